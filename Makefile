@@ -42,12 +42,17 @@ $(VENV)/.installed+%: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[$(subst +,$(comma),$*)]'
 	@touch $@ $(VENV)/.installed
 
+# Tests of the networks and of the engine compute, so two processes run them; the others keep to the clock.
+COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
+run_tests = $(BIN)/python -m pytest $1 -n 2 --dist loadfile $(COMPUTING_TESTS) && \
+	$(BIN)/python -m pytest $1 $(addprefix --ignore=,$(COMPUTING_TESTS))
+
 test: $(TEST_STAMP) ## run the tests but for the long ones
 	@echo "The tests take about 20 minutes on two cores. Those marked slow are left out; make test-all runs them too."
-	$(BIN)/python -m pytest -m "not slow"
+	$(call run_tests,-m "not slow")
 
 test-all: $(TEST_STAMP) ## run all tests, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,grpc,test-voices skips the fewest
-	$(BIN)/python -m pytest
+	$(call run_tests,)
 
 test-pipecat-oldest: $(TEST_STAMP) ## test the oldest Pipecat supported; EXTRAS needs stt and pipecat
 	tests/peers/pipecat_oldest.sh

@@ -8,53 +8,37 @@ a second signal: everything closes at once; SIGHUP: see ``stop_signals``
 import asyncio
 import contextlib
 import logging
-import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, TypeVar
 
-from ..adapters.media.clock import Clock
-from ..adapters.media.media_servers import MediaServers
-from ..adapters.media.paced_media import SpeechDetector
 from ..tts_engine.engine import Engine
 from ..tts_engine.errors import MissingExtra
 from .access.access_control import AccessControl
-from .access.keys import KeysFile, Scope
+from .access.keys import KeysFile
 from .access.origins import Origins
 from .access.url_guard import UrlGuard, UrlPolicy
 from .apis.openai.model_names import ModelPolicy
 from .apis.openai.policy import OpenAIPolicy
 from .apis.speech_apis import SpeechApis
+from .background_tasks import start_background_task
 from .browser.calls import BrowserCalls
-from .browser.chat import ChatSettings
-from .browser.routes import routes as browser_routes
-from .browser.settings import BrowserCallSettings
-from .calls.agents import Agent, ScriptPolicy, make_agent
-from .calls.api import routes as calls_api
-from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
-from .calls.call_options import CallerSpeechAction, CallSpeechOptions
-from .calls.expected_calls import ExpectedCalls
-from .calls.leg import CallServices, CallSettings
+from .call_servers import AUDIOSOCKET_FLAG, DEFAULT_PHONE_AGENT, CallServers, make_agents
+from .calls.agents import Agent
+from .calls.audiosocket import AudioSocketCallServer
 from .calls.registry import CallRegistry
 from .calls.websockets.calls import WebSocketCalls
 from .engine_opening import models_of, open_engine
-from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
+from .listening_sockets import bind_socket, bound_address, format_address
 from .process_tuning import trim_memory_while, tune_process
 from .settings import Settings
 from .settings_loader import SettingsError, is_loopback
 from .stop_signals import StopSignals
 from .voice_registry import VoicePolicy, VoiceRegistry
-from .web.app import Mount, make_app
+from .web.app import make_app
 from .web.http_server import HttpServer
-from .websocket_mounts import make_websocket_calls, websocket_mounts
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-_AUDIOSOCKET_FLAG: Final = "--audiosocket-port"
-_DEFAULT_PHONE_AGENT: Final = "keys"  # without the setting ``agent``; a browser then gets the greeting
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +76,20 @@ class Gateway:
         Raises:
             VivavoceError: a script, voice, bundle or address is not available; nothing is left open.
         """
-        agents = _make_agents(settings, agent)  # first: a wrong script is found before the engine is loaded
+        agents = make_agents(settings, agent)  # first: a wrong script is found before the engine is loaded
         async with AsyncExitStack() as resources:
             phones = resources.enter_context(
-                bind_socket(settings.audiosocket_host, settings.audiosocket_port, flag=_AUDIOSOCKET_FLAG)
+                bind_socket(settings.audiosocket_host, settings.audiosocket_port, flag=AUDIOSOCKET_FLAG)
             )
             web = resources.enter_context(bind_socket(settings.host, settings.http_port, flag="--http-port"))
             if engine is None:
                 engine = await resources.enter_async_context(await open_engine(settings))
             voices = await VoiceRegistry.open(engine.voices, _make_voice_policy(settings), settings.speakers)
             resources.callback(voices.close)
-            calls = await _open_calls(settings, engine, voices, agents, phones, resources)
-            trimming = asyncio.create_task(trim_memory_while(lambda: not len(calls.registry)), name="trim")
-            resources.push_async_callback(_cancel_task, trimming)
+            calls = await CallServers.open(settings, engine, voices, agents, phones, resources)
+            trimming = start_background_task(
+                trim_memory_while(lambda: not len(calls.registry)), "trim", resources
+            )
             access = _make_access_control(settings)
             guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
             apis = SpeechApis(
@@ -118,13 +103,7 @@ class Gateway:
             resources.push_async_callback(apis.aclose)
             if settings.grpc_port is not None:
                 await _start_grpc(settings.host, settings.grpc_port, apis)
-            call_routes = calls_api.routes(calls.registry, calls.expected, _make_speech(settings), voices)
-            mounts = [
-                *apis.mounts(),
-                Mount(call_routes, Scope.CALLS, [calls_api.ERROR_FORMAT]),
-                Mount(browser_routes(calls.browser_calls), Scope.CALLS),
-                *websocket_mounts(calls.websocket_calls, settings, access),
-            ]
+            mounts = [*apis.mounts(), *calls.mounts(settings, voices, access)]
             app = make_app(
                 unready=lambda: _unready_reason(calls.registry),
                 registry=engine.metrics.registry,
@@ -137,9 +116,9 @@ class Gateway:
                 engine=engine,
                 voices=voices,
                 call_registry=calls.registry,
-                audiosocket_server=calls.audiosocket_server,
-                browser_calls=calls.browser_calls,
-                websocket_calls=calls.websocket_calls,
+                audiosocket_server=calls.audiosocket,
+                browser_calls=calls.browser,
+                websocket_calls=calls.websockets,
                 apis=apis,
                 addresses=Addresses(bound_address(phones), bound_address(web)),
                 background_tasks=(calls.clock_task, http_task, trimming),
@@ -164,84 +143,6 @@ class Gateway:
     async def aclose(self) -> None:
         """End all calls and close everything."""
         await self.resources.aclose()
-
-
-@dataclass(frozen=True, slots=True)
-class _Agents:
-    phone: Agent
-    browser: Agent | None  # None: the greeting, and then what is typed
-    named: Mapping[str, Agent]  # for calls that are announced
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenCalls:
-    registry: CallRegistry
-    audiosocket_server: AudioSocketCallServer
-    browser_calls: BrowserCalls
-    websocket_calls: WebSocketCalls
-    expected: ExpectedCalls
-    clock_task: "asyncio.Task[None]"
-
-
-async def _open_calls(
-    settings: Settings,
-    engine: Engine,
-    voices: VoiceRegistry,
-    agents: _Agents,
-    sock: socket.socket,
-    resources: AsyncExitStack,
-) -> _OpenCalls:
-    media = MediaServers(settings.media_processes, _make_speech_detector, phases=settings.clock_phases)
-    resources.push_async_callback(media.aclose)
-    await media.start()
-    clock = Clock(phases=settings.clock_phases)
-    clock_task = asyncio.create_task(clock.run(), name="clock")
-    resources.push_async_callback(_cancel_task, clock_task)
-    registry = CallRegistry(engine, max_calls=settings.max_calls)
-    expected = ExpectedCalls(agents.named, required=settings.expected_calls_only)
-    audiosocket_server = AudioSocketCallServer(
-        media=media,
-        services=CallServices(engine, registry),
-        agent=agents.phone,
-        expected=expected,
-        policy=_make_audiosocket_policy(settings),
-    )
-    await _listen(audiosocket_server, sock)
-    resources.push_async_callback(audiosocket_server.aclose)
-    browser_calls = BrowserCalls(
-        engine=engine,
-        clock=clock,
-        registry=registry,
-        voices=voices,
-        settings=_make_browser_settings(settings),
-        make_speech_detector=_make_speech_detector,
-        agent=agents.browser,
-    )
-    resources.push_async_callback(browser_calls.aclose)
-    caller_speech_action = CallerSpeechAction(settings.caller_speech)
-    websocket_calls = make_websocket_calls(
-        settings,
-        CallServices(engine, registry),
-        clock,
-        agents.phone,
-        CallSettings(settings.lead_s, _make_speech(settings), caller_speech_action),
-        _make_speech_detector,
-    )
-    resources.push_async_callback(websocket_calls.aclose)
-    return _OpenCalls(registry, audiosocket_server, browser_calls, websocket_calls, expected, clock_task)
-
-
-def _make_speech_detector() -> SpeechDetector:
-    from ..adapters.voice_activity import VoiceActivityDetector
-
-    return VoiceActivityDetector()
-
-
-async def _listen(server: AudioSocketCallServer, sock: socket.socket) -> None:
-    try:
-        await server.listen(sock)
-    except OSError as error:
-        raise address_unavailable(bound_address(sock), error, flag=_AUDIOSOCKET_FLAG) from None
 
 
 async def _start_http(http: HttpServer, resources: AsyncExitStack) -> "asyncio.Task[None]":
@@ -298,47 +199,6 @@ def _make_access_control(settings: Settings) -> AccessControl:
     return AccessControl(keys, origins, has_public_lists=settings.public_lists)
 
 
-def _make_agents(settings: Settings, agent: Agent | None) -> _Agents:
-    policy = ScriptPolicy(settings.script_tokens_per_s, settings.script_pause_s)
-    make = partial(make_agent, policy=policy, loops=settings.script_loops)
-    named = {name: make(choice) for name, choice in (settings.agents or {}).items()}
-    if agent is not None:
-        return _Agents(agent, agent, named)
-    phone = make(settings.agent or _DEFAULT_PHONE_AGENT)
-    return _Agents(phone, None if settings.agent is None else phone, named)
-
-
-def _make_audiosocket_policy(settings: Settings) -> AudioSocketCallSettings:
-    return AudioSocketCallSettings(
-        sample_rate=None if settings.audiosocket_rate == "caller" else settings.audiosocket_rate,
-        first_message_s=settings.first_message_s,
-        stalled_s=settings.stalled_s,
-        silent_s=settings.silent_s,
-        lead_s=settings.lead_s,
-        speech=_make_speech(settings),
-        caller_speech_action=CallerSpeechAction(settings.caller_speech),
-    )
-
-
-def _make_browser_settings(settings: Settings) -> BrowserCallSettings:
-    chat = None
-    key = settings.llm_api_key.get_secret_value() if settings.llm_api_key else ""
-    if settings.llm_base_url is not None and settings.llm_model is not None:
-        chat = ChatSettings(settings.llm_base_url, settings.llm_model, key)
-    return BrowserCallSettings(
-        lead_s=settings.lead_s,
-        speech=_make_speech(settings),
-        greeting=settings.greeting,
-        ice_servers=tuple(server.server() for server in settings.ice_servers or ()),
-        ports=settings.webrtc_ports,
-        chat=chat,
-    )
-
-
-def _make_speech(settings: Settings) -> CallSpeechOptions:
-    return CallSpeechOptions(settings.voice, settings.speed)
-
-
 def _make_voice_policy(settings: Settings) -> VoicePolicy:
     return VoicePolicy(settings.voice, settings.voice_aliases or {})
 
@@ -356,7 +216,7 @@ def _make_openai_policy(
 
 def _ready_line(gateway: Gateway) -> str:
     addresses, settings = gateway.addresses, gateway.settings
-    agent = settings.agent or _DEFAULT_PHONE_AGENT
+    agent = settings.agent or DEFAULT_PHONE_AGENT
     voice = gateway.engine.voices.get(settings.voice).id
     return (
         f"vivavoce is ready: AudioSocket on {format_address(addresses.audiosocket)}, "
@@ -381,8 +241,3 @@ async def _raise_first_failure(tasks: "tuple[asyncio.Task[None], ...]") -> None:
 async def _close_http(http: HttpServer, http_task: "asyncio.Task[None]") -> None:
     http.close()
     await asyncio.wait({http_task})
-
-
-async def _cancel_task(task: "asyncio.Task[T]") -> None:
-    task.cancel()
-    await asyncio.wait({task})

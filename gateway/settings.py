@@ -17,10 +17,10 @@ from pydantic_settings import (
 )
 
 from ..adapters.ice_settings import MAX_PORT, MIN_PORT, MediaPorts
-from ..tts_engine.errors import BadRequest
 from ..tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
 from .browser.ice_servers import IceServerSetting
 from .bundle_settings import BundleName, BundleSetting
+from .phone_system_settings import PhoneSystemSettings, parse_ports
 
 ENVIRONMENT_PREFIX = "VIVAVOCE_"
 
@@ -36,15 +36,6 @@ def _parse_digits(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
-def _parse_ports(value: object) -> object:
-    if value is None or isinstance(value, MediaPorts):
-        return value
-    try:
-        return MediaPorts.parse(str(value))
-    except BadRequest as error:
-        raise ValueError(str(error)) from None
-
-
 _Integer = Annotated[int, BeforeValidator(_reject_bool)]
 _FiniteFloat = Annotated[float, BeforeValidator(_reject_bool), Field(allow_inf_nan=False)]
 _Port = Annotated[_Integer, Field(ge=0, le=65_535, description="a port from 0 (any free one) to 65535")]
@@ -52,7 +43,7 @@ _AGENT_PATTERN = r"^(keys|none|script:.+)$"
 _Host = Annotated[str, Field(min_length=1, max_length=253, description="a host name or an IP address")]
 
 
-class Settings(BaseSettings):
+class Settings(PhoneSystemSettings, BaseSettings):
     """All settings of the server. Frozen.
 
     The description of a field is what it allows, as an error message shows it.
@@ -219,7 +210,7 @@ class Settings(BaseSettings):
     webrtc_ports: Annotated[
         MediaPorts | None,
         NoDecode,  # not JSON in the environment
-        BeforeValidator(_parse_ports),
+        BeforeValidator(parse_ports),
         Field(description=f'a range of UDP ports within {MIN_PORT}-{MAX_PORT}, such as "40000-40999"'),
     ] = None  # any free port, which needs no firewall rule on one network
     llm_base_url: Annotated[

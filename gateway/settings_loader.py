@@ -18,6 +18,7 @@ from pydantic_settings import SettingsConfigDict
 from pydantic_settings import SettingsError as SourceError
 
 from ..tts_engine.errors import VivavoceError
+from .phone_system_settings import SECRET_PHONE_SYSTEM_SETTINGS
 from .settings import ENVIRONMENT_PREFIX, Settings
 
 
@@ -46,8 +47,8 @@ def load_settings(file: Path | None = None, flags: Mapping[str, object] | None =
         raise SettingsError(_describe_error(error.errors()[0], file, flags)) from None
     except SourceError as error:
         raise SettingsError(f"Cannot read the environment: {error}.") from None
-    for key, host in (("host", settings.host), ("audiosocket_host", settings.audiosocket_host)):
-        _check_loopback(key, host, settings)
+    for key in ("host", "audiosocket_host", "rtp_host"):
+        _check_loopback(key, getattr(settings, key), settings)
     _check_keys(settings)
     return settings
 
@@ -90,6 +91,7 @@ def _describe_error(error: ErrorDetails, file: Path | None, flags: Mapping[str, 
 
 _SECRET_KEYS = frozenset(
     {"llm_api_key", "ice_servers", "media_streams_token", "twilio_auth_token", "plivo_auth_token"}
+    | SECRET_PHONE_SYSTEM_SETTINGS
 )
 
 

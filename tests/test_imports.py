@@ -53,9 +53,12 @@ ALLOWED_PACKAGES = {
         "sys",
         "threading",
     },
-    "adapters/media/phone_call.py": {"socket", "time"},  # a call of a media server
+    "adapters/media/audiosocket_wire.py": {"socket"},  # the socket of a call
+    "adapters/media/phone_call.py": {"time"},  # a call of a media server
     "adapters/media/remote_media.py": {"os", "socket", "time"},  # keeps the socket of a call
+    "adapters/media/rtp_wire.py": {"socket", "time"},  # the sockets of a call; reports have the wall clock
     "adapters/media/server.py": {"asyncio", "socket"},  # a media server's event loop
+    "adapters/media/wires.py": {"socket", "time"},
 }
 PUBLIC_VALUES_OF_ENGINE = {"vivavoce.tts_engine.chunk", "vivavoce.tts_engine.errors"}
 # Standard library modules for I/O, clocks, threads and logs, which a protocol core does not import.

@@ -17,10 +17,9 @@ import sys
 import threading
 from collections.abc import Callable
 from typing import Final
-from uuid import UUID
 
 from .link import MessageLink
-from .messages import CallClosed, MediaMessage, MediaReady, PhoneCallOptions
+from .messages import CallClosed, MediaMessage, MediaReady, PhoneCallOptions, WireOpening
 from .paced_media import SpeechDetector
 from .remote_media import PhoneCallOwner, RemoteMedia
 from .server import serve_media
@@ -75,21 +74,20 @@ class MediaServers:
 
     def open_phone_call(
         self,
-        call_id: UUID,
+        wire: WireOpening,
         sock: socket.socket,
-        received: bytes,
         owner: PhoneCallOwner,
         options: PhoneCallOptions,
     ) -> RemoteMedia:
-        """Serve an AudioSocket connection, of which ``received`` was read, and return its media.
+        """Serve a call on its socket, and return its media.
 
         The media own the socket, unless this raises OSError. ``owner.on_closed`` is called at the end of the
         call, unless ``aclose`` comes before.
         """
         server = min(self._servers, key=lambda server: len(server.calls))
         self._last_number += 1
-        media = RemoteMedia(self._last_number, call_id, sock, owner, server.send, options)
-        media.open(received)
+        media = RemoteMedia(self._last_number, wire, sock, owner, server.send, options)
+        media.open()
         server.calls[self._last_number] = media
         return media
 

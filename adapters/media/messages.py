@@ -4,11 +4,14 @@
 reports. A call ends with CallClosed, after which its number is not used again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
+from uuid import UUID
 
 from ...tts_engine.chunk import AudioChunk
+from ..audiosocket.protocol import CallId, encode
 from ..playback.heard_words import DiscardResult, HeardWord
+from ..rtp.connection import RtpOptions
 from .call_media import CallerAudioOptions, MediaReport
 from .paced_media import TICKS_PER_REPORT
 
@@ -21,19 +24,45 @@ class PhoneCallOptions:
     stalled_s: float  # as in ``AudioSocketTimeouts``
     resamples: bool = True  # speech comes at 24 kHz; else at ``sample_rate``
     report_ticks: int = TICKS_PER_REPORT  # packets from one CallReport to the next
-    silent_s: float | None = None  # as in ``AudioSocketTimeouts``
+    silent_s: float | None = None  # without any packet of the caller; None: unlimited
     max_assumed_s: float = inf  # time after a report for which control assumes that speech is played on time
 
+
+@dataclass(frozen=True, slots=True)
+class AudioSocketOpening:
+    """An AudioSocket connection that is open already."""
+
+    call_id: UUID
+    received: bytes  # what was read from it so far, with the call's id
+
+    def reopened(self) -> "AudioSocketOpening":
+        """Return the opening for another media server, which begins between two messages."""
+        return replace(self, received=encode(CallId(self.call_id)))
+
+
+@dataclass(frozen=True, slots=True)
+class RtpOpening:
+    """A UDP port on which RTP is expected; reports go over the next port."""
+
+    rtp: RtpOptions
+    first_packet_s: float | None = None  # until the first packet of the peer; None: unlimited
+
+    def reopened(self) -> "RtpOpening":
+        """Return the opening for another media server, which sends another stream to the same peer."""
+        return self
+
+
+WireOpening = AudioSocketOpening | RtpOpening
 
 # Control to media
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPhoneCall:
-    """Serve an AudioSocket connection, whose descriptor comes with the message."""
+    """Serve a call, whose socket's descriptor comes with the message."""
 
     call: int
-    received: bytes  # what was read from the connection so far, with the call's id
+    wire: WireOpening
     options: PhoneCallOptions
 
 

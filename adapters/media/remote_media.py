@@ -11,10 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
-from uuid import UUID
 
 from ...tts_engine.chunk import AudioChunk
-from ..audiosocket.protocol import CallId, encode
 from ..playback.heard_words import DiscardResult
 from .call_media import CallerAudioOptions, MediaListener, MediaReport
 from .messages import (
@@ -35,6 +33,7 @@ from .messages import (
     SetCallerAudio,
     SpeechCut,
     SpeechPlayed,
+    WireOpening,
     WordsHeard,
 )
 
@@ -60,14 +59,14 @@ class RemoteMedia:
     """Implements ``CallMedia`` over a link.
 
     Args:
-        sock: connection of the call; it is kept, so that another media server can continue with it.
+        sock: of the call; it is kept, so that another media server can continue with it.
         send: sends a message, and a copy of a descriptor, to the media server.
     """
 
     def __init__(
         self,
         number: int,
-        call_id: UUID,
+        wire: WireOpening,
         sock: socket.socket,
         owner: PhoneCallOwner,
         send: Send,
@@ -76,7 +75,7 @@ class RemoteMedia:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._number = number
-        self._call_id = call_id
+        self._wire = wire
         self._sock = sock
         self._owner = owner
         self._send = send
@@ -103,9 +102,9 @@ class RemoteMedia:
         """The last report."""
         return self._report
 
-    def open(self, received: bytes) -> None:
-        """Have the media server serve the connection, of which ``received`` was read so far."""
-        self._send(OpenPhoneCall(self._number, received, self._options), os.dup(self._sock.fileno()))
+    def open(self) -> None:
+        """Have the media server serve the call."""
+        self._send(OpenPhoneCall(self._number, self._wire, self._options), os.dup(self._sock.fileno()))
 
     def reopen(self, send: Send) -> None:
         """Continue on another media server: the one before is gone, with the speech that was queued there.
@@ -182,7 +181,8 @@ class RemoteMedia:
         self._earlier_pushes = self._pushes
         self._own_discards = 0
         self._forget_queue()
-        self.open(encode(CallId(self._call_id)))
+        self._wire = self._wire.reopened()
+        self.open()
         self._send(SetCallerAudio(self._number, self._caller_audio), -1)
         listener = self._listener
         if listener is not None:

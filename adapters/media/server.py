@@ -12,9 +12,10 @@ from typing import Final
 from .call_media import MediaReport
 from .clock import Clock
 from .link import MessageLink
-from .messages import CallClosed, ControlMessage, HangUp, MediaMessage, MediaReady, OpenPhoneCall
+from .messages import CallClosed, CallProblem, ControlMessage, HangUp, MediaMessage, MediaReady, OpenPhoneCall
 from .paced_media import SpeechDetector
 from .phone_call import PhoneCall
+from .wires import make_wire
 
 _CONTROL_GONE: Final = "the server is gone"
 
@@ -64,7 +65,7 @@ class MediaServer:
         try:
             self._calls[number] = PhoneCall(
                 opening,
-                sock,
+                make_wire(opening, sock, lambda text: self._report_problem(number, text)),
                 self._clock,
                 send=self._send,
                 detector=self._make_detector(),
@@ -77,6 +78,9 @@ class MediaServer:
     def _send(self, message: MediaMessage) -> int:
         self._link.send(message)
         return self._link.unsent_bytes
+
+    def _report_problem(self, number: int, text: str) -> None:
+        self._send(CallProblem(number, text, is_internal=False))
 
     def _remove(self, number: int) -> None:
         del self._calls[number]

@@ -110,6 +110,11 @@ class Playout:
         )
 
     @property
+    def skipped_packets(self) -> int:
+        """The slots without a packet so far."""
+        return self._skipped
+
+    @property
     def sample_rate(self) -> int:
         """Rate of the packets, Hz."""
         return self._sample_rate

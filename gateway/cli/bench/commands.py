@@ -43,6 +43,7 @@ NEIGHBOUR = click.option(
 @click.option("--speaking", type=click.IntRange(1), default=50, show_default=True, help="Calls under load.")
 @click.option("--calls", type=click.IntRange(1), default=100, show_default=True, help="Calls at once.")
 @click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a part.")
+@click.option("--over", type=click.Choice(["audiosocket", "rtp"]), default="audiosocket", show_default=True)
 @NEIGHBOUR
 @AS_JSON
 def bench_call(
@@ -51,6 +52,7 @@ def bench_call(
     speaking: int,
     calls: int,
     seconds: float,
+    over: str,
     neighbour: float,
     as_json: bool,
 ) -> None:
@@ -65,6 +67,7 @@ def bench_call(
             speaking=speaking,
             calls=calls,
             seconds=seconds,
+            over=over,
         )
     print_report(report, as_json)
 

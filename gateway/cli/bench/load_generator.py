@@ -18,7 +18,8 @@ from uuid import UUID
 
 import numpy as np
 
-from ..phones.audiosocket_phones import PhoneFailed, PhoneSimulator
+from ..phones.audiosocket_phones import PhoneFailed
+from ..phones.wires import AUDIOSOCKET, MAKE_PHONES
 from ..received_audio import ReceivedCall
 from .trace import PacketTrace
 
@@ -33,6 +34,7 @@ class PhoneLoadOptions:
     ramp_s: float  # the calls are dialled evenly over this time
     seconds: float  # of listening after the last call is connected
     out: Path  # the ``.npz`` file
+    over: str = AUDIOSOCKET  # a wire of ``phones.wires``
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class PhoneLoadResult:
 
 def run_phones(options: PhoneLoadOptions) -> PhoneLoadResult:
     """Dial, listen, hang up and write the traces; raises PhoneFailed if a connection fails."""
-    simulator = PhoneSimulator(options.host, options.port)
+    simulator = MAKE_PHONES[options.over](options.host, options.port)
     start, cpu = time.monotonic(), _cpu_s()
     for number in range(options.calls):
         simulator.run(start + options.ramp_s * number / options.calls)
@@ -109,6 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ramp", dest="ramp_s", type=float, default=0.0, metavar="S")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--over", default=AUDIOSOCKET)
     try:
         result = run_phones(PhoneLoadOptions(**vars(parser.parse_args(arguments))))
     except PhoneFailed as error:

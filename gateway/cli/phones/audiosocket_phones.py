@@ -39,7 +39,7 @@ _FIRST_DIGIT_S = 1.0  # after the connection
 _DIGIT_EVERY_S = 0.3
 _RECEIVE_BYTES = 65_536
 _SO_TIMESTAMPNS = 35  # Linux; the socket module does not define it
-_TIMESPEC = struct.Struct("@ll")
+TIMESPEC = struct.Struct("@ll")
 
 
 class PhoneFailed(VivavoceError):
@@ -107,7 +107,7 @@ class PhoneSimulator:
                 f"cannot connect to {host}:{port} ({error.strerror or error}); is `vivavoce serve` running?"
             ) from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _enable_kernel_timestamps(sock)
+        enable_kernel_timestamps(sock)
         sock.setblocking(False)
         return sock
 
@@ -157,7 +157,7 @@ class PhoneSimulator:
         if phone_call.ended is not None:
             return
         try:
-            data, ancillary, _, _ = phone_call.sock.recvmsg(_RECEIVE_BYTES, socket.CMSG_SPACE(_TIMESPEC.size))
+            data, ancillary, _, _ = phone_call.sock.recvmsg(_RECEIVE_BYTES, socket.CMSG_SPACE(TIMESPEC.size))
         except BlockingIOError:
             return
         except OSError as error:
@@ -168,7 +168,7 @@ class PhoneSimulator:
         if not data:
             self._end(phone_call, time.monotonic(), "the gateway hung up")
             return
-        phone_call.arrivals.append((_arrival_time(ancillary), data))
+        phone_call.arrivals.append((arrival_time(ancillary), data))
 
     def _end(self, phone_call: SimulatedPhone, now: float, reason: str) -> None:
         if phone_call.ended is not None:
@@ -205,18 +205,20 @@ def check_digits(digits: str) -> None:
         raise BadRequest(f"got digit {wrong[0]!r}; allowed are {DIGITS}")
 
 
-def _enable_kernel_timestamps(sock: socket.socket) -> None:
+def enable_kernel_timestamps(sock: socket.socket) -> None:
+    """Have the kernel note when data arrives, for ``arrival_time``."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     except OSError:
         return  # not on Linux: the arrival time is the time of the read
 
 
-def _arrival_time(ancillary: list[tuple[int, int, bytes]]) -> float:
+def arrival_time(ancillary: list[tuple[int, int, bytes]]) -> float:
+    """Return when data arrived (monotonic seconds), by the control messages that came with it."""
     now = time.monotonic()
     for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) == _TIMESPEC.size:
-            seconds, nanoseconds = _TIMESPEC.unpack(data)
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) == TIMESPEC.size:
+            seconds, nanoseconds = TIMESPEC.unpack(data)
             waited_s = time.time() - (seconds + nanoseconds / 1e9)
             return now - min(
                 max(float(waited_s), 0.0), 1.0

@@ -37,6 +37,12 @@ def _over_audiosocket(host: str, port: int) -> Phones:
     return PhoneSimulator(host, port)
 
 
+def _over_rtp(host: str, port: int) -> Phones:
+    from .rtp_phones import RtpPhones
+
+    return RtpPhones(host, port)
+
+
 def _over_websocket(host: str, port: int) -> Phones:
     from .asterisk_peer import SimulatedAsterisk
     from .websocket_phones import WebSocketPhones
@@ -53,5 +59,10 @@ def _over_twilio(host: str, port: int) -> Phones:
 
 AUDIOSOCKET: Final = "audiosocket"
 MAKE_PHONES: Final[Mapping[str, Callable[[str, int], Phones]]] = MappingProxyType(
-    {AUDIOSOCKET: _over_audiosocket, "websocket": _over_websocket, "twilio": _over_twilio}
+    {
+        AUDIOSOCKET: _over_audiosocket,
+        "rtp": _over_rtp,
+        "websocket": _over_websocket,
+        "twilio": _over_twilio,
+    }
 )

@@ -16,7 +16,7 @@ from shared.calls.thread_phone import ThreadPhone
 from shared.event_loop import until
 from vivavoce.adapters.media.call_media import CallerAudioOptions, MediaReport
 from vivavoce.adapters.media.media_servers import MediaServers
-from vivavoce.adapters.media.messages import PhoneCallOptions
+from vivavoce.adapters.media.messages import AudioSocketOpening, PhoneCallOptions
 from vivavoce.adapters.media.remote_media import RemoteMedia
 from vivavoce.adapters.playback.heard_words import DiscardResult, HeardWord
 from vivavoce.adapters.voice_activity import VoiceActivityDetector
@@ -78,7 +78,7 @@ async def open_call(
         own_end, phone_end = tcp_pair()
         phone, record = ThreadPhone(phone_end), CallRecord()
         options = PhoneCallOptions(sample_rate=8_000, stalled_s=5.0)
-        media = servers.open_phone_call(UUID(int=7), own_end, CALL_ID, record, options)
+        media = servers.open_phone_call(AudioSocketOpening(UUID(int=7), CALL_ID), own_end, record, options)
         media.set_listener(record)
         try:
             yield servers, media, record, phone
@@ -202,7 +202,9 @@ def test_a_connection_that_cannot_be_served_ends_its_call_and_no_other(processes
             own_end, other_end = socket.socketpair()  # has none of the options of TCP
             refused = CallRecord()
             options = PhoneCallOptions(sample_rate=8_000, stalled_s=5.0)
-            refused_media = servers.open_phone_call(UUID(int=8), own_end, CALL_ID, refused, options)
+            refused_media = servers.open_phone_call(
+                AudioSocketOpening(UUID(int=8), CALL_ID), own_end, refused, options
+            )
             refused_media.hang_up("enough")
             await until(lambda: refused.closed)
             assert "could not be served" in refused.closed[0]

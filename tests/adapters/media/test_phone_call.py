@@ -9,6 +9,7 @@ import pytest
 from vivavoce.adapters.media.call_media import CallerAudioOptions
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.media.messages import (
+    AudioSocketOpening,
     CallClosed,
     CallerSpeech,
     CallProblem,
@@ -28,6 +29,7 @@ from vivavoce.adapters.media.messages import (
     WordsHeard,
 )
 from vivavoce.adapters.media.phone_call import PhoneCall
+from vivavoce.adapters.media.wires import make_wire
 from vivavoce.adapters.playback.heard_words import HeardWord
 from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance, Word
@@ -100,8 +102,10 @@ class PlayedCall:
         self.sock = FakeSocket()
         self._clock = Clock(phases=1, now=lambda: self.now)
         options = PhoneCallOptions(RATE, stalled_s, silent_s=silent_s)
+        opening = OpenPhoneCall(1, AudioSocketOpening(UUID(int=7), CALL_ID), options)
+        self.wire = make_wire(opening, self.sock, print, lambda: self.now)  # type: ignore[arg-type]
         self.call = PhoneCall(
-            OpenPhoneCall(1, CALL_ID, options), self.sock, self._clock,  # type: ignore[arg-type]
+            opening, self.wire, self._clock,
             send=self._send, detector=FakeDetector(), on_closed=self._on_closed, now=lambda: self.now,
         )  # fmt: skip
 
@@ -280,7 +284,7 @@ def test_a_peer_that_reads_late_loses_whole_packets_and_one_that_reads_nothing_i
     played.tick(3 + 9)  # three packets wait, nine are dropped
     played.sock.room = None
     played.tick()
-    assert played.call._connection.dropped == 9
+    assert played.wire.dropped == 9
     assert played.sock.messages() == [(0x13, bytes(PACKET_BYTES))] * 7
     played.sock.room = 0
     played.tick(3 + 9)

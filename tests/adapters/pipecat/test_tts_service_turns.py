@@ -78,8 +78,8 @@ async def test_word_frames_have_the_words_of_the_text_and_the_times_of_the_audio
         assert pipeline.words == ["One", "two", "three", "four", "Five"]
         first = pipeline.of(TTSTextFrame)[0].pts
         times_s = [(frame.pts - first) / 1e9 for frame in pipeline.of(TTSTextFrame)]
-        # a word is 0.2 s; the pause is 0.12 s after a clause and 0.32 s after a sentence
-        assert times_s == pytest.approx([0.0, 0.2, 0.52, 0.72, 1.24], abs=0.001)
+        # a word is 0.2 s; the pause is 0.25 s after a clause and 0.32 s after a sentence
+        assert times_s == pytest.approx([0.0, 0.2, 0.65, 0.85, 1.37], abs=0.001)
 
 
 @in_loop
@@ -105,7 +105,7 @@ def test_any_split_of_the_text_gives_the_same_words_and_audio(size: int) -> None
     assert " ".join(words).replace(",", "").replace(".", "").replace("!", "").split() == (
         "Hello there one two That is three hundred or 4000 words".split()
     )
-    assert len(audio) / 48_000 == pytest.approx(0.02 + 13 * WORD_S + 0.12 + 0.32 + 0.12, abs=0.5)
+    assert len(audio) / 48_000 == pytest.approx(0.02 + 13 * WORD_S + 0.25 + 0.32 + 0.25, abs=0.5)
 
 
 @in_loop

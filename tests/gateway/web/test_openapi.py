@@ -17,7 +17,7 @@ from vivavoce.gateway.access.url_guard import UrlGuard
 from vivavoce.gateway.apis.openai.policy import OpenAIPolicy
 from vivavoce.gateway.apis.speech_apis import WEBSOCKETS, SpeechApis
 from vivavoce.gateway.browser.routes import routes as browser_routes
-from vivavoce.gateway.calls.api import routes
+from vivavoce.gateway.calls.api import placed_calls, routes
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.openapi.docs_page import html_page
 from vivavoce.gateway.web.openapi.document import openapi_document
@@ -37,6 +37,7 @@ def all_mounts(access: AccessControl) -> list[Mount]:
     return [
         *SpeechApis(engine, access, nothing, UrlGuard(), OpenAIPolicy()).mounts(),
         Mount(routes.routes(nothing, nothing, nothing, nothing), Scope.CALLS),
+        Mount(placed_calls.routes(nothing, nothing), Scope.CALLS),
         Mount(browser_routes(nothing), Scope.CALLS),
     ]
 

@@ -26,7 +26,7 @@ from shared.calls.audiosocket_server import (
 )
 from shared.process_footprint import ProcessFootprint
 from vivavoce.adapters.audio.codecs import ulaw_encode
-from vivavoce.adapters.media import phone_call
+from vivavoce.adapters.media import audiosocket_wire
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
 
@@ -175,7 +175,7 @@ def test_messages_faster_than_a_phone_sends_them_end_their_call_only(log: pytest
 
 
 def test_a_peer_that_does_not_close_after_the_hangup_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phone_call, "LINGER_S", 0.05)
+    monkeypatch.setattr(audiosocket_wire, "LINGER_S", 0.05)
 
     async def scenario() -> None:
         async with run_server(SpeakingAgent("One.")) as server, connect(server, call_id_message()) as peer:

@@ -1,0 +1,281 @@
+"""Our side of one RTP call: its two streams, its reports, and the rules for what may be received.
+
+    datagram --> from the peer? --> its stream? --> audio --> jitter buffer --> audio_due
+                  '-> ignored        '-> ignored '-> keys, reports --> events
+
+The peer is the first address from which a valid packet came (symmetric RTP), or an address of the host that
+was named; datagrams of others are ignored. Its stream is that of its first packet; another identifier needs
+two packets in order to replace it. Nothing of a peer's ends the call but its BYE. Each kind of fault is
+reported once. Times are monotonic seconds.
+
+Source: RFC 3550, 6.2 (interval of reports), 8.2 (collisions), A.1 (probation); RFC 4961 (symmetric RTP).
+"""
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, assert_never
+
+from .codec import COMFORT_NOISE, TELEPHONE_EVENT, RtpCodec
+from .jitter_buffer import JitterBuffer, JitterCounters
+from .packet import RtpPacket, RtpProtocolError, is_rtcp, parse_packet
+from .rtcp import (
+    Bye,
+    ReceiverReport,
+    ReportBlock,
+    SenderReport,
+    encode_bye,
+    encode_sender_report,
+    middle_of_ntp,
+    parse_rtcp,
+)
+from .stream_sender import RtpStreamSender
+from .telephone_events import TelephoneEventDecoder
+
+Address = tuple[str, int]
+
+_REPORT_EVERY_S: Final = 5.0  # on average
+_MAX_COLLISIONS: Final = 3  # then our own packets come back to us, as from an echo service
+_MAX_PACKET_S: Final = 0.2
+_SYSTEM_RANDOM: Final = random.SystemRandom()
+
+
+class RtpFault(Enum):
+    """What was wrong with a datagram that was ignored, as the log says it."""
+
+    MALFORMED = "a datagram is no valid packet"
+    FOREIGN = "packets come from an address that is not the peer's"
+    WRONG_TYPE = "packets have a payload type that was not agreed"
+    UNKNOWN_STREAM = "packets are of another stream"
+    COLLISION = "packets have the identifier of our stream"
+
+
+@dataclass(frozen=True, slots=True)
+class RtpKey:
+    """The caller pressed a key: one of ``0-9 * # A-D``."""
+
+    digit: str
+
+
+@dataclass(frozen=True, slots=True)
+class RtpEnd:
+    """The peer ended its stream with BYE."""
+
+
+@dataclass(frozen=True, slots=True)
+class RtpFaultSeen:
+    """The first datagram with that fault was ignored."""
+
+    fault: RtpFault
+    detail: str
+
+
+RtpEvent = RtpKey | RtpEnd | RtpFaultSeen
+
+
+@dataclass(frozen=True, slots=True)
+class RtpOptions:
+    """What both sides of a call agree on."""
+
+    codec: RtpCodec
+    peer: Address | None = None  # where to send until its first packet has come; None: not known
+    key_type: int | None = TELEPHONE_EVENT  # payload type of keys; None: they come on another way
+
+
+class RtpConnection:
+    """One call. After each ``receive`` take ``events``; take ``audio_due`` once a packet period.
+
+    Args:
+        numbers: source of identifiers and first numbers.
+    """
+
+    def __init__(self, options: RtpOptions, numbers: random.Random = _SYSTEM_RANDOM) -> None:
+        self.faults: dict[RtpFault, int] = {}  # datagrams ignored for each
+        self.peer: Address | None = options.peer  # where to send
+        self.heard_at: float | None = None  # arrival of the last packet of the peer's stream
+        self.remote_lost = 0  # of our packets, as the peer reports
+        self._options = options
+        self._numbers = numbers
+        self._codec = options.codec
+        self._sender = RtpStreamSender(options.codec, numbers)
+        self._is_locked = False  # to the peer's address
+        self._ssrc: int | None = None  # of the peer's stream
+        self._candidate: tuple[int, int] | None = None  # identifier and next number of another stream
+        self._collisions = 0
+        self._buffer = JitterBuffer(self._codec.sample_rate)
+        self._keys = TelephoneEventDecoder()
+        self._events: deque[RtpEvent] = deque()
+        self._max_payload = round(_MAX_PACKET_S * self._codec.sample_rate) * self._codec.sample_bytes
+        self._cname = f"{numbers.getrandbits(64):016x}"
+        self._left_ssrcs: list[int] = []  # of ours, to be ended with BYE
+        self._report_at: float | None = None
+        self._reported = (0, 0)  # expected and received packets at the last report
+        self._last_report: tuple[int, float] | None = None  # of the peer: its time, its arrival
+
+    @property
+    def counters(self) -> JitterCounters:
+        """The counters of the peer's current stream."""
+        return self._buffer.counters
+
+    # Receiving
+
+    def receive(self, data: bytes, address: Address, now: float) -> None:
+        """Take a datagram from the port of RTP."""
+        if is_rtcp(data):
+            self.receive_report(data, address, now)
+            return
+        if self._is_locked and address != self.peer:
+            self._ignore(RtpFault.FOREIGN, f"{address[0]}:{address[1]}")
+            return
+        try:
+            packet = parse_packet(data)
+        except RtpProtocolError as error:
+            self._ignore(RtpFault.MALFORMED, str(error))
+            return
+        if self._accepts_type(packet) and self._accepts_source(packet, address):
+            self._take(packet, now)
+
+    def receive_report(self, data: bytes, address: Address, now: float) -> None:
+        """Take a datagram from the port of RTCP."""
+        if self._is_locked and self.peer is not None and address[0] != self.peer[0]:
+            self._ignore(RtpFault.FOREIGN, f"{address[0]}:{address[1]}")
+            return
+        try:
+            for event in parse_rtcp(data):
+                self._take_report(event, now)
+        except RtpProtocolError as error:
+            self._ignore(RtpFault.MALFORMED, str(error))
+
+    def events(self) -> Iterator[RtpEvent]:
+        """Yield what has happened."""
+        while self._events:
+            yield self._events.popleft()
+
+    def audio_due(self, now: float) -> bytes:
+        """Return the caller's audio since the last call, s16le at the codec's rate."""
+        return self._buffer.pull(now)
+
+    def _accepts_type(self, packet: RtpPacket) -> bool:
+        kind, size = packet.payload_type, len(packet.payload)
+        if kind == self._codec.payload_type:
+            if 0 < size <= self._max_payload and size % self._codec.sample_bytes == 0:
+                return True
+            self._ignore(RtpFault.MALFORMED, f"got {size} bytes of audio")
+            return False
+        if kind in (self._options.key_type, COMFORT_NOISE):
+            return True
+        self._ignore(RtpFault.WRONG_TYPE, f"got type {kind}, agreed was {self._codec.payload_type}")
+        return False
+
+    def _accepts_source(self, packet: RtpPacket, address: Address) -> bool:
+        if packet.ssrc == self._sender.ssrc:
+            self._resolve_collision(address)
+            return False
+        if not self._is_locked:
+            named = self._options.peer
+            if named is not None and address[0] != named[0]:
+                self._ignore(RtpFault.FOREIGN, f"{address[0]}:{address[1]}")
+                return False
+            self.peer, self._is_locked = address, True
+        if packet.ssrc == self._ssrc:
+            return True
+        if self._ssrc is None or self._candidate == (packet.ssrc, packet.sequence):
+            self._begin_stream(packet.ssrc)
+            return True
+        self._candidate = (packet.ssrc, (packet.sequence + 1) & 0xFFFF)
+        self._ignore(RtpFault.UNKNOWN_STREAM, f"{packet.ssrc:#010x}")
+        return False
+
+    def _begin_stream(self, ssrc: int) -> None:
+        self._ssrc, self._candidate = ssrc, None
+        self._buffer = JitterBuffer(self._codec.sample_rate)
+        self._keys = TelephoneEventDecoder()
+        self._reported = (0, 0)
+        self._last_report = None
+
+    def _take(self, packet: RtpPacket, now: float) -> None:
+        self.heard_at = now
+        if packet.payload_type == self._codec.payload_type:
+            self._buffer.push(packet.sequence, packet.timestamp, self._codec.decode(packet.payload), now)
+            return
+        self._buffer.push(packet.sequence, packet.timestamp, None, now)
+        if packet.payload_type == self._options.key_type and (digit := self._keys.push(packet)):
+            self._events.append(RtpKey(digit))
+
+    def _resolve_collision(self, address: Address) -> None:
+        self._ignore(RtpFault.COLLISION, f"{address[0]}:{address[1]}")
+        if self._collisions < _MAX_COLLISIONS:
+            self._collisions += 1
+            self._left_ssrcs.append(self._sender.ssrc)
+            self._sender.change_ssrc()
+
+    def _take_report(self, event: SenderReport | ReceiverReport | Bye, now: float) -> None:
+        match event:
+            case Bye(ssrcs):
+                if self._ssrc is not None and self._ssrc in ssrcs:
+                    self._events.append(RtpEnd())
+            case SenderReport(ssrc=ssrc, ntp_s=ntp_s, blocks=blocks):
+                if ssrc == self._ssrc:
+                    self._last_report = (middle_of_ntp(ntp_s), now)
+                self._take_blocks(blocks)
+            case ReceiverReport(blocks=blocks):
+                self._take_blocks(blocks)
+            case _:
+                assert_never(event)
+
+    def _take_blocks(self, blocks: tuple[ReportBlock, ...]) -> None:
+        for block in blocks:
+            if block.ssrc == self._sender.ssrc:
+                self.remote_lost = block.lost
+
+    def _ignore(self, fault: RtpFault, detail: str) -> None:
+        count = self.faults[fault] = self.faults.get(fault, 0) + 1
+        if count == 1:
+            self._events.append(RtpFaultSeen(fault, detail))
+
+    # Sending
+
+    def encode_packet(self, pcm: bytes) -> bytes:
+        """Return the datagram of the next packet; ``pcm`` is s16le at the codec's rate."""
+        return self._sender.encode(pcm)
+
+    def skip(self, samples: int) -> None:
+        """Note that ``samples`` were not sent, because their time had passed."""
+        self._sender.skip(samples)
+
+    def reports_due(self, now: float, unix_s: float) -> list[bytes]:
+        """Return the datagrams to send to the port of RTCP now."""
+        due = [encode_bye(ssrc, self._cname) for ssrc in self._left_ssrcs]
+        self._left_ssrcs.clear()
+        if self._report_at is None:
+            self._report_at = now + self._numbers.uniform(0.25, 0.75) * _REPORT_EVERY_S
+        if now >= self._report_at and self._sender.packets:
+            self._report_at = now + self._numbers.uniform(0.5, 1.5) * _REPORT_EVERY_S
+            due.append(encode_sender_report(self._make_report(now, unix_s), self._cname))
+        return due
+
+    def encode_end(self) -> bytes:
+        """Return the datagram for the port of RTCP that ends our stream."""
+        return encode_bye(self._sender.ssrc, self._cname)
+
+    def _make_report(self, now: float, unix_s: float) -> SenderReport:
+        sender = self._sender
+        blocks = () if self._ssrc is None else (self._make_block(self._ssrc, now),)
+        return SenderReport(
+            sender.ssrc, unix_s, sender.timestamp, sender.packets, sender.payload_bytes, blocks
+        )
+
+    def _make_block(self, ssrc: int, now: float) -> ReportBlock:
+        buffer = self._buffer
+        expected, received = buffer.expected, buffer.counters.received
+        new_expected, new_received = expected - self._reported[0], received - self._reported[1]
+        self._reported = (expected, received)
+        lost_share = (new_expected - new_received) / new_expected if new_expected > 0 else 0.0
+        last, delay = 0, 0
+        if self._last_report is not None:
+            last, delay = self._last_report[0], int((now - self._last_report[1]) * 65_536)
+        return ReportBlock(
+            ssrc, lost_share, expected - received, buffer.highest_sequence, int(buffer.jitter), last, delay
+        )

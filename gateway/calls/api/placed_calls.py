@@ -1,0 +1,167 @@
+"""Calls that a program asks for: ``POST /v1/calls``, with the way in as ``over``.
+
+rtp: a port is opened, and the answer says where the peer must send.
+ari: Asterisk calls an endpoint; the call comes in under that id when it is answered.
+"""
+
+import ipaddress
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+
+from ....adapters.rtp.codec import CODECS, TELEPHONE_EVENT
+from ....adapters.rtp.connection import Address, RtpOptions
+from ....tts_engine.errors import BadRequest
+from ...web.openapi.operations import json_body, json_response, operation
+from ...web.request_body import with_bounded_body
+from ...web.responses import ErrorBody, native_errors
+from ..ari.client import AriFailed
+from ..ari.controller import AriController
+from ..rtp import RtpCallServer
+from .messages import describe_validation_error
+
+_MAX_BODY_BYTES: Final = 64 * 1024
+
+
+class BadCallRequest(BadRequest):
+    """The body asks for no call that can be made."""
+
+
+class RtpCallRequest(BaseModel):
+    """A call over RTP."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    over: Literal["rtp"]
+    codec: Annotated[
+        Literal["ulaw", "alaw", "slin", "slin16"], Field(description="As Asterisk names it.")
+    ] = "ulaw"
+    peer: Annotated[
+        str | None,
+        Field(
+            max_length=100,
+            description="IP address and port to send to, `192.0.2.9:4000`; absent: the first that sends.",
+        ),
+    ] = None
+    payload_type: Annotated[
+        int | None, Field(ge=0, le=127, description="Of the audio, if it is not the codec's usual one.")
+    ] = None
+    dtmf_payload_type: Annotated[int, Field(ge=96, le=127, description="Of keys (RFC 4733).")] = (
+        TELEPHONE_EVENT
+    )
+
+
+class AriCallRequest(BaseModel):
+    """A call that Asterisk makes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    over: Literal["ari"]
+    endpoint: Annotated[
+        str, Field(pattern=r"^[\w-]+/\S{1,200}$", description="As in the dial plan, `PJSIP/100`.")
+    ]
+    caller_id: Annotated[str, Field(max_length=200, description='`"Name" <number>` to show.')] = ""
+    variables: Annotated[
+        dict[str, Annotated[str, Field(max_length=1000)]],
+        Field(max_length=100, description="Of the channel."),
+    ] = {}
+
+
+class OriginatedCall(BaseModel):
+    """A call that is ringing."""
+
+    call: Annotated[str, Field(description="Id of the call, once it is answered.")]
+
+
+class AriMissing(BadRequest):
+    """No Asterisk is configured."""
+
+
+class RtpCallPlace(BaseModel):
+    """Where an RTP call is."""
+
+    call: Annotated[str, Field(description="Id of the call.")]
+    address: Annotated[str, Field(description="IP address to send RTP to.")]
+    port: Annotated[int, Field(description="UDP port of RTP; RTCP goes to the next one.")]
+    codec: str
+    payload_type: int
+
+
+class PlacedCallRequest(RootModel[RtpCallRequest | AriCallRequest]):
+    """A call to make."""
+
+    root: Annotated[RtpCallRequest | AriCallRequest, Field(discriminator="over")]
+
+
+PLACE_CALL: Final = operation(
+    "placeCall",
+    "Open a call over RTP, or have Asterisk call an endpoint.",
+    json_response(RtpCallPlace, 201, "The call over RTP is up."),
+    json_response(OriginatedCall, 202, "Asterisk calls the endpoint."),
+    native_errors(
+        {400: "The body is wrong, or no Asterisk is configured."},
+        {502: "Asterisk refused the call, or does not answer."},
+        {503: "The server is at capacity, without a free port, or shutting down."},
+    ),
+    body=json_body(PlacedCallRequest),
+)
+
+
+def routes(rtp: RtpCallServer, ari: AriController | None) -> APIRouter:
+    """Return the routes, to be mounted behind access control.
+
+    ari: makes calls; None: there is no Asterisk.
+    """
+    router = APIRouter(prefix="/v1/calls")
+
+    @router.post("", **PLACE_CALL)
+    async def place_call(request: Request) -> JSONResponse:
+        wanted = await _read(request)
+        if isinstance(wanted, RtpCallRequest):
+            return JSONResponse(_place_rtp_call(rtp, wanted).model_dump(), 201)
+        if ari is None:
+            raise AriMissing("over: got 'ari', but no Asterisk is configured; set ari_url")
+        try:
+            call_id = await ari.originate(
+                wanted.endpoint, caller_id=wanted.caller_id, variables=wanted.variables
+            )
+        except AriFailed as error:
+            return JSONResponse(ErrorBody(error=str(error)).model_dump(), 502)
+        return JSONResponse(OriginatedCall(call=call_id).model_dump(), 202)
+
+    return router
+
+
+async def _read(request: Request) -> RtpCallRequest | AriCallRequest:
+    too_long = BadCallRequest(f"the body has more than {_MAX_BODY_BYTES} bytes")
+    body = await with_bounded_body(request, _MAX_BODY_BYTES, too_long).body()
+    try:
+        return PlacedCallRequest.model_validate_json(body).root
+    except ValidationError as error:
+        raise BadCallRequest(describe_validation_error(error, "body")) from None
+
+
+def _place_rtp_call(rtp: RtpCallServer, wanted: RtpCallRequest) -> RtpCallPlace:
+    codec = CODECS[wanted.codec]
+    if wanted.payload_type is not None:
+        codec = codec.with_payload_type(wanted.payload_type)
+    peer = None if wanted.peer is None else _parse_address(wanted.peer)
+    reservation = rtp.reserve(wanted.peer or "unknown")
+    host, port = reservation.address
+    call = rtp.open(reservation, RtpOptions(codec, peer, wanted.dtmf_payload_type))
+    return RtpCallPlace(
+        call=call.call_id, address=host, port=port, codec=codec.name, payload_type=codec.payload_type
+    )
+
+
+def _parse_address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    try:
+        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        address = None
+    if address is None or not port.isdecimal() or not 0 < int(port) < 65_535:
+        raise BadCallRequest(f"peer: got {text!r}; allowed is an IP address with a port, 192.0.2.9:4000")
+    return str(address), int(port)

@@ -1,0 +1,1 @@
+"""Calls that Asterisk hands over through its REST interface (ARI)."""

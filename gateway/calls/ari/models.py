@@ -1,0 +1,70 @@
+"""Events and resources of Asterisk's REST interface, as far as they are read. Unknown fields are ignored.
+
+Source: rest-api/api-docs/events.json and channels.json of Asterisk 23; measured with Asterisk 23.4.1.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+
+class _AriModel(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class AriCallerId(_AriModel):
+    """Number and name of a party."""
+
+    number: str = ""
+    name: str = ""
+
+
+class AriDialPlanPlace(_AriModel):
+    """Where a channel is in the dial plan."""
+
+    context: str = ""
+    exten: str = ""
+    priority: int = 1
+
+
+class AriChannel(_AriModel):
+    """A channel."""
+
+    id: str
+    name: str = ""  # technology, slash, and what is unique there
+    caller: AriCallerId = AriCallerId()
+    dialplan: AriDialPlanPlace = AriDialPlanPlace()
+    channelvars: dict[str, str] = {}
+
+    @property
+    def technology(self) -> str:
+        """The channel driver, as ``PJSIP``."""
+        return self.name.partition("/")[0]
+
+
+class StasisStart(_AriModel):
+    """A channel has entered the application."""
+
+    type: Literal["StasisStart"]
+    channel: AriChannel
+    args: list[str] = []
+
+
+class ChannelLeft(_AriModel):
+    """A channel has left the application, or is gone."""
+
+    type: Literal["StasisEnd", "ChannelDestroyed"]
+    channel: AriChannel
+
+
+class ChannelDtmfReceived(_AriModel):
+    """A key was pressed on a channel."""
+
+    type: Literal["ChannelDtmfReceived"]
+    channel: AriChannel
+    digit: str
+
+
+AriEvent = StasisStart | ChannelLeft | ChannelDtmfReceived
+ARI_EVENT: TypeAdapter[AriEvent] = TypeAdapter(Annotated[AriEvent, Field(discriminator="type")])
+ARI_EVENT_TYPES = frozenset({"StasisStart", "StasisEnd", "ChannelDestroyed", "ChannelDtmfReceived"})

@@ -1,0 +1,75 @@
+"""The leg of a phone call, over AudioSocket or RTP: its media are in a media server."""
+
+import logging
+
+from ...adapters.media.remote_media import RemoteMedia
+from .agents import Agent, run_agent
+from .call import Call
+from .caller import Caller
+from .leg import CallServices, CallSettings, LegCall, LegGroup
+
+logger = logging.getLogger(__name__)
+
+
+class PhoneLeg:
+    """A phone call that a media server serves: a ``CallLeg`` and the ``PhoneCallOwner``.
+
+    Args:
+        kind: how it came in, as ``ActiveCall.kind``.
+        peer: network address of the caller.
+        caller: who is calling.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        peer: str,
+        caller: Caller,
+        group: "LegGroup[PhoneLeg]",
+        services: CallServices,
+        settings: CallSettings,
+    ) -> None:
+        self._group = group
+        self._leg_call = LegCall(
+            self,
+            group,
+            services,
+            settings,
+            kind=kind,
+            peer=peer,
+            caller=caller,
+            transfer=lambda number: self.end(f"transferred to {number}"),  # by the telephone system
+        )
+        self._media: RemoteMedia
+        self._call_id = ""
+
+    def open(self, call_id: str, media: RemoteMedia, agent: Agent) -> Call:
+        """Open the call and run the agent on it."""
+        self._call_id = call_id
+        self._media = media
+        call = self._leg_call.open(call_id, media).call
+        self._leg_call.start_task(lambda: run_agent(call, agent))
+        return call
+
+    def end(self, reason: str) -> None:
+        """Hang up."""
+        if not self._leg_call.is_over:
+            self._media.hang_up(reason)
+
+    # Called by the media
+
+    def on_closed(self, reason: str) -> None:
+        """End the call: its connection is over."""
+        self._leg_call.close(reason)
+        self._group.remove(self)
+
+    def on_problem(self, text: str, *, is_internal: bool) -> None:
+        """Log an error of the caller's program, or of the media server."""
+        if is_internal:
+            logger.error("Call %s failed\n%s", self._call_id, text)
+        else:
+            logger.warning("Call %s: %s", self._call_id, text)
+
+    def fail(self, error: Exception) -> None:
+        """Log a fault of the server and end the call."""
+        self._leg_call.fail(error)

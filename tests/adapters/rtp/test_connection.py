@@ -1,0 +1,215 @@
+"""One RTP call: what is sent, what is taken, and what is ignored."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from shared.rtp_stream import PEER, RtpSource
+from vivavoce.adapters.audio.codecs import ulaw_encode
+from vivavoce.adapters.rtp.codec import CODECS
+from vivavoce.adapters.rtp.connection import (
+    RtpConnection,
+    RtpEnd,
+    RtpFault,
+    RtpFaultSeen,
+    RtpKey,
+    RtpOptions,
+)
+from vivavoce.adapters.rtp.packet import encode_packet, parse_packet
+from vivavoce.adapters.rtp.rtcp import Bye, SenderReport, encode_bye, encode_sender_report, parse_rtcp
+from vivavoce.adapters.rtp.telephone_events import encode_key
+
+SAMPLES = 160
+OTHER = ("203.0.113.7", 5000)
+PCM = np.arange(-80, 80, dtype="<i2").tobytes()
+
+
+def connection(**changes: object) -> RtpConnection:
+    return RtpConnection(RtpOptions(CODECS["ulaw"], **changes), random.Random(7))  # type: ignore[arg-type]
+
+
+def receive(call: RtpConnection, source: RtpSource, count: int = 1, address: tuple[str, int] = PEER) -> None:
+    for _ in range(count):
+        packet = source.next(ulaw_encode(b"\0\x10" * SAMPLES))
+        call.receive(encode_packet(packet), address, 1.0)
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_packets_that_are_sent_count_on_with_one_marker(name: str) -> None:
+    codec = CODECS[name]
+    call = RtpConnection(RtpOptions(codec), random.Random(3))
+    pcm = np.arange(codec.sample_rate // 50, dtype="<i2").tobytes()
+    packets = [parse_packet(call.encode_packet(pcm)) for _ in range(5)]
+    first = packets[0]
+    for index, packet in enumerate(packets):
+        assert packet.payload_type == codec.payload_type
+        assert packet.sequence == (first.sequence + index) % 2**16
+        assert packet.timestamp == (first.timestamp + index * codec.sample_rate // 50) % 2**32
+        assert (packet.ssrc, packet.marker) == (first.ssrc, index == 0)
+        assert np.allclose(np.frombuffer(codec.decode(packet.payload), "<i2"), range(len(pcm) // 2), atol=16)
+
+
+def test_linear_audio_is_in_network_order() -> None:
+    packet = parse_packet(RtpConnection(RtpOptions(CODECS["slin"])).encode_packet(b"\x01\x02\x03\x04"))
+    assert packet.payload == b"\x02\x01\x04\x03"
+
+
+def test_time_that_is_not_sent_advances_the_timestamp_alone() -> None:
+    call = connection()
+    before = parse_packet(call.encode_packet(PCM))
+    call.skip(3 * SAMPLES)
+    after = parse_packet(call.encode_packet(PCM))
+    assert (after.sequence - before.sequence) % 2**16 == 1
+    assert (after.timestamp - before.timestamp) % 2**32 == 4 * SAMPLES
+    assert after.marker
+
+
+def test_the_first_peer_is_kept_and_others_are_ignored_and_reported_once() -> None:
+    call, source, foreign = connection(), RtpSource(), RtpSource(ssrc=99)
+    receive(call, source, 5)
+    receive(call, foreign, 5, OTHER)
+    receive(call, foreign, 1, (PEER[0], PEER[1] + 2))
+    receive(call, source)
+    assert call.peer == PEER
+    assert call.faults == {RtpFault.FOREIGN: 6}
+    assert list(call.events()) == [RtpFaultSeen(RtpFault.FOREIGN, "203.0.113.7:5000")]
+    assert call.counters.received == 6
+
+
+def test_a_peer_that_was_named_may_use_another_port_but_no_other_host() -> None:
+    call = connection(peer=(PEER[0], 9))
+    assert call.peer == (PEER[0], 9)
+    receive(call, RtpSource(ssrc=99), 3, OTHER)
+    assert (call.peer, call.counters.received) == ((PEER[0], 9), 0)
+    receive(call, RtpSource())
+    assert (call.peer, call.counters.received) == (PEER, 1)
+
+
+def test_another_stream_of_the_peer_is_taken_after_two_packets_in_order() -> None:
+    call, source, other = connection(), RtpSource(), RtpSource(ssrc=0x5678, sequence=9)
+    receive(call, source, 5)
+    receive(call, other)
+    receive(call, source)
+    assert call.counters.received == 6
+    receive(call, other, 3)
+    assert call.counters.received == 3 - 1 + 1  # the second and third of them, and the one that was next
+    assert call.faults == {RtpFault.UNKNOWN_STREAM: 1}
+
+
+def test_another_payload_type_is_ignored_and_comfort_noise_is_no_audio() -> None:
+    call, source = connection(), RtpSource()
+    receive(call, source, 2)
+    call.receive(encode_packet(replace(source.next(b"\0" * 160), payload_type=8)), PEER, 1.0)
+    call.receive(encode_packet(replace(source.next(b"\x40"), payload_type=13)), PEER, 1.0)
+    assert call.faults == {RtpFault.WRONG_TYPE: 1}
+    assert len(call.audio_due(1.0)) == 2 * 2 * SAMPLES
+
+
+def test_a_collision_of_identifiers_changes_ours_and_ends_the_old_one_with_bye() -> None:
+    call = connection()
+    ours = parse_packet(call.encode_packet(PCM)).ssrc
+    receive(call, RtpSource(ssrc=ours))
+    packet = parse_packet(call.encode_packet(PCM))
+    assert packet.ssrc != ours and packet.marker
+    (bye,) = call.reports_due(1.0, 0.0)
+    assert Bye((ours,)) in parse_rtcp(bye)
+    receive(call, RtpSource(ssrc=ours), 2)
+    assert call.counters.received == 2
+
+
+def test_our_own_packets_that_come_back_are_ignored_in_the_end() -> None:
+    call = connection()
+    identifiers = set()
+    for _ in range(50):
+        datagram = call.encode_packet(PCM)
+        identifiers.add(parse_packet(datagram).ssrc)
+        call.receive(datagram, PEER, 1.0)
+    assert len(identifiers) == 4
+    assert call.faults == {RtpFault.COLLISION: 50}
+
+
+@pytest.mark.parametrize("dropped", [(), (0,), (0, 1, 2), (1, 2, 3, 4, 5)])
+def test_a_key_is_reported_once_through_repeats_and_loss(dropped: tuple[int, ...]) -> None:
+    call, source = connection(), RtpSource()
+    receive(call, source, 3)
+    digits = "55#A"
+    for digit in digits:
+        begun = source.timestamp
+        for index in range(6):
+            payload = encode_key(digit, duration=160 * (index + 1), is_end=index >= 3)
+            packet = source.key(payload, begun, marker=index == 0)
+            if index not in dropped:
+                call.receive(encode_packet(packet), PEER, 1.0)
+                call.receive(encode_packet(packet), PEER, 1.0)  # a duplicate
+        source.pause(6)
+    assert list(call.events()) == [RtpKey(digit) for digit in digits]
+
+
+def test_a_delayed_packet_of_an_earlier_key_and_a_long_key_are_no_new_keys() -> None:
+    call, source = connection(), RtpSource()
+    first = source.key(encode_key("1", duration=160, is_end=False), 1000, marker=True)
+    late = source.key(encode_key("1", duration=800, is_end=True), 1000)
+    second = source.key(encode_key("2", duration=160, is_end=False), 2000, marker=True)
+    longer = source.key(encode_key("2", duration=160, is_end=False), 2000 + 0xFFFF)
+    for packet in (first, second, late, longer):
+        call.receive(encode_packet(packet), PEER, 1.0)
+    assert list(call.events()) == [RtpKey("1"), RtpKey("2")]
+
+
+def test_keys_that_come_on_another_way_are_ignored() -> None:
+    call, source = connection(key_type=None), RtpSource()
+    call.receive(encode_packet(source.key(encode_key("1", duration=160, is_end=False), 7)), PEER, 1.0)
+    assert list(call.events()) == [RtpFaultSeen(RtpFault.WRONG_TYPE, "got type 101, agreed was 0")]
+
+
+def test_only_the_bye_of_the_peers_stream_ends_the_call() -> None:
+    call, source = connection(), RtpSource()
+    receive(call, source)
+    call.receive_report(encode_bye(99, "other"), PEER, 1.0)
+    call.receive_report(encode_bye(source.ssrc, "foreign"), OTHER, 1.0)
+    assert list(call.events()) == [RtpFaultSeen(RtpFault.FOREIGN, "203.0.113.7:5000")]
+    call.receive(encode_bye(source.ssrc, "peer"), PEER, 1.0)  # on the port of RTP
+    assert list(call.events()) == [RtpEnd()]
+
+
+def test_sender_reports_come_about_every_five_seconds_and_say_what_was_lost() -> None:
+    call, source = connection(), RtpSource()
+    receive(call, source, 10)
+    source.next(b"")  # lost
+    receive(call, source, 10)
+    call.receive_report(encode_sender_report(SenderReport(source.ssrc, 100.0, 0, 0, 0), "peer"), PEER, 1.0)
+    times, last = [], None
+    for tick in range(3000):
+        now = 2.0 + tick * 0.02
+        packet = parse_packet(call.encode_packet(PCM))
+        for datagram in call.reports_due(now, 1000.0 + now):
+            times.append(now)
+            (last,) = parse_rtcp(datagram)
+            assert isinstance(last, SenderReport)
+            assert last.packets == tick + 1
+            assert last.timestamp == (packet.timestamp + SAMPLES) % 2**32
+            assert last.payload_bytes == 160 * last.packets
+            (block,) = last.blocks
+            assert (block.lost, block.last_report) == (1, ((2_208_988_800 + 100) % 2**16) << 16)
+            assert block.delay_since_last_report == pytest.approx((now - 1.0) * 65_536, abs=2)
+            assert block.fraction_lost == pytest.approx(1 / 21 if len(times) == 1 else 0, abs=1 / 256)
+    assert last is not None and last.ntp_s == pytest.approx(1000.0 + times[-1])
+    assert 8 <= len(times) <= 16
+    assert min(np.diff(times)) >= 2.4
+
+
+def test_lost_packets_that_the_peer_reports_are_noted() -> None:
+    call, source = connection(), RtpSource()
+    receive(call, source)
+    (ours,) = {parse_packet(call.encode_packet(PCM)).ssrc}
+    reporter = RtpConnection(RtpOptions(CODECS["ulaw"]), random.Random(9))
+    for sequence in (1, 2, 5):
+        packet = replace(source.next(b"\0" * 160), ssrc=ours, sequence=sequence)
+        reporter.receive(encode_packet(packet), PEER, 1.0)
+    reporter.encode_packet(PCM)
+    reporter.reports_due(0.0, 0.0)
+    (report,) = reporter.reports_due(10.0, 0.0)
+    call.receive_report(report, PEER, 1.0)
+    assert call.remote_lost == 2

@@ -1,0 +1,224 @@
+"""Calls of a Stasis application, against a simulated Asterisk on sockets."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shared.calls.call_server import CallServer, call_server, run, send_utterance, until, words
+from shared.simulated_ari import APP, PASSWORD, USER, AriTestChannel, SimulatedAri, simulated_ari
+
+
+@dataclass(slots=True)
+class AriServer:
+    ari: SimulatedAri
+    server: CallServer
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+    async def call_up(self, channel: AriTestChannel) -> None:
+        registry = self.server.gateway.call_registry
+        await self.until(lambda: channel.id in [active.call.call_id for active in registry])
+
+    async def all_over(self) -> None:
+        """Wait until nothing of any call is left in the gateway, and of the media in Asterisk."""
+        registry = self.server.gateway.call_registry
+        await self.until(lambda: len(registry) == 0 and not self.ari.media and not self.ari.bridges)
+
+    async def continued(self, channel: AriTestChannel) -> dict[str, str]:
+        """Wait until a channel is back in the dial plan; return where."""
+        path = f"channels/{channel.id}/continue"
+        await self.until(lambda: bool(self.ari.did("POST", path)))
+        (place,) = self.ari.did("POST", path)
+        return place
+
+
+@asynccontextmanager
+async def ari_server(**changes: Any) -> AsyncIterator[AriServer]:
+    settings = {"ari_user": USER, "ari_password": PASSWORD, "ari_app": APP} | changes
+    async with simulated_ari() as ari, call_server(ari_url=ari.url, **settings) as server:
+        running = AriServer(ari, server)
+        await running.until(lambda: bool(ari.sockets))
+        yield running
+
+
+def test_a_caller_is_answered_bridged_spoken_to_and_left_to_the_dial_plan() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running:
+            ari, server = running.ari, running.server
+            channel = await ari.ring("1700.1", "menu", "customer=7", LEVEL="gold")
+            await running.call_up(channel)
+            (media,) = ari.media
+            assert channel.is_answered
+            assert list(ari.bridges.values()) == [[channel.id, media.id]]
+            async with server.socket(channel.id) as socket:
+                (started,) = await until(socket, "started")
+                caller = started["caller"]
+                assert (caller["number"], caller["name"], caller["called"]) == ("100", "Alice", "600")
+                assert caller["variables"] == {"LEVEL": "gold", "customer": "7"}
+                await send_utterance(socket, "One two three.")
+                assert words(await until(socket, "speech_finished")) == ["One", "two", "three"]
+                await ari.press(channel, "5")
+                assert (await until(socket, "dtmf"))[-1]["digit"] == "5"
+                await socket.send('{"type": "hang_up"}')
+                await until(socket, "hung_up")
+            assert await running.continued(channel) == {}
+            await running.all_over()
+            assert media.phone is not None
+            samples = np.abs(np.frombuffer(media.phone.heard, "<i2").astype(int))
+            assert 0.5 < np.count_nonzero(samples > 500) / 8000 < 0.65  # three words of 0.2 s
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("number", ["601", "sip:bob@example.org"])
+def test_a_caller_is_transferred_to_an_extension_or_an_address(number: str) -> None:
+    async def scenario() -> None:
+        async with ari_server() as running:
+            channel = await running.ari.ring()
+            await running.call_up(channel)
+            async with running.server.http() as client:
+                answer = await client.post(f"/{channel.id}/transfer", json={"to": number})
+                assert answer.status_code == 200, answer.text
+            await running.all_over()
+            if number == "601":
+                place = await running.continued(channel)
+                assert place == {"context": "from-phones", "extension": "601", "priority": "1"}
+            else:
+                await running.until(lambda: bool(running.ari.did("POST", f"channels/{channel.id}/redirect")))
+                (place,) = running.ari.did("POST", f"channels/{channel.id}/redirect")
+                assert place == {"endpoint": "PJSIP/sip:bob@example.org"}
+
+    run(scenario())
+
+
+def test_the_end_of_either_channel_ends_that_call_and_no_other() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running:
+            first, second, third = [await running.ari.ring(f"1700.{number}") for number in range(3)]
+            for channel in (first, second, third):
+                await running.call_up(channel)
+            registry = running.server.gateway.call_registry
+            await running.ari.caller_hangs_up(first)
+            await running.until(lambda: len(registry) == 2 and len(running.ari.media) == 2)
+            assert not running.ari.did("POST", f"channels/{first.id}/continue")
+            bridged = next(members for members in running.ari.bridges.values() if second.id in members)
+            await running.ari.caller_hangs_up(running.ari.channels[bridged[1]])
+            assert await running.continued(second) == {}
+            await running.until(lambda: len(registry) == 1)
+            assert third.id in [active.call.call_id for active in registry]
+
+    run(scenario())
+
+
+def test_a_call_that_asterisk_does_not_connect_is_left_to_the_dial_plan(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vivavoce.gateway.calls.ari.controller._ENTER_TIMEOUT_S", 0.1)
+
+    async def scenario() -> None:
+        async with ari_server(rtp_ports="41010-41011") as running:
+            ari = running.ari
+            for number, refused in enumerate(("answer", "externalMedia", "addChannel", "nothing")):
+                ari.refused = {refused}
+                ari.media_enters = refused != "nothing"
+                channel = await ari.ring(f"1700.{number}")
+                assert await running.continued(channel) == {}
+                await running.all_over()
+            ari.refused, ari.media_enters = set(), True
+            channel = await ari.ring("1700.9")  # the only port is free again
+            await running.call_up(channel)
+            assert "did not enter" in caplog.text
+            assert "Allocation failed" in caplog.text
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+
+
+def test_a_call_beyond_the_limit_is_refused_as_congestion() -> None:
+    async def scenario() -> None:
+        async with ari_server(max_calls=1) as running:
+            first = await running.ari.ring("1700.1")
+            await running.call_up(first)
+            await running.ari.ring("1700.2")
+            path = "channels/1700.2"
+            await running.until(lambda: bool(running.ari.did("DELETE", path)))
+            assert running.ari.did("DELETE", path) == [{"reason": "congestion"}]
+
+    run(scenario())
+
+
+def test_a_lost_connection_is_made_again_and_callers_who_left_meanwhile_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vivavoce.gateway.calls.ari.controller._RETRY_S", (0.2,))
+
+    async def scenario() -> None:
+        async with ari_server() as running:
+            ari = running.ari
+            gone, staying = await ari.ring("1700.1"), await ari.ring("1700.2")
+            await running.call_up(gone)
+            await running.call_up(staying)
+            (socket,) = ari.sockets
+            ari.sockets.clear()
+            await socket.close()
+            await ari.caller_hangs_up(gone)  # nobody is told
+            registry = running.server.gateway.call_registry
+            await running.until(lambda: len(registry) == 1)
+            assert [active.call.call_id for active in registry] == [staying.id]
+            await running.until(lambda: bool(ari.sockets))
+            await running.call_up(await ari.ring("1700.3"))
+
+    run(scenario())
+
+
+def test_a_call_is_originated_and_comes_in_under_its_id_when_it_is_answered() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            wanted = {"over": "ari", "endpoint": "PJSIP/alice", "caller_id": "Bank <800>"}
+            answer = await client.post("", json=wanted)
+            assert answer.status_code == 202, answer.text
+            call_id = answer.json()["call"]
+            (asked,) = running.ari.did("POST", "channels")
+            assert asked == {
+                "channelId": call_id, "endpoint": "PJSIP/alice", "app": APP, "callerId": "Bank <800>"
+            }  # fmt: skip
+            await running.call_up(await running.ari.ring(call_id))
+            running.ari.refused = {"channels"}
+            assert (await client.post("", json=wanted)).status_code == 502
+
+    run(scenario())
+
+
+def test_shutdown_leaves_the_callers_to_the_dial_plan() -> None:
+    async def scenario() -> None:
+        async with simulated_ari() as ari:
+            settings: dict[str, Any] = {"ari_url": ari.url, "ari_password": PASSWORD}
+            async with call_server(**settings) as server:
+                running = AriServer(ari, server)
+                await running.until(lambda: bool(ari.sockets))
+                channel = await ari.ring()
+                await running.call_up(channel)
+            assert ari.did("POST", f"channels/{channel.id}/continue") == [{}]
+            assert not ari.media and not ari.bridges
+
+    run(scenario())
+
+
+def test_a_wrong_password_is_logged_and_the_server_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with simulated_ari() as ari, call_server(ari_url=ari.url, ari_password="wrong") as server:
+            while "refused the connection" not in caplog.text:
+                await asyncio.sleep(0.01)
+            assert server.gateway.unready() is None
+            assert "wrong" not in caplog.text
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
