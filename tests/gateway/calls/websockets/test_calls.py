@@ -78,7 +78,8 @@ def test_a_discard_flushes_the_peer_and_reports_what_it_played(make_peer: MakePe
         cut = await call.discard()
         await until(lambda: peer.flushes == 1)
         played_words = peer.queue.played_packets * 0.02 / WORD_S
-        assert abs(len(cut.words) - played_words) <= 1
+        # Within one word if both keep to the clock; here, peer and server share a loop that may be late.
+        assert abs(len(cut.words) - played_words) <= 2
         assert TEN_WORDS.startswith(cut.heard) and len(cut.heard.split()) == len(cut.words)
         assert await speaking is UtteranceOutcome.DISCARDED
         # The next utterance is heard whole, although marks of the one before are reported late or never.
