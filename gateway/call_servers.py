@@ -1,6 +1,6 @@
 """The servers of calls: phones, browsers, WebSockets and RTP, opened by the settings.
 
-A media server plays the speech of phone calls. Calls of browsers and WebSockets share a clock of this process.
+A media server plays the speech of phone calls. Browsers and WebSockets share a clock of this process.
 """
 
 import asyncio
