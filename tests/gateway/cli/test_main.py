@@ -244,7 +244,14 @@ def test_a_bench_receives_its_flags_and_prints_json(
     assert exit_code("bench", "call", "--part", "ttfa", "--utterances", "3", "--calls", "7", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["figures"][0]["reached"] is True
-    assert asked == {"parts": ["ttfa"], "utterances": 3, "speaking": 50, "calls": 7, "seconds": 30.0}
+    assert asked == {
+        "parts": ["ttfa"],
+        "over": "audiosocket",
+        "utterances": 3,
+        "speaking": 50,
+        "calls": 7,
+        "seconds": 30.0,
+    }
     assert exit_code("bench", "call") == 0
     assert "TTFA" in capsys.readouterr().out
     assert asked["parts"] == call_bench.DEFAULT_PARTS

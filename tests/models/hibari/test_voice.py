@@ -49,9 +49,9 @@ def spelled_words(sentence: str) -> list[SpelledWord]:
 
 
 def render(
-    voice: HibariVoice, line: PhonemeLine, frames: tuple[int, ...], seed: int = 0
+    voice: HibariVoice, line: PhonemeLine, frames: tuple[int, ...], seed: int = 0, speed: float = 1.0
 ) -> tuple[NDArray[np.float32], EncodedLine, HibariRenderState]:
-    encoded = voice.encode(line)
+    encoded = voice.encode(line, speed)
     state, parts = init_state(encoded, np.random.default_rng(seed)), []
     plan = itertools.chain(frames, itertools.repeat(frames[-1]))
     while not is_finished(encoded, state):
@@ -144,10 +144,18 @@ def test_word_times_enclose_the_pause_between_sentences(voice: HibariVoice) -> N
     assert after[0] - before[1] > 0.2
 
 
-def test_speed_changes_the_length(voice: HibariVoice) -> None:
-    (line,) = voice.phonemizer.phonemize(spelled_words(SENTENCES[1]))
-    slow, usual, fast = (voice.encode(line, speed).frames for speed in (0.5, 1.0, 2.0))
-    assert slow > 1.6 * usual > 2.5 * fast
+@pytest.mark.parametrize("speed", [0.85, 1.1, 1.2, 1.3, 1.4, 1.5])
+def test_the_speed_is_the_speed_asked_for(voice: HibariVoice, speed: float) -> None:
+    lines = [line_of(voice, sentence) for sentence in SENTENCES[:3]]
+    usual, changed = (
+        sum(len(render(voice, line, (64,), speed=each)[0]) for line in lines) for each in (1.0, speed)
+    )
+    assert usual / changed == pytest.approx(speed, rel=0.02)
+
+
+def test_every_phoneme_keeps_some_time_at_the_highest_speed(voice: HibariVoice) -> None:
+    words = voice.encode(line_of(voice, SENTENCES[0]), 2.0).words
+    assert all(stop - first >= 2 for first, stop in words)
 
 
 def test_a_long_line_is_split_between_words(voice: HibariVoice) -> None:
