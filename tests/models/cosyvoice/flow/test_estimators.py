@@ -12,7 +12,7 @@ from vivavoce.models.cosyvoice.flow.dit import FlowDit  # noqa: E402
 from vivavoce.models.cosyvoice.flow.unet import FlowUnet  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 
-torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 ROWS, LENGTH = 2, 123
 
 

@@ -24,7 +24,7 @@ from vivavoce.models.cosyvoice.vocoder.hift_v2 import (  # noqa: E402
     equal_gain_weights,
 )
 
-torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 DATA = Path(__file__).parents[3] / "golden" / "data"
 CONFIG = HiftConfig(base_channels=16, f0_channels=12)
 RULE = WeightRule(

@@ -15,7 +15,7 @@ from vivavoce.models.cosyvoice.state import gather, join_states, tensors  # noqa
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3, HiftV3State  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.noise_table import NoiseTable  # noqa: E402
 
-torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 DATA = Path(__file__).parents[3] / "golden" / "data"
 CONFIG = HiftConfig(base_channels=16, f0_channels=12)
 RULE = WeightRule(
