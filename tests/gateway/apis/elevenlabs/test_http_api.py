@@ -38,7 +38,9 @@ def test_every_format_has_the_length_of_the_speech(run: Any) -> None:
         for name in OUTPUT_FORMATS:
             answer = await served.client.post(f"{PATH}/stream?output_format={name}", json=BODY)
             assert answer.status_code == 200
-            assert seconds_of(answer.content, name) == pytest.approx(3 * WORD_S + 0.1, abs=0.2), name
+            assert seconds_of(answer.content, name) == pytest.approx(3 * WORD_S + 0.25, abs=0.2), (
+                name
+            )  # a pause
 
     run(test)
 
@@ -69,8 +71,8 @@ def test_times_of_characters_cover_the_text_and_the_speech(run: Any) -> None:
         starts, ends = (alignment[f"character_{edge}_times_seconds"] for edge in ("start", "end"))
         assert starts == sorted(starts) and ends == sorted(ends) and ends[-1] <= len(pcm) / 48_000
         assert starts[TEXT.index("three")] == pytest.approx(
-            2 * WORD_S + 0.12, abs=0.02
-        )  # the comma is 0.12 s
+            2 * WORD_S + 0.25, abs=0.02
+        )  # the comma is 0.25 s
         streamed = [line["alignment"] for line in lines if "alignment" in line]
         assert [one for part in streamed for one in part["characters"]] == alignment["characters"]
         assert [one for part in streamed for one in part["character_start_times_seconds"]] == starts
