@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,14 @@ async def ended(server: CallServer, call: RtpCall) -> None:
         await asyncio.sleep(0.01)
 
 
+def timestamp_steps(packets: Sequence[Any]) -> list[int]:
+    """Steps of the timestamps: one packet's, or several where a stalled machine left packets out."""
+    steps = (np.diff([packet.timestamp for packet in packets]) % 2**32).tolist()
+    assert {step % 160 for step in steps} == {0}
+    assert steps.count(160) > 0.8 * len(steps)
+    return steps
+
+
 def test_a_program_speaks_to_a_phone_and_hears_its_words_keys_and_end() -> None:
     async def scenario() -> None:
         async with call_server() as server, rtp_call(server) as call:
@@ -68,8 +76,11 @@ def test_a_program_speaks_to_a_phone_and_hears_its_words_keys_and_end() -> None:
             packets = call.phone.packets
             sequences = [packet.sequence for packet in packets]
             assert np.all(np.diff(sequences) % 2**16 == 1)
-            assert np.all(np.diff([packet.timestamp for packet in packets]) % 2**32 == 160)
-            assert [packet.marker for packet in packets] == [True] + [False] * (len(packets) - 1)
+            steps = timestamp_steps(packets)
+            assert packets[0].marker
+            assert not any(
+                packet.marker for packet, step in zip(packets[1:], steps, strict=True) if step == 160
+            )
             samples = np.abs(np.frombuffer(call.phone.heard, "<i2").astype(int))
             assert 0.5 < np.count_nonzero(samples > 500) / 8000 < 0.65  # three words of 0.2 s
 
@@ -89,7 +100,7 @@ def test_a_discard_stops_the_speech_and_the_packets_go_on() -> None:
                 await asyncio.sleep(0.02)
             after = np.abs(np.frombuffer(call.phone.heard, "<i2").astype(int))[heard_before * 160 :]
             assert np.count_nonzero(after > 500) < 10 * 160  # what was on its way, on a busy machine
-            assert np.all(np.diff([packet.timestamp for packet in call.phone.packets]) % 2**32 == 160)
+            timestamp_steps(call.phone.packets)
 
     run(scenario())
 
