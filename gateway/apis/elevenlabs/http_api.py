@@ -25,6 +25,7 @@ from ...web.openapi.operations import (
     JSON,
     SPEECH_ERRORS,
     Schema,
+    content_response,
     error_responses,
     json_body,
     json_response,
@@ -54,6 +55,7 @@ from .request_mapping import make_elevenlabs_options, resolve_elevenlabs_voice
 
 PATH: Final = "/v1/text-to-speech/{voice_id}"
 _API: Final = "elevenlabs"  # in the log and the metrics
+_JSON_LINES: Final = "application/x-ndjson"
 _BASE64_BYTES: Final = 3  # that become 4 characters
 _FORMAT_PARAMETER: Final[Schema] = {
     "name": "output_format",
@@ -90,11 +92,12 @@ class ElevenLabsHttpApi:
         router = APIRouter()
         body = json_body(ElevenLabsSpeechRequest)
         timed = json_response(TimedSpeech)
+        lines = content_response("Objects as of with-timestamps, one a line.", _JSON_LINES)
         for path, name, summary, answer in (
             ("", "Speech", "Speak a text", _AUDIO),
             ("/stream", "SpeechStream", "Speak a text", _AUDIO),
             ("/with-timestamps", "TimedSpeech", "Speak a text with the times of its characters", timed),
-            ("/stream/with-timestamps", "TimedSpeechStream", "The same, an object a line", timed),
+            ("/stream/with-timestamps", "TimedSpeechStream", "The same, an object a line", lines),
         ):
             described = operation(
                 f"elevenLabs{name}",
@@ -175,9 +178,11 @@ class _SpokenText(SpeechResponse):
 class _TimedLines(_SpokenText):
     """Audio and the times of characters, a JSON object a line."""
 
+    content_type = _JSON_LINES
+
     def begin(self, audio: AudioFormat) -> None:
         """Set the headers."""
-        self.stream_headers["content-type"] = JSON
+        self.stream_headers["content-type"] = self.content_type
         self.body_stream.bytes_per_s = math.ceil(4 / 3 * audio.bytes_per_second)
         self._aligner = CharacterAligner()
 
@@ -196,6 +201,8 @@ class _TimedLines(_SpokenText):
 
 class _TimedText(_TimedLines):
     """All audio in base64, then the times of all characters: one JSON object, sent while it is made."""
+
+    content_type = JSON
 
     def begin(self, audio: AudioFormat) -> None:
         """Set the headers."""

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ....tts_engine.errors import BadRequest
 from ...web.request_body import with_bounded_body
 from ..caller import Caller
-from .messages import describe_validation_error
+from .messages import ResultText, TransferTarget, describe_validation_error
 
 MAX_BODY_BYTES: Final = 64 * 1024
 FORM: Final = "application/x-www-form-urlencoded"
@@ -19,7 +19,7 @@ _Text = Annotated[str, Field(max_length=1000)]
 
 
 class BadAnnouncement(BadRequest):
-    """The body does not announce a call."""
+    """The body does not announce a call, or order a transfer."""
 
 
 class CallAnnouncement(BaseModel):
@@ -43,6 +43,15 @@ class CallAnnouncement(BaseModel):
         return Caller(self.number, self.name, self.called, self.variables)
 
 
+class TransferOrder(BaseModel):
+    """Where to transfer a caller."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    to: TransferTarget
+    result: ResultText = ""
+
+
 def is_form(request: Request) -> bool:
     """Return whether the body of a request is a form."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
@@ -56,6 +65,16 @@ async def read_announcement(request: Request) -> CallAnnouncement:
         if is_form(request):
             return CallAnnouncement.model_validate(_form_fields(body))
         return CallAnnouncement.model_validate_json(body)
+    except ValidationError as error:
+        raise BadAnnouncement(describe_validation_error(error, "body")) from None
+
+
+async def read_transfer_order(request: Request) -> TransferOrder:
+    """Read and check the body of a request for a transfer; raises BadAnnouncement."""
+    too_long = BadAnnouncement(f"the body has more than {MAX_BODY_BYTES} bytes")
+    body = await with_bounded_body(request, MAX_BODY_BYTES, too_long).body()
+    try:
+        return TransferOrder.model_validate_json(body)
     except ValidationError as error:
         raise BadAnnouncement(describe_validation_error(error, "body")) from None
 

@@ -1,15 +1,16 @@
 """The part of the calls API that telephone systems use: announce a call, transfer it, and read its result."""
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
+from ....tts_engine.errors import BadRequest
 from ..expected_calls import ExpectedCalls
 from ..registry import CallRegistry, CallUnknown
 from . import operations
-from .announcement import is_form, read_announcement
+from .announcement import is_form, read_announcement, read_transfer_order
 
 
 def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: ExpectedCalls) -> None:
@@ -26,16 +27,18 @@ def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: Ex
         return JSONResponse({"call": str(call_id)})
 
     @router.post("/{call_id}/transfer", **operations.TRANSFER)
-    async def transfer(call_id: str, order: operations.TransferOrder) -> JSONResponse:
-        call = registry.get(call_id).call
+    async def transfer(call_id: str, request: Request) -> JSONResponse:
+        call, order = registry.get(call_id).call, await read_transfer_order(request)
         call.result = replace(call.result, value=order.result)
         call.transfer(order.to)
         return JSONResponse({"call": call_id, "status": "transferred"})
 
     @router.get("/{call_id}/result", **operations.GET_RESULT)
     async def get_result(
-        call_id: str, field: Annotated[Literal["value", "transfer_to"] | None, Query()] = None
+        call_id: str, field: Annotated[str | None, Query(description="value or transfer_to")] = None
     ) -> Response:
+        if field not in (None, "value", "transfer_to"):
+            raise BadRequest("field: allowed are value and transfer_to")
         try:
             result = registry.result(call_id)
         except CallUnknown:

@@ -30,8 +30,12 @@ class CallMessage(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
+MAX_RESULT_CHARACTERS = 1000
 ResultText = Annotated[
-    str, Field(max_length=1000, description="Result of the call, for the telephone system to read.")
+    str,
+    Field(
+        max_length=MAX_RESULT_CHARACTERS, description="Result of the call, for the telephone system to read."
+    ),
 ]
 TransferTarget = Annotated[
     str, Field(pattern=r"^[\w.+*#@:;=-]{1,200}$", description="Number, extension or SIP URI.")

@@ -2,13 +2,24 @@
 
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from ...web.openapi.operations import WebSocketOperation, json_body, json_response, links, operation
+from ...web.openapi.operations import (
+    Responses,
+    WebSocketOperation,
+    json_body,
+    json_response,
+    links,
+    operation,
+)
 from ...web.responses import native_errors
 from ..utterance_tracker import UtteranceOutcome
-from .announcement import FORM, CallAnnouncement
-from .messages import CallDescription, ClientMessage, ResultText, ServerMessage, TransferTarget
+from .announcement import FORM, CallAnnouncement, TransferOrder
+from .messages import CallDescription, ClientMessage, ServerMessage
+
+
+def _json_or_text(model: type[BaseModel]) -> Responses:
+    return {200: {"model": model, "description": "OK", "content": {"text/plain": {}}}}
 
 
 def _announcement_body() -> dict[str, Any]:
@@ -32,15 +43,6 @@ class HungUpCall(BaseModel):
 
     call: str
     status: Annotated[str, Field(json_schema_extra={"const": "hung up"})]
-
-
-class TransferOrder(BaseModel):
-    """Where to transfer a caller."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    to: TransferTarget
-    result: ResultText = ""
 
 
 class TransferredCall(BaseModel):
@@ -90,23 +92,26 @@ LIST_CALLS: Final = operation(
 GET_CALL: Final = operation(
     "getCall", "Look a call up.", json_response(CallDescription), native_errors(_NO_CALL)
 )
-HANG_UP: Final = operation("hangUp", "Hang up.", json_response(HungUpCall), native_errors(_NO_CALL))
+HANG_UP: Final = operation(
+    "hangUp", "Hang up.", json_response(HungUpCall), native_errors({400: "The result is too long."}, _NO_CALL)
+)
 TRANSFER: Final = operation(
     "transfer",
     "Hang up, and transfer the caller.",
     json_response(TransferredCall),
-    native_errors({400: "A call of this kind cannot be transferred."}, _NO_CALL),
+    native_errors({400: "The body is wrong, or a call of this kind cannot be transferred."}, _NO_CALL),
+    body=json_body(TransferOrder),
 )
 GET_RESULT: Final = operation(
     "getResult",
     "Look up what a program decided on a call, up to 10 minutes after its end; with `field`, as plain text.",
-    json_response(ResultOfCall),
-    native_errors({404: "No such call is up or has ended lately."}),
+    _json_or_text(ResultOfCall),
+    native_errors({400: "No such field."}, {404: "No such call is up or has ended lately."}),
 )
 EXPECT_CALL: Final = operation(
     "expectCall",
     "Announce a call before it comes in. A form is answered with the id as plain text.",
-    json_response(ExpectedCallId),
+    _json_or_text(ExpectedCallId),
     native_errors({400: "The body is wrong, or no such agent is configured."}),
     body=_announcement_body(),
 )

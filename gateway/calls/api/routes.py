@@ -43,6 +43,7 @@ from ..utterance_tracker import UtteranceOutcome
 from . import operations
 from .descriptions import describe_call
 from .dial_plan_routes import add_dial_plan_routes
+from .messages import MAX_RESULT_CHARACTERS, BadCallMessage
 from .program_socket import HANG_UP_REASON, ProgramOptions, ProgramSocket
 
 # Other paths below /v1 are OpenAI's.
@@ -71,8 +72,10 @@ def routes(
         return JSONResponse(describe_call(registry.get(call_id)).fields())
 
     @router.delete("/{call_id}", **operations.HANG_UP)
-    async def hang_up(call_id: str, result: Annotated[str, Query(max_length=1000)] = "") -> JSONResponse:
+    async def hang_up(call_id: str, result: str = "") -> JSONResponse:
         call = registry.get(call_id).call
+        if len(result) > MAX_RESULT_CHARACTERS:
+            raise BadCallMessage(f"result: at most {MAX_RESULT_CHARACTERS} characters are kept")
         call.result = replace(call.result, value=result)
         call.hang_up(HANG_UP_REASON)
         return JSONResponse({"call": call_id, "status": "hung up"})
