@@ -18,14 +18,13 @@ import numpy as np
 import pytest
 import soxr
 
+from benches.transcript_scoring import MistakeKind, score
+
 ROOT = Path(__file__).parents[1]
 START_S = 120
 MAX_CALLS = 3
 VIVAVOCE = [sys.executable, "-c", "from vivavoce.gateway.cli.main import main; main()"]
-SAID = (
-    "hello and thank you for calling northwind energy "
-    "every word you hear is spoken while it is still being written"
-)
+MAX_WRONG_WORDS = 4  # of 107; the recogniser alone makes up to 2
 DIGITS = ("127.50", "2026", "12", "10.30", "48213", "0417", "5550142", "7")
 
 
@@ -74,14 +73,13 @@ def test_the_phone_hears_the_script_and_can_be_understood(tmp_path: Path) -> Non
     for _ in range(MAX_CALLS):
         with gateway("--agent", "script:examples/script.txt", log=log) as port:
             summary = call(port, "--seconds", "240", "--out", str(tmp_path / "heard.wav"))
-        if ", 0 underruns," in log.read_text():
-            break  # underruns, on a busy machine, put pauses into words
+        if ", 0 skipped, 0 dropped, 0 underruns," in log.read_text():
+            break  # a busy machine skips packets and puts pauses into words
     assert summary["reason"] == "the gateway hung up"
     assert summary["sample_rate"] == 8000
     heard = transcribe(tmp_path / "heard.wav").lower()
-    words = re.sub(r"[^a-z ]", "", heard)
-    assert SAID in words, heard
-    assert "goodbye" in words, heard
+    script = (ROOT / "examples/script.txt").read_text().lower()
+    assert score(script, heard).count_wrong(MistakeKind.WORD) <= MAX_WRONG_WORDS, heard
     numbers = re.sub(r"[^0-9. ]", "", heard.replace(":", "."))
     assert [digits for digits in DIGITS if digits not in numbers] == [], heard
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from pipecat.clocks.base_clock import BaseClock
 from pipecat.frames.frames import (
     EndFrame,
     ErrorFrame,
@@ -48,6 +49,16 @@ class Collector(FrameProcessor):
             self.frames.append(frame)
             self.changed.set()
         await self.push_frame(frame, direction)
+
+
+class StoppedClock(BaseClock):
+    """A pipeline's clock that stands still, so that times of words do not depend on the machine."""
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def get_time(self) -> int:
+        return 0
 
 
 class RunningPipeline:
@@ -110,7 +121,7 @@ def tokens(text: str, size: int = 3) -> list[Frame]:
 
 @asynccontextmanager
 async def run_pipeline(
-    service: FrameProcessor, *, sample_rate: int = 24_000, **params: Any
+    service: FrameProcessor, *, sample_rate: int = 24_000, clock: BaseClock | None = None, **params: Any
 ) -> AsyncIterator[RunningPipeline]:
     """Start a pipeline around the service; end it with an EndFrame and wait until it has ended."""
     upstream, downstream = Collector(FrameDirection.UPSTREAM), Collector(FrameDirection.DOWNSTREAM)
@@ -118,6 +129,7 @@ async def run_pipeline(
         Pipeline([upstream, service, downstream]),
         enable_rtvi=False,
         cancel_on_idle_timeout=False,
+        clock=clock,
         params=PipelineParams(audio_out_sample_rate=sample_rate, **params),
     )
     runner = WorkerRunner(handle_sigint=False)

@@ -31,7 +31,15 @@ from pipecat.frames.frames import (
 from pipecat.services.tts_service import TTSContext
 
 from shared.event_loop import in_loop
-from shared.pipecat_pipeline import open_engine, reply, run_pipeline, tokens, unpaced_service, until_idle
+from shared.pipecat_pipeline import (
+    StoppedClock,
+    open_engine,
+    reply,
+    run_pipeline,
+    tokens,
+    unpaced_service,
+    until_idle,
+)
 from shared.standin_backend import WORD_S, StandInBackend
 from shared.tones import pitch_of
 from vivavoce.adapters.pipecat import (
@@ -66,7 +74,10 @@ async def test_a_speak_frame_within_a_turn_is_spoken_after_the_turn() -> None:
 
 @in_loop
 async def test_words_of_the_next_context_are_timed_after_the_audio_before_them() -> None:
-    async with open_engine() as engine, run_pipeline(unpaced_service(engine)) as pipeline:
+    async with (
+        open_engine() as engine,
+        run_pipeline(unpaced_service(engine), clock=StoppedClock()) as pipeline,
+    ):
         await pipeline.send(TTSSpeakFrame("One two three."), TTSSpeakFrame("Four."))
         await pipeline.until(TTSStoppedFrame, 2)
         first, *_, last = pipeline.of(TTSTextFrame)

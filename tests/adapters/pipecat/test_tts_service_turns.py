@@ -36,7 +36,14 @@ from pipecat.metrics.metrics import TTFAMetricsData, TTFBMetricsData, TTSUsageMe
 from pipecat.services.tts_service import TextAggregationMode
 
 from shared.event_loop import in_loop
-from shared.pipecat_pipeline import open_engine, run_pipeline, tokens, unpaced_service, until_idle
+from shared.pipecat_pipeline import (
+    StoppedClock,
+    open_engine,
+    run_pipeline,
+    tokens,
+    unpaced_service,
+    until_idle,
+)
 from shared.standin_backend import WORD_S
 from vivavoce.adapters.pipecat import (
     base_tts_service,
@@ -73,7 +80,10 @@ async def test_frames_leave_in_the_order_that_pipecat_requires() -> None:
 
 @in_loop
 async def test_word_frames_have_the_words_of_the_text_and_the_times_of_the_audio() -> None:
-    async with open_engine() as engine, run_pipeline(unpaced_service(engine)) as pipeline:
+    async with (
+        open_engine() as engine,
+        run_pipeline(unpaced_service(engine), clock=StoppedClock()) as pipeline,
+    ):
         await pipeline.turn("One two, three four. Five.")
         assert pipeline.words == ["One", "two", "three", "four", "Five"]
         first = pipeline.of(TTSTextFrame)[0].pts

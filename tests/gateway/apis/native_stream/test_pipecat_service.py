@@ -34,7 +34,7 @@ from pipecat.metrics.metrics import TTFAMetricsData, TTFBMetricsData, TTSUsageMe
 from pipecat.services.tts_service import TextAggregationMode
 
 from shared.event_loop import until
-from shared.pipecat_pipeline import LONG_TEXT, remote_service, reply, run_pipeline, tokens
+from shared.pipecat_pipeline import LONG_TEXT, StoppedClock, remote_service, reply, run_pipeline, tokens
 from shared.tones import pitch_of
 from vivavoce.adapters.pipecat import (
     VivavoceTTSService,
@@ -64,7 +64,7 @@ def test_the_remote_service_gives_the_samples_and_words_of_the_local_one(run: Ru
     async def test(served: Any) -> None:
         outputs = []
         for service in (VivavoceTTSService(engine=served.engine, lead_s=math.inf), remote_service(served)):
-            async with run_pipeline(service, sample_rate=sample_rate) as pipeline:
+            async with run_pipeline(service, sample_rate=sample_rate, clock=StoppedClock()) as pipeline:
                 await pipeline.turn(text)
                 first = pipeline.of(TTSTextFrame)[0].pts
                 times = [(frame.pts - first) / 1e9 for frame in pipeline.of(TTSTextFrame)]
