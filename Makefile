@@ -43,9 +43,11 @@ $(VENV)/.installed+%: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.installed
 
 # Tests of the networks and of the engine compute, so two processes run them; the others keep to the clock.
+# RERUNS is for those, on a machine that other programs share: `--reruns 1 --reruns-delay 10` in CI.
+RERUNS ?=
 COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
 run_tests = $(BIN)/python -m pytest $1 -n 2 --dist loadfile $(COMPUTING_TESTS) && \
-	$(BIN)/python -m pytest $1 $(addprefix --ignore=,$(COMPUTING_TESTS))
+	$(BIN)/python -m pytest $1 $(RERUNS) $(addprefix --ignore=,$(COMPUTING_TESTS))
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
 	@echo "The tests take about 20 minutes on two cores. Those marked slow are left out; make test-all runs them too."
@@ -55,7 +57,7 @@ test-all: $(TEST_STAMP) ## run all tests, twice as long; EXTRAS=dev,stt,pipecat,
 	$(call run_tests,)
 
 test-pipecat-oldest: $(TEST_STAMP) ## test the oldest Pipecat supported; EXTRAS needs stt and pipecat
-	tests/peers/pipecat_oldest.sh
+	tests/peers/pipecat_oldest.sh $(RERUNS)
 
 test-pipecat-client: $(TEST_STAMP) ## test Pipecat's browser client; needs npm and chromium
 	tests/peers/pipecat_client.sh

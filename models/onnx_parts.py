@@ -1,22 +1,10 @@
-"""Cuts ONNX graphs into parts, and opens inference sessions on one thread. No inference here."""
+"""Cuts ONNX graphs into parts. No inference here."""
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import NodeProto, TensorProto, helper, numpy_helper
-from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
-
-# Faults of a graph or of its inputs.
-ONNX_RUNTIME_ERRORS = (
-    onnx_errors.Fail,
-    onnx_errors.InvalidArgument,
-    onnx_errors.InvalidGraph,
-    onnx_errors.InvalidProtobuf,
-    onnx_errors.NotImplemented,
-    onnx_errors.RuntimeException,
-)
 
 
 def nodes_between(
@@ -63,12 +51,3 @@ def assemble_part(
 def constant(name: str, value: np.ndarray) -> TensorProto:
     """A weight with a value."""
     return numpy_helper.from_array(value, name)
-
-
-def inference_session(model: bytes, threads: int = 1) -> onnxruntime.InferenceSession:
-    """A session that several threads may run at once. threads: with 1, only the calling thread computes."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -20,28 +20,18 @@ activation has a fixed range, measured once on call-centre text (``ACTIVATION_RA
 As shipped, the duration of each phoneme is divided by the speed and rounded, so that speed 1.3 gives 1.17 and
 1.4 gives 1.49. Here the ends of the phonemes are divided and rounded. Every phoneme keeps at least one unit.
 
-Source: graph of hibari-tts 0.2.1 (Apache-2.0), SHA-256 below; streaming convolution state as in
+Source: graph of hibari-tts 0.2.1 (Apache-2.0); streaming convolution state as in
 Kyutai pocket-tts@9514983efd, modules/conv.py.
 """
 
-import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper
 
 from ..onnx_parts import assemble_part, constant, nodes_between
-
-SHA256 = "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8"
-LAYERS = 9  # convolutions in a row: one at the input, then one in each block
-KERNEL = 7
-CONTEXT_FRAMES = KERNEL - 1
-EDGE_FRAMES = KERNEL // 2
-LOOKAHEAD_FRAMES = LAYERS * EDGE_FRAMES
-HIDDEN_CHANNELS = 130
-CHANNELS = 256
+from .decoder_layout import CHANNELS, CONTEXT_FRAMES, EDGE_FRAMES, HIDDEN_CHANNELS, KERNEL, LAYERS
 
 _HIDDEN = "/Concat_43_output_0"
 _SCALED = "/Div_40_output_0"
@@ -57,20 +47,10 @@ class HibariGraphs:
     decoder: bytes
 
 
-class HibariGraphMismatchError(ValueError):
-    """The model file is not the one that this split was written for."""
-
-
-def split_graph(path: Path) -> HibariGraphs:
-    """Read the shipped graph and split it. Raises HibariGraphMismatchError for any other file."""
-    data = path.read_bytes()
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != SHA256:
-        raise HibariGraphMismatchError(
-            f"{path.name} has SHA-256 {digest}, expected {SHA256} (hibari-tts 0.2.1)"
-        )
-    model = onnx.load_from_string(data)
-    return HibariGraphs(encoder=_encoder(model), decoder=_decoder(model))
+def split_graph(model: bytes) -> HibariGraphs:
+    """Split the shipped graph."""
+    graph = onnx.load_from_string(model)
+    return HibariGraphs(encoder=_encoder(graph), decoder=_decoder(graph))
 
 
 def _encoder(model: onnx.ModelProto) -> bytes:

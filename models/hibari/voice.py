@@ -27,18 +27,11 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from ..limiter import limit
-from ..onnx_parts import inference_session
+from ..onnx_sessions import inference_session
 from . import harmonic_vocoder
-from .graph import (
-    CHANNELS,
-    EDGE_FRAMES,
-    HIDDEN_CHANNELS,
-    LAYERS,
-    LOOKAHEAD_FRAMES,
-    split_graph,
-)
+from .decoder_layout import CHANNELS, EDGE_FRAMES, HIDDEN_CHANNELS, LAYERS, LOOKAHEAD_FRAMES
 from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, SAMPLE_RATE, HarmonicVocoderState
-from .tagger_weights import load_g2p
+from .prepared_files import PreparedFiles
 
 ASSETS = Path(hibari.__file__).parent / "assets"
 MAX_PHONEMES = 400  # hibari's own limit for one call of its encoder
@@ -134,11 +127,13 @@ class HibariVoice:
         threads at once; opening one takes 0.2 s. Sessions are opened on other threads while this one decodes
         the lexicons. Raises HibariGraphMismatchError for another version of the package.
         """
-        graphs = split_graph(ASSETS / "hibari.onnx")
+        files = PreparedFiles.load(ASSETS)
         with ThreadPoolExecutor(2) as threads:
-            encoder = threads.submit(inference_session, graphs.encoder)
-            decoders = [threads.submit(inference_session, graphs.decoder) for _ in range(count)]
-            phonemizer = Phonemizer()
+            encoder = threads.submit(inference_session, files.encoder, optimized=True)
+            decoders = [
+                threads.submit(inference_session, files.decoder, optimized=True) for _ in range(count)
+            ]
+            phonemizer = Phonemizer(files)
         return [cls(encoder.result(), decoder.result(), phonemizer) for decoder in decoders]
 
     def encode(self, line: PhonemeLine, speed: float = 1.0) -> EncodedLine:
@@ -347,19 +342,26 @@ def _audible_windows(samples: Float) -> NDArray[np.int64]:
 class Phonemizer:
     """Converts words to phoneme ids with hibari's lexicon, tagger and out-of-vocabulary network.
 
+    Args:
+        files: of the packaged voice.
     Attributes:
         phoneme_ids: the alphabet, which is Kokoro's.
         space_id: of the space between words.
     """
 
-    def __init__(self, assets: Path = ASSETS) -> None:
-        self._g2p = load_g2p(assets)
-        self.phoneme_ids: dict[str, int] = json.loads((assets / "vocab.json").read_text("utf-8"))
+    def __init__(self, files: PreparedFiles) -> None:
+        self._g2p = files.g2p()
+        self.phoneme_ids: dict[str, int] = json.loads((ASSETS / "vocab.json").read_text("utf-8"))
         self.space_id = self.phoneme_ids[" "]
         # Punctuation has the first ids of the alphabet. Its time is a pause, not part of the word.
         self._last_pause_id = self.phoneme_ids["…"]
         self._letters = frozenset(self._g2p.oov.cin)  # it drops all others without a sound
         self.phonemize([SpelledWord("vivavoce", ".")])  # loads the out-of-vocabulary network
+
+    @classmethod
+    def load(cls) -> "Phonemizer":
+        """Load the phonemizer alone. Raises HibariGraphMismatchError for another version of the package."""
+        return cls(PreparedFiles.load(ASSETS))
 
     def phonemize(self, words: Sequence[SpelledWord]) -> list[PhonemeLine]:
         """Lines of at most 400 phonemes, split between words. A word without phonemes has an empty range."""

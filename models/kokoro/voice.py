@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from ..onnx_parts import ONNX_RUNTIME_ERRORS, inference_session
+from ..onnx_sessions import ONNX_RUNTIME_ERRORS, inference_session
 
 SAMPLE_RATE = 24_000
 MAX_PHONEMES = 500  # in one call; the network takes 510

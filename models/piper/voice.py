@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..onnx_parts import ONNX_RUNTIME_ERRORS, inference_session
+from ..onnx_sessions import ONNX_RUNTIME_ERRORS, inference_session
 from .config import PiperConfig, PiperVoiceError, read_config
 from .graph import NOISE, NOISE_START, LocalGraph, PiperGraphs, split_graph
 

@@ -127,7 +127,7 @@ class KokoroVoices:
     def load(cls, folder: Path) -> "KokoroVoices":
         """Load a folder. Raises BundleError."""
         model_file, voices_file = _find_files(folder)
-        english = Phonemizer()
+        english = Phonemizer.load()
         try:
             threads = min(_MAX_THREADS, os.cpu_count() or 1)
             model = KokoroModel(model_file, english.phoneme_ids, threads)

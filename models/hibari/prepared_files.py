@@ -1,0 +1,180 @@
+"""The packaged voice's files in the form that loads fastest, kept in the user's cache folder.
+
+Cutting and optimizing the graphs, and decoding lexicons and tagger from JSON, takes longer than all else
+before the first word. The results are kept in one file of 17 MB, ``hibari-KEY.zip``, whose key names what
+they depend on. Its members are
+
+    encoder.onnx, decoder.onnx     the graphs of ``graph.split_graph``, optimized by ONNX Runtime
+    gold.txt, silver.txt           tables of the lexicons: the phonemes of a word
+    tagger.txt, tagger.json        the part-of-speech tagger: a table of its weights, and the rest of it
+
+A file that is missing or damaged is made again. Where none can be written, loading takes longer.
+
+Source: hibari-tts 0.2.1 (Apache-2.0): g2p/__init__.py, g2p/lexicon.py and g2p/tagger.py.
+"""
+
+import gzip
+import hashlib
+import json
+import logging
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import platformdirs
+from hibari import g2p
+from hibari.g2p.lexicon import Lexicon
+from hibari.g2p.tagger import Tagger
+from hibari.g2p.tokenize import Tokenizer
+
+from ..onnx_sessions import session_options
+from .bucket_table import BucketTable, encode_table
+
+logger = logging.getLogger(__name__)
+
+SHA256 = "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8"  # of hibari.onnx
+
+# Modules that make the members; a change of one makes the file anew.
+_MAKERS = ("prepared_files.py", "bucket_table.py", "graph.py", "decoder_layout.py", "../onnx_parts.py")
+_WEIGHTS_KEY = '"weights":{"'
+# "feature":{"tag":weight,...}; a quoted feature may hold escapes and braces, a table holds neither.
+_ENTRY = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)":(\{[^{}]*\})')
+
+
+class HibariGraphMismatchError(ValueError):
+    """The model file is not the one that the split into encoder and decoder was written for."""
+
+
+class PreparedFiles:
+    """The contents of the voice's files, decoded when they are asked for.
+
+    Args:
+        members: contents by the names of the module's docstring.
+    """
+
+    def __init__(self, members: Mapping[str, bytes]) -> None:
+        self._members = members
+
+    @classmethod
+    def load(cls, assets: Path, folder: Path | None = None) -> "PreparedFiles":
+        """Read the file of the cache folder, or make it from hibari's folder of assets.
+
+        folder: instead of the user's cache folder. Raises HibariGraphMismatchError for another version of
+        hibari.
+        """
+        model = (assets / "hibari.onnx").read_bytes()
+        digest = hashlib.sha256(model).hexdigest()
+        if digest != SHA256:
+            raise HibariGraphMismatchError(
+                f"hibari.onnx has SHA-256 {digest}, expected {SHA256} (hibari-tts 0.2.1)"
+            )
+        path = (folder or platformdirs.user_cache_path("vivavoce")) / f"hibari-{_key()}.zip"
+        try:
+            with zipfile.ZipFile(path) as file:
+                return cls({name: file.read(name) for name in file.namelist()})
+        except (OSError, RuntimeError, zipfile.BadZipFile) as error:
+            logger.debug("Preparing the packaged voice: %s", error)
+        members = _prepare(assets, model)
+        try:
+            _write(path, members)
+        except OSError as error:
+            logger.debug("The prepared voice cannot be kept: %s", error)
+        return cls(members)
+
+    @property
+    def encoder(self) -> bytes:
+        """The optimized graph of the encoder."""
+        return self._members["encoder.onnx"]
+
+    @property
+    def decoder(self) -> bytes:
+        """The optimized graph of the decoder."""
+        return self._members["decoder.onnx"]
+
+    def lexicon(self) -> Lexicon:
+        """Return hibari's American English lexicon."""
+        return Lexicon(BucketTable(self._members["gold.txt"]), BucketTable(self._members["silver.txt"]))
+
+    def tagger(self) -> Tagger:
+        """Return hibari's part-of-speech tagger."""
+        model = json.loads(self._members["tagger.json"])
+        return Tagger(model | {"weights": BucketTable(self._members["tagger.txt"])})
+
+    def g2p(self) -> g2p.G2P:
+        """Return hibari's American English grapheme-to-phoneme converter."""
+        converter = g2p.G2P.__new__(g2p.G2P)  # its constructor reads the files as shipped
+        converter.lexicon, converter.tagger = self.lexicon(), self.tagger()
+        converter.tokenizer = Tokenizer(g2p._load_json("tokenizer_exceptions.json"))
+        converter._oov, converter.unk, converter.british = None, "", False
+        return converter
+
+
+def _key() -> str:
+    """A name for what the members depend on beside hibari, whose version is fixed."""
+    sources = [(Path(__file__).parent / name).read_bytes() for name in _MAKERS]
+    return hashlib.sha256(b"".join([onnxruntime.__version__.encode(), *sources])).hexdigest()[:16]
+
+
+def _prepare(assets: Path, model: bytes) -> dict[str, bytes]:
+    from .graph import split_graph  # imports onnx, which takes as long as the prepared files
+
+    graphs = split_graph(model)
+    gold: dict[str, Any] = _read_json(assets / "lexicon_us_gold.json.gz")
+    silver: dict[str, Any] = _read_json(assets / "lexicon_us_silver.json.gz")
+    tagger, weights = _split_tagger(gzip.decompress((assets / "tagger.json.gz").read_bytes()).decode())
+    return {
+        "encoder.onnx": _optimize(graphs.encoder),
+        "decoder.onnx": _optimize(graphs.decoder),
+        "gold.txt": encode_table((word, _as_text(entry)) for word, entry in gold.items()),
+        "silver.txt": encode_table(silver.items()),
+        "tagger.txt": encode_table(weights),
+        "tagger.json": tagger.encode(),
+    }
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def _split_tagger(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """The tagger's JSON without weights, and the features with the JSON of their tables."""
+    start = text.rindex(_WEIGHTS_KEY)
+    entries = _ENTRY.findall(text, start + len(_WEIGHTS_KEY) - 1)
+    weights = [
+        (json.loads(f'"{feature}"') if "\\" in feature else feature, table) for feature, table in entries
+    ]
+    return text[:start] + '"weights":{}}', weights
+
+
+def _optimize(graph: bytes) -> bytes:
+    """Apply the graph optimizations of ONNX Runtime that hold for any processor."""
+    options = session_options()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    with tempfile.TemporaryDirectory() as folder:
+        options.optimized_model_filepath = str(Path(folder) / "graph.onnx")
+        onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        return (Path(folder) / "graph.onnx").read_bytes()
+
+
+def _as_text(entry: Any) -> str:
+    return entry if isinstance(entry, str) else json.dumps(entry)  # by part of speech
+
+
+def _write(path: Path, members: Mapping[str, bytes]) -> None:
+    """Write a file that is whole whenever it is there, and remove those of other versions."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as unfinished,
+        zipfile.ZipFile(unfinished, "w") as file,
+    ):
+        for name, content in members.items():
+            file.writestr(name, content)
+    os.replace(unfinished.name, path)
+    for other in path.parent.glob("hibari-*.zip"):
+        if other != path:
+            other.unlink(missing_ok=True)

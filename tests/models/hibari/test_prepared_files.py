@@ -1,0 +1,90 @@
+"""The packaged voice's files as they are kept in the cache, against hibari's own loaders."""
+
+import gzip
+import json
+from pathlib import Path
+
+import hibari
+import pytest
+from hibari.g2p import G2P
+
+from vivavoce.models.hibari import prepared_files
+from vivavoce.models.hibari.prepared_files import HibariGraphMismatchError, PreparedFiles
+
+ASSETS = Path(hibari.__file__).parent / "assets"
+TEXT = "I read the record that she will record; the {live} show, 'the \"bow\", and vivavoce's O'Neill."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache") / "vivavoce"
+
+
+@pytest.fixture(scope="module")
+def files(folder: Path) -> PreparedFiles:
+    PreparedFiles.load(ASSETS, folder)
+    return PreparedFiles.load(ASSETS, folder)
+
+
+def test_every_table_of_the_tagger_is_that_of_the_package(files: PreparedFiles) -> None:
+    with gzip.open(ASSETS / "tagger.json.gz", "rt", encoding="utf-8") as file:
+        model = json.load(file)
+    tagger = files.tagger()
+    assert [key for key, table in model["weights"].items() if tagger.weights.get(key) != table] == []
+    assert tagger.weights.get("no such feature") is None
+    assert (tagger.tags, tagger.tagdict, tagger.vocab) == (
+        model["tags"],
+        model["tagdict"],
+        set(model["vocab"]),
+    )
+
+
+def test_lexicon_and_converter_are_those_of_the_package(files: PreparedFiles) -> None:
+    own, ours = G2P(), files.g2p()
+    assert vars(ours).keys() == vars(own).keys()
+    for name in ("golds", "silvers"):
+        table, entries = getattr(ours.lexicon, name).d, getattr(own.lexicon, name).d
+        assert [word for word, phonemes in entries.items() if table.get(word) != phonemes] == []
+        assert table.get("no such word") is None
+    assert ours(TEXT) == own(TEXT)
+
+
+def test_files_that_are_kept_are_read_and_not_prepared(
+    files: PreparedFiles, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(prepared_files, "_prepare")
+    assert PreparedFiles.load(ASSETS, folder).encoder == files.encoder
+
+
+@pytest.mark.parametrize("damage", [b"", b"no archive"])
+def test_a_damaged_file_is_prepared_again(
+    files: PreparedFiles, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes
+) -> None:
+    (kept,) = folder.iterdir()
+    content = bytearray(kept.read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / kept.name).write_bytes(damage or bytes(content))
+    monkeypatch.setattr(prepared_files, "_prepare", lambda *_: {"encoder.onnx": b"prepared"})
+    assert PreparedFiles.load(ASSETS, tmp_path).encoder == b"prepared"
+    assert PreparedFiles.load(ASSETS, tmp_path).encoder == b"prepared"  # the file is whole again
+
+
+def test_files_of_other_versions_are_removed(
+    folder: Path, files: PreparedFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hibari-other.zip").write_bytes(b"")
+    monkeypatch.setattr(prepared_files, "_prepare", lambda *_: {"encoder.onnx": b""})
+    PreparedFiles.load(ASSETS, tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [file.name for file in folder.iterdir()]
+
+
+def test_the_voice_loads_where_no_file_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setattr(prepared_files, "_prepare", lambda *_: {"encoder.onnx": b"prepared"})
+    assert PreparedFiles.load(ASSETS, tmp_path / "file" / "folder").encoder == b"prepared"
+
+
+def test_another_model_file_raises(tmp_path: Path) -> None:
+    (tmp_path / "hibari.onnx").write_bytes((ASSETS / "hibari.onnx").read_bytes()[:-1])
+    with pytest.raises(HibariGraphMismatchError, match=r"hibari-tts 0\.2\.1"):
+        PreparedFiles.load(tmp_path, tmp_path)
