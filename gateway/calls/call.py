@@ -226,8 +226,12 @@ class Call:
         """Transfer the caller and end the call; raises CallNotTransferable."""
         if self._transfer is None:
             raise CallNotTransferable("a call of this kind cannot be transferred")
-        self.result = replace(self.result, transfer_to=number)
-        self._transfer(number)
+        before, self.result = self.result, replace(self.result, transfer_to=number)
+        try:
+            self._transfer(number)
+        except CallNotTransferable:
+            self.result = before
+            raise
 
     def on_closed(self) -> None:
         """End everything of the call: its leg is gone."""

@@ -1,12 +1,14 @@
 """The leg of a phone call, over AudioSocket or RTP: its media are in a media server."""
 
 import logging
+from collections.abc import Callable
 
 from ...adapters.media.remote_media import RemoteMedia
 from .agents import Agent, run_agent
 from .call import Call
 from .caller import Caller
 from .leg import CallServices, CallSettings, LegCall, LegGroup
+from .results import check_number
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +20,7 @@ class PhoneLeg:
         kind: how it came in, as ``ActiveCall.kind``.
         peer: network address of the caller.
         caller: who is calling.
+        check_transfer: raises CallNotTransferable for a target.
     """
 
     def __init__(
@@ -28,8 +31,11 @@ class PhoneLeg:
         group: "LegGroup[PhoneLeg]",
         services: CallServices,
         settings: CallSettings,
+        *,
+        check_transfer: Callable[[str], None] = check_number,
     ) -> None:
         self._group = group
+        self._check_transfer = check_transfer
         self._leg_call = LegCall(
             self,
             group,
@@ -38,7 +44,7 @@ class PhoneLeg:
             kind=kind,
             peer=peer,
             caller=caller,
-            transfer=lambda number: self.end(f"transferred to {number}"),  # by the telephone system
+            transfer=self._transfer,
         )
         self._media: RemoteMedia
         self._call_id = ""
@@ -55,6 +61,11 @@ class PhoneLeg:
         """Hang up."""
         if not self._leg_call.is_over:
             self._media.hang_up(reason)
+
+    def _transfer(self, target: str) -> None:
+        """Hang up; the telephone system transfers the caller."""
+        self._check_transfer(target)
+        self.end(f"transferred to {target}")
 
     # Called by the media
 

@@ -15,6 +15,12 @@ class CallNotTransferable(BadRequest):
     """The way in which the call came has no transfer."""
 
 
+def check_number(target: str) -> None:
+    """Check the target of a transfer by a dial plan; raises CallNotTransferable for that of a call."""
+    if target.startswith("call:"):
+        raise CallNotTransferable("a call of this kind cannot be joined with another")
+
+
 @dataclass(frozen=True, slots=True)
 class CallResult:
     """What a program decided on a call."""

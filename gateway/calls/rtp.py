@@ -11,6 +11,7 @@ import asyncio
 import errno
 import logging
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,7 @@ from .call import Call
 from .caller import UNKNOWN_CALLER, Caller
 from .leg import CallServices, CallSettings, LegGroup
 from .phone_leg import PhoneLeg
+from .results import check_number
 
 logger = logging.getLogger(__name__)
 
@@ -89,13 +91,21 @@ class RtpCallServer:
             leg.on_closed("the media server does not answer")
         await self._legs.wait_idle()
 
-    def reserve(self, peer: str, *, caller: Caller = UNKNOWN_CALLER) -> RtpReservation:
+    def reserve(
+        self,
+        peer: str,
+        *,
+        caller: Caller = UNKNOWN_CALLER,
+        check_transfer: Callable[[str], None] = check_number,
+    ) -> RtpReservation:
         """Admit a call and bind its port; ``open`` or ``cancel`` follows. Raises Overloaded.
 
-        peer: for the log and the list of calls.
+        peer: for the log and the list of calls. check_transfer: raises CallNotTransferable for a target.
         """
         registry = self._services.registry
-        leg = PhoneLeg("rtp", peer, caller, self._legs, self._services, self._policy.call)
+        leg = PhoneLeg(
+            "rtp", peer, caller, self._legs, self._services, self._policy.call, check_transfer=check_transfer
+        )
         with ExitStack() as undo:
             registry.admit(leg, peer=peer)
             undo.callback(registry.remove, leg, "no port")

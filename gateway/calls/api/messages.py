@@ -38,7 +38,11 @@ ResultText = Annotated[
     ),
 ]
 TransferTarget = Annotated[
-    str, Field(pattern=r"^[\w.+*#@:;=-]{1,200}$", description="Number, extension or SIP URI.")
+    str,
+    Field(
+        pattern=r"^[\w.+*#@:;=-]{1,200}$",
+        description="Number, extension or SIP URI; over ARI also `call:ID`, the caller of another call.",
+    ),
 ]
 
 # Client to server

@@ -5,8 +5,9 @@
     UnicastRTP --------+---------------------+
 
 The end of either channel ends the call. When the call ends here, the caller's channel goes on in the dial
-plan, or is transferred. While the connection to Asterisk is lost, calls go on; when it is back, those whose
-channel is gone are ended.
+plan, or is transferred: to an extension, to an address, or to the caller of another call (an attended
+transfer). While the connection to Asterisk is lost, calls go on; when it is back, those whose channel is gone
+are ended.
 
 Source: measured with Asterisk 23.4.1: the answer to externalMedia has where to send, and a channel may be
 bridged once it has entered the application.
@@ -16,7 +17,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, assert_never
 from uuid import uuid4
 
@@ -26,8 +28,10 @@ from ....tts_engine.errors import Overloaded
 from ...listening_sockets import format_address
 from ..call import Call
 from ..caller import Caller
+from ..results import CallNotTransferable
 from ..rtp import RtpCallServer, RtpReservation
 from .client import AriClient, AriFailed, AriNotFound
+from .joined_callers import JoinedCallers
 from .models import AriChannel, AriEvent, ChannelDtmfReceived, ChannelLeft, StasisStart
 
 logger = logging.getLogger(__name__)
@@ -38,6 +42,7 @@ _END_TIMEOUT_S: Final = 5.0  # for the requests at the end of the calls
 _MEDIA_PREFIX: Final = "vivavoce-media-"
 _KEYS: Final = frozenset("0123456789*#ABCD")
 _REDIRECTED: Final = ("sip:", "sips:", "tel:")  # by the caller's own telephone system
+_CALL_PREFIX: Final = "call:"  # of a transfer to the caller of another call
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +55,8 @@ class _AriCall:
     call: Call | None = None  # from when it is up
     caller_is_gone: bool = False
     ended: str = ""  # why, if it ended before it was up
+    is_joined: bool = False  # its caller goes to the caller of another call
+    media_released: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class AriController:
@@ -73,12 +80,16 @@ class AriController:
         self._codec = codec
         self._sleep = sleep
         self._calls: dict[str, _AriCall] = {}  # by the ids of both channels
+        self._joined = JoinedCallers(client)
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = False
         self._following = asyncio.create_task(self._follow_events(), name="ari")
 
     async def aclose(self) -> None:
-        """End every call, which leaves its channel to the dial plan, and disconnect."""
+        """End every call, which leaves its channel to the dial plan, and disconnect.
+
+        Callers who were joined go on; then the end of one does not end the other.
+        """
         self._is_closing = True
         for ari_call in tuple(self._calls.values()):
             self._end(ari_call, "shutting down")
@@ -86,6 +97,8 @@ class AriController:
             await asyncio.wait(self._tasks, timeout=_END_TIMEOUT_S)
         for task in (self._following, *self._tasks):
             task.cancel()
+        if self._joined:
+            logger.warning("%d pairs of joined callers go on without the gateway", len(self._joined))
         await asyncio.wait({self._following, *self._tasks})
         await self._client.aclose()
 
@@ -129,7 +142,9 @@ class AriController:
                 elif not channel.id.startswith(_MEDIA_PREFIX) and not self._is_closing:
                     self._start(self._serve(channel, args))
             case ChannelLeft(channel=channel):
-                if ari_call is not None:
+                if channel.id in self._joined:
+                    self._start(self._quietly(self._joined.part(channel.id)))
+                elif ari_call is not None:
                     ari_call.caller_is_gone |= channel.id == ari_call.channel.id
                     self._end(ari_call, "the caller hung up" if ari_call.caller_is_gone else "no media")
             case ChannelDtmfReceived(channel=channel, digit=digit):
@@ -139,6 +154,7 @@ class AriController:
                 assert_never(event)
 
     async def _end_lost_calls(self) -> None:
+        await self._quietly(self._joined.part_lost())
         for ari_call in {id(one): one for one in self._calls.values()}.values():
             try:
                 await self._client.get_channel(ari_call.channel.id)
@@ -172,7 +188,11 @@ class AriController:
         ari_call = _AriCall(channel, _MEDIA_PREFIX + str(uuid4()), asyncio.Event())
         self._calls[channel.id] = self._calls[ari_call.media_channel] = ari_call
         try:
-            reservation = self._rtp.reserve(channel.name, caller=_caller_of(channel, args))
+            reservation = self._rtp.reserve(
+                channel.name,
+                caller=_caller_of(channel, args),
+                check_transfer=partial(self._check_transfer, ari_call),
+            )
         except Overloaded:  # logged by the registry
             await self._quietly(self._client.hang_up(channel.id, "congestion"))
             self._forget(ari_call)
@@ -205,21 +225,51 @@ class AriController:
         options = RtpOptions(self._codec, _media_address(media), key_type=None)
         ari_call.call = self._rtp.open(reservation, options, call_id=channel)
 
+    def _check_transfer(self, ari_call: _AriCall, target: str) -> None:
+        """Raise CallNotTransferable for a transfer to a call that is not up, or to itself."""
+        if target.startswith(_CALL_PREFIX):
+            other = self._calls.get(target.removeprefix(_CALL_PREFIX))
+            if other is None or other.call is None or other is ari_call:
+                raise CallNotTransferable(f"{target!r} is no other call of Asterisk that is up")
+
     async def _release(self, ari_call: _AriCall) -> None:
         """Remove the media, and leave the caller to the dial plan or to whom the call was transferred."""
         await self._quietly(self._client.hang_up(ari_call.media_channel))
         await self._quietly(self._client.close_bridge(ari_call.media_channel))
-        if ari_call.caller_is_gone:
+        ari_call.media_released.set()
+        if ari_call.caller_is_gone or ari_call.is_joined:
             return
         target = ari_call.call.result.transfer_to if ari_call.call is not None else ""
         channel = ari_call.channel
-        if not target:
+        if target.startswith(_CALL_PREFIX):
+            await self._quietly(self._join(channel, target.removeprefix(_CALL_PREFIX)))
+        elif not target:
             await self._quietly(self._client.continue_in_dial_plan(channel.id))
         elif target.startswith(_REDIRECTED):
             await self._quietly(self._client.redirect(channel.id, f"{channel.technology}/{target}"))
         else:
             place = {"context": channel.dialplan.context, "extension": target, "priority": "1"}
             await self._quietly(self._client.continue_in_dial_plan(channel.id, **place))
+
+    async def _join(self, channel: AriChannel, other_id: str) -> None:
+        """End another call, and let its caller and that of ``channel`` speak with each other.
+
+        If that fails, both go on in the dial plan. Raises AriFailed.
+        """
+        other = self._calls.get(other_id)
+        if other is None or other.call is None:
+            logger.warning("Caller of %s hung up before the transfer", other_id)
+            await self._client.continue_in_dial_plan(channel.id)
+            return
+        other.is_joined = True
+        other.call.hang_up(f"joined with {channel.id}")
+        await other.media_released.wait()
+        try:
+            await self._joined.join(channel.id, other_id)
+        except AriFailed as error:
+            logger.warning("%s", error)
+            for left in (channel.id, other_id):
+                await self._quietly(self._client.continue_in_dial_plan(left))
 
     def _forget(self, ari_call: _AriCall) -> None:
         self._calls.pop(ari_call.channel.id, None)

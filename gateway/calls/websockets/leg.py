@@ -32,6 +32,7 @@ from ....adapters.playback.peer_playout import PeerClear, PeerCommand, PeerPlayo
 from ..agents import Agent, run_agent
 from ..caller import UNKNOWN_CALLER, Caller
 from ..leg import CallServices, CallSettings, LegCall, LegGroup
+from ..results import check_number
 from .message_socket import MessageSocket, StreamOutbox
 
 logger = logging.getLogger(__name__)
@@ -100,12 +101,16 @@ class WebSocketLeg:
             services.settings,
             kind=kind,
             peer=peer,
-            transfer=(lambda number: self.end(f"transferred to {number}")) if is_continued else None,
+            transfer=self._transfer if is_continued else None,
         )
         self._media: PeerPacedMedia | None = None  # from the start of the stream on
         self._outbox = StreamOutbox()
         self._end_reason = ""
         self._ended = asyncio.Event()
+
+    def _transfer(self, target: str) -> None:
+        check_number(target)
+        self.end(f"transferred to {target}")
 
     async def run(self, open_socket: Callable[[], Awaitable[MessageSocket]]) -> None:
         """Open the socket, and serve until the call has ended and it is closed; the leg must be admitted."""

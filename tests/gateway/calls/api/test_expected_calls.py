@@ -53,6 +53,8 @@ def test_a_result_without_a_transfer() -> None:
             await http.delete(f"/{second.call_id}", params={"result": "full"})
             await second.hung_up.wait()
             assert (await http.get(f"/{second.call_id}/result?field=value")).text == "full"
+            other_call = await http.post(f"/{third.call_id}/transfer", json={"to": f"call:{second.call_id}"})
+            assert (other_call.status_code, "cannot be joined" in other_call.text) == (400, True)
             transferred = await http.post(f"/{third.call_id}/transfer", json={"to": "sip:a@example.org"})
             assert transferred.json() == {"call": third.call_id, "status": "transferred"}
             unknown = await http.get(f"/{uuid.uuid4()}/result?field=transfer_to")

@@ -12,6 +12,7 @@ import pytest
 
 from shared.calls.call_server import CallServer, call_server, run, send_utterance, until, words
 from shared.simulated_ari import APP, PASSWORD, USER, AriTestChannel, SimulatedAri, simulated_ari
+from vivavoce.gateway.calls.ari.client import AriFailed
 
 
 @dataclass(slots=True)
@@ -95,6 +96,85 @@ def test_a_caller_is_transferred_to_an_extension_or_an_address(number: str) -> N
                 await running.until(lambda: bool(running.ari.did("POST", f"channels/{channel.id}/redirect")))
                 (place,) = running.ari.did("POST", f"channels/{channel.id}/redirect")
                 assert place == {"endpoint": "PJSIP/sip:bob@example.org"}
+
+    run(scenario())
+
+
+async def join(running: AriServer) -> tuple[AriTestChannel, AriTestChannel]:
+    """Transfer the caller of one call to that of another; return both channels."""
+    channels = await running.ari.ring("1700.1"), await running.ari.ring("1700.2")
+    for channel in channels:
+        await running.call_up(channel)
+    async with running.server.http() as client:
+        answer = await client.post("/1700.1/transfer", json={"to": "call:1700.2"})
+        assert answer.status_code == 200, answer.text
+    registry = running.server.gateway.call_registry
+    await running.until(lambda: len(registry) == 0 and not running.ari.media)
+    return channels
+
+
+@pytest.mark.parametrize("leaver", [0, 1])
+def test_two_callers_are_joined_until_one_hangs_up(leaver: int) -> None:
+    async def scenario() -> None:
+        async with ari_server() as running:
+            ari, channels = running.ari, await join(running)
+            await running.until(lambda: list(ari.bridges.values()) == [["1700.1", "1700.2"]])
+            assert not any(path.endswith("/continue") for _, path, _ in ari.requests)
+            await running.call_up(await ari.ring("1700.3"))  # another call is served meanwhile
+            await ari.caller_hangs_up(channels[leaver])
+            await running.until(lambda: channels[1 - leaver].id not in ari.channels and len(ari.bridges) == 1)
+            assert "1700.3" in ari.channels
+
+    run(scenario())
+
+
+def test_callers_who_cannot_be_joined_are_left_to_the_dial_plan(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: Any) -> None:
+        raise AriFailed("no bridge")
+
+    monkeypatch.setattr("vivavoce.gateway.calls.ari.joined_callers.JoinedCallers.join", fail)
+
+    async def scenario() -> None:
+        async with ari_server() as running:
+            for channel in await join(running):
+                assert await running.continued(channel) == {}
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    assert "no bridge" in caplog.text
+
+
+def test_a_joined_caller_who_left_while_the_connection_was_lost_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vivavoce.gateway.calls.ari.controller._RETRY_S", (0.2,))
+
+    async def scenario() -> None:
+        async with ari_server() as running:
+            ari, (first, second) = running.ari, await join(running)
+            await running.until(lambda: len(ari.bridges) == 1)
+            (socket,) = ari.sockets
+            ari.sockets.clear()
+            await socket.close()
+            await ari.caller_hangs_up(second)  # nobody is told
+            await running.until(lambda: first.id not in ari.channels and not ari.bridges)
+
+    run(scenario())
+
+
+def test_a_transfer_to_a_call_that_is_not_up_is_refused_and_the_call_goes_on() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            channel = await running.ari.ring("1700.1")
+            await running.call_up(channel)
+            for target in ("call:1700.1", "call:1700.9", "call:"):
+                answer = await client.post("/1700.1/transfer", json={"to": target})
+                assert (answer.status_code, target in answer.text) == (400, True)
+            assert len(running.server.gateway.call_registry) == 1
+            assert (await client.post("/1700.1/transfer", json={"to": "601"})).status_code == 200
+            assert (await running.continued(channel))["extension"] == "601"
 
     run(scenario())
 
