@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from .client import AriClient, AriNotFound
+from .client import AriClient, AriFailed, AriNotFound
 
 _BRIDGE_PREFIX: Final = "vivavoce-joined-"
 
@@ -37,7 +37,7 @@ class JoinedCallers:
         self._pairs |= dict.fromkeys(pair.channels, pair)
         try:
             await self._client.open_bridge(pair.bridge, *pair.channels)
-        except BaseException:
+        except AriFailed:
             for channel in pair.channels:
                 self._pairs.pop(channel, None)
             raise
