@@ -352,6 +352,15 @@ def test_a_server_that_was_stopped_for_two_seconds_sends_no_burst(monkeypatch: p
     assert len(first_200_ms) <= 10
 
 
+@pytest.fixture
+def _hangup_is_not_ignored() -> Iterator[None]:
+    """Restore SIGHUP, which programs inherit as ignored from ``nohup``."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("_hangup_is_not_ignored")
 def test_sighup_is_ignored_and_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log"
     monkeypatch.setenv("VIVAVOCE_LOG_FILE", str(log))
@@ -365,6 +374,7 @@ def test_sighup_is_ignored_and_logged(tmp_path: Path, monkeypatch: pytest.Monkey
             assert sock.recv(4096)
 
 
+@pytest.mark.usefixtures("_hangup_is_not_ignored")
 def test_a_server_that_was_started_in_a_terminal_stops_when_it_is_closed() -> None:
     controller, terminal = os.openpty()
     with served_process("--agent", "none", stdin=terminal) as (process, _):
