@@ -29,7 +29,7 @@ _MEL_FLOOR = 1e-5
 _CONDITIONING_TRANSFORM, _CONDITIONING_WINDOW, _CONDITIONING_HOP = 2048, 1024, 256
 _SPEAKER_TRANSFORM, _SPEAKER_WINDOW, _SPEAKER_HOP = 512, 400, 160
 _SPEAKER_OFFSET = 1e-6  # added before the logarithm
-_PREEMPHASIS = 0.97
+PREEMPHASIS = 0.97
 
 
 def conditioning_mel(samples: ArrayLike, mel_norms: ArrayLike) -> Float:
@@ -70,7 +70,7 @@ def preemphasized(samples: ArrayLike) -> Double:
     """Each sample less 0.97 of the one before it; before the first stands the second."""
     signal = np.asarray(samples, np.float64)
     before = np.concatenate([signal[1:2], signal[:-1]])
-    return signal - _PREEMPHASIS * before
+    return signal - PREEMPHASIS * before
 
 
 def hann_window() -> Double:

@@ -169,10 +169,19 @@ def convert_to_safetensors(source: Path) -> Path:
     OSError if it cannot be written.
     """
     target = source.with_suffix(".safetensors")
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder; remove it")
     tensors = _with_current_keys(_read_tensor_table(source, "cpu"))
     tensors.pop(TIED_HEAD_KEY, None)
+    write_safetensors(target, tensors)
+    return target
+
+
+def write_safetensors(target: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors to ``target``, which appears only after it was read back and compared bit by bit.
+
+    Raises WeightFileError, and OSError if it cannot be written.
+    """
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; remove it")
     partial = target.with_suffix(".partial")
     try:
         save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, partial)
@@ -182,7 +191,6 @@ def convert_to_safetensors(source: Path) -> Path:
         raise WeightFileError(f"{target.name}: {error}; is there room on the disk?") from error
     finally:
         partial.unlink(missing_ok=True)
-    return target
 
 
 def _verify_conversion(path: Path, tensors: Mapping[str, Tensor]) -> None:
