@@ -95,5 +95,5 @@ class LinearInterpolator:
         """Drop the inputs that no further output reads; the last one stays."""
         assert self._kept is not None
         next_time = int(self._input_times(np.array([self._made]))[0])
-        surplus = min(max(0, next_time - self._first_kept), len(self._kept) - 1)
+        surplus = max(0, min(next_time - self._first_kept, len(self._kept) - 1))
         self._kept, self._first_kept = self._kept[surplus:].clone(), self._first_kept + surplus
