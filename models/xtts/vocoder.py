@@ -112,7 +112,7 @@ class XttsVocoder(nn.Module):
         The first sample has the time 256 * position - delay_samples in the utterance; ``utterance_part``
         tells which of them belong to it.
         """
-        run = _StreamedStep(state, z.shape[2])
+        run = _StreamedStep(state)
         speaker = state.speaker[:, :, None]
         x = run.edge_convolution(self.conv_pre, z, self.cond_layer(speaker))
         for stage, up in enumerate(self.ups):
@@ -179,8 +179,10 @@ class _StreamedStep:
     ``_rate`` is the number of columns of the present layer for each frame, ``_delay`` how late they are.
     """
 
-    def __init__(self, state: XttsVocoderState, frames: int) -> None:
-        self._state, self._frames = state, frames
+    def __init__(self, state: XttsVocoderState) -> None:
+        self._state = state
+        self._min_position = int(state.position.min())
+        self._min_remaining = int((state.length - state.position).min())
         self._contexts = iter(state.contexts)
         self._rate, self._delay = 1, 0
         self.following: list[Tensor] = []
@@ -235,10 +237,10 @@ class _StreamedStep:
 
     def _inside(self, x: Tensor, delay: int) -> Tensor:
         """Columns outside the utterance set to zero, which is the padding of the next layer."""
-        first = self._state.position * self._rate - delay  # (B,) times
-        ends = self._state.length * self._rate
-        if bool((first >= 0).all()) and bool((first + x.shape[2] <= ends).all()):
+        begun = self._min_position * self._rate >= delay
+        if begun and self._min_remaining * self._rate >= x.shape[2] - delay:
             return x
+        first = self._state.position * self._rate - delay  # (B,) times
         times = first[:, None] + torch.arange(x.shape[2])
-        inside = (times >= 0) & (times < ends[:, None])
+        inside = (times >= 0) & (times < self._state.length[:, None] * self._rate)
         return x * to_device(inside, x.device)[:, None]

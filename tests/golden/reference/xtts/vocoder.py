@@ -35,14 +35,13 @@ def check_vocoder(folder: Path) -> Iterator[Comparison]:
     for name, some in (("30", thirty), ("3", thirty[:3])):
         z = LatentResampler().finish(some).T
         yield compare("g_hifigan", f"z{name}", z, arrays[f"z{name}"], WAVE_TOLERANCE)
-        wave = vocoder.finish(z[None], vocoder.init_state(speaker))[0]
+        wave = whole(vocoder, some, speaker)
         yield compare("g_hifigan", f"wav{name}", wave[None, None], arrays[f"wav{name}"], WAVE_TOLERANCE)
     z = arrays["z3"][None]
     yield compare("g_hifigan", "pre3", padded(vocoder.conv_pre, z)[0], arrays["pre3"], WAVE_TOLERANCE)
     for stage, upsampled in enumerate(upsampled_stages(vocoder, z, speaker)):
         yield compare("g_hifigan", f"up{stage}", upsampled, arrays[f"up{stage}"], WAVE_TOLERANCE)
-    slower = LatentResampler().finish(latents["sp_1.25"][0, :20]).T
-    wave = vocoder.finish(slower[None], vocoder.init_state(speaker))[0]
+    wave = whole(vocoder, latents["sp_1.25"][0, :20], speaker)
     yield compare("g_hifigan", "wav_sp", wave[None, None], arrays["wav_sp"], WAVE_TOLERANCE)
 
 
@@ -63,10 +62,7 @@ def check_stream(folder: Path) -> Iterator[Comparison]:
         sizes = range(
             stated["params"]["stream_chunk_size"], len(ids) + 1, stated["params"]["stream_chunk_size"]
         )
-        waves = [
-            torch.cat(list(stream(networks.vocoder, latents[:size], speaker, speed)))
-            for size in (*sizes, len(ids))
-        ]
+        waves = [whole(networks.vocoder, latents[:size], speaker, speed) for size in (*sizes, len(ids))]
         chunks = cross_faded(waves, overlap)
         yield compare_rows("h_stream", f"lengths_{name}", list(map(len, chunks)), stated["chunk_lens"])
         yield compare(
@@ -89,6 +85,12 @@ def stream(vocoder: XttsVocoder, latents: Tensor, speaker: Tensor, speed: float 
             yield samples[0, vocoder.utterance_part(state, 0, samples.shape[1])]
             state = following
     yield vocoder.finish(resampler.finish(latents[start:]).T[None], state)[0]
+
+
+def whole(vocoder: XttsVocoder, latents: Tensor, speaker: Tensor, speed: float = 1.0) -> Tensor:
+    """Samples of latents (n, hidden) in one step."""
+    z = LatentResampler(speed).finish(latents).T[None]
+    return vocoder.finish(z, vocoder.init_state(speaker))[0]
 
 
 def cross_faded(waves: Sequence[Tensor], overlap: int, *, withhold_end: bool = False) -> list[Tensor]:
