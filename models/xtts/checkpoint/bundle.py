@@ -24,7 +24,7 @@ from ...cosyvoice.checkpoint.settings_file import BundleConfigError
 from ...cosyvoice.checkpoint.weight_files import WeightFileError, list_differences
 from ..text.tokenizer import VOCABULARY_FILE, XttsTokenizer
 from ..voice import XttsVoice
-from .settings import CONFIG_FILE, XttsSettings, read_settings
+from .settings import CONFIG_FILE, XttsBundleSettings, read_settings
 from .tensor_shapes import model_tensors
 from .voices_file import VOICES_FILE, read_voices
 from .weight_file import MODEL_FILE, describe_model, model_path
@@ -46,7 +46,7 @@ class XttsBundle:
     """A checked folder."""
 
     folder: Path
-    settings: XttsSettings
+    settings: XttsBundleSettings
 
     def tokenizer(self) -> XttsTokenizer:
         """Load the tokenizer."""
@@ -56,11 +56,6 @@ class XttsBundle:
         """The studio voices by name; empty without a speakers_xtts.pth."""
         path = self.folder / VOICES_FILE
         return read_voices(path, self.settings.config) if path.exists() else {}
-
-
-def is_xtts_folder(folder: Path) -> bool:
-    """Whether a folder has the files by which a bundle of XTTS is told from others. Reads nothing."""
-    return (folder / CONFIG_FILE).is_file() and model_path(folder).is_file()
 
 
 def open_bundle(folder: Path) -> XttsBundle:
@@ -105,14 +100,14 @@ def _attempt(action: Callable[[], T], faults: list[str]) -> T | None:
     return None
 
 
-def _checks(folder: Path, settings: XttsSettings) -> Iterator[Callable[[], object]]:
+def _checks(folder: Path, settings: XttsBundleSettings) -> Iterator[Callable[[], object]]:
     yield lambda: _check_weights(folder, settings)
     yield lambda: _check_vocabulary(folder, settings)
     if (folder / VOICES_FILE).exists():
         yield lambda: read_voices(folder / VOICES_FILE, settings.config, "meta")
 
 
-def _check_weights(folder: Path, settings: XttsSettings) -> None:
+def _check_weights(folder: Path, settings: XttsBundleSettings) -> None:
     path = model_path(folder)
     if differences := list_differences(describe_model(path), model_tensors(settings.config)):
         raise InvalidXttsBundleError(
@@ -120,7 +115,7 @@ def _check_weights(folder: Path, settings: XttsSettings) -> None:
         )
 
 
-def _check_vocabulary(folder: Path, settings: XttsSettings) -> None:
+def _check_vocabulary(folder: Path, settings: XttsBundleSettings) -> None:
     try:
         tokenizer = XttsTokenizer.load(folder / VOCABULARY_FILE)
     except ValueError as error:

@@ -53,7 +53,7 @@ REQUIRED = {
 
 
 @dataclass(frozen=True, slots=True)
-class XttsSettings:
+class XttsBundleSettings:
     """What config.json states."""
 
     config: XttsConfig
@@ -62,7 +62,7 @@ class XttsSettings:
     languages: tuple[str, ...]  # codes of the text, such as "en" and "zh-cn"
 
 
-def read_settings(folder: Path) -> XttsSettings:
+def read_settings(folder: Path) -> XttsBundleSettings:
     """Read and check config.json. Raises BundleConfigError."""
     file = SettingsFile.read_json(folder / CONFIG_FILE)
     if file.find("model") == "xtts" and not file.find("model_args.gpt_use_perceiver_resampler"):
@@ -71,7 +71,7 @@ def read_settings(folder: Path) -> XttsSettings:
         file.require(key, wanted)
     try:
         config = _network_config(file)
-        return XttsSettings(config, _sampling(file), _conditioning(file), _languages(file))
+        return XttsBundleSettings(config, _sampling(file), _conditioning(file), _languages(file))
     except ValueError as error:
         if isinstance(error, BundleConfigError):
             raise
