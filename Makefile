@@ -84,9 +84,9 @@ bench: $(TEST_STAMP) ## measure calls and parts; fails if a target is missed
 		else echo 'Skipped: benches pipecat needs Pipecat (make bench EXTRAS=dev,stt,pipecat)'; fi; \
 	exit $$missed
 
-# DATA names another folder in the layout of tests/golden/data.
+# DATA names another folder in the layout of tests/golden/data, or tests/golden/xtts_data.
 DATA ?= tests/golden/data
-check-golden: $(TEST_STAMP) ## compare the CosyVoice networks with reference vectors, of DATA=FOLDER
+check-golden: $(TEST_STAMP) ## compare the networks with reference vectors, of DATA=FOLDER
 	PYTHONPATH=tests $(BIN)/python -m golden $(DATA)
 
 clean: ## remove .venv and what was built

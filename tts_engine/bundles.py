@@ -1,4 +1,4 @@
-"""Checks, converts and generates CosyVoice checkpoint folders, for code that does not import torch.
+"""Checks, converts and generates checkpoint folders, of CosyVoice and XTTS, for code without torch imports.
 
 The functions import torch when they run and raise MissingExtra without it. A BundleError lists the faults of
 a folder, one on each line.
@@ -7,6 +7,7 @@ a folder, one on each line.
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,18 +26,35 @@ class CheckedFile:
     checked: str
 
 
+class BundleFamily(StrEnum):
+    """Families of checkpoint folders."""
+
+    COSYVOICE = "CosyVoice"
+    XTTS = "XTTS"
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedBundle:
-    """A complete bundle. version: 2 or 3. languages: ISO 639-1 codes of the training data."""
+    """A complete bundle."""
 
-    version: int
-    languages: tuple[str, ...]
+    version: int  # 2 or 3
+    languages: tuple[str, ...]  # codes of the training data, ISO 639-1, but for "zh-cn" of XTTS
     files: tuple[CheckedFile, ...]
+    family: BundleFamily = BundleFamily.COSYVOICE
+    notice: str = ""  # one line about the licence of the weights, where it forbids a use
+
+
+def is_xtts_folder(folder: Path) -> bool:
+    """Whether a folder has the files by which a bundle of XTTS is told from others. Needs no torch."""
+    has_weights = any((folder / name).is_file() for name in ("model.pth", "model.safetensors"))
+    return has_weights and (folder / "config.json").is_file()
 
 
 def check_bundle(folder: Path) -> CheckedBundle:
     """Check every file, key, shape and type of a folder without loading weights. Raises BundleError."""
     require_folder(folder)
+    if is_xtts_folder(folder):
+        return _check_xtts_bundle(folder)
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
         from ..models.cosyvoice.checkpoint.inventory import list_bundle_files
@@ -46,6 +64,37 @@ def check_bundle(folder: Path) -> CheckedBundle:
             CheckedFile(item.name, item.size_bytes, item.checked) for item in list_bundle_files(bundle)
         )
         return CheckedBundle(bundle.version.value, bundle.languages, files)
+
+
+def _check_xtts_bundle(folder: Path) -> CheckedBundle:
+    with bundle_errors(BundleFamily.XTTS):
+        from ..models.xtts.checkpoint.bundle import LICENSE_NOTICE, list_bundle_files, open_bundle
+
+        bundle = open_bundle(folder)
+        files = tuple(
+            CheckedFile(item.name, item.size_bytes, item.checked) for item in list_bundle_files(bundle)
+        )
+        return CheckedBundle(2, bundle.settings.languages, files, BundleFamily.XTTS, LICENSE_NOTICE)
+
+
+def random_xtts_bytes(size: str) -> int:
+    """Bytes on disk of the weights of a random bundle of XTTS."""
+    with bundle_errors(BundleFamily.XTTS):
+        from ..models.cosyvoice.checkpoint.random_bundle import BundleSize
+        from ..models.xtts.checkpoint.random_bundle import weight_bytes
+
+        return weight_bytes(BundleSize(size))
+
+
+def write_random_xtts_bundle(
+    folder: Path, size: str, seed: int, on_bytes_written: Callable[[int], None] = lambda count: None
+) -> None:
+    """Write random weights of XTTS v2 to a folder in the released layout; as ``write_random_bundle``."""
+    with bundle_errors(BundleFamily.XTTS), _writing_errors(folder):
+        from ..models.cosyvoice.checkpoint.random_bundle import BundleSize
+        from ..models.xtts.checkpoint import random_bundle
+
+        random_bundle.write_random_bundle(folder, BundleSize(size), seed, on_bytes_written)
 
 
 def random_bundle_bytes(version: int, size: str) -> int:
@@ -69,18 +118,23 @@ def write_random_bundle(
     on_bytes_written: called with the number of bytes after each write. Raises BadRequest if the folder is not
     empty, BundleError if it cannot be written.
     """
-    with bundle_errors():
+    with bundle_errors(), _writing_errors(folder):
         from ..models.cosyvoice.checkpoint import random_bundle
         from ..models.cosyvoice.config import CosyVoiceVersion
 
-        try:
-            random_bundle.write_random_bundle(
-                folder, CosyVoiceVersion(version), random_bundle.BundleSize(size), seed, on_bytes_written
-            )
-        except FileExistsError as error:
-            raise BadRequest(f"{folder}: is not an empty folder; give a new one") from error
-        except RuntimeError as error:  # torch's error for a full disk
-            raise BundleError(f"{folder}: cannot be written: {str(error).splitlines()[0]}") from error
+        random_bundle.write_random_bundle(
+            folder, CosyVoiceVersion(version), random_bundle.BundleSize(size), seed, on_bytes_written
+        )
+
+
+@contextlib.contextmanager
+def _writing_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError as error:
+        raise BadRequest(f"{folder}: is not an empty folder; give a new one") from error
+    except RuntimeError as error:  # torch's error for a full disk
+        raise BundleError(f"{folder}: cannot be written: {str(error).splitlines()[0]}") from error
 
 
 def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
@@ -89,6 +143,9 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
     Each file is read back and compared with its source. Raises BundleError.
     """
     require_folder(folder)
+    if is_xtts_folder(folder):
+        yield _convert_xtts_bundle(folder)
+        return
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
         from ..models.cosyvoice.checkpoint.tensor_shapes import WEIGHT_FILES
@@ -101,6 +158,18 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
         for source in sources:
             target = convert_to_safetensors(source)
             yield CheckedFile(target.name, target.stat().st_size, f"equal to {source.name}")
+
+
+def _convert_xtts_bundle(folder: Path) -> CheckedFile:
+    with bundle_errors(BundleFamily.XTTS):
+        from ..models.xtts.checkpoint.bundle import open_bundle
+        from ..models.xtts.checkpoint.weight_file import MODEL_FILE, convert_model
+
+        open_bundle(folder)
+        if not (folder / MODEL_FILE).exists():
+            raise BundleError(f"{folder}: no .pth file is left to convert")
+        target = convert_model(folder)
+        return CheckedFile(target.name, target.stat().st_size, f"equal to {MODEL_FILE}")
 
 
 def export_bundle(folder: Path, precision: str) -> Iterator[CheckedFile]:
@@ -153,17 +222,18 @@ def require_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def bundle_errors() -> Iterator[None]:
+def bundle_errors(family: BundleFamily = BundleFamily.COSYVOICE) -> Iterator[None]:
     """Translate faults of a folder or device to BundleError. Raises MissingExtra without torch."""
     try:
         from ..models.cosyvoice.checkpoint.bundle import InvalidBundleError
         from ..models.cosyvoice.checkpoint.weight_files import WeightFileError
         from ..models.cosyvoice.devices import DeviceError
+        from ..models.xtts.checkpoint.bundle import InvalidXttsBundleError
     except ImportError as error:
-        raise MissingExtra("CosyVoice", "cosyvoice") from error
+        raise MissingExtra(family, "cosyvoice") from error
     try:
         yield
-    except (InvalidBundleError, WeightFileError, DeviceError) as error:
+    except (InvalidBundleError, InvalidXttsBundleError, WeightFileError, DeviceError) as error:
         raise BundleError(str(error)) from error
     except OSError as error:
         raise BundleError(f"{error.filename or 'the bundle'}: {error.strerror or error}") from error

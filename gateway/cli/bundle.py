@@ -1,4 +1,4 @@
-"""``vivavoce bundle check | random | convert | export``: checkpoint folders of CosyVoice."""
+"""``vivavoce bundle check | random | convert | export``: checkpoint folders of CosyVoice and XTTS."""
 
 import json
 from collections.abc import Iterable
@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from ...tts_engine.bundles import (
+    BundleFamily,
     CheckedBundle,
     CheckedFile,
     check_bundle,
     convert_bundle,
     export_bundle,
     random_bundle_bytes,
+    random_xtts_bytes,
     write_random_bundle,
+    write_random_xtts_bundle,
 )
 from ...tts_engine.errors import BundleError
 from .options import AS_JSON, VERSION, CommandGroup
@@ -28,7 +31,7 @@ _FOLDER_ARGUMENT = click.argument("folder", type=click.Path(path_type=Path), met
 
 @click.group(cls=CommandGroup)
 def bundle() -> None:
-    """Check and convert CosyVoice checkpoint folders, or create random ones."""
+    """Check and convert CosyVoice and XTTS checkpoint folders, or create random ones."""
 
 
 @bundle.command()
@@ -46,6 +49,8 @@ def check(folder: Path, as_json: bool) -> None:
     console = Console()
     console.print(_summary_line(checked), highlight=False)
     console.print(_table(checked.files))
+    if checked.notice:
+        console.print(checked.notice, highlight=False)
 
 
 def _check_folder(folder: Path) -> CheckedBundle:
@@ -61,9 +66,16 @@ def _check_folder(folder: Path) -> CheckedBundle:
 @bundle.command()
 @_FOLDER_ARGUMENT
 @click.option("--size", type=click.Choice(["tiny", "full"]), default="tiny", show_default=True)
+@click.option(
+    "--family",
+    type=click.Choice(list(BundleFamily), case_sensitive=False),
+    default=BundleFamily.COSYVOICE,
+    show_default=True,
+    help="XTTS has version 2 only.",
+)
 @VERSION
 @click.option("--seed", type=int, default=0, show_default=True)
-def random(folder: Path, size: str, version: str, seed: int) -> None:
+def random(folder: Path, size: str, family: BundleFamily, version: str, seed: int) -> None:
     """Write random weights in the released layout into DIR, for tests and benches."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -71,9 +83,14 @@ def random(folder: Path, size: str, version: str, seed: int) -> None:
     console = Console(stderr=True)
     columns = (TextColumn("writing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("", total=random_bundle_bytes(int(version), size))
-        write_random_bundle(folder, int(version), size, seed, lambda count: progress.advance(bar, count))
-    console.print(f"{folder}: CosyVoice {version}, {size}, seed {seed}; it speaks noise", highlight=False)
+        if family == BundleFamily.XTTS:
+            version = "2"
+            bar = progress.add_task("", total=random_xtts_bytes(size))
+            write_random_xtts_bundle(folder, size, seed, lambda count: progress.advance(bar, count))
+        else:
+            bar = progress.add_task("", total=random_bundle_bytes(int(version), size))
+            write_random_bundle(folder, int(version), size, seed, lambda count: progress.advance(bar, count))
+    console.print(f"{folder}: {family} {version}, {size}, seed {seed}; it speaks noise", highlight=False)
 
 
 @bundle.command()
@@ -86,7 +103,7 @@ def convert(folder: Path) -> None:
     with console.status("converting"):
         files = list(convert_bundle(folder))
     Console().print(_table(files))
-    console.print("vivavoce now loads these; the .pt files can be deleted.", highlight=False)
+    console.print("vivavoce now loads these; the files they were made of can be deleted.", highlight=False)
 
 
 @bundle.command()
@@ -110,7 +127,7 @@ def export(folder: Path, target: str, precision: str) -> None:
 
 def _summary_line(bundle: CheckedBundle) -> str:
     size = sum(file.size_bytes for file in bundle.files)
-    return f"CosyVoice {bundle.version}; {_format_size(size)}; speaks {', '.join(bundle.languages)}"
+    return f"{bundle.family} {bundle.version}; {_format_size(size)}; speaks {', '.join(bundle.languages)}"
 
 
 def _table(files: Iterable[CheckedFile]) -> "Table":

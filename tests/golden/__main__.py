@@ -1,4 +1,4 @@
-"""Compares the CosyVoice networks with a folder of reference vectors: ``make check-golden DATA=FOLDER``."""
+"""Compares CosyVoice or XTTS networks with reference vectors: ``make check-golden DATA=FOLDER``."""
 
 import sys
 from importlib.util import find_spec

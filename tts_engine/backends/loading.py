@@ -9,8 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..bundles import require_folder
-from ..errors import BadRequest, MissingExtra
+from ..bundles import is_xtts_folder, require_folder
+from ..errors import BadRequest, BundleError, MissingExtra
 from ..voices.voices import Voice
 from .base import Backend
 
@@ -26,6 +26,7 @@ class BundleKind(StrEnum):
     PIPER = "Piper"
     KOKORO = "Kokoro"
     COSYVOICE = "CosyVoice"
+    XTTS = "XTTS"
 
 
 def load_backend(
@@ -43,6 +44,10 @@ def load_backend(
     ``Engine.open``. Raises BundleError, BadRequest and MissingExtra.
     """
     kind = find_kind(bundle)
+    if kind is BundleKind.XTTS:
+        raise BundleError(
+            f"{bundle}: XTTS bundles can be checked and converted; speaking with them is not built yet"
+        )
     if kind is not BundleKind.COSYVOICE:
         _check_fixed_settings(precision, device, executor)
         return _load_fixed_voices(kind, Path(bundle), process, workers)
@@ -68,13 +73,13 @@ def find_kind(bundle: str) -> BundleKind:
         return BundleKind.PIPER
     if any(folder.glob("kokoro*.onnx")) or (any(folder.glob("voices*.bin")) and any(folder.glob("*.onnx"))):
         return BundleKind.KOKORO
-    return BundleKind.COSYVOICE
+    return BundleKind.XTTS if is_xtts_folder(folder) else BundleKind.COSYVOICE
 
 
 def list_voices(bundle: str) -> tuple[Voice, ...]:
     """The voices of a bundle, without loading its networks. Raises BundleError.
 
-    Those of a CosyVoice checkpoint are not listed: they are in its files of weights.
+    Those of a CosyVoice or XTTS checkpoint are not listed: they are in its files of weights.
     """
     match find_kind(bundle):
         case BundleKind.PACKAGED:
@@ -89,7 +94,7 @@ def list_voices(bundle: str) -> tuple[Voice, ...]:
             from .kokoro import list_kokoro_voices
 
             return list_kokoro_voices(Path(bundle))
-        case BundleKind.COSYVOICE:
+        case BundleKind.COSYVOICE | BundleKind.XTTS:
             require_folder(Path(bundle))
             return ()
 

@@ -25,6 +25,8 @@ from torch import Tensor
 from ..config import TIED_HEAD_KEY
 from .tensor_shapes import TensorShape
 
+TensorInfo = tuple[TensorShape, torch.dtype]
+
 _GENERATOR_PREFIX = "generator."
 _OLD_WEIGHT_NORM_KEYS = {
     ".weight_g": ".parametrizations.weight.original0",
@@ -53,17 +55,22 @@ def check_weight_file(path: Path, expected: Mapping[str, TensorShape]) -> None:
     difference.
     """
     found = describe_tensors(path)
-    missing = [key for key in expected if key not in found and not _may_lack(path, key)]
-    unknown = [key for key in found if key not in expected]
+    unlisted = [key for key in expected if key not in found and _may_lack(path, key)]
+    wanted = {key: (shape, torch.float32) for key, shape in expected.items() if key not in unlisted}
+    if differences := list_differences(found, wanted):
+        raise WeightFileError(f"{path.name}: {differences}; {_release_hint(path)}")
+
+
+def list_differences(found: Mapping[str, TensorInfo], wanted: Mapping[str, TensorInfo]) -> str:
+    """Missing and unknown keys, and tensors of another shape or type, for a message; empty without any."""
+    missing = [key for key in wanted if key not in found]
+    unknown = [key for key in found if key not in wanted]
     other = [
-        f"{key} is {_shape_and_type(*found[key])}, expected {_shape_and_type(shape, torch.float32)}"
-        for key, shape in expected.items()
-        if key in found and found[key] != (shape, torch.float32)
+        f"{key} is {_shape_and_type(*found[key])}, expected {_shape_and_type(*info)}"
+        for key, info in wanted.items()
+        if key in found and found[key] != info
     ]
-    if missing or unknown or other:
-        raise WeightFileError(
-            f"{path.name}: {'; '.join(_differences(missing, unknown, other))}; {_release_hint(path)}"
-        )
+    return "; ".join(_differences(missing, unknown, other))
 
 
 def load_weight_file(path: Path, memory_mapped: Collection[str] = ()) -> dict[str, Tensor]:
@@ -162,10 +169,19 @@ def convert_to_safetensors(source: Path) -> Path:
     OSError if it cannot be written.
     """
     target = source.with_suffix(".safetensors")
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder; remove it")
     tensors = _with_current_keys(_read_tensor_table(source, "cpu"))
     tensors.pop(TIED_HEAD_KEY, None)
+    write_safetensors(target, tensors)
+    return target
+
+
+def write_safetensors(target: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors to ``target``, which appears only after it was read back and compared bit by bit.
+
+    Raises WeightFileError, and OSError if it cannot be written.
+    """
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; remove it")
     partial = target.with_suffix(".partial")
     try:
         save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, partial)
@@ -175,7 +191,6 @@ def convert_to_safetensors(source: Path) -> Path:
         raise WeightFileError(f"{target.name}: {error}; is there room on the disk?") from error
     finally:
         partial.unlink(missing_ok=True)
-    return target
 
 
 def _verify_conversion(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -203,7 +218,7 @@ def _as_bytes(tensor: Tensor) -> Tensor:
     return tensor.reshape(-1).view(torch.uint8)
 
 
-def describe_tensors(path: Path) -> dict[str, tuple[TensorShape, torch.dtype]]:
+def describe_tensors(path: Path) -> dict[str, TensorInfo]:
     """Read the shape and type of every tensor, under its current key. Raises WeightFileError."""
     if path.suffix == ".safetensors":
         return _describe_safetensors(path)
@@ -212,7 +227,7 @@ def describe_tensors(path: Path) -> dict[str, tuple[TensorShape, torch.dtype]]:
     return {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in tensors.items()}
 
 
-def _describe_safetensors(path: Path) -> dict[str, tuple[TensorShape, torch.dtype]]:
+def _describe_safetensors(path: Path) -> dict[str, TensorInfo]:
     try:
         require_file(path)
         with safe_open(path, framework="pt") as file:

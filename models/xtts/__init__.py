@@ -1,0 +1,1 @@
+"""XTTS v2: text and a recorded voice to speech, re-implemented from its released weights."""

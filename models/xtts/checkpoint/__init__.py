@@ -1,0 +1,1 @@
+"""Checks, reads, converts and generates folders of XTTS v2 weights."""

@@ -1,0 +1,228 @@
+"""The language model of XTTS: a GPT-2 that continues a voice and a text with speech ids.
+
+A step runs a batch of sessions. The module holds the weights, ``SpeechLmState`` the memory of the sessions.
+
+    latents of the voice (32) | text + text positions | start, speech ids + speech positions
+                                [START] ids [STOP]      start has position 0, the i-th id i + 1
+
+    x, valid = gpt.embed_prompts([(conditioning, text_ids), ...])      padded at the right
+    hidden, state = gpt.step(x, state, valid)
+    latents = gpt.latents(hidden)          what the vocoder reads
+    logits = gpt.logits(latents)
+
+The latents of the decode equal those of upstream's second pass over the finished ids, which is left out.
+
+Source: idiap/coqui-ai-TTS 0.28.0 TTS/tts/layers/xtts/gpt.py, gpt_inference.py; the decoder is GPT-2 (Radford
+et al. 2019): layer norm before each block, learned positions, the tanh form of GELU.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..cosyvoice.devices import to_device
+from ..cosyvoice.layers import Linear, load_weights
+from ..cosyvoice.lm.speech_lm import (
+    SpeechLmState,
+    input_and_write_positions,
+    lazy_zeros,
+    lengths_after,
+)
+from .config import XttsGptConfig
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class XttsPrompt:
+    """The input of a sentence. conditioning: (32, hidden) of the voice. text_ids: without start and stop."""
+
+    conditioning: Tensor
+    text_ids: Sequence[int]
+
+
+class XttsGpt(nn.Module):
+    """The network. Built by ``load`` and constant afterwards.
+
+    start_text_id, stop_text_id: ids of [START] and [STOP] in the vocabulary, around every text.
+    """
+
+    def __init__(self, config: XttsGptConfig, start_text_id: int, stop_text_id: int) -> None:
+        super().__init__()
+        self.config = config
+        self.text_ends = (start_text_id, stop_text_id)
+        self.text_embedding = nn.Embedding(config.text_vocab_size, config.hidden)
+        self.speech_embedding = nn.Embedding(config.speech_vocab_size, config.hidden)
+        self.text_positions = nn.Embedding(config.text_positions, config.hidden)
+        self.speech_positions = nn.Embedding(config.speech_positions, config.hidden)
+        self.layers = nn.ModuleList(_Gpt2Block(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.hidden)
+        self.final_norm = nn.LayerNorm(config.hidden)
+        self.head = Linear(config.hidden, config.speech_vocab_size)
+
+    @classmethod
+    def load(
+        cls, config: XttsGptConfig, weights: dict[str, Tensor], start_text_id: int, stop_text_id: int
+    ) -> "XttsGpt":
+        """Build from the tensors of model.pth whose keys start with ``gpt.``.
+
+        Used tensors are removed from ``weights``, so that none is held twice. Raises KeyError for a missing
+        key.
+        """
+        with torch.device("meta"):
+            network = cls(config, start_text_id, stop_text_id)
+        load_weights(network, dict(_renamed(config, weights)))
+        return network
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.speech_embedding.weight.device
+
+    def init_state(self, rows: int, capacity: int) -> SpeechLmState:
+        """Empty memory for ``capacity`` columns a row."""
+        config = self.config
+        shape = (rows, config.layers, 2, config.heads, capacity + 1, config.head_width)
+        kv = lazy_zeros(shape, self.speech_embedding.weight)
+        return SpeechLmState(kv, torch.zeros(rows, dtype=torch.int64))
+
+    def embed_prompts(self, prompts: Sequence[XttsPrompt]) -> tuple[Tensor, Tensor]:
+        """Voice, text and start id of each sentence, padded at the right.
+
+        Returns (B, T, hidden), and (B,) int64 the number of real columns, on the host. Raises ValueError for
+        a text that is too long, IndexError for an id outside the vocabulary.
+        """
+        rows = [self._embed_prompt(prompt) for prompt in prompts]
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
+
+    def embed_speech(self, speech_ids: Tensor, positions: Tensor) -> Tensor:
+        """Embed decoded ids: (B, T) int64 and how many ids were decoded before each -> (B, T, hidden)."""
+        embedded: Tensor = self.speech_embedding(speech_ids) + self.speech_positions(positions + 1)
+        return embedded
+
+    def step(
+        self, x: Tensor, state: SpeechLmState, valid: Tensor | None = None
+    ) -> tuple[Tensor, SpeechLmState]:
+        """Feed columns (B, T, hidden); returns the hidden states before the final norm, and the new state.
+
+        ``valid`` (B,) int64 on the host is the number of real columns in each row, by default all; 0 leaves
+        a row unchanged. The output at padding is undefined. Raises ValueError if a row would outgrow its
+        memory.
+        """
+        rows, columns, _ = x.shape
+        if valid is None:
+            valid = state.lengths.new_full((rows,), columns)
+        lengths = lengths_after(state, valid)
+        positions, write_positions = (
+            to_device(part, x.device) for part in input_and_write_positions(state, valid, columns)
+        )
+        attended = int(lengths.max())
+        visible = torch.arange(attended, device=x.device) <= positions[:, None, :, None]
+        plan = _StepPlan(
+            torch.arange(rows, device=x.device)[:, None],
+            write_positions,
+            attended,
+            # One row attends to its whole length, so no mask is needed.
+            None if rows == columns == 1 else visible,
+        )
+        for index, layer in enumerate(self.layers):
+            x = layer(x, state.kv[:, index], plan)
+        return self.norm(x), SpeechLmState(state.kv, lengths)
+
+    def latents(self, hidden: Tensor) -> Tensor:
+        """What the vocoder and the head read: (..., hidden) to (..., hidden)."""
+        normed: Tensor = self.final_norm(hidden)
+        return normed
+
+    def logits(self, latents: Tensor) -> Tensor:
+        """Scores before softmax: (..., hidden) to (..., speech_vocab_size)."""
+        scores: Tensor = self.head(latents)
+        return scores
+
+    def embed_text(self, prompt: XttsPrompt) -> Tensor:
+        """Voice and text of a sentence without the start id: (32 + text ids + 2, hidden)."""
+        if len(prompt.text_ids) > self.config.max_text_ids:
+            raise ValueError(
+                f"a sentence has {len(prompt.text_ids):,} text ids; it may have {self.config.max_text_ids:,}"
+            )
+        start, stop = self.text_ends
+        ids = torch.tensor([start, *prompt.text_ids, stop], device=self.device)
+        text = self.text_embedding(ids) + self.text_positions.weight[: len(ids)]
+        return torch.cat([prompt.conditioning, text])
+
+    def _embed_prompt(self, prompt: XttsPrompt) -> Tensor:
+        start = self.speech_embedding.weight[self.config.start_speech_id] + self.speech_positions.weight[0]
+        return torch.cat([self.embed_text(prompt), start[None]])
+
+
+@dataclass(frozen=True, slots=True)
+class _StepPlan:
+    """Positions and mask of a step, shared by all layers."""
+
+    rows: Tensor  # (B, 1) int64
+    write_positions: Tensor  # (B, T) int64
+    attended_positions: int
+    visible: Tensor | None  # (B, 1, T, attended_positions) bool; None: all
+
+
+class _Gpt2Block(nn.Module):
+    def __init__(self, config: XttsGptConfig) -> None:
+        super().__init__()
+        self.heads, self.width = config.heads, config.head_width
+        self.attention_norm = nn.LayerNorm(config.hidden)
+        self.qkv = Linear(config.hidden, 3 * config.hidden)
+        self.output = Linear(config.hidden, config.hidden)
+        self.mlp_norm = nn.LayerNorm(config.hidden)
+        self.up = Linear(config.hidden, 4 * config.hidden)
+        self.down = Linear(4 * config.hidden, config.hidden)
+
+    def forward(self, x: Tensor, kv: Tensor, plan: _StepPlan) -> Tensor:
+        x = x + self.output(self._attend(self.qkv(self.attention_norm(x)), kv, plan))
+        x = x + self.down(functional.gelu(self.up(self.mlp_norm(x)), approximate="tanh"))
+        return x
+
+    def _attend(self, qkv: Tensor, kv: Tensor, plan: _StepPlan) -> Tensor:
+        rows, columns, _ = qkv.shape
+        parts = qkv.view(rows, columns, 3, self.heads, self.width)
+        # Advanced indices come first in the result: (B, T, 2, heads, head_width).
+        kv[plan.rows, :, :, plan.write_positions] = parts[:, :, 1:]
+        keys, values = kv[:, 0, :, : plan.attended_positions], kv[:, 1, :, : plan.attended_positions]
+        query = parts[:, :, 0].transpose(1, 2)
+        attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=plan.visible)
+        return attended.transpose(1, 2).reshape(rows, columns, -1)
+
+
+# Our name of each module, and upstream's.
+_TOP_MODULES = {
+    "norm": "gpt.gpt.ln_f",
+    "final_norm": "gpt.final_norm",
+    "head": "gpt.mel_head",
+}
+_TABLES = {
+    "text_embedding": "gpt.text_embedding",
+    "speech_embedding": "gpt.mel_embedding",
+    "text_positions": "gpt.text_pos_embedding.emb",
+    "speech_positions": "gpt.mel_pos_embedding.emb",
+}
+_BLOCK_NORMS = {"attention_norm": "ln_1", "mlp_norm": "ln_2"}
+_BLOCK_MATRICES = {"qkv": "attn.c_attn", "output": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj"}
+_UNUSED_MODULE = "gpt.text_head"  # scores of text ids, for training
+
+
+def _renamed(config: XttsGptConfig, weights: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Take the tensors out of ``weights`` under the network's names."""
+    for kind in ("weight", "bias"):
+        weights.pop(f"{_UNUSED_MODULE}.{kind}", None)
+        for ours, theirs in _TOP_MODULES.items():
+            yield f"{ours}.{kind}", weights.pop(f"{theirs}.{kind}")
+    for ours, theirs in _TABLES.items():
+        yield f"{ours}.weight", weights.pop(f"{theirs}.weight")
+    for layer in range(config.layers):
+        for kind in ("weight", "bias"):
+            for ours, theirs in _BLOCK_NORMS.items():
+                yield f"layers.{layer}.{ours}.{kind}", weights.pop(f"gpt.gpt.h.{layer}.{theirs}.{kind}")
+            for ours, theirs in _BLOCK_MATRICES.items():
+                tensor = weights.pop(f"gpt.gpt.h.{layer}.{theirs}.{kind}")
+                # GPT-2's matrices are stored (inputs, outputs); transposing a vector leaves it as it is.
+                yield f"layers.{layer}.{ours}.{kind}", tensor.mT if tensor.ndim == 2 else tensor

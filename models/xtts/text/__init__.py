@@ -1,0 +1,1 @@
+"""Text cleaning and text ids of XTTS v2."""

@@ -1,0 +1,65 @@
+"""Text of XTTS: what is no text of a language is an error, and nothing is lost without number words."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXTRAS=dev,stt,cosyvoice")
+
+from vivavoce.models.xtts.checkpoint.bundle import XttsBundle
+from vivavoce.models.xtts.text.cleaner import clean_text
+from vivavoce.models.xtts.text.tokenizer import XttsTokenizer
+
+
+class NoNumberWords:
+    """Knows no number."""
+
+    def cardinal(self, number: int, language: str) -> str | None:
+        return None
+
+    def decimal(self, number: float, language: str) -> str | None:
+        return None
+
+    def ordinal(self, number: int, language: str) -> str | None:
+        return None
+
+    def money(self, amount: float, currency: str, language: str) -> str | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "cleaned"),
+    [
+        ('Dr. "Who"  paid $5, &\tleft.', "en", "doctor who paid dollar 5, and left."),
+        ("3. Mai", "de", "3. mai"),
+        ("1,2,3,4€ 1.2.3€", "fr", "1,2,3,4€ 1.2.3€"),
+        ("9" * 40, "en", "9" * 40),
+        ("", "en", ""),
+        ("ni3 hao3", "zh-cn", "ni3 hao3"),
+    ],
+)
+def test_text_without_number_words_keeps_its_digits(text: str, language: str, cleaned: str) -> None:
+    assert clean_text(text, language, NoNumberWords()) == cleaned
+
+
+def test_text_that_is_not_romanized_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be romanized"):
+        clean_text("你好", "zh-cn", NoNumberWords())
+
+
+def test_an_unknown_language_is_refused(bundle: XttsBundle) -> None:
+    tokenizer = bundle.tokenizer()
+    assert tokenizer.encode("a b", "en") == tokenizer.encode("a b", "EN")
+    assert tokenizer.encode("a", "zh") == tokenizer.encode("a", "zh-cn")
+    with pytest.raises(ValueError, match="has no tag \\[sv\\]"):
+        tokenizer.encode("hej", "sv")
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"model": {"vocab": {"a": "x"}, "merges": []}, "added_tokens": []}']
+)
+def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "vocab.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"vocab\.json"):
+        XttsTokenizer.load(path)
