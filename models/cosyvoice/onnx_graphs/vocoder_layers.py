@@ -74,8 +74,8 @@ class HiftGraph:
             h = add_context(h)
             length = h.size(1) - (kernel - 1)
             columns = concat([h.slice(1, lag, length + lag) for lag in range(kernel)], 2)
-            matrix = weight.transpose(2, 1, 0).reshape(-1, outputs)
-            h = _elu(columns @ graph.constant(matrix, np.float64) + graph.constant(bias, np.float64))
+            matrix = graph.constant(weight.transpose(2, 1, 0).reshape(-1, outputs), np.float64)
+            h = _elu(columns @ matrix + graph.constant(bias, np.float64))
         matrix = graph.constant(graph.array("classifier.weight").T, np.float64)
         hz = h @ matrix + graph.constant(graph.array("classifier.bias"), np.float64)
         hz = hz.apply("Abs").cast(np.float32)
@@ -134,9 +134,9 @@ class HiftGraph:
 def folded_weight(graph: NetworkGraph, name: str, dtype: type = np.float32) -> NDArray[Any]:
     """A weight that is stored as lengths and directions, multiplied out."""
     stored = f"{name}.parametrizations.weight.original"
-    length, direction = graph.array(f"{stored}0").astype(dtype), graph.array(f"{stored}1").astype(dtype)
-    norm = np.sqrt(np.square(direction).sum((1, 2), keepdims=True))
-    folded: NDArray[Any] = direction * (length / norm)
+    lengths: NDArray[Any] = graph.array(f"{stored}0").astype(dtype)
+    directions: NDArray[Any] = graph.array(f"{stored}1").astype(dtype)
+    folded: NDArray[Any] = directions * (lengths / np.sqrt(np.square(directions).sum((1, 2), keepdims=True)))
     return folded
 
 
