@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ...models.cosyvoice.devices import DeviceError, find_device
+from ...models.cosyvoice.executors import Executor
 from ...models.cosyvoice.flow.state import HALF_PRECISION_POLICY, FlowPolicy
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
-from ...models.cosyvoice.lm_executors import Executor
 from ...models.cosyvoice.precision import Precision
 from ..errors import BadRequest, BundleError
 

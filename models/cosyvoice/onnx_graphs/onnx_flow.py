@@ -13,10 +13,10 @@ from torch import Tensor
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import BLOCK_FRAMES, FRAMES_PER_SPEECH_ID, FlowConfig
 from ..devices import CPU
-from ..flow.attention_memory import AttentionMemory
+from ..flow.attention_memory import AttentionMemory, CacheForm
 from ..flow.dit import DitState
 from ..flow.encoder import EncoderState
-from ..flow.state import EXACT_POLICY, FlowChunk, FlowState, check_chunk
+from ..flow.state import EXACT_POLICY, FlowChunk, FlowPolicy, FlowState, check_chunk
 from ..flow.streaming_flow import StreamingFlow
 from ..flow.unet import UnetState
 from ..state import tensors
@@ -35,17 +35,24 @@ class OnnxFlow(StreamingFlow):
         speaker: onnxruntime.InferenceSession,
         encoder: onnxruntime.InferenceSession,
         step: onnxruntime.InferenceSession,
+        policy: FlowPolicy = EXACT_POLICY,
     ) -> None:
-        self.config, self.policy, self.noise_blocks = config, EXACT_POLICY, {}
+        self.config, self.policy, self.noise_blocks = config, policy, {}
         self._speaker, self._encoder, self._step = speaker, encoder, step
 
     @classmethod
-    def load(cls, bundle: CosyVoiceBundle, digest: str = "") -> "OnnxFlow":
-        """Open the graphs of a bundle. ``digest`` is the bundle's, if known. Raises InvalidBundleError."""
+    def load(cls, bundle: CosyVoiceBundle, policy: FlowPolicy | None = None, digest: str = "") -> "OnnxFlow":
+        """Open the graphs of a bundle. ``digest`` is the bundle's, if known.
+
+        Raises InvalidBundleError, and ValueError for a policy that the graphs cannot run.
+        """
+        policy = policy or EXACT_POLICY
+        if not can_run_policy(policy):
+            raise ValueError(f"{policy}; the exported graphs keep all keys and values in float32")
         digest, threads = digest or bundle_digest(bundle), torch.get_num_threads()
         names = ("flow_speaker", "flow_encoder", "flow_step")
-        sessions = (open_graph(graph_path(bundle, name), digest, threads) for name in names)
-        return cls(bundle.network_config.flow, *sessions)
+        speaker, encoder, step = (open_graph(graph_path(bundle, name), digest, threads) for name in names)
+        return cls(bundle.network_config.flow, speaker, encoder, step, policy)
 
     def project_speaker(self, embedding: Tensor) -> Tensor:
         """(B, 192) speaker embedding -> (B, 80) conditioning."""
@@ -129,6 +136,12 @@ class OnnxFlow(StreamingFlow):
             _empty_memory(self._encoder, "id_memory", rows, frames // FRAMES_PER_SPEECH_ID),
             _empty_memory(self._encoder, "frame_memory", rows, frames),
         )
+
+
+def can_run_policy(policy: FlowPolicy) -> bool:
+    """Whether the graphs can keep their memory as the policy says."""
+    is_exact = policy.cache_form is CacheForm.KEYS_VALUES and policy.dtype == torch.float32
+    return is_exact and policy.window_frames is None
 
 
 def _solver_state(like: UnetState | DitState, contexts: list[Tensor], memory: Tensor) -> UnetState | DitState:

@@ -1,4 +1,4 @@
-"""Streams of a bundle whose language model runs in ONNX Runtime: same speech as torch, alone and together."""
+"""Streams of a bundle that runs in ONNX Runtime: same speech as torch, alone and together."""
 
 import asyncio
 import shutil
@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.tiny_cosyvoice import BRIEF, pcm, run, speak
-from vivavoce.models.cosyvoice.lm_executors import Executor
+from vivavoce.models.cosyvoice.executors import Executor
 from vivavoce.models.cosyvoice.precision import Precision
 from vivavoce.tts_engine.bundles import export_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
