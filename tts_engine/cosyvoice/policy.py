@@ -63,7 +63,7 @@ class CosyVoicePolicy:
     expected_ids: int = 10 * 25
     # Precision of the language model's matrices.
     precision: Precision = Precision.FP32
-    # Library that computes the language model.
+    # Library that computes the networks.
     executor: Executor = Executor.AUTO
     # "auto" (the first GPU that torch can use, else the CPU), "cpu", "cuda" or "cuda:N".
     device: str = "auto"
