@@ -155,6 +155,26 @@ def test_a_damaged_graph_is_refused_with_its_remedy(bundle: CosyVoiceBundle, nam
         load(bundle, precision=Precision.INT4)
 
 
+@pytest.mark.parametrize("name", ["flow_encoder.onnx.data", "flow_step.onnx", "vocoder.onnx"])
+def test_damaged_and_foreign_graphs_of_flow_and_vocoder_are_refused(
+    bundle: CosyVoiceBundle, name: str, tmp_path: Path
+) -> None:
+    list(export_bundle(bundle, Precision.FP32))
+    damaged, graph = bundle.folder / "onnx" / name, name.removesuffix(".data")
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InvalidBundleError, match=rf"{graph}: .*run vivavoce bundle export"):
+        load_networks(bundle, executor=Executor.ONNXRUNTIME)
+    damaged.write_bytes(whole)
+    write_random_bundle(tmp_path / "other", CosyVoiceVersion.V2, BundleSize.TINY, seed=6)
+    other = open_bundle(tmp_path / "other")
+    list(export_bundle(other, Precision.FP32))
+    for file in (bundle.folder / "onnx").glob(f"{graph}*"):
+        shutil.copy(file, other.folder / "onnx")
+    with pytest.raises(InvalidBundleError, match=rf"{graph}: made from other weights"):
+        load_networks(other, executor=Executor.ONNXRUNTIME)
+
+
 def test_what_an_executor_lacks_is_refused_in_a_sentence(bundle: CosyVoiceBundle) -> None:
     with pytest.raises(InvalidBundleError, match="missing; run vivavoce bundle export"):
         load(bundle, Executor.ONNXRUNTIME)
