@@ -152,6 +152,7 @@ class _DitGraph(_EstimatorGraph):
     def __init__(self, graph: NetworkGraph, config: DitConfig, offsets: GraphValue) -> None:
         super().__init__(graph, config.depth, config.inner)
         self._config, self._offsets = config, offsets
+        self._ones = graph.constant(np.ones(config.width))
 
     def run(self, x: GraphValue) -> GraphValue:
         """(2 B, T, 320) -> velocity (2 B, T, 80)."""
@@ -197,8 +198,7 @@ class _DitGraph(_EstimatorGraph):
         return x + self._offset(ff_gate) * graph.linear(inner.apply("Gelu", approximate="tanh"), "ff.ff.2")
 
     def _modulate(self, x: GraphValue, *, scale: int, shift: int) -> GraphValue:
-        ones = self.graph.constant(np.ones(self._config.width))
-        normed = x.apply("LayerNormalization", ones, axis=-1, epsilon=NORM_EPSILON)
+        normed = x.apply("LayerNormalization", self._ones, axis=-1, epsilon=NORM_EPSILON)
         return normed * (self._offset(scale) + 1.0) + self._offset(shift)
 
     def _offset(self, part: int) -> GraphValue:

@@ -74,6 +74,7 @@ class OnnxFlow(StreamingFlow):
         state = self.with_capacity_for(state, begins[0] + chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID)
         return self.compute(chunk, state, BLOCK_FRAMES)
 
+    @torch.inference_mode()
     def compute(self, chunk: FlowChunk, state: FlowState, block: int) -> tuple[Tensor, FlowState]:
         """``step`` for a state with room for the chunk. block: frames that attend to each other."""
         place = {"length": state.frames[0], "block": torch.tensor(block)}

@@ -140,6 +140,18 @@ def test_states_are_those_of_torch(flow: Flow, onnx_flow: OnnxFlow) -> None:
     torch.testing.assert_close(mel, expected, atol=1e-4, rtol=1e-4)
 
 
+def test_a_voice_is_prefilled_and_continued(flow: Flow, onnx_flow: OnnxFlow) -> None:
+    speaker, prompt = random_speaker(1), random_chunk(1, 28)
+    chunk = random_chunk(1, 32, last=True, seed=1)
+    for copied in (False, True):
+        mels = []
+        for network in (flow, onnx_flow):
+            state, covered = network.prefill(prompt.ids, prompt.prompt_mel, speaker)
+            assert covered == BLOCK_IDS
+            mels.append(network.step(chunk, network.copy_for_utterance(state) if copied else state)[0])
+        torch.testing.assert_close(mels[1], mels[0], atol=1e-4, rtol=1e-4)
+
+
 def test_rows_that_differ_in_length_are_refused(onnx_flow: OnnxFlow) -> None:
     chunk = random_chunk(2, BLOCK_IDS, last=True)
     state = onnx_flow.init_state(random_speaker(2))
