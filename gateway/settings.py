@@ -152,7 +152,7 @@ class Settings(PhoneSystemSettings, BaseSettings):
     ] = "auto"  # a GPU if torch can use one
     executor: Annotated[
         Literal["auto", "torch", "onnxruntime"], Field(description="auto, torch or onnxruntime")
-    ] = "auto"  # the faster one for CosyVoice's language model, among those that are exported
+    ] = "auto"  # the faster one for each network of CosyVoice, among those that are exported
     # False: with the packaged voice a second process does not improve the pacing of packets; it costs 130 MB
     # and a tenth more compute.
     engine_process: Annotated[bool, Field(description="true or false")] = False

@@ -99,7 +99,7 @@ class Engine:
         voices: folder of a ``VoiceStore``, for CosyVoice.
         precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8" or "int4".
         device: for CosyVoice: "auto" (a GPU if torch can use one), "cpu", "cuda" or "cuda:N".
-        executor: of CosyVoice's language model: "torch", "onnxruntime" or "auto" (the faster one).
+        executor: of CosyVoice's networks: "torch", "onnxruntime" or "auto" (the faster one).
         backend: used instead of the bundle's backend.
         process: renders in a child process; None renders on threads of this process.
         metrics: used after the warm-up; None makes new ones.

@@ -41,6 +41,6 @@ WEIGHTS = click.option(
 EXECUTOR = click.option(
     "--executor",
     metavar="auto|torch|onnxruntime",
-    help="What computes CosyVoice's language model.  [default: auto]",
+    help="What computes CosyVoice's networks.  [default: auto]",
 )
 PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8", "int4"])

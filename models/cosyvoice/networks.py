@@ -15,14 +15,16 @@ from torch import Tensor, nn
 from .checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 from .config import TEXT_EMBEDDING_KEY, CosyVoiceVersion
 from .devices import CPU, DeviceError
+from .executors import Executor, NetworkLoader
 from .flow.flow import Flow
 from .flow.state import FlowPolicy
+from .flow.streaming_flow import StreamingFlow
 from .layers import load_weights
 from .lm.speech_lm import LmNetwork, SpeechLm
-from .lm_executors import Executor, load_executor
 from .precision import Precision
 from .vocoder.hift_v2 import HiftV2
 from .vocoder.hift_v3 import HiftV3
+from .vocoder.vocoder import Vocoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,8 @@ class CosyVoiceNetworks:
     """Text ids to speech ids, speech ids to mel, mel to samples."""
 
     lm: LmNetwork
-    flow: Flow
-    vocoder: HiftV2 | HiftV3
+    flow: StreamingFlow
+    vocoder: Vocoder
 
 
 def load_networks(
@@ -43,11 +45,15 @@ def load_networks(
 ) -> CosyVoiceNetworks:
     """Load all three networks onto ``device``, one weight file after the other.
 
-    ``policy`` sets the attention memory of the flow; ``precision`` and ``executor`` are the language model's.
-    Raises InvalidBundleError and DeviceError.
+    ``policy`` sets the attention memory of the flow; ``precision`` is the language model's. Raises
+    InvalidBundleError and DeviceError.
     """
-    lm = load_executor(executor, bundle, precision, device, lambda: load_lm(bundle, precision, device))
-    return CosyVoiceNetworks(lm, load_flow(bundle, policy, device), load_vocoder(bundle, device))
+    loader = NetworkLoader(executor, bundle, precision, device)
+    return CosyVoiceNetworks(
+        loader.load_lm(lambda: load_lm(bundle, precision, device)),
+        loader.load_flow(policy, lambda: load_flow(bundle, policy, device)),
+        loader.load_vocoder(lambda: load_vocoder(bundle, device)),
+    )
 
 
 def load_lm(

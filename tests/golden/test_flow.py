@@ -11,7 +11,8 @@ from golden.reference.check_folder import CHECKS  # noqa: E402
 from golden.reference.comparison import read_arrays  # noqa: E402
 from golden.reference.golden_config import read_config, read_network_config  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
-from vivavoce.models.cosyvoice.flow.flow import NOISE_FRAMES, Flow  # noqa: E402
+from vivavoce.models.cosyvoice.flow.flow import Flow  # noqa: E402
+from vivavoce.models.cosyvoice.flow.streaming_flow import NOISE_FRAMES  # noqa: E402
 
 DATA = Path(__file__).parent / "data"
 CASES = ("a_encoder", "b_cfm", "b_estimator", "c_flow", "v3_dit", "v3_flow")

@@ -11,7 +11,7 @@ import sys
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeGuard, TypeVar
 
 from torch import Tensor
 
@@ -25,6 +25,7 @@ from ...models.cosyvoice.flow.state import (
     FlowState,
     release_memory_behind,
 )
+from ...models.cosyvoice.flow.streaming_flow import StreamingFlow
 
 VoiceT = TypeVar("VoiceT")
 SequenceT = TypeVar("SequenceT")
@@ -111,7 +112,7 @@ class PreparedVoice:
 class EagerFlowRunner:
     """Runs the flow's own steps. memory_share: of the memory free now, for sentences."""
 
-    def __init__(self, flow: Flow, memory_share: float) -> None:
+    def __init__(self, flow: StreamingFlow, memory_share: float) -> None:
         self._flow = flow
         self._bytes_per_id = _bytes_per_id(flow)
         self.memory_ids = _ids_that_fit(flow, memory_share)
@@ -147,6 +148,7 @@ class EagerFlowRunner:
             mel, state = self._flow.step(chunk, sequences[0].state)
             states = [state]
         else:
+            assert isinstance(self._flow, Flow)  # the others do not share a key of batches
             mel, states = self._flow.step_together(chunk, [sequence.state for sequence in sequences])
         for sequence, state in zip(sequences, states, strict=True):
             sequence.replace_state(state)
@@ -220,14 +222,15 @@ def _capacity_of(state: FlowState) -> int:
     return slot_capacity(state.solver[0].cache)
 
 
-def supports_graphs(flow: Flow) -> bool:
+def supports_graphs(flow: StreamingFlow) -> TypeGuard[Flow]:
     """Whether the flow can run on pages: on a device other than the CPU, with cached keys and values."""
-    return flow.device.type != "cpu" and flow.policy.cache_form is CacheForm.KEYS_VALUES
+    has_pages = isinstance(flow, Flow) and flow.policy.cache_form is CacheForm.KEYS_VALUES
+    return has_pages and flow.device.type != "cpu"
 
 
-def _ids_that_fit(flow: Flow, share: float) -> int:
+def _ids_that_fit(flow: StreamingFlow, share: float) -> int:
     return int(share * free_bytes(flow.device) / _bytes_per_id(flow))
 
 
-def _bytes_per_id(flow: Flow) -> float:
+def _bytes_per_id(flow: StreamingFlow) -> float:
     return state_bytes_per_s(flow.config, flow.policy) * FRAMES_PER_SPEECH_ID / FRAMES_PER_S

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ...models.cosyvoice.devices import DeviceError, find_device
+from ...models.cosyvoice.executors import Executor
 from ...models.cosyvoice.flow.state import HALF_PRECISION_POLICY, FlowPolicy
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
-from ...models.cosyvoice.lm_executors import Executor
 from ...models.cosyvoice.precision import Precision
 from ..errors import BadRequest, BundleError
 
@@ -63,7 +63,7 @@ class CosyVoicePolicy:
     expected_ids: int = 10 * 25
     # Precision of the language model's matrices.
     precision: Precision = Precision.FP32
-    # Library that computes the language model.
+    # Library that computes the networks.
     executor: Executor = Executor.AUTO
     # "auto" (the first GPU that torch can use, else the CPU), "cpu", "cuda" or "cuda:N".
     device: str = "auto"

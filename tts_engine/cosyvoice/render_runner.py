@@ -14,41 +14,46 @@ Used by one thread.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, MEL_BANDS
+from ...models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, MEL_BANDS, CosyVoiceVersion
 from ...models.cosyvoice.devices import to_device, to_host
-from ...models.cosyvoice.flow.flow import Flow
 from ...models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...models.cosyvoice.flow.mel_stretcher import MelStretcher
 from ...models.cosyvoice.flow.state import FlowChunk, FlowState
+from ...models.cosyvoice.flow.streaming_flow import StreamingFlow
 from ...models.cosyvoice.networks import CosyVoiceNetworks
 from ...models.cosyvoice.state import gather, join_states, tensors
-from ...models.cosyvoice.vocoder.hift_v2 import HiftV2, HiftV2State
-from ...models.cosyvoice.vocoder.hift_v3 import HiftV3, HiftV3State
-from ...models.cosyvoice.vocoder.noise_table import NoiseReader, NoiseTable
+from ...models.cosyvoice.vocoder.noise_table import NoiseTable
+from ...models.cosyvoice.vocoder.vocoder import Vocoder
 from .conditioning import FlowPrompt
 from .flow_runner import EagerFlowRunner, FlowRunner, GraphFlowRunner, supports_graphs
 from .policy import CosyVoicePolicy
 
 Samples = NDArray[np.float32]
-HarmonicVocoderState = HiftV2State | HiftV3State
 
 
-class VocoderStream(Protocol):
-    """The vocoder's state and noise in the middle of a sentence."""
+class VocoderStream:
+    """The vocoder's state and noise in the middle of a sentence.
 
-    state: HarmonicVocoderState
+    draw: the next samples of noise, (1, N, waves), on the host.
+    """
+
+    def __init__(self, vocoder: Vocoder, draw: Callable[[int], Tensor], device: torch.device) -> None:
+        self.state: Any = vocoder.init_state(1)
+        self._vocoder, self._draw, self._device = vocoder, draw, device
 
     def draw_noise(self, frames: int, *, last: bool) -> Tensor:
         """The noise for that many new mel frames, (1, N, waves)."""
+        samples = self._vocoder.noise_samples(frames, self.state, last=last)
+        return to_device(self._draw(samples), self._device)
 
 
 @dataclass(slots=True)
@@ -91,12 +96,12 @@ class RenderRunner:
     """The flow and the vocoder of a bundle, and its prepared voices."""
 
     def __init__(self, networks: CosyVoiceNetworks, policy: CosyVoicePolicy) -> None:
-        self._flow: Flow = networks.flow
+        self._flow: StreamingFlow = networks.flow
         self._device = networks.flow.device
         self._vocoder = networks.vocoder
-        self._noise = (
-            NoiseTable(self._vocoder.config.sine_count) if isinstance(self._vocoder, HiftV3) else None
-        )
+        # Version 3 reads a table that all sentences begin anew.
+        is_v3 = networks.lm.config.version is CosyVoiceVersion.V3
+        self._noise_table = NoiseTable(self._vocoder.config.sine_count) if is_v3 else None
         self._max_prepared_voices = policy.max_prepared_voices
         self._flow_runner = _flow_runner(networks.flow, policy)
         self._prepared: OrderedDict[str, object] = OrderedDict()
@@ -173,12 +178,11 @@ class RenderRunner:
         """The samples of each chunk, except those that depend on the next chunk."""
         rows = [*vocoder_inputs.values()]
         mel, noise = torch.cat([row.mel for row in rows]), torch.cat([row.noise for row in rows])
-        network = cast(_VocoderNetwork, self._vocoder)
         state = join_states([row.vocoder_stream.state for row in rows])
         if rows[0].final:
-            samples = network.finish(mel, noise, state)
+            samples = self._vocoder.finish(mel, noise, state)
         else:
-            samples, state = network.step(mel, noise, state)
+            samples, state = self._vocoder.step(mel, noise, state)
             for index, row in enumerate(rows):
                 row.vocoder_stream.state = gather(state, [index])
         return dict(zip(vocoder_inputs, to_host(samples).numpy(), strict=True))
@@ -207,49 +211,15 @@ class RenderRunner:
         return to_device(torch.from_numpy(numbers), self._device)
 
     def _new_vocoder_stream(self, noise: np.random.Generator) -> VocoderStream:
-        if isinstance(self._vocoder, HiftV3):
-            assert self._noise is not None
-            return _HiftV3Stream(self._vocoder, self._noise.open_reader())
-        return _HiftStream(self._vocoder, noise)
+        draw = self._noise_table.open_reader().read if self._noise_table else self._normal_noise(noise)
+        return VocoderStream(self._vocoder, draw, self._device)
+
+    def _normal_noise(self, noise: np.random.Generator) -> Callable[[int], Tensor]:
+        waves = self._vocoder.config.sine_count
+        return lambda samples: torch.from_numpy(noise.standard_normal((1, samples, waves), np.float32))
 
 
-class _VocoderNetwork(Protocol):
-    """What both vocoders have in common; each with its own type of state."""
-
-    def step(
-        self, mel: Tensor, noise: Tensor, state: HarmonicVocoderState
-    ) -> tuple[Tensor, HarmonicVocoderState]: ...
-
-    def finish(self, mel: Tensor, noise: Tensor, state: HarmonicVocoderState) -> Tensor: ...
-
-
-class _HiftStream:
-    """Version 2: noise from the session's generator."""
-
-    def __init__(self, network: HiftV2, noise: np.random.Generator) -> None:
-        self._config, self._noise = network.config, noise
-        self.state: HarmonicVocoderState = network.init_state(1)
-
-    def draw_noise(self, frames: int, *, last: bool) -> Tensor:
-        shape = (1, self._config.samples_per_frame * frames, self._config.sine_count)
-        drawn = torch.from_numpy(self._noise.standard_normal(shape, np.float32))
-        return to_device(drawn, self.state.mel.device)
-
-
-class _HiftV3Stream:
-    """Version 3: noise from a table that all sentences read from its start."""
-
-    def __init__(self, network: HiftV3, noise: NoiseReader) -> None:
-        self._network, self._noise = network, noise
-        self.state: HarmonicVocoderState = network.init_state(1)
-
-    def draw_noise(self, frames: int, *, last: bool) -> Tensor:
-        assert isinstance(self.state, HiftV3State)
-        drawn = self._noise.read(self._network.noise_samples(frames, self.state, last=last))
-        return to_device(drawn, self.state.mel.device)
-
-
-def _flow_runner(flow: Flow, policy: CosyVoicePolicy) -> FlowRunner[Any, Any]:
+def _flow_runner(flow: StreamingFlow, policy: CosyVoicePolicy) -> FlowRunner[Any, Any]:
     if not supports_graphs(flow):
         return EagerFlowRunner(flow, policy.memory_share)
     return GraphFlowRunner(

@@ -41,10 +41,8 @@ from torch import Tensor, nn
 
 from ..config import (
     BLOCK_FRAMES,
-    BLOCK_IDS,
     FRAMES_PER_S,
     FRAMES_PER_SPEECH_ID,
-    LOOKAHEAD_IDS,
     MEL_BANDS,
     DitConfig,
     FlowConfig,
@@ -65,11 +63,9 @@ from .state import (
     batch_states,
     check_chunk,
     state_row,
-    with_capacity,
 )
+from .streaming_flow import StreamingFlow
 from .unet import FlowUnet, UnetState
-
-NOISE_FRAMES = 15_000  # 300 s, the length of upstream's table
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +83,8 @@ class _Decoder(nn.Module):
         self.estimator = FlowUnet(config) if isinstance(config, UnetConfig) else FlowDit(config)
 
 
-class Flow(PreparedModule):
-    """The flow of CosyVoice 2 or 3.
-
-    ``prefill`` computes the state of a voice, ``copy_for_utterance`` copies it for a session, and ``step``
-    renders the chunks of the utterance.
-    """
+class Flow(PreparedModule, StreamingFlow):
+    """The flow of CosyVoice 2 or 3 in torch."""
 
     def __init__(self, config: FlowConfig, policy: FlowPolicy | None = None) -> None:
         super().__init__()
@@ -110,7 +102,7 @@ class Flow(PreparedModule):
         self.times = solver_times(config.solver_steps)
         self.register_buffer("solver_offsets", None, persistent=False)
         self.solver_offsets: Tensor | None
-        self._noise: dict[int, Tensor] = {}
+        self.noise_blocks = {}
 
     def prepare(self) -> None:
         """Compute the offsets of the solver times, which are the same for every chunk."""
@@ -152,29 +144,6 @@ class Flow(PreparedModule):
         )
 
     @torch.inference_mode()
-    def prefill(self, ids: Tensor, prompt_mel: Tensor, speaker: Tensor) -> tuple[FlowState, int]:
-        """The state after a voice's prompt, and the number of prompt ids it covers; step through the rest.
-
-        ids: (1, P). prompt_mel: (1, 80, 2 P). Covers the whole blocks whose lookahead lies within the prompt:
-        a prompt of a multiple of 25, plus 3, ids leaves the least to step through. Compute it once for a
-        voice, then ``copy_for_utterance`` for each session.
-        """
-        covered = max(0, (ids.shape[1] - LOOKAHEAD_IDS) // BLOCK_IDS * BLOCK_IDS)
-        state = self.init_state(speaker, frames=max(covered, BLOCK_IDS) * FRAMES_PER_SPEECH_ID)
-        if covered:
-            future = ids[:, covered : covered + LOOKAHEAD_IDS]
-            _, state = self.step(
-                FlowChunk(ids[:, :covered], future, prompt_mel[..., : covered * FRAMES_PER_SPEECH_ID]), state
-            )
-        return state, covered
-
-    def copy_for_utterance(self, voice: FlowState, frames: int | None = None) -> FlowState:
-        """A copy of a voice's state for a session; capacity: ``frames``, the policy's by default."""
-        used = int(voice.frames.max())
-        capacity = self.policy.window_frames or max(frames or self.policy.reserve_frames, used)
-        return with_capacity(voice, used, capacity)
-
-    @torch.inference_mode()
     def step(self, chunk: FlowChunk, state: FlowState) -> tuple[Tensor, FlowState]:
         """The mel of a chunk, (B, 80, 2 T) float32, and the next state.
 
@@ -184,7 +153,7 @@ class Flow(PreparedModule):
         """
         begins = state.frames.tolist()
         check_chunk(chunk, begins)
-        state = self._with_capacity_for(state, max(begins) + chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID)
+        state = self.with_capacity_for(state, max(begins) + chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID)
         return self._plan_and_compute(chunk, state, begins)
 
     @property
@@ -203,8 +172,7 @@ class Flow(PreparedModule):
         check_chunk(chunk, begins)
         length = chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID
         grown = [
-            self._with_capacity_for(state, begin + length)
-            for state, begin in zip(states, begins, strict=True)
+            self.with_capacity_for(state, begin + length) for state, begin in zip(states, begins, strict=True)
         ]
         mel, after = self._plan_and_compute(chunk, batch_states(grown), begins)
         return mel, [state_row(after, row) for row in range(len(states))]
@@ -302,32 +270,6 @@ class Flow(PreparedModule):
             conditioned_velocity, free_velocity = velocity[0::2], velocity[1::2]
             x = x + dt * ((1 + guidance) * conditioned_velocity - guidance * free_velocity)
         return x, tuple(following)
-
-    def noise_rows(self, begins: Sequence[int], frames: int) -> Tensor:
-        """``noise`` for rows at frames ``begins``: (B, frames, 80)."""
-        return torch.stack([self.noise(begin, frames) for begin in begins])
-
-    def noise(self, begin: int, frames: int) -> Tensor:
-        """The solver's initial values from frame ``begin`` on, (frames, 80), the same for every utterance.
-
-        The first 15,000 frames (300 s) are upstream's. The n-th 15,000 after them are drawn the same way with
-        seed n.
-        """
-        first, last = begin // NOISE_FRAMES, (begin + frames - 1) // NOISE_FRAMES
-        drawn = torch.cat([self._noise_block(index) for index in range(first, last + 1)])
-        return drawn[begin - first * NOISE_FRAMES :][:frames]
-
-    def _noise_block(self, index: int) -> Tensor:
-        if index not in self._noise:
-            drawn = torch.randn(MEL_BANDS, NOISE_FRAMES, generator=torch.Generator().manual_seed(index))
-            self._noise[index] = to_device(drawn.T.contiguous(), self.device)
-        return self._noise[index]
-
-    def _with_capacity_for(self, state: FlowState, frames: int) -> FlowState:
-        capacity = slot_capacity(state.solver[0].cache)
-        if self.policy.window_frames is not None or frames <= capacity:
-            return state
-        return with_capacity(state, int(state.frames.max()), max(frames, capacity * 3 // 2))
 
 
 def solver_times(steps: int) -> tuple[tuple[float, float], ...]:

@@ -12,9 +12,14 @@ import onnx
 from onnx import helper
 
 from ..checkpoint.bundle import CosyVoiceBundle
+from ..config import CosyVoiceVersion
 from ..precision import Precision
+from .flow_encoder_graphs import write_flow_encoder, write_flow_speaker
+from .flow_step_graphs import write_flow_step
 from .graph_builder import OPSET
 from .graph_files import DIGEST_KEY, GRAPH_FOLDER, OPSET_KEY, PRECISION_KEY, bundle_digest, graph_path
+from .hift_v2_graph import write_hift_v2
+from .hift_v3_graph import write_hift_v3
 from .lm_graphs import LmMatrixFormat, write_lm_embedding, write_lm_head, write_lm_step
 
 # Blocks of 32 inputs lose less than larger ones.
@@ -33,11 +38,22 @@ def export_bundle(bundle: CosyVoiceBundle, precision: Precision) -> Iterator[Pat
     """
     digest = bundle_digest(bundle)
     (bundle.folder / GRAPH_FOLDER).mkdir(exist_ok=True)
-    config, matrices = bundle.network_config.lm, MATRIX_FORMATS[precision]
-    weights = bundle.load("llm.pt")
     metadata = {DIGEST_KEY: digest, OPSET_KEY: str(OPSET), PRECISION_KEY: precision.value}
     exact = metadata | {PRECISION_KEY: Precision.FP32.value}
+    yield from _export_lm(bundle, precision, metadata, exact)
+    yield from _export_flow(bundle, exact)
+    yield _export_vocoder(bundle, exact)
+    for model in (bundle.speaker_encoder, bundle.speech_tokenizer):
+        path = graph_path(bundle, model.stem)
+        _copy_with_metadata(model, _begin(path), {DIGEST_KEY: digest, PRECISION_KEY: Precision.FP32.value})
+        yield _finish(path)
 
+
+def _export_lm(
+    bundle: CosyVoiceBundle, precision: Precision, metadata: Mapping[str, str], exact: Mapping[str, str]
+) -> Iterator[Path]:
+    config, matrices = bundle.network_config.lm, MATRIX_FORMATS[precision]
+    weights = bundle.load("llm.pt")
     path = graph_path(bundle, "lm_embed")
     write_lm_embedding(_begin(path), config, weights, exact)
     yield _finish(path)
@@ -47,10 +63,26 @@ def export_bundle(bundle: CosyVoiceBundle, precision: Precision) -> Iterator[Pat
     path = graph_path(bundle, "lm_head", precision)
     write_lm_head(_begin(path), config, weights, matrices, metadata)
     yield _finish(path)
-    for model in (bundle.speaker_encoder, bundle.speech_tokenizer):
-        path = graph_path(bundle, model.stem)
-        _copy_with_metadata(model, _begin(path), {DIGEST_KEY: digest, PRECISION_KEY: Precision.FP32.value})
+
+
+def _export_flow(bundle: CosyVoiceBundle, metadata: Mapping[str, str]) -> Iterator[Path]:
+    config, weights = bundle.network_config.flow, bundle.load("flow.pt")
+    graphs = {
+        "flow_speaker": write_flow_speaker,
+        "flow_encoder": write_flow_encoder,
+        "flow_step": write_flow_step,
+    }
+    for name, write in graphs.items():
+        path = graph_path(bundle, name)
+        write(_begin(path), config, weights, metadata)
         yield _finish(path)
+
+
+def _export_vocoder(bundle: CosyVoiceBundle, metadata: Mapping[str, str]) -> Path:
+    write = write_hift_v2 if bundle.version is CosyVoiceVersion.V2 else write_hift_v3
+    path = graph_path(bundle, "vocoder")
+    write(_begin(path), bundle.network_config.hift, bundle.load("hift.pt"), metadata)
+    return _finish(path)
 
 
 def _begin(path: Path) -> Path:

@@ -37,6 +37,7 @@ class OnnxGraphBuilder:
         self._inputs: list[ValueInfoProto] = []
         self._outputs: list[ValueInfoProto] = []
         self._names = 0
+        self._small_weights: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def __enter__(self) -> "OnnxGraphBuilder":
         return self
@@ -56,11 +57,10 @@ class OnnxGraphBuilder:
         self._outputs.append(_value_info(name, dtype, shape))
 
     def weight(self, array: NDArray[Any], name: str = "") -> str:
-        """Add a constant; a large one is written to the file of the weights."""
-        name = name or self._new_name("constant")
+        """Add a constant; a large one is written to the file of the weights, equal small ones are one."""
         if array.nbytes < _MIN_EXTERNAL_BYTES:
-            self._weights.append(numpy_helper.from_array(array, name))
-            return name
+            return self._small_weight(array, name)
+        name = name or self._new_name("constant")
         self._data.write(bytes(-self._data.tell() % _PAGE_BYTES))
         tensor = TensorProto(
             name=name, dims=array.shape, data_type=helper.np_dtype_to_tensor_dtype(array.dtype)
@@ -72,6 +72,13 @@ class OnnxGraphBuilder:
         self._data.write(np.ascontiguousarray(array).data)
         self._weights.append(tensor)
         return name
+
+    def _small_weight(self, array: NDArray[Any], name: str) -> str:
+        content = (array.dtype.str, array.shape, array.tobytes())
+        if name or content not in self._small_weights:
+            self._small_weights[content] = name or self._new_name("constant")
+            self._weights.append(numpy_helper.from_array(array, self._small_weights[content]))
+        return self._small_weights[content]
 
     def add(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         """Add a node of one output, and return the output's name."""

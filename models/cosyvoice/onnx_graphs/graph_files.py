@@ -3,6 +3,7 @@
     onnx/lm_embed.onnx                       inputs' embedding, the same in every precision
     onnx/lm_step.int4.onnx                   a graph in a precision, each with its weights in NAME.onnx.data
     onnx/lm_head.int4.onnx
+    onnx/flow_speaker.onnx, flow_encoder.onnx, flow_step.onnx, vocoder.onnx
     onnx/campplus.onnx                       front-end models of the release, with metadata added
     onnx/speech_tokenizer_v2.onnx
 
@@ -11,9 +12,11 @@ refused.
 """
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnxruntime
+import torch
 from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
 from torch import Tensor
 
@@ -90,3 +93,22 @@ def open_graph(path: Path, digest: str, threads: int) -> onnxruntime.InferenceSe
     if found != digest:
         raise InvalidBundleError(f"{path}: made from other weights ({found}, expected {digest}); {remedy}")
     return session
+
+
+def run_graph(session: onnxruntime.InferenceSession, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Run a graph; its outputs by name. Inputs that are contiguous are not copied."""
+    names = [output.name for output in session.get_outputs()]
+    outputs = session.run(names, {name: tensor.numpy() for name, tensor in inputs.items()})
+    return {name: torch.from_numpy(output) for name, output in zip(names, outputs, strict=True)}
+
+
+def initial_state(session: onnxruntime.InferenceSession, rows: int) -> dict[str, Tensor]:
+    """Zeros for every ``past_`` input of a graph: 0 long on dynamic axes other than the rows."""
+    return {
+        part.name: torch.zeros(
+            [rows, *(size if isinstance(size, int) else 0 for size in part.shape[1:])],
+            dtype=torch.float64 if part.type == "tensor(double)" else torch.float32,
+        )
+        for part in session.get_inputs()
+        if part.name.startswith("past_")
+    }

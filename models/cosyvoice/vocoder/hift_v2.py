@@ -96,6 +96,10 @@ class HiftV2(HiftNetwork):
             empty(rows, MEL_BANDS, 0), empty(rows, 1, 0), empty(rows, 0, waves), phase, empty(rows, 0)
         )
 
+    def noise_samples(self, mel_frames: int, state: HiftV2State, *, last: bool) -> int:
+        """Samples of noise that ``step`` or ``finish`` needs for ``mel_frames`` new frames."""
+        return self.config.samples_per_frame * mel_frames
+
     def step(self, mel: Tensor, noise: Tensor, state: HiftV2State) -> tuple[Tensor, HiftV2State]:
         """Render a chunk and withhold the overlap.
 

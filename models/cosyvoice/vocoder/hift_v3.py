@@ -162,9 +162,8 @@ class HiftV3(HiftNetwork):
 
     def noise_samples(self, mel_frames: int, state: HiftV3State, *, last: bool) -> int:
         """Samples of noise that ``step``, or ``finish`` if ``last``, needs for ``mel_frames`` new frames."""
-        return self.config.samples_per_frame * max(
-            0, mel_frames + _pending_frames(state.mel, F0_LOOKAHEAD_FRAMES, last=last)
-        )
+        is_beginning = not state.mel.shape[2]
+        return self.config.samples_per_frame * noise_frames(mel_frames, is_beginning=is_beginning, last=last)
 
     def step(self, mel: Tensor, noise: Tensor, state: HiftV3State) -> tuple[Tensor, HiftV3State]:
         """Render a chunk: (B, 480 (n - 4) - 4) samples at the beginning, (B, 480 n) afterwards.
@@ -172,10 +171,7 @@ class HiftV3(HiftNetwork):
         mel: (B, 80, n). noise: (B, ``noise_samples``, waves), uniform in 0..1. Raises ValueError for a first
         chunk of fewer than 5 frames.
         """
-        if not state.mel.shape[2] and mel.shape[2] <= LOOKAHEAD_FRAMES:
-            raise ValueError(
-                f"the first chunk has {mel.shape[2]} frames; allowed: more than {LOOKAHEAD_FRAMES}, or finish"
-            )
+        check_first_chunk(mel, state.mel)
         return self._render(mel, noise, state, last=False)
 
     def finish(self, mel: Tensor, noise: Tensor, state: HiftV3State) -> Tensor:
@@ -271,7 +267,15 @@ def frame_phase_sines(f0: Tensor, phase: Tensor, config: HiftConfig) -> tuple[Te
     return angles.sin().repeat_interleave(config.samples_per_frame, 1), total[:, -1]
 
 
-def _pending_frames(mel: Tensor, lookahead: int, *, last: bool) -> int:
-    """Frames that a step renders beside its new ones: pending before it, less those pending after it."""
-    before = lookahead if mel.shape[2] else 0
-    return before - (0 if last else lookahead)
+def check_first_chunk(mel: Tensor, pending: Tensor) -> None:
+    """Raise ValueError for a first chunk, (B, 80, n), that is too short to render anything."""
+    if not pending.shape[2] and mel.shape[2] <= LOOKAHEAD_FRAMES:
+        raise ValueError(
+            f"the first chunk has {mel.shape[2]} frames; allowed: more than {LOOKAHEAD_FRAMES}, or finish"
+        )
+
+
+def noise_frames(mel_frames: int, *, is_beginning: bool, last: bool) -> int:
+    """Frames whose source a step computes: new ones and those pending before it, less those pending after."""
+    before, after = 0 if is_beginning else F0_LOOKAHEAD_FRAMES, 0 if last else F0_LOOKAHEAD_FRAMES
+    return max(0, mel_frames + before - after)

@@ -35,13 +35,12 @@ from vivavoce.models.cosyvoice.config import (
     MEL_BANDS,
     SPEECH_IDS_PER_S,
 )
-from vivavoce.models.cosyvoice.flow.flow import Flow, state_bytes_per_s
+from vivavoce.models.cosyvoice.flow.flow import state_bytes_per_s
 from vivavoce.models.cosyvoice.flow.hop_schedule import HopSchedule, SpeechIdChunk
 from vivavoce.models.cosyvoice.flow.state import EXACT_POLICY, FlowChunk, FlowPolicy
+from vivavoce.models.cosyvoice.flow.streaming_flow import StreamingFlow
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks, load_vocoder
-from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2
-from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3
-from vivavoce.models.cosyvoice.vocoder.noise_table import NoiseTable
+from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder
 from vivavoce.tts_engine.bundles import bundle_errors, check_bundle
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.engine import Engine
@@ -328,7 +327,7 @@ def _random_ids(bundle: CosyVoiceBundle, count: int) -> Tensor:
     return torch.randint(codebook_size, (1, count), generator=torch.Generator().manual_seed(count))
 
 
-def _random_speaker(flow: Flow) -> Tensor:
+def _random_speaker(flow: StreamingFlow) -> Tensor:
     generator = torch.Generator().manual_seed(1)
     return flow.project_speaker(torch.randn(1, flow.config.speaker_width, generator=generator))
 
@@ -349,35 +348,17 @@ def _flow_chunk(ids: Tensor, hop: SpeechIdChunk) -> FlowChunk:
     return FlowChunk(spoken, ids[:, hop.stop : hop.lookahead_stop], silence)
 
 
-def _vocode(vocoder: HiftV2 | HiftV3) -> Callable[[Tensor, bool], Tensor]:
+def _vocode(vocoder: Vocoder) -> Callable[[Tensor, bool], Tensor]:
     """A function that vocodes an utterance chunk by chunk, given which chunk is the last."""
-    return _vocode_v2(vocoder) if isinstance(vocoder, HiftV2) else _vocode_v3(vocoder)
-
-
-def _vocode_v2(vocoder: HiftV2) -> Callable[[Tensor, bool], Tensor]:
     state, generator = vocoder.init_state(1), torch.Generator().manual_seed(0)
 
     def vocode(mel: Tensor, last: bool) -> Tensor:
         nonlocal state
-        samples = mel.shape[2] * vocoder.config.samples_per_frame
-        noise = torch.randn(1, samples, vocoder.config.sine_count, generator=generator)
+        samples = vocoder.noise_samples(mel.shape[2], state, last=last)
+        noise = torch.rand(1, samples, vocoder.config.sine_count, generator=generator)
         if last:
             return vocoder.finish(mel, noise, state)
         wave, state = vocoder.step(mel, noise, state)
-        return wave
-
-    return vocode
-
-
-def _vocode_v3(vocoder: HiftV3) -> Callable[[Tensor, bool], Tensor]:
-    state, noise = vocoder.init_state(1), NoiseTable(vocoder.config.sine_count, skipped_draws=0).open_reader()
-
-    def vocode(mel: Tensor, last: bool) -> Tensor:
-        nonlocal state
-        drawn = noise.read(vocoder.noise_samples(mel.shape[2], state, last=last))
-        if last:
-            return vocoder.finish(mel, drawn, state)
-        wave, state = vocoder.step(mel, drawn, state)
         return wave
 
     return vocode

@@ -19,11 +19,11 @@ from benches.cosyvoice.stopwatch import THREADS, MeasuredTime, Stopwatch, median
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released, without_targets
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
+from vivavoce.models.cosyvoice.executors import Executor
 from vivavoce.models.cosyvoice.layers import Linear
 from vivavoce.models.cosyvoice.lm.generation import START_INPUT, TURN_INPUT
 from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, sample_ids, seeded_uniforms
 from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm, SpeechLmState
-from vivavoce.models.cosyvoice.lm_executors import Executor
 from vivavoce.models.cosyvoice.networks import load_lm
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import graph_path
 from vivavoce.models.cosyvoice.onnx_graphs.onnx_lm import OnnxSpeechLm

@@ -304,10 +304,14 @@ def test_export_lists_the_graphs_and_say_speaks_with_them(
     assert "onnx/lm_step.int4.onnx" in capsys.readouterr().out
     assert sorted(path.name for path in (damaged / "onnx").glob("*.onnx")) == [
         "campplus.onnx",
+        "flow_encoder.onnx",
+        "flow_speaker.onnx",
+        "flow_step.onnx",
         "lm_embed.onnx",
         "lm_head.int4.onnx",
         "lm_step.int4.onnx",
         "speech_tokenizer_v2.onnx",
+        "vocoder.onnx",
     ]
     assert run("check", damaged) == 0
     out = tmp_path / "spoken.wav"

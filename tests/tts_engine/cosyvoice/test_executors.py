@@ -1,4 +1,4 @@
-"""Streams of a bundle whose language model runs in ONNX Runtime: same speech as torch, alone and together."""
+"""Streams of a bundle that runs in ONNX Runtime: same speech as torch, alone and together."""
 
 import asyncio
 import shutil
@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.tiny_cosyvoice import BRIEF, pcm, run, speak
-from vivavoce.models.cosyvoice.lm_executors import Executor
+from vivavoce.models.cosyvoice.executors import Executor
 from vivavoce.models.cosyvoice.precision import Precision
 from vivavoce.tts_engine.bundles import export_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
@@ -21,10 +21,10 @@ from vivavoce.tts_engine.errors import BadRequest
 TEXTS = ("It is me.", "Thank you for calling. How are you?", "Yes.")
 
 
-@pytest.fixture(scope="module")
-def exported(v3_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["v2_folder", "v3_folder"])
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("executors") / "bundle"
-    shutil.copytree(v3_folder, folder)
+    shutil.copytree(request.getfixturevalue(request.param), folder)
     for precision in ("fp32", "int4"):
         list(export_bundle(folder, precision))
     return folder
@@ -41,16 +41,17 @@ async def render(folder: Path, executor: Executor, precision: Precision) -> list
     return [np.frombuffer(pcm(chunks), "<i2") / 32768 for chunks in [*alone, *together]]
 
 
-def assert_close(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
+def assert_close(found: list[np.ndarray], expected: list[np.ndarray], tolerance: float) -> None:
     for one, other in zip(found, expected, strict=True):
         assert one.any() and one.shape == other.shape
-        assert np.abs(one - other).max() < 1e-4 + 1 / 32768
+        assert np.abs(one - other).max() < tolerance + 1 / 32768
 
 
 def test_onnxruntime_speaks_as_torch_does(exported: Path) -> None:
     async def test() -> None:
         with_torch = await render(exported, Executor.TORCH, Precision.FP32)
-        assert_close(await render(exported, Executor.ONNXRUNTIME, Precision.FP32), with_torch)
+        with_onnx = await render(exported, Executor.ONNXRUNTIME, Precision.FP32)
+        assert_close(with_onnx, with_torch, 1e-3)  # as the vectors' samples
 
     run(test())
 
@@ -58,7 +59,7 @@ def test_onnxruntime_speaks_as_torch_does(exported: Path) -> None:
 def test_int4_speaks_the_same_alone_and_in_a_batch(exported: Path) -> None:
     async def test() -> None:
         spoken = await render(exported, Executor.AUTO, Precision.INT4)
-        assert_close(spoken[: len(TEXTS)], spoken[len(TEXTS) :])
+        assert_close(spoken[: len(TEXTS)], spoken[len(TEXTS) :], 1e-4)
 
     run(test())
 

@@ -1,4 +1,4 @@
-"""Choice of the library that executes the language model, and graphs that do not belong to the bundle."""
+"""Choice of the library that executes each network, and graphs that do not belong to the bundle."""
 
 import json
 import logging
@@ -12,7 +12,7 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from vivavoce.models.cosyvoice import lm_executors  # noqa: E402
+from vivavoce.models.cosyvoice import executors  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import (  # noqa: E402
     CosyVoiceBundle,
     InvalidBundleError,
@@ -22,13 +22,18 @@ from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write
 from vivavoce.models.cosyvoice.checkpoint.weight_files import convert_to_safetensors  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.devices import CPU, DeviceError  # noqa: E402
+from vivavoce.models.cosyvoice.executors import Executor, NetworkLoader  # noqa: E402
+from vivavoce.models.cosyvoice.flow.flow import Flow  # noqa: E402
+from vivavoce.models.cosyvoice.flow.state import FlowPolicy  # noqa: E402
 from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm  # noqa: E402
-from vivavoce.models.cosyvoice.lm_executors import Executor, load_executor  # noqa: E402
-from vivavoce.models.cosyvoice.networks import load_lm  # noqa: E402
+from vivavoce.models.cosyvoice.networks import load_lm, load_networks  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import bundle_digest  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_graphs.onnx_flow import OnnxFlow  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.onnx_lm import OnnxSpeechLm  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_graphs.onnx_vocoder import OnnxVocoder  # noqa: E402
 from vivavoce.models.cosyvoice.precision import Precision  # noqa: E402
+from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
 
 
 @pytest.fixture
@@ -43,7 +48,8 @@ def load(
     precision: Precision = Precision.FP32,
     device: "torch.device" = CPU,
 ) -> LmNetwork:
-    return load_executor(executor, bundle, precision, device, lambda: load_lm(bundle, precision, device))
+    loader = NetworkLoader(executor, bundle, precision, device)
+    return loader.load_lm(lambda: load_lm(bundle, precision, device))
 
 
 def test_torch_is_taken_where_nothing_is_exported(bundle: CosyVoiceBundle) -> None:
@@ -67,7 +73,7 @@ def test_the_faster_one_is_taken_and_remembered(
         measured.append(lms)
         return {"torch": torch_ms, "onnxruntime": 20.0}
 
-    monkeypatch.setattr(lm_executors, "measure_token_ms", measure)
+    monkeypatch.setattr(executors, "measure_token_ms", measure)
     caplog.set_level(logging.INFO)
     for _ in range(2):
         assert isinstance(load(bundle, precision=Precision.INT8), kind)
@@ -83,13 +89,40 @@ def test_the_faster_one_is_taken_and_remembered(
     assert len(json.loads((bundle.folder / "onnx" / "executors.json").read_text())) == 2
 
 
+@pytest.mark.parametrize(("torch_ms", "kinds"), [(50.0, (OnnxFlow, OnnxVocoder)), (5.0, (Flow, HiftV2))])
+def test_flow_and_vocoder_are_chosen_as_the_language_model_is(
+    bundle: CosyVoiceBundle, torch_ms: float, kinds: tuple[type, type], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list(export_bundle(bundle, Precision.INT8))
+    for measure in ("measure_flow_ms", "measure_vocoder_ms"):
+        monkeypatch.setattr(executors, measure, lambda _: {"torch": torch_ms, "onnxruntime": 20.0})
+    for _ in range(2):
+        networks = load_networks(bundle, executor=Executor.AUTO)
+        assert isinstance(networks.lm, SpeechLm)  # exported in another precision only
+        assert (type(networks.flow), type(networks.vocoder)) == kinds
+    with_torch = load_networks(bundle, executor=Executor.TORCH)
+    assert (type(with_torch.flow), type(with_torch.vocoder)) == (Flow, HiftV2)
+    with_onnx = load_networks(bundle, precision=Precision.INT8, executor=Executor.ONNXRUNTIME)
+    assert (type(with_onnx.flow), type(with_onnx.vocoder)) == (OnnxFlow, OnnxVocoder)
+
+
+def test_a_memory_that_the_graphs_cannot_keep_is_left_to_torch(bundle: CosyVoiceBundle) -> None:
+    list(export_bundle(bundle, Precision.FP32))
+    window = FlowPolicy(window_frames=100)
+    assert isinstance(load_networks(bundle, window, executor=Executor.ONNXRUNTIME).flow, Flow)
+    with pytest.raises(ValueError, match="the exported graphs keep all keys and values in float32"):
+        OnnxFlow.load(bundle, window)
+
+
 def test_both_are_measured(bundle: CosyVoiceBundle) -> None:
     list(export_bundle(bundle, Precision.FP32))
     (bundle.folder / "onnx" / "executors.json").write_text("[1]")  # damaged
-    load(bundle)
-    (times,) = json.loads((bundle.folder / "onnx" / "executors.json").read_text()).values()
-    assert set(times) == {"torch", "onnxruntime"}
-    assert all(0 < ms < 1000 for ms in times.values())
+    load_networks(bundle, executor=Executor.AUTO)
+    measured = json.loads((bundle.folder / "onnx" / "executors.json").read_text())
+    assert [key.partition(",")[0] for key in measured] == ["language model", "flow", "vocoder"]
+    for times in measured.values():
+        assert set(times) == {"torch", "onnxruntime"}
+        assert all(0 < ms < 60_000 for ms in times.values())
 
 
 def test_the_digest_is_of_the_weights_not_of_their_file(bundle: CosyVoiceBundle, tmp_path: Path) -> None:
@@ -120,6 +153,26 @@ def test_a_damaged_graph_is_refused_with_its_remedy(bundle: CosyVoiceBundle, nam
     damaged.unlink()
     with pytest.raises(InvalidBundleError, match=r"lm_step\.int4\.onnx: .*run vivavoce bundle export"):
         load(bundle, precision=Precision.INT4)
+
+
+@pytest.mark.parametrize("name", ["flow_encoder.onnx.data", "flow_step.onnx", "vocoder.onnx"])
+def test_damaged_and_foreign_graphs_of_flow_and_vocoder_are_refused(
+    bundle: CosyVoiceBundle, name: str, tmp_path: Path
+) -> None:
+    list(export_bundle(bundle, Precision.FP32))
+    damaged, graph = bundle.folder / "onnx" / name, name.removesuffix(".data")
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InvalidBundleError, match=rf"{graph}: .*run vivavoce bundle export"):
+        load_networks(bundle, executor=Executor.ONNXRUNTIME)
+    damaged.write_bytes(whole)
+    write_random_bundle(tmp_path / "other", CosyVoiceVersion.V2, BundleSize.TINY, seed=6)
+    other = open_bundle(tmp_path / "other")
+    list(export_bundle(other, Precision.FP32))
+    for file in (bundle.folder / "onnx").glob(f"{graph}*"):
+        shutil.copy(file, other.folder / "onnx")
+    with pytest.raises(InvalidBundleError, match=rf"{graph}: made from other weights"):
+        load_networks(other, executor=Executor.ONNXRUNTIME)
 
 
 def test_what_an_executor_lacks_is_refused_in_a_sentence(bundle: CosyVoiceBundle) -> None:
