@@ -4,12 +4,13 @@ Incremental and pure: no clock, and the same segments for any split of the text 
 normalizes the text and finds the boundaries at which a cut is safe; the segmenter chooses among these.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .reading.clause_boundaries import MAX_CLAUSE_CHARACTERS, BoundaryKind
 from .reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS, EnglishClauseNormalizer, normalize
 from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer
+from .reading.pronunciation.lexicon import Lexicon
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .reading.unicode_scripts import ReadableScripts, full_stop_after, join_words
 
@@ -89,6 +90,10 @@ class Segmenter:
         self._start = 0  # of the next segment, in characters of the text pushed
         self._has_spoken = False  # since the last flush
 
+    def use_lexicons(self, lexicons: Sequence[Lexicon]) -> None:
+        """Say words as the lexicons have them, from the next text on; the first that has a word decides."""
+        self._reader.use_lexicons(lexicons)
+
     def push(self, text: str) -> list[Segment]:
         """Add text, split anywhere; the segments that it completes."""
         return [segment for piece in self._reader.push(text) for segment in self._add(piece)]
@@ -116,8 +121,9 @@ class Segmenter:
                 self._pending_words.append(word)
                 continue
             self.has_words = True
-            self.unread_characters += self._scripts.count_unread(word.text)
-            if self._scripts.can_read(word.text):
+            if word.phonemes is None:
+                self.unread_characters += self._scripts.count_unread(word.text)
+            if word.phonemes is not None or self._scripts.can_read(word.text):
                 self._pending_words.append(word)
             elif self._pending_words and not self._pending_words[-1].punctuation:
                 self._pending_words[-1] = replace(self._pending_words[-1], punctuation=word.punctuation)

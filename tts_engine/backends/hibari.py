@@ -5,6 +5,7 @@ middle of a sentence is encoded with the line before it and with words that coul
 on. So is a question that yes or no would answer: its melody then rises.
 """
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from ..reading.unicode_scripts import WrittenWord, group_written_words
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voice, Voices
 from .base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
+
+logger = logging.getLogger(__name__)
 
 VOICE = Voice("heart", "en-US", "American English, female, 24 kHz")
 # Frames of 12.5 ms in each step of a segment: 0.2 s for an early first sound, then larger, because a step has
@@ -84,6 +87,7 @@ class HibariBackend:
         self._continuations = _Continuations.make(voices[0].phonemizer)
         self._slots: dict[int, _HibariSlot] = {}
         self._next_slot = 0
+        self._reported: set[str] = set()
         self.workers = (ALL_STAGES,) * len(voices)
 
     @classmethod
@@ -120,7 +124,14 @@ class HibariBackend:
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         """Render one step of one slot."""
         (turn,) = turns
-        return [_render(self._voices[worker], self._slots[turn.slot], turn, self._continuations)]
+        result = _render(self._voices[worker], self._slots[turn.slot], turn, self._continuations)
+        self._report_missing(self._voices[worker].phonemizer.missing)
+        return [result]
+
+    def _report_missing(self, missing: set[str]) -> None:
+        if new := missing - self._reported:
+            self._reported |= new
+            logger.warning("the voice has no sound for %s, which is left out", ", ".join(sorted(new)))
 
 
 def _render(
@@ -152,7 +163,7 @@ def _render(
 def _begin_segment(
     voice: hibari_voice.HibariVoice, slot: _HibariSlot, segment: Segment, pause_s: float
 ) -> None:
-    words = [hibari_voice.SpelledWord(word.text, word.punctuation) for word in segment.words]
+    words = [hibari_voice.SpelledWord(word.text, word.punctuation, word.phonemes) for word in segment.words]
     rest = list(segment.words)
     slot.lines = []
     for line in voice.phonemizer.phonemize(words):

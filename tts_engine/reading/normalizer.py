@@ -7,6 +7,7 @@ on the text only, not on how it was split. No I/O, no clock. It is not a pronunc
 no rule matches stay as written.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +18,8 @@ from .clause_boundaries import (
     ClauseBoundary,
     next_boundary,
 )
+from .pronunciation.finder import PronunciationFinder
+from .pronunciation.lexicon import Lexicon
 from .tokenizer import DraftWord, punctuate
 
 _MAX_SLICE_CHARACTERS = 4096  # folded at once; bounds the memory that a huge push takes
@@ -29,7 +32,9 @@ class SpokenWord:
     ``text``: for English, letters and apostrophes only; a single capital is the name of a letter, spelled
     "eh" and "eye" where the letter is also a word, and a small "a" is the article. ``punctuation``: what
     follows the word, one of ``"" , . ? ! ; : —`` or, after Han and kana, their wide forms.
-    ``start``/``stop``: characters of the text that the word stands for.
+    ``start``/``stop``: characters of the text that the word stands for. ``phonemes``: IPA that voices with
+    phonemes speak instead of ``text``; "" where the phonemes of the word before include this one; None to
+    read ``text``.
     """
 
     text: str
@@ -37,6 +42,7 @@ class SpokenWord:
     start: int
     stop: int
     is_mark: bool = False
+    phonemes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +58,11 @@ class ClauseNormalizer(Protocol):
     """Reader of clauses in one or more languages.
 
     ``min_forced_cut``: number of folded characters below which ``forced_cut`` is None for any text.
+    ``pronunciations``: those of the stream, and of the clause that is read next.
     """
 
     min_forced_cut: int
+    pronunciations: PronunciationFinder
 
     @property
     def boundary_rules(self) -> BoundaryRules:
@@ -99,6 +107,10 @@ class TextNormalizer:
         if context:
             view, _ = self._clause_normalizer.fold(context[-MAX_CLAUSE_CHARACTERS:])
             self._clause_normalizer.read(view)
+
+    def use_lexicons(self, lexicons: Sequence[Lexicon]) -> None:
+        """Say words as the lexicons have them; the first that has a word decides."""
+        self._clause_normalizer.pronunciations.lexicons = tuple(lexicons)
 
     def push(self, text: str) -> list[NormalizedClause]:
         """Take more text and return the clauses that are complete now."""
@@ -179,6 +191,7 @@ class TextNormalizer:
                 positions[begin + word.start],
                 positions[begin + word.stop - 1] + 1,
                 word.is_mark,
+                word.phonemes,
             )
             for word in words
         )
