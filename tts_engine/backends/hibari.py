@@ -19,7 +19,7 @@ from ..reading.normalizer import SpokenWord
 from ..reading.unicode_scripts import WrittenWord, group_written_words
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voice, Voices
-from .base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
+from .base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult, segment_speed
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +55,7 @@ class _HibariSlot:
     rises: bool = False  # whether ``lines`` are a question with rising pitch
     rendering: _LineRendering | None = None
     pause_s: float = 0.0
+    speed: float = 1.0  # of the segment
     steps: int = 0  # rendered of the segment
 
 
@@ -171,6 +172,7 @@ def _begin_segment(
         if line.has_phonemes:
             slot.lines.append((line, spoken))
     slot.pause_s, slot.steps = pause_s, 0
+    slot.speed = segment_speed(slot.request, segment)
     slot.goes_on, slot.rises = _goes_on(segment, pause_s), _is_yes_no_question(segment)
 
 
@@ -195,7 +197,7 @@ def _goes_on(segment: Segment, pause_s: float) -> bool:
 def _start_line(voice: hibari_voice.HibariVoice, slot: _HibariSlot) -> _LineRendering:
     line, spoken = slot.lines[0]
     after = slot.lines[1][0] if len(slot.lines) > 1 else slot.after
-    utterance = voice.encode_between(line, slot.before, after, slot.request.speed)
+    utterance = voice.encode_between(line, slot.before, after, slot.speed)
     if slot.rises and len(slot.lines) == 1:
         utterance = hibari_voice.raise_end(utterance, _QUESTION_SEMITONES)
     state = hibari_voice.init_state(utterance, slot.noise)

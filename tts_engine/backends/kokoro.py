@@ -35,7 +35,7 @@ from ..errors import BundleError, UnknownVoice
 from ..reading.normalizer import SpokenWord
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voice, Voices
-from .base import SlotRequest
+from .base import SlotRequest, segment_speed
 from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
 from .espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
 from .voice_reader import VoiceReader, require_language
@@ -159,7 +159,7 @@ class KokoroVoices:
                 [word.phonemes for word in line_phonemes],
                 [word.joined for word in line_phonemes],
                 style,
-                request.speed,
+                segment_speed(request, segment),
             )
             trimmer = SilenceTrimmer(SAMPLE_RATE)
             samples = limit(trimmer.push(rendered.samples * np.float32(gain), last=True))

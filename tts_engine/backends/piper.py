@@ -23,7 +23,7 @@ from ..errors import BundleError
 from ..reading.normalizer import SpokenWord
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voice, Voices
-from .base import SlotRequest
+from .base import SlotRequest, segment_speed
 from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
 from .espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
 from .voice_reader import VoiceReader, require_language
@@ -98,7 +98,7 @@ class PiperVoices:
         if not phonemes.has_sound:
             return
         gain = self._gain(request.voice)
-        clause = speaker.voice.encode(phonemes, noise, request.speed, speaker.number or 0)
+        clause = speaker.voice.encode(phonemes, noise, segment_speed(request, segment), speaker.number or 0)
         yield from _render_clause(speaker.voice, clause, words, gain)
 
     def _phonemes(self, voice: PiperVoice, words: Sequence[SpokenWord]) -> PhonemeIds:

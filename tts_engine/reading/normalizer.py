@@ -8,7 +8,7 @@ no rule matches stay as written.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from .clause_boundaries import (
@@ -19,7 +19,7 @@ from .clause_boundaries import (
     next_boundary,
 )
 from .pronunciation.finder import PronunciationFinder
-from .pronunciation.lexicon import Lexicon
+from .pronunciation.lexicon import Lexicon, PronouncedRange, Pronunciation
 from .tokenizer import DraftWord, punctuate
 
 _MAX_SLICE_CHARACTERS = 4096  # folded at once; bounds the memory that a huge push takes
@@ -104,6 +104,7 @@ class TextNormalizer:
         self._positions: list[int] = []  # of each of its characters in the pushed text
         self._pushed = 0  # characters pushed in all
         self._decided_until = 0  # no boundary in self._text before this position
+        self._pronounced: list[PronouncedRange] = []  # of self._text
         if context:
             view, _ = self._clause_normalizer.fold(context[-MAX_CLAUSE_CHARACTERS:])
             self._clause_normalizer.read(view)
@@ -112,9 +113,15 @@ class TextNormalizer:
         """Say words as the lexicons have them; the first that has a word decides."""
         self._clause_normalizer.pronunciations.lexicons = tuple(lexicons)
 
-    def push(self, text: str) -> list[NormalizedClause]:
-        """Take more text and return the clauses that are complete now."""
+    def push(self, text: str, pronunciation: Pronunciation | None = None) -> list[NormalizedClause]:
+        """Take more text and return the clauses that are complete now.
+
+        pronunciation: of the whole text, of at most 4,096 characters, which is then not cut inside.
+        """
         clauses: list[NormalizedClause] = []
+        if pronunciation is not None:
+            self._add_pronounced(text, pronunciation)
+            return self._take_clauses(final=False)
         for begin in range(0, len(text), _MAX_SLICE_CHARACTERS):
             part = text[begin : begin + _MAX_SLICE_CHARACTERS]
             folded, positions = self._clause_normalizer.fold(part)
@@ -124,14 +131,40 @@ class TextNormalizer:
             clauses += self._take_clauses(final=False)
         return clauses
 
-    def flush(self) -> list[NormalizedClause]:
-        """Return the clauses that are still held; the next text begins a new line."""
+    def flush(self, ending: BoundaryKind = BoundaryKind.SENTENCE) -> list[NormalizedClause]:
+        """Return the clauses that are still held; the next text begins a new line.
+
+        ending: of text without a boundary at its end.
+        """
         clauses = list(self._take_clauses(final=True))
         if self._text:
-            clauses.append(self._read_to(0, ClauseBoundary(len(self._text), BoundaryKind.SENTENCE)))
+            clauses.append(self._read_to(0, ClauseBoundary(len(self._text), ending)))
         self._text, self._positions, self._decided_until = "", [], 0
+        self._pronounced.clear()
         self._clause_normalizer.end_line()
         return clauses
+
+    def _add_pronounced(self, text: str, pronunciation: Pronunciation) -> None:
+        folded, positions = self._clause_normalizer.fold(text)
+        if not folded:  # no sound
+            self._pushed += len(text)
+            return
+        if self._text[-1:].isalnum() and folded[:1].isalnum():
+            self._text += " "  # it is a word of its own
+            self._positions.append(self._pushed)
+        start = len(self._text)
+        self._pronounced.append(
+            PronouncedRange(folded, start, start + len(folded), start + len(folded), pronunciation)
+        )
+        # Rules must not read the text, nor cut in it.
+        self._text += "".join(character if character.isalpha() else "x" for character in folded)
+        self._positions += [self._pushed + position for position in positions]
+        self._pushed += len(text)
+
+    def _select_pronounced(self, begin: int) -> None:
+        """Give the clause that begins at ``begin`` the ranges in it, at their places there."""
+        ranges = (_moved(each, -begin) for each in self._pronounced if each.start >= begin)
+        self._clause_normalizer.pronunciations.ranges = {each.start: each for each in ranges}
 
     def _take_clauses(self, *, final: bool) -> list[NormalizedClause]:
         clauses: list[NormalizedClause] = []
@@ -141,6 +174,7 @@ class TextNormalizer:
             clauses.append(clause)
             self._decided_until = 0
         self._text, self._positions = self._text[begin:], self._positions[begin:]
+        self._pronounced = [_moved(each, -begin) for each in self._pronounced if each.start >= begin]
         return clauses
 
     def _next_clause(self, begin: int, *, final: bool) -> tuple[NormalizedClause, int] | None:
@@ -170,6 +204,7 @@ class TextNormalizer:
     def _read_to(self, begin: int, boundary: ClauseBoundary) -> NormalizedClause:
         stop = begin + boundary.stop
         view = self._text[begin:stop]
+        self._select_pronounced(begin)
         words = self._clause_normalizer.read(view)
         if boundary.kind is not BoundaryKind.CLAUSE and view.rstrip().endswith(".."):
             punctuate(words, ".")
@@ -177,6 +212,7 @@ class TextNormalizer:
 
     def _read_stable_prefix(self, begin: int, limit: int) -> tuple[NormalizedClause, int]:
         """Read a clause that is too long as far as no later text can change it."""
+        self._select_pronounced(begin)
         words, length = self._clause_normalizer.read_stable_prefix(self._text[begin:limit])
         stop = begin + length
         return self._clause(words, begin, stop, BoundaryKind.FORCED), stop
@@ -196,3 +232,7 @@ class TextNormalizer:
             for word in words
         )
         return NormalizedClause(spoken, positions[stop - 1] + 1, kind)
+
+
+def _moved(part: PronouncedRange, by: int) -> PronouncedRange:
+    return replace(part, start=part.start + by, stop=part.stop + by, end=part.end + by)

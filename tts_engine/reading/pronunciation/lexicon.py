@@ -107,6 +107,16 @@ def find_inline(view: str, at: int) -> PronouncedRange | None:
     return with_possessive(view, found)
 
 
+def inline_pronunciation(word: str, ipa: str) -> str | None:
+    """Return a word as ``find_inline`` reads it; None if that cannot be, as for text that is no IPA."""
+    try:
+        phonemes = read_ipa(ipa)
+    except BadIpa:
+        return None
+    written = f"[{word}](/{'.' if phonemes.isascii() else ''}{phonemes}/)"
+    return written if find_inline(written, 0) else None
+
+
 def with_possessive(view: str, found: PronouncedRange) -> PronouncedRange:
     """Return the range with the "'s" that follows it, if one does."""
     suffix = _POSSESSIVE.match(view, found.end)
