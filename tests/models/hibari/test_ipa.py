@@ -8,7 +8,7 @@ from vivavoce.models.hibari.voice import Phonemizer, SpelledWord
 
 @pytest.fixture(scope="module")
 def phonemizer() -> Phonemizer:
-    return Phonemizer()
+    return Phonemizer.load()
 
 
 # As dictionaries print American English.

@@ -466,3 +466,14 @@ def test_a_whole_file_that_is_too_long_is_refused(run: Any, monkeypatch: pytest.
         await until(lambda: served.backend.open_slots == 0)
 
     run(test)
+
+
+def test_an_ssml_document_is_spoken_and_a_fault_is_an_error_with_its_place(run: Any) -> None:
+    async def test(served: Any) -> None:
+        answer = await served.post(input='<speak>One<break time="1s"/> two.</speak>')
+        assert len(answer.content) / 48_000 == pytest.approx(2 * WORD_S + 1 + 0.02, abs=0.001)
+        answer = await served.post(input='<speak>One<phoneme ph="QQ">two</phoneme></speak>')
+        assert answer.status_code == 400
+        assert "line 1, column 31: 'QQ' is not IPA" in error_of(answer)["message"]
+
+    run(test)
