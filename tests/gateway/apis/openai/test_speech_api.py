@@ -417,7 +417,7 @@ def test_a_text_without_any_word_is_20_ms_of_silence(text: str, run: Any) -> Non
 @pytest.mark.parametrize("speed", [0.25, 1.0, 4.0])
 def test_a_text_without_any_word_is_answered_in_every_format(speed: float, run: Any) -> None:
     async def test(served: Any) -> None:
-        for text in ("\ufeff", '<speak rate="9">', "-" * 300):
+        for text in ("\ufeff", '<voice rate="9">', "-" * 300):
             for codec in ("pcm", "wav", "mp3", "opus", "aac", "flac", "ulaw", "alaw"):
                 for fields in ({}, {"stream": False}, {"stream_format": "sse"}, {"sample_rate": 8_000}):
                     answer = await served.post(input=text, speed=speed, response_format=codec, **fields)
