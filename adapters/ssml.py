@@ -1,140 +1,237 @@
-"""SSML parser for voices without markup: a document becomes plain text and the prosody of all of it.
+"""SSML parser: a document becomes pieces of plain text, each with its pronunciation, pause and rate.
 
-``sub`` becomes its alias; ``say-as`` spells characters and digits; ``p``, ``s`` and ``break`` become
-punctuation at which a voice pauses. Rate, pitch and volume apply if their element (``speak`` or ``prosody``)
-contains all of the text; on a part of the text they are ignored, because a voice would restart its sentence
-at both ends of the part. The content of phonemes, sounds and unknown elements is spoken as text, as SSML
-demands.
+``sub``, ``phoneme`` (alphabet "ipa") and ``say-as`` say their content in another way; ``break`` is silence
+after a piece; ``mark`` is a place. ``prosody`` sets the rate of a part. Rate, pitch and volume of an element
+that contains all of the text are the document's; pitch and volume of a part are ignored. The content of
+sounds, ``lang`` and unknown elements is spoken as text, as SSML demands.
 
-Document types are refused, so there are no entities to expand. The depth is bounded here; the protocol that
-carries the document bounds its length.
+Document types are refused, so there are no entities to expand. Depth and length are bounded.
 
 Source: W3C Speech Synthesis Markup Language 1.1; Alibaba Cloud Model Studio's SSML page; OWASP XML External
 Entity Prevention Cheat Sheet.
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final, NoReturn
 from xml.parsers import expat
 
-from ..tts_engine.errors import VivavoceError
+from ..tts_engine.errors import BadText
+from ..tts_engine.reading.pronunciation.ipa import BadIpa, read_ipa
+from ..tts_engine.reading.pronunciation.lexicon import Pronunciation
 from .prosody import Prosody, parse_prosody
+from .ssml_say_as import say_as
 
 MAX_ELEMENT_DEPTH: Final = 32  # nested elements
-_MIN_LONG_BREAK_S: Final = 0.3  # shorter breaks become a comma, others a paragraph
+MAX_DOCUMENT_CHARACTERS: Final = 200_000  # as a stream's text
+MAX_PRONOUNCED_CHARACTERS: Final = 64  # of the content of ``sub``, ``phoneme`` and ``say-as``
+MAX_BREAK_S: Final = 20.0  # a longer one is shortened
+_MAX_MARKS: Final = 1_000
 _STRENGTHS: Final = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.5, "strong": 1.0, "x-strong": 1.5}
 _TIME: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s)", re.ASCII)
-_SPELLED_TYPES: Final = frozenset({"characters", "spell-out", "digits", "telephone"})
 _PUNCTUATION: Final = ",.;:!?，。；：！？、…"
+_BLANKS: Final = re.compile(r"[ \t\r\n]+")
+_PRONOUNCED: Final = frozenset({"sub", "phoneme", "say-as"})
 
 
-class BadSsml(VivavoceError):
-    """The document is not SSML that the parser accepts; the message gives the reason."""
+class BadSsml(BadText):
+    """The document is not SSML that the parser accepts; the message gives place and reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class SsmlText:
-    """Plain text of a document and the prosody of all of it."""
+class SsmlPiece:
+    """A part of a document's text."""
 
     text: str
+    pronunciation: Pronunciation | None = None  # of the whole piece
+    rate: float = 1.0  # a factor, besides the document's
+    pause_s: float | None = None  # silence after the piece, instead of the usual pause
+    mark: str | None = None  # a mark before the piece
+
+
+@dataclass(frozen=True, slots=True)
+class SsmlDocument:
+    """Parts of a document, and the prosody of all of it."""
+
+    pieces: tuple[SsmlPiece, ...]
     prosody: Prosody = field(default_factory=Prosody)
-
-
-def parse_ssml(document: str) -> SsmlText:
-    """Parse an SSML document; raises BadSsml."""
-    handler = _SsmlParser()
-    parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = handler.refuse_doctype
-    parser.StartElementHandler = handler.open
-    parser.EndElementHandler = handler.close
-    parser.CharacterDataHandler = handler.add_text
-    try:
-        parser.Parse(document, True)
-    except expat.ExpatError as error:
-        reason = expat.errors.messages.get(error.code, "not well-formed")
-        raise BadSsml(f"SSML, line {error.lineno}: {reason}") from None
-    return SsmlText(handler.text, reduce(Prosody.combined_with, handler.enclosing_prosodies, Prosody()))
-
-
-class _SsmlParser:
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._open: list[str] = []
-        self.enclosing_prosodies: list[Prosody] = []  # of closed elements that contain all text so far
-        self._open_prosodies: dict[int, Prosody] = {}  # by the depth of the open element
-        self._has_text = False
-        self._replaced_depth = 0  # open elements from the ``sub`` whose alias is spoken
-        self._spelled_depth = 0
 
     @property
     def text(self) -> str:
-        return "".join(self._parts).strip()
+        """The text without markup, as it was written."""
+        return "".join(piece.text for piece in self.pieces)
 
-    def refuse_doctype(self, *_: object) -> NoReturn:
-        raise BadSsml("SSML: a document type is not allowed")
 
-    def open(self, name: str, attributes: dict[str, str]) -> None:
-        if len(self._open) == MAX_ELEMENT_DEPTH:
-            raise BadSsml(f"SSML: at most {MAX_ELEMENT_DEPTH} nested elements are allowed")
-        if not self._open and name != "speak":
-            raise BadSsml("SSML: the outermost element must be speak")
-        self._open.append(name)
+def plain_document(text: str) -> SsmlDocument:
+    """Return a document of a text without markup."""
+    return SsmlDocument((SsmlPiece(text),))
+
+
+def parse_ssml(document: str) -> SsmlDocument:
+    """Parse an SSML document; raises BadSsml."""
+    if len(document) > MAX_DOCUMENT_CHARACTERS:
+        raise BadSsml(f"SSML: {len(document)} characters; at most {MAX_DOCUMENT_CHARACTERS} are allowed")
+    reader = _SsmlReader()
+    try:
+        reader.parser.Parse(document, True)
+    except expat.ExpatError as error:
+        reason = expat.errors.messages.get(error.code, "not well-formed")
+        raise BadSsml(f"SSML, line {error.lineno}, column {error.offset + 1}: {reason}") from None
+    prosody = reduce(Prosody.combined_with, reader.enclosing_prosodies, Prosody())
+    pieces = (replace(piece, rate=piece.rate / (prosody.speed or 1.0)) for piece in reader.pieces)
+    return SsmlDocument(tuple(pieces), prosody)
+
+
+class _SsmlReader:
+    def __init__(self) -> None:
+        self.pieces: list[SsmlPiece] = []
+        self.enclosing_prosodies: list[Prosody] = []  # of closed elements that contain all text so far
+        self._open_prosodies: dict[int, Prosody] = {}  # by the depth of the open element, if before all text
+        self._rates = [1.0]  # of each open element
+        self._has_text = False
+        self._text = ""  # read and not yet in a piece
+        self._mark: str | None = None  # before the text
+        self._marks = 0
+        self._pronounced: tuple[int, dict[str, str]] | None = None  # depth and attributes of the open element
+        self._depth = 0
+        self.parser = parser = expat.ParserCreate()
+        parser.buffer_text = True
+        parser.StartDoctypeDeclHandler = self._refuse_doctype
+        parser.StartElementHandler = self._begin
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._add_text
+
+    def _refuse(self, reason: str) -> NoReturn:
+        line, column = self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber + 1
+        raise BadSsml(f"SSML, line {line}, column {column}: {reason}")
+
+    def _refuse_doctype(self, *_: object) -> NoReturn:
+        self._refuse("a document type is not allowed")
+
+    def _begin(self, name: str, attributes: dict[str, str]) -> None:
+        if self._depth == MAX_ELEMENT_DEPTH:
+            self._refuse(f"at most {MAX_ELEMENT_DEPTH} nested elements are allowed")
+        if not self._depth and name != "speak":
+            self._refuse("the outermost element must be speak")
+        self._depth += 1
+        prosody = parse_prosody(attributes) if name in ("speak", "prosody") else Prosody()
+        if self._pronounced is None and prosody.speed != 1.0:
+            self._end_piece()
+        self._rates.append(self._rates[-1] * prosody.speed)
         if name in ("speak", "prosody") and not self._has_text:
-            self._open_prosodies[len(self._open)] = parse_prosody(attributes)
-        if self._replaced_depth or _is_replaced(name, attributes):
-            self._replaced_depth += 1
-        self._spelled_depth += bool(self._spelled_depth) or attributes.get("interpret-as") in _SPELLED_TYPES
-        begin = _TEXT_AT_START.get(name)
-        if begin is not None and self._replaced_depth <= 1:
-            self._pause_or_say(begin(attributes))
+            self._open_prosodies[self._depth] = prosody
+        if self._pronounced is not None:
+            return  # markup inside is not spoken otherwise
+        if name in _PRONOUNCED:
+            self._end_piece()
+            self._pronounced = self._depth, {**attributes, "": name}
+        elif name == "break":
+            self._pause(attributes)
+        elif name == "mark":
+            self._set_mark(attributes)
 
-    def close(self, name: str) -> None:
-        if len(self._open) in self._open_prosodies:
-            self.enclosing_prosodies.append(self._open_prosodies.pop(len(self._open)))
-        self._open.pop()
-        self._replaced_depth = max(0, self._replaced_depth - 1)
-        self._spelled_depth = max(0, self._spelled_depth - 1)
-        if not self._replaced_depth:
-            self._pause_or_say(_TEXT_AT_END.get(name, ""))
+    def _end(self, name: str) -> None:
+        if self._pronounced is not None and self._pronounced[0] == self._depth:
+            attributes, self._pronounced = self._pronounced[1], None
+            self._end_pronounced(self._pronunciation(attributes))
+        elif self._pronounced is None and name in ("s", "p"):
+            self._end_sentence(name)
+        if self._depth in self._open_prosodies:
+            self.enclosing_prosodies.append(self._open_prosodies.pop(self._depth))
+        if self._rates[-1] != self._rates[-2] and self._pronounced is None:
+            self._end_piece()
+        self._rates.pop()
+        self._depth -= 1
+        if not self._depth:
+            self._end_document()
 
-    def add_text(self, text: str) -> None:
-        if not self._replaced_depth:
-            self._add(" ".join("".join(text.split())) if self._spelled_depth else text)
-
-    def _pause_or_say(self, text: str) -> None:
-        last = next((piece.rstrip() for piece in reversed(self._parts) if piece.strip()), "")
-        if text in (",", "."):
-            text = "" if not last or last[-1] in _PUNCTUATION else text
-        self._add(text)
-
-    def _add(self, text: str) -> None:
-        if text.strip(_PUNCTUATION + " \t\n"):
+    def _add_text(self, text: str) -> None:
+        text = _BLANKS.sub(" ", text)
+        last = self._text or (self.pieces[-1].text if self.pieces else " ")
+        self._text += text.removeprefix(" ") if last.endswith((" ", "\n")) else text
+        if text.strip(_PUNCTUATION + " "):
             self.enclosing_prosodies.clear()
             self._has_text = True
-        self._parts.append(text)
 
+    def _end_piece(self, pronunciation: Pronunciation | None = None) -> None:
+        if not self._text:
+            return
+        has_words = any(map(str.isalnum, self._text))  # else it belongs to the words before
+        rate = self._rates[-1] if has_words or not self.pieces else self.pieces[-1].rate
+        self.pieces.append(SsmlPiece(self._text, pronunciation, rate, None, self._mark))
+        self._text, self._mark = "", None
 
-def _is_replaced(name: str, attributes: dict[str, str]) -> bool:
-    return name == "sub" and "alias" in attributes
+    def _end_pronounced(self, pronunciation: Pronunciation | None) -> None:
+        """End a piece with a pronunciation; blanks around it are not part of it."""
+        whole, text = self._text, self._text.strip()
+        if not text:
+            return
+        if whole[0] == " ":
+            self._text = " "
+            self._end_piece()
+        self._text = text
+        self._end_piece(pronunciation)
+        self._text = " " if whole[-1] == " " else ""
 
+    def _end_sentence(self, name: str) -> None:
+        last = (self._text or (self.pieces[-1].text if self.pieces else "")).rstrip()
+        if last and name == "s" and last[-1] not in _PUNCTUATION:
+            self._text += "."
+        elif last and name == "p":
+            self._text += "\n\n"
+        if name == "s" and last:
+            self._text += " "
 
-def _pause(attributes: dict[str, str]) -> str:
-    seconds = _STRENGTHS.get(attributes.get("strength", "medium"), 0.5)
-    if "time" in attributes:
-        parts = _TIME.fullmatch(attributes["time"].strip())
-        if parts is None:
-            raise BadSsml(f"SSML: got break time {attributes['time'][:32]!r}; write '300ms' or '2s'")
-        seconds = float(parts[1]) * (0.001 if parts[2] == "ms" else 1.0)
-    if not seconds:
-        return ""
-    return "," if seconds < _MIN_LONG_BREAK_S else "\n\n"
+    def _end_document(self) -> None:
+        self._text = self._text.rstrip()
+        if self._mark is not None and not self._text:
+            self.pieces.append(SsmlPiece("", None, 1.0, None, self._mark))
+        self._end_piece()
+        if self.pieces:
+            self.pieces[-1] = replace(self.pieces[-1], text=self.pieces[-1].text.rstrip())
 
+    def _pause(self, attributes: dict[str, str]) -> None:
+        """Put silence after the text so far; before any text there is none."""
+        seconds = _STRENGTHS.get(attributes.get("strength", "medium"), 0.5)
+        if "time" in attributes:
+            parts = _TIME.fullmatch(attributes["time"].strip())
+            if parts is None:
+                self._refuse(f"got break time {attributes['time'][:32]!r}; write '300ms' or '2s'")
+            seconds = float(parts[1]) * (0.001 if parts[2] == "ms" else 1.0)
+        if not seconds:
+            return
+        self._text = self._text.rstrip()
+        self._end_piece()
+        if self.pieces:
+            last = self.pieces[-1]
+            self.pieces[-1] = replace(last, pause_s=min(MAX_BREAK_S, (last.pause_s or 0.0) + seconds))
+            self._text = " "  # keeps the words apart
 
-_TEXT_AT_START: Final[dict[str, Callable[[dict[str, str]], str]]] = {
-    "break": _pause,
-    "sub": lambda attributes: attributes.get("alias", ""),
-}
-_TEXT_AT_END: Final = {"s": ".", "p": "\n\n"}
+    def _set_mark(self, attributes: dict[str, str]) -> None:
+        self._marks += 1
+        if self._marks > _MAX_MARKS:
+            self._refuse(f"at most {_MAX_MARKS} marks are allowed")
+        self._end_piece()
+        if self._mark is not None:  # two marks at one place
+            self.pieces.append(SsmlPiece("", None, 1.0, None, self._mark))
+        self._mark = attributes.get("name", "")[:256]
+
+    def _pronunciation(self, attributes: dict[str, str]) -> Pronunciation | None:
+        text = self._text.strip()
+        if len(text) > MAX_PRONOUNCED_CHARACTERS:
+            self._refuse(
+                f"{len(text)} characters in {attributes['']}; at most {MAX_PRONOUNCED_CHARACTERS} may be"
+            )
+        match attributes:
+            case {"": "sub", "alias": alias} if alias.strip():
+                return Pronunciation(respelling=" ".join(alias.split())[:1_000])
+            case {"": "phoneme", "ph": phonemes} if attributes.get("alphabet", "ipa") == "ipa":
+                try:
+                    return Pronunciation(phonemes=read_ipa(phonemes))
+                except BadIpa as error:
+                    self._refuse(str(error))
+            case {"": "say-as", "interpret-as": kind}:
+                respelling = say_as(text, kind, attributes.get("format", ""))
+                return Pronunciation(respelling=respelling) if respelling else None
+        return None

@@ -12,6 +12,7 @@ from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.engine_set import EngineSet, NamedEngine, OtherLanguage
 from ..tts_engine.errors import BadRequest
 from ..tts_engine.metrics import Metrics
+from ..tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ..tts_engine.scheduler import SchedulerPolicy
 from .bundle_settings import BundleSetting
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority
@@ -21,9 +22,11 @@ MAIN_BUNDLE = "vivavoce"  # of the setting ``bundle``, as the APIs call their mo
 
 
 async def open_engine(settings: Settings) -> Engine:
-    """Load the bundles of the settings. Raises BundleError, BadRequest and MissingExtra."""
+    """Load the bundles and the lexicon. Raises BundleError, BadRequest and MissingExtra."""
     config = EngineConfig(
-        scheduler=SchedulerPolicy(max_streams=settings.max_streams), reading=settings.reading_style
+        scheduler=SchedulerPolicy(max_streams=settings.max_streams),
+        reading=settings.reading_style,
+        lexicon=LexiconFile(settings.lexicon) if settings.lexicon else None,
     )
     async with AsyncExitStack() as opened:
         main = await opened.enter_async_context(await _open_main_engine(settings, config))

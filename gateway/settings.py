@@ -157,6 +157,9 @@ class Settings(PhoneSystemSettings, BaseSettings):
     # and a tenth more compute.
     engine_process: Annotated[bool, Field(description="true or false")] = False
     speed: Annotated[_FiniteFloat, Field(ge=0.5, le=2.0, description="a factor from 0.5 to 2.0")] = 1.0
+    lexicon: Annotated[
+        Path | None, Field(description="a file of pronunciations (.toml, .pls), or a folder of them")
+    ] = None  # the voice's own rules
 
     # English numbers
 

@@ -60,7 +60,12 @@ ALLOWED_PACKAGES = {
     "adapters/media/server.py": {"asyncio", "socket"},  # a media server's event loop
     "adapters/media/wires.py": {"socket", "time"},
 }
-PUBLIC_VALUES_OF_ENGINE = {"vivavoce.tts_engine.chunk", "vivavoce.tts_engine.errors"}
+PUBLIC_VALUES_OF_ENGINE = {
+    "vivavoce.tts_engine.chunk",
+    "vivavoce.tts_engine.errors",
+    "vivavoce.tts_engine.reading.pronunciation.ipa",
+    "vivavoce.tts_engine.reading.pronunciation.lexicon",
+}
 # Standard library modules for I/O, clocks, threads and logs, which a protocol core does not import.
 NOT_IN_A_CORE = {
     "asyncio",

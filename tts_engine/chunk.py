@@ -17,6 +17,14 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A place that the caller named, and when it is heard: with the first word after it, or at the end."""
+
+    name: str
+    at_s: float  # seconds from the first sample of the stream
+
+
+@dataclass(frozen=True, slots=True)
 class Provenance:
     """How a chunk was made, and at what cost."""
 
@@ -37,6 +45,7 @@ class AudioChunk:
     words: tuple[Word, ...]  # the words that begin in this chunk
     provenance: Provenance
     final: bool  # the last chunk of the stream
+    marks: tuple[Mark, ...] = ()  # that are heard in this chunk
 
     @property
     def seconds(self) -> float:

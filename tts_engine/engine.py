@@ -27,6 +27,8 @@ from .backends.loading import load_backend
 from .chunk import SAMPLE_RATE
 from .errors import BadRequest, Overloaded
 from .metrics import Metrics
+from .reading.pronunciation.lexicon import Lexicon
+from .reading.pronunciation.lexicon_files import LexiconFile
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .scheduler import ComputeCost, SchedulerPolicy, admit, schedule
 from .session import Session
@@ -44,11 +46,15 @@ _UNREAD_WARNING_INTERVAL_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Settings of an engine. max_characters: of text in one stream. reading: of English numbers."""
+    """Settings of an engine. max_characters: of text in one stream. reading: of English numbers.
+
+    lexicon: says words in every stream.
+    """
 
     scheduler: SchedulerPolicy = field(default_factory=SchedulerPolicy)
     max_characters: int = 200_000
     reading: ReadingStyle = DEFAULT_READING_STYLE
+    lexicon: LexiconFile | None = None
 
 
 class Engine:
@@ -151,14 +157,15 @@ class Engine:
         speed: float = 1.0,
         seed: int = 0,
         delivery: Delivery | None = None,
+        lexicon: Lexicon | None = None,
     ) -> Stream:
         """Open an utterance stream on the running loop.
 
         voice: an id; None is the default. speed: 0.5 to 2.0. seed: at least 0; equal seeds give equal
-        samples. Raises UnknownVoice, BadRequest for a bad value or a delivery that the voice does not
-        support, and Overloaded without waiting.
+        samples. lexicon: ahead of the engine's own. Raises UnknownVoice, BadRequest for a bad value or a
+        delivery that the voice does not support, and Overloaded without waiting.
         """
-        return self._open_stream(self._request(voice, speed, seed, delivery or Delivery()))
+        return self._open_stream(self._request(voice, speed, seed, delivery or Delivery()), lexicon)
 
     async def convert(
         self,
@@ -198,8 +205,9 @@ class Engine:
             speaker_profile=self.voices.speaker_profile(found_voice.id),
         )
 
-    def _open_stream(self, request: SlotRequest) -> Stream:
+    def _open_stream(self, request: SlotRequest, lexicon: Lexicon | None = None) -> Stream:
         loop = asyncio.get_running_loop()
+        own_lexicon = self._config.lexicon.current() if self._config.lexicon else None
         with self._condition:
             if self._closing:
                 raise BadRequest("the engine is closed")
@@ -208,6 +216,7 @@ class Engine:
                 self.metrics.refusals.labels(refusal.reason).inc()
                 raise refusal
             segmenter = self._backend.segmenter(request)
+            segmenter.use_lexicons([each for each in (lexicon, own_lexicon) if each is not None])
             session = Session(self._backend.open_slot(request), opened_at=time.monotonic())
             stream = Stream(self, session, segmenter, loop, self._config.max_characters)
             self._streams[session] = stream

@@ -17,6 +17,7 @@ from .backends.base import Delivery
 from .backends.voice_reader import require_language, speaks
 from .engine import Engine
 from .errors import BadRequest, Overloaded, UnknownVoice
+from .reading.pronunciation.lexicon import Lexicon
 from .stream import Stream
 from .voices.voices import Voice, Voices
 
@@ -128,6 +129,7 @@ class EngineSet(Engine):
         speed: float = 1.0,
         seed: int = 0,
         delivery: Delivery | None = None,
+        lexicon: Lexicon | None = None,
     ) -> Stream:
         """Open a stream in the engine of the voice, as ``Engine.stream``.
 
@@ -138,7 +140,7 @@ class EngineSet(Engine):
         if delivery.language and not speaks(chosen, delivery.language):
             chosen, delivery = self._for_other_language(chosen, delivery, delivery.language)
         engine, own_id = self.voices.owner(chosen.id)
-        return engine.stream(voice=own_id, speed=speed, seed=seed, delivery=delivery)
+        return engine.stream(voice=own_id, speed=speed, seed=seed, delivery=delivery, lexicon=lexicon)
 
     async def convert(
         self,

@@ -46,8 +46,8 @@ class GenerationSegmenter(Segmenter):
         self._generation_policy = policy
         self._open_generation_s: float | None = None  # estimated speech in the open generation, if any is
 
-    def flush(self) -> list[Segment]:
-        """End the buffered text and the generation; their segments."""
+    def flush(self, ending: BoundaryKind = BoundaryKind.SENTENCE) -> list[Segment]:
+        """End the buffered text and, whatever ``ending`` is, the generation; their segments."""
         segments = [segment for piece in self._reader.flush() for segment in self._add(piece)]
         return segments + list(self._end_generation(self._start, BoundaryKind.SENTENCE))
 
@@ -91,7 +91,7 @@ class GenerationSegmenter(Segmenter):
 class VoiceConversionSegmenter(Segmenter):
     """Yields one segment without words when the stream's input ends, which starts a voice conversion."""
 
-    def flush(self) -> list[Segment]:
+    def flush(self, ending: BoundaryKind = BoundaryKind.SENTENCE) -> list[Segment]:
         """That segment."""
         return [Segment((), 0, 0, BoundaryKind.SENTENCE)]
 

@@ -4,12 +4,13 @@ Incremental and pure: no clock, and the same segments for any split of the text 
 normalizes the text and finds the boundaries at which a cut is safe; the segmenter chooses among these.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .reading.clause_boundaries import MAX_CLAUSE_CHARACTERS, BoundaryKind
 from .reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS, EnglishClauseNormalizer, normalize
 from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer
+from .reading.pronunciation.lexicon import Lexicon, Pronunciation
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .reading.unicode_scripts import ReadableScripts, full_stop_after, join_words
 
@@ -51,6 +52,7 @@ class Segment:
     start: int
     stop: int
     ending: BoundaryKind
+    rate: float = 1.0  # a factor, besides the stream's speed
 
     @property
     def spoken(self) -> str:
@@ -69,6 +71,7 @@ class Segmenter:
     Attributes:
         has_words: whether the text so far has words, readable or not.
         unread_characters: letters so far that the voice cannot read.
+        rate: of the segments that follow.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Segmenter:
     ) -> None:
         self.has_words = False
         self.unread_characters = 0
+        self.rate = 1.0
         self._scripts = scripts
         self._policy = policy
         self._reader = reader or TextNormalizer(
@@ -89,13 +93,20 @@ class Segmenter:
         self._start = 0  # of the next segment, in characters of the text pushed
         self._has_spoken = False  # since the last flush
 
-    def push(self, text: str) -> list[Segment]:
-        """Add text, split anywhere; the segments that it completes."""
-        return [segment for piece in self._reader.push(text) for segment in self._add(piece)]
+    def use_lexicons(self, lexicons: Sequence[Lexicon]) -> None:
+        """Say words as the lexicons have them, from the next text on; the first that has a word decides."""
+        self._reader.use_lexicons(lexicons)
 
-    def flush(self) -> list[Segment]:
-        """End the buffered text; its segments. The next text begins with a short first segment again."""
-        segments = [segment for piece in self._reader.flush() for segment in self._add(piece)]
+    def push(self, text: str, pronunciation: Pronunciation | None = None) -> list[Segment]:
+        """Add text, split anywhere; the segments that it completes. pronunciation: of the whole text."""
+        return [segment for piece in self._reader.push(text, pronunciation) for segment in self._add(piece)]
+
+    def flush(self, ending: BoundaryKind = BoundaryKind.SENTENCE) -> list[Segment]:
+        """End the buffered text; its segments. The next text begins with a short first segment again.
+
+        ending: of text without a boundary at its end; FORCED lets the sentence go on.
+        """
+        segments = [segment for piece in self._reader.flush(ending) for segment in self._add(piece)]
         if self._pending_words:
             segments += self._emit(self._pending_words[-1].stop, BoundaryKind.CLAUSE)
         self._has_spoken = False
@@ -116,8 +127,9 @@ class Segmenter:
                 self._pending_words.append(word)
                 continue
             self.has_words = True
-            self.unread_characters += self._scripts.count_unread(word.text)
-            if self._scripts.can_read(word.text):
+            if word.phonemes is None:
+                self.unread_characters += self._scripts.count_unread(word.text)
+            if word.phonemes is not None or self._scripts.can_read(word.text):
                 self._pending_words.append(word)
             elif self._pending_words and not self._pending_words[-1].punctuation:
                 self._pending_words[-1] = replace(self._pending_words[-1], punctuation=word.punctuation)
@@ -132,7 +144,7 @@ class Segmenter:
         words, self._pending_words = self._pending_words[:count], self._pending_words[count:]
         if ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH):
             _end_sentence(words)
-        segment = Segment(tuple(words), self._start, stop, ending)
+        segment = Segment(tuple(words), self._start, stop, ending, self.rate)
         self._start = stop
         self._has_spoken = True
         return segment

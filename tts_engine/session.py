@@ -53,12 +53,16 @@ class Session:
         """Queue a segment with the pause for its ending."""
         self._queue(PendingSegment(segment, _PAUSES_S[segment.ending]), now)
 
-    def add_last(self, segments: Sequence[Segment], *, now: float) -> None:
-        """Queue the last segments of the stream, without a pause after the very last one."""
+    def add_before_pause(self, segments: Sequence[Segment], pause_s: float, *, now: float) -> None:
+        """Queue segments; after the last one is a pause of that length."""
         for segment in segments[:-1]:
             self.add(segment, now=now)
         for segment in segments[-1:]:
-            self._queue(PendingSegment(segment, 0.0), now)
+            self._queue(PendingSegment(segment, pause_s), now)
+
+    def add_last(self, segments: Sequence[Segment], *, now: float) -> None:
+        """Queue the last segments of the stream, without a pause after the very last one."""
+        self.add_before_pause(segments, 0.0, now=now)
 
     def _queue(self, segment: PendingSegment, now: float) -> None:
         self.pending.append(segment)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
@@ -11,9 +11,11 @@ from typing import Protocol
 import numpy as np
 
 from .backends.base import StepResult
-from .chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
+from .chunk import SAMPLE_RATE, AudioChunk, Mark, Provenance, Word
 from .errors import BadText, StreamClosed, SynthesisFailed, UnreadableText
-from .segmenter import Segmenter
+from .reading.clause_boundaries import BoundaryKind
+from .reading.pronunciation.lexicon import MAX_PHRASE_CHARACTERS, Pronunciation
+from .segmenter import Segment, Segmenter
 from .session import Session
 
 # Every stream ends with a chunk of silence: the last chunk does not depend on timing, and a text without any
@@ -80,6 +82,7 @@ class Stream:
         self._changed = asyncio.Event()  # a chunk or the end has arrived
         self._text_range = (0, 0)  # of the chunk rendered last
         self._last_word_stop_s = 0.0  # the latest end of a word
+        self._marks: deque[tuple[int, str]] = deque()  # character and name, of marks that no chunk had yet
 
     async def __aenter__(self) -> "Stream":
         return self
@@ -102,22 +105,56 @@ class Stream:
         """
         return self._segmenter.unread_characters
 
-    def push_text(self, text: str) -> None:
-        """Add text, split anywhere. Raises StreamClosed after ``end_input``, BadText beyond the limit."""
+    def push_text(
+        self, text: str, pronunciation: Pronunciation | None = None, pause_s: float | None = None
+    ) -> None:
+        """Add text, split anywhere.
+
+        pronunciation: of the whole text, which is then a word or phrase of its own. pause_s: silence after
+        the last word of the text, instead of the usual pause; the sentence may go on after it.
+
+        Raises StreamClosed after ``end_input``, BadText beyond the limit.
+        """
         self._require_open()
+        if pronunciation is not None and len(text) > MAX_PHRASE_CHARACTERS:
+            raise BadText(f"{len(text)} characters with one pronunciation, at most {MAX_PHRASE_CHARACTERS}")
         if self._characters + len(text) > self._max_characters:
             raise BadText(
                 f"{self._characters + len(text)} characters in one stream, at most {self._max_characters}"
             )
         self._characters += len(text)
         self._text.append(text)
-        segments = self._segmenter.push(text)
+        segments = self._segmenter.push(text, pronunciation)
+        if pause_s is not None:
+            segments += self._segmenter.flush(BoundaryKind.FORCED)
+        self._queue(segments, pause_s)
+
+    def _queue(self, segments: Sequence[Segment], pause_s: float | None) -> None:
         if not segments:
             return
         with self._host.lock:
-            for segment in segments:
-                self._session.add(segment, now=time.monotonic())
+            if pause_s is None:
+                for segment in segments:
+                    self._session.add(segment, now=time.monotonic())
+            else:
+                self._session.add_before_pause(segments, pause_s, now=time.monotonic())
             self._host.wake()
+
+    def set_rate(self, rate: float) -> None:
+        """Speak the text from here on faster or slower; a factor besides the stream's speed.
+
+        The product is kept within 0.5 to 2.0. CosyVoice ignores it. Raises StreamClosed.
+        """
+        self._require_open()
+        if rate == self._segmenter.rate:
+            return
+        self._queue(self._segmenter.flush(BoundaryKind.FORCED), None)
+        self._segmenter.rate = rate
+
+    def mark(self, name: str) -> None:
+        """Name the place between the text so far and the next; a chunk reports it. Raises StreamClosed."""
+        self._require_open()
+        self._marks.append((self._characters, name))
 
     def flush(self) -> None:
         """Speak the buffered text as a sentence, without waiting for more. Raises StreamClosed."""
@@ -235,8 +272,18 @@ class Stream:
             return
         text = self.text
         words = tuple(replace(word, text=text[word.text_start : word.text_stop]) for word in chunk.words)
-        self._chunks.append(replace(chunk, words=words))
+        self._chunks.append(replace(chunk, words=words, marks=self._reached_marks(chunk)))
         self._changed.set()
+
+    def _reached_marks(self, chunk: AudioChunk) -> tuple[Mark, ...]:
+        """Take the marks before a word of the chunk, and at the end all."""
+        reached: list[Mark] = []
+        for word in chunk.words:
+            while self._marks and self._marks[0][0] <= word.text_start:
+                reached.append(Mark(self._marks.popleft()[1], word.start_s))
+        while chunk.final and self._marks:
+            reached.append(Mark(self._marks.popleft()[1], chunk.samples[1] / SAMPLE_RATE))
+        return tuple(reached)
 
     def _receive_failure(self, failure: Exception) -> None:
         self._failure = failure

@@ -39,6 +39,7 @@ from pipecat.utils.errors import ErrorCategory
 from pipecat.utils.tracing.service_decorators import traced_tts
 
 from ...tts_engine.errors import BadRequest, BadText, Overloaded, VivavoceError
+from ...tts_engine.reading.pronunciation.lexicon import inline_pronunciation
 from .audio_context import AudioContextPlayback, AudioContexts, SpeechSource
 from .context_output import ContextOutput
 from .tts_settings import VivavoceTTSSettings, complete_settings, speed_error
@@ -126,6 +127,19 @@ class BaseVivavoceTTSService(TTSService):
     def supports_processing_metrics(self) -> bool:
         """False: ``run_tts`` only hands text over, so its duration is not the processing time."""
         return False
+
+    @classmethod
+    def format_pronunciation(cls, word: str, ipa: str) -> str | None:
+        """Write a word with its pronunciation as the reader understands it: ``[word](/ipa/)``.
+
+        Args:
+            word: The word as it appears in the text.
+            ipa: How to pronounce it, in IPA.
+
+        Returns:
+            The text to send; None if ``ipa`` is not IPA or the word has brackets.
+        """
+        return inline_pronunciation(word, ipa)
 
     def language_to_service_language(self, language: Language) -> str:
         """Convert a language to the tag that voices use.

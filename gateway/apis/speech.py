@@ -12,6 +12,7 @@ not in this module.
 """
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Self, get_args
@@ -21,12 +22,15 @@ import numpy as np
 from ...adapters.audio.encoders import AudioFormat, Codec, open_encoder
 from ...adapters.audio.tempo import TimeStretcher
 from ...adapters.prosody import Prosody
+from ...adapters.ssml import BadSsml, SsmlDocument
 from ...tts_engine.backends.base import Delivery
-from ...tts_engine.chunk import SAMPLE_RATE, Word
+from ...tts_engine.chunk import SAMPLE_RATE, Mark, Word
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest
+from ...tts_engine.reading.pronunciation.lexicon import Lexicon
 from ...tts_engine.stream import Stream
 from .encoding_threads import EncodingThreads, EncodingUrgency
+from .ssml_input import SsmlInput
 
 # Media types of all formats, without their parameters.
 AUDIO_CONTENT_TYPES: Final = tuple(
@@ -53,6 +57,8 @@ class SynthesisOptions:
     delivery: Delivery = field(
         default_factory=Delivery
     )  # instruction and language, if the voice supports them
+    finds_ssml: bool = True  # whether a text that begins with <speak is an SSML document
+    lexicon: Lexicon | None = None  # ahead of the server's
 
     def __post_init__(self) -> None:
         for name, value, (minimum, maximum) in (
@@ -92,6 +98,7 @@ class EncodedChunk:
     samples: tuple[int, int]  # (start, stop) at 24 kHz of the speech that went into the encoder
     text: tuple[int, int]  # (start, stop) in the text pushed, of the segment that this is a part of
     final: bool  # whether it is the last one
+    marks: tuple[Mark, ...] = ()  # of SSML, that are heard in it
 
 
 def open_encoded_stream(
@@ -118,6 +125,8 @@ class EncodedStream:
         self._engine_speed = options.engine_speed
         self._make_stretcher()
         self._encoder = open_encoder(options.audio)
+        self._ssml_input = SsmlInput() if options.finds_ssml else None
+        self._fault: BadSsml | None = None
         self._samples = 0  # given to the encoder so far, at 24 kHz
         self._opened_at = time.monotonic()
         self._first_audio_at: float | None = None  # monotonic s of the first piece with audio
@@ -134,7 +143,11 @@ class EncodedStream:
         """Open a stream of the engine; raises UnknownVoice, BadRequest or Overloaded."""
         options = self._options
         self._stream = self._engine.stream(
-            voice=options.voice, speed=self._engine_speed, seed=options.seed, delivery=options.delivery
+            voice=options.voice,
+            speed=self._engine_speed,
+            seed=options.seed,
+            delivery=options.delivery,
+            lexicon=options.lexicon,
         )
         return self
 
@@ -158,16 +171,51 @@ class EncodedStream:
             self._make_stretcher()
 
     def push_text(self, text: str) -> None:
-        """Add text, split anywhere; raises StreamClosed after ``end_input``, BadText if there is too much."""
-        self._stream.push_text(text)
+        """Add text, split anywhere; one that begins with ``<speak`` is an SSML document.
+
+        Raises StreamClosed after ``end_input``, BadText if there is too much. The iteration raises BadSsml.
+        """
+        if self._ssml_input is None:
+            self._stream.push_text(text)
+        else:
+            self._push_found(partial(self._ssml_input.push, text))
+
+    def push_document(self, document: SsmlDocument) -> None:
+        """Add an SSML document; the prosody of the first text counts. Raises StreamClosed or BadText."""
+        self.set_prosody(document.prosody)
+        for piece in document.pieces:
+            if piece.mark is not None:
+                self._stream.mark(piece.mark)
+            self._stream.set_rate(piece.rate)
+            # The stretcher also stretches pauses.
+            pause_s = None if piece.pause_s is None else piece.pause_s * self._tempo
+            self._stream.push_text(piece.text, piece.pronunciation, pause_s)
 
     def flush(self) -> None:
         """Speak the buffered text as a sentence, without waiting for more."""
-        self._stream.flush()
+        if self._ssml_input is not None:
+            self._push_found(self._ssml_input.flush)
+        if self._fault is None:
+            self._stream.flush()
 
     def end_input(self) -> None:
         """Complete the text."""
+        if self._ssml_input is not None:
+            self._push_found(self._ssml_input.flush)
         self._stream.end_input()
+
+    def _push_found(self, find: Callable[[], Sequence[SsmlDocument]]) -> None:
+        """Push what the input found; a fault of a document ends the utterance."""
+        if self._fault is not None:
+            return
+        try:
+            documents = find()
+        except BadSsml as error:
+            self._fault = error
+            self._stream.cancel()
+            return
+        for document in documents:
+            self.push_document(document)
 
     def cancel(self) -> None:
         """End the utterance: the iteration stops, and the engine is free after the step under way."""
@@ -178,8 +226,14 @@ class EncodedStream:
         return self
 
     async def __anext__(self) -> EncodedChunk:
-        """Return the next piece; raises SynthesisFailed or UnreadableText once, as ``Stream`` does."""
-        chunk = await anext(self._stream)
+        """Return the next piece; raises SynthesisFailed, UnreadableText or BadSsml once."""
+        try:
+            chunk = await anext(self._stream)
+        except StopAsyncIteration:
+            fault, self._fault = self._fault, None
+            if fault is None or self._cancelled:
+                raise
+            raise fault from None
         if self._encodes_on_thread:  # takes milliseconds, for which other streams would wait
             encode = partial(self._encode, chunk.pcm, chunk.final)
             audio, samples = await self._threads.run(self._urgency, encode)
@@ -190,9 +244,9 @@ class EncodedStream:
         start, self._samples = self._samples, self._samples + samples
         if audio and self._first_audio_at is None:
             self._first_audio_at = time.monotonic()
-        return EncodedChunk(
-            audio, self._stretch_word_times(chunk.words), (start, self._samples), chunk.text, chunk.final
-        )
+        marks = tuple(replace(mark, at_s=mark.at_s / self._tempo) for mark in chunk.marks)
+        words = self._stretch_word_times(chunk.words)
+        return EncodedChunk(audio, words, (start, self._samples), chunk.text, chunk.final, marks)
 
     @property
     def _urgency(self) -> EncodingUrgency:

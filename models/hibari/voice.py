@@ -31,6 +31,7 @@ from ..onnx_sessions import inference_session
 from . import harmonic_vocoder
 from .decoder_layout import CHANNELS, EDGE_FRAMES, HIDDEN_CHANNELS, LAYERS, LOOKAHEAD_FRAMES
 from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, SAMPLE_RATE, HarmonicVocoderState
+from .ipa import from_ipa
 from .prepared_files import PreparedFiles
 
 ASSETS = Path(hibari.__file__).parent / "assets"
@@ -58,6 +59,7 @@ class SpelledWord:
 
     text: str  # letters and apostrophes
     punctuation: str = ""  # after the word: "" or one of ,.?!;:—
+    phonemes: str | None = None  # IPA to be spoken instead; "": the word before includes this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,10 +349,12 @@ class Phonemizer:
     Attributes:
         phoneme_ids: the alphabet, which is Kokoro's.
         space_id: of the space between words.
+        missing: signs of IPA so far that the alphabet has nothing for; they are left out.
     """
 
     def __init__(self, files: PreparedFiles) -> None:
         self._g2p = files.g2p()
+        self.missing: set[str] = set()
         self.phoneme_ids: dict[str, int] = json.loads((ASSETS / "vocab.json").read_text("utf-8"))
         self.space_id = self.phoneme_ids[" "]
         # Punctuation has the first ids of the alphabet. Its time is a pause, not part of the word.
@@ -370,7 +374,15 @@ class Phonemizer:
     def word_phonemes(self, words: Sequence[SpelledWord]) -> list[str]:
         """The phonemes of each word in Kokoro's alphabet, with the punctuation after it."""
         text = " ".join(self._known_letters(word.text) + word.punctuation for word in words)
-        return self._phonemes(text, len(words))
+        return [
+            phonemes if word.phonemes is None else self._from_ipa(word.phonemes) + word.punctuation
+            for word, phonemes in zip(words, self._phonemes(text, len(words)), strict=True)
+        ]
+
+    def _from_ipa(self, ipa: str) -> str:
+        phonemes, missing = from_ipa(ipa)
+        self.missing |= missing
+        return phonemes
 
     def _known_letters(self, word: str) -> str:
         """Replace letters that the network does not know by the same letter without accents."""

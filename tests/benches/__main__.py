@@ -38,6 +38,16 @@ def bench_resample(seconds: float, as_json: bool) -> None:
     print_report(measure(seconds), as_json)
 
 
+@bench_group.command("lexicon")
+@click.option("--entries", type=click.IntRange(1), default=10_000, show_default=True, help="Of the lexicon.")
+@AS_JSON
+def bench_lexicon(entries: int, as_json: bool) -> None:
+    """Reading of sentences with a lexicon of the user: processor time."""
+    from benches.lexicon import measure
+
+    print_report(measure(entries), as_json)
+
+
 @bench_group.command("words")
 @click.option("--limit", type=click.IntRange(1), help="Sentences, instead of all.")
 @click.option("--verbose", is_flag=True, help="Show every difference.")

@@ -92,6 +92,11 @@ class StepResult:
     device_s: float = 0.0  # compute time that the worker's thread did not spend itself
 
 
+def segment_speed(request: SlotRequest, segment: Segment) -> float:
+    """The speed of a segment, 0.5 to 2.0."""
+    return min(2.0, max(0.5, request.speed * segment.rate))
+
+
 class Stage(Enum):
     """The kind of a step. All slots of a step are in the same stage."""
 

@@ -172,6 +172,14 @@ class _EspeakProcess:
         return line.decode("utf-8", "replace").strip()
 
 
+def replace_pronounced(words: Sequence[SpokenWord], phonemes: Sequence[PhonemeWord]) -> list[PhonemeWord]:
+    """The phonemes of words, with those that a caller or a lexicon gave in place of espeak-ng's."""
+    return [
+        found if word.phonemes is None else PhonemeWord(word.phonemes, joined=not word.phonemes)
+        for word, found in zip(words, phonemes, strict=True)
+    ]
+
+
 def align_words(parts: Sequence[str], words: Sequence[str]) -> list[PhonemeWord]:
     """Share the phonemes of a phrase, as espeak-ng separates them, among its words by their lengths.
 

@@ -5,6 +5,7 @@ middle of a sentence is encoded with the line before it and with words that coul
 on. So is a question that yes or no would answer: its melody then rises.
 """
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,9 @@ from ..reading.normalizer import SpokenWord
 from ..reading.unicode_scripts import WrittenWord, group_written_words
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voice, Voices
-from .base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
+from .base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult, segment_speed
+
+logger = logging.getLogger(__name__)
 
 VOICE = Voice("heart", "en-US", "American English, female, 24 kHz")
 # Frames of 12.5 ms in each step of a segment: 0.2 s for an early first sound, then larger, because a step has
@@ -52,6 +55,7 @@ class _HibariSlot:
     rises: bool = False  # whether ``lines`` are a question with rising pitch
     rendering: _LineRendering | None = None
     pause_s: float = 0.0
+    speed: float = 1.0  # of the segment
     steps: int = 0  # rendered of the segment
 
 
@@ -84,6 +88,7 @@ class HibariBackend:
         self._continuations = _Continuations.make(voices[0].phonemizer)
         self._slots: dict[int, _HibariSlot] = {}
         self._next_slot = 0
+        self._reported: set[str] = set()
         self.workers = (ALL_STAGES,) * len(voices)
 
     @classmethod
@@ -120,7 +125,14 @@ class HibariBackend:
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         """Render one step of one slot."""
         (turn,) = turns
-        return [_render(self._voices[worker], self._slots[turn.slot], turn, self._continuations)]
+        result = _render(self._voices[worker], self._slots[turn.slot], turn, self._continuations)
+        self._report_missing(self._voices[worker].phonemizer.missing)
+        return [result]
+
+    def _report_missing(self, missing: set[str]) -> None:
+        if new := missing - self._reported:
+            self._reported |= new
+            logger.warning("the voice has no sound for %s, which is left out", ", ".join(sorted(new)))
 
 
 def _render(
@@ -152,7 +164,7 @@ def _render(
 def _begin_segment(
     voice: hibari_voice.HibariVoice, slot: _HibariSlot, segment: Segment, pause_s: float
 ) -> None:
-    words = [hibari_voice.SpelledWord(word.text, word.punctuation) for word in segment.words]
+    words = [hibari_voice.SpelledWord(word.text, word.punctuation, word.phonemes) for word in segment.words]
     rest = list(segment.words)
     slot.lines = []
     for line in voice.phonemizer.phonemize(words):
@@ -160,6 +172,7 @@ def _begin_segment(
         if line.has_phonemes:
             slot.lines.append((line, spoken))
     slot.pause_s, slot.steps = pause_s, 0
+    slot.speed = segment_speed(slot.request, segment)
     slot.goes_on, slot.rises = _goes_on(segment, pause_s), _is_yes_no_question(segment)
 
 
@@ -184,7 +197,7 @@ def _goes_on(segment: Segment, pause_s: float) -> bool:
 def _start_line(voice: hibari_voice.HibariVoice, slot: _HibariSlot) -> _LineRendering:
     line, spoken = slot.lines[0]
     after = slot.lines[1][0] if len(slot.lines) > 1 else slot.after
-    utterance = voice.encode_between(line, slot.before, after, slot.request.speed)
+    utterance = voice.encode_between(line, slot.before, after, slot.speed)
     if slot.rises and len(slot.lines) == 1:
         utterance = hibari_voice.raise_end(utterance, _QUESTION_SEMITONES)
     state = hibari_voice.init_state(utterance, slot.noise)

@@ -35,9 +35,9 @@ from ..errors import BundleError, UnknownVoice
 from ..reading.normalizer import SpokenWord
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voice, Voices
-from .base import SlotRequest
+from .base import SlotRequest, segment_speed
 from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
-from .espeak import EspeakPhonemizer, PhonemeWord
+from .espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
 from .voice_reader import VoiceReader, require_language
 
 logger = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class KokoroVoices:
                 [word.phonemes for word in line_phonemes],
                 [word.joined for word in line_phonemes],
                 style,
-                request.speed,
+                segment_speed(request, segment),
             )
             trimmer = SilenceTrimmer(SAMPLE_RATE)
             samples = limit(trimmer.push(rendered.samples * np.float32(gain), last=True))
@@ -187,9 +187,9 @@ class KokoroVoices:
     def _phonemes(self, words: Sequence[SpokenWord], language: str) -> list[PhonemeWord]:
         """Words as phonemes in Kokoro's alphabet, with their punctuation."""
         if language == "en-US":
-            spelled = [SpelledWord(word.text, word.punctuation) for word in words]
+            spelled = [SpelledWord(word.text, word.punctuation, word.phonemes) for word in words]
             return [PhonemeWord(word) for word in self._english.word_phonemes(spelled)]
-        phonemes = self._phonemizer(language).phonemize_phrases(words)
+        phonemes = replace_pronounced(words, self._phonemizer(language).phonemize_phrases(words))
         return [
             PhonemeWord(_MERGED.sub(_merge, found.phonemes) + word.punctuation, found.joined)
             for word, found in zip(words, phonemes, strict=True)

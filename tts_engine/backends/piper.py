@@ -23,9 +23,9 @@ from ..errors import BundleError
 from ..reading.normalizer import SpokenWord
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voice, Voices
-from .base import SlotRequest
+from .base import SlotRequest, segment_speed
 from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
-from .espeak import EspeakPhonemizer, PhonemeWord
+from .espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
 from .voice_reader import VoiceReader, require_language
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class PiperVoices:
         if not phonemes.has_sound:
             return
         gain = self._gain(request.voice)
-        clause = speaker.voice.encode(phonemes, noise, request.speed, speaker.number or 0)
+        clause = speaker.voice.encode(phonemes, noise, segment_speed(request, segment), speaker.number or 0)
         yield from _render_clause(speaker.voice, clause, words, gain)
 
     def _phonemes(self, voice: PiperVoice, words: Sequence[SpokenWord]) -> PhonemeIds:
@@ -110,8 +110,15 @@ class PiperVoices:
 
     def _spoken(self, config: PiperConfig, words: Sequence[SpokenWord]) -> list[PhonemeWord]:
         if config.espeak_voice is None:
+            self._report_unused_phonemes(config, words)
             return [PhonemeWord(word.text) for word in words]
-        return self._phonemizers[config.espeak_voice].phonemize_phrases(words)
+        phonemes = self._phonemizers[config.espeak_voice].phonemize_phrases(words)
+        return replace_pronounced(words, phonemes)
+
+    def _report_unused_phonemes(self, config: PiperConfig, words: Sequence[SpokenWord]) -> None:
+        if config.name not in self._reported and any(word.phonemes for word in words):
+            self._reported.add(config.name)
+            logger.warning("the voice %s reads letters; phonemes of words are not used", config.name)
 
     def _report_missing(self, voice: PiperVoice) -> None:
         missing = voice.alphabet.missing - self._reported

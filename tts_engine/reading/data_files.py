@@ -1,4 +1,4 @@
-"""Loading of the word tables that lie as TOML files beside the code of a language."""
+"""Loading of words in TOML: the tables beside the code of a language, and lexicons of users."""
 
 import tomllib
 from collections.abc import Mapping
@@ -12,6 +12,11 @@ def load_tables(module_file: str, name: str) -> dict[str, Any]:
     importlib.resources would add several milliseconds to the start of an engine.
     """
     return tomllib.loads(Path(module_file).with_name(name).read_text(encoding="utf-8"))
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return a TOML document; raises ValueError with the line."""
+    return tomllib.loads(text)
 
 
 def expand_names(table: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,8 @@ on the text only, not on how it was split. No I/O, no clock. It is not a pronunc
 no rule matches stay as written.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from .clause_boundaries import (
@@ -17,6 +18,8 @@ from .clause_boundaries import (
     ClauseBoundary,
     next_boundary,
 )
+from .pronunciation.finder import PronunciationFinder
+from .pronunciation.lexicon import Lexicon, PronouncedRange, Pronunciation
 from .tokenizer import DraftWord, punctuate
 
 _MAX_SLICE_CHARACTERS = 4096  # folded at once; bounds the memory that a huge push takes
@@ -29,7 +32,9 @@ class SpokenWord:
     ``text``: for English, letters and apostrophes only; a single capital is the name of a letter, spelled
     "eh" and "eye" where the letter is also a word, and a small "a" is the article. ``punctuation``: what
     follows the word, one of ``"" , . ? ! ; : —`` or, after Han and kana, their wide forms.
-    ``start``/``stop``: characters of the text that the word stands for.
+    ``start``/``stop``: characters of the text that the word stands for. ``phonemes``: IPA that voices with
+    phonemes speak instead of ``text``; "" where the phonemes of the word before include this one; None to
+    read ``text``.
     """
 
     text: str
@@ -37,6 +42,7 @@ class SpokenWord:
     start: int
     stop: int
     is_mark: bool = False
+    phonemes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +58,11 @@ class ClauseNormalizer(Protocol):
     """Reader of clauses in one or more languages.
 
     ``min_forced_cut``: number of folded characters below which ``forced_cut`` is None for any text.
+    ``pronunciations``: those of the stream, and of the clause that is read next.
     """
 
     min_forced_cut: int
+    pronunciations: PronunciationFinder
 
     @property
     def boundary_rules(self) -> BoundaryRules:
@@ -96,13 +104,24 @@ class TextNormalizer:
         self._positions: list[int] = []  # of each of its characters in the pushed text
         self._pushed = 0  # characters pushed in all
         self._decided_until = 0  # no boundary in self._text before this position
+        self._pronounced: list[PronouncedRange] = []  # of self._text
         if context:
             view, _ = self._clause_normalizer.fold(context[-MAX_CLAUSE_CHARACTERS:])
             self._clause_normalizer.read(view)
 
-    def push(self, text: str) -> list[NormalizedClause]:
-        """Take more text and return the clauses that are complete now."""
+    def use_lexicons(self, lexicons: Sequence[Lexicon]) -> None:
+        """Say words as the lexicons have them; the first that has a word decides."""
+        self._clause_normalizer.pronunciations.lexicons = tuple(lexicons)
+
+    def push(self, text: str, pronunciation: Pronunciation | None = None) -> list[NormalizedClause]:
+        """Take more text and return the clauses that are complete now.
+
+        pronunciation: of the whole text, of at most 4,096 characters, which is then not cut inside.
+        """
         clauses: list[NormalizedClause] = []
+        if pronunciation is not None:
+            self._add_pronounced(text, pronunciation)
+            return self._take_clauses(final=False)
         for begin in range(0, len(text), _MAX_SLICE_CHARACTERS):
             part = text[begin : begin + _MAX_SLICE_CHARACTERS]
             folded, positions = self._clause_normalizer.fold(part)
@@ -112,14 +131,40 @@ class TextNormalizer:
             clauses += self._take_clauses(final=False)
         return clauses
 
-    def flush(self) -> list[NormalizedClause]:
-        """Return the clauses that are still held; the next text begins a new line."""
+    def flush(self, ending: BoundaryKind = BoundaryKind.SENTENCE) -> list[NormalizedClause]:
+        """Return the clauses that are still held; the next text begins a new line.
+
+        ending: of text without a boundary at its end.
+        """
         clauses = list(self._take_clauses(final=True))
         if self._text:
-            clauses.append(self._read_to(0, ClauseBoundary(len(self._text), BoundaryKind.SENTENCE)))
+            clauses.append(self._read_to(0, ClauseBoundary(len(self._text), ending)))
         self._text, self._positions, self._decided_until = "", [], 0
+        self._pronounced.clear()
         self._clause_normalizer.end_line()
         return clauses
+
+    def _add_pronounced(self, text: str, pronunciation: Pronunciation) -> None:
+        folded, positions = self._clause_normalizer.fold(text)
+        if not folded:  # no sound
+            self._pushed += len(text)
+            return
+        if self._text[-1:].isalnum() and folded[:1].isalnum():
+            self._text += " "  # it is a word of its own
+            self._positions.append(self._pushed)
+        start = len(self._text)
+        self._pronounced.append(
+            PronouncedRange(folded, start, start + len(folded), start + len(folded), pronunciation)
+        )
+        # Rules must not read the text, nor cut in it.
+        self._text += "".join(character if character.isalpha() else "x" for character in folded)
+        self._positions += [self._pushed + position for position in positions]
+        self._pushed += len(text)
+
+    def _select_pronounced(self, begin: int) -> None:
+        """Give the clause that begins at ``begin`` the ranges in it, at their places there."""
+        ranges = (_moved(each, -begin) for each in self._pronounced if each.start >= begin)
+        self._clause_normalizer.pronunciations.ranges = {each.start: each for each in ranges}
 
     def _take_clauses(self, *, final: bool) -> list[NormalizedClause]:
         clauses: list[NormalizedClause] = []
@@ -129,6 +174,7 @@ class TextNormalizer:
             clauses.append(clause)
             self._decided_until = 0
         self._text, self._positions = self._text[begin:], self._positions[begin:]
+        self._pronounced = [_moved(each, -begin) for each in self._pronounced if each.start >= begin]
         return clauses
 
     def _next_clause(self, begin: int, *, final: bool) -> tuple[NormalizedClause, int] | None:
@@ -158,6 +204,7 @@ class TextNormalizer:
     def _read_to(self, begin: int, boundary: ClauseBoundary) -> NormalizedClause:
         stop = begin + boundary.stop
         view = self._text[begin:stop]
+        self._select_pronounced(begin)
         words = self._clause_normalizer.read(view)
         if boundary.kind is not BoundaryKind.CLAUSE and view.rstrip().endswith(".."):
             punctuate(words, ".")
@@ -165,6 +212,7 @@ class TextNormalizer:
 
     def _read_stable_prefix(self, begin: int, limit: int) -> tuple[NormalizedClause, int]:
         """Read a clause that is too long as far as no later text can change it."""
+        self._select_pronounced(begin)
         words, length = self._clause_normalizer.read_stable_prefix(self._text[begin:limit])
         stop = begin + length
         return self._clause(words, begin, stop, BoundaryKind.FORCED), stop
@@ -179,7 +227,12 @@ class TextNormalizer:
                 positions[begin + word.start],
                 positions[begin + word.stop - 1] + 1,
                 word.is_mark,
+                word.phonemes,
             )
             for word in words
         )
         return NormalizedClause(spoken, positions[stop - 1] + 1, kind)
+
+
+def _moved(part: PronouncedRange, by: int) -> PronouncedRange:
+    return replace(part, start=part.start + by, stop=part.stop + by, end=part.end + by)

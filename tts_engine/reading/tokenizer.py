@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from .pronunciation.finder import PronunciationFinder
+from .pronunciation.lexicon import PronouncedRange
 from .reading_context import ReadingContext
 from .reading_style import DEFAULT_READING_STYLE, ReadingStyle
 
@@ -35,7 +37,8 @@ _PUNCTUATION_STRENGTH |= {
 class DraftWord:
     """Spoken word whose punctuation may still change.
 
-    ``start``/``stop``: characters of the view that the word stands for. ``is_mark``: see ``SpokenWord``.
+    ``start``/``stop``: characters of the view that the word stands for. ``is_mark``, ``phonemes``: see
+    ``SpokenWord``.
     """
 
     text: str
@@ -43,6 +46,7 @@ class DraftWord:
     start: int
     stop: int
     is_mark: bool = False
+    phonemes: str | None = None
 
 
 def punctuate(words: Sequence[DraftWord], mark: str) -> None:
@@ -64,6 +68,7 @@ class ScanState:
     words: list[DraftWord] = field(default_factory=list)
     respells: bool = True
     style: ReadingStyle = DEFAULT_READING_STYLE
+    pronunciations: PronunciationFinder | None = None
 
     def emit(self, words: str, start: int, stop: int) -> None:
         """Append the blank-separated ``words``, all of which stand for characters ``start`` to ``stop``."""
@@ -157,12 +162,41 @@ def _read_token(scan: ScanState, at: int, grammar: Grammar) -> int:
         end = _apply_first_match(scan, grammar.lines, at)
         if end is not None:
             return end
+    pronounced = scan.pronunciations.find(scan.view, at) if scan.pronunciations else None
+    if pronounced is not None:
+        return _read_pronounced(scan, pronounced, grammar)
     if character.isalpha():
         rules = grammar.letters
     else:
         rules = grammar.digits if character.isdigit() else grammar.symbols
     end = _apply_first_match(scan, (*rules, grammar.word), at)
     return at + 1 if end is None else end
+
+
+def _read_pronounced(scan: ScanState, found: PronouncedRange, grammar: Grammar) -> int:
+    """Read a part of the text with a pronunciation of its own, and return the position after it.
+
+    Each of its words stands for the whole part.
+    """
+    said = found.pronunciation
+    text = said.respelling or found.text
+    inner = replace(scan, view=text, words=[], pronunciations=None)
+    read_tokens(inner, len(text), grammar)
+    for word in inner.words:
+        word.start, word.stop = found.start, found.stop
+    if said.phonemes:
+        _share_phonemes([word for word in inner.words if not word.is_mark], said.phonemes)
+    scan.words += inner.words
+    return found.end
+
+
+def _share_phonemes(words: Sequence[DraftWord], phonemes: str) -> None:
+    """Give each word its phonemes; the first gets all of them if the numbers of words differ."""
+    parts = phonemes.split()
+    if len(parts) != len(words):
+        parts = [phonemes, *("" for _ in words[1:])]
+    for word, part in zip(words, parts, strict=False):
+        word.phonemes = part
 
 
 def _apply_first_match(scan: ScanState, rules: tuple[Rule, ...], at: int) -> int | None:

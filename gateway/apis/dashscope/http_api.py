@@ -27,7 +27,7 @@ from ....adapters.dashscope.billing import billed_characters
 from ....adapters.dashscope.connection import MAX_FRAME_CHARACTERS
 from ....adapters.dashscope.events import DashScopeErrorCode, SentenceBegin, SentenceEnd, SentenceSynthesis
 from ....adapters.dashscope.sentence_events import SentenceEventBuilder
-from ....adapters.ssml import SsmlText, parse_ssml
+from ....adapters.ssml import SsmlDocument, parse_ssml, plain_document
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import UnknownVoice, VivavoceError
 from ...access.keys import Scope
@@ -257,7 +257,7 @@ class _StoredSpeech:
         self,
         request_id: str,
         parameters: SpeechParameters,
-        spoken: SsmlText,
+        spoken: SsmlDocument,
         record: RequestRecord,
         events: StreamedBody | None,
         report_unread: Callable[[int], None],
@@ -265,7 +265,7 @@ class _StoredSpeech:
         self._report_unread = report_unread
         self._id = request_id
         self._parameters = parameters
-        self._text, self._prosody = spoken.text, spoken.prosody
+        self._text, self._document = spoken.text, spoken
         self._record = record
         self._events = events
         self._sentences = SentenceEventBuilder(request_id, include_words=parameters.word_timestamp_enabled)
@@ -274,14 +274,14 @@ class _StoredSpeech:
         """Render the whole text and return the file; raise UnknownVoice, BadRequest, Overloaded or
         SynthesisFailed.
         """
-        options = make_synthesis_options(self._parameters, self._record.voice).with_prosody(self._prosody)
+        options = make_synthesis_options(self._parameters, self._record.voice)
         if self._events is not None:
             self._events.bytes_per_s = options.audio.bytes_per_second
         async with (
             store.open_writer(options.audio.content_type) as writer,
             open_encoded_stream(server.engine, options, server.encoding_threads) as utterance,
         ):
-            utterance.push_text(self._text)
+            utterance.push_document(self._document)
             utterance.end_input()
             self._report_unread(utterance.unread_characters)
             async for chunk in utterance:
@@ -366,5 +366,5 @@ def _parse_json(body: bytes) -> object:
         raise InvalidDashScopeField("the request is not JSON") from None
 
 
-def _spoken_text(fields: SpeechSynthesizerInput) -> SsmlText:
-    return parse_ssml(fields.text) if fields.is_ssml(fields.text) else SsmlText(fields.text)
+def _spoken_text(fields: SpeechSynthesizerInput) -> SsmlDocument:
+    return parse_ssml(fields.text) if fields.is_ssml(fields.text) else plain_document(fields.text)

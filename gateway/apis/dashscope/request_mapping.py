@@ -49,4 +49,5 @@ def make_synthesis_options(parameters: SpeechParameters, voice: str) -> Synthesi
         volume=parameters.volume / NEUTRAL_VOLUME,
         seed=parameters.seed or secrets.randbelow(MAX_SEED) + 1,
         delivery=Delivery(instruction=parameters.instruction, language=parameters.language),
+        finds_ssml=False,  # DashScope has a parameter for it
     )

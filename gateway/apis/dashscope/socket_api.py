@@ -39,7 +39,7 @@ from ....adapters.dashscope.events import (
     TaskStarted,
 )
 from ....adapters.dashscope.sentence_events import SentenceEventBuilder
-from ....adapters.ssml import parse_ssml
+from ....adapters.ssml import parse_ssml, plain_document
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ...access.access_control import Grant
@@ -123,15 +123,13 @@ class _SpeechTask:
 
     def push(self, text: str) -> None:
         """Speak more text; raise InvalidDashScopeField, BadSsml, RateLimited or BadText."""
-        if self.run_task.parameters.is_ssml(text):
-            spoken = parse_ssml(text)
-            text = spoken.text
-            self.stream.set_prosody(spoken.prosody)
-        characters = billed_characters(text)
+        is_ssml = self.run_task.parameters.is_ssml(text)
+        spoken = parse_ssml(text) if is_ssml else plain_document(text)
+        characters = billed_characters(spoken.text)
         self.grant.charge_characters(characters)
-        self.stream.push_text(text)
+        self.stream.push_document(spoken)
         self.characters += characters
-        self.record.count_text(len(text))
+        self.record.count_text(len(spoken.text))
 
 
 class _DashScopeSocketConnection(WebSocketConnection):

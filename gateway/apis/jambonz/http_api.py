@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from ....adapters.audio.encoders import AudioFormat
-from ....adapters.ssml import parse_ssml
+from ....adapters.ssml import parse_ssml, plain_document
 from ....tts_engine.backends.base import Delivery
 from ....tts_engine.chunk import SAMPLE_RATE
 from ...access.access_control import Grant
@@ -102,14 +102,11 @@ class _JambonzSpeechResponse(SpeechResponse):
         server = self.api.server
         record.voice = self.api.voices.resolve(speech.voice, grant)
         options = SynthesisOptions(record.voice, _AUDIO, delivery=Delivery(language=speech.language))
-        text = speech.text
-        if speech.type == "ssml":
-            document = parse_ssml(text)
-            text, options = document.text, options.with_prosody(document.prosody)
+        document = parse_ssml(speech.text) if speech.type == "ssml" else plain_document(speech.text)
         self.body_stream.bytes_per_s = _AUDIO.bytes_per_second
-        grant.charge_characters(len(text))  # last: a request for an unknown voice is free
+        grant.charge_characters(len(document.text))  # last: a request for an unknown voice is free
         async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
-            utterance.push_text(text)
+            utterance.push_document(document)
             utterance.end_input()
             async for chunk in utterance:
                 if chunk.audio:  # else the encoder withholds it

@@ -1,10 +1,10 @@
 """JSON messages of the native stream as pydantic models, in vLLM-Omni's shape.
 
     client   session.config  input.text*  input.done     input.text* ...      session.close
-    server       audio.start  audio.words?  (binary)* ... audio.done  session.done
+    server       audio.start  audio.words? audio.marks?  (binary)* ... audio.done  session.done
 
-``input.flush``, ``input.cancel``, ``audio.words`` and ``code`` in errors are not vLLM-Omni's. Binary messages
-are audio. ``connection`` has the order of the messages.
+``input.flush``, ``input.cancel``, ``audio.words``, ``audio.marks`` and ``code`` in errors are not
+vLLM-Omni's. Binary messages are audio. ``connection`` has the order of the messages.
 
 Source: vLLM-Omni at 0131cb55, entrypoints/openai/serving_speech_stream.py.
 """
@@ -160,6 +160,21 @@ class AudioWords(NativeStreamAnswer):
     words: list[WordTime]
 
 
+class MarkTime(BaseModel):
+    """A mark of an SSML document."""
+
+    name: str
+    at_s: Annotated[float, Field(description="Seconds from the start of the utterance.")]
+
+
+class AudioMarks(NativeStreamAnswer):
+    """Marks of an SSML document that are reached in the audio that follows."""
+
+    type: Literal["audio.marks"] = "audio.marks"
+    utterance_index: int
+    marks: list[MarkTime]
+
+
 class AudioDone(NativeStreamAnswer):
     """All audio of an utterance has been sent, or no more will be."""
 
@@ -196,5 +211,6 @@ class StreamErrorReport(NativeStreamAnswer):
 
 
 NativeStreamServerMessage = Annotated[
-    AudioStart | AudioWords | AudioDone | UtteranceDone | StreamErrorReport, Field(discriminator="type")
+    AudioStart | AudioWords | AudioMarks | AudioDone | UtteranceDone | StreamErrorReport,
+    Field(discriminator="type"),
 ]

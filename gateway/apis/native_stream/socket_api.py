@@ -38,8 +38,10 @@ from .connection import (
 )
 from .models import (
     AudioDone,
+    AudioMarks,
     AudioStart,
     AudioWords,
+    MarkTime,
     NativeStreamAnswer,
     NativeStreamMessage,
     NativeStreamServerMessage,
@@ -307,6 +309,9 @@ class _NativeStreamSocketConnection(WebSocketConnection):
         if chunk.words and configuration.word_times:
             words = [WordTime.from_word(word) for word in chunk.words]
             await self._send(AudioWords(utterance_index=queued.index, words=words))
+        if chunk.marks:
+            marks = [MarkTime(name=mark.name, at_s=mark.at_s) for mark in chunk.marks]
+            await self._send(AudioMarks(utterance_index=queued.index, marks=marks))
         if not chunk.audio:
             return  # the encoder withholds it
         if not queued.has_audio:

@@ -307,3 +307,17 @@ def test_a_yes_no_question_rises(backend: HibariBackend, text: str) -> None:
 @pytest.mark.parametrize("text", ["What is your name", "So when did he call you", "Do you want tea or milk"])
 def test_other_questions_do_not_rise(backend: HibariBackend, text: str) -> None:
     assert end_pitch(backend, segments_of(f"{text}?")) < end_pitch(backend, segments_of(f"{text}.")) + 2
+
+
+def test_phonemes_in_the_text_are_spoken_in_place_of_the_words_letters(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            plain = await speak(engine, "Ask your father today.")
+            same = await speak(engine, "Ask your [father](/ˈfɑːðɚ/) today.", split=3)
+            other = await speak(engine, "Ask your [father](/ˈmʌðɚ/) today.")
+            assert np.array_equal(samples_of(plain), samples_of(same))
+            assert not np.array_equal(samples_of(plain), samples_of(other))
+            words = [word.text for chunk in same for word in chunk.words]
+            assert words == ["Ask", "your", "father", "today"]
+
+    run(test())

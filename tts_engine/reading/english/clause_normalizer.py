@@ -5,6 +5,7 @@ from dataclasses import replace
 from ..clause_boundaries import MAX_CLAUSE_CHARACTERS
 from ..folding import fold
 from ..normalizer import SpokenWord, TextNormalizer
+from ..pronunciation.finder import PronunciationFinder
 from ..reading_context import ReadingContext
 from ..reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from ..tokenizer import STABLE_MARGIN_CHARACTERS, DraftWord, ScanState, read_stable_prefix, read_tokens
@@ -30,6 +31,7 @@ class EnglishClauseNormalizer:
         self._style = style
         self._max_characters = self.min_forced_cut = max_characters
         self._context = ReadingContext()
+        self.pronunciations = PronunciationFinder()
 
     def fold(self, text: str) -> tuple[str, list[int]]:
         """Return ``text`` folded to ASCII as far as possible, and the position of each character in it."""
@@ -41,13 +43,13 @@ class EnglishClauseNormalizer:
 
     def read(self, view: str) -> list[DraftWord]:
         """Read a whole clause."""
-        scan = ScanState(view, self._context, style=self._style)
+        scan = self._scan(view)
         read_tokens(scan, len(view), ENGLISH_GRAMMAR)
         return scan.words
 
     def read_stable_prefix(self, view: str) -> tuple[list[DraftWord], int]:
         """Read up to a blank far enough before the end that later text cannot change the words."""
-        scan = ScanState(view, self._context, style=self._style)
+        scan = self._scan(view)
         stop = read_stable_prefix(scan, len(view) - STABLE_MARGIN_CHARACTERS, ENGLISH_GRAMMAR)
         self._context = scan.context
         return scan.words, stop
@@ -55,6 +57,9 @@ class EnglishClauseNormalizer:
     def end_line(self) -> None:
         """Note that the next clause begins a new line."""
         self._context.end_line()
+
+    def _scan(self, view: str) -> ScanState:
+        return ScanState(view, self._context, style=self._style, pronunciations=self.pronunciations)
 
 
 def normalize(

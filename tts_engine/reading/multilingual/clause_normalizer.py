@@ -18,6 +18,7 @@ from ..english.boundary_rules import ENGLISH_BOUNDARY_RULES
 from ..english.grammar import ENGLISH_GRAMMAR
 from ..folding import FOLDED_CHARACTERS, fold
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
+from ..pronunciation.finder import PronunciationFinder
 from ..reading_context import ReadingContext
 from ..tokenizer import (
     STABLE_MARGIN_CHARACTERS,
@@ -166,6 +167,7 @@ class MultilingualClauseNormalizer:
         self._latin_language = "en" if language in _NON_LATIN_LANGUAGES else language
         self._marks = compile_rules((_mark_pattern(marks), _read_mark)) if marks else ()
         self._context = ReadingContext()
+        self.pronunciations = PronunciationFinder()
         self.boundary_rules = _boundary_rules(self._latin_language)
 
     def fold(self, text: str) -> tuple[str, list[int]]:
@@ -215,7 +217,7 @@ class MultilingualClauseNormalizer:
     def _scan(self, view: str, code: str) -> ScanState:
         # The English grammar knows narrow marks only; the translation keeps all positions.
         narrowed = view.translate(_NARROW_MARKS) if code == "en" and not view.isascii() else view
-        return ScanState(narrowed, self._context, respells=False)
+        return ScanState(narrowed, self._context, respells=False, pronunciations=self.pronunciations)
 
     def _grammar(self, code: str) -> Grammar:
         grammar = self._language_grammars.grammar(code)

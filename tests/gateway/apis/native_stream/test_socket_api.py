@@ -441,3 +441,19 @@ def test_text_that_becomes_readable_later_is_spoken_and_the_rest_counted(run: An
             assert [event["type"] for event in client.events] == ["audio.start", "audio.done", "session.done"]
 
     run(test)
+
+
+def test_marks_and_faults_of_an_ssml_document_are_reported(run: Any) -> None:
+    async def test(served: Any) -> None:
+        async with open_stream(served) as client:
+            await client.speak("<speak>One two <mark name='here'/>three.</speak>")
+            (marks,) = (event for event in client.events if event["type"] == "audio.marks")
+            assert marks["marks"] == [{"name": "here", "at_s": pytest.approx(2 * WORD_S)}]
+            assert marks["utterance_index"] == 0
+            await client.speak("<speak>One <b>two</speak>")
+            (error,) = (event for event in client.events if event["type"] == "error")
+            assert "line 1, column 20: mismatched tag" in error["message"]
+            await client.speak("Three.")
+            assert len(client.audio[2]) / 48_000 == pytest.approx(WORD_S + 0.02, abs=0.001)
+
+    run(test)

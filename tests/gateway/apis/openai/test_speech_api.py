@@ -417,7 +417,7 @@ def test_a_text_without_any_word_is_20_ms_of_silence(text: str, run: Any) -> Non
 @pytest.mark.parametrize("speed", [0.25, 1.0, 4.0])
 def test_a_text_without_any_word_is_answered_in_every_format(speed: float, run: Any) -> None:
     async def test(served: Any) -> None:
-        for text in ("\ufeff", '<speak rate="9">', "-" * 300):
+        for text in ("\ufeff", '<voice rate="9">', "-" * 300):
             for codec in ("pcm", "wav", "mp3", "opus", "aac", "flac", "ulaw", "alaw"):
                 for fields in ({}, {"stream": False}, {"stream_format": "sse"}, {"sample_rate": 8_000}):
                     answer = await served.post(input=text, speed=speed, response_format=codec, **fields)
@@ -464,5 +464,16 @@ def test_a_whole_file_that_is_too_long_is_refused(run: Any, monkeypatch: pytest.
         answer = await served.post(stream=False)
         assert answer.status_code == 400 and "longer than 1 s" in error_of(answer)["message"]
         await until(lambda: served.backend.open_slots == 0)
+
+    run(test)
+
+
+def test_an_ssml_document_is_spoken_and_a_fault_is_an_error_with_its_place(run: Any) -> None:
+    async def test(served: Any) -> None:
+        answer = await served.post(input='<speak>One<break time="1s"/> two.</speak>')
+        assert len(answer.content) / 48_000 == pytest.approx(2 * WORD_S + 1 + 0.02, abs=0.001)
+        answer = await served.post(input='<speak>One<phoneme ph="QQ">two</phoneme></speak>')
+        assert answer.status_code == 400
+        assert "line 1, column 31: 'QQ' is not IPA" in error_of(answer)["message"]
 
     run(test)

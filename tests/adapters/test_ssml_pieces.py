@@ -1,0 +1,114 @@
+"""Pieces of SSML documents: pronunciations, pauses, rates and marks, and the place of a fault."""
+
+import pytest
+
+from vivavoce.adapters.ssml import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlPiece, parse_ssml
+from vivavoce.adapters.ssml_say_as import say_as
+from vivavoce.tts_engine.reading.english.clause_normalizer import normalize
+from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
+
+
+def pieces(content: str) -> list[SsmlPiece]:
+    return list(parse_ssml(f"<speak>{content}</speak>").pieces)
+
+
+def test_sub_phoneme_and_say_as_pronounce_their_content_only() -> None:
+    assert pieces(
+        'Ask <phoneme alphabet="ipa" ph="ʃɪˈvɔːn"> Siobhan </phoneme>at '
+        '<sub alias="double you three">W3</sub> in <say-as interpret-as="characters">AB1</say-as>.'
+    ) == [
+        SsmlPiece("Ask "),
+        SsmlPiece("Siobhan", Pronunciation(phonemes="ʃɪˈvɔːn")),
+        SsmlPiece(" at "),
+        SsmlPiece("W3", Pronunciation("double you three")),
+        SsmlPiece(" in "),
+        SsmlPiece("AB1", Pronunciation("A B 1")),
+        SsmlPiece("."),
+    ]
+
+
+def test_phonemes_of_another_alphabet_are_left_to_the_voice() -> None:
+    assert pieces('<phoneme alphabet="x-sampa" ph="SI">she</phoneme>') == [SsmlPiece("she")]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('One<break time="1.5s"/>two', [("One", 1.5), (" two", None)]),
+        ('One, <break time="300ms"/> two', [("One,", 0.3), (" two", None)]),
+        ('One<break time="1s"/> <break time="500ms"/>two', [("One", 1.5), (" two", None)]),
+        ('<break time="1s"/>One<break strength="none"/> two', [("One two", None)]),
+        ('<sub alias="a b">One</sub><break/> two', [("One", 0.5), (" two", None)]),
+        ('One<break time="9999s"/>', [("One", 20.0)]),
+    ],
+)
+def test_a_break_is_a_pause_after_the_text_before_it(
+    content: str, expected: list[tuple[str, float | None]]
+) -> None:
+    assert [(piece.text, piece.pause_s) for piece in pieces(content)] == expected
+
+
+def test_the_rate_of_a_part_is_relative_to_that_of_the_document() -> None:
+    document = parse_ssml('<speak rate="2">One <prosody rate="50%">two</prosody>, three.</speak>')
+    assert document.prosody.speed == 2.0
+    assert [(piece.text, piece.rate) for piece in document.pieces] == [
+        ("One ", 1.0),
+        ("two", 0.5),
+        (", three.", 1.0),
+    ]
+    # Punctuation alone belongs to the words before it.
+    assert [piece.rate for piece in pieces('A <prosody rate="2">b</prosody>.')] == [1.0, 2.0, 2.0]
+
+
+def test_marks_stand_before_the_text_that_follows() -> None:
+    content = '<mark name="a"/>One <mark name="b"/><mark name="c"/>two<mark name="end"/>'
+    assert [(piece.mark, piece.text) for piece in pieces(content)] == [
+        ("a", "One "),
+        ("b", ""),
+        ("c", "two"),
+        ("end", ""),
+    ]
+
+
+def test_blanks_and_line_ends_of_the_source_are_one_blank() -> None:
+    document = parse_ssml("<speak>\n  <p>\n    One\n    <s>two</s>\n  </p>\n</speak>")
+    assert document.text == "One two."
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("<speak>One\n <b>two</speak>", "line 2, column 10: mismatched tag"),
+        ('<speak>\n<phoneme ph="SH AO N">x</phoneme></speak>', r"line 2, column 24: 'SH AO N' is not IPA"),
+        ('<speak><break time="soon"/></speak>', "line 1, column 8: got break time 'soon'"),
+        (f'<speak><sub alias="a">{"x" * 65}</sub></speak>', "line 1, column 88: 65 characters in sub"),
+        ("<speak>" + "<mark name='m'/>" * 1_001 + "</speak>", "at most 1000 marks"),
+        (f"<speak>{'x' * MAX_DOCUMENT_CHARACTERS}</speak>", "at most 200000 are allowed"),
+    ],
+)
+def test_a_fault_is_refused_with_its_place(document: str, message: str) -> None:
+    with pytest.raises(BadSsml, match=message):
+        parse_ssml(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "date_format", "expected"),
+    [
+        ("AB 1", "spell-out", "", "eh B one"),
+        ("0417", "digits", "", "zero four one seven"),
+        ("+1 (415) 555-0142", "telephone", "", "plus one, four one five, five five five, zero one four two"),
+        ("4155550142", "telephone", "", "four one five, five five five, zero one four two"),
+        ("21", "ordinal", "", "twenty first"),
+        ("112", "ordinal", "", "one hundred twelfth"),
+        ("0417", "cardinal", "", "four hundred seventeen"),
+        ("03/04/2026", "date", "dmy", "April third twenty twenty six"),
+        ("03/04/26", "date", "mdy", "March fourth twenty twenty six"),
+        ("2026.3.4", "date", "yyyymmdd", "March fourth twenty twenty six"),
+        ("2:30pm", "time", "hms12", "two thirty P M"),
+        ("$12.50", "currency", "", "twelve dollars and fifty cents"),
+    ],
+)
+def test_say_as_reads_a_text_as_asked(text: str, kind: str, date_format: str, expected: str) -> None:
+    words = normalize(say_as(text, kind, date_format) or text)
+    spoken = " ".join(word.text + word.punctuation for word in words).rstrip(".")
+    assert spoken == expected

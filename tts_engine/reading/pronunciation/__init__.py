@@ -1,0 +1,1 @@
+"""Pronunciation of single words: phonemes, respellings, and lexicons of them."""
