@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -236,12 +236,12 @@ async def _serve_every_api(
         apis = SpeechApis(engine, access, voices, guard, OpenAIPolicy(), exchange_folder)
         app = make_app(unready=lambda: None, registry=metrics.registry, access=access, mounts=apis.mounts())
         async with (
+            aclosing(apis),
+            closing(voices),
             serving(app) as url,
             httpx.AsyncClient(base_url=url, trust_env=False, timeout=TIMEOUT_S) as client,
         ):
             yield ServedSpeechApis(apis, voices, backend, client)
-        await apis.aclose()
-        voices.close()
 
 
 def _run_every_api(test: Callable[[Any], Coroutine[Any, Any, None]], **options: Any) -> None:

@@ -34,8 +34,10 @@ def all_mounts(access: AccessControl) -> list[Mount]:
     """All routes that a gateway mounts, over nothing."""
     nothing: Any = None
     engine: Any = NoEngine()
+    apis = SpeechApis(engine, access, nothing, UrlGuard(), OpenAIPolicy())
+    asyncio.run(apis.aclose())
     return [
-        *SpeechApis(engine, access, nothing, UrlGuard(), OpenAIPolicy()).mounts(),
+        *apis.mounts(),
         Mount(routes.routes(nothing, nothing, nothing, nothing), Scope.CALLS),
         Mount(placed_calls.routes(nothing, nothing), Scope.CALLS),
         Mount(browser_routes(nothing), Scope.CALLS),
@@ -148,9 +150,11 @@ def test_a_missing_key_and_a_missing_scope_are_refused_as_documented(tmp_path: P
             if not is_public:
                 assert set(answer.json()) == set(SCHEMAS[schema_name(operation, status)]["required"])
 
+    access = AccessControl(keys)
+    app = make_full_app(access, all_mounts(access))
+
     async def request_all() -> None:
-        access = AccessControl(keys)
-        transport = httpx.ASGITransport(make_full_app(access, all_mounts(access)))
+        transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             for (method, path), operation in OPERATIONS.items():
                 await request(client, method, path, operation)
@@ -188,9 +192,10 @@ def test_the_page_shows_the_fields_of_a_body() -> None:
 @pytest.mark.parametrize(("path", "kind"), [("/openapi.json", "application/json"), ("/docs", "text/html")])
 def test_the_document_and_its_page_are_served_without_a_key(path: str, kind: str, tmp_path: Path) -> None:
     access = AccessControl(KeysFile(tmp_path / "keys.json"))
+    app = make_full_app(access, all_mounts(access))
 
     async def get() -> httpx.Response:
-        transport = httpx.ASGITransport(make_full_app(access, all_mounts(access)))
+        transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.get(path)
 

@@ -6,6 +6,7 @@ import io
 import json
 import wave
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -113,7 +114,6 @@ def with_api(
         async with await Engine.open(backend=voice) as engine:
             real = VoiceRegistry(engine.voices)
             voices = FakeVoiceRegistry(engine) if fake_registry else real
-            store = AudioStore()
             server = SpeechServer(engine, access_, RequestLog(engine.metrics))
             api = DashScopeHttpApi(server, voices, UrlGuard(UrlPolicy()), store)
             app = make_app(
@@ -133,9 +133,9 @@ def with_api(
                 await test(HttpApiClient(api, voices, client))
             assert voice.open_slots == 0
             real.close()
-            store.close()
 
-    asyncio.run(run())
+    with closing(AudioStore()) as store:
+        asyncio.run(run())
 
 
 def events_in(text: str) -> Iterator[dict[str, Any]]:
