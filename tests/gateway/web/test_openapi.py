@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +32,19 @@ class NoEngine:
     metrics = Metrics()
 
 
-def all_mounts(access: AccessControl) -> list[Mount]:
-    """All routes that a gateway mounts, over nothing."""
+@contextmanager
+def all_mounts(access: AccessControl) -> Iterator[list[Mount]]:
+    """All routes that a gateway mounts, over nothing; afterwards those of speech are closed."""
     nothing: Any = None
     engine: Any = NoEngine()
     apis = SpeechApis(engine, access, nothing, UrlGuard(), OpenAIPolicy())
-    asyncio.run(apis.aclose())
-    return [
+    yield [
         *apis.mounts(),
         Mount(routes.routes(nothing, nothing, nothing, nothing), Scope.CALLS),
         Mount(placed_calls.routes(nothing, nothing), Scope.CALLS),
         Mount(browser_routes(nothing), Scope.CALLS),
     ]
+    asyncio.run(apis.aclose())
 
 
 def make_full_app(access: AccessControl, mounts: list[Mount]) -> FastAPI:
@@ -49,7 +52,8 @@ def make_full_app(access: AccessControl, mounts: list[Mount]) -> FastAPI:
 
 
 ACCESS = AccessControl.open_to_all()
-MOUNTS = all_mounts(ACCESS)
+with all_mounts(ACCESS) as MOUNTS:
+    pass
 APP = make_full_app(ACCESS, MOUNTS)
 ROUTES = [route for mount in MOUNTS for route in mount.router.routes] + APP.routes
 DOCUMENT: dict[str, Any] = openapi_document(APP.routes, WEBSOCKETS)
@@ -151,15 +155,15 @@ def test_a_missing_key_and_a_missing_scope_are_refused_as_documented(tmp_path: P
                 assert set(answer.json()) == set(SCHEMAS[schema_name(operation, status)]["required"])
 
     access = AccessControl(keys)
-    app = make_full_app(access, all_mounts(access))
 
-    async def request_all() -> None:
-        transport = httpx.ASGITransport(app)
+    async def request_all(mounts: list[Mount]) -> None:
+        transport = httpx.ASGITransport(make_full_app(access, mounts))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             for (method, path), operation in OPERATIONS.items():
                 await request(client, method, path, operation)
 
-    asyncio.run(request_all())
+    with all_mounts(access) as mounts:
+        asyncio.run(request_all(mounts))
 
 
 def test_the_document_is_of_this_version_and_every_reference_resolves() -> None:
@@ -192,12 +196,12 @@ def test_the_page_shows_the_fields_of_a_body() -> None:
 @pytest.mark.parametrize(("path", "kind"), [("/openapi.json", "application/json"), ("/docs", "text/html")])
 def test_the_document_and_its_page_are_served_without_a_key(path: str, kind: str, tmp_path: Path) -> None:
     access = AccessControl(KeysFile(tmp_path / "keys.json"))
-    app = make_full_app(access, all_mounts(access))
 
-    async def get() -> httpx.Response:
-        transport = httpx.ASGITransport(app)
+    async def get(mounts: list[Mount]) -> httpx.Response:
+        transport = httpx.ASGITransport(make_full_app(access, mounts))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.get(path)
 
-    answer = asyncio.run(get())
+    with all_mounts(access) as mounts:
+        answer = asyncio.run(get(mounts))
     assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, kind)
