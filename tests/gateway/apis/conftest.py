@@ -235,13 +235,13 @@ async def _serve_every_api(
         guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(reference_hosts), timeout_s=2 * TIMEOUT_S))
         apis = SpeechApis(engine, access, voices, guard, OpenAIPolicy(), exchange_folder)
         app = make_app(unready=lambda: None, registry=metrics.registry, access=access, mounts=apis.mounts())
-        async with (
-            aclosing(apis),
-            closing(voices),
-            serving(app) as url,
-            httpx.AsyncClient(base_url=url, trust_env=False, timeout=TIMEOUT_S) as client,
-        ):
-            yield ServedSpeechApis(apis, voices, backend, client)
+        with closing(voices):
+            async with (
+                aclosing(apis),
+                serving(app) as url,
+                httpx.AsyncClient(base_url=url, trust_env=False, timeout=TIMEOUT_S) as client,
+            ):
+                yield ServedSpeechApis(apis, voices, backend, client)
 
 
 def _run_every_api(test: Callable[[Any], Coroutine[Any, Any, None]], **options: Any) -> None:
