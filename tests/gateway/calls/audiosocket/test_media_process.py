@@ -54,7 +54,6 @@ def test_an_utterance_is_heard_and_its_words_are_reported() -> None:
             assert 49 <= sum(level_dbfs(packet) > -30 for packet in packets) <= 52  # five words of 0.2 s
             await server.until(lambda: len(server.audiosocket.registry) == 0)
             assert server.metric("packets_total") >= len(packets)
-            assert server.metric("underruns_total") == 0
 
     asyncio.run(scenario())
     heard = [event.word.text for event in events if isinstance(event, WordHeard)]
