@@ -27,6 +27,7 @@ from .backends.loading import load_backend
 from .chunk import SAMPLE_RATE
 from .errors import BadRequest, Overloaded
 from .metrics import Metrics
+from .reading.english.grammar import ENGLISH_GRAMMAR
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
@@ -98,6 +99,7 @@ class Engine:
         backend: Backend | None = None,
         process: "ProcessPolicy | None" = None,
         metrics: Metrics | None = None,
+        warm_up: bool = True,
     ) -> "Engine":
         """Load a bundle and warm it up.
 
@@ -109,6 +111,8 @@ class Engine:
         backend: used instead of the bundle's backend.
         process: renders in a child process; None renders on threads of this process.
         metrics: used after the warm-up; None makes new ones.
+        warm_up: speaks a sentence on every worker first; without it the first streams wait for what is made
+            when it is first used.
 
         Raises BundleError, BadRequest for a setting, and MissingExtra if the bundle needs one.
         """
@@ -117,7 +121,8 @@ class Engine:
             backend = await asyncio.get_running_loop().run_in_executor(None, load)
         engine = cls(backend, config or EngineConfig(), Metrics())
         try:
-            await engine._warm_up()
+            if warm_up:
+                await engine._warm_up()
         except BaseException:
             await engine.aclose()
             raise
@@ -237,6 +242,7 @@ class Engine:
 
     async def _warm_up(self) -> None:
         """Speak a sentence on every worker, so that no caller waits for lazy initialisation."""
+        await asyncio.get_running_loop().run_in_executor(None, ENGLISH_GRAMMAR.compile)
         backend = self._backend
         available = min(self._config.scheduler.max_streams, backend.slots, backend.memory_slots)
         concurrent_streams = min(len(backend.workers), available) if len(self.voices) else 0

@@ -8,9 +8,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest
@@ -52,6 +49,7 @@ async def say(text: str | None, options: SayOptions) -> None:
             precision=options.precision,
             device=options.device,
             executor=options.executor,
+            warm_up=False,  # the text itself is the first sentence
         ) as engine,
         engine.stream(voice=options.voice, speed=options.speed, seed=options.seed) as stream,
         TextFeed(stream, standard_input() if text is None else text) as feed,
@@ -67,21 +65,31 @@ async def say(text: str | None, options: SayOptions) -> None:
 
 
 async def _write_speech(
-    chunk: AudioChunk | None, stream: Stream, feed: TextFeed, sink: SpeechSink, characters: int | None
+    first: AudioChunk, stream: Stream, feed: TextFeed, sink: SpeechSink, characters: int | None
 ) -> None:
-    """Write ``chunk`` and all later ones. characters: of the whole text; None while it is still arriving."""
+    """Write ``first`` and all later chunks.
+
+    characters: of the whole text; None while it is still arriving.
+    """
+    started = time.monotonic()
+    await asyncio.to_thread(sink.write, first.pcm)
+    # Imported after the first sound, which need not wait for it.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
     console = Console(stderr=True)
-    started, spoken_s = time.monotonic(), 0.0
+    spoken_s = first.seconds
     columns = (TextColumn("speaking"), BarColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("", total=characters)
-        while chunk is not None and not feed.has_failed:  # a failure is reported now, not after the speech
+        async for chunk in stream:
+            if feed.has_failed:  # is reported now, not after the speech
+                break
             await asyncio.to_thread(sink.write, chunk.pcm)
             spoken_s += chunk.seconds
             progress.update(
                 bar, completed=_spoken_characters(chunk), description=f"{spoken_s:.1f} s of speech"
             )
-            chunk = await anext(stream, None)
     console.print(f"{spoken_s:.1f} s of speech in {time.monotonic() - started:.1f} s", highlight=False)
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from shared.engine_streams import TEXT, MakeStandIn, collect, content, pcm, run, speak
+from shared.standin_backend import StandInBackend
+from vivavoce.tts_engine.backends.base import SlotRequest
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import (
@@ -188,6 +190,28 @@ def test_an_engine_for_one_stream_warms_up_with_two_workers(stand_in: MakeStandI
     async def test() -> None:
         config = EngineConfig(scheduler=SchedulerPolicy(max_streams=1))
         async with await Engine.open(backend=stand_in(workers=2), config=config) as engine:
+            assert (await speak(engine, TEXT))[-1].final
+
+    run(test())
+
+
+@pytest.mark.parametrize("warm_up", [True, False])
+def test_an_engine_speaks_before_its_first_stream_if_it_is_warmed_up(
+    warm_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = StandInBackend(workers=2)
+    slots: list[SlotRequest] = []
+    open_slot = backend.open_slot
+
+    def counted(request: SlotRequest) -> int:
+        slots.append(request)
+        return open_slot(request)
+
+    monkeypatch.setattr(backend, "open_slot", counted)
+
+    async def test() -> None:
+        async with await Engine.open(backend=backend, warm_up=warm_up) as engine:
+            assert len(slots) == 2 * warm_up  # one for each worker
             assert (await speak(engine, TEXT))[-1].final
 
     run(test())

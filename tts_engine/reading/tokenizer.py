@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from .lazy_pattern import LazyPattern
 from .pronunciation.finder import PronunciationFinder
 from .pronunciation.lexicon import PronouncedRange
 from .reading_context import ReadingContext
@@ -22,7 +23,7 @@ _COMBINING_MARKS = (
 _LETTER = rf"[^\W\d_][{_COMBINING_MARKS}]*"
 # The bounds keep matching linear in text without blanks.
 WORD_PATTERN = rf"(?:{_LETTER}){{1,60}}(?:'(?:{_LETTER}){{1,60}})*"
-WORD = re.compile(WORD_PATTERN)
+WORD = LazyPattern(WORD_PATTERN)
 _NEXT_VISIBLE = re.compile(r" *([^ ])")
 _NEXT_WORD = re.compile(r"[ -]*([^\W\d_]+(?:\.[^\W\d_])*(?:'[^\W\d_]+)?)")
 _SYMBOLS_AFTER_BLANK = tuple("-–<>~*")  # signs whose reading depends on the blank before them
@@ -96,7 +97,7 @@ class ScanState:
 # A recogniser returns the position after what it read, or None to decline.
 Recognizer = Callable[[ScanState, "re.Match[str]"], int | None]
 RuleRow = tuple[str, Recognizer]
-Rule = tuple["re.Pattern[str]", Recognizer]
+Rule = tuple[LazyPattern, Recognizer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +110,15 @@ class Grammar:
     symbols: tuple[Rule, ...]  # any other character
     word: Rule  # tried when no other rule applies
 
+    def compile(self) -> None:
+        """Compile all patterns, so that no later text waits for them."""
+        for pattern, _ in (*self.lines, *self.letters, *self.digits, *self.symbols, self.word):
+            _ = pattern.compiled
+
 
 def compile_rules(*rows: RuleRow) -> tuple[Rule, ...]:
-    """Compile the patterns of ``rows``; rules are tried in this order."""
-    return tuple((re.compile(pattern), recognizer) for pattern, recognizer in rows)
+    """Return the rules of ``rows``, tried in this order; a pattern is compiled when it is first tried."""
+    return tuple((LazyPattern(pattern), recognizer) for pattern, recognizer in rows)
 
 
 def any_of(words: Iterable[str]) -> str:
@@ -201,7 +207,7 @@ def _share_phonemes(words: Sequence[DraftWord], phonemes: str) -> None:
 
 def _apply_first_match(scan: ScanState, rules: tuple[Rule, ...], at: int) -> int | None:
     for pattern, recognize in rules:
-        match = pattern.match(scan.view, at)
+        match = pattern.compiled.match(scan.view, at)
         if match and match.end() > at:
             end = recognize(scan, match)
             if end is not None:

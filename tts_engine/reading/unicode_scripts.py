@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from .lazy_pattern import LazyPattern
+
 HAN = "\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 KANA = "\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
 BOPOMOFO = "\u3105-\u312f"
@@ -22,14 +24,14 @@ GREEK = "\u0370-\u03ff\u1f00-\u1fff"
 CYRILLIC = "\u0400-\u052f"
 WIDE_MARKS = "。！？；：，、"
 
-_IGNORES_SPACES = re.compile(f"[{NO_SPACE_SCRIPTS}{WIDE_MARKS}]")
-_UNSPACED = re.compile(f"[{NO_SPACE_SCRIPTS}{_PHRASE_SPACED}]")
-_SYLLABIC = re.compile(f"[{NO_SPACE_SCRIPTS}{_PHRASE_SPACED}{HANGUL}]")
-_LANGUAGE_OF_SCRIPT = ((re.compile(f"[{KANA}]"), "ja"), (re.compile(f"[{HANGUL}]"), "ko"))
-_HAN = re.compile(f"[{HAN}{BOPOMOFO}]")
-_CYRILLIC = re.compile(f"[{CYRILLIC}]")
-_LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
-_LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}")
+_IGNORES_SPACES = LazyPattern(f"[{NO_SPACE_SCRIPTS}{WIDE_MARKS}]")
+_UNSPACED = LazyPattern(f"[{NO_SPACE_SCRIPTS}{_PHRASE_SPACED}]")
+_SYLLABIC = LazyPattern(f"[{NO_SPACE_SCRIPTS}{_PHRASE_SPACED}{HANGUL}]")
+_LANGUAGE_OF_SCRIPT = ((LazyPattern(f"[{KANA}]"), "ja"), (LazyPattern(f"[{HANGUL}]"), "ko"))
+_HAN = LazyPattern(f"[{HAN}{BOPOMOFO}]")
+_CYRILLIC = LazyPattern(f"[{CYRILLIC}]")
+_LATIN = LazyPattern("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
+_LATIN_WORD = LazyPattern("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}")
 _MIN_PHRASE_WORDS = 3  # Latin words that make a text one of a Latin-script language: "5 km" does not
 _LETTERS_PER_SYLLABLE = 3  # letters that take about as long to say as one syllabic character
 _WRITTEN_IN_HAN = frozenset({"zh", "ja", "ko"})
@@ -37,9 +39,9 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 # Speaking times at a brisk conversational pace.
 _CHARACTER_SECONDS = (
-    (re.compile(f"[{HAN}]"), 0.23),
-    (re.compile(f"[{HANGUL}]"), 0.17),
-    (re.compile(f"[{KANA}{BOPOMOFO}]"), 0.13),
+    (LazyPattern(f"[{HAN}]"), 0.23),
+    (LazyPattern(f"[{HANGUL}]"), 0.17),
+    (LazyPattern(f"[{KANA}{BOPOMOFO}]"), 0.13),
 )
 _LETTER_SECONDS = 0.075
 _PAUSE_SECONDS = 0.25  # at a punctuation mark
@@ -82,17 +84,17 @@ class ReadableScripts:
     """The scripts that a voice can read, as members of a regular expression's character class."""
 
     def __init__(self, *scripts: str) -> None:
-        self._unread_letter = re.compile(rf"(?![{''.join(scripts)}])[^\W\d_]")
+        self._unread_letter = LazyPattern(rf"(?![{''.join(scripts)}])[^\W\d_]")
 
     def count_unread(self, word: str) -> int:
         """Return the number of letters of other scripts in ``word``."""
-        return 0 if word.isascii() else len(self._unread_letter.findall(word))
+        return 0 if word.isascii() else len(self._unread_letter.compiled.findall(word))
 
     def can_read(self, word: str) -> bool:
         """Whether ``word`` has a letter or a digit that the voice can read."""
         if word.isascii():
             return True
-        return any(character.isalnum() for character in self._unread_letter.sub("", word))
+        return any(character.isalnum() for character in self._unread_letter.compiled.sub("", word))
 
 
 ALL_SCRIPTS = ReadableScripts(r"\w")
@@ -100,19 +102,19 @@ ALL_SCRIPTS = ReadableScripts(r"\w")
 
 def ignores_spaces(character: str) -> bool:
     """Whether blanks beside ``character`` separate no words: Han, kana and wide marks."""
-    return bool(_IGNORES_SPACES.match(character))
+    return not character.isascii() and bool(_IGNORES_SPACES.compiled.match(character))
 
 
 def is_unspaced(character: str) -> bool:
     """Whether the script of ``character`` writes words without blanks between them."""
-    return bool(_UNSPACED.match(character))
+    return not character.isascii() and bool(_UNSPACED.compiled.match(character))
 
 
 def nth_syllabic_position(text: str, nth: int) -> int | None:
     """Return the position of the ``nth`` character (from 1) that is said as a syllable or more, or None."""
     if text.isascii():
         return None
-    for count, match in enumerate(_SYLLABIC.finditer(text), 1):
+    for count, match in enumerate(_SYLLABIC.compiled.finditer(text), 1):
         if count == nth:
             return match.start()
     return None
@@ -162,7 +164,11 @@ def _are_joined(left: PositionedWord, right: PositionedWord) -> bool:
         return True
     if left.is_mark or right.is_mark:  # as written: <strong> touches the words that it encloses
         return right.start - left.stop <= len(left.punctuation)
-    return left.stop == right.start and bool(_SYLLABIC.match(last) and _SYLLABIC.match(first))
+    return left.stop == right.start and _is_syllabic(last) and _is_syllabic(first)
+
+
+def _is_syllabic(character: str) -> bool:
+    return not character.isascii() and bool(_SYLLABIC.compiled.match(character))
 
 
 def estimate_seconds(words: Iterable[PositionedWord]) -> float:
@@ -182,7 +188,7 @@ def _mark_seconds(text: str) -> float:
 def _word_seconds(text: str) -> float:
     if text.isascii():
         return _LETTER_SECONDS * (len(text) + 1)
-    counts = [(len(script.findall(text)), each) for script, each in _CHARACTER_SECONDS]
+    counts = [(len(script.compiled.findall(text)), each) for script, each in _CHARACTER_SECONDS]
     others = len(text) - sum(count for count, _ in counts)
     return sum(count * each for count, each in counts) + _LETTER_SECONDS * others
 
@@ -201,7 +207,7 @@ def detect_language(text: str, *, voice_language: str, before: str, latin_langua
     """
     if text.isascii():
         return latin_language if _has_phrase(text) else before or latin_language
-    letters, syllabic = len(_LATIN.findall(text)), len(_SYLLABIC.findall(text))
+    letters, syllabic = len(_LATIN.compiled.findall(text)), len(_SYLLABIC.compiled.findall(text))
     others = len(_LETTER.findall(text)) - syllabic - letters
     if not letters + syllabic + others:
         return before
@@ -209,17 +215,17 @@ def detect_language(text: str, *, voice_language: str, before: str, latin_langua
         return _syllabic_language(text, (voice_language, before))
     if letters >= others:
         return latin_language if _has_phrase(text) else before or latin_language
-    return "ru" if _CYRILLIC.search(text) else ""
+    return "ru" if _CYRILLIC.compiled.search(text) else ""
 
 
 def _has_phrase(text: str) -> bool:
-    return len(_LATIN_WORD.findall(text)) >= _MIN_PHRASE_WORDS
+    return len(_LATIN_WORD.compiled.findall(text)) >= _MIN_PHRASE_WORDS
 
 
 def _syllabic_language(text: str, likely: tuple[str, ...]) -> str:
     for script, language in _LANGUAGE_OF_SCRIPT:
-        if script.search(text):
+        if script.compiled.search(text):
             return language
-    if not _HAN.search(text):
+    if not _HAN.compiled.search(text):
         return ""
     return next((language for language in likely if language in _WRITTEN_IN_HAN), "zh")

@@ -17,6 +17,7 @@ from ..clause_boundaries import BoundaryRules
 from ..english.boundary_rules import ENGLISH_BOUNDARY_RULES
 from ..english.grammar import ENGLISH_GRAMMAR
 from ..folding import FOLDED_CHARACTERS, fold
+from ..lazy_pattern import LazyPattern
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..pronunciation.finder import PronunciationFinder
 from ..reading_context import ReadingContext
@@ -94,7 +95,7 @@ def _verbatim_grammar() -> Grammar:
         letters=(),
         digits=(),
         symbols=compile_rules(*MARKUP_ROWS, *PUNCTUATION_ROWS),
-        word=(re.compile(_VERBATIM_RUN), _read_verbatim),
+        word=(LazyPattern(_VERBATIM_RUN), _read_verbatim),
     )
 
 
@@ -205,7 +206,7 @@ class MultilingualClauseNormalizer:
 
     def _clause_language(self, view: str) -> str:
         for pattern, _ in self._marks:  # their letters belong to no language
-            view = pattern.sub(" ", view)
+            view = pattern.compiled.sub(" ", view)
         self._previous_language = detect_language(
             view,
             voice_language=self._language,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ..address_patterns import UNSPACED_ADDRESSES
+from ..lazy_pattern import LazyPattern
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..spelling import LONG_DIGIT_GROUPS, Speller
 from ..tokenizer import WORD_PATTERN, Grammar, Recognizer, RuleRow, ScanState, any_of, compile_rules
@@ -133,7 +134,7 @@ class HanNormalizer:
             letters,
             compile_rules(*self._speller.address_rows(UNSPACED_ADDRESSES), *self._number_rows()),
             compile_rules(*MARKUP_ROWS, *self._sign_rows()),
-            (re.compile(word), self._read_word),
+            (LazyPattern(word), self._read_word),
         )
 
     def _number_prefix_rows(self) -> tuple[RuleRow, ...]:

@@ -8,6 +8,7 @@ import re
 import unicodedata
 
 from ..address_patterns import SPACED_ADDRESSES, UNSPACED_ADDRESSES
+from ..lazy_pattern import LazyPattern
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..reading_context import CODE_WINDOW
 from ..spelling import LONG_DIGIT_GROUPS, Speller
@@ -68,7 +69,7 @@ class TableNormalizer:
             *self._language_date_rows(),
             *self._number_rows(),
         )
-        word = re.compile(rf"{WORD_PATTERN}(?:-{WORD_PATTERN})*"), self._read_word
+        word = LazyPattern(rf"{WORD_PATTERN}(?:-{WORD_PATTERN})*"), self._read_word
         return Grammar(lines, letters, digits, symbols, word)
 
     def _abbreviation_rows(self) -> tuple[RuleRow, ...]:
@@ -151,7 +152,7 @@ class TableNormalizer:
 
     def _read_inverted_mark(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read ¿ or ¡ as part of the word after it, as a voice that takes text needs it."""
-        word = WORD.match(scan.view, match.end())
+        word = WORD.compiled.match(scan.view, match.end())
         stop = word.end() if word else match.end()
         scan.emit(scan.view[match.start() : stop], match.start(), stop)
         self._note_word(scan, scan.view[match.end() : stop])
