@@ -27,12 +27,13 @@ from .calls.api import placed_calls
 from .calls.api import routes as calls_api
 from .calls.ari.controller import AriController
 from .calls.ari.opening import open_ari
-from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from .calls.call_options import CallerSpeechAction, CallSpeechOptions
 from .calls.expected_calls import ExpectedCalls
 from .calls.leg import CallServices, CallSettings
+from .calls.phones.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
+from .calls.phones.rtp import RtpCallServer, RtpCallSettings
+from .calls.recordings import CallRecordings
 from .calls.registry import CallRegistry
-from .calls.rtp import RtpCallServer, RtpCallSettings
 from .calls.websockets.calls import WebSocketCalls
 from .calls.websockets.carrier_access import CarrierAccess
 from .calls.websockets.leg import WebSocketLegServices, WebSocketTimeouts
@@ -88,7 +89,11 @@ class CallServers:
         clock = Clock(phases=settings.clock_phases)
         clock_task = start_background_task(clock.run(), "clock", resources)
         registry = CallRegistry(engine, max_calls=settings.max_calls)
-        services = CallServices(engine, registry)
+        recordings = None
+        if settings.recordings is not None:
+            recordings = CallRecordings(settings.recordings, records_all=settings.record_calls)
+            resources.push_async_callback(asyncio.to_thread, recordings.close)
+        services = CallServices(engine, registry, recordings)
         expected = ExpectedCalls(agents.named, required=settings.expected_calls_only)
         audiosocket_server = AudioSocketCallServer(
             media=media,
@@ -107,9 +112,8 @@ class CallServers:
         if ari is not None:
             resources.push_async_callback(ari.aclose)
         browser = BrowserCalls(
-            engine=engine,
             clock=clock,
-            registry=registry,
+            services=services,
             voices=voices,
             settings=_make_browser_settings(settings),
             make_speech_detector=_make_speech_detector,

@@ -25,7 +25,7 @@ from .background_tasks import start_background_task
 from .browser.calls import BrowserCalls
 from .call_servers import AUDIOSOCKET_FLAG, DEFAULT_PHONE_AGENT, CallServers, make_agents
 from .calls.agents import Agent
-from .calls.audiosocket import AudioSocketCallServer
+from .calls.phones.audiosocket import AudioSocketCallServer
 from .calls.registry import CallRegistry
 from .calls.websockets.calls import WebSocketCalls
 from .engine_opening import models_of, open_engine

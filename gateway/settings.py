@@ -256,6 +256,10 @@ class Settings(PhoneSystemSettings, BaseSettings):
         Annotated[_FiniteFloat, Field(gt=0, le=3600)] | None, Field(description="seconds, over 0 to 3600")
     ] = None
 
+    recordings: Annotated[Path | None, Field(description="a folder")] = None  # None: no call is recorded
+    # All calls; else those that a program asks for.
+    record_calls: Annotated[bool, Field(description="true or false")] = False
+
     # The process
 
     # None: one with more than one core, else none. A process plays 100 calls with a third of a core.

@@ -50,6 +50,7 @@ def load_settings(file: Path | None = None, flags: Mapping[str, object] | None =
     for key in ("host", "audiosocket_host", "rtp_host"):
         _check_loopback(key, getattr(settings, key), settings)
     _check_keys(settings)
+    _check_recordings(settings)
     return settings
 
 
@@ -124,6 +125,11 @@ def _check_keys(settings: Settings) -> None:
             "allowed is a keys_file ('vivavoce keys add' makes one), or --without-keys "
             "(without_keys = true) to allow everyone."
         )
+
+
+def _check_recordings(settings: Settings) -> None:
+    if settings.record_calls and settings.recordings is None:
+        raise SettingsError("record_calls: got true without a folder; name one with 'recordings'.")
 
 
 def _addresses(key: str, host: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:

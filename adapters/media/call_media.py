@@ -40,6 +40,17 @@ class MediaReport:
         return replace(later, stats=self.stats + later.stats, dropped=self.dropped + later.dropped)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedAudio:
+    """Audio of one side of a call, for its recording."""
+
+    pcm: bytes  # s16le mono
+    sample_rate: int  # Hz
+    at: float  # monotonic seconds at which it was sent or received
+    from_caller: bool
+    drops_later: bool = False  # the peer drops what it was sent and has not played by then
+
+
 class MediaListener(Protocol):
     """Receives what happens on a call. The methods run on the loop of the call and must not block."""
 
@@ -57,6 +68,9 @@ class MediaListener(Protocol):
 
     def on_caller_audio(self, pcm: bytes, sample_rate: int) -> None:
         """Audio of the caller: s16le mono."""
+
+    def on_recorded(self, audio: RecordedAudio) -> None:
+        """Audio of either side, while the call is recorded."""
 
     def on_key(self, digit: str) -> None:
         """The caller pressed a key."""
@@ -90,6 +104,9 @@ class CallMedia(Protocol):
 
     def set_caller_audio(self, options: CallerAudioOptions) -> None:
         """Set what is done with the caller's audio."""
+
+    def set_recording(self, recorded: bool) -> None:
+        """Report all audio of both sides (``on_recorded``), or stop that."""
 
     def lead_s(self, now: float) -> float:
         """Return the seconds of speech not yet played."""

@@ -12,7 +12,7 @@ from ...tts_engine.chunk import AudioChunk
 from ..audiosocket.protocol import CallId, encode
 from ..playback.heard_words import DiscardResult, HeardWord
 from ..rtp.connection import RtpOptions
-from .call_media import CallerAudioOptions, MediaReport
+from .call_media import CallerAudioOptions, MediaReport, RecordedAudio
 from .paced_media import TICKS_PER_REPORT
 
 
@@ -99,6 +99,14 @@ class SetCallerAudio:
 
 
 @dataclass(frozen=True, slots=True)
+class SetRecording:
+    """Report all audio of the call, or stop that."""
+
+    call: int
+    recorded: bool
+
+
+@dataclass(frozen=True, slots=True)
 class HangUp:
     """End the call."""
 
@@ -106,7 +114,9 @@ class HangUp:
     reason: str
 
 
-ControlMessage = OpenPhoneCall | PushSpeech | FinishSpeech | DiscardSpeech | SetCallerAudio | HangUp
+ControlMessage = (
+    OpenPhoneCall | PushSpeech | FinishSpeech | DiscardSpeech | SetCallerAudio | SetRecording | HangUp
+)
 
 # Media to control
 
@@ -159,6 +169,14 @@ class ReceivedAudio:
 
 
 @dataclass(frozen=True, slots=True)
+class AudioRecorded:
+    """Audio of a call that is recorded."""
+
+    call: int
+    audio: RecordedAudio
+
+
+@dataclass(frozen=True, slots=True)
 class ReceivedKey:
     """The caller pressed a key."""
 
@@ -199,6 +217,7 @@ MediaMessage = (
     | SpeechCut
     | CallerSpeech
     | ReceivedAudio
+    | AudioRecorded
     | ReceivedKey
     | CallReport
     | CallProblem

@@ -11,7 +11,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from ...tts_engine.chunk import AudioChunk
 from ..playback.heard_words import DiscardResult
 from ..playback.transport import Transport
-from .call_media import CallerAudioOptions, MediaListener, MediaReport
+from .call_media import CallerAudioOptions, MediaListener, MediaReport, RecordedAudio
 
 Packet = TypeVar("Packet")
 
@@ -66,6 +66,7 @@ class PacedMedia(Generic[Packet]):
         self._detector = detector
         self._listener: MediaListener
         self._caller_audio = CallerAudioOptions()
+        self._is_recorded = False
         self._pushes = 0
         self._played_pushes = 0  # reported by ``on_played``
         self._ticks = 0
@@ -130,6 +131,10 @@ class PacedMedia(Generic[Packet]):
         """Set what is done with the caller's audio."""
         self._caller_audio = options
 
+    def set_recording(self, recorded: bool) -> None:
+        """Report all audio of both sides, or stop that."""
+        self._is_recorded = recorded
+
     def receive_audio(self, pcm: bytes, sample_rate: int) -> None:
         """Take s16le mono audio of the caller."""
         options = self._caller_audio
@@ -140,6 +145,8 @@ class PacedMedia(Generic[Packet]):
                     self._discard(requested=False)
         if options.is_forwarded:
             self._listener.on_caller_audio(pcm, sample_rate)
+        if self._is_recorded:
+            self._listener.on_recorded(RecordedAudio(pcm, sample_rate, self._now(), from_caller=True))
 
     def press(self, digit: str) -> None:
         """Take a key that the caller pressed: one of ``0-9 * # A-D``."""
@@ -157,6 +164,13 @@ class PacedMedia(Generic[Packet]):
     def _send_due(self, now: float) -> None:
         for packet in self.playout.due(now):
             self._send(packet)
+            if self._is_recorded and (audio := self._recorded(packet, now)) is not None:
+                self._listener.on_recorded(audio)
+
+    def _recorded(self, packet: Packet, now: float) -> RecordedAudio | None:
+        """Return what the recording of the call gets of a packet."""
+        assert isinstance(packet, bytes)
+        return RecordedAudio(packet, self.sample_rate, now, from_caller=False)
 
     def _report_words(self) -> None:
         if words := self.playout.take_heard_words():

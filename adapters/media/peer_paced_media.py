@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from ...tts_engine.chunk import AudioChunk
 from ..playback.heard_words import DiscardResult
-from ..playback.peer_playout import PeerCommand, PeerPlayout
+from ..playback.peer_playout import PeerClear, PeerCommand, PeerMedia, PeerPlayout
+from .call_media import RecordedAudio
 from .paced_media import PacedMedia, SpeechDetector
 
 
@@ -55,6 +56,13 @@ class PeerPacedMedia(PacedMedia[PeerCommand]):
     def resume(self) -> None:
         """Send speech again."""
         self._peer_playout.resume()
+
+    def _recorded(self, packet: PeerCommand, now: float) -> RecordedAudio | None:
+        if isinstance(packet, PeerMedia):
+            return RecordedAudio(packet.pcm, self.sample_rate, now, from_caller=False)
+        if isinstance(packet, PeerClear):
+            return RecordedAudio(b"", self.sample_rate, now, from_caller=False, drops_later=True)
+        return None
 
     def _cut(self, now: float) -> DiscardResult:
         result = super()._cut(now)

@@ -13,9 +13,10 @@ from ...tts_engine.chunk import SAMPLE_RATE
 from ..audio.resample import BUILT_IN_RATES, PassthroughResampler, Resampler, soxr_resampler
 from ..playback.heard_words import DiscardResult, HeardWord
 from ..playback.playout import Playout
-from .call_media import MediaReport
+from .call_media import MediaReport, RecordedAudio
 from .clock import Clock
 from .messages import (
+    AudioRecorded,
     CallClosed,
     CallerSpeech,
     CallProblem,
@@ -30,6 +31,7 @@ from .messages import (
     ReceivedAudio,
     ReceivedKey,
     SetCallerAudio,
+    SetRecording,
     SpeechCut,
     SpeechPlayed,
     WordsHeard,
@@ -37,9 +39,9 @@ from .messages import (
 from .paced_media import PacedMedia, SpeechDetector
 from .phone_wire import PhoneWire, WireEnded
 
-_MAX_UNSENT_BYTES: Final = 1 << 20  # to control; with more, the caller's audio is dropped
+_MAX_UNSENT_BYTES: Final = 1 << 20  # to control; with more, audio is dropped
 
-CallMessage = PushSpeech | FinishSpeech | DiscardSpeech | SetCallerAudio | HangUp
+CallMessage = PushSpeech | FinishSpeech | DiscardSpeech | SetCallerAudio | SetRecording | HangUp
 
 
 class PhoneCall:
@@ -107,6 +109,8 @@ class PhoneCall:
                 self._media.discard()
             case SetCallerAudio(options=options):
                 self._media.set_caller_audio(options)
+            case SetRecording(recorded=recorded):
+                self._media.set_recording(recorded)
             case HangUp(reason=reason):
                 self._end(reason)
             case _:
@@ -182,6 +186,11 @@ class PhoneCall:
         """Forward the caller's audio, unless control does not read."""
         if self._unread_bytes < _MAX_UNSENT_BYTES:
             self._unread_bytes = self._send_message(ReceivedAudio(self._number, pcm, sample_rate))
+
+    def on_recorded(self, audio: RecordedAudio) -> None:
+        """Forward audio for the recording, unless control does not read."""
+        if self._unread_bytes < _MAX_UNSENT_BYTES:
+            self._unread_bytes = self._send_message(AudioRecorded(self._number, audio))
 
     def on_key(self, digit: str) -> None:
         """Report a key."""

@@ -16,6 +16,7 @@ from ...tts_engine.chunk import AudioChunk
 from ..playback.heard_words import DiscardResult
 from .call_media import CallerAudioOptions, MediaListener, MediaReport
 from .messages import (
+    AudioRecorded,
     CallClosed,
     CallerSpeech,
     CallProblem,
@@ -31,6 +32,7 @@ from .messages import (
     ReceivedAudio,
     ReceivedKey,
     SetCallerAudio,
+    SetRecording,
     SpeechCut,
     SpeechPlayed,
     WireOpening,
@@ -83,6 +85,7 @@ class RemoteMedia:
         self._now = now
         self._listener: MediaListener | None = None
         self._caller_audio = CallerAudioOptions()
+        self._is_recorded = False
         self._report = MediaReport()
         self._earlier_report = MediaReport()  # last report of media servers that are gone
         self._dry_at = 0.0  # estimate of when the queued speech will have been played
@@ -151,6 +154,11 @@ class RemoteMedia:
             self._caller_audio = options
             self._send(SetCallerAudio(self._number, options), -1)
 
+    def set_recording(self, recorded: bool) -> None:
+        """Report all audio of both sides, or stop that."""
+        self._is_recorded = recorded
+        self._send(SetRecording(self._number, recorded), -1)
+
     def lead_s(self, now: float) -> float:
         """Return the seconds of speech not yet played."""
         if self._report.at:
@@ -184,6 +192,7 @@ class RemoteMedia:
         self._wire = self._wire.reopened()
         self.open()
         self._send(SetCallerAudio(self._number, self._caller_audio), -1)
+        self._send(SetRecording(self._number, self._is_recorded), -1)
         listener = self._listener
         if listener is not None:
             while self._unanswered_discards:
@@ -218,6 +227,8 @@ class RemoteMedia:
                 listener.on_caller_speech(speaking)
             case ReceivedAudio(pcm=pcm, sample_rate=sample_rate):
                 listener.on_caller_audio(pcm, sample_rate)
+            case AudioRecorded(audio=audio):
+                listener.on_recorded(audio)
             case ReceivedKey(digit=digit):
                 listener.on_key(digit)
             case CallReport(report=report):

@@ -6,7 +6,6 @@ Not the HTTP side (``routes``), and not what happens on one call (``leg``).
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from ...adapters.media.clock import Clock
 from ...adapters.media.paced_media import SpeechDetector
@@ -14,14 +13,11 @@ from ...tts_engine.errors import Overloaded
 from ..access.access_control import Grant
 from ..calls.agents import Agent
 from ..calls.leg import CallServices, LegGroup
-from ..calls.registry import CallRegistry, CallUnknown
+from ..calls.registry import CallUnknown
 from ..voice_registry import VoiceRegistry
 from .leg import BrowserLeg, BrowserMediaServices, BrowserPeer
 from .offers import Candidates, Offer
 from .settings import BrowserCallSettings
-
-if TYPE_CHECKING:
-    from ...tts_engine.engine import Engine
 
 _MAX_SESSION_IDS = 256  # remembered by ``issue_session_id``
 
@@ -41,20 +37,19 @@ class BrowserCalls:
     def __init__(
         self,
         *,
-        engine: "Engine",
         clock: Clock,
-        registry: CallRegistry,
+        services: CallServices,
         voices: VoiceRegistry,
         settings: BrowserCallSettings | None = None,
         agent: Agent | None = None,
         make_speech_detector: Callable[[], SpeechDetector] | None = None,
         connect: Connect | None = None,
     ) -> None:
-        self.registry = registry
+        self.registry = services.registry
         self.voices = voices
         self.settings = settings or BrowserCallSettings()
         self.agent = agent
-        self.services = CallServices(engine, registry)
+        self.services = services
         self._media_services = BrowserMediaServices(clock, make_speech_detector)
         self._group: LegGroup[BrowserLeg] = LegGroup()
         self._connect = connect or _connect_by_webrtc

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...adapters.media.call_media import CallerAudioOptions, CallMedia, MediaReport
+from ...adapters.media.call_media import CallerAudioOptions, CallMedia, MediaReport, RecordedAudio
 from ...adapters.playback.heard_words import DiscardResult, HeardWord
 from ...adapters.playback.playout import PlayoutStats
 from ...tts_engine.chunk import AudioChunk
@@ -34,6 +34,7 @@ from .events import (
     TextWritten,
 )
 from .playout_pressure import PlayoutPressure
+from .recordings import CallNotRecordable, CallRecorder, CallRecordings
 from .results import CallNotTransferable, CallResult
 from .text_feed import TextDelta, TextFeed
 from .utterance_tracker import Turn, UtteranceOutcome, UtteranceTracker
@@ -62,6 +63,7 @@ class Call:
         close: takes a reason and ends the connection; must not block.
         transfer: transfers the caller to a number; must not block. None: this is not possible.
         speech: used for utterances that bring no options of their own.
+        recordings: makes the call's recorder; None: the call cannot be recorded.
         lead_s: seconds of speech kept ready in the playout.
         pressure: takes the faults that the caller hears.
     """
@@ -75,6 +77,7 @@ class Call:
         close: Callable[[str], None],
         transfer: Callable[[str], None] | None = None,
         caller: Caller = UNKNOWN_CALLER,
+        recordings: CallRecordings | None = None,
         speech: CallSpeechOptions = _DEFAULT_SPEECH,
         lead_s: float = 0.6,
         pressure: PlayoutPressure | None = None,
@@ -93,6 +96,8 @@ class Call:
         self._metrics = engine.metrics
         self._close = close
         self._transfer = transfer
+        self._recordings = recordings
+        self._recorder: CallRecorder | None = None
         self._speech = speech
         self._lead_s = lead_s
         self._now = now
@@ -233,8 +238,30 @@ class Call:
             self.result = before
             raise
 
+    def record(self) -> str:
+        """Record the call from now on; return the file's name. Twice is no error.
+
+        Raises CallNotRecordable and RecordingFailed.
+        """
+        if self._recordings is None:
+            raise CallNotRecordable("calls cannot be recorded; the setting recordings names no folder")
+        if self._recorder is None:
+            self._recorder = self._recordings.begin(self.call_id, self.sample_rate)
+            self.media.set_recording(True)
+        return self._recorder.path.name
+
+    def stop_recording(self) -> str:
+        """End the recording; return the file's name, "" if there was none."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is None:
+            return ""
+        self.media.set_recording(False)
+        recorder.close()
+        return recorder.path.name
+
     def on_closed(self) -> None:
         """End everything of the call: its leg is gone."""
+        self.stop_recording()
         self._ending = True
         self._interrupt_all()
         self._interrupted.set()  # also for turns that begin later
@@ -281,6 +308,11 @@ class Call:
     def on_caller_audio(self, pcm: bytes, sample_rate: int) -> None:
         """Emit audio of the caller, s16le mono."""
         self.events.emit(CallerAudio(pcm, sample_rate))
+
+    def on_recorded(self, audio: RecordedAudio) -> None:
+        """Record audio of either side."""
+        if self._recorder is not None:
+            self._recorder.take(audio)
 
     def on_key(self, digit: str) -> None:
         """Take a key that the caller pressed."""

@@ -15,6 +15,7 @@ from ...adapters.media.call_media import CallMedia
 from .call import Call
 from .call_options import CallerSpeechAction, CallSpeechOptions
 from .caller import UNKNOWN_CALLER, Caller
+from .recordings import CallRecordings, RecordingFailed
 from .registry import ActiveCall, CallLeg, CallRegistry
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class CallServices:
 
     engine: "Engine"
     registry: CallRegistry
+    recordings: CallRecordings | None = None  # None: calls cannot be recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +138,19 @@ class LegCall:
             close=self._leg.end,
             transfer=self._transfer,
             caller=caller or self._caller,
+            recordings=services.recordings,
             speech=settings.speech,
             lead_s=settings.lead_s,
             pressure=services.registry.pressure,
         )
         self.call.caller_speech_action = settings.caller_speech_action
-        return services.registry.open(self._leg, self.call, kind=self._kind, peer=self._peer)
+        active_call = services.registry.open(self._leg, self.call, kind=self._kind, peer=self._peer)
+        if services.recordings is not None and services.recordings.records_all:
+            try:
+                self.call.record()
+            except RecordingFailed as error:
+                logger.error("Call %s: %s", call_id, error)
+        return active_call
 
     def start_task(self, run: Callable[[], Awaitable[None]]) -> None:
         """Run a task on the call; it is cancelled when the call ends, and fails the leg if it raises."""

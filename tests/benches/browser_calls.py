@@ -32,6 +32,7 @@ from vivavoce.gateway.browser.calls import BrowserCalls
 from vivavoce.gateway.browser.routes import routes
 from vivavoce.gateway.browser.settings import BrowserCallSettings
 from vivavoce.gateway.calls.agents import Agent, llm_tokens
+from vivavoce.gateway.calls.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cli.received_audio import audible_span
@@ -170,7 +171,7 @@ async def serve_browser_calls(
     registry = CallRegistry(engine, max_calls=_MAX_CALLS)
     voices = VoiceRegistry(engine.voices)
     calls = BrowserCalls(
-        engine=engine, clock=clock, registry=registry, voices=voices, settings=settings, agent=agent
+        clock=clock, services=CallServices(engine, registry), voices=voices, settings=settings, agent=agent
     )
     app = make_app(
         unready=lambda: None,

@@ -22,6 +22,7 @@ from vivavoce.gateway.browser.leg import BrowserLeg
 from vivavoce.gateway.browser.routes import routes
 from vivavoce.gateway.browser.settings import BrowserCallSettings
 from vivavoce.gateway.calls.agents import Agent
+from vivavoce.gateway.calls.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
@@ -134,7 +135,7 @@ async def serve_browsers(
         clock = Clock()
         ticking = asyncio.create_task(clock.run())
         calls = BrowserCalls(
-            engine=engine, clock=clock, registry=CallRegistry(engine, max_calls=max_calls),
+            clock=clock, services=CallServices(engine, CallRegistry(engine, max_calls=max_calls)),
             voices=VoiceRegistry(engine.voices),
             settings=BrowserCallSettings(**settings),
             agent=agent, make_speech_detector=make_speech_detector, connect=None if real else connect,

@@ -15,7 +15,7 @@ from loguru import logger
 
 from ....tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from ...audiosocket.protocol import AudioSocketAudio, Dtmf
-from ...media.call_media import CallerAudioOptions, MediaReport
+from ...media.call_media import CallerAudioOptions, MediaReport, RecordedAudio
 from ...media.remote_media import RemoteMedia
 from ...playback.heard_words import DiscardResult, HeardWord
 from ...playback.playout import PlayoutStats
@@ -155,6 +155,9 @@ class PipecatCallHandler:
         """Queue audio of the caller; audio from before the pipeline started is dropped."""
         if self._is_receiving:
             self._enqueue(AudioSocketAudio(sample_rate, pcm), _MAX_UNREAD_MESSAGES)
+
+    def on_recorded(self, audio: RecordedAudio) -> None:
+        """Do nothing: pipelines record with Pipecat's own processors."""
 
     def on_key(self, digit: str) -> None:
         """Queue a key, also before the pipeline has started."""

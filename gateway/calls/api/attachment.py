@@ -36,6 +36,8 @@ from .messages import (
     CommandMessage,
     HangUpMessage,
     KeyMessage,
+    RecordingMessage,
+    RecordMessage,
     ServerMessage,
     SpeechMessage,
     TextMessage,
@@ -143,6 +145,9 @@ class CallAttachment:
             case TransferMessage(to=number, result=result):
                 self._call.result = replace(self._call.result, value=result)
                 self._call.transfer(number)
+            case RecordMessage(on=on):
+                file = self._call.record() if on else self._call.stop_recording()
+                self._send(RecordingMessage(type="recording", on=on, file=file))
             case SpeechMessage(voice=voice, speed=speed):
                 voice = self._voices.resolve(voice)
                 self._utterances.speech = replace(self._utterances.speech, voice=voice, speed=speed)

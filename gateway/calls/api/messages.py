@@ -1,8 +1,9 @@
 """Messages between a call and its attached peers: programs on a WebSocket, pages on a data channel.
 
-    client -> server   text | flush | end | discard | hang_up | transfer | speech | on_speech | ask | dtmf
+    client -> server   text | flush | end | discard | hang_up | transfer | record | speech | on_speech |
+                       ask | dtmf
     server -> client   started | audio | speech_started | word | speech_finished | discarded |
-                       caller_speaking | caller_silent | dtmf | error | hung_up
+                       caller_speaking | caller_silent | dtmf | recording | error | hung_up
                        with all events: utterance | stats, and more fields of speech_started
 
 Each is a JSON object with a ``type``. Pure: text in, values out.
@@ -12,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from ....tts_engine.errors import VivavoceError
+from ....tts_engine.errors import BadRequest
 from ..call_options import CallerSpeechAction
 from ..utterance_tracker import UtteranceOutcome
 
@@ -93,6 +94,13 @@ class TransferMessage(CallMessage):
     result: ResultText = ""
 
 
+class RecordMessage(CallMessage):
+    """Begins or ends a recording of the call; answered with `recording`."""
+
+    type: Literal["record"]
+    on: bool = True
+
+
 class SpeechMessage(CallMessage):
     """Voice and speed of the utterances that begin after this message."""
 
@@ -130,6 +138,7 @@ ClientMessage = (
     | CommandMessage
     | HangUpMessage
     | TransferMessage
+    | RecordMessage
     | SpeechMessage
     | CallerSpeechActionMessage
     | AskMessage
@@ -262,6 +271,14 @@ class KeyPressedMessage(CallMessage):
     digit: Annotated[str, Field(description="One of 0-9 * # A-D.")]
 
 
+class RecordingMessage(CallMessage):
+    """A recording has begun or ended, as this peer asked."""
+
+    type: Literal["recording"]
+    on: bool
+    file: Annotated[str, Field(description="Name of the file in `recordings`; empty if there was none.")]
+
+
 class CallStatsMessage(CallMessage):
     """Counters of the call, once a second. With all events only."""
 
@@ -300,6 +317,7 @@ ServerMessage = (
     | CallerSpeakingMessage
     | CallerSilentMessage
     | KeyPressedMessage
+    | RecordingMessage
     | CallStatsMessage
     | CallErrorMessage
     | HungUpMessage
@@ -309,7 +327,7 @@ SERVER_MESSAGE: TypeAdapter[ServerMessage] = TypeAdapter(
 )
 
 
-class BadCallMessage(VivavoceError):
+class BadCallMessage(BadRequest):
     """A message that the protocol does not have, or that does not fit now."""
 
 

@@ -66,6 +66,13 @@ class ExpectedCallId(BaseModel):
     call: str
 
 
+class RecordingOfCall(BaseModel):
+    """A recording that has begun or ended."""
+
+    call: str
+    file: Annotated[str, Field(description="Name of the file in `recordings`.")]
+
+
 class DiscardedSpeech(BaseModel):
     """Speech that has been interrupted."""
 
@@ -101,6 +108,18 @@ TRANSFER: Final = operation(
     json_response(TransferredCall),
     native_errors({400: "The body is wrong, or a call of this kind cannot be transferred."}, _NO_CALL),
     body=json_body(TransferOrder),
+)
+BEGIN_RECORDING: Final = operation(
+    "beginRecording",
+    "Record a call from now on. A call that is recorded goes on to be.",
+    json_response(RecordingOfCall),
+    native_errors({400: "Calls cannot be recorded here."}, _NO_CALL, {503: "The file cannot be written."}),
+)
+END_RECORDING: Final = operation(
+    "endRecording",
+    "End the recording of a call.",
+    json_response(RecordingOfCall),
+    native_errors({400: "The call is not recorded."}, _NO_CALL),
 )
 GET_RESULT: Final = operation(
     "getResult",

@@ -19,7 +19,7 @@ from ...web.request_body import with_bounded_body
 from ...web.responses import ErrorBody, native_errors
 from ..ari.client import AriFailed
 from ..ari.controller import AriController
-from ..rtp import RtpCallServer
+from ..phones.rtp import RtpCallServer
 from .messages import describe_validation_error
 
 _MAX_BODY_BYTES: Final = 64 * 1024

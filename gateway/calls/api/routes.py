@@ -5,6 +5,7 @@
     POST   /v1/calls/{id}/speech         speak the request's body, text/plain, as it arrives
     POST   /v1/calls/{id}/discard        barge-in: how much was cut, what had been heard
     DELETE /v1/calls/{id}                hang up; ?result= is kept for the telephone system
+    POST   /v1/calls/{id}/recording      record from now on; DELETE ends the recording
     POST   /v1/calls/{id}/transfer       hang up, and transfer the caller
     GET    /v1/calls/{id}/result         what a program decided on a call that is over
     POST   /v1/calls/expected            announce a call, with its caller, before it comes in
@@ -45,6 +46,7 @@ from .descriptions import describe_call
 from .dial_plan_routes import add_dial_plan_routes
 from .messages import MAX_RESULT_CHARACTERS, BadCallMessage
 from .program_socket import HANG_UP_REASON, ProgramOptions, ProgramSocket
+from .recording_routes import add_recording_routes
 
 # Other paths below /v1 are OpenAI's.
 ERROR_FORMAT = ErrorFormat("/v1/calls", lambda status, message: ErrorBody(error=message))
@@ -62,6 +64,7 @@ def routes(
     """
     router = APIRouter(prefix="/v1/calls")
     add_dial_plan_routes(router, registry, expected)
+    add_recording_routes(router, registry)
 
     @router.get("", **operations.LIST_CALLS)
     async def list_calls() -> JSONResponse:

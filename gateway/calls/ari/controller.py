@@ -28,8 +28,8 @@ from ....tts_engine.errors import Overloaded
 from ...listening_sockets import format_address
 from ..call import Call
 from ..caller import Caller
+from ..phones.rtp import RtpCallServer, RtpReservation
 from ..results import CallNotTransferable
-from ..rtp import RtpCallServer, RtpReservation
 from .client import AriClient, AriFailed, AriNotFound
 from .joined_callers import JoinedCallers
 from .models import AriChannel, AriEvent, ChannelDtmfReceived, ChannelLeft, StasisStart

@@ -3,7 +3,7 @@
 from ....adapters.rtp.codec import CODECS
 from ....tts_engine.errors import VivavoceError
 from ...phone_system_settings import PhoneSystemSettings
-from ..rtp import RtpCallServer
+from ..phones.rtp import RtpCallServer
 from .client import AriAccess, AriClient
 from .controller import AriController
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from shared.playout_speech import chunk, constant_level, word
-from vivavoce.adapters.media.call_media import MediaReport
+from vivavoce.adapters.media.call_media import MediaReport, RecordedAudio
 from vivavoce.adapters.media.peer_paced_media import PeerPacedMedia
 from vivavoce.adapters.playback.heard_words import DiscardResult, HeardWord
 from vivavoce.adapters.playback.peer_playout import PeerClear, PeerCommand, PeerMark, PeerMedia, PeerPlayout
@@ -23,6 +23,7 @@ class Recorder:
         )
         self.media.set_listener(self)
         self.dropped = 0
+        self.recorded: list[RecordedAudio] = []
 
     def drop(self) -> None:
         self.dropped += 1
@@ -39,6 +40,9 @@ class Recorder:
     def on_caller_speech(self, speaking: bool) -> None: ...
 
     def on_caller_audio(self, pcm: bytes, sample_rate: int) -> None: ...
+
+    def on_recorded(self, audio: RecordedAudio) -> None:
+        self.recorded.append(audio)
 
     def on_key(self, digit: str) -> None: ...
 
@@ -89,3 +93,22 @@ def test_a_full_peer_is_sent_the_rest_when_it_resumes() -> None:
     call.media.resume()
     call.media.tick(call.now)
     assert call.sent != []
+
+
+def test_a_recording_has_what_was_sent_and_when_the_peer_dropped_it() -> None:
+    call = Recorder()
+    call.media.push(SPEECH, 0)
+    assert call.recorded == []
+    call.media.set_recording(True)
+    call.media.push(SPEECH, 0)
+    call.now += 0.25
+    call.media.discard()
+    call.media.receive_audio(b"\1\0", 8_000)
+    *sent, cut, received = call.recorded
+    assert (
+        b"".join(audio.pcm for audio in sent)
+        == b"".join(command.pcm for command in call.sent if isinstance(command, PeerMedia))[28_800:]
+    )
+    assert {(audio.at, audio.sample_rate, audio.from_caller) for audio in sent} == {(100.0, 24_000, False)}
+    assert cut == RecordedAudio(b"", 24_000, 100.25, from_caller=False, drops_later=True)
+    assert received == RecordedAudio(b"\1\0", 8_000, 100.25, from_caller=True)

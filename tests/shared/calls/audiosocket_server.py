@@ -15,10 +15,10 @@ from shared.standin_backend import StandInBackend
 from vivavoce.adapters.media.media_servers import MediaServers
 from vivavoce.adapters.voice_activity import VoiceActivityDetector
 from vivavoce.gateway.calls.agents import Agent, SilentAgent
-from vivavoce.gateway.calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
 from vivavoce.gateway.calls.leg import CallServices
+from vivavoce.gateway.calls.phones.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.tts_engine.engine import Engine
 

@@ -11,6 +11,7 @@ from vivavoce.adapters.media.paced_media import PacedMedia, SpeechDetector
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.playout_pressure import PlayoutPressure
+from vivavoce.gateway.calls.recordings import CallRecordings
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from vivavoce.tts_engine.errors import BadText, Overloaded, StreamClosed, SynthesisFailed
 from vivavoce.tts_engine.metrics import Metrics
@@ -112,7 +113,9 @@ class FakeEngine:
 class TickedCall:
     """A call that ticks every 20 ms; ``sent_levels`` has the level of each packet sent."""
 
-    def __init__(self, detector: SpeechDetector | None = None) -> None:
+    def __init__(
+        self, detector: SpeechDetector | None = None, recordings: CallRecordings | None = None
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.now = loop.time
         self.engine = FakeEngine(loop.time)
@@ -126,6 +129,7 @@ class TickedCall:
             engine=self.engine,  # type: ignore[arg-type]
             media=self.media,
             close=self._close,
+            recordings=recordings,
             lead_s=LEAD_S,
             pressure=self.pressure,
             now=loop.time,
@@ -155,8 +159,10 @@ class TickedCall:
 
 
 @asynccontextmanager
-async def open_call(detector: SpeechDetector | None = None) -> AsyncIterator[TickedCall]:
-    ticked = TickedCall(detector)
+async def open_call(
+    detector: SpeechDetector | None = None, recordings: CallRecordings | None = None
+) -> AsyncIterator[TickedCall]:
+    ticked = TickedCall(detector, recordings)
     ticking = asyncio.create_task(ticked.tick())
     yield ticked
     ticking.cancel()

@@ -270,3 +270,17 @@ def test_text_that_the_voice_cannot_read_is_an_error_over_http_and_on_the_socket
                 assert messages[-1]["outcome"] == "spoken"
 
     run(test())
+
+
+def test_a_result_that_is_too_long_is_refused_over_http_and_the_call_goes_on() -> None:
+    async def test() -> None:
+        async with call_server() as server, server.http() as client:
+            phone = await server.phone()
+            refused = await client.delete(f"/{phone.call_id}", params={"result": 1_001 * "x"})
+            assert (refused.status_code, refused.json()) == (
+                400,
+                {"error": "result: at most 1000 characters are kept"},
+            )
+            assert (await client.get(f"/{phone.call_id}")).status_code == 200
+
+    run(test())

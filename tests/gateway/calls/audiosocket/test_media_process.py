@@ -191,7 +191,7 @@ def test_a_shutdown_ends_calls_whose_media_process_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "vivavoce")
-    monkeypatch.setattr("vivavoce.gateway.calls.audiosocket._END_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("vivavoce.gateway.calls.phones.audiosocket._END_TIMEOUT_S", 0.2)
     monkeypatch.setattr("vivavoce.adapters.media.media_servers._EXIT_TIMEOUT_S", 0.2)
 
     async def scenario() -> None:

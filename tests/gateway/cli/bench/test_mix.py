@@ -99,8 +99,10 @@ def test_a_neighbour_takes_the_processor_that_was_asked_for_and_ends() -> None:
     before = set(process_tree(own))
     with run_neighbour(1.25):
         (first, second) = set(process_tree(own)) - before
+        started = time.monotonic()
         time.sleep(2.0)
         used_s = [CpuUsage.now(pid).processes_s for pid in (first, second)]
+        elapsed_s = time.monotonic() - started
     assert 0.3 < sum(used_s) <= 2.75  # less where the machine has no more
-    assert min(used_s) < 0.6 * max(used_s)
+    assert min(used_s) < 0.25 * elapsed_s + 0.25  # with the time that its start took
     assert set(process_tree(own)) <= before

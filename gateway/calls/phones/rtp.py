@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from ...adapters.ice_settings import MAX_PORT, MediaPorts
-from ...adapters.media.media_servers import MediaServers
-from ...adapters.media.messages import PhoneCallOptions, RtpOpening
-from ...adapters.rtp.connection import Address, RtpOptions
-from ...tts_engine.errors import Overloaded
-from .agents import Agent
-from .call import Call
-from .caller import UNKNOWN_CALLER, Caller
-from .leg import CallServices, CallSettings, LegGroup
+from ....adapters.ice_settings import MAX_PORT, MediaPorts
+from ....adapters.media.media_servers import MediaServers
+from ....adapters.media.messages import PhoneCallOptions, RtpOpening
+from ....adapters.rtp.connection import Address, RtpOptions
+from ....tts_engine.errors import Overloaded
+from ..agents import Agent
+from ..call import Call
+from ..caller import UNKNOWN_CALLER, Caller
+from ..leg import CallServices, CallSettings, LegGroup
+from ..results import check_number
 from .phone_leg import PhoneLeg
-from .results import check_number
 
 logger = logging.getLogger(__name__)
 

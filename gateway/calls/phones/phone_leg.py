@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Callable
 
-from ...adapters.media.remote_media import RemoteMedia
-from .agents import Agent, run_agent
-from .call import Call
-from .caller import Caller
-from .leg import CallServices, CallSettings, LegCall, LegGroup
-from .results import check_number
+from ....adapters.media.remote_media import RemoteMedia
+from ..agents import Agent, run_agent
+from ..call import Call
+from ..caller import Caller
+from ..leg import CallServices, CallSettings, LegCall, LegGroup
+from ..results import check_number
 
 logger = logging.getLogger(__name__)
 

@@ -11,20 +11,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from ...adapters.audiosocket.pending_call import PendingCall
-from ...adapters.audiosocket.protocol import AudioSocketProtocolError
-from ...adapters.audiosocket.server import AudioSocketServer
-from ...adapters.audiosocket.server_connection import AudioSocketTimeouts
-from ...adapters.media.media_servers import MediaServers
-from ...adapters.media.messages import AudioSocketOpening, PhoneCallOptions
-from ...tts_engine.errors import Overloaded
-from .agents import Agent
-from .call_options import CallerSpeechAction, CallSpeechOptions
-from .caller import UNKNOWN_CALLER
-from .expected_calls import ExpectedCalls
-from .leg import CallServices, CallSettings, LegGroup
+from ....adapters.audiosocket.pending_call import PendingCall
+from ....adapters.audiosocket.protocol import AudioSocketProtocolError
+from ....adapters.audiosocket.server import AudioSocketServer
+from ....adapters.audiosocket.server_connection import AudioSocketTimeouts
+from ....adapters.media.media_servers import MediaServers
+from ....adapters.media.messages import AudioSocketOpening, PhoneCallOptions
+from ....tts_engine.errors import Overloaded
+from ..agents import Agent
+from ..call_options import CallerSpeechAction, CallSpeechOptions
+from ..caller import UNKNOWN_CALLER
+from ..expected_calls import ExpectedCalls
+from ..leg import CallServices, CallSettings, LegGroup
+from ..registry import CallRegistry
 from .phone_leg import PhoneLeg
-from .registry import CallRegistry
 
 logger = logging.getLogger(__name__)
 

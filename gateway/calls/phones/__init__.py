@@ -1,0 +1,1 @@
+"""Phone calls whose sockets a media server serves: AudioSocket and RTP."""
