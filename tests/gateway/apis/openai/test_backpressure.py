@@ -7,6 +7,7 @@ import asyncio
 import http.client
 import json
 import os
+import statistics
 import time
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 
 TEXT = " ".join(["One two three four five six seven eight nine ten."] * 2)
 ROUNDS = int(os.environ.get("VIVAVOCE_ROUNDS", "10"))  # of all formats; 100 take minutes
-MAX_HOLE_S = 1.5  # a hold lasts 1 s
+MAX_HOLE_S = 5.0  # in any response; a busy machine may stop a process for seconds
+MAX_USUAL_HOLE_S = 0.9  # in half of the responses; a hold lasts 1 s
 FORMATS = [
     {"response_format": "mp3"},
     {"response_format": "opus"},
@@ -33,9 +35,9 @@ def request_body(fields: dict[str, Any]) -> bytes:
     return json.dumps({"model": "tts-1", "voice": "alloy", "input": TEXT, **fields}).encode()
 
 
-def longest_waits_s(port: int, rounds: int) -> dict[str, float]:
-    """Longest wait for 4 KiB of a response, by format; all responses come over one connection."""
-    waits: dict[str, float] = {}
+def longest_waits_s(port: int, rounds: int) -> dict[str, list[float]]:
+    """Longest wait for 4 KiB of each response, by format; all responses come over one connection."""
+    waits: dict[str, list[float]] = {str(fields): [] for fields in FORMATS}
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.connect()
     first_socket = connection.sock
@@ -46,7 +48,7 @@ def longest_waits_s(port: int, rounds: int) -> dict[str, float]:
             )
             response = connection.getresponse()
             assert response.status == 200
-            waits[str(fields)] = max(waits.get(str(fields), 0.0), longest_wait_s(response))
+            waits[str(fields)].append(longest_wait_s(response))
     assert connection.sock is first_socket
     connection.close()
     return waits
@@ -64,8 +66,9 @@ def test_a_client_that_reads_everything_waits_for_no_hold(serve_apis: Any) -> No
     async def test() -> None:
         async with serve_apis() as served:
             waits = await asyncio.to_thread(longest_waits_s, served.client.base_url.port, ROUNDS)
-            print(waits)
-            assert {name: wait for name, wait in waits.items() if wait > MAX_HOLE_S} == {}
+            assert {name: max(each) for name, each in waits.items() if max(each) > MAX_HOLE_S} == {}
+            usual = {name: statistics.median(each) for name, each in waits.items()}
+            assert {name: wait for name, wait in usual.items() if wait > MAX_USUAL_HOLE_S} == {}
 
     asyncio.run(test())
 
