@@ -7,6 +7,7 @@ import pytest
 from benches.peer_discards import WIRES, measure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wire", WIRES)
 def test_what_is_reported_as_heard_is_what_the_peer_played_to_within_a_word(wire: str) -> None:
     discards = asyncio.run(measure(wire, calls=2, discards=2))

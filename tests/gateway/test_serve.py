@@ -332,6 +332,7 @@ def served_process(
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_server_that_was_stopped_for_two_seconds_sends_no_burst(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VIVAVOCE_MEDIA_PROCESSES", "1")  # its process is stopped too
     with served_process("--agent", "none") as (process, address):

@@ -179,6 +179,7 @@ def test_a_call_goes_on_in_a_new_process_when_its_media_process_dies() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_call_goes_on_in_a_new_process_when_its_media_process_hangs() -> None:
     async def scenario() -> None:
         async with open_call(1) as (servers, media, record, phone):

@@ -376,6 +376,7 @@ async def one_call(number: int) -> None:
                 await listener.closed.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads the resident memory from /proc")
 def test_fifty_calls_leak_no_task_file_thread_or_memory() -> None:
     async def scenario() -> None:

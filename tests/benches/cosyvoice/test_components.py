@@ -75,6 +75,7 @@ def test_the_vocoder_is_timed(bundles: dict[int, Path], version: int) -> None:
     assert names(bundles[version], ComponentPart.HIFT)[0] == "HiFT, 1.5 s, RTF"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_first_packet_is_timed_through_the_engine(bundles: dict[int, Path], version: int) -> None:
     assert names(bundles[version], ComponentPart.FIRST_AUDIO) == [
@@ -84,6 +85,7 @@ def test_the_first_packet_is_timed_through_the_engine(bundles: dict[int, Path], 
     ]
 
 
+@pytest.mark.slow
 def test_targets_stand_beside_the_figures_of_the_full_run(bundles: dict[int, Path]) -> None:
     size = ComponentBenchSize(contexts=(120,), tokens=1, utterances_s=(30,))
     parts = (ComponentPart.LM, ComponentPart.FLOW, ComponentPart.FIRST_AUDIO, ComponentPart.MEMORY)
@@ -127,6 +129,7 @@ def test_the_released_size_has_targets_and_upstreams_figures(
     assert all(figure.reached is None for figure in measure(["lm"], BenchWeights(Path("release"))).figures)
 
 
+@pytest.mark.slow
 def test_a_part_runs_in_its_own_process_and_is_printed_as_json(bundles: dict[int, Path]) -> None:
     arguments = ["cosyvoice", "--bundle", str(bundles[3]), "--parts", "memory", "--json"]
     result = CliRunner().invoke(benches.bench_group, arguments)

@@ -59,6 +59,7 @@ def test_a_precision_has_its_figures(folder: Path, precision: str) -> None:
     assert all(math.isfinite(value) and value >= 0 for value in measured.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "int8", "int4"])
 def test_onnxruntime_is_measured_beside_torch(folder: Path, precision: str) -> None:
     part = f"onnxruntime {precision}"
@@ -95,6 +96,7 @@ def test_a_precision_takes_the_memory_of_its_number_format(folder: Path) -> None
     assert matrices_mb["fp32"] / 4 < matrices_mb["int8"] < matrices_mb["fp32"] / 2
 
 
+@pytest.mark.slow
 def test_a_precision_runs_in_its_own_process_and_is_printed_as_json(folder: Path) -> None:
     arguments = ["precision", "--bundle", str(folder), "--precision", "int8", "--json"]
     report = json.loads(CliRunner().invoke(benches.bench_group, arguments).stdout)

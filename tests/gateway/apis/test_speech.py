@@ -100,6 +100,7 @@ class BriefBackend(CountingBackend):
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word_samples", [1, 480])
 @pytest.mark.parametrize("codec", ["pcm", "wav", "mp3", "opus", "aac", "flac", "ulaw", "alaw"])
 def test_hardly_any_sound_is_encoded_in_every_format_at_every_rate_and_speed(

@@ -34,6 +34,7 @@ def peak(file: Path) -> int:
     return int(np.abs(samples.astype(np.int32)).max())
 
 
+@pytest.mark.slow
 def test_a_caller_receives_the_bundle_s_voice(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "script.txt").write_text("Hi.", "utf-8")
     settings = Settings(
@@ -56,6 +57,7 @@ def test_a_caller_receives_the_bundle_s_voice(bundle: Path, tmp_path: Path) -> N
     assert peak(tmp_path / "received.wav") > 300
 
 
+@pytest.mark.slow
 def test_say_speaks_with_a_bundle(bundle: Path, tmp_path: Path) -> None:
     file = tmp_path / "speech.wav"
     with pytest.raises(SystemExit) as ended:

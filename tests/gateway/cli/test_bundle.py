@@ -68,6 +68,7 @@ def faults(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], list[str]]:
 Faults = Callable[[Path], list[str]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_random_bundle_is_complete_and_described(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int
@@ -254,6 +255,7 @@ def test_yaml_tags_are_not_executed(
     assert not witness.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -276,6 +278,7 @@ def test_decompression_bombs_are_refused_with_one_line(
     assert all(len(line) < 1000 for line in told)
 
 
+@pytest.mark.slow
 def test_weights_are_not_loaded_before_the_check_is_done(tmp_path: Path, faults: Faults) -> None:
     """A folder of 300 MB is refused for a missing file; no process that refuses it grows by much."""
     folder = tmp_path / "large"

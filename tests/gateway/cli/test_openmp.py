@@ -45,14 +45,17 @@ def say(bundle: Path, tmp_path: Path, **environment: str) -> list[str]:
     return REPORTED_POLICY.findall(output)
 
 
+@pytest.mark.slow
 def test_waiting_threads_of_say_do_not_spin(bundle: Path, tmp_path: Path) -> None:
     assert set(say(bundle, tmp_path)) == {"PASSIVE"}
 
 
+@pytest.mark.slow
 def test_a_policy_of_the_environment_is_kept(bundle: Path, tmp_path: Path) -> None:
     assert set(say(bundle, tmp_path, OMP_WAIT_POLICY="ACTIVE")) == {"ACTIVE"}
 
 
+@pytest.mark.slow
 def test_waiting_threads_of_serve_do_not_spin(bundle: Path) -> None:
     arguments = ["serve", "--bundle", str(bundle), "--http-port", "0", "--audiosocket-port", "0"]
     with start(arguments) as process:

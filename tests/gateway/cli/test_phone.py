@@ -187,6 +187,7 @@ def test_a_server_of_another_protocol_is_one_sentence(answer: bytes, fault: str)
         listen(host, port, seconds=30.0)
 
 
+@pytest.mark.slow
 def test_a_call_to_the_http_port_fails_and_names_the_protocol(capsys: pytest.CaptureFixture[str]) -> None:
     with run_server_process() as url, pytest.raises(SystemExit) as end:
         main.main(["phone", "127.0.0.1", url.rpartition(":")[2]])

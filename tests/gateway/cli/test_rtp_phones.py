@@ -9,6 +9,7 @@ from vivavoce.gateway.cli.phone import listen
 from vivavoce.gateway.cli.phones.audiosocket_phones import PhoneFailed
 
 
+@pytest.mark.slow
 def test_phones_over_rtp_hear_the_keys_that_they_press() -> None:
     with run_server_process("--agent", "keys") as url:
         address = urlsplit(url)

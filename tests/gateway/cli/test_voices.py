@@ -72,6 +72,7 @@ def test_a_voice_is_enrolled_listed_and_removed(
         assert [voice.id for voice in opened.list()] == ["bo"]
 
 
+@pytest.mark.slow
 def test_the_command_enrols_like_the_server(bundles: Path, speech: Path, tmp_path: Path) -> None:
     store, words = tmp_path / "voices", "Some words."
     assert (

@@ -108,6 +108,7 @@ def test_a_request_without_continue_is_a_whole_context_and_its_id_may_be_used_ag
     run(test)
 
 
+@pytest.mark.slow
 def test_fifty_contexts_interleave_and_none_gets_anothers_sound(run: Any) -> None:
     async def test(served: Any) -> None:
         async with open_socket(served) as client:

@@ -336,6 +336,7 @@ def test_word_times_come_with_the_end_of_their_sentence() -> None:
     with_server(test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["Default", "mp3", "wav", "pcm", "opus"])
 @pytest.mark.parametrize("sample_rate", [0, 8_000, 16_000, 22_050, 24_000, 44_100, 48_000])
 def test_every_format_at_every_rate_decodes_to_the_spoken_length(codec: str, sample_rate: int) -> None:
@@ -714,6 +715,7 @@ def test_a_client_that_disconnects_frees_the_engine(with_closing_handshake: bool
     with_server(test)
 
 
+@pytest.mark.slow
 def test_a_client_that_stops_reading_stops_its_own_rendering_only() -> None:
     async def test(server: RunningServer) -> None:
         metrics = server.sockets.server.engine.metrics

@@ -62,6 +62,7 @@ def longest_wait_s(response: http.client.HTTPResponse) -> float:
     return longest
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_everything_waits_for_no_hold(serve_apis: Any) -> None:
     async def test() -> None:
         async with serve_apis() as served:
@@ -73,6 +74,7 @@ def test_a_client_that_reads_everything_waits_for_no_hold(serve_apis: Any) -> No
     asyncio.run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fields", FORMATS, ids=str)
 def test_a_client_that_reads_nothing_does_not_have_a_long_text_rendered(
     run: Any, fields: dict[str, Any]

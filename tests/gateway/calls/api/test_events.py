@@ -55,6 +55,7 @@ def test_the_caller_s_speech_is_reported_and_interrupts() -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample_rate", [12_000, 44_100, 96_000, 192_000])
 def test_a_caller_at_any_rate_of_audiosocket_is_heard_on_a_call_that_goes_on(
     sample_rate: int, caplog: pytest.LogCaptureFixture

@@ -261,6 +261,7 @@ async def phone_process(server: RunningServer, manner: str) -> AsyncIterator[asy
         await process.wait()
 
 
+@pytest.mark.slow
 def test_a_frozen_peer_is_disconnected_when_it_has_sent_nothing_for_silent_s(
     log: pytest.LogCaptureFixture,
 ) -> None:
@@ -275,6 +276,7 @@ def test_a_frozen_peer_is_disconnected_when_it_has_sent_nothing_for_silent_s(
     assert f"Call {CALL_ID}: the caller has sent nothing for 2 s" in log.text
 
 
+@pytest.mark.slow
 def test_a_phone_that_sends_nothing_is_served_without_a_limit() -> None:
     async def scenario() -> None:
         async with run_server(stalled_s=2.0) as server, phone_process(server, "listens"):
@@ -288,6 +290,7 @@ def dropped_by(server: RunningServer) -> int:
     return sum(active_call.call.media.report.dropped for active_call in server.audiosocket.registry)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
 def test_fifty_calls_leak_no_task_file_thread_or_memory() -> None:
     async def one_call(server: RunningServer, number: int) -> None:
@@ -336,6 +339,7 @@ async def send_garbage(server: RunningServer, seed: int) -> None:
                 await asyncio.sleep(generator.random() * 0.2)
 
 
+@pytest.mark.slow
 def test_twenty_calls_receive_only_their_own_voice_while_other_peers_send_garbage() -> None:
     async def receive_audio(server: RunningServer, number: int) -> bytes:
         async with connect(server, call_id_message(number)) as peer:

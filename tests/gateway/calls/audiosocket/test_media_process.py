@@ -106,6 +106,7 @@ def test_a_key_interrupts_the_keys_agent() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_call_survives_the_death_of_its_media_process(caplog: pytest.LogCaptureFixture) -> None:
     async def talk(call: Call) -> None:
         await call.speak("One two three four five six seven eight nine ten. " * 6)
@@ -129,6 +130,7 @@ def test_a_call_survives_the_death_of_its_media_process(caplog: pytest.LogCaptur
     assert "The media server died; its 1 calls continue in a new one" in caplog.text
 
 
+@pytest.mark.slow
 def test_the_death_of_the_gateway_ends_a_call_with_a_hangup_and_no_reset() -> None:
     # After a hangup message Asterisk continues with its dial plan; after a reset its application hangs up.
     serve = "serve --http-port 0 --audiosocket-port 0 --agent keys".split()
@@ -157,6 +159,7 @@ def test_the_death_of_the_gateway_ends_a_call_with_a_hangup_and_no_reset() -> No
             gateway.kill()
 
 
+@pytest.mark.slow
 def test_a_thousand_connections_at_once_are_refused_and_not_heard_in_a_call() -> None:
     async def talk(call: Call) -> None:
         await call.speak("One two three four five six seven eight nine ten. " * 2)

@@ -100,6 +100,7 @@ def test_a_signed_webhook_of_plivo_is_answered(method: str) -> None:
     with_server(test, plivo_auth_token="secret", public_url=PUBLIC)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("carrier", ["telnyx", "vonage", "exotel", "jambonz"])
 def test_other_carriers_have_the_token_in_their_url(carrier: str) -> None:
     async def test(server: WebSocketCallServer) -> None:

@@ -293,6 +293,7 @@ def test_a_barge_in_is_measured() -> None:
     assert count_mixed_utterances(run) == 0
 
 
+@pytest.mark.slow
 def test_a_gateway_that_does_not_start_ends_the_bench_with_its_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -34,6 +34,7 @@ def test_an_absent_card_is_an_error() -> None:
         measure(absent, BenchWeights(), "fp32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_measurement_runs_on_a_cpu(tmp_path: Path, version: int) -> None:
     write_random_bundle(tmp_path / "bundle", version, "tiny", 7)

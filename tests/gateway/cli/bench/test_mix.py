@@ -70,6 +70,7 @@ def test_the_slope_of_a_straight_line_is_exact_and_noise_widens_its_interval() -
     assert abs(slope) < half_width
 
 
+@pytest.mark.slow
 def test_a_short_run_reports_calls_streams_and_health() -> None:
     report = measure(
         MixOptions(

@@ -142,6 +142,7 @@ def test_every_part_and_api_is_a_choice_on_the_command_line() -> None:
     assert tuple(SpeechApi) == commands._SERVE_APIS
 
 
+@pytest.mark.slow
 def test_requests_beyond_the_limit_are_counted_as_refused() -> None:
     report: BenchReport = measure(RequestLoadOptions(rate=50.0, max_streams=2, requests=8))
     table = shown(report.figures)
