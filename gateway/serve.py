@@ -18,7 +18,7 @@ from .access.access_control import AccessControl
 from .access.keys import KeysFile
 from .access.origins import Origins
 from .access.url_guard import UrlGuard, UrlPolicy
-from .apis.openai.model_names import ModelPolicy
+from .apis.model_names import ModelPolicy
 from .apis.openai.policy import OpenAIPolicy
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
@@ -207,8 +207,7 @@ def _make_openai_policy(
     settings: Settings, voices: VoiceRegistry, bundles: Mapping[str, str]
 ) -> OpenAIPolicy:
     """Return the settings of OpenAI's API; raise VivavoceError for an alias of a missing voice."""
-    names = {name: f"vivavoce/{voice}" for name, voice in bundles.items()}
-    models = ModelPolicy(names | (settings.model_aliases or {}), settings.strict_models)
+    models = ModelPolicy(settings.model_aliases or {}, settings.strict_models, bundles)
     for name, voice in models.voices.items():
         voices.check_configured(f"model_aliases: {name}", voice)
     return OpenAIPolicy(settings.max_input_characters, models, settings.voice_list)

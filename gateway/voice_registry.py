@@ -129,10 +129,12 @@ class VoiceRegistry:
         """The id of the voice with a name or id, the default for None and "". Raises UnknownVoice.
 
         Where no voice has the name as it is written, upper and lower case are the same. default: the id of
-        another default voice for this request.
+        another default voice for this request; of two voices with one name, that of its bundle is meant.
         """
         if not name:
             return default or self._default()
+        if default is not None and (beside := self._voices.id_beside(default, name)) is not None:
+            return beside
         found = self._find_id(name, grant) or self._find_id_of_any_case(name, grant)
         if found is None and name.casefold() in OPENAI_VOICE_NAMES:
             return default or self._default()

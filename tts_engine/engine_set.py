@@ -80,6 +80,11 @@ class EngineSetVoices(Voices):
                 return engine, voice_id
         raise UnknownVoice(f"no voice {voice_id[:140]!r}; loaded: {', '.join(self._voices)}")
 
+    def id_beside(self, voice_id: str, name: str) -> str | None:
+        """As ``Voices.id_beside``."""
+        engine, _ = self.owner(voice_id)
+        return next((each for each in self.ids_of(engine) if self._owners[each][1] == name), None)
+
     def ids_of(self, engine: Engine) -> Iterator[str]:
         """The ids of an engine's voices."""
         return (voice_id for voice_id, (owner, _) in self._owners.items() if owner is engine)

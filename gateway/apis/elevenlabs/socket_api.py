@@ -110,7 +110,9 @@ class _ElevenLabsConnection(WebSocketConnection):
         self.query = ElevenLabsSocketQuery.of(socket.query_params)
         self._api = api
         self._audio = parse_output_format(self.query.output_format)
-        self._voice = resolve_elevenlabs_voice(api.voices, socket.path_params["voice_id"], grant)
+        self._voice = resolve_elevenlabs_voice(
+            api.voices, api.server.models, socket.path_params["voice_id"], self.query.model_id, grant
+        )
         self._loop = asyncio.get_running_loop()
         self._idle_since = self._loop.time()
         self._closes_when_spoken = False
