@@ -23,7 +23,13 @@ def settings_with(folder: Path, **changed: Any) -> Settings:
         "kokoro": BundleSetting(folder=str(write_tiny_kokoro(folder / "kokoro"))),
     }
     english = write_tiny_piper(folder / "en", name="en_US-anna-low").parent
-    defaults = {"bundle": str(english), "http_port": 0, "audiosocket_port": 0, "agent": "none"}
+    defaults = {
+        "bundle": str(english),
+        "http_port": 0,
+        "audiosocket_port": 0,
+        "agent": "none",
+        "media_processes": 0,
+    }
     return Settings(**{**defaults, "bundles": bundles, **changed})
 
 
