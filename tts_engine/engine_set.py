@@ -11,7 +11,7 @@ streams, in the voices that both have.
 import asyncio
 import functools
 import logging
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -132,7 +132,7 @@ class EngineSet(Engine):
         self._other_language = other_language
         self._warned: set[tuple[str, str]] = set()
         self._retiring: dict[Engine, asyncio.Task[None]] = {}
-        self._canary_parts: Counter[str] = Counter()  # of a stream that are due to each canary
+        self._canary_parts: defaultdict[str, float] = defaultdict(float)  # of a stream, due to each canary
         self.further_voices: dict[str, str] = {}
         self.exchange(engines)
 
