@@ -63,4 +63,5 @@ def make_synthesis_options(parameters: SpeechParameters, voice: str) -> Synthesi
         seed=parameters.seed or secrets.randbelow(MAX_SEED) + 1,
         delivery=Delivery(instruction=parameters.instruction, language=parameters.language),
         finds_ssml=False,  # DashScope has a parameter for it
+        lexicon=parameters.hot_fix.lexicon,
     )
