@@ -6,6 +6,7 @@ A bundle that does not load does not stop a running server: the one before goes 
 import asyncio
 import functools
 import logging
+import threading
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -99,12 +100,16 @@ class ServedBundles:
     async def _open(self, name: str, bundle: BundleSetting) -> Engine | None:
         """Load a bundle, None if that fails. Boundary: no fault of a bundle ends the server."""
         config = _engine_config(self._settings)
+        threads = threading.enumerate()
         try:
-            return await _open_further(name, bundle, self._settings, config, self._engine.metrics)
+            engine = await _open_further(name, bundle, self._settings, config, self._engine.metrics)
         except VivavoceError as error:
             logger.error("the bundle %s was not loaded: %s", name, error)
         except Exception:
             logger.exception("the bundle %s was not loaded", name)
+        else:
+            lower_rendering_priority(but=threads)
+            return engine
         return None
 
 
@@ -142,6 +147,8 @@ async def _open_main_engine(settings: Settings, config: EngineConfig) -> Engine:
 async def _open_further(
     name: str, bundle: BundleSetting, settings: Settings, config: EngineConfig, metrics: Metrics
 ) -> Engine:
+    if name == MAIN_BUNDLE:
+        raise BadRequest(f"bundles.{name}: this is the name of the setting bundle; give another one")
     if bundle.folder != "default":
         require_folder(Path(bundle.folder))
     if BundleKind.COSYVOICE in (find_kind(bundle.folder), find_kind(settings.bundle)):

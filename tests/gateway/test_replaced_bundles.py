@@ -32,6 +32,11 @@ def german(folder: Path) -> BundleSetting:
     return BundleSetting(folder=str(voice.parent), workers=1)
 
 
+def niceness(engine: Engine) -> set[int]:
+    """Of the threads that render."""
+    return {os.getpriority(os.PRIO_PROCESS, thread.native_id or 0) for thread in engine._threads}
+
+
 def is_open(engine: Engine) -> bool:
     return any(thread.is_alive() for thread in engine._threads)
 
@@ -75,6 +80,7 @@ def test_a_stream_ends_on_the_bundle_on_which_it_began(tmp_path: Path) -> None:
                 await bundles.replace({"german": second})
                 new, _ = engine.voices.owner(OTTO)
                 assert new is not old
+                assert niceness(new) == niceness(old)
                 async with engine.stream(voice=OTTO) as later:
                     assert (old.active_streams, new.active_streams, engine.active_streams) == (1, 1, 2)
                     assert await speak_to_the_end(stream) == await speak_to_the_end(later) > 0

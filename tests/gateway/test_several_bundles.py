@@ -93,14 +93,16 @@ def test_a_voice_that_two_bundles_have_is_named_by_its_bundle(tmp_path: Path) ->
 def test_a_fault_of_one_bundle_closes_the_others(tmp_path: Path) -> None:
     settings = settings_with(tmp_path)
 
-    async def opening(bundle: BundleSetting) -> None:
-        async with await open_engine(settings.model_copy(update={"bundles": {"other": bundle}})):
+    async def opening(bundle: BundleSetting, name: str = "other") -> None:
+        async with await open_engine(settings.model_copy(update={"bundles": {name: bundle}})):
             pass
 
     with pytest.raises(BundleError, match="no such folder"):
         asyncio.run(opening(BundleSetting(folder=str(tmp_path / "none"))))
     with pytest.raises(BadRequest, match=r"bundles.other: .* cannot be served together"):
         asyncio.run(opening(BundleSetting(folder=str(tmp_path))))
+    with pytest.raises(BadRequest, match=r"bundles.vivavoce: this is the name of the setting bundle"):
+        asyncio.run(opening(BundleSetting(folder=str(tmp_path / "de")), "vivavoce"))
     with pytest.raises(BadRequest, match=r"bundles.other: no voice 'nobody'; it has de_DE-otto-low/s0"):
         asyncio.run(opening(BundleSetting(folder=str(tmp_path / "de"), voice="nobody")))
 
