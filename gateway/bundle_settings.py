@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-BundleName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+BundleName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]  # also a model of the APIs
 
 
 class BundleSetting(BaseModel):
@@ -15,3 +15,14 @@ class BundleSetting(BaseModel):
     folder: Annotated[str, Field(min_length=1)]  # or "default" for the packaged voice
     voice: Annotated[str, Field(min_length=1)] | None = None  # id of its default voice; None: its first
     workers: Annotated[int, Field(ge=1, le=16)] | None = None  # of Piper; None: two, or one for each core
+    version: Annotated[str, Field(max_length=64)] = ""  # a new one has the folder loaded again
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$")] = (
+        "auto"  # if it computes on others
+    )
+    canary_of: BundleName | None = None  # a bundle, "vivavoce" for the main one
+    share: Annotated[float, Field(gt=0, le=1)] = 0.1  # of the new streams of ``canary_of``, for this one
+
+    def loads_as(self, other: "BundleSetting") -> bool:
+        """Whether the same engine serves another setting too."""
+        loaded = {"folder", "workers", "version", "device"}
+        return self.model_dump(include=loaded) == other.model_dump(include=loaded)

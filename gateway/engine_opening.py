@@ -1,7 +1,13 @@
-"""Opens the engine that the settings describe: one bundle, or several as a set."""
+"""Opens the engine that the settings describe, one bundle or several as a set, and replaces bundles of a set.
+
+A bundle that does not load does not stop a running server: the one before goes on.
+"""
 
 import asyncio
 import functools
+import logging
+import threading
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -10,33 +16,32 @@ from ..tts_engine.backends.process import ProcessPolicy
 from ..tts_engine.bundles import require_folder
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.engine_set import EngineSet, NamedEngine, OtherLanguage
-from ..tts_engine.errors import BadRequest
+from ..tts_engine.errors import BadRequest, VivavoceError
 from ..tts_engine.metrics import Metrics
 from ..tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ..tts_engine.scheduler import SchedulerPolicy
 from .bundle_settings import BundleSetting
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority
 from .settings import Settings
+from .voice_registry import VoiceRegistry
+
+logger = logging.getLogger(__name__)
 
 MAIN_BUNDLE = "vivavoce"  # of the setting ``bundle``, as the APIs call their model
 
 
 async def open_engine(settings: Settings) -> Engine:
     """Load the bundles and the lexicon. Raises BundleError, BadRequest and MissingExtra."""
-    config = EngineConfig(
-        scheduler=SchedulerPolicy(max_streams=settings.max_streams),
-        reading=settings.reading_style,
-        lexicon=LexiconFile(settings.lexicon) if settings.lexicon else None,
-    )
+    config = _engine_config(settings)
     async with AsyncExitStack() as opened:
         main = await opened.enter_async_context(await _open_main_engine(settings, config))
         engine = main
-        if settings.bundles:
+        if settings.bundles is not None:  # an empty table too: bundles may be added to it
             members = [NamedEngine(MAIN_BUNDLE, main)]
             for name, bundle in settings.bundles.items():
                 further = await _open_further(name, bundle, settings, config, main.metrics)
                 await opened.enter_async_context(further)
-                members.append(NamedEngine(name, further, bundle.voice))
+                members.append(_member(name, further, bundle))
             engine = EngineSet(tuple(members), settings.voice, OtherLanguage(settings.other_language))
         opened.pop_all()
     if not settings.engine_process:
@@ -44,11 +49,86 @@ async def open_engine(settings: Settings) -> Engine:
     return engine
 
 
-def models_of(engine: Engine) -> dict[str, str]:
-    """The id of the default voice of each further bundle by its name, which the APIs take as a model."""
-    if not isinstance(engine, EngineSet):
-        return {}
-    return {name: voice for name, voice in engine.default_voices.items() if name != MAIN_BUNDLE}
+def models_of(engine: Engine) -> Mapping[str, str]:
+    """The id of the default voice of each further bundle by its name, which the APIs take as a model.
+
+    The mapping changes with the bundles.
+    """
+    return engine.further_voices if isinstance(engine, EngineSet) else {}
+
+
+class ServedBundles:
+    """The bundles of a running server's table ``[bundles]``. Belongs to its event loop."""
+
+    def __init__(self, engine: EngineSet, settings: Settings, voices: VoiceRegistry) -> None:
+        """Take over the bundles that ``open_engine`` opened; voices: lists those of the engine."""
+        self._engine = engine
+        self._settings = settings
+        self._voices = voices
+        self._served = dict(settings.bundles or {})
+
+    async def replace(self, bundles: Mapping[str, BundleSetting]) -> None:
+        """Serve other bundles. New streams go to the new ones; open streams end where they began.
+
+        A bundle that does not load is logged, and the one with its name goes on.
+        """
+        members = {each.name: each for each in self._engine.voices.members}
+        served, opened = {}, []
+        kept = [members[MAIN_BUNDLE]]
+        for name, bundle in bundles.items():
+            before = self._served.get(name)
+            if before is not None and before.loads_as(bundle):
+                engine: Engine | None = members[name].engine
+            elif (engine := await self._open(name, bundle)) is not None:
+                opened.append(engine)
+            if engine is not None:
+                served[name] = bundle
+                kept.append(_member(name, engine, bundle))
+            elif before is not None:
+                served[name] = before
+                kept.append(members[name])
+        try:
+            self._engine.exchange(tuple(kept), self._voices.configured_ids())
+        except VivavoceError as error:
+            logger.error("the bundles stay as they are: %s", error)
+            await asyncio.gather(*(engine.aclose() for engine in opened))
+            return
+        self._voices.refresh()
+        logger.info("bundles served: %s", ", ".join(map(_describe, served, served.values())) or "none")
+        self._served = served
+
+    async def _open(self, name: str, bundle: BundleSetting) -> Engine | None:
+        """Load a bundle, None if that fails. Boundary: no fault of a bundle ends the server."""
+        config = _engine_config(self._settings)
+        threads = threading.enumerate()
+        try:
+            engine = await _open_further(name, bundle, self._settings, config, self._engine.metrics)
+        except VivavoceError as error:
+            logger.error("the bundle %s was not loaded: %s", name, error)
+        except Exception:
+            logger.exception("the bundle %s was not loaded", name)
+        else:
+            lower_rendering_priority(but=threads)
+            return engine
+        return None
+
+
+def _describe(name: str, bundle: BundleSetting) -> str:
+    version = f" {bundle.version}" if bundle.version else ""
+    canary = f" for {bundle.share:g} of {bundle.canary_of}" if bundle.canary_of else ""
+    return f"{name}{version}{canary}"
+
+
+def _member(name: str, engine: Engine, bundle: BundleSetting) -> NamedEngine:
+    return NamedEngine(name, engine, bundle.voice, bundle.canary_of, bundle.share)
+
+
+def _engine_config(settings: Settings) -> EngineConfig:
+    return EngineConfig(
+        scheduler=SchedulerPolicy(max_streams=settings.max_streams),
+        reading=settings.reading_style,
+        lexicon=LexiconFile(settings.lexicon) if settings.lexicon else None,
+    )
 
 
 async def _open_main_engine(settings: Settings, config: EngineConfig) -> Engine:
@@ -67,6 +147,8 @@ async def _open_main_engine(settings: Settings, config: EngineConfig) -> Engine:
 async def _open_further(
     name: str, bundle: BundleSetting, settings: Settings, config: EngineConfig, metrics: Metrics
 ) -> Engine:
+    if name == MAIN_BUNDLE:
+        raise BadRequest(f"bundles.{name}: this is the name of the setting bundle; give another one")
     if bundle.folder != "default":
         require_folder(Path(bundle.folder))
     if BundleKind.COSYVOICE in (find_kind(bundle.folder), find_kind(settings.bundle)):
@@ -74,6 +156,6 @@ async def _open_further(
             f"bundles.{name}: {bundle.folder} and the bundle {settings.bundle} cannot be served together; "
             "allowed are the packaged voice and folders of Piper and Kokoro voices"
         )
-    load = functools.partial(load_backend, bundle.folder, workers=bundle.workers)
+    load = functools.partial(load_backend, bundle.folder, device=bundle.device, workers=bundle.workers)
     backend = await asyncio.to_thread(load)
     return await Engine.open(bundle.folder, backend=backend, config=config, metrics=metrics)

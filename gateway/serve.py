@@ -13,12 +13,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from ..tts_engine.engine import Engine
+from ..tts_engine.engine_set import EngineSet
 from ..tts_engine.errors import MissingExtra
 from .access.access_control import AccessControl
 from .access.keys import KeysFile
 from .access.origins import Origins
 from .access.url_guard import UrlGuard, UrlPolicy
-from .apis.openai.model_names import ModelPolicy
+from .apis.model_names import ModelPolicy
 from .apis.openai.policy import OpenAIPolicy
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
@@ -28,7 +29,7 @@ from .calls.agents import Agent
 from .calls.phones.audiosocket import AudioSocketCallServer
 from .calls.registry import CallRegistry
 from .calls.websockets.calls import WebSocketCalls
-from .engine_opening import models_of, open_engine
+from .engine_opening import ServedBundles, models_of, open_engine
 from .listening_sockets import bind_socket, bound_address, format_address
 from .process_tuning import trim_memory_while, tune_process
 from .settings import Settings
@@ -64,6 +65,7 @@ class Gateway:
     addresses: Addresses
     background_tasks: tuple[asyncio.Task[None], ...]  # of the clock, the HTTP server and the trim of memory
     resources: AsyncExitStack  # closes all of the above
+    bundles: ServedBundles | None  # None: the server was started with one bundle alone
 
     @classmethod
     async def open(
@@ -123,6 +125,7 @@ class Gateway:
                 addresses=Addresses(bound_address(phones), bound_address(web)),
                 background_tasks=(calls.clock_task, http_task, trimming),
                 resources=resources.pop_all(),
+                bundles=ServedBundles(engine, settings, voices) if isinstance(engine, EngineSet) else None,
             )
 
     def unready(self) -> str | None:
@@ -164,8 +167,15 @@ async def _start_grpc(host: str, port: int, apis: SpeechApis) -> None:
     logger.info("gRPC on %s", format_address((host, bound_port)))
 
 
-async def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
+async def serve(
+    settings: Settings,
+    *,
+    announce: Callable[[str], None],
+    read_settings: Callable[[], Settings] | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT; call ``announce`` with the line of addresses when the server is ready.
+
+    read_settings: reads the table [bundles] again at SIGHUP, and may raise SettingsError.
 
     Raises:
         VivavoceError: the server could not start; the message is a sentence for the operator.
@@ -176,11 +186,33 @@ async def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
             return
         async with contextlib.aclosing(opening_task.result()) as gateway:
             tune_process()
+            reloading = _replace_bundles_at(stop_signals.hung_up, gateway.bundles, read_settings)
+            start_background_task(reloading, "bundles", gateway.resources)
             announce(_ready_line(gateway))
             if not await stop_signals.interrupts(gateway.wait_for_failure()):
                 return
             logger.info("Shutting down: %d calls may finish their sentence", len(gateway.call_registry))
             await stop_signals.interrupts(asyncio.create_task(gateway.finish()))
+
+
+async def _replace_bundles_at(
+    hung_up: asyncio.Event, bundles: ServedBundles | None, read_settings: Callable[[], Settings] | None
+) -> None:
+    while True:
+        await hung_up.wait()
+        hung_up.clear()
+        if bundles is None or read_settings is None:
+            logger.warning(
+                "SIGHUP is ignored: keys and voices are read when they change, other settings at the next "
+                "start, and [bundles] at SIGHUP if the server was started with that table"
+            )
+            continue
+        try:
+            settings = await asyncio.to_thread(read_settings)
+        except SettingsError as error:
+            logger.error("the bundles stay as they are: %s", error)
+            continue
+        await bundles.replace(settings.bundles or {})
 
 
 def _make_access_control(settings: Settings) -> AccessControl:
@@ -207,8 +239,7 @@ def _make_openai_policy(
     settings: Settings, voices: VoiceRegistry, bundles: Mapping[str, str]
 ) -> OpenAIPolicy:
     """Return the settings of OpenAI's API; raise VivavoceError for an alias of a missing voice."""
-    names = {name: f"vivavoce/{voice}" for name, voice in bundles.items()}
-    models = ModelPolicy(names | (settings.model_aliases or {}), settings.strict_models)
+    models = ModelPolicy(settings.model_aliases or {}, settings.strict_models, bundles)
     for name, voice in models.voices.items():
         voices.check_configured(f"model_aliases: {name}", voice)
     return OpenAIPolicy(settings.max_input_characters, models, settings.voice_list)

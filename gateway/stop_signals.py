@@ -1,13 +1,10 @@
 """Signals that stop the server, waited for beside its work."""
 
 import asyncio
-import logging
 import os
 import signal
 from collections.abc import Callable
 from typing import Self, TypeVar
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -15,19 +12,20 @@ T = TypeVar("T")
 class StopSignals:
     """Waits for SIGTERM and SIGINT; the handlers are installed inside its ``async with``.
 
-    SIGHUP says that the terminal was closed, and stops a server that was started in one. Otherwise it is
-    ignored: service managers send it to have settings read again.
+    SIGHUP says that the terminal was closed, and stops a server that was started in one. Otherwise it sets
+    ``hung_up``: service managers send it to have settings read again.
     """
 
     def __init__(self) -> None:
         self._received: asyncio.Queue[int] = asyncio.Queue()
+        self.hung_up = asyncio.Event()
         stop = self._received.put_nowait
         self._handlers: dict[signal.Signals, Callable[[int], None]] = {
             signal.SIGTERM: stop,
             signal.SIGINT: stop,
         }
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
-            self._handlers[signal.SIGHUP] = stop if os.isatty(0) else _report_ignored
+            self._handlers[signal.SIGHUP] = stop if os.isatty(0) else self._hang_up
 
     async def __aenter__(self) -> Self:
         for number, handler in self._handlers.items():
@@ -55,12 +53,8 @@ class StopSignals:
             work.result()
         return stopped
 
-
-def _report_ignored(number: int) -> None:
-    logger.warning(
-        "%s is ignored: keys and voices are read when they change, other settings at the next start",
-        signal.Signals(number).name,
-    )
+    def _hang_up(self, number: int) -> None:
+        self.hung_up.set()
 
 
 async def _cancel(task: "asyncio.Task[T]") -> None:

@@ -92,9 +92,8 @@ class VoiceRegistry:
 
     def __init__(self, voices: Voices, policy: VoicePolicy | None = None) -> None:
         self._voices = voices
-        self._bundle_voices = {voice.id: voice for voice in voices}
         self._policy = policy or VoicePolicy()
-        self._ids_by_folded_name = self._fold_configured_names()
+        self.refresh()
         self._encoding_thread = ThreadPoolExecutor(1, thread_name_prefix="enrolment")
         self._waiting = 0
         self._temporary_uses: Counter[str] = Counter()
@@ -129,10 +128,12 @@ class VoiceRegistry:
         """The id of the voice with a name or id, the default for None and "". Raises UnknownVoice.
 
         Where no voice has the name as it is written, upper and lower case are the same. default: the id of
-        another default voice for this request.
+        another default voice for this request; of two voices with one name, that of its bundle is meant.
         """
         if not name:
             return default or self._default()
+        if default is not None and (beside := self._voices.id_beside(default, name)) is not None:
+            return beside
         found = self._find_id(name, grant) or self._find_id_of_any_case(name, grant)
         if found is None and name.casefold() in OPENAI_VOICE_NAMES:
             return default or self._default()
@@ -267,6 +268,15 @@ class VoiceRegistry:
         for setting, voice in named.items():
             if voice is not None:
                 self.check_configured(setting, voice)
+
+    def configured_ids(self) -> tuple[str, ...]:
+        """The ids of voices that the aliases of the settings name."""
+        return tuple(self._policy.aliases.values())
+
+    def refresh(self) -> None:
+        """Read the voices of the bundles, at the beginning and after they have changed."""
+        self._bundle_voices = {voice.id: voice for voice in self._voices}
+        self._ids_by_folded_name = self._fold_configured_names()
 
     def check_configured(self, setting: str, voice_id: str) -> None:
         """Check that a voice named in the settings can be loaded.

@@ -21,6 +21,7 @@ BOUNDARIES = {
     "gateway/apis/cosyvoice_server/grpc_server.py",
     "gateway/apis/speech_response.py",
     "gateway/web/websocket.py",
+    "gateway/engine_opening.py",
     "gateway/calls/leg.py",
     "tts_engine/cosyvoice/fault_isolation.py",
     "tts_engine/engine.py",

@@ -2,11 +2,17 @@
 
 Each engine has its own bundle, workers and admission, so that a slow bundle delays the streams of its own
 voices only. A voice keeps its id; where two bundles have the same one, the later bundle's is NAME/ID.
+
+``exchange`` replaces engines while streams are open: new streams go to the new engines, and an engine that is
+no longer in the set is closed when its last stream has ended. A canary takes a share of another engine's new
+streams, in the voices that both have.
 """
 
 import asyncio
+import functools
 import logging
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -24,6 +30,7 @@ from .voices.voices import Voice, Voices
 logger = logging.getLogger(__name__)
 
 _MAX_WARNED = 1_000  # languages come from clients
+_RETIRING_INTERVAL_S = 0.2  # between two looks at an engine that may be closed
 
 
 class OtherLanguage(StrEnum):
@@ -36,17 +43,20 @@ class OtherLanguage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NamedEngine:
-    """An engine of a set. voice: id of its default voice; None is its first."""
+    """An engine of a set."""
 
     name: str
     engine: Engine
-    voice: str | None = None
+    voice: str | None = None  # id of its default voice; None is its first
+    canary_of: str | None = None  # name of the engine of which it takes a share
+    share: float = 0.0  # 0 to 1, of that engine's new streams
 
 
 class EngineSetVoices(Voices):
-    """The voices of all engines, those of the first engine first."""
+    """The voices of all engines, those of the first engine first and those of canaries last."""
 
     def __init__(self, engines: tuple[NamedEngine, ...]) -> None:
+        self.members = engines = tuple(sorted(engines, key=lambda each: each.canary_of is not None))
         self._owners: dict[str, tuple[Engine, str]] = {}
         self._engines = {each.name: each.engine for each in engines}
         found = []
@@ -56,6 +66,11 @@ class EngineSetVoices(Voices):
                 self._owners[voice_id] = (each.engine, voice.id)
                 found.append(replace(voice, id=voice_id))
         super().__init__(tuple(found))
+
+    def become(self, other: "EngineSetVoices") -> None:
+        """Take over the voices of other engines."""
+        self.members = other.members
+        self._owners, self._engines, self._voices = other._owners, other._engines, other._voices
 
     def __contains__(self, voice_id: object) -> bool:
         return super().__contains__(voice_id) or (isinstance(voice_id, str) and self.is_unlisted(voice_id))
@@ -80,6 +95,11 @@ class EngineSetVoices(Voices):
                 return engine, voice_id
         raise UnknownVoice(f"no voice {voice_id[:140]!r}; loaded: {', '.join(self._voices)}")
 
+    def id_beside(self, voice_id: str, name: str) -> str | None:
+        """As ``Voices.id_beside``."""
+        engine, _ = self.owner(voice_id)
+        return next((each for each in self.ids_of(engine) if self._owners[each][1] == name), None)
+
     def ids_of(self, engine: Engine) -> Iterator[str]:
         """The ids of an engine's voices."""
         return (voice_id for voice_id, (owner, _) in self._owners.items() if owner is engine)
@@ -95,6 +115,7 @@ class EngineSet(Engine):
 
     Attributes:
         default_voices: id of the default voice of each engine by the engine's name.
+        further_voices: the same without the first engine; changes with the set.
     """
 
     def __init__(
@@ -104,19 +125,21 @@ class EngineSet(Engine):
         other_language: OtherLanguage = OtherLanguage.REFUSE,
     ) -> None:
         # Not the base class's: the members have the sessions, threads and backends.
-        self._members = engines
         self._main = engines[0].engine
         self.metrics = self._main.metrics
-        self.voices: EngineSetVoices = EngineSetVoices(engines)
-        self._default_voice = self.voices.get(default_voice).id
+        self.voices: EngineSetVoices = EngineSetVoices(())
+        self._wanted_default = default_voice
         self._other_language = other_language
         self._warned: set[tuple[str, str]] = set()
-        self.default_voices = {each.name: self._default_of(each) for each in engines}
+        self._retiring: dict[Engine, asyncio.Task[None]] = {}
+        self._canary_parts: defaultdict[str, float] = defaultdict(float)  # of a stream, due to each canary
+        self.further_voices: dict[str, str] = {}
+        self.exchange(engines)
 
     @property
     def active_streams(self) -> int:
         """Number of open streams of all engines."""
-        return sum(each.engine.active_streams for each in self._members)
+        return sum(engine.active_streams for engine in self._engines())
 
     def refusal(self) -> Overloaded | None:
         """The error with which the first engine would refuse one more stream."""
@@ -140,7 +163,63 @@ class EngineSet(Engine):
         if delivery.language and not speaks(chosen, delivery.language):
             chosen, delivery = self._for_other_language(chosen, delivery, delivery.language)
         engine, own_id = self.voices.owner(chosen.id)
-        return engine.stream(voice=own_id, speed=speed, seed=seed, delivery=delivery, lexicon=lexicon)
+        open_in = functools.partial(
+            Engine.stream, voice=own_id, speed=speed, seed=seed, delivery=delivery, lexicon=lexicon
+        )
+        canary = self._due_canary(engine, own_id)
+        if canary is not None:
+            try:
+                return open_in(canary)
+            except Overloaded:  # it is a trial; the engine itself has room of its own
+                pass
+        return open_in(engine)
+
+    def exchange(self, engines: tuple[NamedEngine, ...], needed_voices: Iterable[str] = ()) -> None:
+        """Serve these engines from now on; the first one stays.
+
+        needed_voices: ids that must not disappear. Raises UnknownVoice or BadRequest for a voice or a canary,
+        and changes nothing then.
+        """
+        voices = EngineSetVoices(engines)
+        for voice_id in needed_voices:
+            voices.get(voice_id)
+        default_voice = voices.get(self._wanted_default).id
+        defaults = {each.name: _default_of(each, voices) for each in voices.members}
+        for each in engines:
+            if each.canary_of is not None and (each.canary_of == each.name or each.canary_of not in defaults):
+                raise BadRequest(
+                    f"bundles.{each.name}: canary_of is {each.canary_of!r}; there are {', '.join(defaults)}"
+                )
+        before = {each.engine for each in self.voices.members}
+        self.voices.become(voices)
+        self._default_voice, self.default_voices = default_voice, defaults
+        self.further_voices.clear()
+        self.further_voices |= {each.name: defaults[each.name] for each in engines[1:]}
+        for engine in before - {each.engine for each in engines}:
+            self._retiring[engine] = asyncio.create_task(self._close_when_unused(engine))
+
+    async def _close_when_unused(self, engine: Engine) -> None:
+        while engine.active_streams:  # noqa: ASYNC110  # an engine does not report the end of a stream
+            await asyncio.sleep(_RETIRING_INTERVAL_S)
+        await engine.aclose()
+        del self._retiring[engine]
+
+    def _engines(self) -> tuple[Engine, ...]:
+        return (*(each.engine for each in self.voices.members), *self._retiring)
+
+    def _due_canary(self, engine: Engine, own_id: str) -> Engine | None:
+        """The engine that takes the next stream instead, if it is its turn: every tenth for a tenth."""
+        named = {each.name: each.engine for each in self.voices.members}
+        for each in self.voices.members:
+            if each.canary_of is None or named[each.canary_of] is not engine:
+                continue
+            if own_id not in each.engine.voices:
+                continue
+            self._canary_parts[each.name] += each.share
+            if self._canary_parts[each.name] >= 1.0 - 1e-9:  # sums of 0.1 are not exact
+                self._canary_parts[each.name] -= 1.0
+                return each.engine
+        return None
 
     async def convert(
         self,
@@ -157,7 +236,11 @@ class EngineSet(Engine):
 
     async def aclose(self) -> None:
         """Close every engine. May be called twice."""
-        await asyncio.gather(*(each.engine.aclose() for each in self._members))
+        closing = tuple(self._retiring.values())
+        for task in closing:
+            task.cancel()
+        await asyncio.gather(*closing, return_exceptions=True)
+        await asyncio.gather(*(engine.aclose() for engine in self._engines()))
 
     def _for_other_language(self, voice: Voice, delivery: Delivery, language: str) -> tuple[Voice, Delivery]:
         """Voice and delivery for a text that the voice does not speak.
@@ -178,13 +261,14 @@ class EngineSet(Engine):
             )
         return voice, replace(delivery, language=None)
 
-    def _default_of(self, member: NamedEngine) -> str:
-        ids = list(self.voices.ids_of(member.engine))
-        if member.voice is None:
-            return ids[0]
-        for voice_id in ids:
-            if member.voice in (voice_id, self.voices.owner(voice_id)[1]):
-                return voice_id
-        if member.engine.voices.is_unlisted(member.voice):
-            return member.voice
-        raise BadRequest(f"bundles.{member.name}: no voice {member.voice!r}; it has {', '.join(ids)}")
+
+def _default_of(member: NamedEngine, voices: EngineSetVoices) -> str:
+    ids = list(voices.ids_of(member.engine))
+    if member.voice is None:
+        return ids[0]
+    for voice_id in ids:
+        if member.voice in (voice_id, voices.owner(voice_id)[1]):
+            return voice_id
+    if member.engine.voices.is_unlisted(member.voice):
+        return member.voice
+    raise BadRequest(f"bundles.{member.name}: no voice {member.voice!r}; it has {', '.join(ids)}")

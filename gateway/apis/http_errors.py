@@ -7,6 +7,7 @@ from typing import Final
 from ...tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
 from ..web.errors import ResourceNotFound
+from .model_names import UnknownModel
 
 
 class InvalidField(BadRequest):
@@ -27,6 +28,7 @@ _STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
     ScopeMissing: 403,
     OriginRefused: 403,
     UnknownVoice: 404,
+    UnknownModel: 404,
     ResourceNotFound: 404,
     RequestBodyTooLong: 413,
     RateLimited: 429,

@@ -30,10 +30,10 @@ from .elevenlabs.socket_api import ELEVENLABS_SOCKET_OPERATIONS, ElevenLabsSocke
 from .exchange_folder import ExchangeFolder
 from .jambonz.http_api import JAMBONZ_ERROR_FORMATS, JambonzHttpApi
 from .jambonz.socket_api import JAMBONZ_SOCKET_OPERATION, JambonzSocketApi
+from .model_names import ModelNames
 from .native_stream.socket_api import NATIVE_STREAM_OPERATION, NativeStreamApi
 from .openai.captioned_speech import CaptionedSpeechApi
 from .openai.json_endpoint import OPENAI_ERROR_FORMAT
-from .openai.model_names import ModelNames
 from .openai.policy import OpenAIPolicy
 from .openai.speech_api import OpenAISpeechApi
 from .openai.voice_resolver import OpenAIVoiceResolver
@@ -84,8 +84,9 @@ class SpeechApis:
         guard: fetches the recordings that clients name. policy: settings of OpenAI's API.
         exchange_folder: of files that clients name.
         """
-        self._server = server = SpeechServer(engine, access, RequestLog(engine.metrics))
-        openai_voices = OpenAIVoiceResolver(voices, guard, ModelNames(policy.models))
+        models = ModelNames(policy.models)
+        self._server = server = SpeechServer(engine, access, RequestLog(engine.metrics), models)
+        openai_voices = OpenAIVoiceResolver(voices, guard, models)
         self.openai = OpenAISpeechApi(server, openai_voices, policy.max_text_characters)
         self.openai_voices = OpenAIVoicesApi(access, voices, policy.voice_list)
         self.captioned_speech = CaptionedSpeechApi(self.openai)
@@ -100,7 +101,7 @@ class SpeechApis:
         folder, xtts_settings = ExchangeFolder(exchange_folder), XttsSettingsStore()
         self.pai = PaiSocketApi(host)
         self.pai_http = PaiHttpApi(host)
-        self.ray_serve = RayServeApi(host, guard, folder, ModelNames(policy.models))
+        self.ray_serve = RayServeApi(host, guard, folder)
         self.xtts = XttsSpeechApi(host, folder, xtts_settings)
         self.xtts_voices = XttsVoicesApi(host, xtts_settings)
         self.elevenlabs = ElevenLabsSocketApi(server, voices)

@@ -1,4 +1,4 @@
-"""State that the speech APIs of one server share: engine, access control, request log, draining."""
+"""State that the speech APIs of one server share: engine, access, request log, models, draining."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,7 @@ from ..access.access_control import AccessControl, Grant
 from ..access.keys import Scope
 from ..web.request_log import RequestLog
 from .encoding_threads import EncodingThreads
+from .model_names import ModelNames
 
 _SHUTDOWN_RETRY_AFTER_S = 5.0  # the usual time of a restart
 
@@ -15,10 +16,13 @@ _SHUTDOWN_RETRY_AFTER_S = 5.0  # the usual time of a restart
 class SpeechServer:
     """The engine and the admission of every speech API; belongs to an event loop."""
 
-    def __init__(self, engine: Engine, access: AccessControl, log: RequestLog) -> None:
+    def __init__(
+        self, engine: Engine, access: AccessControl, log: RequestLog, models: ModelNames | None = None
+    ) -> None:
         self.engine = engine
         self.access = access
         self.log = log
+        self.models = models or ModelNames()
         self.encoding_threads = EncodingThreads()
         self._draining = False
 

@@ -5,6 +5,7 @@ errors into one sentence on standard error and a non-zero exit code. Results go 
 """
 
 import asyncio
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,7 +104,8 @@ def serve(config_file: Path | None, **flags: object) -> None:
     _configure_logging(settings.log_level, settings.log_file)
     from ..serve import serve as serve_calls
 
-    asyncio.run(serve_calls(settings, announce=click.echo))
+    read_settings = functools.partial(load_settings, config_file, flags)
+    asyncio.run(serve_calls(settings, announce=click.echo, read_settings=read_settings))
 
 
 def _configure_logging(level: str, file: Path | None) -> None:

@@ -1,44 +1,17 @@
 """One server with several bundles: voices, models, languages, faults of the settings."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from shared.tiny_kokoro import write_tiny_kokoro
-from shared.tiny_piper import write_tiny_piper
+from shared.bundled_gateway import client_of, settings_with
 from vivavoce.gateway.bundle_settings import BundleSetting
 from vivavoce.gateway.engine_opening import open_engine
-from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.gateway.settings_loader import SettingsError, load_settings
 from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.errors import BadRequest, BundleError, UnknownVoice
-
-
-def settings_with(folder: Path, **changed: Any) -> Settings:
-    german = write_tiny_piper(
-        folder / "de", name="de_DE-otto-low", speakers=2, config={"language": {"code": "de_DE"}}
-    )
-    bundles = {
-        "german": BundleSetting(folder=str(german.parent), voice="de_DE-otto-low/s1", workers=1),
-        "kokoro": BundleSetting(folder=str(write_tiny_kokoro(folder / "kokoro"))),
-    }
-    english = write_tiny_piper(folder / "en", name="en_US-anna-low").parent
-    defaults = {"bundle": str(english), "http_port": 0, "audiosocket_port": 0, "agent": "none"}
-    return Settings(**{**defaults, "bundles": bundles, **changed})
-
-
-@asynccontextmanager
-async def client_of(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    async with aclosing(await Gateway.open(settings)) as gateway:
-        host, port = gateway.addresses.http
-        async with httpx.AsyncClient(base_url=f"http://{host}:{port}", trust_env=False) as client:
-            yield client
 
 
 def test_voice_and_model_choose_a_bundle_and_the_lists_show_them(tmp_path: Path) -> None:
@@ -120,14 +93,16 @@ def test_a_voice_that_two_bundles_have_is_named_by_its_bundle(tmp_path: Path) ->
 def test_a_fault_of_one_bundle_closes_the_others(tmp_path: Path) -> None:
     settings = settings_with(tmp_path)
 
-    async def opening(bundle: BundleSetting) -> None:
-        async with await open_engine(settings.model_copy(update={"bundles": {"other": bundle}})):
+    async def opening(bundle: BundleSetting, name: str = "other") -> None:
+        async with await open_engine(settings.model_copy(update={"bundles": {name: bundle}})):
             pass
 
     with pytest.raises(BundleError, match="no such folder"):
         asyncio.run(opening(BundleSetting(folder=str(tmp_path / "none"))))
     with pytest.raises(BadRequest, match=r"bundles.other: .* cannot be served together"):
         asyncio.run(opening(BundleSetting(folder=str(tmp_path))))
+    with pytest.raises(BadRequest, match=r"bundles.vivavoce: this is the name of the setting bundle"):
+        asyncio.run(opening(BundleSetting(folder=str(tmp_path / "de")), "vivavoce"))
     with pytest.raises(BadRequest, match=r"bundles.other: no voice 'nobody'; it has de_DE-otto-low/s0"):
         asyncio.run(opening(BundleSetting(folder=str(tmp_path / "de"), voice="nobody")))
 

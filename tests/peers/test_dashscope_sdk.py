@@ -52,7 +52,7 @@ class FakeVoiceRegistry:
         self._voices = engine.voices
         self._stored: dict[str, StoredVoice] = {}
 
-    def resolve(self, name: str | None, grant: Grant) -> str:
+    def resolve(self, name: str | None, grant: Grant, default: str | None = None) -> str:
         return self._voices.get(None if name in self._stored else name).id
 
     def enrolled_voices(self, grant: Grant) -> tuple[StoredVoice, ...]:

@@ -51,6 +51,10 @@ class Voices:
         """Whether a name that the iterator does not give is a voice too, such as a mixture of voices."""
         return False
 
+    def id_beside(self, voice_id: str, name: str) -> str | None:
+        """The id of the voice called ``name`` in the bundle of another voice, None if it has none."""
+        return name if name in self else None
+
     def speaker_profile(self, voice_id: str) -> object:
         """What the backend needs to know about a voice, None if nothing. May read a file.
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ...access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
+from ..model_names import UnknownModel
 from ..transcripts import TranscriptQueueFull
 
 
@@ -56,6 +57,8 @@ def to_cartesia_error(error: Exception) -> CartesiaErrorDescription:
             return CartesiaErrorDescription(503, "overloaded", "Server at capacity", message, wait_s)
         case UnknownVoice():
             return CartesiaErrorDescription(404, "voice_not_found", "Voice not found", message)
+        case UnknownModel():
+            return CartesiaErrorDescription(404, "model_not_found", "Model not found", message)
         case BadRequest():
             return CartesiaErrorDescription(400, "invalid_request", "Invalid request", message)
         case VivavoceError():

@@ -208,7 +208,7 @@ class _CartesiaSpeechResponse(SpeechResponse):
 
     async def _speak(self, speech: CartesiaSpeechRequest, grant: Grant, record: RequestRecord) -> None:
         server, encoding = self.api.server, make_encoding(speech.output_format)
-        record.voice = resolve_cartesia_voice(self.api.voices, speech.voice_id, grant)
+        record.voice = resolve_cartesia_voice(self.api.voices, server.models, speech, grant)
         options = make_synthesis_options(speech, record.voice, encoding)
         self.begin(speech, encoding)
         grant.charge_characters(len(speech.transcript))  # last: a request for an unknown voice is free

@@ -140,7 +140,7 @@ class _CartesiaSocketConnection(WebSocketConnection):
                 f"{MAX_CONTEXTS} contexts are open on this connection, which is the limit"
             )
         grant = self._api.server.authorize_request(self.headers)
-        voice = resolve_cartesia_voice(self._api.voices, request.voice_id, grant)
+        voice = resolve_cartesia_voice(self._api.voices, self._api.server.models, request, grant)
         encoding = make_encoding(request.output_format)
         if request.output_format.container != "raw":
             raise InvalidCartesiaRequest("output_format.container: a socket sends 'raw' audio only")

@@ -11,6 +11,7 @@ from ....adapters.dashscope.events import DashScopeErrorCode as Code
 from ....adapters.ssml import BadSsml
 from ....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ...access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, UrlRefused
+from ..model_names import UnknownModel
 
 
 class InvalidDashScopeField(BadRequest):
@@ -44,7 +45,7 @@ def to_dashscope_error(error: Exception) -> DashScopeErrorResponse:
             # DashScope's own sentence, and in brackets which limit it was.
             message = f"Requests rate limit exceeded, please try again later. ({error})"
             return DashScopeErrorResponse(Code.THROTTLED, message, 429, wait_s)
-        case DashScopeModelNotFound():
+        case DashScopeModelNotFound() | UnknownModel():
             return DashScopeErrorResponse(Code.MODEL_NOT_FOUND, str(error), 404)
         case UnknownVoice():
             # DashScope's own text for a voice that does not exist.

@@ -72,7 +72,7 @@ from .models import (
     VoiceCustomizationResponse,
 )
 from .parameters import SpeechParameters
-from .request_mapping import make_synthesis_options, resolve_dashscope_voice
+from .request_mapping import make_synthesis_options, resolve_dashscope_voice, voice_of_dashscope_model
 from .validation import parse_message
 
 PATH: Final = "/api/v1/services/audio/tts"
@@ -207,7 +207,9 @@ class _DashScopeSpeechResponse(SpeechResponse):
         server = self._api.server
         grant = server.authorize_request(self.request.headers)
         body = await _read_body(self.request, MAX_FRAME_CHARACTERS)
-        parameters = parse_message(SpeechSynthesizerRequest, body).input
+        request = parse_message(SpeechSynthesizerRequest, body)
+        default = voice_of_dashscope_model(server.models, request.model)
+        parameters = request.input
         spoken = _spoken_text(parameters)
         characters = billed_characters(spoken.text)
         wants_events = self.request.headers.get("x-dashscope-sse", "").lower() == "enable"
@@ -215,7 +217,7 @@ class _DashScopeSpeechResponse(SpeechResponse):
         with server.log.track(_API, grant, self.request_id) as record, grant.stream():
             grant.charge_characters(characters)
             record.count_text(len(spoken.text))
-            record.voice = resolve_dashscope_voice(self._api.voices, parameters.voice, grant)
+            record.voice = resolve_dashscope_voice(self._api.voices, parameters.voice, grant, default)
             speech = _StoredSpeech(self.request_id, parameters, spoken, record, events, self.report_unread)
             rendering = speech.render(server, self._api.store)
             audio = await cancel_on_disconnect(self.request.receive, rendering)

@@ -72,11 +72,10 @@ class SpeechSynthesizerRequest(DashScopeMessage):
         Field(
             strict=True,
             min_length=1,
-            description="Any cosyvoice-*: each is the voice model that the server has loaded.",
+            description="A bundle of the server; any cosyvoice-* is the voice model that is loaded.",
             examples=["cosyvoice-v3-flash"],
         ),
         explained("model is required"),
-        AfterValidator(check_dashscope_model),
     ]
 
 

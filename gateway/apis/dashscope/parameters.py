@@ -21,6 +21,11 @@ from pydantic import (
 from pydantic_core import PydanticUseDefault
 
 from ....adapters.audio.encoders import Codec
+from ....tts_engine.reading.pronunciation.lexicon import (
+    MAX_RESPELLING_CHARACTERS,
+    Lexicon,
+    Pronunciation,
+)
 from .errors import InvalidDashScopeField
 from .validation import DashScopeMessage, explained, refused, to_integer
 
@@ -33,6 +38,7 @@ MAX_TEXT_CHARACTERS: Final = 20_000  # of one frame, and of one HTTP request
 MAX_VOICE_CHARACTERS: Final = 128
 MAX_INSTRUCTION_CHARACTERS: Final = 128
 MAX_SEED: Final = 65_535
+MAX_REPLACEMENTS: Final = 100  # of one text
 NEUTRAL_VOLUME: Final = 50  # the voice's own volume
 
 _MAX_WORD_CHARACTERS: Final = 16  # of a field that is one word
@@ -118,6 +124,34 @@ BitRate = Annotated[
 LanguageCode = Annotated[str, Field(strict=True, max_length=16)]
 
 
+_HOT_FIX_SENTENCE: Final = (
+    f"parameters.hot_fix.replace must be a list of at most {MAX_REPLACEMENTS} objects, each with words and "
+    f"how they are read, at most {MAX_RESPELLING_CHARACTERS} characters each"
+)
+_Reading = Annotated[str, Field(strict=True, max_length=MAX_RESPELLING_CHARACTERS)]
+
+
+class HotFix(DashScopeMessage):
+    """How words of one text are read. ``pronunciation``, which is in pinyin, is ignored."""
+
+    replace: Annotated[
+        tuple[dict[_Reading, _Reading], ...],
+        Field(max_length=MAX_REPLACEMENTS, description="The reading by word or phrase, in each object."),
+        explained(_HOT_FIX_SENTENCE),
+    ] = ()
+
+    @property
+    def lexicon(self) -> Lexicon | None:
+        """The readings, None without any; raises InvalidDashScopeField for words that can never match."""
+        said = {word: Pronunciation(reading) for each in self.replace for word, reading in each.items()}
+        if len(said) > MAX_REPLACEMENTS:
+            raise InvalidDashScopeField(_HOT_FIX_SENTENCE)
+        try:
+            return Lexicon(said) if said else None
+        except ValueError as error:
+            raise InvalidDashScopeField(f"parameters.hot_fix.replace: {error}") from None
+
+
 class SpeechParameters(DashScopeMessage):
     """How a text is spoken: ``parameters`` of a task, and part of ``input`` over HTTP.
 
@@ -195,6 +229,7 @@ class SpeechParameters(DashScopeMessage):
         Field(strict=True, description="Whether a text that begins with <speak is an SSML document."),
         explained("parameters.enable_ssml must be true or false"),
     ] = False
+    hot_fix: Annotated[HotFix, Field(description="How words of this text are read.")] = HotFix()
     text_type: Annotated[
         Literal["PlainText", "SSML"],
         BeforeValidator(_read_text_type),

@@ -50,9 +50,14 @@ from ..speech import EncodedChunk, EncodedStream, open_encoded_stream
 from ..speech_server import SpeechServer
 from .errors import to_dashscope_error
 from .frames import ClientFrame, DashScopeFrameCodec, ServerFrame
-from .models import DashScopeErrorBody, check_dashscope_model
+from .models import DashScopeErrorBody
 from .parameters import SpeechParameters
-from .request_mapping import VoiceResolver, make_synthesis_options, resolve_dashscope_voice
+from .request_mapping import (
+    VoiceResolver,
+    make_synthesis_options,
+    resolve_dashscope_voice,
+    voice_of_dashscope_model,
+)
 
 PATH = "/api-ws/v1/inference"
 DASHSCOPE_SOCKET_OPERATION = WebSocketOperation(
@@ -190,7 +195,7 @@ class _DashScopeSocketConnection(WebSocketConnection):
     async def _begin_task(self, run: RunTask[SpeechParameters]) -> None:
         try:
             grant = self._api.server.authorize_request(self.socket.headers)
-            check_dashscope_model(run.model)
+            voice_of_dashscope_model(self._api.server.models, run.model)
         except (BadRequest, Overloaded) as error:
             await self._send_failure(_task_failed_event(run.task_id, error))
             return
@@ -217,7 +222,8 @@ class _DashScopeSocketConnection(WebSocketConnection):
         """Open a stream and send all audio of the task; the stream is closed when this returns."""
         server, run, grant = self._api.server, task.run_task, task.grant
         with server.log.track(_API, grant, run.task_id) as task.record, grant.stream():
-            voice = resolve_dashscope_voice(self._api.voices, run.parameters.voice, grant)
+            default = voice_of_dashscope_model(server.models, run.model)
+            voice = resolve_dashscope_voice(self._api.voices, run.parameters.voice, grant, default)
             task.record.voice = voice
             options = make_synthesis_options(run.parameters, voice)
             task.bytes_per_s = options.audio.bytes_per_second

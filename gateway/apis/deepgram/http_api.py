@@ -122,7 +122,7 @@ class _DeepgramSpeechResponse(SpeechResponse):
     async def _speak(self, text: str, grant: Grant, record: RequestRecord) -> None:
         server, query = self.api.server, DeepgramQuery.of(self.request.query_params)
         encoding = make_response_encoding(query)
-        record.voice = resolve_deepgram_voice(self.api.voices, query.model, grant)
+        record.voice = resolve_deepgram_voice(self.api.voices, server.models, query.model, grant)
         options = make_deepgram_options(query, record.voice, encoding.audio)
         grant.charge_characters(len(text))  # last: a request for an unknown voice is free
         self.stream_headers["content-type"] = encoding.content_type

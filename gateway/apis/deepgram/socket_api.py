@@ -90,7 +90,7 @@ class DeepgramSocketApi:
 
     def _options(self, socket: WebSocket, grant: Grant) -> SynthesisOptions:
         query = DeepgramQuery.of(socket.query_params)
-        voice = resolve_deepgram_voice(self.voices, query.model, grant)
+        voice = resolve_deepgram_voice(self.voices, self.server.models, query.model, grant)
         return make_deepgram_options(query, voice, make_socket_format(query))
 
 

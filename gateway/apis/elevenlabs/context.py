@@ -36,6 +36,7 @@ class ElevenLabsContext(TranscriptQueue):
         self.id = context_id
         self.sender = sender
         self.received_at = 0.0  # loop time of the last message
+        self.is_closed = False  # whether the client has closed it
         self._has_phrases = has_phrases
         self._has_absolute_times = has_absolute_times
         self._aligner = CharacterAligner()
@@ -60,6 +61,7 @@ class ElevenLabsContext(TranscriptQueue):
         if message.flush or (self._has_phrases and text.strip()):
             self.flush()
         if message.close_context:
+            self.is_closed = True
             self.end_input()
 
     def align(self, chunk: EncodedChunk, text: str) -> SocketAlignment | None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ...access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
+from ..model_names import UnknownModel
 from ..transcripts import TranscriptQueueFull
 
 
@@ -71,6 +72,8 @@ def to_elevenlabs_error(error: Exception) -> ElevenLabsErrorDescription:
             return ElevenLabsErrorDescription(503, "system_busy", message, wait_s)
         case UnknownVoice():
             return ElevenLabsErrorDescription(404, "voice_not_found", message)
+        case UnknownModel():
+            return ElevenLabsErrorDescription(400, "model_not_found", message)
         case BadRequest():
             return ElevenLabsErrorDescription(400, "invalid_request", message)
         case VivavoceError():

@@ -148,7 +148,9 @@ class _SpokenText(SpeechResponse):
         server = self.api.server
         audio = parse_output_format(self.request.query_params.get("output_format"))
         voice_id = self.request.path_params["voice_id"]
-        record.voice = resolve_elevenlabs_voice(self.api.voices, voice_id, grant)
+        record.voice = resolve_elevenlabs_voice(
+            self.api.voices, server.models, voice_id, speech.model_id, grant
+        )
         options = make_elevenlabs_options(
             record.voice, audio, speech.speed, speech.language_code, speech.seed
         )

@@ -73,7 +73,7 @@ class ElevenLabsLanguage(BaseModel):
 
 
 class ElevenLabsListedModel(BaseModel):
-    """A model; every name is the loaded one."""
+    """A model: a bundle, or a name for the loaded one."""
 
     model_id: str
     name: str
@@ -212,8 +212,9 @@ class ElevenLabsListings:
     def _list_models(self, request: Request, grant: Grant | None) -> ElevenLabsModelList:
         ids = dict.fromkeys(voice.language for voice in self._usable(grant))
         languages = [ElevenLabsLanguage(language_id=one, name=one) for one in ids]
+        names = (*self._server.models, *_MODEL_IDS)
         return ElevenLabsModelList(
-            [ElevenLabsListedModel(model_id=name, name=name, languages=languages) for name in _MODEL_IDS]
+            [ElevenLabsListedModel(model_id=name, name=name, languages=languages) for name in names]
         )
 
     def _user(self, request: Request, grant: Grant | None) -> ElevenLabsUser:

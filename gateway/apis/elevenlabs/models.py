@@ -85,6 +85,7 @@ class ElevenLabsTextMessage(ElevenLabsModel):
 class ElevenLabsSocketQuery(BaseModel):
     """Parameters of a socket's address."""
 
+    model_id: _Name | None = None
     output_format: str | None = None
     language_code: _Language = None
     auto_mode: Annotated[bool, Field(description="Whether each message is a phrase.")] = False

@@ -8,23 +8,28 @@ from ....tts_engine.backends.base import Delivery
 from ....tts_engine.errors import UnknownVoice
 from ...access.access_control import Grant
 from ...voice_registry import VoiceRegistry
+from ..model_names import ModelNames
 from ..speech import SynthesisOptions
 
 _CATALOGUE_VOICE: Final = re.compile(r"[0-9A-Za-z]{20}", re.ASCII)
+_CATALOGUE_MODEL: Final = re.compile(r"eleven_.*", re.ASCII)
 
 
-def resolve_elevenlabs_voice(voices: VoiceRegistry, voice_id: str, grant: Grant) -> str:
-    """Return the engine's voice id; raises UnknownVoice.
+def resolve_elevenlabs_voice(
+    voices: VoiceRegistry, models: ModelNames, voice_id: str, model_id: str | None, grant: Grant
+) -> str:
+    """Return the engine's voice id; raises UnknownVoice, and UnknownModel if the settings are strict.
 
-    ElevenLabs' own voices have ids of 20 letters and digits. The server's default voice speaks for them,
-    unless the settings name another in ``voice_aliases``: existing programs then run unchanged.
+    ElevenLabs' own voices have ids of 20 letters and digits. The default voice of the model speaks for
+    them, unless the settings name another in ``voice_aliases``: existing programs then run unchanged.
     """
+    default = models.default_voice(model_id, _CATALOGUE_MODEL)
     try:
-        return voices.resolve(voice_id, grant)
+        return voices.resolve(voice_id, grant, default)
     except UnknownVoice:
         if not _CATALOGUE_VOICE.fullmatch(voice_id):
             raise
-        return voices.resolve(None, grant)
+        return voices.resolve(None, grant, default)
 
 
 def make_elevenlabs_options(

@@ -2,8 +2,12 @@
 
     message -> models.ElevenLabsTextMessage -> context.ElevenLabsContext -> its task -> audio and alignment
 
-A context that is closed is spoken to its end, as the clients wait for its last audio; nothing in the protocol
-drops it. What is not heard any more ends with the socket.
+A context that is closed is spoken to its end, as the clients wait for its last audio. Nothing in the protocol
+drops it, but a client that closes it again has been interrupted: Pipecat's service closes a context when its
+text ends, and every context that still has audio when the user interrupts. It is then dropped. What is not
+heard any more otherwise ends with the socket.
+
+Source: pipecat-ai 1.14.0 (services/elevenlabs: on_turn_context_completed, on_audio_context_interrupted).
 """
 
 import asyncio
@@ -110,7 +114,9 @@ class _ElevenLabsConnection(WebSocketConnection):
         self.query = ElevenLabsSocketQuery.of(socket.query_params)
         self._api = api
         self._audio = parse_output_format(self.query.output_format)
-        self._voice = resolve_elevenlabs_voice(api.voices, socket.path_params["voice_id"], grant)
+        self._voice = resolve_elevenlabs_voice(
+            api.voices, api.server.models, socket.path_params["voice_id"], self.query.model_id, grant
+        )
         self._loop = asyncio.get_running_loop()
         self._idle_since = self._loop.time()
         self._closes_when_spoken = False
@@ -158,7 +164,10 @@ class _ElevenLabsConnection(WebSocketConnection):
         context = self.contexts.get(key)
         if context is None and message.text:
             context = self._open_context(key, message)
-        if context is not None:
+        if context is not None and context.is_closed and message.close_context:
+            self.drop(context)
+            await self._send_final(context.id)
+        elif context is not None:
             self._pass_on(context, message)
         if message.close_socket:
             await self.close_when_spoken()

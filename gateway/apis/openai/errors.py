@@ -4,7 +4,6 @@ VivavoceError
 +-- InvalidRequestError       a field at fault
 |   +-- OpenAIBodyTooLong
 +-- BadRequest
-    +-- OpenAIModelNotFound
     +-- OpenAIResourceNotFound
 """
 
@@ -20,6 +19,7 @@ from ...access.errors import (
     ScopeMissing,
     UrlRefused,
 )
+from ..model_names import UnknownModel
 from .models import OpenAIErrorBody, OpenAIErrorDetail
 
 
@@ -39,10 +39,6 @@ class InvalidRequestError(VivavoceError):
 
 class OpenAIBodyTooLong(InvalidRequestError):
     """The body is longer than the server reads."""
-
-
-class OpenAIModelNotFound(BadRequest):
-    """The name is not that of a model."""
 
 
 class OpenAIResourceNotFound(BadRequest):
@@ -101,7 +97,7 @@ def to_openai_error(error: Exception) -> OpenAIErrorResponse:
             return OpenAIErrorResponse(
                 503, "server_error", message, code=f"overloaded_{reason}", retry_after_s=wait_s
             )
-        case OpenAIModelNotFound():
+        case UnknownModel():
             return OpenAIErrorResponse(404, error_type, message, "model", "model_not_found")
         case OpenAIResourceNotFound():
             return OpenAIErrorResponse(404, error_type, message, code="not_found")

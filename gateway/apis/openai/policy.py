@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .model_names import ModelPolicy
+from ..model_names import ModelPolicy
 
 VoiceListFormat = Literal["objects", "names"]
 

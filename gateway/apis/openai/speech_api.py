@@ -38,6 +38,8 @@ from .errors import to_openai_error
 from .extension_models import AudioModel, AudioModelList
 from .json_endpoint import REQUEST_ID_HEADER, error_json, list_endpoint, new_request_id, openai_errors
 from .models import (
+    OPENAI_MODEL_NAMES,
+    OPENAI_MODELS,
     CreateSpeechRequest,
     OpenAIModel,
     OpenAIModelList,
@@ -128,17 +130,20 @@ class OpenAISpeechApi:
         return OpenAISpeechResponse(self, request)
 
     async def _list_models(self, request: Request, grant: Grant | None) -> OpenAIModelList:
-        return OpenAIModelList(data=[self._model(name) for name in self.voices.models])
+        return OpenAIModelList(data=[self._model(name) for name in self._model_names()])
 
     async def _list_audio_models(self, request: Request, grant: Grant | None) -> AudioModelList:
-        return AudioModelList(models=[AudioModel(id=name, name=name) for name in self.voices.models])
+        return AudioModelList(models=[AudioModel(id=name, name=name) for name in self._model_names()])
 
     async def _get_model(self, request: Request, grant: Grant | None) -> OpenAIModel | OpenAIModelList:
         name = request.path_params["model"].rstrip("/")  # a name may have slashes inside
         if not name:
             return await self._list_models(request, grant)
-        self.voices.models.check(name)
+        self.voices.models.check(name, OPENAI_MODEL_NAMES)
         return self._model(name)
+
+    def _model_names(self) -> list[str]:
+        return list(dict.fromkeys((*self.voices.models, *OPENAI_MODELS)))
 
     def _model(self, name: str) -> OpenAIModel:
         return OpenAIModel(id=name, created=self._models_created_at)

@@ -9,9 +9,9 @@ from ...access.access_control import Grant
 from ...access.keys import Scope
 from ...access.url_guard import UrlGuard
 from ...voice_registry import NewVoice, VoiceRegistry
+from ..model_names import ModelNames
 from ..speech import SynthesisOptions
-from .model_names import ModelNames
-from .models import OpenAISpeechSettings
+from .models import OPENAI_MODEL_NAMES, OpenAISpeechSettings
 
 
 class OpenAIVoiceResolver:
@@ -25,9 +25,9 @@ class OpenAIVoiceResolver:
     def resolve(self, settings: OpenAISpeechSettings, grant: Grant) -> str | None:
         """Return the engine's voice id, None if the request brings a recording that the key may use.
 
-        Raises OpenAIModelNotFound, UnknownVoice, ScopeMissing, or BadRequest if the engine clones no voices.
+        Raises UnknownModel, UnknownVoice, ScopeMissing, or BadRequest if the engine clones no voices.
         """
-        self.models.check(settings.model)
+        self.models.check(settings.model, OPENAI_MODEL_NAMES)
         if settings.ref_audio is None:
             return self._resolve_name(settings.voice, settings.model, grant)
         grant.require(Scope.ENROLL)
@@ -61,8 +61,10 @@ class OpenAIVoiceResolver:
 
     def _voice_of_model(self, model: str | None, grant: Grant) -> str | None:
         """Return the voice that a model's name stands for, None if it stands for none."""
-        if model is None or self.models.is_listed(model):
-            return self.models.voices.get(model or "")
+        if model is None:
+            return None
+        if self.models.is_own(model) or OPENAI_MODEL_NAMES.fullmatch(model):
+            return self.models.voices.get(model)
         try:
             return self._voices.resolve(model, grant)
         except UnknownVoice:

@@ -190,7 +190,7 @@ class _PaiSpeechResponse(SpeechJobResponse):
         self._request_at = self._piece_at = time.monotonic()
         text = self.host.check_text(body.input.text, "input.text")
         layout = AudioLayout.STREAM if body.stream else AudioLayout.FILE
-        options = make_pai_options(body.input, self.host.voices, grant, layout)
+        options = make_pai_options(body.input, body.model, self.host, grant, layout)
         return SpeechJob(text, options, is_whole=not body.stream)
 
     def error_response(self, error: Exception) -> Response:

@@ -1,26 +1,32 @@
 """PAI's fields in terms of the engine, and the engine's errors in PAI's."""
 
+import re
+from typing import Final
+
 from fastapi.responses import JSONResponse
 
 from ....adapters.audio.encoders import AudioFormat, AudioLayout
 from ....tts_engine.backends.base import Delivery, DeliveryMode
 from ...access.access_control import Grant
-from ...voice_registry import VoiceRegistry
 from ..dashscope.errors import to_dashscope_error
 from ..http_errors import InvalidField, error_headers, error_status
 from ..speech import SynthesisOptions
+from ..speech_job import JobServer
 from .models import PaiErrorBody, PaiParameters
+
+_CATALOGUE_MODEL: Final = re.compile(r"cosyvoice.*", re.ASCII | re.IGNORECASE)
 
 
 def make_pai_options(
-    parameters: PaiParameters, voices: VoiceRegistry, grant: Grant, layout: AudioLayout
+    parameters: PaiParameters, model: str, host: JobServer, grant: Grant, layout: AudioLayout
 ) -> SynthesisOptions:
     """Return the options of an utterance; raises BadRequest."""
+    default = host.server.models.default_voice(model, _CATALOGUE_MODEL)
     rate = parameters.sample_rate
     is_mp3 = parameters.output_format == "mp3"
     bit_rate = _mp3_bit_rate(parameters.bit_rate, rate) if is_mp3 else None
     return SynthesisOptions(
-        voices.resolve(parameters.reference_audio_id, grant),
+        host.voices.resolve(parameters.reference_audio_id, grant, default),
         AudioFormat(parameters.output_format, rate, bit_rate, layout),
         parameters.speed,
         volume=parameters.volume,

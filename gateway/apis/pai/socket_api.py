@@ -198,7 +198,7 @@ class _PaiSocketConnection(WebSocketConnection):
         """Open a stream and send all audio of the task; the stream is closed when this returns."""
         server, run, grant = self._host.server, task.run, task.grant
         with server.log.track(_API, grant, run.task_id) as task.record, grant.stream():
-            options = make_pai_options(run.parameters, self._host.voices, grant, AudioLayout.STREAM)
+            options = make_pai_options(run.parameters, run.model, self._host, grant, AudioLayout.STREAM)
             task.record.voice = options.voice or "-"
             bytes_per_s = options.audio.bytes_per_second
             async with open_encoded_stream(server.engine, options, server.encoding_threads) as task.stream:

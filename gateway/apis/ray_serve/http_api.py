@@ -32,8 +32,7 @@ from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
 from ..exchange_folder import ExchangeFolder
 from ..http_errors import InvalidField, error_headers, error_message, error_status
-from ..openai.errors import OpenAIModelNotFound
-from ..openai.model_names import ModelNames
+from ..openai.models import OPENAI_MODEL_NAMES
 from ..request_fields import UploadedRecording, parse_fields, read_fields
 from ..speech import AUDIO_CONTENT_TYPES, SynthesisOptions
 from ..speech_job import JobServer, ReferenceRecording, SpeechJob, SpeechJobResponse
@@ -80,10 +79,9 @@ _BATCH: Final = operation(
 class RayServeApi:
     """The endpoints of one server; belongs to its event loop."""
 
-    def __init__(self, host: JobServer, guard: UrlGuard, folder: ExchangeFolder, models: ModelNames) -> None:
+    def __init__(self, host: JobServer, guard: UrlGuard, folder: ExchangeFolder) -> None:
         """Make the API; guard and folder: of recordings that requests name."""
         self.host = host
-        self.models = models
         self.active_responses = ActiveResponses()
         self._guard = guard
         self._folder = folder
@@ -115,9 +113,9 @@ class RayServeApi:
     async def make_job(self, name: str, fields: Mapping[str, Any], grant: Grant) -> SpeechJob:
         """Return the job of an endpoint's request; raises VivavoceError."""
         body = parse_fields(REQUESTS[name], fields)
-        self.models.check(body.model)
+        default = self.host.server.models.default_voice(body.model, OPENAI_MODEL_NAMES)
         text = self.host.check_text(body.text)
-        voice = self._resolve(body.voice_name, grant)
+        voice = self._resolve(body.voice_name, grant, default)
         options = SynthesisOptions(voice, body.audio, body.speed, seed=body.seed, delivery=body.delivery)
         recording = await self._recording(body, grant) if voice is None else None
         return SpeechJob(text, options, recording, is_whole=not body.stream)
@@ -138,15 +136,15 @@ class RayServeApi:
             return _error_response(error)
         return JSONResponse(CosyVoiceHealth().model_dump())
 
-    def _resolve(self, name: str | None, grant: Grant) -> str | None:
+    def _resolve(self, name: str | None, grant: Grant, default: str | None) -> str | None:
         if name is None:
             return None
         try:
-            return self.host.voices.resolve(name, grant)
+            return self.host.voices.resolve(name, grant, default)
         except UnknownVoice:
             if name != DEFAULT_VOICE:
                 raise
-            return self.host.voices.resolve(None, grant)
+            return self.host.voices.resolve(None, grant, default)
 
     async def _recording(self, body: CosyVoiceSpeechRequest, grant: Grant) -> ReferenceRecording:
         assert isinstance(body, ReferenceAudioRequest)
@@ -229,7 +227,7 @@ class _BatchResponse(_RaySpeechResponse):
 
 
 def _status(error: Exception) -> int:
-    return 404 if isinstance(error, OpenAIModelNotFound) else error_status(error)
+    return error_status(error)
 
 
 def _error_body(error: Exception) -> CosyVoiceApiError:

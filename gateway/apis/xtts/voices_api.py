@@ -103,8 +103,8 @@ class XttsVoicesApi:
         )
         languages = self._list_endpoint(lambda voices: {"languages": LANGUAGES})
         router.add_api_route("/languages", languages, methods=["GET"], **described)
-        described = operation("xttsModels", "List the models: the loaded one.", _NAMES, _LIST_ERRORS)
-        models = self._list_endpoint(lambda voices: ["vivavoce"])
+        described = operation("xttsModels", "List the models.", _NAMES, _LIST_ERRORS)
+        models = self._list_endpoint(lambda voices: list(self._host.server.models))
         router.add_api_route("/get_models_list", models, methods=["GET"], **described)
 
     def _add_settings(self, router: APIRouter) -> None:

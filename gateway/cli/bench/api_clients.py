@@ -1,12 +1,13 @@
 """Minimal clients of the speech APIs, one interface for all, so that a bench measures them alike.
 
 They send what the SDKs send, without an SDK's delays: DashScope's Python SDK polls every 100 ms. Speech
-is requested as s16le at 24 kHz, and connections are kept open between requests.
+is requested as s16le at 24 kHz, and connections are kept open between requests. jambonz' API answers MP3, and
+PAI's sends base64 in server-sent events: of these only the first byte can be measured.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -26,6 +27,9 @@ _NATIVE_PATH = "/v1/audio/speech/stream"
 _DASHSCOPE_PATH = "/api-ws/v1/inference"
 _OPENAI_PATH = "/v1/audio/speech"
 _DASHSCOPE_VOICE = "longanyang"  # a preset name, which every server maps to its default voice
+# Of the services' catalogues, for which the default voice speaks.
+_CARTESIA_VOICE = "a0e99841-438c-4a64-b679-ae501e7d6091"
+_ELEVENLABS_VOICE = "21m00Tcm4TlvDq8ikWAM"
 _REQUEST_TIMEOUT_S = 300.0
 _MAX_CONNECTIONS = 10_000
 
@@ -36,6 +40,18 @@ class SpeechApi(StrEnum):
     NATIVE = "native"
     OPENAI = "openai"
     DASHSCOPE = "dashscope"
+    CARTESIA = "cartesia"
+    ELEVENLABS = "elevenlabs"
+    DEEPGRAM = "deepgram"
+    JAMBONZ = "jambonz"
+    PAI = "pai"
+    RAY = "ray"
+    XTTS = "xtts"
+
+    @property
+    def has_pcm(self) -> bool:
+        """Whether the audio arrives as samples, so that its length is known."""
+        return self not in (SpeechApi.JAMBONZ, SpeechApi.PAI)
 
 
 class ApiClient(Protocol):
@@ -44,7 +60,7 @@ class ApiClient(Protocol):
     def speak(self, words: AsyncIterator[str], voice: str | None = None) -> AsyncIterator[bytes]:
         """Send text as ``words`` yields it and yield s16le at 24 kHz as it arrives.
 
-        OpenAI's API takes whole texts: its request is sent when ``words`` has ended. Raises Overloaded when
+        HTTP takes whole texts: a request is sent when ``words`` has ended. Raises Overloaded when
         the server is at capacity, BenchFailed for any other error.
         """
 
@@ -72,6 +88,10 @@ async def open_client(api: SpeechApi, url: str, connections: int = 1) -> AsyncIt
                 yield client
             finally:
                 await client.aclose()
+        case _:
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=_MAX_CONNECTIONS)
+            async with httpx.AsyncClient(base_url=url, timeout=_REQUEST_TIMEOUT_S, limits=limits) as http:
+                yield _HttpClient(http, api)
 
 
 class _NativeClient:
@@ -110,6 +130,25 @@ class _OpenAIClient:
                         error["message"], reason=code.removeprefix("overloaded_"), retry_after_s=1.0
                     )
                 raise BenchFailed(f"the server answered {response.status_code}: {error['message']}")
+            async for data in response.aiter_raw():
+                yield data
+
+
+class _HttpClient:
+    """A dialect whose request is JSON and whose answer is audio."""
+
+    def __init__(self, http: httpx.AsyncClient, api: SpeechApi) -> None:
+        self._http = http
+        self._api = api
+
+    async def speak(self, words: AsyncIterator[str], voice: str | None = None) -> AsyncIterator[bytes]:
+        path, body = http_request(self._api, "".join([word async for word in words]), voice)
+        async with self._http.stream("POST", path, json=body) as response:
+            if response.status_code != httpx.codes.OK:
+                problem = f"the server answered {response.status_code}: {(await response.aread())[:200]!r}"
+                if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+                    raise Overloaded(problem, reason="api", retry_after_s=1.0)
+                raise BenchFailed(problem)
             async for data in response.aiter_raw():
                 yield data
 
@@ -206,8 +245,8 @@ def _dashscope_error(header: dict[str, str]) -> Exception:
 @asynccontextmanager
 async def speaking_transport(api: SpeechApi, url: str, text: str) -> AsyncIterator[asyncio.Transport]:
     """The transport of a connection on which ``text`` is being spoken and audio has arrived."""
-    if api is SpeechApi.OPENAI:
-        async with _speaking_over_http(url, text) as transport:
+    if api not in (SpeechApi.NATIVE, SpeechApi.DASHSCOPE):
+        async with _speaking_over_http(api, url, text) as transport:
             yield transport
         return
     path = _NATIVE_PATH if api is SpeechApi.NATIVE else _DASHSCOPE_PATH
@@ -222,11 +261,12 @@ async def speaking_transport(api: SpeechApi, url: str, text: str) -> AsyncIterat
 
 
 @asynccontextmanager
-async def _speaking_over_http(url: str, text: str) -> AsyncIterator[asyncio.Transport]:
+async def _speaking_over_http(api: SpeechApi, url: str, text: str) -> AsyncIterator[asyncio.Transport]:
     address = urlsplit(url)
+    path, fields = http_request(api, text, None)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    body = json.dumps(openai_request(text, None)).encode()
-    head = f"POST {_OPENAI_PATH} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
+    body = json.dumps(fields).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     status = await reader.readline()
     if b" 200 " not in status:
@@ -242,6 +282,36 @@ async def _speaking_over_http(url: str, text: str) -> AsyncIterator[asyncio.Tran
 def openai_request(text: str, voice: str | None) -> dict[str, str]:
     """The body of a request for PCM."""
     return {"model": "tts-1", "voice": voice or "alloy", "input": text, "response_format": "pcm"}
+
+
+def http_request(api: SpeechApi, text: str, voice: str | None) -> tuple[str, Mapping[str, object]]:
+    """The path and the body of a request for streamed speech, PCM where the API has it."""
+    match api:
+        case SpeechApi.CARTESIA:
+            audio = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
+            speaker = {"mode": "id", "id": voice or _CARTESIA_VOICE}
+            fields = {"transcript": text, "voice": speaker, "output_format": audio, "model_id": "sonic-3"}
+            return "/tts/bytes", fields
+        case SpeechApi.ELEVENLABS:
+            path = f"/v1/text-to-speech/{voice or _ELEVENLABS_VOICE}/stream?output_format=pcm_24000"
+            return path, {"text": text}
+        case SpeechApi.DEEPGRAM:
+            query = f"model={voice or ''}&encoding=linear16&container=none&sample_rate=24000"
+            return f"/v1/speak?{query}", {"text": text}
+        case SpeechApi.JAMBONZ:
+            return "/jambonz/tts", {"text": text, "voice": voice or ""}
+        case SpeechApi.PAI:
+            speech = {"text": text, "output_format": "pcm", "sample_rate": 24_000}
+            return "/api/v1/audio/speech", {
+                "input": speech | ({"reference_audio_id": voice} if voice else {})
+            }
+        case SpeechApi.RAY:
+            named = {"voice_type": voice} if voice else {}
+            return "/v1/model/cosyvoice/tts", {"text": text, "stream": True, "format": "pcm", **named}
+        case SpeechApi.XTTS:
+            return "/tts_stream", {"text": text, "speaker": voice or "default"}
+        case _:
+            return _OPENAI_PATH, dict(openai_request(text, voice))
 
 
 def run_task_frame(task_id: str, voice: str | None, text: str = "") -> str:

@@ -74,7 +74,9 @@ def bench_call(
 
 _RATE = click.FloatRange(0, min_open=True)
 _SERVE_PARTS = ("load", "first-byte", "disconnect")
-_SERVE_APIS = ("native", "openai", "dashscope")
+_SERVE_APIS = (
+    "native openai dashscope cartesia elevenlabs deepgram jambonz pai ray xtts".split()  # as SpeechApi
+)
 
 
 @bench.command("serve")

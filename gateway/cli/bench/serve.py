@@ -28,7 +28,7 @@ from .open_loop import (
     run_requests,
 )
 from .processes import run_server_process
-from .report import BenchFigure, BenchReport
+from .report import BenchFailed, BenchFigure, BenchReport
 
 FIRST_BYTE_REQUESTS = 50
 DISCONNECTS = 20
@@ -60,6 +60,8 @@ def measure(
     """
     if plot is not None:
         require_matplotlib()
+    if ServeBenchPart.LOAD in parts and not all(api.has_pcm for api in apis):
+        raise BenchFailed("the load of jambonz and pai cannot be measured: their audio is not PCM")
     figures: list[BenchFigure] = []
     with _bundle_folder(bundle, size) as folder:
         flags = [] if folder is None else ["--bundle", str(folder)]

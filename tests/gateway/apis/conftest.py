@@ -28,8 +28,8 @@ from vivavoce.gateway.apis.elevenlabs.listings import ElevenLabsListings
 from vivavoce.gateway.apis.elevenlabs.socket_api import ElevenLabsSocketApi
 from vivavoce.gateway.apis.jambonz.http_api import JAMBONZ_ERROR_FORMATS, JambonzHttpApi
 from vivavoce.gateway.apis.jambonz.socket_api import JambonzSocketApi
+from vivavoce.gateway.apis.model_names import ModelNames, ModelPolicy
 from vivavoce.gateway.apis.native_stream.socket_api import NativeStreamApi
-from vivavoce.gateway.apis.openai.model_names import ModelNames, ModelPolicy
 from vivavoce.gateway.apis.openai.policy import OpenAIPolicy
 from vivavoce.gateway.apis.openai.speech_api import OpenAISpeechApi
 from vivavoce.gateway.apis.openai.voice_resolver import OpenAIVoiceResolver

@@ -19,7 +19,9 @@ from vivavoce.gateway.apis.dashscope.models import (
     VoiceCustomizationRequest,
     VoiceCustomizationResponse,
 )
+from vivavoce.gateway.apis.dashscope.request_mapping import voice_of_dashscope_model
 from vivavoce.gateway.apis.dashscope.validation import DashScopeMessage, parse_message
+from vivavoce.gateway.apis.model_names import ModelNames, ModelPolicy
 
 SPEECH = {"text": "Hello.", "voice": "anna"}
 VOICE = {
@@ -78,7 +80,9 @@ def test_every_cosyvoice_is_accepted_as_model(model: str) -> None:
 
 def test_another_model_is_not_found() -> None:
     with pytest.raises(DashScopeModelNotFound, match="Model not exist: 'paraformer-v2'"):
-        parse_message(SpeechSynthesizerRequest, {"model": "paraformer-v2", "input": SPEECH})
+        voice_of_dashscope_model(ModelNames(), "paraformer-v2")
+    assert voice_of_dashscope_model(ModelNames(), "cosyvoice-v3-flash") is None
+    assert voice_of_dashscope_model(ModelNames(ModelPolicy(bundles={"german": "otto"})), "german") == "otto"
 
 
 def test_an_action_is_parsed_to_the_model_of_that_action() -> None:

@@ -28,6 +28,7 @@ def test_only_the_voice_is_required() -> None:
         "language_hints": (),
         "word_timestamp_enabled": False,
         "enable_ssml": False,
+        "hot_fix": {"replace": ()},
         "text_type": "PlainText",
     }
 
@@ -149,6 +150,32 @@ def test_null_is_the_same_as_an_absent_field() -> None:
 
 def test_unknown_parameters_are_ignored() -> None:
     assert parse(hot_fix={"replace": []}, enable_aigc_tag=True, no_such_thing=7) == parse()
+
+
+def test_readings_of_words_are_a_lexicon_and_pinyin_is_ignored() -> None:
+    sent = parse(hot_fix={"pronunciation": [{"天气": "tian1 qi4"}], "replace": [{"nginx": "engine x"}]})
+    lexicon = make_synthesis_options(sent, "anna").lexicon
+    assert lexicon is not None
+    found = lexicon.find("nginx", 0)
+    assert found is not None and found.pronunciation.respelling == "engine x"
+    assert make_synthesis_options(parse(hot_fix={"replace": None}), "anna").lexicon is None
+
+
+@pytest.mark.parametrize(
+    ("hot_fix", "sentence"),
+    [
+        (7, "hot_fix must be an object"),
+        ({"replace": {"a": "b"}}, "parameters.hot_fix.replace must be a list of at most 100 objects"),
+        ({"replace": [{"a": 7}]}, "parameters.hot_fix.replace must be a list"),
+        ({"replace": [{"a": "b" * 201}]}, "parameters.hot_fix.replace must be a list"),
+        ({"replace": [{str(number): "b"} for number in range(101)]}, "at most 100 objects"),
+        ({"replace": [{str(number): "b" for number in range(101)}]}, "at most 100 objects"),
+        ({"replace": [{"": "b"}]}, "parameters.hot_fix.replace: '': allowed are 1 to 64 characters"),
+    ],
+)
+def test_wrong_readings_of_words_are_refused(hot_fix: object, sentence: str) -> None:
+    with pytest.raises(InvalidDashScopeField, match=sentence):
+        make_synthesis_options(parse(hot_fix=hot_fix), "anna")
 
 
 def test_a_whole_number_may_be_written_with_a_fraction_of_zero() -> None:

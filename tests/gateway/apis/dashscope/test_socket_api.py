@@ -39,7 +39,7 @@ class EngineVoices:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def resolve(self, name: str | None, grant: Grant) -> str:
+    def resolve(self, name: str | None, grant: Grant, default: str | None = None) -> str:
         return self._engine.voices.get(name).id
 
 

@@ -212,7 +212,6 @@ def test_a_closed_context_is_spoken_to_its_end_and_takes_no_more_text(run: Any) 
             await client.say(context="a", close_context=True)
             await client.say("seven. ", "a")
             assert (await client.error())["error"] == "context_closed"
-            await client.say(context="a", close_context=True)
             await client.say(context="unknown", close_context=True)
             await client.final("a")
             assert client.words_spoken("a") >= 6
@@ -220,6 +219,28 @@ def test_a_closed_context_is_spoken_to_its_end_and_takes_no_more_text(run: Any) 
             await client.final("a")
 
     run(test, step_s=0.02)
+
+
+def test_a_context_that_is_closed_again_is_dropped(run: Any) -> None:
+    async def test(served: Any) -> None:
+        async with open_socket(served) as client:
+            await client.say("One two three four five six. " * 200, "a", flush=True)
+            await client.say(context="a", close_context=True)
+            await client.say("One two three. ", "b", flush=True)
+            while not client.audio["a"]:
+                await client.next()
+            await client.say(context="a", close_context=True)  # the user interrupts
+            await client.final("a")
+            spoken = client.words_spoken("a")
+            assert spoken < 600
+            await client.say(context="b", close_context=True)
+            await client.final("b")
+            assert client.words_spoken("a") == spoken and client.text("b").strip() == "One two three."
+            while served.engine.active_streams:
+                await asyncio.sleep(0.01)
+            assert served.backend.steps < 600  # of 1,203 words
+
+    run(test, step_s=0.005)
 
 
 def test_both_spellings_of_the_context_are_read_and_none_is_the_default_one(run: Any) -> None:

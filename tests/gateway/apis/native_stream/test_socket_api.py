@@ -19,8 +19,8 @@ from shared.tones import pitch_of
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.apis.model_names import ModelPolicy
 from vivavoce.gateway.apis.native_stream.socket_api import MAX_QUEUED_UTTERANCES, PATH
-from vivavoce.gateway.apis.openai.model_names import ModelPolicy
 
 TIMEOUT_S = 30.0
 

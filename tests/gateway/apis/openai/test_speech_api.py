@@ -20,8 +20,8 @@ from shared.tones import pitch_of
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.apis.model_names import ModelPolicy
 from vivavoce.gateway.apis.openai import speech_api
-from vivavoce.gateway.apis.openai.model_names import ModelPolicy
 from vivavoce.gateway.voice_registry import OPENAI_VOICE_NAMES
 
 TIMEOUT_S = 30.0

@@ -107,16 +107,16 @@ def test_a_plot_is_a_png(tmp_path: Path) -> None:
 @pytest.mark.parametrize("api", SpeechApi)
 def test_first_bytes_and_throughput_are_measured_over_every_api(api: SpeechApi, url: str) -> None:
     figures = asyncio.run(first_byte_figures(api, url, 3))
-    p50, p95, p50_of_20, p95_of_20, speech = figures
+    p50, p95, p50_of_20, p95_of_20, *speech = figures
     assert 0 < p50.value <= p95.value
     assert 0 < p50_of_20.value <= p95_of_20.value
     assert p50.at_most in (50.0, 60.0) and p95_of_20.at_most == 250.0
-    assert speech.value > 0
+    assert [figure.value > 0 for figure in speech] == [True] * api.has_pcm
 
 
-@pytest.mark.parametrize("api", SpeechApi)
-def test_disconnects_are_timed_until_the_engine_is_idle(api: SpeechApi, url: str) -> None:
-    worst, p50, ahead, settled = asyncio.run(disconnect_figures(api, url, 2))
+@pytest.mark.parametrize("api", ["native", "openai", "dashscope", "ray"])
+def test_disconnects_are_timed_until_the_engine_is_idle(api: str, url: str) -> None:
+    worst, p50, ahead, settled = asyncio.run(disconnect_figures(SpeechApi(api), url, 2))
     assert 0 < p50.value <= worst.value
     assert worst.at_most == 100.0
     assert 0 < ahead.value < 60
@@ -139,7 +139,7 @@ def test_an_error_of_the_server_ends_the_bench_with_its_message(api: SpeechApi, 
 
 def test_every_part_and_api_is_a_choice_on_the_command_line() -> None:
     assert tuple(ServeBenchPart) == commands._SERVE_PARTS
-    assert tuple(SpeechApi) == commands._SERVE_APIS
+    assert list(SpeechApi) == commands._SERVE_APIS
 
 
 @pytest.mark.slow

@@ -1,0 +1,204 @@
+"""Bundles that are loaded, replaced and retired while a server speaks with them."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from shared.bundled_gateway import settings_with
+from shared.tiny_piper import write_tiny_piper
+from vivavoce.gateway.bundle_settings import BundleSetting
+from vivavoce.gateway.engine_opening import ServedBundles, open_engine
+from vivavoce.gateway.serve import Gateway, serve
+from vivavoce.gateway.settings import Settings
+from vivavoce.gateway.settings_loader import SettingsError
+from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
+from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.engine_set import EngineSet
+from vivavoce.tts_engine.errors import BadRequest, UnknownVoice
+from vivavoce.tts_engine.stream import Stream
+
+OTTO = "de_DE-otto-low"
+
+
+def german(folder: Path) -> BundleSetting:
+    voice = write_tiny_piper(folder, name=OTTO, config={"language": {"code": "de_DE"}})
+    return BundleSetting(folder=str(voice.parent), workers=1)
+
+
+def niceness(engine: Engine) -> set[int]:
+    """Of the threads that render."""
+    return {os.getpriority(os.PRIO_PROCESS, thread.native_id or 0) for thread in engine._threads}
+
+
+def is_open(engine: Engine) -> bool:
+    return any(thread.is_alive() for thread in engine._threads)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+def within_a_minute(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await test()
+
+    asyncio.run(bounded())
+
+
+@asynccontextmanager
+async def served(settings: Settings) -> AsyncIterator[tuple[ServedBundles, EngineSet]]:
+    async with await open_engine(settings) as engine:
+        assert isinstance(engine, EngineSet)
+        with closing(
+            VoiceRegistry(engine.voices, VoicePolicy(aliases=settings.voice_aliases or {}))
+        ) as voices:
+            yield ServedBundles(engine, settings, voices), engine
+
+
+async def speak_to_the_end(stream: Stream) -> int:
+    stream.push_text("eins two three")
+    stream.end_input()
+    return sum([len(chunk.pcm) async for chunk in stream])
+
+
+def test_a_stream_ends_on_the_bundle_on_which_it_began(tmp_path: Path) -> None:
+    first, second = german(tmp_path / "one"), german(tmp_path / "two").model_copy(update={"version": "2"})
+
+    async def test() -> None:
+        async with served(settings_with(tmp_path, bundles={"german": first})) as (bundles, engine):
+            old, _ = engine.voices.owner(OTTO)
+            async with engine.stream(voice=OTTO) as stream:
+                await bundles.replace({"german": second})
+                new, _ = engine.voices.owner(OTTO)
+                assert new is not old
+                assert niceness(new) == niceness(old)
+                async with engine.stream(voice=OTTO) as later:
+                    assert (old.active_streams, new.active_streams, engine.active_streams) == (1, 1, 2)
+                    assert await speak_to_the_end(stream) == await speak_to_the_end(later) > 0
+            await until(lambda: not is_open(old))
+            await bundles.replace({"german": second})
+            assert engine.voices.owner(OTTO)[0] is new  # an unchanged one is not loaded again
+
+    within_a_minute(test)
+
+
+def test_a_bundle_comes_and_goes_and_a_broken_one_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bundle = german(tmp_path / "one")
+    settings = settings_with(tmp_path, bundles={}, media_processes=0)
+
+    async def test() -> None:
+        async with aclosing(await Gateway.open(settings)) as gateway:
+            engine, bundles, (host, port) = gateway.engine, gateway.bundles, gateway.addresses.http
+            assert bundles is not None
+            async with httpx.AsyncClient(base_url=f"http://{host}:{port}", trust_env=False) as client:
+
+                async def models() -> list[str]:
+                    return [one["id"] for one in (await client.get("/v1/models")).json()["data"]]
+
+                async def status(model: str) -> int:
+                    body = {"input": "eins", "model": model, "voice": "alloy", "response_format": "pcm"}
+                    return (await client.post("/v1/audio/speech", json=body)).status_code
+
+                assert "german" not in await models()
+                await bundles.replace({"german": bundle})
+                assert "german" in await models() and await status("german") == 200
+                assert OTTO in (await client.get("/v1/audio/voices")).text
+
+                broken = bundle.model_copy(update={"folder": str(tmp_path / "none"), "version": "2"})
+                with caplog.at_level(logging.ERROR):
+                    await bundles.replace({"german": broken})
+                [line] = [record.getMessage() for record in caplog.records]
+                assert line.startswith(
+                    f"the bundle german was not loaded: {tmp_path / 'none'}: no such folder"
+                )
+                assert await status("german") == 200 and OTTO in engine.voices
+
+                await bundles.replace({})
+                assert "german" not in await models()
+                with pytest.raises(UnknownVoice):
+                    engine.stream(voice=OTTO)
+
+    within_a_minute(test)
+
+
+def test_a_voice_that_the_settings_name_keeps_its_bundle(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    changed = {"bundles": {"german": german(tmp_path / "one")}, "voice_aliases": {"hans": OTTO}}
+
+    async def test() -> None:
+        async with served(settings_with(tmp_path, **changed)) as (bundles, engine):
+            await bundles.replace({})
+            assert OTTO in engine.voices
+            assert f"the bundles stay as they are: no voice '{OTTO}'" in caplog.text
+
+    within_a_minute(test)
+
+
+def test_a_canary_takes_its_share_of_the_streams(tmp_path: Path) -> None:
+    canary = german(tmp_path / "two").model_copy(update={"canary_of": "german", "share": 0.25})
+    bundles = {"next": canary, "german": german(tmp_path / "one")}  # the order does not matter
+
+    async def test() -> None:
+        async with await open_engine(settings_with(tmp_path, bundles=bundles)) as engine:
+            assert isinstance(engine, EngineSet)
+            assert [each.id for each in engine.voices] == ["en_US-anna-low", OTTO, f"next/{OTTO}"]
+            trial = engine.voices.owner(f"next/{OTTO}")[0]
+            taken = []
+            for _ in range(8):
+                async with engine.stream(voice=OTTO):
+                    taken.append(trial.active_streams)
+            assert taken == [0, 0, 0, 1, 0, 0, 0, 1]
+            async with engine.stream(voice=f"next/{OTTO}"):  # named by itself
+                assert trial.active_streams == 1
+            with pytest.raises(BadRequest, match=r"bundles.next: canary_of is 'german'; there are vivavoce"):
+                engine.exchange((*(each for each in engine.voices.members if each.name != "german"),))
+
+    within_a_minute(test)
+
+
+def test_sighup_reads_the_bundles_of_a_server_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(os, "isatty", lambda number: False)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
+    settings = settings_with(tmp_path, bundles={}, media_processes=0)
+    outcomes: list[Settings | SettingsError] = [
+        SettingsError("bundles: unknown key"),
+        settings.model_copy(update={"bundles": {"german": german(tmp_path / "one")}}),
+    ]
+
+    def read() -> Settings:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, SettingsError):
+            raise outcome
+        return outcome
+
+    async def test() -> None:
+        ready = asyncio.Event()
+        serving = asyncio.create_task(serve(settings, announce=lambda line: ready.set(), read_settings=read))
+        try:
+            await ready.wait()
+            for logged in ("the bundles stay as they are: bundles: unknown key", "bundles served: german"):
+                os.kill(os.getpid(), signal.SIGHUP)
+                await until(lambda logged=logged: logged in caplog.text)  # type: ignore[misc]
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await serving
+
+    caplog.set_level(logging.INFO)
+    try:
+        within_a_minute(test)
+    finally:
+        signal.signal(signal.SIGHUP, before)

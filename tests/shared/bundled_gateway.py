@@ -1,0 +1,41 @@
+"""A gateway with three tiny bundles: an English and a German Piper voice, and Kokoro."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from shared.tiny_kokoro import write_tiny_kokoro
+from shared.tiny_piper import write_tiny_piper
+from vivavoce.gateway.bundle_settings import BundleSetting
+from vivavoce.gateway.serve import Gateway
+from vivavoce.gateway.settings import Settings
+
+
+def settings_with(folder: Path, **changed: Any) -> Settings:
+    german = write_tiny_piper(
+        folder / "de", name="de_DE-otto-low", speakers=2, config={"language": {"code": "de_DE"}}
+    )
+    bundles = {
+        "german": BundleSetting(folder=str(german.parent), voice="de_DE-otto-low/s1", workers=1),
+        "kokoro": BundleSetting(folder=str(write_tiny_kokoro(folder / "kokoro"))),
+    }
+    english = write_tiny_piper(folder / "en", name="en_US-anna-low").parent
+    defaults = {
+        "bundle": str(english),
+        "http_port": 0,
+        "audiosocket_port": 0,
+        "agent": "none",
+        "media_processes": 0,
+    }
+    return Settings(**{**defaults, "bundles": bundles, **changed})
+
+
+@asynccontextmanager
+async def client_of(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    async with aclosing(await Gateway.open(settings)) as gateway:
+        host, port = gateway.addresses.http
+        async with httpx.AsyncClient(base_url=f"http://{host}:{port}", trust_env=False) as client:
+            yield client
