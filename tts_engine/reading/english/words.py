@@ -34,6 +34,9 @@ _ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
 _WORDS_AFTER_LETTER = ("or", "and", "is", "has", "was", "means", "stands")
 # A number, a price or a quotation after "A" shows the article: "A 10% discount", 'A "gold" plan'.
 _AMOUNT_AHEAD = re.compile(r" +[\"'(*_~<>+-]*[$£€¥₹]?[\w.]")
+_ROUTE_BEHIND = re.compile(r"\b(?:I|US|SR|CR|Hwy\.?|Highway|[Rr]oute|Rte\.?|Interstate)[- ]?\d{1,3} \Z")
+_FROM_THE_BEHIND = re.compile(r"\b(?:from|in|to|of|toward) the \Z")
+_USER_NAME_BEHIND = re.compile(r"\b(?:user ?name|login|handle|user ID|screen name)(?: is|:)? \Z", re.IGNORECASE)
 _PLURAL_SUFFIX = r"(?:e?s|ren)"
 
 
@@ -126,6 +129,20 @@ def _read_mixed_case_acronym(scan: ScanState, match: re.Match[str]) -> int | Non
     if match.group() not in vocabulary.PRONOUNCED_ACRONYMS:
         return None
     return _read_capitals(scan, match)
+
+
+def _read_inflected_initialism(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "CEOs" and "AWS's": the ending belongs to the name of the last letter."""
+    letters, ending = match.groups()
+    if ending != "'s" and letters.lower() in vocabulary.COMMON_WORDS | vocabulary.CODE_WORDS:
+        return None
+    if letters in vocabulary.PRONOUNCED_ACRONYMS or not _is_initialism(scan, letters, match):
+        return None
+    ENGLISH_SPELLER.spell(scan, match.start(), match.end(1))
+    scan.words[-1].text += "'s"
+    scan.words[-1].stop = match.end()
+    note_english_word(scan.context, letters)
+    return match.end()
 
 
 def _read_initialism(scan: ScanState, match: re.Match[str]) -> int:
@@ -269,6 +286,12 @@ def _read_state(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the direction of "123 E. 45th St" or "Pennsylvania Ave NW"."""
     letters, context = match.group(1), scan.context
+    if _is_direction_of_way(scan, match):
+        scan.emit(vocabulary.DIRECTIONS[letters], match.start(), match.end())
+        note_english_word(context, letters)
+        if match.group().endswith("."):
+            end_sentence_if_capital_follows(scan, match.end())
+        return match.end()
     if context.previous_word == "london":  # the first part of a postcode: "London SW"
         return None
     in_address = context.address_words_left > 0 and bool(scan.next_word(match.end()) or context.after_number)
@@ -279,6 +302,16 @@ def _read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
     note_english_word(context, letters)
     context.address_words_left = left
     return match.end()
+
+
+def _is_direction_of_way(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a direction is of "I-95 N", "winds NW" or "head W. on I-80"."""
+    if _ROUTE_BEHIND.search(scan.view, 0, match.start()):
+        return True
+    if scan.context.previous_word in vocabulary.WORDS_BEFORE_DIRECTIONS:
+        return len(match.group(1)) == 2 or scan.next_word(match.end()).islower()
+    at_end = scan.view[match.end() : match.end() + 1] in (".", ",", ";", "!", "?", ")", "")
+    return len(match.group(1)) == 2 and at_end and bool(_FROM_THE_BEHIND.search(scan.view, 0, match.start()))
 
 
 def _read_initial(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -316,6 +349,20 @@ def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_dotted_name(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "m5.large" and "anna.k-82", names in which a full stop is said; not an abbreviation."""
+    if match.group(1) in vocabulary.ABBREVIATIONS or match.group(1) in vocabulary.STREET_ABBREVIATIONS:
+        return None
+    return ENGLISH_SPELLER.read_address(scan, match)
+
+
+def _read_user_name(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "my username is anna-82" with its marks."""
+    if not _USER_NAME_BEHIND.search(scan.view, max(0, match.start() - 24), match.start()):
+        return None
+    return ENGLISH_SPELLER.read_address(scan, match)
+
+
 def _read_letters_with_ampersand(scan: ScanState, match: re.Match[str]) -> int:
     """Read "AT&T"."""
     for at in range(match.start(), match.end()):
@@ -348,6 +395,8 @@ ABBREVIATION_RULES = compile_rules(
     (r"[A-Z]{2}(?![\w'])", _read_state),
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
     (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
+    (r"[A-Za-z0-9]{1,30}(?:[._-][A-Za-z0-9]{1,30}){1,4}(?![\w'])", _read_user_name),
+    (r"([A-Za-z][A-Za-z0-9-]{1,30})(?:\.[a-z][a-z0-9-]{1,30}){1,4}(?![\w'])", _read_dotted_name),
 )
 LETTER_RULES = compile_rules(
     (rf"([^\W\d_]{{2,40}})\(({_PLURAL_SUFFIX})\)(?!\w)", _read_optional_plural),
@@ -357,6 +406,7 @@ LETTER_RULES = compile_rules(
     (r"[CF]#(?!\w)", _read_sharp),
     # Grades and blood groups; not "A- and B-rated"
     (r"(?:[A-DFO]|AB)-(?![\w-]| (?:and|or) \w+-\w)", _read_minus_grade),
-    (r"(?:JPEG|JPG|SaaS|VoIP|Ok|ok|PayPal)(?!\w)", _read_mixed_case_acronym),
+    (r"(?:JPEG|JPG|SaaS|VoIP|Ok|ok|PayPal|pH|YoY|QoQ|PaaS|IaaS)(?!\w)", _read_mixed_case_acronym),
+    (r"([A-Z]{2,6})('?s)(?![^\W_]|')", _read_inflected_initialism),
     (r"[A-Z]{2,12}(?![^\W_]|'[A-Z])", _read_capitals),
 )
