@@ -1,4 +1,4 @@
-"""Share of sentences, written by someone who had not seen the rules, that are read as a careful person does."""
+"""Share of sentences that are read as a careful person reads them; their author had not seen the rules."""
 
 import re
 from itertools import product

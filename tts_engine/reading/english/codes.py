@@ -24,7 +24,8 @@ _ROOMS = frozenset(("suite", "room", "apartment", "unit", "box"))
 _NUMBER_AND_LETTER = re.compile(r"[1-9]\d?[A-Z]|[A-Z]-?[1-9]\d?")  # "unit #12B", "room B-12"
 # An offer's code is made of words: "promo code SAVE20". A run of consonants that no word has shows letters.
 _OFFER_BEHIND = re.compile(
-    r"\b(?:(?:promo(?:tion)?|coupon|voucher|discount|offer|referral)(?: code)?|(?:[Uu]se|[Ww]ith) code)(?: is|:)? \Z",
+    r"\b(?:(?:promo(?:tion)?|coupon|voucher|discount|offer|referral)(?: code)?|(?:use|with) code)"
+    r"(?: is|:)? \Z",
     re.IGNORECASE,
 )
 _WORD_AND_NUMBER = re.compile(r"(?=[A-Z]*[AEIOUY])[A-Z]{4,15}(?:-?\d{1,4})?(?:-?[A-Z]{4,15})?")

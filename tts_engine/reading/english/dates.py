@@ -16,7 +16,7 @@ MONTH = (
     r"|Nov(?:ember)?|Dec(?:ember)?|january|february|april|june|july|august|september|october|november|december)"
 )
 ORDINAL_SUFFIX = r"(?:st|nd|rd|th)"
-WEEKDAY = r"(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
+WEEKDAY = r"(?:Mon|Tues?|Weds?|Thu(?:rs?)?|Fri|Sat|Sun)"
 _FULL_WEEKDAY = r"(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)s?"
 _DATE_AFTER_DASH = re.compile(rf" ?[-–—] ?(?:{WEEKDAY}\.?,? )?{MONTH}(?![\w])")
 _AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
@@ -48,7 +48,15 @@ def _read_hours_and_minutes(scan: ScanState, match: re.Match[str]) -> int | None
     hour, minute = int(match.group(1)), int(match.group(2))
     if hour > 23:
         return None
-    is_time = hour > 5 or scan.context.previous_word in ("at", "from", "until", "till", "by", "before", "after")
+    is_time = hour > 5 or scan.context.previous_word in (
+        "at",
+        "from",
+        "until",
+        "till",
+        "by",
+        "before",
+        "after",
+    )
     duration = f"{numbers.cardinal(hour)} hour{'' if hour == 1 else 's'} {numbers.cardinal(minute)} minutes"
     scan.emit(_hour_words(hour, minute, False) if is_time else duration, match.start(), match.end())
     scan.context.note_number()
@@ -292,6 +300,7 @@ DIGIT_RULES = compile_rules(
     (r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/])", _read_month_of_year),
     (r"(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?![\w/-])", _read_slash_date),
     (rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?!\d)(?: ?({_AM_PM}))?", _read_time),
+    (rf"(\d{{1,2}})\.([0-5]\d)() ?({_AM_PM})", _read_time),
     (r"(\d{1,2})h([0-5]\d)(?!\w)", _read_hours_and_minutes),
     # "9am"; then the "4" of "4-5pm"
     (rf"(\d{{1,2}})(?<!\d\d\d) ?({_AM_PM})", _read_hour),

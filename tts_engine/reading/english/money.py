@@ -10,7 +10,9 @@ from . import number_words as numbers
 from . import vocabulary
 from .number_words import DECIMAL, amount_words, is_one, plain_decimal, whole_words
 
-_MAGNITUDE = r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|Cr|MM|mm|[kKMBT](?![\w'/-]))(?!\w))?"
+_MAGNITUDE = (
+    r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|Cr|MM|mm|[kKmMBT](?![\w'/-]))(?!\w))?"
+)
 # Only beside a currency: "49,90", "1.250,00", "1 250,00", "1'250.00" and "1.250.000".
 _AMOUNT = (
     r"(?:\d{1,9},\d\d(?![,.]?\d)|\d{1,3}(?:[. ]\d{3})+,\d\d(?!\d)|\d{1,3}(?:'\d{3})+(?:\.\d\d)?(?!\d)"

@@ -283,6 +283,13 @@ def _read_inches(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_inch_adjective(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "1-in. cubes"."""
+    scan.emit(f"{amount_words(match.group(1))} inch", match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_inch_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the sign of 12" x 8" x 4" and 84" wide; after an odd number of signs it may end a quotation."""
     ends_quotation = scan.view.count('"', 0, match.end(1)) % 2 == 1
@@ -334,6 +341,7 @@ DIGIT_RULES = compile_rules(
     # 5'10", "6 ft 2 in", "6 in. wide"
     (r"(\d)'(\d{1,2})(?:\"|'')", _read_height),
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
+    (rf"({DECIMAL})-in(?:\.(?= [a-z])|(?![\w.-]))", _read_inch_adjective),
     (rf"({DECIMAL}) in(?:\.(?= [a-z])|(?= (?:{_LENGTH_WORDS})\b))", _read_inches),
     (rf"({DECIMAL})\"(?= ?x ?\d|(?: (?:{_LENGTH_WORDS}|{_SCREENS})\b)|[,.;:!?)]|$)", _read_inch_sign),
     (r"(\d{1,3})[-–](\d{1,3})x(?!\w)", _read_times_range),

@@ -11,7 +11,7 @@ from ..clause_boundaries import AbbreviationKind
 from ..tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
 from . import number_words as numbers
 from . import vocabulary
-from .spelling import ENGLISH_SPELLER, has_vowel
+from .spelling import ENGLISH_SPELLER, NAME_ROWS, has_vowel
 from .word_context import note_english_word
 
 _ADDRESS_PATTERNS = address_patterns(top_level_domains=f"{TOP_LEVEL_DOMAINS}|in")
@@ -28,7 +28,7 @@ _STOPLESS_NUMBERED = frozenset(
 # Abbreviations that are ordinary words unless a number follows.
 _ALSO_WORDS = frozenset({"No", "no", "Art", "Sec", "Fl", "Fig", "fig", "p", "x", "ch", "Ch", "Vol"})
 _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
-_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[A-Z]{1,4}-?\d)")
+_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?-?\d)")
 _ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
 # A capital A before one of these is a letter: "A or B", "A is the first".
 _WORDS_AFTER_LETTER = ("or", "and", "is", "has", "was", "means", "stands")
@@ -36,7 +36,6 @@ _WORDS_AFTER_LETTER = ("or", "and", "is", "has", "was", "means", "stands")
 _AMOUNT_AHEAD = re.compile(r" +[\"'(*_~<>+-]*[$£€¥₹]?[\w.]")
 _ROUTE_BEHIND = re.compile(r"\b(?:I|US|SR|CR|Hwy\.?|Highway|[Rr]oute|Rte\.?|Interstate)[- ]?\d{1,3} \Z")
 _FROM_THE_BEHIND = re.compile(r"\b(?:from|in|to|of|toward) the \Z")
-_USER_NAME_BEHIND = re.compile(r"\b(?:user ?name|login|handle|user ID|screen name)(?: is|:)? \Z", re.IGNORECASE)
 _PLURAL_SUFFIX = r"(?:e?s|ren)"
 
 
@@ -349,20 +348,6 @@ def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
-def _read_dotted_name(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "m5.large" and "anna.k-82", names in which a full stop is said; not an abbreviation."""
-    if match.group(1) in vocabulary.ABBREVIATIONS or match.group(1) in vocabulary.STREET_ABBREVIATIONS:
-        return None
-    return ENGLISH_SPELLER.read_address(scan, match)
-
-
-def _read_user_name(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "my username is anna-82" with its marks."""
-    if not _USER_NAME_BEHIND.search(scan.view, max(0, match.start() - 24), match.start()):
-        return None
-    return ENGLISH_SPELLER.read_address(scan, match)
-
-
 def _read_letters_with_ampersand(scan: ScanState, match: re.Match[str]) -> int:
     """Read "AT&T"."""
     for at in range(match.start(), match.end()):
@@ -395,8 +380,7 @@ ABBREVIATION_RULES = compile_rules(
     (r"[A-Z]{2}(?![\w'])", _read_state),
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
     (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
-    (r"[A-Za-z0-9]{1,30}(?:[._-][A-Za-z0-9]{1,30}){1,4}(?![\w'])", _read_user_name),
-    (r"([A-Za-z][A-Za-z0-9-]{1,30})(?:\.[a-z][a-z0-9-]{1,30}){1,4}(?![\w'])", _read_dotted_name),
+    *NAME_ROWS,
 )
 LETTER_RULES = compile_rules(
     (rf"([^\W\d_]{{2,40}})\(({_PLURAL_SUFFIX})\)(?!\w)", _read_optional_plural),
