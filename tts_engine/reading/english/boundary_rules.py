@@ -32,6 +32,8 @@ ENGLISH_BOUNDARY_RULES = BoundaryRules(
     sentence_starters=vocabulary.SENTENCE_STARTERS,
     sentence_words=frozenset({"No", "no"}),
     numbered_nouns=vocabulary.IDENTIFIED_NOUNS | vocabulary.CODE_WORDS,
+    name_suffixes=vocabulary.NAME_SUFFIXES,
+    street_words=vocabulary.CAPITALIZED_STREET_WORDS,
     range_start=_RANGE_START,
     unit_stop=_UNIT_STOP,
 )

@@ -118,8 +118,27 @@ def _read_user_name(scan: ScanState, match: re.Match[str]) -> int | None:
     return ENGLISH_SPELLER.read_address(scan, match)
 
 
-# Names with marks that are said.
+def _read_spelling_word(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "M as in Mary" with a pause after it, so that letters read to a listener stay apart."""
+    ENGLISH_SPELLER.spell(scan, match.start(1), match.end(1))
+    scan.emit(match.group(2), match.start(2), match.end(2))
+    scan.emit(match.group(3), match.start(3), match.end(3))
+    scan.punctuate(",")
+    note_english_word(scan.context, match.group(3))
+    return match.end()
+
+
+def _read_email_word(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "e-mail" as "email"."""
+    scan.emit(match.group().lower().replace("-", ""), match.start(), match.end())
+    note_english_word(scan.context, "email")
+    return match.end()
+
+
+# E-mail, and names with marks that are said.
 NAME_ROWS: tuple[RuleRow, ...] = (
+    (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
+    (r"([A-Z]) (as in|like in) ([A-Za-z][a-z]{1,20})(?=,? [A-Z\d](?!\w)|[.,;!?]| *$)", _read_spelling_word),
     (r"[A-Za-z0-9]{1,30}(?:[._-][A-Za-z0-9]{1,30}){1,4}(?![\w'])", _read_user_name),
     (r"([A-Za-z][A-Za-z0-9-]{1,30})(?:\.[a-z][a-z0-9-]{1,30}){1,4}(?![\w'])", _read_dotted_name),
 )

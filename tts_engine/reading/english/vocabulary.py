@@ -62,6 +62,8 @@ UNAMBIGUOUS_STATES = _words("unambiguous_states")
 STATES_AFTER_CITIES = frozenset(STATES) - {"OK", "HI", "ID", "MD"}
 DIRECTIONS = _readings("directions")
 STREET_WORDS = _words("street_words")
+CAPITALIZED_STREET_WORDS = frozenset(word.title() for word in STREET_WORDS)
+NAME_SUFFIXES = frozenset(("Jr", "Sr"))
 
 # Units and money
 UNITS = {unit: _pair(forms) for unit, forms in _TABLES["units"].items()}

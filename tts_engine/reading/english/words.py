@@ -29,6 +29,7 @@ _STOPLESS_NUMBERED = frozenset(
 _ALSO_WORDS = frozenset({"No", "no", "Art", "Sec", "Fl", "Fig", "fig", "p", "x", "ch", "Ch", "Vol"})
 _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
 _NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?-?\d)")
+_CAPITALS_AHEAD = re.compile(r" [A-Z]{2,6}(?!\w)")  # "part no. WRX"
 _ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
 # A capital A before one of these is a letter: "A or B", "A is the first".
 _WORDS_AFTER_LETTER = ("or", "and", "is", "has", "was", "means", "stands")
@@ -167,13 +168,6 @@ def _read_letter_with_sign(scan: ScanState, match: re.Match[str], word: str) -> 
     return match.end()
 
 
-def _read_email_word(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "e-mail" as "email"."""
-    scan.emit(match.group().lower().replace("-", ""), match.start(), match.end())
-    note_english_word(scan.context, "email")
-    return match.end()
-
-
 def _read_dotted_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
     """Read the letters of "U.S." or "Ph.D.", and the meaning of "e.g." and "i.e."."""
     bare = match.group().rstrip(".")
@@ -206,7 +200,10 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     scan.emit(spoken, match.start(), match.end())
     note_english_word(scan.context, word)
-    if dotted and kind is AbbreviationKind.MAY_END_SENTENCE:
+    before_street = scan.next_word(match.end()) in vocabulary.CAPITALIZED_STREET_WORDS
+    if word in vocabulary.NAME_SUFFIXES and before_street:
+        scan.context.address_words_left = 2
+    elif dotted and kind is AbbreviationKind.MAY_END_SENTENCE:
         end_sentence_if_capital_follows(scan, match.end())
     elif dotted and not scan.next_visible(match.end()):
         scan.punctuate(".")
@@ -225,6 +222,8 @@ def _read_numbered_abbreviation(
         return _end_of_abbreviation(scan, match, dotted)
     if word == "x" and not (scan.context.after_phone and following):
         return None
+    if word in ("no", "No") and scan.context.identifier_expected:
+        following = following or _CAPITALS_AHEAD.match(scan.view, match.end())
     if not following and (word in _ALSO_WORDS or not dotted):
         return None
     if not dotted and word not in _STOPLESS_NUMBERED and word != "x":
@@ -379,7 +378,6 @@ ABBREVIATION_RULES = compile_rules(
     (r"(x)()(?=\d)", _read_abbreviation),
     (r"[A-Z]{2}(?![\w'])", _read_state),
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
-    (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
     *NAME_ROWS,
 )
 LETTER_RULES = compile_rules(

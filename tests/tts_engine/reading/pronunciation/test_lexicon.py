@@ -70,7 +70,14 @@ def test_an_entry_says_whole_words_in_the_case_it_has(text: str, expected: str) 
 
 @pytest.mark.parametrize(
     ("text", "at"),
-    [("phpnginx runs", 3), ("24nginx", 2), ("my_nginx", 3), ("o'nginx", 2), ("nginxes", 0), ("nginx_conf", 0)],
+    [
+        ("phpnginx runs", 3),
+        ("24nginx", 2),
+        ("my_nginx", 3),
+        ("o'nginx", 2),
+        ("nginxes", 0),
+        ("nginx_conf", 0),
+    ],
 )
 def test_an_entry_inside_a_longer_word_is_not_found(text: str, at: int) -> None:
     assert LEXICON.find(text, at) is None
