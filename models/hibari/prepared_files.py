@@ -1,11 +1,12 @@
 """The packaged voice's files in the form that loads fastest, kept in the user's cache folder.
 
 Cutting and optimizing the graphs, and decoding lexicons and tagger from JSON, takes longer than all else
-before the first word. The results are kept in one file of 17 MB, ``hibari-KEY.zip``, whose key names what
+before the first word. The results are kept in one file of 19 MB, ``hibari-KEY.zip``, whose key names what
 they depend on. Its members are
 
     encoder.onnx, decoder.onnx     the graphs of ``graph.split_graph``, optimized by ONNX Runtime
-    gold.txt, silver.txt           tables of the lexicons: the phonemes of a word
+    gold.txt, silver.txt           tables of the lexicons: the phonemes of a word; silver.txt also has
+                                   the words of CMUdict that the lexicons lack
     tagger.txt, tagger.json        the part-of-speech tagger: a table of its weights, and the rest of it
 
 A file that is missing or damaged is made again. Where none can be written, loading takes longer.
@@ -34,13 +35,22 @@ from hibari.g2p.tokenize import Tokenizer
 
 from ..onnx_sessions import session_options
 from .bucket_table import BucketTable, encode_table
+from .cmudict import read_words
 
 logger = logging.getLogger(__name__)
 
 SHA256 = "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8"  # of hibari.onnx
 
 # Modules that make the members; a change of one makes the file anew.
-_MAKERS = ("prepared_files.py", "bucket_table.py", "graph.py", "decoder_layout.py", "../onnx_parts.py")
+_MAKERS = (
+    "prepared_files.py",
+    "bucket_table.py",
+    "cmudict.py",
+    "cmudict.txt.xz",
+    "graph.py",
+    "decoder_layout.py",
+    "../onnx_parts.py",
+)
 _WEIGHTS_KEY = '"weights":{"'
 # "feature":{"tag":weight,...}; a quoted feature may hold escapes and braces, a table holds neither.
 _ENTRY = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)":(\{[^{}]*\})')
@@ -131,7 +141,7 @@ def _prepare(assets: Path, model: bytes) -> dict[str, bytes]:
         "encoder.onnx": _optimize(graphs.encoder),
         "decoder.onnx": _optimize(graphs.decoder),
         "gold.txt": encode_table((word, _as_text(entry)) for word, entry in gold.items()),
-        "silver.txt": encode_table(silver.items()),
+        "silver.txt": encode_table((read_words() | silver).items()),
         "tagger.txt": encode_table(weights),
         "tagger.json": tagger.encode(),
     }

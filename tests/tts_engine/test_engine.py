@@ -59,6 +59,15 @@ def test_chunks_are_contiguous_and_the_last_one_alone_is_final(stand_in: MakeSta
     run(test())
 
 
+def test_no_silence_follows_the_last_sentence_whatever_its_mark(stand_in: MakeStandIn) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=stand_in()) as engine:
+            lengths = [len(pcm(await speak(engine, f"Are you there{mark}"))) for mark in ("", ".", "?", "!")]
+            assert len(set(lengths)) == 1
+
+    run(test())
+
+
 def test_every_word_time_is_where_its_tone_is(stand_in: MakeStandIn) -> None:
     async def test() -> None:
         async with await Engine.open(backend=stand_in()) as engine:

@@ -80,8 +80,8 @@ def test_segments_of_a_prefix_are_the_first_segments_of_the_whole_text(text: str
     ("text", "first"),
     [
         ("Thank you for calling,", "Thank you for calling,"),
-        ("Hello there!", "Hello there!"),
-        ("Is that right?", "Is that right?"),
+        ("Hello there! ", "Hello there!"),
+        ("Is that right? ", "Is that right?"),
         ("Here it is:", "Here it is:"),
         ("I think so—", "I think so—"),
         ("It is done. ", "It is done."),

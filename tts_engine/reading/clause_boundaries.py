@@ -87,6 +87,8 @@ class BoundaryRules:
     sentence_starters: frozenset[str] = frozenset()  # begin a sentence after "U.S." and its like
     sentence_words: frozenset[str] = frozenset()  # numbered abbreviations that are sentences too: "No."
     numbered_nouns: frozenset[str] = frozenset()  # before these abbreviations: "policy no. A-113"
+    name_suffixes: frozenset[str] = frozenset()  # "Jr", after which a street's name may go on
+    street_words: frozenset[str] = frozenset()  # "Blvd", with a capital
     range_start: re.Pattern[str] | None = None  # what a dash after it joins to the end of a range: "Monday"
     unit_stop: re.Pattern[str] | None = None  # unit that is a word too, with its number: "6 in"
 
@@ -175,6 +177,10 @@ def _decide_full_stop(view: str, at: int, final: bool, rules: BoundaryRules) -> 
         refusal = _decide_after_dotted_abbreviation(view, word, following, final, rules)
         if refusal is not None:
             return refusal
+    if word in rules.name_suffixes:
+        refusal = _decide_before_street_word(view, following, final, rules)
+        if refusal is not None:
+            return refusal
     if _is_safe_after_stop(view, at, word, kind, view[following], rules):
         return ClauseBoundary(end, BoundaryKind.SENTENCE)
     return NoBoundary.UNSAFE
@@ -202,6 +208,22 @@ def _decide_after_dotted_abbreviation(
     if name.end() == len(view) and not final and any(one.startswith(name.group()) for one in deciding_words):
         return NoBoundary.UNDECIDED
     return None if (name.group() in deciding_words) is not is_time else NoBoundary.UNSAFE
+
+
+def _decide_before_street_word(
+    view: str, following: int, final: bool, rules: BoundaryRules
+) -> NoBoundary | None:
+    """Refuse a boundary inside "MLK Jr. Blvd."."""
+    name = _LATIN_WORD.match(view, following)
+    if name is None or not name.group():
+        return None
+    if (
+        name.end() == len(view)
+        and not final
+        and any(one.startswith(name.group()) for one in rules.street_words)
+    ):
+        return NoBoundary.UNDECIDED
+    return NoBoundary.UNSAFE if name.group() in rules.street_words else None
 
 
 def _decide_ellipsis(view: str, end: int, final: bool) -> ClauseBoundary | NoBoundary:
@@ -247,6 +269,9 @@ def _decide_mark(
         return NoBoundary.UNSAFE
     ordinary = _ORDINARY_WORD.match(token)
     if ordinary and not _needs_next_letter(ordinary.group(1), view[at], rules):
+        # Like a full stop, a mark at the end of the text waits: the last sentence has no pause after it.
+        if kind is BoundaryKind.SENTENCE and at + 1 == len(view):
+            return _at_end(at + 1, kind, final)
         return ClauseBoundary(at + 1, kind)
     end = _end_of_closing_marks(view, at)
     if end == len(view):

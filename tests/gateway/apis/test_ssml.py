@@ -142,6 +142,21 @@ def test_a_fault_ends_the_utterance_with_an_error(parts: tuple[str, ...], messag
     with_engine(test)
 
 
+def test_a_fault_drops_what_was_still_to_be_spoken() -> None:
+    async def test(engine: Engine) -> None:
+        heard: list[EncodedChunk] = []
+        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+            utterance.push_text("<speak>One two three. Four five six.</speak>")
+            utterance.push_text("<speak><b>no</speak>")
+            utterance.end_input()
+            with pytest.raises(BadSsml):
+                async for chunk in utterance:
+                    heard.append(chunk)
+        assert words(heard) == []
+
+    with_engine(test)
+
+
 def test_the_rate_of_a_part_is_rendered_by_the_voice() -> None:
     async def test() -> None:
         async with await Engine.open() as engine:

@@ -105,3 +105,24 @@ def test_the_locale_decides_the_order_of_dates_and_the_name_of_0(
 )
 def test_digits_of_a_code_are_read_in_pairs_where_the_style_asks_for_it(written: str, expected: str) -> None:
     assert spoken(written, ReadingStyle(digit_pairs=True)) == expected
+
+
+def test_letters_spelled_with_words_have_a_pause_between_them() -> None:
+    assert spoken("It is M as in Mary B as in boy 7.") == "It is M as in Mary, B as in boy, seven."
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "Turn left on MLK Jr. Blvd. at the light.",
+        "Part no. WRX is here now.",
+        "She has a B.Sc. in biology today.",
+        "It is 6 in. wide and tall.",
+        "The card exp. 12/25 is fine.",
+        "Go 2 mi. on the highway.",
+    ],
+)
+def test_no_clause_ends_inside_an_abbreviated_phrase(written: str) -> None:
+    normalizer = TextNormalizer(EnglishClauseNormalizer())
+    clauses = [clause for character in written for clause in normalizer.push(character)]
+    assert len([*clauses, *normalizer.flush()]) == 1

@@ -84,15 +84,15 @@ def test_the_context_decides_whether_a_number_is_a_code() -> None:
     (415) 555-0142 -> four one five, five five five, zero one four two
     415.555.0142 -> four one five, five five five, zero one four two
     4155550142 -> four one five, five five five, zero one four two
-    1-800-555-0199 -> one, eight zero zero, five five five, zero one nine nine
-    1-800-FLOWERS or 800-CONTACT -> one, eight zero zero, flowers or eight zero zero, contact
-    1-800-GOT-JUNK or 1-888-GO-FEDEX -> one, eight zero zero, got junk or one, eight eight eight, go fedex
+    1-800-555-0199 -> one, eight hundred, five five five, zero one nine nine
+    1-800-FLOWERS or 800-CONTACT -> one, eight hundred, flowers or eight hundred, contact
+    1-800-GOT-JUNK or 1-888-GO-FEDEX -> one, eight hundred, got junk or one, eight eight eight, go fedex
     1-800-BCD-1234 -> one, eight zero zero, B C D, one two three four
     +44 20 7946 0958 -> plus four four, two zero, seven nine four six, zero nine five eight
     +1 (212) 555-0187 -> plus one, two one two, five five five, zero one eight seven
-    0800 123 4567 -> zero eight zero zero, one two three, four five six seven
+    0800 123 4567 -> zero eight hundred, one two three, four five six seven
     Dial ext. 7 for help. -> Dial extension seven for help.
-    (800) 555-0100 ext. 42 -> eight zero zero, five five five, zero one zero zero extension four two
+    (800) 555-0100 ext. 42 -> eight hundred, five five five, zero one zero zero extension four two
     555-0142 x7 -> five five five, zero one four two extension seven
 """)
 def test_phone_numbers_are_read_in_groups(written: str, expected: str) -> None:

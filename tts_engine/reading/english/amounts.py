@@ -16,6 +16,8 @@ from .word_context import note_english_word
 
 _STREET_WORD_WINDOW = 6  # words after a house number in which "St" is a street
 _SERVICE_NUMBERS = ("911", "988", "411", "311")
+_ERAS = ("AD", "BC", "CE", "BCE", "A.D", "B.C")
+_EQUATION_AHEAD = re.compile(r"(?:\d|[.,](?=\d)){1,12} ?=")
 _STREET_AHEAD = re.compile(
     r"(?: +(?:[NSEW]\.?|[A-Z][\w'-]*|\d+(?:st|nd|rd|th))){1,3} +(?:"
     + any_of(vocabulary.STREET_WORDS)
@@ -27,7 +29,7 @@ _IDIOMATIC_NUMBER = any_of(vocabulary.IDIOMATIC_NUMBERS)
 
 
 def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
-    if scan.context.previous_word == "version" and "," not in match.group():
+    if scan.context.previous_word in vocabulary.WORDS_BEFORE_VERSIONS and "," not in match.group():
         return ENGLISH_SPELLER.read_version(scan, match)
     scan.emit(amount_words(match.group()), match.start(), match.end())
     scan.context.note_number()
@@ -79,6 +81,8 @@ def _read_house_letter(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _is_year(number: int, previous: str, following: str) -> bool:
+    if following in _ERAS:
+        return 1000 <= number <= 2999
     if 1900 <= number <= 2099:
         return previous in vocabulary.WORDS_BEFORE_YEARS or not is_counted(following)
     return 1100 <= number < 1900 and previous in vocabulary.WORDS_BEFORE_YEARS
@@ -169,7 +173,9 @@ def _read_times_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the x of "30 cm x 20 cm" and "3 x $5"."""
     if scan.context.after_phone or not scan.context.after_number:
         return None
-    word = "times" if scan.next_visible(match.end()) in "$£€" else "by"
+    priced = scan.next_visible(match.end()) in "$£€"
+    first_digit = match.end() + (scan.view[match.end() : match.end() + 1] == " ")
+    word = "times" if priced or _EQUATION_AHEAD.match(scan.view, first_digit) else "by"
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)
     return match.end()

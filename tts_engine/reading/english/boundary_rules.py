@@ -3,6 +3,7 @@
 import re
 
 from ..clause_boundaries import AbbreviationKind, BoundaryRules
+from ..tokenizer import any_of
 from . import vocabulary
 
 _SHORT_MONTHS = [name.title() for name in vocabulary.MONTH_NAMES if len(name) < 5 and name != "may"]
@@ -13,6 +14,7 @@ _MONTH_DAY = re.compile(
 _LONG_WEEKDAY = "|".join(sorted(set(vocabulary.WEEKDAY_NAMES.values())))
 # A weekday, or a time of day: "Mon 9am - Fri 5pm".
 _RANGE_START = re.compile(rf"(?:^|[\s(])(?:{_LONG_WEEKDAY}|\d{{1,2}}(?::\d\d)? ?[AaPp]\.?[Mm]\.?)\Z")
+_UNIT_STOP = re.compile(rf"\d[ -]?(?:{any_of(unit for unit in vocabulary.UNITS if len(unit) > 1)})\Z")
 ENGLISH_BOUNDARY_RULES = BoundaryRules(
     abbreviations={
         **dict.fromkeys(
@@ -30,6 +32,8 @@ ENGLISH_BOUNDARY_RULES = BoundaryRules(
     sentence_starters=vocabulary.SENTENCE_STARTERS,
     sentence_words=frozenset({"No", "no"}),
     numbered_nouns=vocabulary.IDENTIFIED_NOUNS | vocabulary.CODE_WORDS,
+    name_suffixes=vocabulary.NAME_SUFFIXES,
+    street_words=vocabulary.CAPITALIZED_STREET_WORDS,
     range_start=_RANGE_START,
-    unit_stop=re.compile(r"\d in\Z"),
+    unit_stop=_UNIT_STOP,
 )

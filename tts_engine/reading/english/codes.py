@@ -20,6 +20,19 @@ _SHORT_WORDS = frozenset({"by", "in", "of", "on", "or", "to"})
 _HYPHENATED_COMPOUND = re.compile(rf"(?:^|-)(?:[a-z]{{3,}}|{any_of(_SHORT_WORDS)})(?:-|$)")  # "4-digit"
 _MIN_GROUPED_CHARACTERS = 9  # of a mixed code that is read in groups of three or four
 _TWO_DIGITS = frozenset(map(str, range(1, 100)))  # "caller #12" is twelve
+_ROOMS = frozenset(("suite", "room", "apartment", "unit", "box"))
+_NUMBER_AND_LETTER = re.compile(r"[1-9]\d?[A-Z]|[A-Z]-?[1-9]\d?")  # "unit #12B", "room B-12"
+# An offer's code is made of words: "promo code SAVE20". A run of consonants that no word has shows letters.
+_OFFER_BEHIND = re.compile(
+    r"\b(?:(?:promo(?:tion)?|coupon|voucher|discount|offer|referral)(?: code)?|(?:use|with) code)"
+    r"(?: is|:)? \Z",
+    re.IGNORECASE,
+)
+_WORD_AND_NUMBER = re.compile(r"(?=[A-Z]*[AEIOUY])[A-Z]{4,15}(?:-?\d{1,4})?(?:-?[A-Z]{4,15})?")
+_UNPRONOUNCEABLE = re.compile(
+    r"\b[BCDFGHJKMNPQRTVWXZ]{3}|(?!STR|SPR|SPL|NGS|GHT|NCH|TCH|NDS|RST|NTS|CKS|MPL|NKS|RTY|RDS|CHR|THR|NST|MPS|RTS)"
+    r"[BCDFGHJKLMNPQRSTVWXZ]{3}"
+)
 _QUEUE_AHEAD = re.compile(r" (?:in (?:the )?(?:line|queue)|of \d)\b")
 _CALLED = re.compile(
     rf"\b(?:{any_of(vocabulary.WORDS_BEFORE_PHONES)})[:.]?"
@@ -44,10 +57,20 @@ def _read_phone(scan: ScanState, match: re.Match[str]) -> int:
         if index:
             scan.punctuate(",")
         start, stop = match.start() + run.start(), match.start() + run.end()
-        ENGLISH_SPELLER.spell_in_groups(scan, start, stop, phone_group_sizes(run.group()))
+        _read_phone_group(scan, start, stop)
     scan.context.note_number()
     scan.context.after_phone = True
     return match.end()
+
+
+def _read_phone_group(scan: ScanState, start: int, stop: int) -> None:
+    """Read a group of a phone number; "800" and "0800" are said as the number of hundreds."""
+    digits = scan.view[start:stop]
+    if digits in ("800", "0800"):
+        ENGLISH_SPELLER.spell(scan, start, stop - 3)
+        scan.emit("eight hundred", stop - 3, stop)
+    else:
+        ENGLISH_SPELLER.spell_in_groups(scan, start, stop, phone_group_sizes(digits))
 
 
 def _read_local_phone(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -74,7 +97,7 @@ def _read_vanity_number(scan: ScanState, match: re.Match[str]) -> int | None:
     for index, run in enumerate(_ALPHANUMERIC_RUN.finditer(scan.view, start, start + len(digits))):
         if index:
             scan.punctuate(",")
-        ENGLISH_SPELLER.spell(scan, run.start(), run.end())
+        _read_phone_group(scan, run.start(), run.end())
     scan.punctuate(",")
     for word in _ALPHANUMERIC_RUN.finditer(scan.view, match.start(2), match.end(2)):
         scan.emit(word.group().lower(), word.start(), word.end())
@@ -177,7 +200,8 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
     if len(runs) == 1 and not text.startswith("0"):
         if following in vocabulary.COUNTED_NOUNS or (count < 3 and is_counted(following)):
             return None
-        if not context.code_words_left and count == 3 and text.endswith("00"):
+        is_room = count == 4 and context.previous_word in _ROOMS
+        if not context.code_words_left and (count == 3 or is_room) and text.endswith("00"):
             return None
     return _read_code(scan, match)
 
@@ -188,6 +212,8 @@ def _read_mixed(scan: ScanState, match: re.Match[str]) -> int | None:
     if not any(map(str.isdigit, text)) or not any(map(str.isalpha, text)):
         return None
     code_expected = scan.context.code_words_left or scan.context.identifier_expected
+    if _OFFER_BEHIND.search(scan.view, 0, match.start()) and _is_word_and_number(text):
+        return _read_offer_code(scan, match)
     if _WORD_AND_YEAR.fullmatch(text) and not code_expected:
         return None
     runs = list(_LETTER_OR_DIGIT_RUN.finditer(scan.view, match.start(), match.end()))
@@ -202,8 +228,27 @@ def _read_mixed(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _is_word_and_number(text: str) -> bool:
+    return bool(_WORD_AND_NUMBER.fullmatch(text)) and not _UNPRONOUNCEABLE.search(text)
+
+
+def _read_offer_code(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "SAVE20" and "SPRING-2026" as words and numbers."""
+    for run in _LETTER_OR_DIGIT_RUN.finditer(scan.view, match.start(), match.end()):
+        if run.group().isalpha():
+            scan.emit(run.group().lower(), run.start(), run.end())
+        elif len(run.group()) == 4 and run.group()[:2] in ("19", "20"):
+            scan.emit(numbers.year(int(run.group())), run.start(), run.end())
+        else:
+            _read_digits_of_name(scan, run)
+    _note_code(scan.context)
+    return match.end()
+
+
 def _is_code(scan: ScanState, text: str, runs: int) -> bool:
     if _HYPHENATED_COMPOUND.search(text):
+        return False
+    if _NUMBER_AND_LETTER.fullmatch(text) and scan.context.previous_word in _ROOMS | {"#"}:
         return False
     if scan.context.code_words_left or (scan.context.identifier_expected and len(text) > 3):
         return True

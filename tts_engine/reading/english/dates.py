@@ -16,7 +16,7 @@ MONTH = (
     r"|Nov(?:ember)?|Dec(?:ember)?|january|february|april|june|july|august|september|october|november|december)"
 )
 ORDINAL_SUFFIX = r"(?:st|nd|rd|th)"
-WEEKDAY = r"(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
+WEEKDAY = r"(?:Mon|Tues?|Weds?|Thu(?:rs?)?|Fri|Sat|Sun)"
 _FULL_WEEKDAY = r"(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)s?"
 _DATE_AFTER_DASH = re.compile(rf" ?[-–—] ?(?:{WEEKDAY}\.?,? )?{MONTH}(?![\w])")
 _AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
@@ -41,6 +41,26 @@ def _read_time(scan: ScanState, match: re.Match[str]) -> int | None:
         words += f" and {numbers.cardinal(int(second))} second{'' if int(second) == 1 else 's'}"
     scan.emit(words, match.start(), match.end(3) if second else match.end(2))
     return _finish_time(scan, match, 4)
+
+
+def _read_hours_and_minutes(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the time of "at 19h30", and "takes 1h30" as a duration."""
+    hour, minute = int(match.group(1)), int(match.group(2))
+    if hour > 23:
+        return None
+    is_time = hour > 5 or scan.context.previous_word in (
+        "at",
+        "from",
+        "until",
+        "till",
+        "by",
+        "before",
+        "after",
+    )
+    duration = f"{numbers.cardinal(hour)} hour{'' if hour == 1 else 's'} {numbers.cardinal(minute)} minutes"
+    scan.emit(_hour_words(hour, minute, False) if is_time else duration, match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
 
 
 def _read_hour(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -134,7 +154,7 @@ def _read_day_month(scan: ScanState, match: re.Match[str]) -> int | None:
     day, month, year = match.groups()
     if not 1 <= int(day) <= 31:
         return None
-    article = "" if scan.context.previous_word == "the" else "the "
+    article = "" if scan.context.previous_word in ("the", "happy") else "the "
     scan.emit(f"{article}{numbers.ordinal(int(day))} of", match.start(1), match.start(2) - 1)
     scan.emit(_month_name(month), match.start(2), match.end(2))
     if year:
@@ -280,6 +300,8 @@ DIGIT_RULES = compile_rules(
     (r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/])", _read_month_of_year),
     (r"(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?![\w/-])", _read_slash_date),
     (rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?!\d)(?: ?({_AM_PM}))?", _read_time),
+    (rf"(\d{{1,2}})\.([0-5]\d)() ?({_AM_PM})", _read_time),
+    (r"(\d{1,2})h([0-5]\d)(?!\w)", _read_hours_and_minutes),
     # "9am"; then the "4" of "4-5pm"
     (rf"(\d{{1,2}})(?<!\d\d\d) ?({_AM_PM})", _read_hour),
     (rf"\d{{1,2}}(?= ?[-–] ?\d{{1,2}}(?::\d\d)? ?(?:{_AM_PM}))", _read_first_hour_of_range),

@@ -12,6 +12,8 @@ from . import amounts, codes, dates, money, slashes, units, vocabulary, words
 from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 
+_COLOR_BEHIND = re.compile(r"\b(?:colou?r|shade|hex|background)s?\b", re.IGNORECASE)
+
 
 def _read_hash(scan: ScanState, match: re.Match[str]) -> int:
     """Read the # of "#5" or "order #A1" as "number", and of "#help" as "hashtag"."""
@@ -24,6 +26,16 @@ def _read_hash(scan: ScanState, match: re.Match[str]) -> int:
         scan.context.identifier_expected = True
         note_english_word(scan.context, "#")
     return match.start() + 1
+
+
+def _read_color(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "#FF8800" of "color #FF8800"."""
+    if not _COLOR_BEHIND.search(scan.view, 0, match.start()):
+        return None
+    scan.emit("hash", match.start(), match.start() + 1)
+    ENGLISH_SPELLER.spell(scan, match.start() + 1, match.end())
+    scan.context.note_number()
+    return match.end()
 
 
 def _read_symbol(scan: ScanState, match: re.Match[str]) -> int:
@@ -77,6 +89,7 @@ _MARKUP_RULES = compile_rules(
     *MARKUP_ROWS, (r"&(?:amp;)?", _read_ampersand), (r"\*(\d{1,3})(?![\w*])", _read_star_code)
 )
 _MARK_RULES = compile_rules(
+    (r"#(?=\d{0,5}[A-F])(?=[A-F]{0,5}\d)[A-F0-9]{6}(?!\w)", _read_color),
     (r"#(\w[\w-]{0,39})", _read_hash),
     (r"[#*](?![\w#*])", _read_telephone_key),
     (r"\+\+", _read_plus_plus),

@@ -10,7 +10,9 @@ from . import number_words as numbers
 from . import vocabulary
 from .number_words import DECIMAL, amount_words, is_one, plain_decimal, whole_words
 
-_MAGNITUDE = r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|Cr|MM|mm|[kKMBT](?![\w'/-]))(?!\w))?"
+_MAGNITUDE = (
+    r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|Cr|MM|mm|[kKmMBT](?![\w'/-]))(?!\w))?"
+)
 # Only beside a currency: "49,90", "1.250,00", "1 250,00", "1'250.00" and "1.250.000".
 _AMOUNT = (
     r"(?:\d{1,9},\d\d(?![,.]?\d)|\d{1,3}(?:[. ]\d{3})+,\d\d(?!\d)|\d{1,3}(?:'\d{3})+(?:\.\d\d)?(?!\d)"
@@ -28,6 +30,11 @@ _PRICED_NOUN_AHEAD = re.compile(
     rf"(?: +(?!(?:{any_of(vocabulary.WORDS_AFTER_PRICES)})\b)[a-z]+(?:-[a-z]+)*){{0,2}}"
     rf" +(?:{any_of(vocabulary.PRICED_NOUNS)})\b"
 )
+_PERIOD_AHEAD = re.compile(r"-an?-[a-z]{3,}")  # "$300-a-month plan"
+# Also "a -$5 adjustment", "a pending $5 hold".
+_ARTICLE_BEHIND = re.compile(r"\b[Aa]n? (?:[a-z]{3,} )?-?\Z")
+# "$3.40/share"; units of the vocabulary are read by the rule of rates.
+_EACH_AHEAD = re.compile(r" ?/ ?([a-z]{3,})(?![\w/-])")
 
 
 def _money_words(amount: str, magnitude: str | None, currency: str) -> str:
@@ -53,19 +60,35 @@ def _read_money(scan: ScanState, match: re.Match[str]) -> int:
     """Read "$5" as "five dollars", and in "a $5 fee" as "five dollar"."""
     currency, amount, magnitude = match.group(1), match.group(2), match.group(3)
     words = _money_words(amount, magnitude, currency)
-    if _is_adjective(scan, match.end()):
-        words = words.removesuffix("s")
+    if _is_adjective(scan, match.start(), match.end()):
+        words = _singular(words, currency)
     scan.emit(words, match.start(), match.end())
     scan.context.note_number()
-    return match.end()
+    return _end_of_price(scan, match.end())
 
 
-def _is_adjective(scan: ScanState, end: int) -> bool:
+def _end_of_price(scan: ScanState, end: int) -> int:
+    """Read the "/share" of "$3.40/share", and return where the price ends."""
+    each = _EACH_AHEAD.match(scan.view, end)
+    if each is None or each.group(1) in vocabulary.RATE_UNITS:
+        return end
+    scan.emit("per", end, each.start(1))
+    scan.emit(each.group(1), each.start(1), each.end())
+    return each.end()
+
+
+def _singular(words: str, currency: str) -> str:
+    """Return the words of an amount with its units in the singular: "thirty two dollar and ten cent"."""
+    one, many, small_one, small_many = vocabulary.CURRENCIES[currency]
+    return re.sub(rf"\b{many}\b", one, re.sub(rf"\b{small_many}\b", small_one, words))
+
+
+def _is_adjective(scan: ScanState, start: int, end: int) -> bool:
     """Whether a noun follows that costs the amount, as in "a $35 late fee"."""
-    if _PRICED_NOUN_AHEAD.match(scan.view, end):
+    if _PRICED_NOUN_AHEAD.match(scan.view, end) or _PERIOD_AHEAD.match(scan.view, end):
         return True
     following = scan.next_word(end)
-    after_article = scan.context.previous_word in ("a", "an")
+    after_article = bool(_ARTICLE_BEHIND.search(scan.view, 0, start))
     return after_article and following.islower() and following not in vocabulary.WORDS_AFTER_PRICES
 
 

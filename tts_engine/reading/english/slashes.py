@@ -77,7 +77,7 @@ def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
     scan.emit(words, match.start(), match.end())
     is_fraction = second in numbers.FRACTIONS and words == _fraction_words(first, second)
     end = match.end()
-    if is_fraction or words == _both_words(first, second):
+    if is_fraction or words == _both_words(first, second) or scan.next_word(end) == "mmHg":
         end = _emit_unit_after_fraction(scan, end, plural=not is_fraction)
     context.note_number()
     return end

@@ -5,7 +5,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from ..spelling import Speller, digit_group_sizes
-from ..tokenizer import ScanState
+from ..tokenizer import RuleRow, ScanState
 from . import number_words as numbers
 from . import vocabulary
 from .word_context import note_english_word
@@ -25,6 +25,9 @@ _MARKS = {
     "~": "tilde",
     "%": "percent",
 }
+_USER_NAME_BEHIND = re.compile(
+    r"\b(?:user ?name|login|handle|user ID|screen name)(?: is|:)? \Z", re.IGNORECASE
+)
 _CAMEL_CASE_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]")
 
 
@@ -99,3 +102,43 @@ def _is_spelled_in_address(text: str) -> bool:
         or lower in ("edu", "www")
         or text in vocabulary.SPELLED_INITIALISMS
     )
+
+
+def _read_dotted_name(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "m5.large" and "anna.k-82", names in which a full stop is said; not an abbreviation."""
+    if match.group(1) in vocabulary.ABBREVIATIONS or match.group(1) in vocabulary.STREET_ABBREVIATIONS:
+        return None
+    return ENGLISH_SPELLER.read_address(scan, match)
+
+
+def _read_user_name(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "my username is anna-82" with its marks."""
+    if not _USER_NAME_BEHIND.search(scan.view, max(0, match.start() - 24), match.start()):
+        return None
+    return ENGLISH_SPELLER.read_address(scan, match)
+
+
+def _read_spelling_word(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "M as in Mary" with a pause after it, so that letters read to a listener stay apart."""
+    ENGLISH_SPELLER.spell(scan, match.start(1), match.end(1))
+    scan.emit(match.group(2), match.start(2), match.end(2))
+    scan.emit(match.group(3), match.start(3), match.end(3))
+    scan.punctuate(",")
+    note_english_word(scan.context, match.group(3))
+    return match.end()
+
+
+def _read_email_word(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "e-mail" as "email"."""
+    scan.emit(match.group().lower().replace("-", ""), match.start(), match.end())
+    note_english_word(scan.context, "email")
+    return match.end()
+
+
+# E-mail, and names with marks that are said.
+NAME_ROWS: tuple[RuleRow, ...] = (
+    (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
+    (r"([A-Z]) (as in|like in) ([A-Za-z][a-z]{1,20})(?=,? [A-Z\d](?!\w)|[.,;!?]| *$)", _read_spelling_word),
+    (r"[A-Za-z0-9]{1,30}(?:[._-][A-Za-z0-9]{1,30}){1,4}(?![\w'])", _read_user_name),
+    (r"([A-Za-z][A-Za-z0-9-]{1,30})(?:\.[a-z][a-z0-9-]{1,30}){1,4}(?![\w'])", _read_dotted_name),
+)

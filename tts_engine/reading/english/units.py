@@ -14,9 +14,12 @@ from .word_context import note_english_word
 UNIT = any_of(vocabulary.UNITS)
 _RATE = any_of(vocabulary.RATE_UNITS)
 _LENGTH_WORDS = "wide|tall|long|high|deep|thick|in diameter|across|apart"
+_SCREENS = "screens?|tvs?|TVs?|monitors?|displays?|pizzas?|tires?|rims?|wheels?|subs?|laptops?|tablets?"
+_SCREEN_AHEAD = re.compile(rf" (?:{_SCREENS})\b")
+_WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | frozenset(_LENGTH_WORDS.split("|")) | {"of", "x"}
 _NAME_AHEAD = re.compile(r" +[A-Z\d]")
 _INITIAL_AHEAD = re.compile(r"\. *[A-Z\d]")  # "45 W. Oak St."
-_SPACED_LETTERS = frozenset("ghlmsLVW")  # units of one letter that are no words
+_SPACED_LETTERS = frozenset("dghlmsLVW")  # units of one letter that are no words
 _AMP_NOUNS = "fuse|breaker|circuit|charger|adapter|plug|supply|current|outlet|socket|load|output|input"
 _AMP_NOUN_AHEAD = re.compile(rf" (?:{_AMP_NOUNS})\b")
 # "70s" is a decade or a range of ages or degrees after one of these words, and seconds after others.
@@ -249,7 +252,8 @@ def _is_decade(scan: ScanState, match: re.Match[str]) -> bool:
 
 def _read_volts_and_amps(scan: ScanState, match: re.Match[str]) -> int:
     """Read "5V/2A"."""
-    is_adjective = scan.context.previous_word in ("a", "an") and scan.next_visible(match.end()).isalpha()
+    after_article = scan.context.previous_word in ("a", "an") and scan.next_visible(match.end()).isalpha()
+    is_adjective = after_article or bool(_AMP_NOUN_AHEAD.match(scan.view, match.end()))
     for group, one in ((1, "volt"), (2, "amp")):
         number = match.group(group)
         plural = "" if is_adjective or is_one(number) else "s"
@@ -269,10 +273,63 @@ def _read_amps(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_inches(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "6 in. wide"."""
-    number = match.group(1)
+    """Read "6 in. wide", and "9x13 in. pan" in the singular."""
+    number, following = match.group(1), scan.next_word(match.end())
+    before_noun = following.islower() and following not in _WORDS_AFTER_LENGTHS
+    is_adjective = before_noun and scan.context.previous_word in ("a", "an", "by")
     scan.emit(amount_words(number), match.start(), match.end(1))
-    scan.emit("inch" if is_one(number) else "inches", match.end(1), match.end())
+    scan.emit("inch" if is_adjective or is_one(number) else "inches", match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_inch_adjective(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "1-in. cubes"."""
+    scan.emit(f"{amount_words(match.group(1))} inch", match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_inch_sign(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the sign of 12" x 8" x 4" and 84" wide; after an odd number of signs it may end a quotation."""
+    ends_quotation = scan.view.count('"', 0, match.end(1)) % 2 == 1
+    if ends_quotation and scan.context.previous_word not in ("by", "to"):
+        return None
+    is_adjective = bool(_SCREEN_AHEAD.match(scan.view, match.end())) or is_one(match.group(1))
+    scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
+    scan.emit("inch" if is_adjective else "inches", match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_times_range(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "2-3x"."""
+    scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
+    scan.emit(f"to {amount_words(match.group(2))}", match.end(1), match.end(2))
+    scan.emit("times", match.end(2), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_decimal_comma(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "1,5 m"."""
+    unit = match.group(3)
+    if match.group(2) and unit in vocabulary.UNITS_WITHOUT_SPACE - _SPACED_LETTERS - {"m"}:
+        return None
+    scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
+    scan.emit(vocabulary.UNITS[unit][1], match.start(3), match.end(3))
+    scan.context.note_number()
+    return _end_of_unit(scan, match.end())
+
+
+def _read_military_time(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "0900 hrs"."""
+    hour, minute = int(match.group(1)), int(match.group(2))
+    rest = numbers.cardinal(minute) if minute else "hundred"
+    scan.emit(
+        f"oh {numbers.cardinal(hour)} {'oh ' if 0 < minute < 10 else ''}{rest}", match.start(), match.end(2)
+    )
+    scan.emit("hours", match.end(2), match.end())
     scan.context.note_number()
     return match.end()
 
@@ -284,7 +341,12 @@ DIGIT_RULES = compile_rules(
     # 5'10", "6 ft 2 in", "6 in. wide"
     (r"(\d)'(\d{1,2})(?:\"|'')", _read_height),
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
+    (rf"({DECIMAL})-in(?:\.(?= [a-z])|(?![\w.-]))", _read_inch_adjective),
     (rf"({DECIMAL}) in(?:\.(?= [a-z])|(?= (?:{_LENGTH_WORDS})\b))", _read_inches),
+    (rf"({DECIMAL})\"(?= ?x ?\d|(?: (?:{_LENGTH_WORDS}|{_SCREENS})\b)|[,.;:!?)]|$)", _read_inch_sign),
+    (r"(\d{1,3})[-–](\d{1,3})x(?!\w)", _read_times_range),
+    (rf"(\d{{1,3}},\d{{1,2}})( ?)({UNIT})(?![\w'/])", _read_decimal_comma),
+    (r"(0[1-9])([0-5]\d) ?(?:hrs|hours|h)(?!\w)", _read_military_time),
     (rf"({DECIMAL}) ?%", _read_percent),
     (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
     # "2m 30s"; then "5m ago"

@@ -41,6 +41,8 @@ AM_PM = _words("am_pm")
 WORDS_AFTER_AM_PM = _words("words_after_am_pm")
 WORDS_BEFORE_YEARS = _words("words_before_years")
 WORDS_BEFORE_DATES = _words("words_before_dates")
+WORDS_BEFORE_VERSIONS = _words("words_before_versions")
+WORDS_BEFORE_DIRECTIONS = _words("words_before_directions")
 
 NOUNS_OF_EXPIRY = _words("nouns_of_expiry")
 WORDS_BEFORE_EXPIRY = _words("words_before_expiry")
@@ -60,6 +62,8 @@ UNAMBIGUOUS_STATES = _words("unambiguous_states")
 STATES_AFTER_CITIES = frozenset(STATES) - {"OK", "HI", "ID", "MD"}
 DIRECTIONS = _readings("directions")
 STREET_WORDS = _words("street_words")
+CAPITALIZED_STREET_WORDS = frozenset(word.title() for word in STREET_WORDS)
+NAME_SUFFIXES = frozenset(("Jr", "Sr"))
 
 # Units and money
 UNITS = {unit: _pair(forms) for unit, forms in _TABLES["units"].items()}

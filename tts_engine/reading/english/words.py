@@ -11,7 +11,7 @@ from ..clause_boundaries import AbbreviationKind
 from ..tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
 from . import number_words as numbers
 from . import vocabulary
-from .spelling import ENGLISH_SPELLER, has_vowel
+from .spelling import ENGLISH_SPELLER, NAME_ROWS, has_vowel
 from .word_context import note_english_word
 
 _ADDRESS_PATTERNS = address_patterns(top_level_domains=f"{TOP_LEVEL_DOMAINS}|in")
@@ -28,12 +28,15 @@ _STOPLESS_NUMBERED = frozenset(
 # Abbreviations that are ordinary words unless a number follows.
 _ALSO_WORDS = frozenset({"No", "no", "Art", "Sec", "Fl", "Fig", "fig", "p", "x", "ch", "Ch", "Vol"})
 _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
-_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[A-Z]{1,4}-?\d)")
+_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?-?\d)")
+_CAPITALS_AHEAD = re.compile(r" [A-Z]{2,6}(?!\w)")  # "part no. WRX"
 _ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
 # A capital A before one of these is a letter: "A or B", "A is the first".
 _WORDS_AFTER_LETTER = ("or", "and", "is", "has", "was", "means", "stands")
 # A number, a price or a quotation after "A" shows the article: "A 10% discount", 'A "gold" plan'.
 _AMOUNT_AHEAD = re.compile(r" +[\"'(*_~<>+-]*[$£€¥₹]?[\w.]")
+_ROUTE_BEHIND = re.compile(r"\b(?:I|US|SR|CR|Hwy\.?|Highway|[Rr]oute|Rte\.?|Interstate)[- ]?\d{1,3} \Z")
+_FROM_THE_BEHIND = re.compile(r"\b(?:from|in|to|of|toward) the \Z")
 _PLURAL_SUFFIX = r"(?:e?s|ren)"
 
 
@@ -128,6 +131,20 @@ def _read_mixed_case_acronym(scan: ScanState, match: re.Match[str]) -> int | Non
     return _read_capitals(scan, match)
 
 
+def _read_inflected_initialism(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "CEOs" and "AWS's": the ending belongs to the name of the last letter."""
+    letters, ending = match.groups()
+    if ending != "'s" and letters.lower() in vocabulary.COMMON_WORDS | vocabulary.CODE_WORDS:
+        return None
+    if letters in vocabulary.PRONOUNCED_ACRONYMS or not _is_initialism(scan, letters, match):
+        return None
+    ENGLISH_SPELLER.spell(scan, match.start(), match.end(1))
+    scan.words[-1].text += "'s"
+    scan.words[-1].stop = match.end()
+    note_english_word(scan.context, letters)
+    return match.end()
+
+
 def _read_initialism(scan: ScanState, match: re.Match[str]) -> int:
     ENGLISH_SPELLER.spell(scan, match.start(), match.end())
     note_english_word(scan.context, match.group())
@@ -148,13 +165,6 @@ def _read_letter_with_sign(scan: ScanState, match: re.Match[str], word: str) -> 
     ENGLISH_SPELLER.spell(scan, match.start(), match.end() - 1)
     scan.emit(word, match.end() - 1, match.end())
     note_english_word(scan.context, match.group())
-    return match.end()
-
-
-def _read_email_word(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "e-mail" as "email"."""
-    scan.emit(match.group().lower().replace("-", ""), match.start(), match.end())
-    note_english_word(scan.context, "email")
     return match.end()
 
 
@@ -190,7 +200,10 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     scan.emit(spoken, match.start(), match.end())
     note_english_word(scan.context, word)
-    if dotted and kind is AbbreviationKind.MAY_END_SENTENCE:
+    before_street = scan.next_word(match.end()) in vocabulary.CAPITALIZED_STREET_WORDS
+    if word in vocabulary.NAME_SUFFIXES and before_street:
+        scan.context.address_words_left = 2
+    elif dotted and kind is AbbreviationKind.MAY_END_SENTENCE:
         end_sentence_if_capital_follows(scan, match.end())
     elif dotted and not scan.next_visible(match.end()):
         scan.punctuate(".")
@@ -209,6 +222,8 @@ def _read_numbered_abbreviation(
         return _end_of_abbreviation(scan, match, dotted)
     if word == "x" and not (scan.context.after_phone and following):
         return None
+    if word in ("no", "No") and scan.context.identifier_expected:
+        following = following or _CAPITALS_AHEAD.match(scan.view, match.end())
     if not following and (word in _ALSO_WORDS or not dotted):
         return None
     if not dotted and word not in _STOPLESS_NUMBERED and word != "x":
@@ -269,6 +284,12 @@ def _read_state(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the direction of "123 E. 45th St" or "Pennsylvania Ave NW"."""
     letters, context = match.group(1), scan.context
+    if _is_direction_of_way(scan, match):
+        scan.emit(vocabulary.DIRECTIONS[letters], match.start(), match.end())
+        note_english_word(context, letters)
+        if match.group().endswith("."):
+            end_sentence_if_capital_follows(scan, match.end())
+        return match.end()
     if context.previous_word == "london":  # the first part of a postcode: "London SW"
         return None
     in_address = context.address_words_left > 0 and bool(scan.next_word(match.end()) or context.after_number)
@@ -279,6 +300,16 @@ def _read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
     note_english_word(context, letters)
     context.address_words_left = left
     return match.end()
+
+
+def _is_direction_of_way(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a direction is of "I-95 N", "winds NW" or "head W. on I-80"."""
+    if _ROUTE_BEHIND.search(scan.view, 0, match.start()):
+        return True
+    if scan.context.previous_word in vocabulary.WORDS_BEFORE_DIRECTIONS:
+        return len(match.group(1)) == 2 or scan.next_word(match.end()).islower()
+    at_end = scan.view[match.end() : match.end() + 1] in (".", ",", ";", "!", "?", ")", "")
+    return len(match.group(1)) == 2 and at_end and bool(_FROM_THE_BEHIND.search(scan.view, 0, match.start()))
 
 
 def _read_initial(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -347,7 +378,7 @@ ABBREVIATION_RULES = compile_rules(
     (r"(x)()(?=\d)", _read_abbreviation),
     (r"[A-Z]{2}(?![\w'])", _read_state),
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
-    (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
+    *NAME_ROWS,
 )
 LETTER_RULES = compile_rules(
     (rf"([^\W\d_]{{2,40}})\(({_PLURAL_SUFFIX})\)(?!\w)", _read_optional_plural),
@@ -357,6 +388,7 @@ LETTER_RULES = compile_rules(
     (r"[CF]#(?!\w)", _read_sharp),
     # Grades and blood groups; not "A- and B-rated"
     (r"(?:[A-DFO]|AB)-(?![\w-]| (?:and|or) \w+-\w)", _read_minus_grade),
-    (r"(?:JPEG|JPG|SaaS|VoIP|Ok|ok|PayPal)(?!\w)", _read_mixed_case_acronym),
+    (r"(?:JPEG|JPG|SaaS|VoIP|Ok|ok|PayPal|pH|YoY|QoQ|PaaS|IaaS)(?!\w)", _read_mixed_case_acronym),
+    (r"([A-Z]{2,6})('?s)(?![^\W_]|')", _read_inflected_initialism),
     (r"[A-Z]{2,12}(?![^\W_]|'[A-Z])", _read_capitals),
 )

@@ -68,6 +68,26 @@ def test_an_entry_says_whole_words_in_the_case_it_has(text: str, expected: str) 
     assert said(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("phpnginx runs", 3),
+        ("24nginx", 2),
+        ("my_nginx", 3),
+        ("o'nginx", 2),
+        ("nginxes", 0),
+        ("nginx_conf", 0),
+    ],
+)
+def test_an_entry_inside_a_longer_word_is_not_found(text: str, at: int) -> None:
+    assert LEXICON.find(text, at) is None
+    assert LEXICON.find(text.replace(text[:at], text[:at] + " "), at + 1) is not None or at == 0
+
+
+def test_a_word_too_long_to_be_read_at_once_has_no_entry_inside() -> None:
+    assert said("a" * 60 + "nginx") == "a" * 60 + " nginx."
+
+
 def test_words_keep_the_text_as_it_was_written() -> None:
     text = "Ask Siobhan’s friend about W3C in New York."
     words = [word for segment in spoken(text) for word in segment.words]
