@@ -5,6 +5,7 @@ Backends are imported when they are loaded, because their networks may need pack
 
 import functools
 import importlib.util
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -143,5 +144,6 @@ def _load_cosyvoice_in_process(
     from ..cosyvoice.renderer import load_hosted_renderer
     from .process import ProcessBackend
 
+    policy = replace(policy, voice_store=voices)
     front = functools.partial(CosyVoiceFrontEnd.load, bundle, policy, voices)
     return ProcessBackend.start(functools.partial(load_hosted_renderer, bundle, policy), front, process)

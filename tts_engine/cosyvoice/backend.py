@@ -1,5 +1,6 @@
 """CosyVoice 2 or 3 as a backend in this process: the front end and the renderer of one bundle."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from ...models.cosyvoice.checkpoint.bundle import open_bundle
@@ -7,12 +8,13 @@ from ...models.cosyvoice.config import CosyVoiceVersion
 from ...models.cosyvoice.devices import find_device
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.networks import CosyVoiceNetworks, load_networks
+from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import SlotRequest
 from ..bundles import bundle_errors
 from ..segmenter import Segmenter
 from .front_end import CosyVoiceFrontEnd
 from .policy import CosyVoicePolicy
-from .renderer import CosyVoiceRenderer
+from .renderer import CosyVoiceRenderer, voice_files_of
 
 
 class CosyVoiceBackend(CosyVoiceRenderer):
@@ -27,8 +29,9 @@ class CosyVoiceBackend(CosyVoiceRenderer):
         networks: CosyVoiceNetworks,
         tokenizer: TextTokenizer,
         policy: CosyVoicePolicy,
+        voice_files: PreparedVoiceFolder | None = None,
     ) -> None:
-        super().__init__(version, networks, tokenizer, policy)
+        super().__init__(version, networks, tokenizer, policy, voice_files)
         self._front_end = front_end
         self.voices = front_end.voices
 
@@ -40,14 +43,15 @@ class CosyVoiceBackend(CosyVoiceRenderer):
 
         voices: folder of a ``VoiceStore``; without one, enrolled voices are kept in memory only.
         """
-        policy = policy or CosyVoicePolicy()
+        policy = replace(policy or CosyVoicePolicy(), voice_store=voices)
         with bundle_errors():
             bundle = open_bundle(folder)
             tokenizer = bundle.text_tokenizer()
             front_end = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, policy, voices)
             device = find_device(policy.device)
             networks = load_networks(bundle, policy.flow, policy.precision, device, policy.executor)
-            return cls(front_end, bundle.version, networks, tokenizer, policy)
+            files = voice_files_of(bundle, policy)
+            return cls(front_end, bundle.version, networks, tokenizer, policy, files)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """The front end's segmenter for the request. Raises BadRequest if the language is not supported."""

@@ -17,6 +17,7 @@ and yields a few ids for each (``decode_graphs``). Policy, counters and text are
 thread.
 """
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from ...models.cosyvoice.lm.decode_graphs import DecodeGraphs
 from ...models.cosyvoice.lm.decoding import DecodeTurn, choose
 from ...models.cosyvoice.lm.generation import Generation, LmInput, LmPrompt, SamplingRequest
 from ...models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm, SpeechLmState, embed_inputs
+from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 
 # Inputs of a request that can share a step: the last speech id and a block of text ids.
 MAX_BATCHED_INPUTS = 8
@@ -43,6 +45,7 @@ class PromptPrefix:
 
     units: tuple[LmInput, ...]
     state: SpeechLmState  # one row
+    voice_id: str  # of the recording that it continues, for its file; "" if it has none
     prefilled_units: int = 0
 
     @property
@@ -56,6 +59,7 @@ class LmRunner:
 
     new_generation: makes the generation of a prompt. context_ids: length of a row. max_prompt_prefixes: kept
     at once. prefill_chunk: inputs in one part. ids_per_step: ids that a recorded step yields for a row.
+    voice_files: keeps the prefixes of enrolled voices.
     """
 
     def __init__(
@@ -68,8 +72,10 @@ class LmRunner:
         max_prompt_prefixes: int,
         prefill_chunk: int,
         ids_per_step: int,
+        voice_files: PreparedVoiceFolder | None = None,
     ) -> None:
         self._lm = lm
+        self._voice_files = voice_files if lm.device.type == "cpu" else None
         self._new_generation = new_generation
         self._state = lm.init_state(rows, context_ids)
         self._graphs: DecodeGraphs | None = None
@@ -86,11 +92,14 @@ class LmRunner:
         """Ids that one ``choose`` decodes for a row; all but the first are read by ``decoded_ahead``."""
         return self._graphs.ids_per_step if self._graphs else 1
 
-    def prompt_prefix(self, prompt: LmPrompt) -> PromptPrefix:
-        """The prefix of a prompt, which may not be prefilled yet."""
+    def prompt_prefix(self, prompt: LmPrompt, voice_id: str) -> PromptPrefix:
+        """The prefix of a prompt, which may not be prefilled yet. voice_id: of its recording."""
         if prompt not in self._prompt_prefixes:
             units = _common_prefix(self._new_generation, prompt)
-            self._prompt_prefixes[prompt] = PromptPrefix(units, self._lm.init_state(1, len(units)))
+            kept_voice = voice_id if prompt.speech_ids else ""
+            prefix = PromptPrefix(units, self._lm.init_state(1, len(units)), kept_voice)
+            self._load(prefix)
+            self._prompt_prefixes[prompt] = prefix
             if len(self._prompt_prefixes) > self._max_prompt_prefixes:
                 self._prompt_prefixes.popitem(last=False)
         self._prompt_prefixes.move_to_end(prompt)
@@ -101,6 +110,22 @@ class LmRunner:
         units_part = prefix.units[prefix.prefilled_units :][: self._prefill_chunk]
         prefix.state = self._prefilled(prefix.state, units_part)
         prefix.prefilled_units += len(units_part)
+        if prefix.is_prefilled and prefix.voice_id and self._voice_files is not None:
+            self._voice_files.save(prefix.voice_id, self._file_part(prefix), {"kv": prefix.state.kv})
+
+    def _file_part(self, prefix: PromptPrefix) -> str:
+        """Name of a prefix's file: one for each network, transcript and way of speaking."""
+        inputs = repr([(unit.kind.value, unit.id) for unit in prefix.units])
+        return f"{type(self._lm).__name__}-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}"
+
+    def _load(self, prefix: PromptPrefix) -> None:
+        """Take a prefix from its file, if it has one."""
+        if not prefix.voice_id or self._voice_files is None:
+            return
+        empty = {"kv": prefix.state.kv.to("meta")}
+        if stored := self._voice_files.load(prefix.voice_id, self._file_part(prefix), empty):
+            prefix.state = SpeechLmState(stored["kv"], torch.tensor([len(prefix.units)]))
+            prefix.prefilled_units = len(prefix.units)
 
     @torch.inference_mode()
     def copy_prefix(self, row: int, prefix: PromptPrefix) -> int:

@@ -15,7 +15,7 @@ Used by one thread.
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,14 +23,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, MEL_BANDS, CosyVoiceVersion
+from ...models.cosyvoice.config import (
+    BLOCK_FRAMES,
+    BLOCK_IDS,
+    FRAMES_PER_SPEECH_ID,
+    LOOKAHEAD_IDS,
+    MEL_BANDS,
+    CosyVoiceVersion,
+)
 from ...models.cosyvoice.devices import to_device, to_host
 from ...models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...models.cosyvoice.flow.mel_stretcher import MelStretcher
-from ...models.cosyvoice.flow.state import FlowChunk, FlowState
+from ...models.cosyvoice.flow.state import (
+    EXACT_POLICY,
+    FlowChunk,
+    FlowState,
+    packed_voice,
+    unpacked_voice,
+)
 from ...models.cosyvoice.flow.streaming_flow import StreamingFlow
 from ...models.cosyvoice.networks import CosyVoiceNetworks
-from ...models.cosyvoice.state import gather, join_states, tensors
+from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
+from ...models.cosyvoice.state import gather, join_states, map_state, tensors
 from ...models.cosyvoice.vocoder.noise_table import NoiseTable
 from ...models.cosyvoice.vocoder.vocoder import Vocoder
 from .conditioning import FlowPrompt
@@ -95,13 +109,19 @@ class VocoderInput:
 class RenderRunner:
     """The flow and the vocoder of a bundle, and its prepared voices."""
 
-    def __init__(self, networks: CosyVoiceNetworks, policy: CosyVoicePolicy) -> None:
+    def __init__(
+        self,
+        networks: CosyVoiceNetworks,
+        policy: CosyVoicePolicy,
+        voice_files: PreparedVoiceFolder | None = None,
+    ) -> None:
         self._flow: StreamingFlow = networks.flow
         self._device = networks.flow.device
         self._vocoder = networks.vocoder
         # Version 3 reads a table that all sentences begin anew.
         is_v3 = networks.lm.config.version is CosyVoiceVersion.V3
         self._noise_table = NoiseTable(self._vocoder.config.sine_count) if is_v3 else None
+        self._voice_files = voice_files if _can_be_kept(networks.flow) else None
         self._max_prepared_voices = policy.max_prepared_voices
         self._flow_runner = _flow_runner(networks.flow, policy)
         self._prepared: OrderedDict[str, object] = OrderedDict()
@@ -204,6 +224,23 @@ class RenderRunner:
     @torch.inference_mode()
     def _prefilled_voice(self, flow_prompt: FlowPrompt) -> FlowState:
         speaker = self._flow.project_speaker(self._to_device(flow_prompt.embedding[None]))
+        blocks = max(0, len(flow_prompt.ids) - LOOKAHEAD_IDS) // BLOCK_IDS
+        files, frames = self._voice_files, blocks * BLOCK_FRAMES
+        if files is None or not frames or not files.keeps(flow_prompt.id):
+            return self._prefill(flow_prompt, speaker)
+        part = type(self._flow).__name__
+        empty = self._flow.init_state(speaker, frames)
+        shapes = packed_voice(map_state(lambda tensor: tensor.to("meta"), empty))
+        if stored := files.load(flow_prompt.id, part, shapes):
+            return unpacked_voice(stored, empty, frames)
+        del empty
+        state = self._prefill(flow_prompt, speaker)
+        stored = packed_voice(state)
+        files.save(flow_prompt.id, part, stored)
+        # Rounded now as it will be when it is read, so that a voice sounds the same after a restart.
+        return unpacked_voice(stored, state, frames)
+
+    def _prefill(self, flow_prompt: FlowPrompt, speaker: Tensor) -> FlowState:
         ids, mel = self._to_device(flow_prompt.ids[None]).long(), self._to_device(flow_prompt.mel[None])
         return self._flow.prefill(ids, mel, speaker)[0]
 
@@ -217,6 +254,13 @@ class RenderRunner:
     def _normal_noise(self, noise: np.random.Generator) -> Callable[[int], Tensor]:
         waves = self._vocoder.config.sine_count
         return lambda samples: torch.from_numpy(noise.standard_normal((1, samples, waves), np.float32))
+
+
+def _can_be_kept(flow: StreamingFlow) -> bool:
+    """Whether voices can be kept on file: their memories are whole keys and values in float32, on a CPU."""
+    return flow.policy == replace(EXACT_POLICY, reserve_frames=flow.policy.reserve_frames) and (
+        flow.device.type == "cpu"
+    )
 
 
 def _flow_runner(flow: StreamingFlow, policy: CosyVoicePolicy) -> FlowRunner[Any, Any]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import assert_never
 
-from ...models.cosyvoice.checkpoint.bundle import open_bundle
+from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
 from ...models.cosyvoice.config import FRAMES_PER_SPEECH_ID, CosyVoiceVersion, MixRatio
 from ...models.cosyvoice.devices import find_device, separate_stream
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
@@ -31,6 +31,8 @@ from ...models.cosyvoice.lm.generation import (
 )
 from ...models.cosyvoice.lm.silence_filter import SilenceFilter
 from ...models.cosyvoice.networks import CosyVoiceNetworks, load_networks
+from ...models.cosyvoice.onnx_graphs.graph_files import bundle_digest
+from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import ALL_STAGES, SlotTurn, Stage, Stages, StepResult
 from ..backends.process_child import HostedBackend
 from ..bundles import bundle_errors
@@ -57,6 +59,7 @@ class CosyVoiceRenderer:
         networks: CosyVoiceNetworks,
         tokenizer: TextTokenizer,
         policy: CosyVoicePolicy,
+        voice_files: PreparedVoiceFolder | None = None,
     ) -> None:
         ids = SpecialIds(version, networks.lm.config.codebook_size, tokenizer.end_of_prompt)
         new_generation = _generation_factory(ids, policy, networks.lm.config.mix_ratio)
@@ -87,8 +90,9 @@ class CosyVoiceRenderer:
             max_prompt_prefixes=policy.max_prepared_voices,
             prefill_chunk=policy.prefill_chunk,
             ids_per_step=policy.ids_per_decode_step,
+            voice_files=voice_files,
         )
-        self._render_runner = RenderRunner(networks, policy)
+        self._render_runner = RenderRunner(networks, policy, voice_files)
         self._free_rows = list(range(rows))
         self._sessions: dict[int, CosyVoiceSession] = {}
         self._rows: dict[int, int] = {}  # row by slot, for slots that have been stepped
@@ -192,7 +196,7 @@ class CosyVoiceRenderer:
         if sentence is None or sentence.prefilled_inputs is not None or sentence.ask() is None:
             return
         prefix = sentence.prompt_prefix = sentence.prompt_prefix or self._lm.prompt_prefix(
-            session.conditioning.prompt
+            session.conditioning.prompt, session.conditioning.flow_prompt.id
         )
         if prefix.is_prefilled:
             sentence.prefilled_inputs, sentence.prompt_prefix = self._lm.copy_prefix(row, prefix), None
@@ -279,8 +283,19 @@ def load_hosted_renderer(folder: Path, policy: CosyVoicePolicy) -> HostedBackend
         bundle = open_bundle(folder)
         device = find_device(policy.device)
         networks = load_networks(bundle, policy.flow, policy.precision, device, policy.executor)
-        renderer = CosyVoiceRenderer(bundle.version, networks, bundle.text_tokenizer(), policy)
+        files = voice_files_of(bundle, policy)
+        renderer = CosyVoiceRenderer(bundle.version, networks, bundle.text_tokenizer(), policy, files)
     return HostedBackend(renderer, renderer.open_prepared, Stage.DECODE)
+
+
+def voice_files_of(bundle: CosyVoiceBundle, policy: CosyVoicePolicy) -> PreparedVoiceFolder | None:
+    """The prepared voices on file for a bundle, if there is a voice store. Raises OSError."""
+    if policy.voice_store is None:
+        return None
+    key = repr(
+        (bundle_digest(bundle), policy.precision.value, policy.interleave.value, policy.max_prompt_ids)
+    )
+    return PreparedVoiceFolder(policy.voice_store, key, policy.max_prepared_bytes)
 
 
 def _decode_turn(row: int, session: CosyVoiceSession) -> DecodeTurn | None:

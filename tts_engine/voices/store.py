@@ -3,6 +3,7 @@
     folder/
         index.sqlite         one row for each voice: id, name, content hash, metadata
         contents/HASH.npz    a prompt, without pickle; several ids may share one
+        prepared/HASH.*      what the networks computed from it; deleted with it
 
 Ids and contents are separate: a recording enrolled twice is stored once, an id can get a new recording, and
 an id never becomes a path. Several processes may use a folder. A change holds SQLite's write lock while it
@@ -84,7 +85,7 @@ class VoiceStore:
         self.limits = limits or VoiceStoreLimits()
         self.cache = PromptCache(self.limits.max_cache_bytes)
         self._clock = clock
-        self._contents = folder / "contents"
+        self._contents, self._prepared = folder / "contents", folder / "prepared"
         with ExitStack() as opened:
             with _store_errors(folder):
                 # Voices are personal data: other users of the machine get no access.
@@ -304,12 +305,15 @@ class VoiceStore:
         with self._transaction() as index:
             if not index.execute("SELECT 1 FROM voices WHERE content = ?", (content,)).fetchone():
                 self._path(content).unlink(missing_ok=True)
+                for prepared in self._prepared.glob(f"{content}.*"):
+                    prepared.unlink(missing_ok=True)
 
     def _delete_orphans(self, index: sqlite3.Connection) -> None:
         """Delete files without a row, left by a crash. The lock is held, so no file is being written."""
         kept = {f"{content}.npz" for (content,) in index.execute("SELECT DISTINCT content FROM voices")}
-        for path in self._contents.iterdir():
-            if path.name not in kept:
+        prepared = self._prepared.iterdir() if self._prepared.is_dir() else ()
+        for path in (*self._contents.iterdir(), *prepared):
+            if f"{path.name.partition('.')[0]}.npz" not in kept or path.suffix in (".new", ".partial"):
                 path.unlink(missing_ok=True)
 
     @contextmanager

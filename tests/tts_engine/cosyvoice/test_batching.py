@@ -59,7 +59,7 @@ def test_a_session_continues_decoding_while_a_long_prompt_is_prefilled(v2_folder
     # A session decodes no ids in a round that renders a chunk of it.
     assert ids_in_context(speaker) >= before + policy.ids_per_decode_step * (waited - 2)
     assert waited > 3  # the prompt is prefilled 16 ids at a time
-    prefix = backend._lm.prompt_prefix(backend._sessions[new_session].conditioning.prompt)
+    prefix = backend._lm.prompt_prefix(backend._sessions[new_session].conditioning.prompt, "")
     assert prefix.is_prefilled
     assert len(prefix.units) > 3 * policy.prefill_chunk
 

@@ -1,0 +1,120 @@
+"""Prepared voices on file: what the networks computed from a recording, so that a restart need not repeat it.
+
+    store/contents/VOICE.npz                      the recording of an enrolled voice
+    store/prepared/VOICE.PART-KEY.safetensors     tensors of one network; KEY names the weights and settings
+
+Only voices whose recording is in the store are kept, and they are deleted with it. A file that is damaged or
+of another form is deleted and made again. Files are safetensors, which hold no code. A file gets its name
+when it is complete, so several processes may share the folder.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+_FORMAT = "1"
+PREPARED_FOLDER, CONTENTS_FOLDER = "prepared", "contents"
+
+
+class PreparedVoiceFolder:
+    """The prepared voices of a store, for one bundle and one set of settings.
+
+    store: folder of the ``VoiceStore``. key: equal for equal weights and settings. max_bytes: of all files;
+    the one that was used longest ago is deleted first.
+    """
+
+    def __init__(self, store: Path, key: str, max_bytes: int) -> None:
+        self._folder, self._contents = store / PREPARED_FOLDER, store / CONTENTS_FOLDER
+        self._key = hashlib.sha256(key.encode()).hexdigest()[:16]
+        self._max_bytes = max_bytes
+
+    def keeps(self, voice_id: str) -> bool:
+        """Whether the voice may be kept on file: its recording is."""
+        return (self._contents / f"{voice_id}.npz").exists()
+
+    def load(self, voice_id: str, part: str, wanted: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+        """The tensors of a voice, or None. wanted: tensors of the same names, shapes and types."""
+        path = self._path(voice_id, part)
+        if not (self.keeps(voice_id) and path.exists()):
+            return None
+        try:
+            stored = _read(path, wanted)
+            os.utime(path)
+        except (OSError, SafetensorError, ValueError, KeyError) as error:
+            logger.warning("%s is made again: %s", path.name, error)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        return stored
+
+    def save(self, voice_id: str, part: str, tensors: Mapping[str, Tensor]) -> None:
+        """Keep the tensors of a voice, if it may be kept and there is room."""
+        size = sum(tensor.nbytes for tensor in tensors.values())
+        if not self.keeps(voice_id) or size > self._max_bytes:
+            return
+        path = self._path(voice_id, part)
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            if shutil.disk_usage(self._folder).free < 2 * size:
+                logger.warning(
+                    "%s is not kept: the disk has room for less than twice %d bytes", path.name, size
+                )
+                return
+            self._make_room(size)
+            metadata = {"format": _FORMAT, "checksum": _checksum(tensors)}
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial, metadata)
+            partial.replace(path)
+        except (OSError, SafetensorError) as error:
+            logger.warning("%s is not kept: %s", path.name, error)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _path(self, voice_id: str, part: str) -> Path:
+        return self._folder / f"{voice_id}.{part}-{self._key}.safetensors"
+
+    def _make_room(self, size: int) -> None:
+        """Delete the files used longest ago until ``size`` more bytes fit."""
+        used = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.iterdir())
+        total = sum(held for _, held, _ in used)
+        for _, held, path in used:
+            if total + size <= self._max_bytes:
+                return
+            path.unlink(missing_ok=True)
+            total -= held
+
+
+def _read(path: Path, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    with safe_open(path, framework="pt") as file:
+        about = file.metadata() or {}
+        if about.get("format") != _FORMAT or set(file.keys()) != set(wanted):
+            raise ValueError("it is of another form")
+        stored = {name: file.get_tensor(name) for name in wanted}
+    for name, tensor in wanted.items():
+        if (stored[name].shape, stored[name].dtype) != (tensor.shape, tensor.dtype):
+            raise ValueError(f"{name} is {list(stored[name].shape)}, expected {list(tensor.shape)}")
+    if about["checksum"] != _checksum(stored):
+        raise ValueError("its checksum differs")
+    return stored
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    """The sum of all words; at the speed of memory, where a digest would take a second for 1 GB."""
+    total = 0
+    for name in sorted(tensors):
+        data = tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy()
+        words = data.view(np.uint64) if data.nbytes % 8 == 0 else data
+        total = (total * 31 + int(words.sum(dtype=np.uint64))) % 2**64
+    return str(total)
