@@ -180,8 +180,8 @@ def export_bundle(folder: Path, precision: str) -> Iterator[CheckedFile]:
     require_folder(folder)
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
+        from ..models.cosyvoice.execution import Precision
         from ..models.cosyvoice.onnx_graphs.export import MATRIX_FORMATS, export_bundle
-        from ..models.cosyvoice.precision import Precision
 
         if precision not in list(MATRIX_FORMATS):
             raise BadRequest(f"precision is {precision!r}; it must be {', '.join(MATRIX_FORMATS)}")
@@ -227,7 +227,7 @@ def bundle_errors(family: BundleFamily = BundleFamily.COSYVOICE) -> Iterator[Non
     try:
         from ..models.cosyvoice.checkpoint.bundle import InvalidBundleError
         from ..models.cosyvoice.checkpoint.weight_files import WeightFileError
-        from ..models.cosyvoice.devices import DeviceError
+        from ..models.cosyvoice.execution import DeviceError
         from ..models.xtts.checkpoint.bundle import InvalidXttsBundleError
     except ImportError as error:
         raise MissingExtra(family, "cosyvoice") from error

@@ -14,6 +14,7 @@ from torch import Tensor
 from .checkpoint.bundle import CosyVoiceBundle
 from .config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
 from .devices import to_device, to_host
+from .execution import Precision
 from .flow.flow import Flow
 from .flow.flow_graphs import FlowGraphs, PagedVoice
 from .flow.state import FlowChunk
@@ -23,7 +24,6 @@ from .lm.generation import Generation, LmInput, LmInputKind, RequestGenerator, S
 from .lm.sampling import seeded_uniforms
 from .lm.speech_lm import SpeechLm
 from .networks import load_flow, load_lm
-from .precision import Precision
 
 _PROMPT_BLOCKS = 3  # 3 s
 _IDS_PER_STEP = 4

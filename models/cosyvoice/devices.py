@@ -12,20 +12,16 @@ On a CPU both copies do nothing.
 Source: the notes on pinned memory and asynchronous copies of ``torch.cuda``.
 """
 
-import os
 import re
-import sys
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from .execution import DeviceError
+from .host_memory import free_host_bytes
+
 CPU = torch.device("cpu")
-
-
-class DeviceError(ValueError):
-    """A device name that is unknown, or a device that this machine does not have."""
 
 
 def find_device(name: str) -> torch.device:
@@ -91,24 +87,4 @@ def free_bytes(device: torch.device) -> int:
     """Memory that can be allocated now; on the host, within the limits of machine and control group."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        free_kb = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-    except OSError:
-        free_kb = None
-    if free_kb is None:  # not Linux: half of the physical memory
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    return min(1024 * int(free_kb[1]), _cgroup_free_bytes())
-
-
-def _cgroup_free_bytes(group: Path = Path("/sys/fs/cgroup")) -> int:
-    """Limit of the control group less its anonymous memory; sys.maxsize without a limit.
-
-    Source: the kernel's admin-guide/cgroup-v2, "Memory Interface Files".
-    """
-    try:
-        limit, stat = ((group / name).read_text().strip() for name in ("memory.max", "memory.stat"))
-    except OSError:
-        return sys.maxsize
-    # File caches do not count: the system evicts them when memory is needed.
-    anonymous_bytes = dict(line.split() for line in stat.splitlines())["anon"]
-    return sys.maxsize if limit == "max" else int(limit) - int(anonymous_bytes)
+    return free_host_bytes()

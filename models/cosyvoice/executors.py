@@ -14,7 +14,6 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -24,15 +23,15 @@ import torch
 
 from .checkpoint.bundle import CosyVoiceBundle
 from .config import BLOCK_FRAMES, BLOCK_IDS, LOOKAHEAD_IDS, MEL_BANDS
-from .devices import DeviceError
-from .flow.state import FlowChunk, FlowPolicy
+from .execution import DeviceError, Executor, Precision
+from .flow.policy import FlowPolicy
+from .flow.state import FlowChunk
 from .flow.streaming_flow import StreamingFlow
 from .lm.speech_lm import LmNetwork
 from .onnx_graphs.graph_files import GRAPH_FOLDER, bundle_digest, graph_path
 from .onnx_graphs.onnx_flow import OnnxFlow, can_run_policy
 from .onnx_graphs.onnx_lm import OnnxSpeechLm
 from .onnx_graphs.onnx_vocoder import OnnxVocoder
-from .precision import Precision
 from .vocoder.vocoder import Vocoder
 
 logger = logging.getLogger(__name__)
@@ -43,14 +42,6 @@ _TIMED_STEPS = 5  # of each, in turns
 _TIMED_CHUNKS = 2  # of flow and vocoder, which take longer
 
 Network = TypeVar("Network")
-
-
-class Executor(StrEnum):
-    """Library that computes a network; AUTO takes the faster one of those that are available."""
-
-    AUTO = "auto"
-    TORCH = "torch"
-    ONNXRUNTIME = "onnxruntime"
 
 
 class NetworkLoader:

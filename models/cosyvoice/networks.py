@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from .checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 from .config import TEXT_EMBEDDING_KEY, CosyVoiceVersion
-from .devices import CPU, DeviceError
-from .executors import Executor, NetworkLoader
+from .devices import CPU
+from .execution import DeviceError, Executor, Precision
+from .executors import NetworkLoader
 from .flow.flow import Flow
-from .flow.state import FlowPolicy
+from .flow.policy import FlowPolicy
 from .flow.streaming_flow import StreamingFlow
 from .layers import load_weights
 from .lm.speech_lm import LmNetwork, SpeechLm
-from .precision import Precision
 from .vocoder.hift_v2 import HiftV2
 from .vocoder.hift_v3 import HiftV3
 from .vocoder.vocoder import Vocoder

@@ -25,25 +25,16 @@ Source: LLM.int8() (arXiv:2208.07339) for scales by row and output, and for what
 """
 
 from collections.abc import Mapping
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from .execution import Precision
 from .layers import MIN_PRODUCT_ROWS, Linear
 
 _TINY = torch.finfo(torch.float32).tiny
-
-
-class Precision(StrEnum):
-    """Number format of the language model's matrices."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
-    FP16 = "fp16"
-    INT8 = "int8"
-    INT4 = "int4"
 
 
 class MatrixRole(Enum):

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from ...models.cosyvoice.config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_S, FRAMES_PER_SPEECH_ID
 from ...models.cosyvoice.devices import free_bytes, to_device
-from ...models.cosyvoice.flow.attention_memory import CacheForm, slot_capacity
+from ...models.cosyvoice.flow.attention_memory import slot_capacity
 from ...models.cosyvoice.flow.flow import Flow, state_bytes_per_s
 from ...models.cosyvoice.flow.flow_graphs import FlowGraphs, PagedVoice, SequenceHandle
+from ...models.cosyvoice.flow.policy import CacheForm
 from ...models.cosyvoice.flow.state import (
     FlowChunk,
     FlowState,

@@ -4,11 +4,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from ...models.cosyvoice.devices import DeviceError, find_device
-from ...models.cosyvoice.executors import Executor
-from ...models.cosyvoice.flow.state import HALF_PRECISION_POLICY, FlowPolicy
+from ...models.cosyvoice.devices import find_device
+from ...models.cosyvoice.execution import DeviceError, Executor, Precision
+from ...models.cosyvoice.flow.policy import HALF_PRECISION_POLICY, FlowPolicy
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
-from ...models.cosyvoice.precision import Precision
 from ..errors import BadRequest, BundleError
 
 

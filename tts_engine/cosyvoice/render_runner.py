@@ -34,13 +34,8 @@ from ...models.cosyvoice.config import (
 from ...models.cosyvoice.devices import to_device, to_host
 from ...models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...models.cosyvoice.flow.mel_stretcher import MelStretcher
-from ...models.cosyvoice.flow.state import (
-    EXACT_POLICY,
-    FlowChunk,
-    FlowState,
-    packed_voice,
-    unpacked_voice,
-)
+from ...models.cosyvoice.flow.policy import EXACT_POLICY
+from ...models.cosyvoice.flow.state import FlowChunk, FlowState, packed_voice, unpacked_voice
 from ...models.cosyvoice.flow.streaming_flow import StreamingFlow
 from ...models.cosyvoice.networks import CosyVoiceNetworks
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder

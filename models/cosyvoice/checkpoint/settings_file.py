@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from .weight_files import require_file
+from .bundle_files import require_file
 
 QWEN_FOLDER = "CosyVoice-BlankEN"
 MAX_SETTINGS_BYTES = 1_000_000

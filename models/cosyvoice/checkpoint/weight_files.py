@@ -8,9 +8,7 @@ Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/model.py:67-75 (which file g
 prefix).
 """
 
-import errno
 import pickle
-import stat
 import struct
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,6 +21,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..config import TIED_HEAD_KEY
+from .bundle_files import WeightFileError as WeightFileError
+from .bundle_files import require_file as require_file
+from .bundle_files import weight_path as weight_path
 from .tensor_shapes import TensorShape
 
 TensorInfo = tuple[TensorShape, torch.dtype]
@@ -36,16 +37,6 @@ _MAX_KEYS_NAMED = 4
 _TENSORS_PER_MAPPING = 12  # a layer of the language model
 _MAX_PICKLE_BYTES = 16_000_000  # the pickle only names the tensors; a release has 0.1 MB
 _GIT_LFS_POINTER = b"version https://git-lfs"
-
-
-class WeightFileError(ValueError):
-    """A weight file cannot be used; the message names it, what was found and what is expected."""
-
-
-def weight_path(folder: Path, name: str) -> Path:
-    """Path of the file that holds ``name`` (e.g. llm.pt): the converted one if it exists."""
-    converted = (folder / name).with_suffix(".safetensors")
-    return converted if converted.exists() else folder / name
 
 
 def check_weight_file(path: Path, expected: Mapping[str, TensorShape]) -> None:
@@ -275,15 +266,6 @@ def _check_archive(path: Path) -> None:
             f"{path.name}: a zip archive that PyTorch does not write (a pickle of {pickled:,} bytes); "
             f"{_download_hint(path)}"
         )
-
-
-def require_file(path: Path) -> None:
-    """Raise OSError unless the path is a plain file: reading from a pipe would block."""
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "is a folder, expected a file", str(path))
-    if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "is not a plain file", str(path))
 
 
 def _entries(path: Path) -> list[zipfile.ZipInfo] | None:

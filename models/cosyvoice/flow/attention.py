@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .attention_memory import AttentionMemory, CacheForm, PagedBuffers, SeparateBuffers, split_by_buffer
+from .attention_memory import AttentionMemory, PagedBuffers, SeparateBuffers, split_by_buffer
 from .attention_plan import AttentionBlock, AttentionPlan, PagedAttentionPlan, RowGroup
+from .policy import CacheForm
 
 # (inputs, their positions) -> keys and values, (N, 2, T, D)
 KeyValueProjection = Callable[[Tensor, Tensor], Tensor]

@@ -13,19 +13,11 @@ import ctypes
 import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 import torch
 from torch import Tensor
 
 from ..state import tensors
-
-
-class CacheForm(Enum):
-    """The form in which a frame is kept: its keys and values, or the narrower inputs of their projection."""
-
-    KEYS_VALUES = "keys and values"
-    INPUTS = "inputs"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from ..config import MEL_BANDS, DitConfig
 from ..layers import Linear, QkvProjection, sinusoidal_time_features, split_keys_values
 from .attention import attend, read_history, write_chunk
-from .attention_memory import AttentionMemory, CacheForm, layer_memories
+from .attention_memory import AttentionMemory, layer_memories
 from .attention_plan import AttentionPlan
+from .policy import CacheForm
 
 TIME_WIDTH = 256
 POSITION_KERNEL = 31

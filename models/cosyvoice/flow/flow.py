@@ -51,19 +51,12 @@ from ..config import (
 from ..devices import to_device
 from ..layers import Linear, PreparedModule
 from ..state import map_state
-from .attention_memory import AttentionMemory, CacheForm, device_of, slot_capacity
+from .attention_memory import AttentionMemory, device_of, slot_capacity
 from .attention_plan import AttentionPlan, ContiguousAttentionPlan, make_plan
 from .dit import DitState, FlowDit
 from .encoder import EncoderState, FlowEncoder, LookaheadLayer
-from .state import (
-    EXACT_POLICY,
-    FlowChunk,
-    FlowPolicy,
-    FlowState,
-    batch_states,
-    check_chunk,
-    state_row,
-)
+from .policy import EXACT_POLICY, CacheForm, FlowPolicy
+from .state import FlowChunk, FlowState, batch_states, check_chunk, state_row
 from .streaming_flow import StreamingFlow
 from .unet import FlowUnet, UnetState
 
@@ -81,6 +74,11 @@ class _Decoder(nn.Module):
     def __init__(self, config: UnetConfig | DitConfig) -> None:
         super().__init__()
         self.estimator = FlowUnet(config) if isinstance(config, UnetConfig) else FlowDit(config)
+
+
+def dtype_of(policy: FlowPolicy) -> torch.dtype:
+    """The number format of the attention memory."""
+    return torch.float16 if policy.dtype == "float16" else torch.float32
 
 
 class Flow(PreparedModule, StreamingFlow):
@@ -131,7 +129,7 @@ class Flow(PreparedModule, StreamingFlow):
         """The state before the first chunk, with slots for ``capacity`` frames in the form of ``policy``."""
         rows = len(speaker)
         halves = [
-            self.decoder.estimator.init_state(2 * rows, capacity, policy.cache_form, policy.dtype)
+            self.decoder.estimator.init_state(2 * rows, capacity, policy.cache_form, dtype_of(policy))
             for _ in range(self.config.solver_steps)
         ]
         return FlowState(
@@ -159,7 +157,7 @@ class Flow(PreparedModule, StreamingFlow):
     @property
     def can_step_together(self) -> bool:
         """Whether ``step_together`` is possible: memories are float32 keys and values, read in place."""
-        return self.policy.cache_form is CacheForm.KEYS_VALUES and self.policy.dtype == torch.float32
+        return self.policy.cache_form is CacheForm.KEYS_VALUES and self.policy.dtype == "float32"
 
     @torch.inference_mode()
     def step_together(self, chunk: FlowChunk, states: Sequence[FlowState]) -> tuple[Tensor, list[FlowState]]:
@@ -289,7 +287,7 @@ def state_bytes_per_s(config: FlowConfig, policy: FlowPolicy) -> int:
     layers = estimator.attention_layers if isinstance(estimator, UnetConfig) else estimator.depth
     width = estimator.channels if isinstance(estimator, UnetConfig) else estimator.width
     depth = 2 * estimator.inner if policy.cache_form is CacheForm.KEYS_VALUES else width
-    solver = 2 * config.solver_steps * layers * depth * policy.dtype.itemsize * FRAMES_PER_S
+    solver = 2 * config.solver_steps * layers * depth * dtype_of(policy).itemsize * FRAMES_PER_S
     if config.encoder is None:
         return solver
     encoder = config.encoder

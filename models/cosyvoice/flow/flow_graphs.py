@@ -28,10 +28,11 @@ from torch import Tensor
 from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
 from ..cuda_graphs import GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets, new_graph_pool
 from ..state import map_state, tensors
-from .attention_memory import CacheForm, PagedBuffers
+from .attention_memory import PagedBuffers
 from .attention_plan import PagePlacement, make_paged_plan
 from .flow import Flow, FlowPlans
 from .page_allocator import PageAllocator
+from .policy import CacheForm
 from .state import (
     FlowChunk,
     FlowState,

@@ -16,33 +16,12 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_S, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
+from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
 from ..state import State, join_states, map_state, tensors
-from .attention_memory import AttentionMemory, CacheForm, SeparateBuffers, release_pages_behind
+from .attention_memory import AttentionMemory, SeparateBuffers, release_pages_behind
 from .dit import DitState
 from .encoder import EncoderState
 from .unet import UnetState
-
-
-@dataclass(frozen=True, slots=True)
-class FlowPolicy:
-    """Extent and form of the attention memory. Raises ValueError for a window that is not whole blocks."""
-
-    window_frames: int | None = None  # how far back a frame attends, a multiple of 50; None: all, exact
-    cache_form: CacheForm = CacheForm.KEYS_VALUES
-    dtype: torch.dtype = torch.float32
-    # Initial capacity. Untouched memory costs nothing on Linux, and growing later costs a copy.
-    reserve_frames: int = 40 * FRAMES_PER_S
-
-    def __post_init__(self) -> None:
-        if self.window_frames is not None and (self.window_frames < 1 or self.window_frames % BLOCK_FRAMES):
-            raise ValueError(
-                f"window_frames is {self.window_frames}; allowed: a multiple of {BLOCK_FRAMES}, or None"
-            )
-
-
-EXACT_POLICY = FlowPolicy()
-HALF_PRECISION_POLICY = FlowPolicy(dtype=torch.float16)
 
 
 @dataclass(frozen=True, slots=True)

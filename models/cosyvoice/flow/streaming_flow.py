@@ -15,7 +15,8 @@ from torch import Tensor
 from ..config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS, FlowConfig
 from ..devices import to_device
 from .attention_memory import slot_capacity
-from .state import FlowChunk, FlowPolicy, FlowState, with_capacity
+from .policy import FlowPolicy
+from .state import FlowChunk, FlowState, with_capacity
 
 NOISE_FRAMES = 15_000  # 300 s, the length of upstream's table
 

@@ -30,8 +30,9 @@ from ..layers import (
     split_keys_values,
 )
 from .attention import attend, read_history, write_chunk
-from .attention_memory import AttentionMemory, CacheForm, layer_memories
+from .attention_memory import AttentionMemory, layer_memories
 from .attention_plan import AttentionPlan
+from .policy import CacheForm
 
 TIME_WIDTH_FACTOR = 4
 FEED_FORWARD_FACTOR = 4

@@ -29,8 +29,9 @@ from torch.nn import functional
 
 from ..config import TEXT_EMBEDDING_KEY, TIED_HEAD_KEY, CosyVoiceVersion, SpeechLmConfig
 from ..devices import to_device
+from ..execution import Precision
 from ..layers import Linear, load_weights
-from ..precision import MatrixRole, Precision, linear_class
+from ..precision import MatrixRole, linear_class
 from .generation import LmInput, LmInputKind
 
 

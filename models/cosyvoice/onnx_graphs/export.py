@@ -13,7 +13,7 @@ from onnx import helper
 
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import CosyVoiceVersion
-from ..precision import Precision
+from ..execution import Precision
 from .flow_encoder_graphs import write_flow_encoder, write_flow_speaker
 from .flow_step_graphs import write_flow_step
 from .graph_builder import OPSET

@@ -13,10 +13,11 @@ from torch import Tensor
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import BLOCK_FRAMES, FRAMES_PER_SPEECH_ID, FlowConfig
 from ..devices import CPU
-from ..flow.attention_memory import AttentionMemory, CacheForm
+from ..flow.attention_memory import AttentionMemory
 from ..flow.dit import DitState
 from ..flow.encoder import EncoderState
-from ..flow.state import EXACT_POLICY, FlowChunk, FlowPolicy, FlowState, check_chunk
+from ..flow.policy import EXACT_POLICY, CacheForm, FlowPolicy
+from ..flow.state import FlowChunk, FlowState, check_chunk
 from ..flow.streaming_flow import StreamingFlow
 from ..flow.unet import UnetState
 from ..state import tensors
@@ -141,7 +142,7 @@ class OnnxFlow(StreamingFlow):
 
 def can_run_policy(policy: FlowPolicy) -> bool:
     """Whether the graphs can keep their memory as the policy says."""
-    is_exact = policy.cache_form is CacheForm.KEYS_VALUES and policy.dtype == torch.float32
+    is_exact = policy.cache_form is CacheForm.KEYS_VALUES and policy.dtype == "float32"
     return is_exact and policy.window_frames is None
 
 

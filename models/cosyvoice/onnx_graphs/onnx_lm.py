@@ -17,9 +17,9 @@ from torch import Tensor
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import SpeechLmConfig
 from ..devices import CPU
+from ..execution import Precision
 from ..lm.generation import LmInput
 from ..lm.speech_lm import SpeechLmState, lazy_zeros, lengths_after, lm_input_index
-from ..precision import Precision
 from .graph_files import bundle_digest, graph_path, open_graph
 from .lm_graphs import MAX_POSITIONS, state_names
 

@@ -37,7 +37,8 @@ from vivavoce.models.cosyvoice.config import (
 )
 from vivavoce.models.cosyvoice.flow.flow import state_bytes_per_s
 from vivavoce.models.cosyvoice.flow.hop_schedule import HopSchedule, SpeechIdChunk
-from vivavoce.models.cosyvoice.flow.state import EXACT_POLICY, FlowChunk, FlowPolicy
+from vivavoce.models.cosyvoice.flow.policy import EXACT_POLICY, FlowPolicy
+from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.flow.streaming_flow import StreamingFlow
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks, load_vocoder
 from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder

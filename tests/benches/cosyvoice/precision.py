@@ -19,7 +19,7 @@ from benches.cosyvoice.stopwatch import THREADS, MeasuredTime, Stopwatch, median
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released, without_targets
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
-from vivavoce.models.cosyvoice.executors import Executor
+from vivavoce.models.cosyvoice.execution import Executor, Precision
 from vivavoce.models.cosyvoice.layers import Linear
 from vivavoce.models.cosyvoice.lm.generation import START_INPUT, TURN_INPUT
 from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, sample_ids, seeded_uniforms
@@ -27,7 +27,6 @@ from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm, SpeechLm
 from vivavoce.models.cosyvoice.networks import load_lm
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import graph_path
 from vivavoce.models.cosyvoice.onnx_graphs.onnx_lm import OnnxSpeechLm
-from vivavoce.models.cosyvoice.precision import Precision
 from vivavoce.tts_engine.bundles import bundle_errors, check_bundle, export_bundle
 from vivavoce.tts_engine.cosyvoice.policy import parse_precision
 

@@ -18,7 +18,8 @@ from vivavoce.models.cosyvoice.config import (
     CosyVoiceVersion,
 )
 from vivavoce.models.cosyvoice.flow.flow import Flow
-from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowPolicy
+from vivavoce.models.cosyvoice.flow.policy import FlowPolicy
+from vivavoce.models.cosyvoice.flow.state import FlowChunk
 
 _MEL_TOLERANCE = 5e-4
 _STEP_EDGES = (25, 50, 100)  # ids at which the stepped run is cut

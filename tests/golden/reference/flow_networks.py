@@ -16,11 +16,11 @@ from vivavoce.models.cosyvoice.config import (
     LOOKAHEAD_IDS,
     CosyVoiceVersion,
 )
-from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm
 from vivavoce.models.cosyvoice.flow.attention_plan import ContiguousAttentionPlan, make_plan
 from vivavoce.models.cosyvoice.flow.dit import FlowDit
 from vivavoce.models.cosyvoice.flow.encoder import FlowEncoder
 from vivavoce.models.cosyvoice.flow.flow import Flow
+from vivavoce.models.cosyvoice.flow.policy import CacheForm
 from vivavoce.models.cosyvoice.flow.unet import FlowUnet
 
 _TOLERANCE = 1e-4

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from vivavoce.models.cosyvoice.config import BLOCK_FRAMES, FRAMES_PER_SPEECH_ID
-from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm
 from vivavoce.models.cosyvoice.flow.attention_plan import make_plan
 from vivavoce.models.cosyvoice.flow.flow import Flow
-from vivavoce.models.cosyvoice.flow.state import EXACT_POLICY, FlowChunk, FlowState
+from vivavoce.models.cosyvoice.flow.policy import EXACT_POLICY, CacheForm
+from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowState
 
 
 class AttentionMask(Enum):

@@ -8,7 +8,7 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from vivavoce.models.cosyvoice import devices  # noqa: E402
+from vivavoce.models.cosyvoice import host_memory  # noqa: E402
 from vivavoce.models.cosyvoice.devices import CPU, free_bytes  # noqa: E402
 
 
@@ -19,15 +19,15 @@ def group(folder: Path, limit: str) -> Path:
 
 
 def test_a_control_group_leaves_its_limit_less_anonymous_memory(tmp_path: Path) -> None:
-    assert devices._cgroup_free_bytes(group(tmp_path, "8000")) == 5000
+    assert host_memory._cgroup_free_bytes(group(tmp_path, "8000")) == 5000
 
 
 def test_a_missing_group_or_limit_leaves_everything(tmp_path: Path) -> None:
-    assert devices._cgroup_free_bytes(tmp_path) > 1 << 60
-    assert devices._cgroup_free_bytes(group(tmp_path, "max")) > 1 << 60
+    assert host_memory._cgroup_free_bytes(tmp_path) > 1 << 60
+    assert host_memory._cgroup_free_bytes(group(tmp_path, "max")) > 1 << 60
 
 
 def test_free_memory_is_the_smaller_of_machine_and_group(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 << 20 < free_bytes(CPU) < 1 << 50
-    monkeypatch.setattr(devices, "_cgroup_free_bytes", lambda: 4096)
+    monkeypatch.setattr(host_memory, "_cgroup_free_bytes", lambda: 4096)
     assert free_bytes(CPU) == 4096

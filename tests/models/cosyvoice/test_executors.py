@@ -21,10 +21,11 @@ from vivavoce.models.cosyvoice.checkpoint.bundle import (  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.weight_files import convert_to_safetensors  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
-from vivavoce.models.cosyvoice.devices import CPU, DeviceError  # noqa: E402
-from vivavoce.models.cosyvoice.executors import Executor, NetworkLoader  # noqa: E402
+from vivavoce.models.cosyvoice.devices import CPU  # noqa: E402
+from vivavoce.models.cosyvoice.execution import DeviceError, Executor, Precision  # noqa: E402
+from vivavoce.models.cosyvoice.executors import NetworkLoader  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow import Flow  # noqa: E402
-from vivavoce.models.cosyvoice.flow.state import FlowPolicy  # noqa: E402
+from vivavoce.models.cosyvoice.flow.policy import FlowPolicy  # noqa: E402
 from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_lm, load_networks  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle  # noqa: E402
@@ -32,7 +33,6 @@ from vivavoce.models.cosyvoice.onnx_graphs.graph_files import bundle_digest  # n
 from vivavoce.models.cosyvoice.onnx_graphs.onnx_flow import OnnxFlow  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.onnx_lm import OnnxSpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.onnx_vocoder import OnnxVocoder  # noqa: E402
-from vivavoce.models.cosyvoice.precision import Precision  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
 
 

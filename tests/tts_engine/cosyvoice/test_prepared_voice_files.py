@@ -19,7 +19,7 @@ from shared.voice_prompts import prompt
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.models.cosyvoice.executors import Executor
+from vivavoce.models.cosyvoice.execution import Executor
 from vivavoce.models.cosyvoice.flow.state import FlowState
 from vivavoce.models.cosyvoice.flow.streaming_flow import StreamingFlow
 from vivavoce.models.cosyvoice.prepared_voice_files import PreparedVoiceFolder

@@ -5,8 +5,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
 from vivavoce.models.cosyvoice.flow.attention import attend, read_history, write_chunk  # noqa: E402
-from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow.attention_plan import make_plan  # noqa: E402
+from vivavoce.models.cosyvoice.flow.policy import CacheForm  # noqa: E402
 
 BLOCK, HEADS, WIDTH = 4, 2, 6
 

@@ -6,9 +6,9 @@ torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not instal
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
 from vivavoce.models.cosyvoice.config import DitConfig, UnetConfig  # noqa: E402
-from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow.attention_plan import make_plan  # noqa: E402
 from vivavoce.models.cosyvoice.flow.dit import FlowDit  # noqa: E402
+from vivavoce.models.cosyvoice.flow.policy import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow.unet import FlowUnet  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 

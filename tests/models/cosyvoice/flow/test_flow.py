@@ -19,13 +19,13 @@ from vivavoce.models.cosyvoice.config import (  # noqa: E402
     UnetConfig,
     released_config,
 )
-from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow import (  # noqa: E402
     Flow,
     solver_times,
     state_bytes_per_s,
 )
-from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowPolicy, FlowState  # noqa: E402
+from vivavoce.models.cosyvoice.flow.policy import CacheForm, FlowPolicy  # noqa: E402
+from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowState  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 from vivavoce.models.cosyvoice.state import gather, join_states, map_state  # noqa: E402
 
@@ -221,7 +221,7 @@ def test_a_bounded_window_does_not_depend_on_the_split(config: FlowConfig, cache
 
 @BOTH
 def test_half_precision_memory_is_nearly_exact(config: FlowConfig) -> None:
-    flow = make_flow(config, FlowPolicy(dtype=torch.float16))
+    flow = make_flow(config, FlowPolicy(dtype="float16"))
     ids, voice = random_ids(103), speaker()
     mel, _ = step_through(flow, ids, (25, 50, 75), flow.init_state(voice))
     assert torch.allclose(mel, mel_of_whole(flow, ids, voice), atol=1e-3)

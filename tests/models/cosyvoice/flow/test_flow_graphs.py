@@ -12,11 +12,11 @@ from torch import Tensor  # noqa: E402
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
 from vivavoce.models.cosyvoice.config import DitConfig, EncoderConfig, FlowConfig, UnetConfig  # noqa: E402
-from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow import Flow  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs, SequenceHandle  # noqa: E402
 from vivavoce.models.cosyvoice.flow.page_allocator import PageAllocator  # noqa: E402
-from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowPolicy, FlowState  # noqa: E402
+from vivavoce.models.cosyvoice.flow.policy import CacheForm, FlowPolicy  # noqa: E402
+from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowState  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -178,7 +178,7 @@ def test_a_bounded_window_equals_flow_step_and_releases_pages(config: FlowConfig
 
 
 def test_memory_may_be_float16(config: FlowConfig) -> None:
-    flow, exact = make_flow(config, FlowPolicy(dtype=torch.float16)), make_flow(config)
+    flow, exact = make_flow(config, FlowPolicy(dtype="float16")), make_flow(config)
     utterance = ChunkedIds.of([25, 50, 50], seed=1)
     graphs = FlowGraphs(flow, rows=1, slots=1, pages=10)
     handle = graphs.open_sequence(graphs.store_voice(voice_of(flow, 2)))

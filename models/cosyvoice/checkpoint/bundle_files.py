@@ -1,0 +1,24 @@
+"""Paths of a bundle's weight files, and the error for files that cannot be used. No torch."""
+
+import errno
+import stat
+from pathlib import Path
+
+
+class WeightFileError(ValueError):
+    """A weight file cannot be used; the message names it, what was found and what is expected."""
+
+
+def weight_path(folder: Path, name: str) -> Path:
+    """Path of the file that holds ``name`` (e.g. llm.pt): the converted one if it exists."""
+    converted = (folder / name).with_suffix(".safetensors")
+    return converted if converted.exists() else folder / name
+
+
+def require_file(path: Path) -> None:
+    """Raise OSError unless the path is a plain file: reading from a pipe would block."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "is a folder, expected a file", str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "is not a plain file", str(path))

@@ -1,0 +1,35 @@
+"""What a caller may choose about the execution of the networks: library, number format, device. No torch.
+
+``executors`` and ``precision`` describe the choices and carry them out.
+"""
+
+import importlib.util
+import sys
+from enum import StrEnum
+
+
+class Executor(StrEnum):
+    """Library that computes a network; AUTO takes the faster one of those that are available."""
+
+    AUTO = "auto"
+    TORCH = "torch"
+    ONNXRUNTIME = "onnxruntime"
+
+
+class Precision(StrEnum):
+    """Number format of the language model's matrices."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+    INT8 = "int8"
+    INT4 = "int4"
+
+
+class DeviceError(ValueError):
+    """A device name that is unknown, or a device that this machine does not have."""
+
+
+def is_torch_installed() -> bool:
+    """Whether torch can be imported. Without it, exported graphs run in ONNX Runtime."""
+    return "torch" in sys.modules or importlib.util.find_spec("torch") is not None
