@@ -50,6 +50,11 @@ def is_xtts_folder(folder: Path) -> bool:
     return has_weights and (folder / "config.json").is_file()
 
 
+def has_exported_graphs(folder: Path) -> bool:
+    """Whether a CosyVoice bundle can be spoken with without torch. Needs no package."""
+    return (folder / "onnx" / "bundle.json").is_file()
+
+
 def check_bundle(folder: Path) -> CheckedBundle:
     """Check every file, key, shape and type of a folder without loading weights. Raises BundleError."""
     require_folder(folder)
@@ -226,14 +231,21 @@ def bundle_errors(family: BundleFamily = BundleFamily.COSYVOICE) -> Iterator[Non
     """Translate faults of a folder or device to BundleError. Raises MissingExtra without torch."""
     try:
         from ..models.cosyvoice.checkpoint.bundle import InvalidBundleError
-        from ..models.cosyvoice.checkpoint.weight_files import WeightFileError
-        from ..models.cosyvoice.execution import DeviceError
-        from ..models.xtts.checkpoint.bundle import InvalidXttsBundleError
+        from ..models.cosyvoice.checkpoint.bundle_files import WeightFileError
+        from ..models.cosyvoice.execution import DeviceError, is_torch_installed
+
+        faults: tuple[type[Exception], ...] = (InvalidBundleError, WeightFileError, DeviceError)
+        if is_torch_installed():
+            from ..models.xtts.checkpoint.bundle import InvalidXttsBundleError
+
+            faults = (*faults, InvalidXttsBundleError)
     except ImportError as error:
         raise MissingExtra(family, "cosyvoice") from error
     try:
         yield
-    except (InvalidBundleError, InvalidXttsBundleError, WeightFileError, DeviceError) as error:
+    except faults as error:
         raise BundleError(str(error)) from error
+    except ModuleNotFoundError as error:
+        raise MissingExtra(family, "cosyvoice") from error
     except OSError as error:
         raise BundleError(f"{error.filename or 'the bundle'}: {error.strerror or error}") from error

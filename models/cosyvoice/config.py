@@ -25,6 +25,8 @@ BLOCK_IDS = 25
 BLOCK_FRAMES = BLOCK_IDS * FRAMES_PER_SPEECH_ID
 LOOKAHEAD_IDS = 3
 VOCODER_LOOKAHEAD_FRAMES = 4  # of version 3
+V3_PENDING_FRAMES = 3  # whose pitch depends on the next chunk
+V2_WITHHELD_FRAMES = 20  # rendered again with the next chunk: the fade, and 16 that it depends on
 
 # Keys of llm.pt. The head of the text model is tied to the embedding and not used to speak.
 TEXT_EMBEDDING_KEY = "llm.model.model.embed_tokens.weight"

@@ -32,4 +32,4 @@ class DeviceError(ValueError):
 
 def is_torch_installed() -> bool:
     """Whether torch can be imported. Without it, exported graphs run in ONNX Runtime."""
-    return "torch" in sys.modules or importlib.util.find_spec("torch") is not None
+    return sys.modules.get("torch") is not None or importlib.util.find_spec("torch") is not None

@@ -1,9 +1,14 @@
 """Memory of the host that can be allocated, within the limits of machine and control group. No torch."""
 
+import ctypes
+import mmap
 import os
 import re
 import sys
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 def free_host_bytes() -> int:
@@ -29,3 +34,26 @@ def _cgroup_free_bytes(group: Path = Path("/sys/fs/cgroup")) -> int:
     # File caches do not count: the system evicts them when memory is needed.
     anonymous_bytes = dict(line.split() for line in stat.splitlines())["anon"]
     return sys.maxsize if limit == "max" else int(limit) - int(anonymous_bytes)
+
+
+def release_array_pages(memory: NDArray[np.float32], slots: int) -> None:
+    """``release_pages`` for a contiguous array (..., W, D)."""
+    release_pages(memory.ctypes.data, memory.nbytes, memory.shape[-2:], memory.itemsize, slots)
+
+
+def release_pages(begin: int, total: int, buffer_shape: tuple[int, ...], item_size: int, slots: int) -> None:
+    """Return the memory pages after the first ``slots`` slots of each buffer to the system, under Linux.
+
+    begin: address. total: bytes. buffer_shape: slots and numbers a slot. The contents are lost; a page costs
+    nothing until it is written again. Raises OSError if the system refuses.
+    """
+    slot = buffer_shape[1] * item_size
+    size = buffer_shape[0] * slot
+    page = mmap.PAGESIZE
+    madvise = ctypes.CDLL(None, use_errno=True).madvise  # one look-up costs as much as several calls
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for buffer in range(begin, begin + total, size):
+        # Only pages that lie wholly in the unused part: round its start up and its end down.
+        first, last = -(-(buffer + slots * slot) // page) * page, (buffer + size) // page * page
+        if first < last and madvise(first, last - first, mmap.MADV_DONTNEED):
+            raise OSError(ctypes.get_errno(), "madvise")

@@ -1,7 +1,7 @@
 """Prepared voices on file: what the networks computed from a recording, so that a restart need not repeat it.
 
     store/contents/VOICE.npz                      the recording of an enrolled voice
-    store/prepared/VOICE.PART-KEY.safetensors     tensors of one network; KEY names the weights and settings
+    store/prepared/VOICE.PART-KEY.safetensors     arrays of one network; KEY names the weights and settings
 
 Only voices whose recording is in the store are kept, and they are deleted with it. A file that is damaged or
 of another form is deleted and made again. Files are safetensors, which hold no code. A file gets its name
@@ -17,12 +17,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
+from safetensors.numpy import save_file
 
 logger = logging.getLogger(__name__)
+
+Arrays = Mapping[str, NDArray[np.generic]]
 
 _FORMAT = "1"
 PREPARED_FOLDER, CONTENTS_FOLDER = "prepared", "contents"
@@ -44,8 +45,8 @@ class PreparedVoiceFolder:
         """Whether the voice may be kept on file: its recording is."""
         return (self._contents / f"{voice_id}.npz").exists()
 
-    def load(self, voice_id: str, part: str, wanted: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-        """The tensors of a voice, or None. wanted: tensors of the same names, shapes and types."""
+    def load(self, voice_id: str, part: str, wanted: Arrays) -> dict[str, NDArray[np.generic]] | None:
+        """The arrays of a voice, or None. wanted: arrays of the same names, shapes and types."""
         path = self._path(voice_id, part)
         if not (self.keeps(voice_id) and path.exists()):
             return None
@@ -59,9 +60,9 @@ class PreparedVoiceFolder:
             return None
         return stored
 
-    def save(self, voice_id: str, part: str, tensors: Mapping[str, Tensor]) -> None:
-        """Keep the tensors of a voice, if it may be kept and there is room."""
-        size = sum(tensor.nbytes for tensor in tensors.values())
+    def save(self, voice_id: str, part: str, arrays: Arrays) -> None:
+        """Keep the arrays of a voice, if it may be kept and there is room."""
+        size = sum(array.nbytes for array in arrays.values())
         if not self.keeps(voice_id) or size > self._max_bytes:
             return
         path = self._path(voice_id, part)
@@ -74,8 +75,10 @@ class PreparedVoiceFolder:
                 )
                 return
             self._make_room(size)
-            metadata = {"format": _FORMAT, "checksum": _checksum(tensors)}
-            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial, metadata)
+            metadata = {"format": _FORMAT, "checksum": _checksum(arrays)}
+            save_file(
+                {name: np.ascontiguousarray(array) for name, array in arrays.items()}, partial, metadata
+            )
             partial.replace(path)
         except (OSError, SafetensorError) as error:
             logger.warning("%s is not kept: %s", path.name, error)
@@ -96,25 +99,25 @@ class PreparedVoiceFolder:
             total -= held
 
 
-def _read(path: Path, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    with safe_open(path, framework="pt") as file:
+def _read(path: Path, wanted: Arrays) -> dict[str, NDArray[np.generic]]:
+    with safe_open(path, framework="numpy") as file:
         about = file.metadata() or {}
         if about.get("format") != _FORMAT or set(file.keys()) != set(wanted):
             raise ValueError("it is of another form")
         stored = {name: file.get_tensor(name) for name in wanted}
-    for name, tensor in wanted.items():
-        if (stored[name].shape, stored[name].dtype) != (tensor.shape, tensor.dtype):
-            raise ValueError(f"{name} is {list(stored[name].shape)}, expected {list(tensor.shape)}")
+    for name, array in wanted.items():
+        if (stored[name].shape, stored[name].dtype) != (array.shape, array.dtype):
+            raise ValueError(f"{name} is {list(stored[name].shape)}, expected {list(array.shape)}")
     if about["checksum"] != _checksum(stored):
         raise ValueError("its checksum differs")
     return stored
 
 
-def _checksum(tensors: Mapping[str, Tensor]) -> str:
+def _checksum(arrays: Arrays) -> str:
     """The sum of all words; at the speed of memory, where a digest would take a second for 1 GB."""
     total = 0
-    for name in sorted(tensors):
-        data = tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy()
+    for name in sorted(arrays):
+        data = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8)
         words = data.view(np.uint64) if data.nbytes % 8 == 0 else data
         total = (total * 31 + int(words.sum(dtype=np.uint64))) % 2**64
     return str(total)

@@ -2,19 +2,22 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...models.cosyvoice.checkpoint.bundle import open_bundle
 from ...models.cosyvoice.config import CosyVoiceVersion
-from ...models.cosyvoice.devices import find_device
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
-from ...models.cosyvoice.networks import CosyVoiceNetworks, load_networks
+from ...models.cosyvoice.onnx_runtime.networks import ArrayNetworks
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import SlotRequest
 from ..bundles import bundle_errors
 from ..segmenter import Segmenter
 from .front_end import CosyVoiceFrontEnd
 from .policy import CosyVoicePolicy
-from .renderer import CosyVoiceRenderer, voice_files_of
+from .renderer import CosyVoiceRenderer, load_bundle_networks, voice_files_of
+
+if TYPE_CHECKING:
+    from ...models.cosyvoice.networks import CosyVoiceNetworks
 
 
 class CosyVoiceBackend(CosyVoiceRenderer):
@@ -26,7 +29,7 @@ class CosyVoiceBackend(CosyVoiceRenderer):
         self,
         front_end: CosyVoiceFrontEnd,
         version: CosyVoiceVersion,
-        networks: CosyVoiceNetworks,
+        networks: "CosyVoiceNetworks | ArrayNetworks",
         tokenizer: TextTokenizer,
         policy: CosyVoicePolicy,
         voice_files: PreparedVoiceFolder | None = None,
@@ -48,8 +51,7 @@ class CosyVoiceBackend(CosyVoiceRenderer):
             bundle = open_bundle(folder)
             tokenizer = bundle.text_tokenizer()
             front_end = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, policy, voices)
-            device = find_device(policy.device)
-            networks = load_networks(bundle, policy.flow, policy.precision, device, policy.executor)
+            networks = load_bundle_networks(bundle, policy)
             files = voice_files_of(bundle, policy)
             return cls(front_end, bundle.version, networks, tokenizer, policy, files)
 

@@ -8,25 +8,21 @@ A runner belongs to one thread, but a sequence may be garbage-collected on any t
 """
 
 import sys
-import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeGuard, TypeVar
 
 from torch import Tensor
 
-from ...models.cosyvoice.config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_S, FRAMES_PER_SPEECH_ID
+from ...models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_S, FRAMES_PER_SPEECH_ID
 from ...models.cosyvoice.devices import free_bytes, to_device
-from ...models.cosyvoice.flow.attention_memory import slot_capacity
 from ...models.cosyvoice.flow.flow import Flow, state_bytes_per_s
 from ...models.cosyvoice.flow.flow_graphs import FlowGraphs, PagedVoice, SequenceHandle
 from ...models.cosyvoice.flow.policy import CacheForm
-from ...models.cosyvoice.flow.state import (
-    FlowChunk,
-    FlowState,
-    release_memory_behind,
-)
+from ...models.cosyvoice.flow.state import FlowChunk, FlowState
 from ...models.cosyvoice.flow.streaming_flow import StreamingFlow
+from .rendering.voice_memory import OwnSequence as OwnSequence
+from .rendering.voice_memory import PreparedVoice as PreparedVoice
 
 VoiceT = TypeVar("VoiceT")
 SequenceT = TypeVar("SequenceT")
@@ -62,52 +58,6 @@ class FlowRunner(Protocol[VoiceT, SequenceT]):
 
     def free(self, sequence: SequenceT) -> None:
         """Free a sequence's memory, even while references to it exist; it takes no further step."""
-
-
-class OwnSequence:
-    """A sentence's own state. return_memory: called when the sequence no longer uses its voice's memory."""
-
-    def __init__(self, state: FlowState) -> None:
-        self.state = state
-        self.return_memory: Callable[[], object] | None = None
-
-    def replace_state(self, state: FlowState) -> None:
-        """Keep the state after a step, which may lie in a larger memory."""
-        if self.return_memory and _capacity_of(state) != _capacity_of(self.state):
-            self.return_memory()
-        self.state = state
-
-    def free(self) -> None:
-        """Drop the state."""
-        if self.return_memory:
-            self.return_memory()
-        del self.state
-
-
-class PreparedVoice:
-    """A voice's state.
-
-    Attributes:
-        can_lend_memory: whether there is room behind the state that no sentence uses.
-        resident_ids: speech ids of memory in use; 0 while it is lent, because the sentence counts it then.
-    """
-
-    def __init__(self, state: FlowState, *, can_lend_memory: bool) -> None:
-        self.state, self.can_lend_memory = state, can_lend_memory
-        self.resident_ids = int(state.frames) // FRAMES_PER_SPEECH_ID
-
-    def lend_memory(self) -> OwnSequence:
-        """A sequence that writes behind the voice's frames; the memory comes back when it is freed."""
-        sequence = OwnSequence(self.state)
-        self.can_lend_memory, self.resident_ids = False, 0
-        sequence.return_memory = weakref.finalize(sequence, self._reclaim_memory)
-        return sequence
-
-    def _reclaim_memory(self) -> None:
-        """Release all pages but those of one more block, which speed up the next sentence's first chunk."""
-        kept_frames = int(self.state.frames) + BLOCK_FRAMES
-        release_memory_behind(self.state, kept_frames)
-        self.can_lend_memory, self.resident_ids = True, kept_frames // FRAMES_PER_SPEECH_ID
 
 
 class EagerFlowRunner:
@@ -217,10 +167,6 @@ class GraphFlowRunner:
     def free(self, sequence: SequenceHandle) -> None:
         """Release the sequence's pages."""
         self._graphs.release_pages(sequence)
-
-
-def _capacity_of(state: FlowState) -> int:
-    return slot_capacity(state.solver[0].cache)
 
 
 def supports_graphs(flow: StreamingFlow) -> TypeGuard[Flow]:

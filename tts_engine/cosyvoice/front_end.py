@@ -1,7 +1,7 @@
 """The front end of a CosyVoice bundle: voices, checked requests and segmenters. It loads no network weights.
 
 It may run in another process than the renderer, which receives a ``PreparedRequest`` for each session.
-Reading a bundle and its policy imports torch all the same.
+Reading a bundle imports torch if it is installed.
 """
 
 import functools
@@ -72,7 +72,7 @@ class CosyVoiceFrontEnd:
     ) -> "CosyVoiceFrontEnd":
         """The front end of a checked bundle. voices: folder of a ``VoiceStore``; None for no store."""
         speakers = {
-            name: speaker.voice_prompt(tokenizer, bundle.network_config.lm) or speaker.embedding.numpy()
+            name: speaker.voice_prompt(tokenizer, bundle.network_config.lm) or speaker.embedding
             for name, speaker in bundle.speakers().items()
         }
         store = VoiceStore(voices, bundle.version.value) if voices else None

@@ -20,16 +20,20 @@ thread.
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
+import numpy as np
 
-from ...models.cosyvoice.lm.decode_graphs import DecodeGraphs
-from ...models.cosyvoice.lm.decoding import DecodeTurn, choose
+from ...models.cosyvoice.lm.decode_turn import DecodeTurn
 from ...models.cosyvoice.lm.generation import Generation, LmInput, LmPrompt, SamplingRequest
-from ...models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm, SpeechLmState, embed_inputs
+from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
+
+if TYPE_CHECKING:
+    from ...models.cosyvoice.lm.decode_graphs import DecodeGraphs
+    from ...models.cosyvoice.lm.speech_lm import LmNetwork
 
 # Inputs of a request that can share a step: the last speech id and a block of text ids.
 MAX_BATCHED_INPUTS = 8
@@ -44,7 +48,7 @@ class PromptPrefix:
     """
 
     units: tuple[LmInput, ...]
-    state: SpeechLmState  # one row
+    state: Any  # one row
     voice_id: str  # of the recording that it continues, for its file; "" if it has none
     prefilled_units: int = 0
 
@@ -52,6 +56,22 @@ class PromptPrefix:
     def is_prefilled(self) -> bool:
         """Whether all inputs are prefilled."""
         return self.prefilled_units == len(self.units)
+
+
+class LmSteppable(Protocol):
+    """Steps of the language model, of torch or ONNX Runtime.
+
+    A state is a dataclass with ``kv`` (B, layers, 2, kv_heads, positions, width) and ``lengths`` (B,).
+    """
+
+    def init_state(self, rows: int, capacity: int, /) -> Any:
+        """Empty memory for ``capacity`` ids a row."""
+
+    def prefill(self, state: Any, inputs: Sequence[LmInput], /) -> Any:
+        """Feed inputs to a state of one row."""
+
+    def choose(self, state: Any, turns: Sequence[DecodeTurn | None], /) -> tuple[Any, dict[int, int]]:
+        """Sample an id for each row with a request; the next state and the ids by row."""
 
 
 class LmRunner:
@@ -64,7 +84,7 @@ class LmRunner:
 
     def __init__(
         self,
-        lm: LmNetwork,
+        lm: "LmNetwork | ArraySpeechLm",
         new_generation: Callable[[LmPrompt], Generation],
         *,
         rows: int,
@@ -74,15 +94,13 @@ class LmRunner:
         ids_per_step: int,
         voice_files: PreparedVoiceFolder | None = None,
     ) -> None:
-        self._lm = lm
-        self._voice_files = voice_files if lm.device.type == "cpu" else None
+        self._name = type(lm).__name__
+        self._lm = _steps_of(lm)
+        is_on_host = isinstance(lm, ArraySpeechLm) or lm.device.type == "cpu"
+        self._voice_files = voice_files if is_on_host else None
         self._new_generation = new_generation
-        self._state = lm.init_state(rows, context_ids)
-        self._graphs: DecodeGraphs | None = None
-        if isinstance(lm, SpeechLm) and lm.device.type != "cpu":
-            self._graphs = DecodeGraphs(lm, self._state, MAX_BATCHED_INPUTS, ids_per_step)
-        if self._graphs and lm.device.type == "cuda":
-            self._graphs.record()
+        self._state = self._lm.init_state(rows, context_ids)
+        self._graphs = None if is_on_host else _decode_graphs(lm, self._state, ids_per_step)
         self._max_prompt_prefixes = max_prompt_prefixes
         self._prefill_chunk = prefill_chunk
         self._prompt_prefixes: OrderedDict[LmPrompt, PromptPrefix] = OrderedDict()
@@ -108,26 +126,28 @@ class LmRunner:
     def prefill(self, prefix: PromptPrefix) -> None:
         """Prefill the next part of a prefix, for all sentences that wait for it."""
         units_part = prefix.units[prefix.prefilled_units :][: self._prefill_chunk]
-        prefix.state = self._prefilled(prefix.state, units_part)
+        prefix.state = self._lm.prefill(prefix.state, units_part)
         prefix.prefilled_units += len(units_part)
         if prefix.is_prefilled and prefix.voice_id and self._voice_files is not None:
-            self._voice_files.save(prefix.voice_id, self._file_part(prefix), {"kv": prefix.state.kv})
+            self._voice_files.save(
+                prefix.voice_id, self._file_part(prefix), {"kv": np.asarray(prefix.state.kv)}
+            )
 
     def _file_part(self, prefix: PromptPrefix) -> str:
         """Name of a prefix's file: one for each network, transcript and way of speaking."""
         inputs = repr([(unit.kind.value, unit.id) for unit in prefix.units])
-        return f"{type(self._lm).__name__}-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}"
+        return f"{self._name}-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}"
 
     def _load(self, prefix: PromptPrefix) -> None:
         """Take a prefix from its file, if it has one."""
         if not prefix.voice_id or self._voice_files is None:
             return
-        empty = {"kv": prefix.state.kv.to("meta")}
-        if stored := self._voice_files.load(prefix.voice_id, self._file_part(prefix), empty):
-            prefix.state = SpeechLmState(stored["kv"], torch.tensor([len(prefix.units)]))
+        kv = np.asarray(prefix.state.kv)
+        if stored := self._voice_files.load(prefix.voice_id, self._file_part(prefix), {"kv": kv}):
+            np.copyto(kv, stored["kv"])
+            prefix.state.lengths[0] = len(prefix.units)
             prefix.prefilled_units = len(prefix.units)
 
-    @torch.inference_mode()
     def copy_prefix(self, row: int, prefix: PromptPrefix) -> int:
         """Start a row with a copy of a prefix; the number of inputs copied."""
         self._state.kv[row, :, :, :, : prefix.prefilled_units] = prefix.state.kv[
@@ -139,7 +159,7 @@ class LmRunner:
     def prefill_row(self, row: int, units: Sequence[LmInput]) -> int:
         """Prefill the next part of a row's inputs, all but the last one; the number of inputs in it."""
         units_part = units[: min(self._prefill_chunk, len(units) - 1)]
-        after = self._prefilled(self._row_range(row, row + 1), units_part)
+        after = self._lm.prefill(self._row_range(row, row + 1), units_part)
         self._state.lengths[row] = after.lengths[0]
         return len(units_part)
 
@@ -154,8 +174,8 @@ class LmRunner:
         if self._graphs is not None:
             return self._graphs.choose(turns)
         first, stop = min(turns), max(turns) + 1
-        units_part, chosen = choose(
-            self._lm, self._row_range(first, stop), [turns.get(row) for row in range(first, stop)]
+        units_part, chosen = self._lm.choose(
+            self._row_range(first, stop), [turns.get(row) for row in range(first, stop)]
         )
         # Only the rows of this step: a row in between may be cleared by another thread meanwhile.
         for row in turns:
@@ -166,14 +186,27 @@ class LmRunner:
         """The answer to a row's next request if the last ``choose`` has decoded it already, else None."""
         return self._graphs.decoded_ahead(row, ask) if self._graphs else None
 
-    def _row_range(self, first: int, stop: int) -> SpeechLmState:
+    def _row_range(self, first: int, stop: int) -> Any:
         """A view of adjacent rows."""
-        return SpeechLmState(self._state.kv[first:stop], self._state.lengths[first:stop])
+        state = self._state
+        return replace(state, kv=state.kv[first:stop], lengths=state.lengths[first:stop])
 
-    @torch.inference_mode()
-    def _prefilled(self, state: SpeechLmState, units: Sequence[LmInput]) -> SpeechLmState:
-        x, valid = embed_inputs(self._lm, [units])
-        return self._lm.step(x, state, valid)[1]
+
+def _steps_of(lm: "LmNetwork | ArraySpeechLm") -> LmSteppable:
+    if isinstance(lm, ArraySpeechLm):
+        return lm
+    from ...models.cosyvoice.lm.decoding import LmSteps
+
+    return LmSteps(lm)
+
+
+def _decode_graphs(lm: Any, state: Any, ids_per_step: int) -> "DecodeGraphs":
+    from ...models.cosyvoice.lm.decode_graphs import DecodeGraphs
+
+    graphs = DecodeGraphs(lm, state, MAX_BATCHED_INPUTS, ids_per_step)
+    if lm.device.type == "cuda":
+        graphs.record()
+    return graphs
 
 
 def _common_prefix(new_generation: Callable[[LmPrompt], Generation], prompt: LmPrompt) -> tuple[LmInput, ...]:

@@ -4,11 +4,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from ...models.cosyvoice.devices import find_device
-from ...models.cosyvoice.execution import DeviceError, Executor, Precision
+from ...models.cosyvoice.execution import DeviceError, Executor, Precision, is_torch_installed
 from ...models.cosyvoice.flow.policy import HALF_PRECISION_POLICY, FlowPolicy
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
-from ..errors import BadRequest, BundleError
+from ..errors import BadRequest, BundleError, MissingExtra
 
 
 class Interleave(Enum):
@@ -86,6 +85,10 @@ def policy_for(precision: str, device: str, executor: str = "auto") -> CosyVoice
     if executor not in list(Executor):
         raise BadRequest(f"executor is {executor!r}; it must be {', '.join(Executor)}")
     policy = CosyVoicePolicy(precision=parse_precision(precision), executor=Executor(executor), device=device)
+    if not is_torch_installed():
+        return replace(policy, executor=_executor_without_torch(policy.executor, device))
+    from ...models.cosyvoice.devices import find_device
+
     try:
         found = find_device(device)
     except DeviceError as fault:
@@ -93,6 +96,12 @@ def policy_for(precision: str, device: str, executor: str = "auto") -> CosyVoice
     if found.type == "cpu":
         return policy
     return replace(policy, slots=32, max_render_rows=4, flow=HALF_PRECISION_POLICY, overlap=True)
+
+
+def _executor_without_torch(executor: Executor, device: str) -> Executor:
+    if executor is Executor.TORCH or device not in ("auto", "cpu"):
+        raise MissingExtra(f"the executor {executor} on the device {device}", "cosyvoice")
+    return Executor.ONNXRUNTIME
 
 
 def parse_precision(name: str) -> Precision:

@@ -32,21 +32,19 @@ from ...models.cosyvoice.config import (
     CosyVoiceVersion,
 )
 from ...models.cosyvoice.devices import to_device, to_host
-from ...models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...models.cosyvoice.flow.mel_stretcher import MelStretcher
 from ...models.cosyvoice.flow.policy import EXACT_POLICY
 from ...models.cosyvoice.flow.state import FlowChunk, FlowState, packed_voice, unpacked_voice
 from ...models.cosyvoice.flow.streaming_flow import StreamingFlow
 from ...models.cosyvoice.networks import CosyVoiceNetworks
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from ...models.cosyvoice.state import gather, join_states, map_state, tensors
+from ...models.cosyvoice.state import gather, join_states, tensors
 from ...models.cosyvoice.vocoder.noise_table import NoiseTable
 from ...models.cosyvoice.vocoder.vocoder import Vocoder
 from .conditioning import FlowPrompt
 from .flow_runner import EagerFlowRunner, FlowRunner, GraphFlowRunner, supports_graphs
 from .policy import CosyVoicePolicy
-
-Samples = NDArray[np.float32]
+from .rendering.render_input import RenderInput, Samples
 
 
 class VocoderStream:
@@ -75,20 +73,6 @@ class SentenceRenderState:
     )
     speed: MelStretcher
     vocoder_stream: VocoderStream
-
-
-@dataclass(frozen=True, slots=True)
-class RenderInput:
-    """A chunk to render. ids: all speech ids of the sentence so far, after the recording's tail."""
-
-    render_state: SentenceRenderState
-    chunk: SpeechIdChunk
-    ids: list[int]
-
-    @property
-    def length(self) -> int:
-        """Number of speech ids in the chunk."""
-        return self.chunk.stop - self.chunk.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,15 +209,15 @@ class RenderRunner:
             return self._prefill(flow_prompt, speaker)
         part = type(self._flow).__name__
         empty = self._flow.init_state(speaker, frames)
-        shapes = packed_voice(map_state(lambda tensor: tensor.to("meta"), empty))
+        shapes = _on_file(packed_voice(empty))
         if stored := files.load(flow_prompt.id, part, shapes):
-            return unpacked_voice(stored, empty, frames)
+            return unpacked_voice(_as_tensors(stored), empty, frames)
         del empty
         state = self._prefill(flow_prompt, speaker)
-        stored = packed_voice(state)
-        files.save(flow_prompt.id, part, stored)
+        packed = packed_voice(state)
+        files.save(flow_prompt.id, part, _on_file(packed))
         # Rounded now as it will be when it is read, so that a voice sounds the same after a restart.
-        return unpacked_voice(stored, state, frames)
+        return unpacked_voice(packed, state, frames)
 
     def _prefill(self, flow_prompt: FlowPrompt, speaker: Tensor) -> FlowState:
         ids, mel = self._to_device(flow_prompt.ids[None]).long(), self._to_device(flow_prompt.mel[None])
@@ -249,6 +233,14 @@ class RenderRunner:
     def _normal_noise(self, noise: np.random.Generator) -> Callable[[int], Tensor]:
         waves = self._vocoder.config.sine_count
         return lambda samples: torch.from_numpy(noise.standard_normal((1, samples, waves), np.float32))
+
+
+def _on_file(packed: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+    return {name: tensor.numpy() for name, tensor in packed.items()}
+
+
+def _as_tensors(stored: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(array) for name, array in stored.items()}
 
 
 def _can_be_kept(flow: StreamingFlow) -> bool:

@@ -14,14 +14,15 @@ worker runs both kinds of step, or two workers run one kind each:
 import heapq
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
 from ...models.cosyvoice.config import FRAMES_PER_SPEECH_ID, CosyVoiceVersion, MixRatio
-from ...models.cosyvoice.devices import find_device, separate_stream
+from ...models.cosyvoice.execution import Executor
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
-from ...models.cosyvoice.lm.decoding import DecodeTurn
+from ...models.cosyvoice.lm.decode_turn import DecodeTurn
 from ...models.cosyvoice.lm.generation import (
     BistreamGeneration,
     Generation,
@@ -30,8 +31,12 @@ from ...models.cosyvoice.lm.generation import (
     SpecialIds,
 )
 from ...models.cosyvoice.lm.silence_filter import SilenceFilter
-from ...models.cosyvoice.networks import CosyVoiceNetworks, load_networks
 from ...models.cosyvoice.onnx_graphs.graph_files import bundle_digest
+from ...models.cosyvoice.onnx_runtime.networks import (
+    ArrayNetworks,
+    can_run_policy,
+    load_array_networks,
+)
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import ALL_STAGES, SlotTurn, Stage, Stages, StepResult
 from ..backends.process_child import HostedBackend
@@ -40,10 +45,14 @@ from .fault_isolation import FaultIsolation
 from .front_end import PreparedRequest
 from .lm_runner import MAX_BATCHED_INPUTS, LmRunner
 from .policy import CosyVoicePolicy, Interleave
-from .render_runner import RenderInput, RenderRunner
+from .rendering.array_render_runner import ArrayRenderRunner
+from .rendering.render_input import RenderInput
 from .sentence import SentenceConfig
 from .session import CosyVoiceSession
 from .session_capacity import max_sessions_in_memory
+
+if TYPE_CHECKING:
+    from ...models.cosyvoice.networks import CosyVoiceNetworks
 
 
 class CosyVoiceRenderer:
@@ -56,7 +65,7 @@ class CosyVoiceRenderer:
     def __init__(
         self,
         version: CosyVoiceVersion,
-        networks: CosyVoiceNetworks,
+        networks: "CosyVoiceNetworks | ArrayNetworks",
         tokenizer: TextTokenizer,
         policy: CosyVoicePolicy,
         voice_files: PreparedVoiceFolder | None = None,
@@ -66,7 +75,7 @@ class CosyVoiceRenderer:
         self.slots = policy.slots
         one_each = tuple(frozenset({stage}) for stage in Stage)
         self.workers: Sequence[Stages] = one_each if policy.overlap else (ALL_STAGES,)
-        self._device_streams = [separate_stream(networks.lm.device) for _ in self.workers]
+        self._device_streams = [_stream_of(networks) for _ in self.workers]
         self._tokenizer = tokenizer
         self._policy = policy
         self._sentence_config = SentenceConfig(
@@ -92,7 +101,7 @@ class CosyVoiceRenderer:
             ids_per_step=policy.ids_per_decode_step,
             voice_files=voice_files,
         )
-        self._render_runner = RenderRunner(networks, policy, voice_files)
+        self._render_runner = _render_runner(networks, policy, voice_files)
         self._free_rows = list(range(rows))
         self._sessions: dict[int, CosyVoiceSession] = {}
         self._rows: dict[int, int] = {}  # row by slot, for slots that have been stepped
@@ -281,11 +290,47 @@ def load_hosted_renderer(folder: Path, policy: CosyVoicePolicy) -> HostedBackend
     """Load a checkpoint folder in a child process; the front end stays in the parent. Raises BundleError."""
     with bundle_errors():
         bundle = open_bundle(folder)
-        device = find_device(policy.device)
-        networks = load_networks(bundle, policy.flow, policy.precision, device, policy.executor)
+        networks = load_bundle_networks(bundle, policy)
         files = voice_files_of(bundle, policy)
         renderer = CosyVoiceRenderer(bundle.version, networks, bundle.text_tokenizer(), policy, files)
     return HostedBackend(renderer, renderer.open_prepared, Stage.DECODE)
+
+
+def load_bundle_networks(
+    bundle: CosyVoiceBundle, policy: CosyVoicePolicy
+) -> "CosyVoiceNetworks | ArrayNetworks":
+    """Load the networks of a bundle with the policy's executor; only ``onnxruntime`` works without torch.
+
+    Raises InvalidBundleError and DeviceError.
+    """
+    if policy.executor is Executor.ONNXRUNTIME and can_run_policy(policy.flow):
+        return load_array_networks(bundle, policy.flow, policy.precision)
+    from ...models.cosyvoice.devices import find_device
+    from ...models.cosyvoice.networks import load_networks
+
+    device = find_device(policy.device)
+    return load_networks(bundle, policy.flow, policy.precision, device, policy.executor)
+
+
+def _render_runner(
+    networks: "CosyVoiceNetworks | ArrayNetworks",
+    policy: CosyVoicePolicy,
+    voice_files: PreparedVoiceFolder | None,
+) -> Any:
+    if isinstance(networks, ArrayNetworks):
+        return ArrayRenderRunner(networks, policy, voice_files)
+    from .render_runner import RenderRunner
+
+    return RenderRunner(networks, policy, voice_files)
+
+
+def _stream_of(networks: "CosyVoiceNetworks | ArrayNetworks") -> AbstractContextManager[object]:
+    """The device stream of a worker."""
+    if isinstance(networks, ArrayNetworks):
+        return nullcontext()
+    from ...models.cosyvoice.devices import separate_stream
+
+    return separate_stream(networks.lm.device)
 
 
 def voice_files_of(bundle: CosyVoiceBundle, policy: CosyVoicePolicy) -> PreparedVoiceFolder | None:

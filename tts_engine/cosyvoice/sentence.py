@@ -6,6 +6,7 @@ the runners read.
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...models.cosyvoice.flow.hop_schedule import HopSchedule, SpeechIdChunk
 from ...models.cosyvoice.lm.generation import (
@@ -20,7 +21,6 @@ from ...models.cosyvoice.lm.silence_filter import SilenceFilter
 from ..segmenter import BoundaryKind, Segment, SpokenWord
 from .conditioning import VoiceConditioning
 from .lm_runner import PromptPrefix
-from .render_runner import SentenceRenderState
 from .word_timing import WordTimeEstimator
 
 Words = tuple[SpokenWord, ...]
@@ -59,7 +59,7 @@ class SpokenSentence:
         self.next_chunk: SpeechIdChunk | None = None  # set when all its ids are in ``ids``
         self.prompt_prefix: PromptPrefix | None = None  # waited for; None once it is copied
         self.prefilled_inputs: int | None = None  # of the next request; None before the row is set up
-        self.render_state: SentenceRenderState | None = None  # None before the first chunk
+        self.render_state: Any = None  # None before the first chunk
         self.samples = 0  # given out so far
         self.done = self.input_ended = False
         self.pause_s = 0.0  # silence after the sentence

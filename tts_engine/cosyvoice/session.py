@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...models.cosyvoice.config import FRAMES_PER_SPEECH_ID, SPEECH_IDS_PER_S
-from ...models.cosyvoice.lm.decoding import DecodeTurn
+from ...models.cosyvoice.lm.decode_turn import DecodeTurn
 from ...models.cosyvoice.lm.generation import SamplingRequest
 from ...models.cosyvoice.lm.sampling import seeded_uniforms
 from ..backends.base import StepResult
@@ -23,7 +23,7 @@ from ..chunk import SAMPLE_RATE, Word
 from ..reading.unicode_scripts import join_words
 from ..segmenter import BoundaryKind, Segment
 from .conditioning import VoiceConditioning
-from .render_runner import RenderInput, Samples
+from .rendering.render_input import RenderInput, Samples
 from .sentence import SentenceConfig, SpokenSentence, TextPiece, Words
 
 SAMPLES_PER_ID = 960  # at 24 kHz

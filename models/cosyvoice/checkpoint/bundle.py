@@ -20,18 +20,27 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ..config import SPEAKER_WIDTH, CosyVoiceConfig, CosyVoiceVersion
+from ..execution import is_torch_installed
 from ..front_end.text_tokenizer import TextTokenizer
 from ..lm.sampling import SamplingParameters
-from . import weight_files
+from .bundle_files import WeightFileError, require_file, weight_path
 from .onnx_signature import OnnxFileError, OnnxSignature, OnnxTensorInfo, read_onnx_signature
 from .settings_file import QWEN_FOLDER, BundleConfigError
-from .speakers import SPEAKERS_FILE, BundleSpeaker, read_speakers
+from .speakers import (
+    EXPORTED_SPEAKERS,
+    SPEAKERS_FILE,
+    BundleSpeaker,
+    read_exported_speakers,
+    read_speakers,
+)
 from .tensor_shapes import WEIGHT_FILES, TensorShape, file_shapes
 from .yaml_config import BundleYamlConfig, read_bundle_config
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SPEAKER_ENCODER_FILE = "campplus.onnx"
 SECOND_LM_FILE = "llm.rl.pt"  # another language model that a release of version 3 may hold; not used
@@ -85,15 +94,17 @@ class CosyVoiceBundle:
         """Path of the ONNX model that turns speech into speech ids."""
         return self.folder / speech_tokenizer_name(self.version)
 
-    def load(self, name: str, memory_mapped: Collection[str] = ()) -> dict[str, Tensor]:
+    def load(self, name: str, memory_mapped: Collection[str] = ()) -> "dict[str, Tensor]":
         """Read the tensors of ``llm.pt``, ``flow.pt`` or ``hift.pt``.
 
         ``memory_mapped`` lists keys that stay in the file, see ``weight_files.load_weight_file``. Raises
         InvalidBundleError.
         """
+        from . import weight_files
+
         try:
-            return weight_files.load_weight_file(weight_files.weight_path(self.folder, name), memory_mapped)
-        except weight_files.WeightFileError as error:
+            return weight_files.load_weight_file(weight_path(self.folder, name), memory_mapped)
+        except WeightFileError as error:
             raise InvalidBundleError(str(error)) from error
 
     def text_tokenizer(self) -> TextTokenizer:
@@ -103,7 +114,10 @@ class CosyVoiceBundle:
     def speakers(self) -> dict[str, BundleSpeaker]:
         """The speakers by name; empty without a spk2info.pt."""
         path = self.folder / SPEAKERS_FILE
-        return _read_speakers(path, "cpu") if path.exists() else {}
+        if path.exists() and is_torch_installed():
+            return _read_speakers(path)
+        exported = self.folder / EXPORTED_SPEAKERS
+        return read_exported_speakers(exported) if exported.exists() else {}
 
 
 def open_bundle(folder: Path) -> CosyVoiceBundle:
@@ -166,7 +180,11 @@ def _checks(
 
 
 def _check_weights(folder: Path, name: str, shapes: Mapping[str, TensorShape] | None) -> None:
-    path = weight_files.weight_path(folder, name)
+    if not is_torch_installed():
+        return  # exported graphs are compared with each other instead
+    from . import weight_files
+
+    path = weight_path(folder, name)
     if shapes is None:
         weight_files.describe_tensors(path)
     else:
@@ -176,7 +194,7 @@ def _check_weights(folder: Path, name: str, shapes: Mapping[str, TensorShape] | 
 def _error_of(check: Callable[[], object]) -> str | None:
     try:
         check()
-    except (weight_files.WeightFileError, InvalidBundleError) as error:
+    except (WeightFileError, InvalidBundleError) as error:
         return str(error)
     return None
 
@@ -197,7 +215,7 @@ _SPEECH_TOKENIZER_SIGNATURE = OnnxSignature(
 
 def _check_onnx(path: Path, expected: OnnxSignature) -> None:
     try:
-        weight_files.require_file(path)
+        require_file(path)
         found = read_onnx_signature(path)
     except OSError as error:
         raise InvalidBundleError(f"{path.name}: {error.strerror}; download it again") from error
@@ -238,7 +256,7 @@ def _check_tokenizer(folder: Path, version: CosyVoiceVersion, config: CosyVoiceC
 def _read_tokenizer(folder: Path, version: CosyVoiceVersion) -> TextTokenizer:
     for name in ("vocab.json", "merges.txt"):
         try:
-            weight_files.require_file(folder / QWEN_FOLDER / name)
+            require_file(folder / QWEN_FOLDER / name)
             size = (folder / QWEN_FOLDER / name).stat().st_size
         except FileNotFoundError as error:
             raise InvalidBundleError(f"{QWEN_FOLDER}/{name}: missing; download it again") from error
@@ -259,14 +277,14 @@ def _read_tokenizer(folder: Path, version: CosyVoiceVersion) -> TextTokenizer:
 
 
 def _check_speakers(path: Path) -> None:
-    if path.exists():
-        _read_speakers(path, "meta")
+    if path.exists() and is_torch_installed():
+        _read_speakers(path)
 
 
-def _read_speakers(path: Path, device: str) -> dict[str, BundleSpeaker]:
+def _read_speakers(path: Path) -> dict[str, BundleSpeaker]:
     try:
-        return read_speakers(path, device)
-    except weight_files.WeightFileError as error:
+        return read_speakers(path)
+    except WeightFileError as error:
         raise InvalidBundleError(str(error)) from error
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise InvalidBundleError(

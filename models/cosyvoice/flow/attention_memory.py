@@ -9,14 +9,13 @@ A buffer has slots, one for each frame. It is a ring if the attention window is 
 cost more than a shared step saves, hence ``SeparateBuffers``.
 """
 
-import ctypes
-import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ..host_memory import release_pages
 from ..state import tensors
 
 
@@ -64,16 +63,7 @@ def release_pages_behind(cache: Tensor, slots: int) -> None:
     cache: (..., W, D), contiguous, on a CPU under Linux. Their contents are
     lost; a page costs nothing until it is written again. Raises OSError if the system refuses.
     """
-    slot = cache.shape[-1] * cache.element_size()
-    size = cache.shape[-2] * slot
-    begin, page = cache.data_ptr(), mmap.PAGESIZE
-    madvise = ctypes.CDLL(None, use_errno=True).madvise  # one look-up costs as much as several calls
-    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for buffer in range(begin, begin + cache.nbytes, size):
-        # Only pages that lie wholly in the unused part: round its start up and its end down.
-        first, last = -(-(buffer + slots * slot) // page) * page, (buffer + size) // page * page
-        if first < last and madvise(first, last - first, mmap.MADV_DONTNEED):
-            raise OSError(ctypes.get_errno(), "madvise")
+    release_pages(cache.data_ptr(), cache.nbytes, tuple(cache.shape[-2:]), cache.element_size(), slots)
 
 
 def split_by_buffer(

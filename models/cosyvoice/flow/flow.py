@@ -41,7 +41,6 @@ from torch import Tensor, nn
 
 from ..config import (
     BLOCK_FRAMES,
-    FRAMES_PER_S,
     FRAMES_PER_SPEECH_ID,
     MEL_BANDS,
     DitConfig,
@@ -56,6 +55,7 @@ from .attention_plan import AttentionPlan, ContiguousAttentionPlan, make_plan
 from .dit import DitState, FlowDit
 from .encoder import EncoderState, FlowEncoder, LookaheadLayer
 from .policy import EXACT_POLICY, CacheForm, FlowPolicy
+from .policy import state_bytes_per_s as state_bytes_per_s
 from .state import FlowChunk, FlowState, batch_states, check_chunk, state_row
 from .streaming_flow import StreamingFlow
 from .unet import FlowUnet, UnetState
@@ -279,20 +279,6 @@ def solver_times(steps: int) -> tuple[tuple[float, float], ...]:
         times.append((t.item(), dt.item()))
         t = t + dt
     return tuple(times)
-
-
-def state_bytes_per_s(config: FlowConfig, policy: FlowPolicy) -> int:
-    """Bytes that each second of speech adds to a session's state if the window is unbounded."""
-    estimator = config.estimator
-    layers = estimator.attention_layers if isinstance(estimator, UnetConfig) else estimator.depth
-    width = estimator.channels if isinstance(estimator, UnetConfig) else estimator.width
-    depth = 2 * estimator.inner if policy.cache_form is CacheForm.KEYS_VALUES else width
-    solver = 2 * config.solver_steps * layers * depth * dtype_of(policy).itemsize * FRAMES_PER_S
-    if config.encoder is None:
-        return solver
-    encoder = config.encoder
-    rates = encoder.layers * FRAMES_PER_S // FRAMES_PER_SPEECH_ID + encoder.up_layers * FRAMES_PER_S
-    return solver + 2 * encoder.width * torch.float32.itemsize * rates
 
 
 def _fold_halves(tensor: Tensor) -> Tensor:

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from ..config import BLOCK_FRAMES, FRAMES_PER_S
+from ..config import BLOCK_FRAMES, FRAMES_PER_S, FRAMES_PER_SPEECH_ID, FlowConfig, UnetConfig
+
+_ITEM_BYTES = {"float32": 4, "float16": 2}
 
 
 class CacheForm(Enum):
@@ -33,3 +35,17 @@ class FlowPolicy:
 
 EXACT_POLICY = FlowPolicy()
 HALF_PRECISION_POLICY = FlowPolicy(dtype="float16")
+
+
+def state_bytes_per_s(config: FlowConfig, policy: FlowPolicy) -> int:
+    """Bytes that each second of speech adds to a session's state if the window is unbounded."""
+    estimator = config.estimator
+    layers = estimator.attention_layers if isinstance(estimator, UnetConfig) else estimator.depth
+    width = estimator.channels if isinstance(estimator, UnetConfig) else estimator.width
+    depth = 2 * estimator.inner if policy.cache_form is CacheForm.KEYS_VALUES else width
+    solver = 2 * config.solver_steps * layers * depth * _ITEM_BYTES[policy.dtype] * FRAMES_PER_S
+    if config.encoder is None:
+        return solver
+    encoder = config.encoder
+    rates = encoder.layers * FRAMES_PER_S // FRAMES_PER_SPEECH_ID + encoder.up_layers * FRAMES_PER_S
+    return solver + 2 * encoder.width * _ITEM_BYTES["float32"] * rates

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
 from ..state import State, join_states, map_state, tensors
-from .attention_memory import AttentionMemory, SeparateBuffers, release_pages_behind
+from .attention_memory import AttentionMemory, SeparateBuffers, release_pages_behind, slot_capacity
 from .dit import DitState
 from .encoder import EncoderState
 from .unet import UnetState
@@ -42,6 +42,15 @@ class FlowState:
     speaker: Tensor  # (B, 80)
     encoder: EncoderState | Tensor  # v3: (B, 2, C), the context of the lookahead layer
     solver: tuple[UnetState | DitState, ...]  # one for each step; (B, 2, ...): conditioned half, free half
+
+    @property
+    def capacity(self) -> int:
+        """Frames for which there is room."""
+        return slot_capacity(self.solver[0].cache)
+
+    def release_behind(self, frames: int) -> None:
+        """Return the memory after the first ``frames`` frames to the system. Raises OSError if it refuses."""
+        release_memory_behind(self, frames)
 
 
 def check_chunk(chunk: FlowChunk, begins: Sequence[int]) -> None:

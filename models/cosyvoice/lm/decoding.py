@@ -10,45 +10,17 @@ parameters, never on the other rows.
 Source: the loop of FunAudioLLM/CosyVoice@ace7c47 cosyvoice/llm/llm.py:506-549, turned inside out for a batch.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import torch
 
 from ..devices import to_device, to_host
-from .generation import Generation, LmInput, SamplingRequest
-from .sampling import PeekableUniforms, SamplingContext, SamplingParameters, sample_ids
+from .decode_turn import DecodeTurn as DecodeTurn
+from .decode_turn import RowRequest as RowRequest
+from .decode_turn import collect_requests as collect_requests
+from .generation import LmInput
+from .sampling import sample_ids
 from .speech_lm import LmNetwork, SpeechLmState, embed_inputs, last_valid_hidden
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeTurn:
-    """A session's part in a step."""
-
-    generation: Generation
-    draws: PeekableUniforms  # random numbers of the session
-    parameters: SamplingParameters = field(default_factory=SamplingParameters)
-    inputs_fed: int = 0  # inputs of the pending request that the row's memory holds already
-
-
-@dataclass(frozen=True, slots=True)
-class RowRequest:
-    """The pending request of a row's generation."""
-
-    row: int
-    turn: DecodeTurn
-    request: SamplingRequest
-
-    @property
-    def inputs(self) -> tuple[LmInput, ...]:
-        """Inputs that the row still has to be fed."""
-        return self.request.inputs[self.turn.inputs_fed :]
-
-    @property
-    def sampling_context(self) -> SamplingContext:
-        """The row's inputs to the sampling rule."""
-        turn = self.turn
-        return SamplingContext(turn.generation.decoded, turn.draws, self.request.forbidden, turn.parameters)
 
 
 @torch.inference_mode()
@@ -69,15 +41,31 @@ def choose(
     return state, _sample(lm, last_valid_hidden(hidden, valid), requests)
 
 
-def collect_requests(turns: Iterable[tuple[int, DecodeTurn | None]]) -> list[RowRequest]:
-    """The pending requests of the rows that have a turn."""
-    return [
-        RowRequest(row, turn, request) for row, turn in turns if turn and (request := turn.generation.ask())
-    ]
-
-
 def _sample(lm: LmNetwork, hidden: torch.Tensor, requests: Sequence[RowRequest]) -> dict[int, int]:
     rows = to_device(torch.tensor([each.row for each in requests]), hidden.device)
     logits = to_host(lm.logits(hidden[rows]).float()).numpy()
     sampled = sample_ids(logits, [each.sampling_context for each in requests])
     return {each.row: one.id for each, one in zip(requests, sampled, strict=True)}
+
+
+class LmSteps:
+    """Steps of a network on tensors, as ``LmRunner`` takes them."""
+
+    def __init__(self, lm: LmNetwork) -> None:
+        self._lm = lm
+
+    def init_state(self, rows: int, capacity: int) -> SpeechLmState:
+        """As ``SpeechLm.init_state``."""
+        return self._lm.init_state(rows, capacity)
+
+    @torch.inference_mode()
+    def prefill(self, state: SpeechLmState, inputs: Sequence[LmInput]) -> SpeechLmState:
+        """Feed inputs to a state of one row. Raises ValueError if it has no room."""
+        x, valid = embed_inputs(self._lm, [inputs])
+        return self._lm.step(x, state, valid)[1]
+
+    def choose(
+        self, state: SpeechLmState, turns: Sequence[DecodeTurn | None]
+    ) -> tuple[SpeechLmState, dict[int, int]]:
+        """The function ``choose``."""
+        return choose(self._lm, state, turns)

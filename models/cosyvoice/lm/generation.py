@@ -26,8 +26,16 @@ from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import assert_never
 
-from ..config import CODEBOOK_SIZE, RELEASED_MIX_RATIO, CosyVoiceVersion, MixRatio, control_id_count
+from ..config import (
+    CODEBOOK_SIZE,
+    RELEASED_MIX_RATIO,
+    CosyVoiceVersion,
+    MixRatio,
+    SpeechLmConfig,
+    control_id_count,
+)
 
 END_OF_PROMPT_ID = 151_646  # <|endofprompt|> of the released vocabularies
 
@@ -321,3 +329,23 @@ def require_end_of_prompt(ids: SpecialIds, text_ids: Sequence[int]) -> None:
         raise ValueError(
             f"version 3 needs <|endofprompt|> ({ids.end_of_prompt}) in its prompt or text; it is in neither"
         )
+
+
+def lm_input_index(config: SpeechLmConfig, lm_input: LmInput) -> int:
+    """Index of an input among text ids, then speech ids, then the controls of v2.
+
+    Raises IndexError for an id outside the vocabulary.
+    """
+    text, speech = config.text_vocab_size, config.speech_vocab_size
+    match lm_input.kind:
+        case LmInputKind.TEXT:
+            return range(text)[lm_input.id]
+        case LmInputKind.SPEECH:
+            return text + range(speech)[lm_input.id]
+        case LmInputKind.START | LmInputKind.TURN if config.version is CosyVoiceVersion.V2:
+            return text + speech + (lm_input.kind is LmInputKind.TURN)
+        case LmInputKind.START | LmInputKind.TURN:
+            # In v3 both are speech ids, with the end of speech between them.
+            return text + config.codebook_size + 2 * (lm_input.kind is LmInputKind.TURN)
+        case _:
+            assert_never(lm_input.kind)

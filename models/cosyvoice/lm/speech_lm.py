@@ -21,7 +21,7 @@ import math
 import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, assert_never
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,7 @@ from ..devices import to_device
 from ..execution import Precision
 from ..layers import Linear, load_weights
 from ..precision import MatrixRole, linear_class
-from .generation import LmInput, LmInputKind
+from .generation import LmInput, lm_input_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,26 +183,6 @@ class SpeechLm(nn.Module):
     def _speech_tables(self) -> list[nn.Embedding]:
         is_v2 = self.config.version is CosyVoiceVersion.V2
         return [self.speech_embedding, self.control_embedding] if is_v2 else [self.speech_embedding]
-
-
-def lm_input_index(config: SpeechLmConfig, lm_input: LmInput) -> int:
-    """Index of an input among text ids, then speech ids, then the controls of v2.
-
-    Raises IndexError for an id outside the vocabulary.
-    """
-    text, speech = config.text_vocab_size, config.speech_vocab_size
-    match lm_input.kind:
-        case LmInputKind.TEXT:
-            return range(text)[lm_input.id]
-        case LmInputKind.SPEECH:
-            return text + range(speech)[lm_input.id]
-        case LmInputKind.START | LmInputKind.TURN if config.version is CosyVoiceVersion.V2:
-            return text + speech + (lm_input.kind is LmInputKind.TURN)
-        case LmInputKind.START | LmInputKind.TURN:
-            # In v3 both are speech ids, with the end of speech between them.
-            return text + config.codebook_size + 2 * (lm_input.kind is LmInputKind.TURN)
-        case _:
-            assert_never(lm_input.kind)
 
 
 def embed_inputs(lm: LmNetwork, rows: Sequence[Sequence[LmInput]]) -> tuple[Tensor, Tensor]:

@@ -12,12 +12,21 @@ import onnx
 from onnx import helper
 
 from ..checkpoint.bundle import CosyVoiceBundle
+from ..checkpoint.speakers import EXPORTED_SPEAKERS, write_exported_speakers
 from ..config import CosyVoiceVersion
 from ..execution import Precision
 from .flow_encoder_graphs import write_flow_encoder, write_flow_speaker
 from .flow_step_graphs import write_flow_step
 from .graph_builder import OPSET
-from .graph_files import DIGEST_KEY, GRAPH_FOLDER, OPSET_KEY, PRECISION_KEY, bundle_digest, graph_path
+from .graph_files import (
+    DIGEST_KEY,
+    GRAPH_FOLDER,
+    OPSET_KEY,
+    PRECISION_KEY,
+    bundle_digest,
+    graph_path,
+    write_digest,
+)
 from .hift_v2_graph import write_hift_v2
 from .hift_v3_graph import write_hift_v3
 from .lm_graphs import LmMatrixFormat, write_lm_embedding, write_lm_head, write_lm_step
@@ -47,6 +56,8 @@ def export_bundle(bundle: CosyVoiceBundle, precision: Precision) -> Iterator[Pat
         path = graph_path(bundle, model.stem)
         _copy_with_metadata(model, _begin(path), {DIGEST_KEY: digest, PRECISION_KEY: Precision.FP32.value})
         yield _finish(path)
+    write_exported_speakers(bundle.folder / EXPORTED_SPEAKERS, bundle.speakers())
+    write_digest(bundle, digest)
 
 
 def _export_lm(

@@ -11,26 +11,24 @@ The metadata of a graph has the digest of the bundle that it was exported from. 
 refused.
 """
 
-import hashlib
-from collections.abc import Mapping
+import json
 from pathlib import Path
 
 import onnxruntime
-import torch
 from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
-from torch import Tensor
 
 from ..checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
-from ..checkpoint.tensor_shapes import WEIGHT_FILES
-from ..checkpoint.weight_files import WeightFileError, map_weight_file, weight_path
-from ..config import TIED_HEAD_KEY
+from ..checkpoint.bundle_files import WeightFileError
+from ..config import SpeechLmConfig
+from ..execution import is_torch_installed
 
 GRAPH_FOLDER = "onnx"
 DIGEST_KEY = "bundle_digest"
 PRECISION_KEY = "precision"
 OPSET_KEY = "opset"
 
-_SAMPLED_NUMBERS = 256  # of each end of a tensor
+DIGEST_FILE = "bundle.json"
+MAX_POSITIONS = 8192  # of a row of the language model
 _OnnxErrors = (
     onnx_errors.Fail,
     onnx_errors.InvalidArgument,
@@ -45,25 +43,33 @@ _OnnxErrors = (
 def bundle_digest(bundle: CosyVoiceBundle) -> str:
     """32 hexadecimal digits that differ between bundles with different weights.
 
-    SHA-256 over the key, shape and both ends of each tensor: the whole files take seconds to read. It is the
-    same for .pt and .safetensors. Raises InvalidBundleError.
+    Without torch they are those of the export, with which the graphs are compared. Raises InvalidBundleError.
     """
-    digest = hashlib.sha256()
-    for name in WEIGHT_FILES:
+    if is_torch_installed():
+        from ..checkpoint.weight_digest import weight_digest
+
         try:
-            tensors = map_weight_file(weight_path(bundle.folder, name))
+            return weight_digest(bundle.folder)
         except WeightFileError as error:
             raise InvalidBundleError(str(error)) from error
-        for key in sorted(tensors.keys() - {TIED_HEAD_KEY}):  # which a converted file lacks
-            _update(digest, f"{name} {key}", tensors[key])
-    return digest.hexdigest()[:32]
+    path = bundle.folder / GRAPH_FOLDER / DIGEST_FILE
+    try:
+        return str(json.loads(path.read_text())[DIGEST_KEY])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidBundleError(
+            f"{path}: missing or damaged, and torch is not installed to read the weights; "
+            f"run vivavoce bundle export {bundle.folder} --to onnx where torch is installed"
+        ) from error
 
 
-def _update(digest: "hashlib._Hash", name: str, tensor: Tensor) -> None:
-    digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-    numbers = tensor.flatten()
-    for end in (numbers[:_SAMPLED_NUMBERS], numbers[-_SAMPLED_NUMBERS:]):
-        digest.update(end.float().numpy().tobytes())
+def write_digest(bundle: CosyVoiceBundle, digest: str) -> None:
+    """Keep the digest beside the graphs, for ``bundle_digest`` without torch."""
+    (bundle.folder / GRAPH_FOLDER / DIGEST_FILE).write_text(json.dumps({DIGEST_KEY: digest}))
+
+
+def state_names(config: SpeechLmConfig) -> list[str]:
+    """Buffers of ``lm_step`` without past or present, in the order of its inputs and outputs."""
+    return [f"{part}.{layer}" for layer in range(config.layers) for part in ("key", "value")]
 
 
 def graph_path(bundle: CosyVoiceBundle, graph: str, precision: str = "") -> Path:
@@ -93,22 +99,3 @@ def open_graph(path: Path, digest: str, threads: int) -> onnxruntime.InferenceSe
     if found != digest:
         raise InvalidBundleError(f"{path}: made from other weights ({found}, expected {digest}); {remedy}")
     return session
-
-
-def run_graph(session: onnxruntime.InferenceSession, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Run a graph; its outputs by name. Inputs that are contiguous are not copied."""
-    names = [output.name for output in session.get_outputs()]
-    outputs = session.run(names, {name: tensor.numpy() for name, tensor in inputs.items()})
-    return {name: torch.from_numpy(output) for name, output in zip(names, outputs, strict=True)}
-
-
-def initial_state(session: onnxruntime.InferenceSession, rows: int) -> dict[str, Tensor]:
-    """Zeros for every ``past_`` input of a graph: 0 long on dynamic axes other than the rows."""
-    return {
-        part.name: torch.zeros(
-            [rows, *(size if isinstance(size, int) else 0 for size in part.shape[1:])],
-            dtype=torch.float64 if part.type == "tensor(double)" else torch.float32,
-        )
-        for part in session.get_inputs()
-        if part.name.startswith("past_")
-    }

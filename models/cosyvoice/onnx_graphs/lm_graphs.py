@@ -27,9 +27,9 @@ from torch import Tensor
 from ..config import TEXT_EMBEDDING_KEY, CosyVoiceVersion, SpeechLmConfig
 from .block_quantization import quantize_in_blocks
 from .graph_builder import CONTRIB_DOMAIN, OnnxGraphBuilder
+from .graph_files import MAX_POSITIONS, state_names
 
 # Rotary tables in the graph; a row's memory has 6144 ids by default.
-MAX_POSITIONS = 8192
 
 TEXT_ROWS_KEY = "text_rows"  # metadata of lm_embed: the index of the first speech id
 
@@ -114,11 +114,6 @@ def write_lm_step(
         for state in network.present:
             graph.output(state, np.float32, _state_shape(config, "present_capacity"))
         graph.save(metadata)
-
-
-def state_names(config: SpeechLmConfig) -> list[str]:
-    """Names of the buffers without past or present, in the order of inputs and of outputs."""
-    return [f"{part}.{layer}" for layer in range(config.layers) for part in ("key", "value")]
 
 
 class _LmStepGraph:

@@ -21,7 +21,8 @@ from ..flow.state import FlowChunk, FlowState, check_chunk
 from ..flow.streaming_flow import StreamingFlow
 from ..flow.unet import UnetState
 from ..state import tensors
-from .graph_files import bundle_digest, graph_path, initial_state, open_graph, run_graph
+from .graph_files import bundle_digest, graph_path, open_graph
+from .onnx_vocoder import initial_state, run_graph
 
 
 class OnnxFlow(StreamingFlow):

@@ -18,10 +18,9 @@ from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import SpeechLmConfig
 from ..devices import CPU
 from ..execution import Precision
-from ..lm.generation import LmInput
-from ..lm.speech_lm import SpeechLmState, lazy_zeros, lengths_after, lm_input_index
-from .graph_files import bundle_digest, graph_path, open_graph
-from .lm_graphs import MAX_POSITIONS, state_names
+from ..lm.generation import LmInput, lm_input_index
+from ..lm.speech_lm import SpeechLmState, lazy_zeros, lengths_after
+from .graph_files import MAX_POSITIONS, bundle_digest, graph_path, open_graph, state_names
 
 _FLOAT, _INT64 = 1, 7  # TensorProto.FLOAT, TensorProto.INT64
 

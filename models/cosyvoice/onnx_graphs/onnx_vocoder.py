@@ -1,5 +1,6 @@
 """The vocoders in ONNX Runtime, on a CPU: one class for both versions, whose graphs keep all that differs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnxruntime
@@ -8,9 +9,10 @@ from torch import Tensor
 
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import CosyVoiceVersion, HiftConfig
+from ..onnx_runtime.graph_runs import initial_arrays, run_arrays
 from ..vocoder.hift_v2 import HiftV2Policy
 from ..vocoder.hift_v3 import check_first_chunk, noise_frames
-from .graph_files import bundle_digest, graph_path, initial_state, open_graph, run_graph
+from .graph_files import bundle_digest, graph_path, open_graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +73,14 @@ class OnnxVocoder:
         outputs = run_graph(self._session, {**inputs, "mel": mel, "noise": noise})
         present = tuple(outputs[f"present_{name}"] for name in self._names)
         return outputs["samples"], VocoderGraphState(present)
+
+
+def run_graph(session: onnxruntime.InferenceSession, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Run a graph; its outputs by name. Inputs that are contiguous are not copied."""
+    outputs = run_arrays(session, {name: tensor.numpy() for name, tensor in inputs.items()})
+    return {name: torch.from_numpy(output) for name, output in outputs.items()}
+
+
+def initial_state(session: onnxruntime.InferenceSession, rows: int) -> dict[str, Tensor]:
+    """Zeros for every ``past_`` input of a graph: 0 long on dynamic axes other than the rows."""
+    return {name: torch.from_numpy(zeros) for name, zeros in initial_arrays(session, rows).items()}

@@ -1,0 +1,199 @@
+"""The exported flow on numpy arrays. The memory of the state is fed to the graphs in place.
+
+The graphs return the keys and values of a chunk, which are written behind those of earlier chunks. Sessions
+are stepped one by one; a batch would save a few per cent.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import onnxruntime
+from numpy.random import RandomState
+from numpy.typing import NDArray
+
+from ..checkpoint.bundle import CosyVoiceBundle
+from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS, FlowConfig
+from ..flow.policy import EXACT_POLICY, FlowPolicy
+from ..host_memory import release_array_pages
+from ..onnx_graphs.graph_files import bundle_digest, graph_path, open_graph
+from .graph_runs import Float, Integers, State, fixed_shape, initial_arrays, run_arrays, thread_count
+from .random_numbers import normal_numbers
+
+_NOISE_FRAMES = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFlowState:
+    """Memory of one utterance between chunks; a step writes into it, so it must not be used again.
+
+    encoder, solver: ``past_`` inputs of the encoder, and of each solver step. memories: of the encoder by
+    name, and of each solver step, with slots on the last axis but one.
+    """
+
+    frames: int  # mel frames so far
+    speaker: Float  # (1, 80)
+    encoder: State
+    encoder_memories: dict[str, Float]  # none in version 3
+    solver: tuple[State, ...]
+    solver_memories: tuple[Float, ...]
+
+    @property
+    def capacity(self) -> int:
+        """Frames for which there is room."""
+        return int(self.solver_memories[0].shape[-2])
+
+    @property
+    def memories(self) -> list[Float]:
+        """All memories."""
+        return [*self.encoder_memories.values(), *self.solver_memories]
+
+    def release_behind(self, frames: int) -> None:
+        """Return the memory after the first ``frames`` frames to the system. Raises OSError if it refuses."""
+        for memory in self.memories:
+            release_array_pages(memory, frames * memory.shape[-2] // self.capacity)
+
+    def packed(self) -> dict[str, NDArray[np.generic]]:
+        """The arrays of a voice's state by name, to be kept on file; memories in float16.
+
+        The rounding changes a mel by 4e-5.
+        """
+        parts = enumerate((self.encoder, *self.solver))
+        contexts = {f"{index}.{name}": array for index, part in parts for name, array in part.items()}
+        memories = enumerate(self.memories)
+        return contexts | {f"memory.{index}": memory.astype(np.float16) for index, memory in memories}
+
+    def unpacked(self, stored: Mapping[str, NDArray[np.generic]], frames: int) -> "ArrayFlowState":
+        """The state of ``packed`` for that many frames, written into the memories of this one."""
+        for index, memory in enumerate(self.memories):
+            np.copyto(memory, stored[f"memory.{index}"])
+        encoder, *solver = (
+            {name: stored[f"{index}.{name}"] for name in part}
+            for index, part in enumerate((self.encoder, *self.solver))
+        )
+        return replace(self, frames=frames, encoder=encoder, solver=tuple(solver))
+
+
+@dataclass(slots=True)
+class ArrayFlow:
+    """The exported graphs of a flow. ``load`` opens them."""
+
+    config: FlowConfig
+    _speaker: onnxruntime.InferenceSession
+    _encoder: onnxruntime.InferenceSession
+    _step: onnxruntime.InferenceSession
+    policy: FlowPolicy = EXACT_POLICY
+    _noise: dict[int, Float] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, bundle: CosyVoiceBundle, policy: FlowPolicy = EXACT_POLICY) -> "ArrayFlow":
+        """Open the graphs of a bundle. Raises InvalidBundleError."""
+        digest, threads = bundle_digest(bundle), thread_count()
+        names = ("flow_speaker", "flow_encoder", "flow_step")
+        speaker, encoder, step = (open_graph(graph_path(bundle, name), digest, threads) for name in names)
+        return cls(bundle.network_config.flow, speaker, encoder, step, policy)
+
+    def init_state(self, embedding: Float, frames: int) -> ArrayFlowState:
+        """The state before the first chunk. embedding: (192,) of the speaker. frames: initial capacity."""
+        speaker = run_arrays(self._speaker, {"embedding": embedding[None]})["speaker"].astype(np.float32)
+        sizes = {"id_memory": frames // FRAMES_PER_SPEECH_ID, "frame_memory": frames}
+        memories = {
+            name: _empty_memory(self._encoder, name, slots)
+            for name, slots in sizes.items()
+            if self.config.encoder is not None
+        }
+        steps = range(self.config.solver_steps)
+        return ArrayFlowState(
+            0,
+            speaker,
+            initial_arrays(self._encoder, 1),
+            memories,
+            tuple(initial_arrays(self._step, 1) for _ in steps),
+            tuple(_empty_memory(self._step, "memory", frames) for _ in steps),
+        )
+
+    def prefill(self, embedding: Float, ids: Integers, mel: Float) -> ArrayFlowState:
+        """The state after the whole blocks of a recording. ids: (P,). mel: (80, 2 P)."""
+        covered = max(0, (len(ids) - LOOKAHEAD_IDS) // BLOCK_IDS * BLOCK_IDS)
+        state = self.init_state(embedding, max(covered, BLOCK_IDS) * FRAMES_PER_SPEECH_ID)
+        if not covered:
+            return state
+        future = ids[covered : covered + LOOKAHEAD_IDS]
+        return self.step(ids[:covered], future, mel[:, : covered * FRAMES_PER_SPEECH_ID], state)[1]
+
+    def copy_for_utterance(self, voice: ArrayFlowState, frames: int) -> ArrayFlowState:
+        """A copy of a voice's state with room for ``frames`` frames."""
+        return _with_capacity(voice, max(frames, voice.frames))
+
+    def step(
+        self, ids: Integers, future: Integers, prompt_mel: Float, state: ArrayFlowState
+    ) -> tuple[Float, ArrayFlowState]:
+        """The mel of a chunk, (80, 2 T), and the next state.
+
+        ids: (T,). future: (3,) the ids after them, or (0,) at the end. prompt_mel: (80, 2 T).
+        """
+        begin, length = state.frames, FRAMES_PER_SPEECH_ID * len(ids)
+        if begin + length > state.capacity:
+            state = _with_capacity(state, max(begin + length, state.capacity * 3 // 2))
+        place = {"length": np.array(begin), "block": np.array(BLOCK_FRAMES)}
+        given = {"ids": ids[None], "future": future[None], **state.encoder, **state.encoder_memories}
+        if self.config.encoder is not None:
+            given |= place
+        outputs = run_arrays(self._encoder, given)
+        for name, memory in state.encoder_memories.items():
+            first = begin if name == "frame_memory" else begin // FRAMES_PER_SPEECH_ID
+            _write(memory, outputs[f"new_{name.removesuffix('_memory')}_keys_values"], first)
+        encoder, solver = _present(outputs, state.encoder), []
+        x = np.ascontiguousarray(self._noise_rows(begin, length)[None])
+        inputs = {"mu": outputs["mu"], "speaker": state.speaker, "prompt_mel": prompt_mel.T[None], **place}
+        inputs["prompt_mel"] = np.ascontiguousarray(inputs["prompt_mel"])
+        for index, (contexts, memory) in enumerate(zip(state.solver, state.solver_memories, strict=True)):
+            solver_inputs = {**inputs, **contexts, "x": x, "memory": memory, "solver_step": np.array(index)}
+            outputs = run_arrays(self._step, solver_inputs)
+            _write(memory, outputs["new_keys_values"], begin)
+            solver.append(_present(outputs, contexts))
+            x = outputs["next_x"].astype(np.float32, copy=False)
+        mel: Float = x[0].T
+        return mel, replace(state, frames=begin + length, encoder=encoder, solver=tuple(solver))
+
+    def _noise_rows(self, begin: int, frames: int) -> Float:
+        """The solver's initial values from frame ``begin`` on, (frames, 80), as ``StreamingFlow.noise``."""
+        blocks = range(begin // _NOISE_FRAMES, (begin + frames - 1) // _NOISE_FRAMES + 1)
+        drawn = np.concatenate([self._noise_block(index) for index in blocks])
+        return drawn[begin - blocks[0] * _NOISE_FRAMES :][:frames]
+
+    def _noise_block(self, index: int) -> Float:
+        if index not in self._noise:
+            drawn = normal_numbers(RandomState(index), MEL_BANDS * _NOISE_FRAMES)
+            self._noise[index] = np.ascontiguousarray(drawn.reshape(MEL_BANDS, _NOISE_FRAMES).T)
+        return self._noise[index]
+
+
+def _present(outputs: State, past: State) -> State:
+    return {name: outputs[name.replace("past_", "present_")] for name in past}
+
+
+def _empty_memory(session: onnxruntime.InferenceSession, name: str, slots: int) -> Float:
+    *fixed, width = fixed_shape(session, name)
+    return np.empty((1, *fixed, slots, width), np.float32)
+
+
+def _write(memory: Float, new: object, begin: int) -> None:
+    """Write the keys and values of a chunk from slot ``begin`` on."""
+    keys_values = np.asarray(new)
+    memory[..., begin : begin + keys_values.shape[-2], :] = keys_values
+
+
+def _with_capacity(state: ArrayFlowState, frames: int) -> ArrayFlowState:
+    def resized(memory: Float) -> Float:
+        slots, used = (count * memory.shape[-2] // state.capacity for count in (frames, state.frames))
+        larger = np.empty((*memory.shape[:-2], slots, memory.shape[-1]), np.float32)
+        larger[..., :used, :] = memory[..., :used, :]
+        return larger
+
+    encoder = {name: resized(memory) for name, memory in state.encoder_memories.items()}
+    return replace(
+        state,
+        encoder_memories=encoder,
+        solver_memories=tuple(resized(part) for part in state.solver_memories),
+    )
