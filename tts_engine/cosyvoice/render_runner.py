@@ -38,7 +38,7 @@ from ...models.cosyvoice.flow.state import FlowChunk, FlowState, packed_voice, u
 from ...models.cosyvoice.flow.streaming_flow import StreamingFlow
 from ...models.cosyvoice.networks import CosyVoiceNetworks
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from ...models.cosyvoice.state import gather, join_states, tensors
+from ...models.cosyvoice.state import gather, join_states, map_state, tensors
 from ...models.cosyvoice.vocoder.noise_table import NoiseTable
 from ...models.cosyvoice.vocoder.vocoder import Vocoder
 from .conditioning import FlowPrompt
@@ -209,7 +209,7 @@ class RenderRunner:
             return self._prefill(flow_prompt, speaker)
         part = type(self._flow).__name__
         empty = self._flow.init_state(speaker, frames)
-        shapes = _on_file(packed_voice(empty))
+        shapes = _form_on_file(packed_voice(map_state(lambda tensor: tensor.to("meta"), empty)))
         if stored := files.load(flow_prompt.id, part, shapes):
             return unpacked_voice(_as_tensors(stored), empty, frames)
         del empty
@@ -237,6 +237,14 @@ class RenderRunner:
 
 def _on_file(packed: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
     return {name: tensor.numpy() for name, tensor in packed.items()}
+
+
+def _form_on_file(packed: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """Arrays of the shapes and types of tensors on the device "meta"; their contents are undefined."""
+    return {
+        name: np.empty(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        for name, tensor in packed.items()
+    }
 
 
 def _as_tensors(stored: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:

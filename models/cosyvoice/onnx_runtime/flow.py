@@ -58,10 +58,19 @@ class ArrayFlowState:
 
         The rounding changes a mel by 4e-5.
         """
-        parts = enumerate((self.encoder, *self.solver))
-        contexts = {f"{index}.{name}": array for index, part in parts for name, array in part.items()}
         memories = enumerate(self.memories)
-        return contexts | {f"memory.{index}": memory.astype(np.float16) for index, memory in memories}
+        packed = {f"memory.{index}": memory.astype(np.float16) for index, memory in memories}
+        return self._named_contexts() | packed
+
+    def packed_form(self) -> dict[str, NDArray[np.generic]]:
+        """Arrays of the names, shapes and types of ``packed``; their contents are undefined."""
+        memories = enumerate(self.memories)
+        unwritten = {f"memory.{index}": np.empty(memory.shape, np.float16) for index, memory in memories}
+        return self._named_contexts() | unwritten
+
+    def _named_contexts(self) -> dict[str, NDArray[np.generic]]:
+        parts = enumerate((self.encoder, *self.solver))
+        return {f"{index}.{name}": array for index, part in parts for name, array in part.items()}
 
     def unpacked(self, stored: Mapping[str, NDArray[np.generic]], frames: int) -> "ArrayFlowState":
         """The state of ``packed`` for that many frames, written into the memories of this one."""

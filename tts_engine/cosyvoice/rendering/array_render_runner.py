@@ -147,7 +147,7 @@ class ArrayRenderRunner:
             return self._prefill(flow_prompt)
         part = type(self._flow).__name__
         empty = self._flow.init_state(flow_prompt.embedding, frames)
-        if stored := files.load(flow_prompt.id, part, empty.packed()):
+        if stored := files.load(flow_prompt.id, part, empty.packed_form()):
             return empty.unpacked(stored, frames)
         state = self._prefill(flow_prompt)
         packed = state.packed()
