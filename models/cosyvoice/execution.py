@@ -1,4 +1,4 @@
-"""What a caller may choose about the execution of the networks: library, number format, device. No torch.
+"""Choices of a caller about the execution of the networks: library, number format, device. No torch.
 
 ``executors`` and ``precision`` describe the choices and carry them out.
 """

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..devices import to_device
 from .array_mel_stretcher import ArrayMelStretcher
 
 
@@ -16,5 +17,7 @@ class MelStretcher(ArrayMelStretcher):
 
     def _interpolate(self, before: Any, after: Any, weight: Any) -> Tensor:
         frames: Tensor = self._frames
-        start, end, share = (torch.from_numpy(part).to(frames.device) for part in (before, after, weight))
+        start, end, share = (
+            to_device(torch.from_numpy(part), frames.device) for part in (before, after, weight)
+        )
         return torch.lerp(frames[..., start], frames[..., end], share)

@@ -20,16 +20,17 @@ from torch import Tensor  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
 
+from vivavoce.models.cosyvoice import devices  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.devices import CPU, find_device, to_device, to_host  # noqa: E402
 from vivavoce.models.cosyvoice.execution import DeviceError, Precision  # noqa: E402
 from vivavoce.models.cosyvoice.flow.state import FlowChunk  # noqa: E402
+from vivavoce.models.cosyvoice.lm import decoding  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks  # noqa: E402
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage, StepResult  # noqa: E402
-from vivavoce.tts_engine.cosyvoice import lm_runner, policy  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.flow_runner import EagerFlowRunner, GraphFlowRunner  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.front_end import CosyVoiceFrontEnd  # noqa: E402
@@ -198,7 +199,7 @@ def test_a_bundle_renders_on_another_device_and_synchronizes_only_for_ids_and_sa
 ) -> None:
     expected, _ = speak(backend_on(CPU, bundle))
     assert not simulation.waits
-    monkeypatch.delattr(lm_runner, "choose")  # there it is recorded steps that choose
+    monkeypatch.delattr(decoding, "choose")  # there it is recorded steps that choose
     backend = backend_on(DEVICE, bundle)
     simulation.waits.clear()
     samples, steps = speak(backend)
@@ -260,7 +261,7 @@ def test_int8_is_refused_on_other_devices(bundle: CosyVoiceBundle) -> None:
 
 def test_the_policy_of_a_gpu_has_more_slots_and_half_precision_state(monkeypatch: pytest.MonkeyPatch) -> None:
     assert policy_for("int8", "cpu") == CosyVoicePolicy(precision=Precision.INT8, device="cpu")
-    monkeypatch.setattr(policy, "find_device", lambda name: torch.device("cuda", 1))
+    monkeypatch.setattr(devices, "find_device", lambda name: torch.device("cuda", 1))
     on_card = policy_for("bf16", "cuda:1")
     assert (on_card.slots, on_card.max_render_rows, on_card.device) == (32, 4, "cuda:1")
     assert on_card.overlap
