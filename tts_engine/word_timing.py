@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...models.cosyvoice.config import SPEECH_IDS_PER_S
-from ..reading.unicode_scripts import WrittenWord, estimate_seconds, group_written_words
-from ..segmenter import SpokenWord
+from ..models.cosyvoice.config import SPEECH_IDS_PER_S
+from .reading.unicode_scripts import WrittenWord, estimate_seconds, group_written_words
+from .segmenter import SpokenWord
 
 
 @dataclass(frozen=True, slots=True)
