@@ -24,6 +24,7 @@ from .number_words import CldrNumberWords
 from .policy import XttsPolicy
 from .renderer import XttsRenderer
 from .session import XttsConditioning
+from .speakers_folder import SPEAKERS_FOLDER, add_speakers
 from .text_encoder import XttsTextEncoder
 
 logger = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class XttsBackend(XttsRenderer):
                 bundle.settings.conditioning,
                 bundle.settings.languages,
             )
+            add_speakers(folder / SPEAKERS_FOLDER, voices, bundle.settings.config)
             return cls(bundle.settings, networks, bundle.tokenizer(), voices, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:

@@ -51,7 +51,9 @@ class XttsVoices(Voices):
 
     def enroll_recordings(self, recordings: Sequence[Samples], sample_rate: int) -> Voice:
         """Clone a voice from several recordings, 3 s and more together. Raises BadRequest."""
-        digest = hashlib.sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in recordings))
+        digest = hashlib.sha256(f"{sample_rate} {[len(each) for each in recordings]}".encode())
+        for each in recordings:
+            digest.update(np.ascontiguousarray(each, np.float32).tobytes())
         voice_id = f"voice-{digest.hexdigest()[:32]}"
         if voice_id in self._enrolled:
             return self.get(voice_id)
@@ -60,7 +62,7 @@ class XttsVoices(Voices):
     def encode(self, recordings: Sequence[Samples], sample_rate: int) -> XttsVoice:
         """The conditioning of recordings. Raises BadRequest if they cannot be used."""
         _check(recordings, sample_rate)
-        inputs = [resample(each.astype(np.float32), sample_rate, XTTS_INPUT_RATE) for each in recordings]
+        inputs = [at_input_rate(each, sample_rate) for each in recordings]
         with self._encoder_lock:
             try:
                 return self._load_encoder().encode(inputs, self._conditioning)
@@ -90,6 +92,12 @@ class XttsVoices(Voices):
     def tokenize_speech(self, samples: Samples, sample_rate: int) -> tuple[int, ...]:
         """Not supported. Raises BadRequest."""
         raise BadRequest("XTTS converts no recordings to another voice; give text")
+
+
+def at_input_rate(samples: Samples, sample_rate: int) -> Samples:
+    """Samples at 22,050 Hz, the rate of the encoders."""
+    samples = samples.astype(np.float32)
+    return samples if sample_rate == XTTS_INPUT_RATE else resample(samples, sample_rate, XTTS_INPUT_RATE)
 
 
 def _check(recordings: Sequence[Samples], sample_rate: int) -> None:
