@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...models.cosyvoice.devices import find_device
-from ...models.xtts.checkpoint.bundle import LICENSE_NOTICE, open_bundle
+from ...models.xtts.checkpoint.bundle import LICENSE_NOTICE, XttsBundle, open_bundle
 from ...models.xtts.checkpoint.settings import XttsBundleSettings
 from ...models.xtts.config import XTTS_IDS_PER_S
 from ...models.xtts.networks import XttsNetworks, load_networks
@@ -61,16 +61,19 @@ class XttsBackend(XttsRenderer):
         policy = policy or XttsPolicy()
         with bundle_errors(BundleFamily.XTTS):
             bundle = open_bundle(folder)
-            logger.warning("%s", LICENSE_NOTICE)
             networks = load_networks(bundle, find_device(policy.device))
-            voices = XttsVoices(
-                bundle.voices(),
-                lambda: networks.voice_encoder,
-                bundle.settings.conditioning,
-                bundle.settings.languages,
-            )
-            add_speakers(folder / SPEAKERS_FOLDER, voices, bundle.settings.config)
-            return cls(bundle.settings, networks, bundle.tokenizer(), voices, policy)
+        return cls.from_bundle(bundle, networks, policy)
+
+    @classmethod
+    def from_bundle(cls, bundle: XttsBundle, networks: XttsNetworks, policy: XttsPolicy) -> "XttsBackend":
+        """The backend of loaded networks; logs the licence of the weights. Raises BundleError."""
+        logger.warning("%s", LICENSE_NOTICE)
+        settings = bundle.settings
+        with bundle_errors(BundleFamily.XTTS):
+            studio = bundle.voices()
+        voices = XttsVoices(studio, lambda: networks.voice_encoder, settings.conditioning, settings.languages)
+        add_speakers(bundle.folder / SPEAKERS_FOLDER, voices, settings.config)
+        return cls(settings, networks, bundle.tokenizer(), voices, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter for the request. Raises BadRequest for a language that the bundle does not speak."""
