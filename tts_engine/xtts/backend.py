@@ -53,7 +53,7 @@ class XttsBackend(XttsRenderer):
         )
         self.voices = voices
         self._settings = settings
-        self._grammars = LanguageGrammars.load()
+        self._grammars = LanguageGrammars.load().with_written_numbers()
 
     @classmethod
     def load(cls, folder: Path, policy: XttsPolicy | None = None) -> "XttsBackend":

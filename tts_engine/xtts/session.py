@@ -18,7 +18,6 @@ from ...models.xtts.sampling import PREFIX_ID, XttsSampling, XttsSamplingInputs,
 from ...models.xtts.voice import XttsVoice
 from ..backends.base import StepResult
 from ..chunk import SAMPLE_RATE, Word
-from ..reading.unicode_scripts import estimate_seconds
 from ..segmenter import Segment
 from ..word_timing import WordTimeEstimator
 from .gpt_runner import DecodedColumn, Latent, XttsGptInput, XttsGptTurn
@@ -166,9 +165,7 @@ class XttsSession:
         self.sentence = None
         if self._pieces:
             piece = self._pieces.popleft()
-            max_ids = self._policy.length.max_ids(
-                estimate_seconds(piece.segment.words), self._config.max_new_ids
-            )
+            max_ids = self._policy.length.max_ids(piece.usual_s, self._config.max_new_ids)
             speed = min(2.0, max(0.5, self.conditioning.speed * self._rate))
             self.sentence = XttsSentence(piece, self.conditioning.voice, speed, max_ids)
 
