@@ -15,7 +15,6 @@ from .errors import BadRequest, BundleError, MissingExtra
 
 if TYPE_CHECKING:
     from ..models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings
-    from .xtts.benchmark import XttsBenchmarkSize, XttsTimings
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,16 +211,6 @@ def measure_on_device(
 
         found, chosen = find_device(device), parse_precision(precision)
         return measure_device(open_bundle(folder), found, chosen, size or DeviceBenchmarkSize())
-
-
-def measure_xtts_on_device(
-    folder: Path, device: str, size: "XttsBenchmarkSize | None" = None
-) -> "XttsTimings":
-    """Time the networks of a bundle of XTTS on a device. Raises BundleError."""
-    with bundle_errors(BundleFamily.XTTS):
-        from .xtts.benchmark import measure_xtts
-
-        return measure_xtts(folder, device, size)
 
 
 def require_folder(folder: Path) -> None:

@@ -5,6 +5,7 @@ too. ``vivavoce bench serve --device cuda`` measures how many streams a card ser
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -13,10 +14,12 @@ from ....tts_engine.bundles import (
     check_bundle,
     is_xtts_folder,
     measure_on_device,
-    measure_xtts_on_device,
 )
 from .bundle_weights import BenchWeights, is_released, without_targets
 from .report import BenchFigure, BenchReport
+
+if TYPE_CHECKING:
+    from ....tts_engine.xtts.benchmark import XttsBenchmarkSize
 
 
 def measure(device: str, weights: BenchWeights, precision: str) -> BenchReport:
@@ -49,11 +52,13 @@ def measure(device: str, weights: BenchWeights, precision: str) -> BenchReport:
     )
 
 
-def measure_xtts_bundle(folder: Path, device: str) -> BenchReport:
+def measure_xtts_bundle(folder: Path, device: str, size: "XttsBenchmarkSize | None" = None) -> BenchReport:
     """Measure XTTS on a device, a CPU included. Raises BundleError, MissingExtra."""
     name = card_name_of(device)
+    from ....tts_engine.xtts.benchmark import measure_xtts  # needs torch
+
     with Console(stderr=True).status("bench device"):
-        timings = measure_xtts_on_device(folder, device)
+        timings = measure_xtts(folder, device, size)
     sessions = timings.size.sessions
     figures: tuple[BenchFigure, ...] = (
         BenchFigure(f"GPT, an id at context {timings.size.context}", 1000 * timings.id_s, "ms"),

@@ -11,13 +11,12 @@ torch = pytest.importorskip(
 
 from vivavoce.gateway.cli.bench import device  # noqa: E402
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights  # noqa: E402
-from vivavoce.gateway.cli.bench.device import measure  # noqa: E402
+from vivavoce.gateway.cli.bench.device import measure, measure_xtts_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings  # noqa: E402
 from vivavoce.tts_engine.bundles import (  # noqa: E402
     CheckedBundle,
     CheckedFile,
     measure_on_device,
-    measure_xtts_on_device,
     write_random_bundle,
     write_random_xtts_bundle,
 )
@@ -75,7 +74,7 @@ def test_a_bundle_of_xtts_is_measured_on_a_cpu(tmp_path: Path, monkeypatch: pyte
     write_random_xtts_bundle(tmp_path / "bundle", "tiny", 7)
     small = XttsBenchmarkSize(ids=3, sessions=2, latents=30, rounds=1)
     monkeypatch.setattr(
-        device, "measure_xtts_on_device", lambda folder, name: measure_xtts_on_device(folder, name, small)
+        device, "measure_xtts_bundle", lambda folder, name: measure_xtts_bundle(folder, name, small)
     )
     report = measure("cpu", BenchWeights(tmp_path / "bundle"), "fp32")
     assert [figure.name for figure in report.figures] == [
