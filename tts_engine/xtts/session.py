@@ -80,7 +80,9 @@ class XttsSentence:
                 start_sample / SAMPLE_RATE + place / (XTTS_IDS_PER_S * self.speed)
                 for place in (timed.start, timed.stop)
             )
-            yield Word("", begin_s, end_s, timed.word.start, timed.word.stop)
+            # Ids are slightly longer than their samples, which end with a whole frame of the vocoder.
+            begin_s = min(begin_s, (start_sample + self.samples) / SAMPLE_RATE)
+            yield Word("", begin_s, max(begin_s, end_s), timed.word.start, timed.word.stop)
 
 
 class XttsSession:
