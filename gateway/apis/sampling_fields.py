@@ -1,6 +1,6 @@
 """The fields of sampling that several dialects have by the same names, in terms of the engine.
 
-CosyVoice applies them for each utterance; the packaged voice samples nothing and ignores them.
+CosyVoice and XTTS apply them for each utterance; the packaged voice samples nothing and ignores them.
 """
 
 from typing import Annotated, Any, Final
@@ -32,6 +32,7 @@ class SamplingFields(BaseModel):
             "top_k": self.top_k,
             "top_p": self.top_p,
             "repetition_window": repetition_window(self.repetition_penalty),
+            "repetition_penalty": self.repetition_penalty,
         }
 
 

@@ -55,7 +55,7 @@ _commands.add_command(keys)
 _commands.add_command(voices)
 
 _FILE_PATH = click.Path(path_type=Path)
-_BUNDLE_HELP = "A folder of Piper, Kokoro or CosyVoice.  [default: the packaged voice]"
+_BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the packaged voice]"
 
 
 @_commands.command()

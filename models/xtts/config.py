@@ -15,7 +15,8 @@ from ..cosyvoice.config import require, require_layers, require_multiple
 XTTS_INPUT_RATE = 22_050  # Hz, of recordings and of the codec
 XTTS_SAMPLE_RATE = 24_000  # Hz, of the speech made
 SPEAKER_RATE = 16_000  # Hz, input of the speaker encoder
-CODEC_STRIDE = 1024  # samples of the input rate for each speech id: 21.5 ids/s
+CODEC_STRIDE = 1024  # samples of the input rate for each speech id
+XTTS_IDS_PER_S = XTTS_INPUT_RATE / CODEC_STRIDE  # speech ids, 21.5
 VOCODER_HOP = 256  # samples of the output rate for each vocoder frame: 93.75 frames/s
 FRAMES_PER_LATENT = CODEC_STRIDE // VOCODER_HOP  # vocoder frames of an id before the change of rate
 

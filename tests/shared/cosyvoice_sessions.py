@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage, StepResult
+from vivavoce.tts_engine.backends.base import Backend, Delivery, SlotRequest, SlotTurn, Stage, StepResult
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.segmenter import Segment
 
@@ -22,7 +22,7 @@ TEXTS = (
 class SessionDriver:
     """Steps the sessions of a backend by hand. ``delay``: rounds before a session takes part."""
 
-    def __init__(self, backend: CosyVoiceBackend) -> None:
+    def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.segments: dict[int, list[Segment]] = {}
         self.delay: dict[int, int] = {}
@@ -31,8 +31,15 @@ class SessionDriver:
         self._open: list[int] = []
         self._current: dict[int, Segment] = {}
 
-    def add(self, text: str, voice: str = "nobody", seed: int = 0, delay: int = 0) -> int:
-        request = SlotRequest(voice, 1.0, seed)
+    def add(
+        self,
+        text: str,
+        voice: str = "nobody",
+        seed: int = 0,
+        delay: int = 0,
+        delivery: Delivery | None = None,
+    ) -> int:
+        request = SlotRequest(voice, 1.0, seed, delivery or Delivery())
         slot = self.backend.open_slot(request)
         segmenter = self.backend.segmenter(request)
         self.segments[slot] = [*segmenter.push(text), *segmenter.flush()]

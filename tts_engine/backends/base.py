@@ -32,7 +32,8 @@ class DeliveryMode(StrEnum):
 class Delivery:
     """How a text is spoken; None and "" leave the choice to the voice.
 
-    CosyVoice supports all fields; the packaged voice ignores them.
+    CosyVoice supports all fields but the penalty; XTTS supports the language, the sampling but for repetition
+    window and threshold, and the first hop; other voices support the language at most.
     """
 
     mode: DeliveryMode | None = None  # None: by instruction and recording
@@ -44,6 +45,7 @@ class Delivery:
     top_k: int | None = None  # at least 1
     repetition_window: int | None = None  # ids looked back at; 0 switches the repetition rule off
     repetition_threshold: float | None = None  # an id with this share of the window is drawn again
+    repetition_penalty: float | None = None  # of XTTS, above 0: divides the scores of ids decoded before
     # Speech ids of the first chunk of audio, at least 1: whole blocks of 25, at most the backend's longest
     # chunk. More of them delay the first sound, and cost less.
     first_hop: int | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..bundles import has_exported_graphs, is_xtts_folder, require_folder
-from ..errors import BadRequest, BundleError, MissingExtra
+from ..errors import BadRequest, MissingExtra
 from ..voices.voices import Voice
 from .base import Backend
 
@@ -46,9 +46,7 @@ def load_backend(
     """
     kind = find_kind(bundle)
     if kind is BundleKind.XTTS:
-        raise BundleError(
-            f"{bundle}: XTTS bundles can be checked and converted; speaking with them is not built yet"
-        )
+        return _load_xtts(Path(bundle), precision, device, executor, process)
     if kind is not BundleKind.COSYVOICE:
         _check_fixed_settings(precision, device, executor)
         return _load_fixed_voices(kind, Path(bundle), process, workers)
@@ -135,6 +133,23 @@ def _load_here(kind: BundleKind, folder: Path, workers: int | None) -> Backend:
     from .hibari import HibariBackend
 
     return HibariBackend.load()
+
+
+def _load_xtts(
+    folder: Path, precision: str, device: str, executor: str, process: "ProcessPolicy | None"
+) -> Backend:
+    if precision != "fp32":
+        raise BadRequest(f"precision is {precision!r}; an XTTS bundle has fp32 only")
+    if executor not in ("auto", "torch"):
+        raise BadRequest(f"executor is {executor!r}; an XTTS bundle has torch only")
+    if process is not None:
+        raise BadRequest(f"{folder}: an XTTS voice renders in the server's own process only")
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtra(f"the bundle {str(folder)!r}", "cosyvoice")
+    from ..xtts.backend import XttsBackend
+    from ..xtts.policy import xtts_policy_for
+
+    return XttsBackend.load(folder, xtts_policy_for(device))
 
 
 def _load_cosyvoice_in_process(

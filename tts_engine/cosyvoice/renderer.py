@@ -41,7 +41,7 @@ from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import ALL_STAGES, SlotTurn, Stage, Stages, StepResult
 from ..backends.process_child import HostedBackend
 from ..bundles import bundle_errors
-from .fault_isolation import FaultIsolation
+from ..fault_isolation import FaultIsolation
 from .front_end import PreparedRequest
 from .lm_runner import MAX_BATCHED_INPUTS, LmRunner
 from .policy import CosyVoicePolicy, Interleave

@@ -19,9 +19,9 @@ from ...models.cosyvoice.lm.generation import (
 )
 from ...models.cosyvoice.lm.silence_filter import SilenceFilter
 from ..segmenter import BoundaryKind, Segment, SpokenWord
+from ..word_timing import WordTimeEstimator
 from .conditioning import VoiceConditioning
 from .lm_runner import PromptPrefix
-from .word_timing import WordTimeEstimator
 
 Words = tuple[SpokenWord, ...]
 

@@ -95,6 +95,7 @@ def _delivery_of(settings: XttsSettings, language: str) -> Delivery:
         repetition_window=(
             repetition_window(settings.repetition_penalty) if "repetition_penalty" in changed else None
         ),
+        repetition_penalty=settings.repetition_penalty if "repetition_penalty" in changed else None,
         first_hop=_first_hop(settings.stream_chunk_size) if "stream_chunk_size" in changed else None,
     )
 

@@ -184,7 +184,7 @@ def bench_mix(neighbour: float, as_json: bool, **load: Any) -> None:
 def bench_device(
     device: str | None, size: str, version: str, bundle: Path | None, precision: str, as_json: bool
 ) -> None:
-    """CosyVoice on a graphics card: a token, and chunks of the flow in one step."""
+    """CosyVoice on a graphics card, or a bundle of XTTS on any device: ids, chunks, several in one step."""
     from .bundle_weights import BenchWeights
     from .device import measure
 

@@ -9,7 +9,7 @@ a script without a grammar stays as written, digits included, so that no number 
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ...errors import BadRequest
@@ -69,6 +69,7 @@ _FOLDED_CHARACTERS = FOLDED_CHARACTERS | {
 }
 _NARROW_MARKS = str.maketrans(WIDE_MARKS, ".!?;:,,")
 # Letters and digits up to a blank or a mark that a grammar reads.
+_WRITTEN_NUMBER = r"[€$£]?\d+(?:[.,:]\d+)*(?:[^\W\d_]+|\s?[€$£%](?!\w))?"
 _VERBATIM_RUN = r"[^\W_][^\s!-/:-@\[-`{-~\u2000-\u206f\u3000-\u303f]{0,60}"
 
 
@@ -88,13 +89,13 @@ def _mark_pattern(marks: frozenset[str]) -> str:
     return rf"(?:{any_of(marks | {unicodedata.normalize('NFD', mark) for mark in marks})})(?!\()"
 
 
-def _verbatim_grammar() -> Grammar:
-    """Return the grammar that leaves words and digits as written."""
+def _verbatim_grammar(*rows: tuple[str, Callable[[ScanState, re.Match[str]], int]]) -> Grammar:
+    """Return the grammar that leaves words and digits as written. rows: rules before it."""
     return Grammar(
         lines=compile_rules(*LINE_START_ROWS),
         letters=(),
-        digits=(),
-        symbols=compile_rules(*MARKUP_ROWS, *PUNCTUATION_ROWS),
+        digits=compile_rules(*rows) if rows else (),
+        symbols=compile_rules(*rows, *MARKUP_ROWS, *PUNCTUATION_ROWS),
         word=(LazyPattern(_VERBATIM_RUN), _read_verbatim),
     )
 
@@ -119,6 +120,11 @@ class LanguageGrammars:
         }
         han = {code: HanNormalizer(table).grammar() for code, table in HAN_TABLES.items() if code in wanted}
         return cls(from_tables | han)
+
+    def with_written_numbers(self) -> "LanguageGrammars":
+        """Return these grammars; text without one keeps the separators, currency and percent of numbers."""
+        written = _verbatim_grammar((_WRITTEN_NUMBER, _read_verbatim))
+        return LanguageGrammars({**self._grammars, "": written})
 
     def clause_normalizer(
         self, language: str | None = None, marks: Iterable[str] = ()

@@ -42,6 +42,7 @@ def test_parameters_of_sampling_reach_the_engine() -> None:
     delivery = make_synthesis_options(request, None).delivery
     assert (delivery.temperature, delivery.top_k, delivery.top_p) == (0.7, 20, 1.0)
     assert (delivery.repetition_window, delivery.first_hop) == (0, 50)
+    assert delivery.repetition_penalty == 1.0
     assert make_synthesis_options(parse(repetition_penalty=None), None).delivery == Delivery()
 
 

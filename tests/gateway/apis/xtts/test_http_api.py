@@ -94,6 +94,7 @@ def test_sillytavern_lists_sets_and_speaks(run_every_api: Any) -> None:
         delivery = request.delivery
         assert (delivery.temperature, delivery.top_p, delivery.top_k) == (0.6, 0.9, 30)
         assert (delivery.repetition_window, delivery.first_hop, delivery.language) == (0, 116, "en")
+        assert delivery.repetition_penalty == 1.0  # of XTTS itself
         streamed = await client.get("/tts_stream", params=NAMED)
         assert streamed.headers["content-type"] == "audio/x-wav"
         assert streamed.content[:4] == b"RIFF"

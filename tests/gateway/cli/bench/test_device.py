@@ -11,15 +11,17 @@ torch = pytest.importorskip(
 
 from vivavoce.gateway.cli.bench import device  # noqa: E402
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights  # noqa: E402
-from vivavoce.gateway.cli.bench.device import measure  # noqa: E402
+from vivavoce.gateway.cli.bench.device import measure, measure_xtts_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings  # noqa: E402
 from vivavoce.tts_engine.bundles import (  # noqa: E402
     CheckedBundle,
     CheckedFile,
     measure_on_device,
     write_random_bundle,
+    write_random_xtts_bundle,
 )
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
+from vivavoce.tts_engine.xtts.benchmark import XttsBenchmarkSize  # noqa: E402
 
 
 def test_without_a_card_nothing_is_measured_and_the_report_says_so() -> None:
@@ -66,3 +68,21 @@ def test_targets_apply_to_the_released_size(monkeypatch: pytest.MonkeyPatch) -> 
         report = measure("cuda", BenchWeights(Path("release")), "fp32")
         assert [figure.reached for figure in report.figures] == reached
         assert report.settings["device"] == "a card"
+
+
+def test_a_bundle_of_xtts_is_measured_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_random_xtts_bundle(tmp_path / "bundle", "tiny", 7)
+    small = XttsBenchmarkSize(ids=3, sessions=2, latents=30, rounds=1)
+    monkeypatch.setattr(
+        device, "measure_xtts_bundle", lambda folder, name: measure_xtts_bundle(folder, name, small)
+    )
+    report = measure("cpu", BenchWeights(tmp_path / "bundle"), "fp32")
+    assert [figure.name for figure in report.figures] == [
+        "GPT, an id at context 100",
+        "GPT, 2 sessions in one step against one after another",
+        "first chunk of 20 ids",
+        "vocoder, 30 latents at once",
+        "vocoder, streamed against at once",
+        "memory at its highest",
+    ]
+    assert all(figure.value > 0 and figure.reached is None for figure in report.figures)

@@ -7,8 +7,8 @@ usual length, and once the sentence's length is known, the remaining words share
     speech ids  |--- 15 -------|--- 15 ------|------------ the rest ---------|
     words       1      2       3          4           5             6
 
-Positions are speech ids, 25 a second, from the start of the sentence. Source: the 5:15 interleave of
-FunAudioLLM/CosyVoice@ace7c47 cosyvoice/llm/llm.py:551-661.
+Positions are speech ids from the start of the sentence, 25 a second with CosyVoice.
+Source: the 5:15 interleave of FunAudioLLM/CosyVoice@ace7c47 cosyvoice/llm/llm.py:551-661.
 """
 
 import math
@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...models.cosyvoice.config import SPEECH_IDS_PER_S
-from ..reading.unicode_scripts import WrittenWord, estimate_seconds, group_written_words
-from ..segmenter import SpokenWord
+from ..models.cosyvoice.config import SPEECH_IDS_PER_S
+from .reading.unicode_scripts import WrittenWord, estimate_seconds, group_written_words
+from .segmenter import SpokenWord
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,10 @@ class _PendingWord:
 
 
 class WordTimeEstimator:
-    """The words of one sentence; each is yielded once."""
+    """The words of one sentence; each is yielded once. ids_per_s: speech ids a second, those of CosyVoice."""
 
-    def __init__(self) -> None:
+    def __init__(self, ids_per_s: float = SPEECH_IDS_PER_S) -> None:
+        self._ids_per_s = ids_per_s
         self._text_ids = 0
         self._pending: deque[_PendingWord] = deque()
         self._remaining_length = 0.0  # of all pending words
@@ -59,7 +60,7 @@ class WordTimeEstimator:
         }
         words |= {word.spoken_range.start: word for word in group_written_words(spoken)}
         lengths = {
-            place: SPEECH_IDS_PER_S
+            place: self._ids_per_s
             * estimate_seconds(spoken[each] for each in (word.spoken_range if word else (place,)))
             for place, word in words.items()
         }

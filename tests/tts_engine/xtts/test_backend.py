@@ -1,0 +1,174 @@
+"""The XTTS backend behind the engine, on small random weights that render noise."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXTRAS=dev,stt,cosyvoice")
+
+from shared.tiny_cosyvoice import FINAL_SILENCE, content, pcm, run, speak, spoken_ids, words_of
+from vivavoce.models.xtts.config import XTTS_IDS_PER_S
+from vivavoce.tts_engine.backends.base import Delivery
+from vivavoce.tts_engine.backends.loading import load_backend
+from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.errors import BadRequest, UnreadableText
+from vivavoce.tts_engine.xtts.backend import XttsBackend
+from vivavoce.tts_engine.xtts.policy import SpeechLengthBound, XttsPolicy
+
+TEXT = "Well, who is it, at night? It is me."
+BRIEF = XttsPolicy(length=SpeechLengthBound(0.2, 0.2), pause_share=0.0)
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def backend(xtts_folder: Path) -> Iterator[XttsBackend]:
+    with closing(XttsBackend.load(xtts_folder, BRIEF)) as loaded:
+        yield loaded
+
+
+def test_a_folder_is_loaded_as_xtts_and_its_licence_is_logged(
+    xtts_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), closing(load_backend(str(xtts_folder))) as backend:
+        assert isinstance(backend, XttsBackend)
+    assert "Coqui Public Model License" in caplog.text
+    assert "non-commercial use only" in caplog.text
+
+
+def test_every_word_is_spoken(backend: XttsBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            words = words_of(await speak(engine, [TEXT]))
+            assert [word.text for word in words] == "Well who is it at night It is me".split()
+            assert all(before.start_s <= after.start_s for before, after in pairwise(words))
+
+    run(test())
+
+
+def test_the_speech_ids_of_the_chunks_are_those_of_the_audio(backend: XttsBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            chunks = await speak(engine, [TEXT])
+            ranges = [chunk.provenance.speech_ids for chunk in chunks[:-1]]
+            assert [each and each[0] for each in ranges] == [
+                0,
+                *(each[1] for each in ranges[:-1] if each),
+            ]
+            samples = chunks[-1].samples[1] - FINAL_SILENCE
+            assert samples / 24_000 == pytest.approx(spoken_ids(chunks) / XTTS_IDS_PER_S, abs=0.06)
+            assert max(abs(np.frombuffer(pcm(chunks), "<i2"))) > 300
+
+    run(test())
+
+
+def test_any_split_of_the_text_gives_the_same_chunks(backend: XttsBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            whole = await speak(engine, [TEXT], seed=3)
+            for parts in ([*TEXT], [TEXT[:20], TEXT[20:]]):
+                assert content(await speak(engine, parts, seed=3)) == content(whole)
+
+    run(test())
+
+
+def test_a_higher_speed_makes_the_same_ids_shorter(backend: XttsBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            usual, fast = [await speak(engine, [TEXT], speed=speed) for speed in (1.0, 2.0)]
+            assert spoken_ids(usual) == spoken_ids(fast)
+            assert fast[-1].samples[0] == pytest.approx(usual[-1].samples[0] / 2, rel=0.15)
+
+    run(test())
+
+
+def test_a_short_text_that_the_model_does_not_end_is_cut_and_faded(
+    xtts_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sampling never draws the id that ends a sentence here, as the model often does after one word."""
+
+    async def test() -> None:
+        monkeypatch.setattr(
+            "vivavoce.tts_engine.xtts.session.sample_speech_ids", lambda logits, inputs: [5] * len(inputs)
+        )
+        backend = XttsBackend.load(xtts_folder)
+        async with await Engine.open(backend=backend) as engine:
+            chunks = await speak(engine, ["Yes."])
+            speech = np.frombuffer(pcm(chunks), "<i2")[:-FINAL_SILENCE]
+            assert 0.5 < len(speech) / 24_000 < 2.0
+            assert speech[-1] == 0
+            assert np.abs(speech[-600:]).max() > 0
+
+    run(test())
+
+
+@pytest.mark.parametrize("bad", [{"temperature": 0.0}, {"repetition_penalty": 0.0}, {"first_hop": 0}])
+def test_sampling_outside_its_range_is_refused(backend: XttsBackend, bad: dict[str, float]) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            with pytest.raises(BadRequest, match=next(iter(bad))):
+                engine.stream(delivery=Delivery(**bad))  # type: ignore[arg-type]
+
+    run(test())
+
+
+def test_an_unknown_language_is_refused_with_the_list(backend: XttsBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            with pytest.raises(BadRequest, match=r"'sv'.*Arabic \(ar\).*Chinese \(zh\)"):
+                engine.stream(delivery=Delivery(language="sv"))
+            for language in ("German", "de-AT", "zh-cn", "pt_BR", "auto"):
+                engine.stream(delivery=Delivery(language=language)).cancel()
+
+    run(test())
+
+
+def test_text_over_the_limit_of_its_language_is_spoken_in_parts(backend: XttsBackend) -> None:
+    text = " ".join(f"człowiek numer {index}" for index in range(30))  # 570 letters without a stop
+
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            words = words_of(await speak(engine, [text], delivery=Delivery(language="pl")))
+            assert len(words) == 90
+
+    run(test())
+
+
+def test_text_that_has_to_be_romanized_is_unreadable(backend: XttsBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            with pytest.raises(UnreadableText):
+                await speak(engine, ["你好。"], delivery=Delivery(language="zh"))
+            words = words_of(await speak(engine, ["ni3 hao3."], delivery=Delivery(language="zh")))
+            assert [word.text for word in words] == ["ni3", "hao3"]
+
+    run(test())
+
+
+def test_a_cancelled_stream_frees_its_slot(xtts_folder: Path) -> None:
+    async def test() -> None:
+        backend = XttsBackend.load(xtts_folder, replace(BRIEF, length=SpeechLengthBound(100.0, 1.0)))
+        async with await Engine.open(backend=backend) as engine:
+            stream = engine.stream(delivery=Delivery(top_k=1))
+            stream.push_text(TEXT)
+            await anext(stream)
+            stream.cancel()
+            async with asyncio.timeout(60):
+                while backend.open_slots:
+                    await asyncio.sleep(0.01)
+            assert engine.active_streams == 0
+
+    run(test())
+
+
+def test_settings_of_other_bundles_are_refused(xtts_folder: Path) -> None:
+    with pytest.raises(BadRequest, match="fp32 only"):
+        load_backend(str(xtts_folder), precision="int4")
+    with pytest.raises(BadRequest, match="torch only"):
+        load_backend(str(xtts_folder), executor="onnxruntime")

@@ -1,0 +1,104 @@
+"""Voices of an XTTS bundle: made of recordings, refused ones, and the folder of speakers."""
+
+import shutil
+import wave
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXTRAS=dev,stt,cosyvoice")
+
+import torch
+
+from shared.tiny_cosyvoice import recording
+from vivavoce.models.xtts.voice import XttsVoiceEncoder
+from vivavoce.tts_engine.errors import BadRequest, UnknownVoice
+from vivavoce.tts_engine.voices.voices import Voice
+from vivavoce.tts_engine.xtts.backend import XttsBackend
+from vivavoce.tts_engine.xtts.bundle_voices import XttsVoices
+
+RATE = 16_000
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def voices(xtts_folder: Path) -> Iterator[XttsVoices]:
+    with closing(XttsBackend.load(xtts_folder)) as backend:
+        yield backend.voices
+
+
+def test_recordings_are_one_voice_that_is_enrolled_once(voices: XttsVoices) -> None:
+    clips = [recording(200.0, 2.0), recording(240.0, 1.5)]
+    before = len(voices)
+    first = voices.enroll_recordings(clips, RATE)
+    assert voices.enroll_recordings(clips, RATE) == first
+    assert len(voices) == before + 1
+    profile = voices.speaker_profile(first.id)
+    alone = voices.speaker_profile(voices.enroll(np.concatenate(clips), RATE).id)
+    assert not torch.equal(profile.speaker, alone.speaker)  # the mean of both embeddings
+    voices.remove(first.id)
+    with pytest.raises(UnknownVoice):
+        voices.speaker_profile(first.id)
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (recording(seconds=1.0), r"have 1.0 s; give 3 to 30 s$"),
+        (np.zeros(5 * RATE, np.float32), "a recording is silent"),
+        (np.full(5 * RATE, np.nan, np.float32), "not numbers"),
+        (np.zeros(0, np.float32), "have 0.0 s"),
+    ],
+)
+def test_a_recording_that_cannot_be_used_is_refused_in_one_sentence(
+    voices: XttsVoices, samples: np.ndarray, message: str
+) -> None:
+    with pytest.raises(BadRequest, match=message):
+        voices.enroll(samples, RATE)
+
+
+def test_a_studio_voice_is_not_removed_and_nothing_is_converted(voices: XttsVoices) -> None:
+    with pytest.raises(UnknownVoice):
+        voices.remove("Random")
+    with pytest.raises(BadRequest, match="converts no recordings"):
+        voices.tokenize_speech(recording(), RATE)
+
+
+def write_wave(path: Path, samples: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, RATE, 0, "NONE", ""))
+        file.writeframes((samples * 32767).astype("<i2").tobytes())
+
+
+def test_speakers_are_prepared_once(
+    xtts_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Path(shutil.copytree(xtts_folder, tmp_path / "bundle"))
+    write_wave(folder / "speakers" / "anna.wav", recording(210.0))
+    write_wave(folder / "speakers" / "ben" / "1.wav", recording(120.0, 2.0))
+    write_wave(folder / "speakers" / "ben" / "2.wav", recording(130.0, 2.0))
+    write_wave(folder / "speakers" / "short.wav", recording(130.0, 1.0))
+    encoded: list[int] = []
+    encode: Callable[..., object] = XttsVoiceEncoder.encode
+
+    def counted(encoder: XttsVoiceEncoder, recordings: list[np.ndarray], *rest: object) -> object:
+        encoded.append(len(recordings))
+        return encode(encoder, recordings, *rest)
+
+    monkeypatch.setattr(XttsVoiceEncoder, "encode", counted)
+    profiles = []
+    for _ in range(2):
+        with closing(XttsBackend.load(folder)) as backend:
+            listed: list[Voice] = [*backend.voices]
+            assert [voice.id for voice in listed] == ["Random", "anna", "ben"]
+            profiles.append(backend.voices.speaker_profile("ben"))
+    assert encoded == [1, 2]
+    assert torch.equal(profiles[0].latents, profiles[1].latents)
+    assert "'short.wav' is not enrolled: the recordings of a voice have 1.0 s" in caplog.text
+    write_wave(folder / "speakers" / "anna.wav", recording(215.0))
+    with closing(XttsBackend.load(folder)):
+        assert encoded == [1, 2, 1]

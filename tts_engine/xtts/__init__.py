@@ -1,0 +1,1 @@
+"""Sessions of XTTS v2: text, batched decoding, streamed rendering, voices."""

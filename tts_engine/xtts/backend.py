@@ -1,0 +1,119 @@
+"""XTTS v2 as a backend in this process: voices, checked requests and segmenters over the renderer."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from ...models.cosyvoice.devices import find_device
+from ...models.xtts.checkpoint.bundle import LICENSE_NOTICE, XttsBundle, open_bundle
+from ...models.xtts.checkpoint.settings import XttsBundleSettings
+from ...models.xtts.config import XTTS_IDS_PER_S
+from ...models.xtts.networks import XttsNetworks, load_networks
+from ...models.xtts.sampling import XttsSampling
+from ...models.xtts.text.tokenizer import XttsTokenizer
+from ...models.xtts.voice import XttsVoice
+from ..backends.base import Delivery, SlotRequest
+from ..bundles import BundleFamily, bundle_errors
+from ..errors import BadRequest
+from ..reading.multilingual.clause_normalizer import LanguageGrammars
+from ..reading.normalizer import TextNormalizer
+from ..segmenter import Segmenter
+from .bundle_voices import XttsVoices
+from .languages import XTTS_SCRIPTS, xtts_language
+from .number_words import CldrNumberWords
+from .policy import XttsPolicy
+from .renderer import XttsRenderer
+from .session import XttsConditioning
+from .speakers_folder import SPEAKERS_FOLDER, add_speakers
+from .text_encoder import XttsTextEncoder
+
+logger = logging.getLogger(__name__)
+
+_ROMANIZED = ("zh", "ja", "ko")  # their grammars would write numbers in their own scripts
+_DELIVERY_IDS_PER_S = 25  # of ``Delivery.first_hop``
+
+
+class XttsBackend(XttsRenderer):
+    """A bundle that speaks in this process. ``load`` builds one."""
+
+    # Short, because one second of speech takes several seconds on a small machine.
+    warm_up_text = "Hello."
+
+    def __init__(
+        self,
+        settings: XttsBundleSettings,
+        networks: XttsNetworks,
+        tokenizer: XttsTokenizer,
+        voices: XttsVoices,
+        policy: XttsPolicy,
+    ) -> None:
+        numbers = CldrNumberWords()
+        super().__init__(
+            networks, XttsTextEncoder(tokenizer, numbers, networks.gpt.config.max_text_ids), policy
+        )
+        self.voices = voices
+        self._settings = settings
+        self._grammars = LanguageGrammars.load().with_written_numbers()
+
+    @classmethod
+    def load(cls, folder: Path, policy: XttsPolicy | None = None) -> "XttsBackend":
+        """Check a folder and load its networks. Raises BundleError; logs the licence of the weights."""
+        policy = policy or XttsPolicy()
+        with bundle_errors(BundleFamily.XTTS):
+            bundle = open_bundle(folder)
+            networks = load_networks(bundle, find_device(policy.device))
+        return cls.from_bundle(bundle, networks, policy)
+
+    @classmethod
+    def from_bundle(cls, bundle: XttsBundle, networks: XttsNetworks, policy: XttsPolicy) -> "XttsBackend":
+        """The backend of loaded networks; logs the licence of the weights. Raises BundleError."""
+        logger.warning("%s", LICENSE_NOTICE)
+        settings = bundle.settings
+        with bundle_errors(BundleFamily.XTTS):
+            studio = bundle.voices()
+        voices = XttsVoices(studio, lambda: networks.voice_encoder, settings.conditioning, settings.languages)
+        add_speakers(bundle.folder / SPEAKERS_FOLDER, voices, settings.config)
+        return cls(settings, networks, bundle.tokenizer(), voices, policy)
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """A segmenter for the request. Raises BadRequest for a language that the bundle does not speak."""
+        language = xtts_language(request.delivery.language, self._settings.languages)
+        read_as = "en" if language is None else language
+        clauses = self._grammars.any_clause_normalizer("" if read_as in _ROMANIZED else read_as)
+        return Segmenter(self._policy.segments, TextNormalizer(clauses), XTTS_SCRIPTS)
+
+    def open_slot(self, request: SlotRequest) -> int:
+        """Open a slot. Raises BadRequest if the voice or the model cannot do what is asked."""
+        voice = request.speaker_profile or self.voices.speaker_profile(request.voice)
+        assert isinstance(voice, XttsVoice)
+        delivery = request.delivery
+        conditioning = XttsConditioning(
+            voice,
+            xtts_language(delivery.language, self._settings.languages),
+            _sampling(self._settings.sampling, delivery),
+            request.speed,
+            self._first_hop(delivery.first_hop),
+        )
+        return self.open_prepared(conditioning, request.seed)
+
+    def close(self) -> None:
+        """Close every slot."""
+        self._sessions.clear()
+
+    def _first_hop(self, delivery_ids: int | None) -> int | None:
+        """Speech ids of the first chunk, from ids at 25 a second. Raises BadRequest below 1."""
+        if delivery_ids is None:
+            return None
+        if delivery_ids < 1:
+            raise BadRequest(f"first_hop is {delivery_ids}; it must be at least 1")
+        return max(1, round(delivery_ids * XTTS_IDS_PER_S / _DELIVERY_IDS_PER_S))
+
+
+def _sampling(bundle: XttsSampling, delivery: Delivery) -> XttsSampling:
+    """The bundle's parameters with the delivery's. Raises BadRequest if one is out of range."""
+    names = ("temperature", "top_p", "top_k", "repetition_penalty")
+    wanted = {name: value for name in names if (value := getattr(delivery, name)) is not None}
+    try:
+        return replace(bundle, **wanted)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error

@@ -1,0 +1,142 @@
+"""Times the networks of XTTS as the engine runs them: ids, a first chunk, the vocoder, many sessions.
+
+Run by ``vivavoce bench xtts``. Wall clock; a step ends when its result is on the host.
+"""
+
+import resource
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ...models.cosyvoice.devices import find_device
+from ...models.cosyvoice.lm.sampling import PeekableUniforms, seeded_uniforms
+from ...models.xtts.checkpoint.bundle import open_bundle
+from ...models.xtts.networks import load_networks
+from ...models.xtts.sampling import PREFIX_ID, XttsSamplingInputs, sample_speech_ids
+from ...models.xtts.voice import XttsVoice
+from ..backends.base import SlotRequest, SlotTurn
+from ..bundles import BundleFamily, bundle_errors
+from .backend import XttsBackend
+from .gpt_runner import DecodedColumn, Latent, XttsGptInput, XttsGptRunner, XttsGptTurn
+from .policy import xtts_policy_for
+from .render_runner import XttsRenderRunner
+
+_TEXT = "It took me quite a long time to develop a voice and now that I have it."
+_CHUNK_IDS = 20  # upstream's stream_chunk_size
+
+
+@dataclass(frozen=True, slots=True)
+class XttsBenchmarkSize:
+    """Amount of work."""
+
+    context: int = 100  # columns before the timed ids
+    ids: int = 30  # timed ids of each session
+    sessions: int = 8
+    latents: int = 215  # for the vocoder, 10 s
+    rounds: int = 3  # of the first chunk
+
+
+@dataclass(frozen=True, slots=True)
+class XttsTimings:
+    """Median seconds, but for memory."""
+
+    size: XttsBenchmarkSize
+    id_s: float  # an id of one session: fed, sampled
+    batched_id_s: float  # a step of all sessions
+    first_chunk_s: float  # a text of 72 characters to the samples of 20 ids
+    streamed_s: float  # the vocoder, 20 latents at a time
+    offline_s: float  # the vocoder, all latents at once
+    peak_bytes: int  # resident memory at its highest
+
+
+def measure_xtts(folder: Path, device: str, size: XttsBenchmarkSize | None = None) -> XttsTimings:
+    """Load a bundle and time it. Raises BundleError."""
+    size = size or XttsBenchmarkSize()
+    with bundle_errors(BundleFamily.XTTS):
+        bundle = open_bundle(folder)
+        found = find_device(device)
+        networks = load_networks(bundle, found)
+    voice = next(iter(bundle.voices().values()))
+    runner = XttsGptRunner(networks.gpt, rows=size.sessions, max_voices=1, prefill_chunk=128)
+    id_s, _ = _decode(runner, voice, size, rows=1)
+    batched_id_s, latents = _decode(runner, voice, size, rows=size.sessions)
+    spoken = (latents * (size.latents // len(latents) + 1))[: size.latents]
+    vocoder = XttsRenderRunner(networks.vocoder, found)
+    offline_s = _vocode(vocoder, voice, spoken, len(spoken))
+    streamed_s = _vocode(vocoder, voice, spoken, _CHUNK_IDS)
+    policy = replace(xtts_policy_for(device), first_hop=_CHUNK_IDS, ids_per_decode_step=_CHUNK_IDS)
+    with closing(XttsBackend.from_bundle(bundle, networks, policy)) as backend:
+        first_chunk_s = statistics.median(_first_chunks(backend, size.rounds))
+    peak_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return XttsTimings(size, id_s, batched_id_s, first_chunk_s, streamed_s, offline_s, peak_bytes)
+
+
+def _decode(
+    runner: XttsGptRunner, voice: XttsVoice, size: XttsBenchmarkSize, rows: int
+) -> tuple[float, list[Latent]]:
+    """Median seconds of a step, and the latents of the first row."""
+    text_ids = [5] * max(1, size.context - len(voice.latents) - 2)
+    for row in range(rows):
+        sentence = XttsGptInput(voice, None, text_ids)
+        while not sentence.is_prefilled:
+            runner.prefill_part(row, sentence)
+    draws = [seeded_uniforms(row) for row in range(rows)]
+    ids: list[list[int]] = [[] for _ in range(rows)]
+    times: list[float] = []
+    latents: list[Latent] = []
+    for _ in range(size.ids):
+        started = time.perf_counter()
+        turns = {row: XttsGptTurn(each[-1] if each else None, len(each)) for row, each in enumerate(ids)}
+        decoded = runner.decode(turns)
+        for row, column in decoded.items():
+            ids[row].append(_sampled(column, ids[row], draws[row]))
+        times.append(time.perf_counter() - started)
+        latents.append(decoded[0].latent)
+    for row in range(rows):
+        runner.clear_row(row)
+    return statistics.median(times), latents
+
+
+def _sampled(column: DecodedColumn, ids: Sequence[int], draws: PeekableUniforms) -> int:
+    inputs = XttsSamplingInputs((PREFIX_ID, *ids), draws)
+    return sample_speech_ids(column.logits[None], [inputs])[0]
+
+
+def _vocode(runner: XttsRenderRunner, voice: XttsVoice, latents: Sequence[Latent], count: int) -> float:
+    """Seconds to bring latents to samples, ``count`` at a time; the second of two runs."""
+    for _ in range(2):
+        started = time.perf_counter()
+        state = runner.begin(voice.speaker, 1.0)
+        for start in range(0, len(latents), count):
+            final = start + count >= len(latents)
+            runner.run({0: runner.render_input(state, latents[start : start + count], final=final)})
+        taken_s = time.perf_counter() - started
+    return taken_s
+
+
+def _first_chunks(backend: XttsBackend, rounds: int) -> Iterator[float]:
+    """Seconds from an open slot to its first samples; the first round is a warm-up and left out."""
+    request = SlotRequest(backend.voices.default.id, 1.0, 0)
+    segmenter = backend.segmenter(request)
+    [segment] = [*segmenter.push(_TEXT), *segmenter.flush()]
+    for index in range(rounds + 1):
+        slot = backend.open_slot(request)
+        turn = SlotTurn(slot, segment)
+        started = time.perf_counter()
+        while not _rendered(backend, turn):
+            turn = SlotTurn(slot, None)
+        taken_s = time.perf_counter() - started
+        backend.close_slot(slot)
+        if index:
+            yield taken_s
+
+
+def _rendered(backend: XttsBackend, turn: SlotTurn) -> bool:
+    worker = next(index for index, stages in enumerate(backend.workers) if backend.stage(turn.slot) in stages)
+    [result] = backend.step(worker, [turn])
+    if isinstance(result, Exception):
+        raise result
+    return len(result.samples) > 0

@@ -1,0 +1,72 @@
+"""Settings of the XTTS backend, each with its unit and reason, and the bound on the length of speech."""
+
+import math
+from dataclasses import dataclass
+
+from ...models.cosyvoice.devices import DeviceError, find_device
+from ...models.xtts.config import XTTS_IDS_PER_S
+from ..errors import BundleError
+from ..segmenter import SegmentPolicy
+
+# The model speaks very short texts badly, so clauses are collected into longer segments than usual.
+_SEGMENTS = SegmentPolicy(first_min_words=4, min_words=8)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechLengthBound:
+    """Most speech ids of a sentence: ``min_s`` and ``ratio`` times the usual speaking time of its words.
+
+    The model often misses the natural end of a short text and goes on with breath, noise or words. The bound
+    ends "Yes." after 1.5 s; a voice may take 1.8 times the usual time before it is cut. A cut fades out.
+    """
+
+    min_s: float = 0.5
+    ratio: float = 1.8
+
+    def max_ids(self, usual_s: float, model_max_ids: int) -> int:
+        """Speech ids for words with that usual speaking time, at least 1."""
+        ids = math.ceil(XTTS_IDS_PER_S * (self.min_s + self.ratio * usual_s))
+        return max(1, min(ids, model_max_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class XttsPolicy:
+    """Settings of one XTTS backend. ``Delivery`` holds what a session chooses.
+
+    A speech id is 46.4 ms of speech.
+    """
+
+    length: SpeechLengthBound = SpeechLengthBound()
+    segments: SegmentPolicy = _SEGMENTS
+    # Sessions open at once.
+    slots: int = 8
+    # Speech ids that a DECODE step adds to each session; few, so that a cancelled session ends soon.
+    ids_per_decode_step: int = 4
+    # Sessions that share a DECODE step, and a RENDER step.
+    max_decode_rows: int = 32
+    max_render_rows: int = 2
+    # Columns of voice and text fed in one step; sessions that decode wait for it.
+    prefill_chunk: int = 128
+    # Speech ids of the first chunk of audio, and of the others. The first 3 give no sound: they are the
+    # lookahead of the vocoder.
+    first_hop: int = 10
+    max_hop: int = 24
+    # Voices whose columns are kept computed, 8 MB each.
+    max_prepared_voices: int = 16
+    # Share of the pause that the text asks for after a sentence; the model adds a pause of its own.
+    pause_share: float = 0.5
+    # "auto" (the first GPU that torch can use, else the CPU), "cpu", "cuda" or "cuda:N".
+    device: str = "auto"
+    # Run DECODE and RENDER steps at the same time, on two threads and device streams.
+    overlap: bool = False
+
+
+def xtts_policy_for(device: str) -> XttsPolicy:
+    """The default policy for a device. Raises BundleError without the device."""
+    try:
+        found = find_device(device)
+    except DeviceError as fault:
+        raise BundleError(str(fault)) from fault
+    if found.type == "cpu":
+        return XttsPolicy(device=device)
+    return XttsPolicy(device=device, slots=32, max_render_rows=8, overlap=True)

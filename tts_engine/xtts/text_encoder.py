@@ -1,0 +1,59 @@
+"""Words of a segment to text ids: cleaned, with the tag of their language, split to what the model takes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ...models.xtts.text.cleaner import NumberWords, clean_text
+from ...models.xtts.text.language_tables import CHARACTER_LIMITS
+from ...models.xtts.text.tokenizer import XttsTokenizer
+from ..reading.unicode_scripts import estimate_seconds
+from ..segmenter import BoundaryKind, Segment, best_cut
+from .languages import language_of_text
+
+_CHARACTER_S = 0.075  # of cleaned text, at a brisk pace
+_MIN_CHARACTERS = 60  # of a limit for a language that the tables lack
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPiece:
+    """Words that are spoken in one generation. text_ids: without start and stop. usual_s: speaking time."""
+
+    segment: Segment
+    text_ids: tuple[int, ...]
+    pause_s: float  # after the words
+    usual_s: float
+
+
+class XttsTextEncoder:
+    """Encodes segments. max_text_ids: of one generation."""
+
+    def __init__(self, tokenizer: XttsTokenizer, numbers: NumberWords, max_text_ids: int) -> None:
+        self._tokenizer, self._numbers, self._max_text_ids = tokenizer, numbers, max_text_ids
+
+    def encode(self, segment: Segment, language: str | None, pause_s: float) -> Iterator[EncodedPiece]:
+        """The pieces of a segment, each within the limits; none for a segment without words.
+
+        language: a base code such as "zh"; None decides by the script. pause_s: after the last piece. A
+        single word beyond the limits is cut.
+        """
+        if not segment.words:
+            return
+        code = language or language_of_text(segment.spoken)
+        cleaned = clean_text(segment.spoken, code, self._numbers)
+        text_ids = tuple(self._tokenizer.encode(cleaned, code))
+        words = segment.words
+        if len(words) == 1 or self._fits(segment.spoken, text_ids, code):
+            # Words of the text may be numbers, which take as long as they are in words.
+            usual_s = max(estimate_seconds(segment.words), _CHARACTER_S * len(cleaned))
+            yield EncodedPiece(segment, text_ids[: self._max_text_ids], pause_s, usual_s)
+            return
+        count = best_cut(list(words), max(1, len(words) // 2))
+        middle = words[count].start
+        first = replace(segment, words=words[:count], stop=middle, ending=BoundaryKind.FORCED)
+        yield from self.encode(first, code, 0.0)
+        yield from self.encode(replace(segment, words=words[count:], start=middle), code, pause_s)
+
+    def _fits(self, text: str, text_ids: tuple[int, ...], code: str) -> bool:
+        return (
+            len(text) <= CHARACTER_LIMITS.get(code, _MIN_CHARACTERS) and len(text_ids) <= self._max_text_ids
+        )
