@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from ...models.cosyvoice.devices import DeviceError, find_device
+from ...models.cosyvoice.devices import find_device
+from ...models.cosyvoice.execution import DeviceError
 from ...models.xtts.config import XTTS_IDS_PER_S
 from ..errors import BundleError
 from ..segmenter import SegmentPolicy
