@@ -75,8 +75,10 @@ def test_samples_equal_those_of_the_backend_in_this_process(
         in_process.voices.store.add(
             in_process.voices.encode_prompt(recording() * 0.5, 16_000, "another tone"), name="anna"
         )
+        # With the store, in which both keep the prepared voice: it is rounded to halves.
+        policy = replace(ONE_SLOT, overlap=overlap, voice_store=tmp_path)
         in_child = ProcessBackend.start(
-            functools.partial(load_hosted_renderer, v3_folder, replace(ONE_SLOT, overlap=overlap)),
+            functools.partial(load_hosted_renderer, v3_folder, policy),
             functools.partial(CosyVoiceFrontEnd.load, v3_folder, ONE_SLOT, tmp_path),
         )
         assert len(in_child.workers) == 1 + overlap
