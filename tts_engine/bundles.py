@@ -5,6 +5,7 @@ a folder, one on each line.
 """
 
 import contextlib
+import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -224,6 +225,12 @@ def require_folder(folder: Path) -> None:
         raise BundleError(
             f"{folder}: no such folder; give the folder that holds cosyvoice2.yaml or cosyvoice3.yaml"
         )
+
+
+def require_networks(folder: Path) -> None:
+    """Raise MissingExtra if neither torch nor exported graphs can compute a CosyVoice bundle."""
+    if importlib.util.find_spec("torch") is None and not has_exported_graphs(folder):
+        raise MissingExtra(f"the bundle {str(folder)!r}", "cosyvoice")
 
 
 @contextlib.contextmanager

@@ -53,9 +53,10 @@ def add(
     name: str, file: Path, folder: Path, bundle: Path, transcript: str, language: str, consent: str
 ) -> None:
     """Enrol FILE, 3 to 30 seconds of one person speaking, as the voice NAME."""
-    from ...tts_engine.bundles import bundle_errors, require_folder
+    from ...tts_engine.bundles import bundle_errors, require_folder, require_networks
 
     require_folder(bundle)
+    require_networks(bundle)
     with bundle_errors():
         from ...tts_engine.voices.enrolment import enroll
     from ...tts_engine.voices.recording import read_recording_file

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..bundles import has_exported_graphs, is_xtts_folder, require_folder
+from ..bundles import is_xtts_folder, require_folder, require_networks
 from ..errors import BadRequest, MissingExtra
 from ..voices.voices import Voice
 from .base import Backend
@@ -51,8 +51,7 @@ def load_backend(
         _check_fixed_settings(precision, device, executor)
         return _load_fixed_voices(kind, Path(bundle), process, workers)
     require_folder(Path(bundle))
-    if importlib.util.find_spec("torch") is None and not has_exported_graphs(Path(bundle)):
-        raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
+    require_networks(Path(bundle))
     from ..cosyvoice.policy import policy_for
 
     policy = policy_for(precision, device, executor)

@@ -40,8 +40,9 @@ def test_a_random_bundle_is_described_and_converted(
     assert "vocab.json" in capsys.readouterr().err
 
 
-def test_speaking_with_it_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_folder_is_one_sentence_of_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("config.json", "model.pth"):
         (tmp_path / name).write_bytes(b"")
     assert run("say", "hello", "--bundle", tmp_path, "-o", tmp_path / "x.wav") == 1
-    assert "speaking with them is not built yet" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("vivavoce: config.json: not readable as JSON") and said.count("\n") == 1
