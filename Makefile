@@ -50,7 +50,7 @@ run_tests = $(BIN)/python -m pytest -n 2 --dist loadfile $1 $(COMPUTING_TESTS) &
 	$(BIN)/python -m pytest -n 2 --dist loadfile $1 $(RERUNS) $(addprefix --ignore=,$(COMPUTING_TESTS))
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
-	@echo "The tests take about 20 minutes on two cores. Those marked slow are left out; make test-all runs them too."
+	@echo "The tests take about 6 minutes on two cores. Those marked slow are left out; make test-all runs them too."
 	$(call run_tests,-m "not slow")
 
 test-all: $(TEST_STAMP) ## run all tests, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,grpc,test-voices skips the fewest
