@@ -28,7 +28,7 @@ LATE_AFTER_S: Final = 0.020
 UNDERRUN_AFTER_S: Final = 0.060  # of silence where speech is expected; less is heard as a pause
 MAX_CATCH_UP_S: Final = 0.200  # of a stall after which two packets are sent at once
 FADE_S: Final = 0.005
-MAX_FADE_DELAY_S: Final = 0.020  # after discard(); a later packet omits the fade
+MAX_FADE_DELAY_S: Final = 0.018  # from discard() to a packet with the fade: silence begins within 20 ms
 MAX_LEAD_S: Final = 120.0  # bounds the queue: 2 min of 8 kHz speech are 1.9 MB
 
 
@@ -173,10 +173,10 @@ class Playout:
     def discard(self, now: float) -> DiscardResult:
         """Barge-in: drop the speech not yet sent; return what was dropped and what was heard.
 
-        Up to 5 ms of it fade out in the next packet if that is sent within 20 ms, which avoids a click.
+        Up to 5 ms of it fade out in the next packet if that is sent within 18 ms, which avoids a click.
         """
-        self._fade = self._faded_edge()
         self._fade_by = now + MAX_FADE_DELAY_S
+        self._fade = self._faded_edge() if self._due_at <= self._fade_by else b""
         fade_s = len(self._fade) / 2 / self._sample_rate
         silent_at = self._due_at + fade_s if self._fade else max(now, self._speech_until)
         discarded = self._words.discard(

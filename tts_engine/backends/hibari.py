@@ -24,8 +24,8 @@ from .base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult, segment_
 logger = logging.getLogger(__name__)
 
 VOICE = Voice("heart", "en-US", "American English, female, 24 kHz")
-# Frames of 12.5 ms in each step of a segment: 0.2 s for an early first sound, then larger, because a step has
-# a fixed cost of about 0.5 ms.
+# Frames of 12.5 ms in each step of a stream: 0.2 s for an early first sound, then larger, because a step
+# has a fixed cost of about 0.5 ms.
 STEP_FRAMES = (16, 32, 64)
 _QUESTION_WORDS = frozenset("what who whom whose which when where why how".split())
 _QUESTION_SEMITONES = 3.0
@@ -56,7 +56,7 @@ class _HibariSlot:
     rendering: _LineRendering | None = None
     pause_s: float = 0.0
     speed: float = 1.0  # of the segment
-    steps: int = 0  # rendered of the segment
+    steps: int = 0  # rendered so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def _begin_segment(
         spoken, rest = rest[: len(line.words)], rest[len(line.words) :]
         if line.has_phonemes:
             slot.lines.append((line, spoken))
-    slot.pause_s, slot.steps = pause_s, 0
+    slot.pause_s = pause_s
     slot.speed = segment_speed(slot.request, segment)
     slot.goes_on, slot.rises = _goes_on(segment, pause_s), _is_yes_no_question(segment)
 

@@ -172,7 +172,7 @@ def test_a_discard_is_answered_with_what_was_heard_and_cut() -> None:
     assert (cut.result.utterance, cut.result.words, cut.result.text_stop) == (4, (WORD,), 3)
     assert cut.result.cut_ms == pytest.approx(800)
     played.tick(10)
-    assert played.audible_packets() == 11  # with the faded edge
+    assert played.audible_packets() == 10
     assert played.take_sent() == [SpeechPlayed(1, 1)]
 
 
