@@ -89,7 +89,7 @@ def bench_webrtc(calls: int, seconds: float, as_json: bool) -> None:
     print_report(measure(calls=calls, seconds=seconds), as_json)
 
 
-_PIPECAT_PARTS = ("first-audio", "barge-in", "speaking", "coming-and-going")
+_PIPECAT_PARTS = ("first-audio", "barge-in", "speaking", "answering", "coming-and-going")
 
 
 @bench_group.command("pipecat")

@@ -22,7 +22,9 @@ import select
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -48,6 +50,8 @@ _UTTERANCES = 30
 _BARGE_INS = 25
 _SPEAKING_CALLS = 20  # concurrent
 _SPEAKING_S = 20.0
+_ANSWERED_CALLS = 30  # short ones, one after another, beside one that speaks
+_ANSWER_INTERVAL_S = 2.0
 _SHORT_CALLS = 50  # opened and closed
 
 
@@ -57,6 +61,7 @@ class PipecatBenchPart(StrEnum):
     FIRST_AUDIO = "first-audio"
     BARGE_IN = "barge-in"
     SPEAKING = "speaking"
+    ANSWERING = "answering"
     COMING_AND_GOING = "coming-and-going"
 
 
@@ -81,6 +86,8 @@ def measure(parts: Sequence[PipecatBenchPart] = tuple(PipecatBenchPart)) -> Benc
                     figures += _measure_barge_ins(_BARGE_INS)
                 case PipecatBenchPart.SPEAKING:
                     figures += _measure_speaking(_SPEAKING_CALLS, _SPEAKING_S)
+                case PipecatBenchPart.ANSWERING:
+                    figures += _measure_answering(_ANSWERED_CALLS, _ANSWER_INTERVAL_S)
                 case PipecatBenchPart.COMING_AND_GOING:
                     figures += _measure_leaks(_SHORT_CALLS)
     return BenchReport("pipecat", tuple(figures), settings)
@@ -222,6 +229,26 @@ def _measure_speaking(calls: int, seconds: float) -> Iterator[BenchFigure]:
     yield BenchFigure(f"packets late or never sent, {name}", 100 * missed / packets, "%")
     yield BenchFigure("gaps over 60 ms at the phones", gap_count, "")
     yield BenchFigure("packets with speech, lowest of all calls", 100 * min(speech, default=0.0), "%")
+
+
+def _measure_answering(calls: int, interval_s: float) -> Iterator[BenchFigure]:
+    """Measure one call that speaks while others are answered and hang up, one every ``interval_s``."""
+    with _temporary_folder() as folder, _run_bots(folder, "speaking", calls + 1, ()) as bots:
+        others = folder / "others"
+        others.mkdir()
+        seconds = calls * interval_s
+        with ThreadPoolExecutor(1) as threads:
+            listening = threads.submit(_run_phones, folder, bots.port, 1, 0.0, seconds)
+            start = time.monotonic()
+            for number in range(1, calls + 1):
+                _run_phones(others, bots.port, 1, 0.0, interval_s / 4)
+                time.sleep(max(0.0, start + number * interval_s - time.monotonic()))
+            (trace,) = listening.result()
+        bots.finish(READY_TIMEOUT_S)
+        (speaking,) = (call for call in bots.read_record().calls if call.call_id == str(trace.call))
+    name = f"in a call while {calls} others are answered, one every {interval_s:g} s"
+    yield BenchFigure(f"gaps over 60 ms at the phone {name}", count_arrival_gaps(trace.arrived), "", 0)
+    yield BenchFigure(f"underruns {name}", speaking.underruns, "", at_most=0)
 
 
 def _sum_if_complete(got: int, expected: int, values: Sequence[int]) -> float:
