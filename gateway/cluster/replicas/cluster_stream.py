@@ -24,7 +24,7 @@ from .messages import (
     PushText,
     ReportPlayout,
     SetRate,
-    StreamAudio,
+    StreamChunk,
     StreamFailed,
     StreamInput,
 )
@@ -172,10 +172,10 @@ class ClusterStream(Stream):
         """Whether anything was received."""
         return self._count > 0
 
-    def receive(self, event: StreamAudio | StreamFailed) -> None:
+    def receive(self, event: StreamChunk | StreamFailed) -> None:
         """Take an event of the replica that speaks the stream."""
         match event:
-            case StreamAudio(_, chunk, unread_characters):
+            case StreamChunk(_, chunk, unread_characters):
                 self._unread = self._earlier_unread + unread_characters
                 self._receive_audio(chunk)
             case StreamFailed(_, UnreadableText()) if self.has_audio:  # nothing readable was left

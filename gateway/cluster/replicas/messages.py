@@ -1,7 +1,7 @@
 """Messages between a gateway and a replica. A transport carries them in batches, in order.
 
     gateway -> replica    StreamCommand: opens a stream, adds to its text, cancels it, reports its playout
-    replica -> gateway    StreamAudio, StreamFailed: what became of it; ReplicaLoad: what the replica can take
+    replica -> gateway    StreamChunk, StreamFailed: what became of it; ReplicaLoad: what the replica can take
 
 Times are durations, never clock readings, so that the clocks of the machines may differ.
 """
@@ -84,7 +84,7 @@ class StreamCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamAudio:
+class StreamChunk:
     """A chunk of a stream; the stream ends with a final one."""
 
     stream: int
@@ -110,7 +110,7 @@ class ReplicaLoad:
     refusal: Overloaded | None  # of one more stream; None: it would be admitted
 
 
-ReplicaEvent = StreamAudio | StreamFailed | ReplicaLoad
+ReplicaEvent = StreamChunk | StreamFailed | ReplicaLoad
 
 
 @dataclass(frozen=True, slots=True)

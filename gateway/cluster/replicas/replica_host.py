@@ -27,7 +27,7 @@ from .messages import (
     ReplicaLost,
     ReportPlayout,
     SetRate,
-    StreamAudio,
+    StreamChunk,
     StreamCommand,
     StreamFailed,
     portable_error,
@@ -228,7 +228,7 @@ class _HostedStream:
         try:
             async with self._stream as stream:
                 async for chunk in stream:
-                    self._link.post(StreamAudio(self._number, chunk, stream.unread_characters))
+                    self._link.post(StreamChunk(self._number, chunk, stream.unread_characters))
                     self._untaken_s += chunk.seconds
                     await self._wait_for_listener()
         except Exception as error:

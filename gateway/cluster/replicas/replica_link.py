@@ -18,7 +18,7 @@ from .messages import (
     ReplicaLoad,
     ReplicaLost,
     ReportPlayout,
-    StreamAudio,
+    StreamChunk,
     StreamCommand,
     StreamFailed,
 )
@@ -48,7 +48,7 @@ class LinkedStream(Protocol):
     def number(self) -> int:
         """The gateway's number of the stream."""
 
-    def receive(self, event: StreamAudio | StreamFailed) -> None:
+    def receive(self, event: StreamChunk | StreamFailed) -> None:
         """Take an event of the replica."""
 
 
