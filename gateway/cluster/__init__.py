@@ -1,1 +1,1 @@
-"""Several machines as one server: replicas of the engine, the gateways that use them, what they share."""
+"""Several machines: routing, autoscaling and the store that all gateways share."""
