@@ -1,1 +1,1 @@
-"""Several machines: routing, autoscaling and the store that all gateways share."""
+"""Several machines: replicas, routing, autoscaling and the store that all gateways share."""

@@ -5,6 +5,7 @@ import asyncio
 import ray
 from ray import serve
 from ray.serve.exceptions import RayServeException
+from ray.serve.handle import DeploymentHandle
 
 from ....tts_engine.engine import EngineConfig
 from ....tts_engine.errors import BadRequest, BundleError
@@ -15,6 +16,7 @@ from .replica_settings import ReplicaSettings
 
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
+_FIND_TRIES = 30  # once a second
 
 
 async def open_ray_engine(address: str, local: ReplicaSettings, config: EngineConfig) -> ClusterEngine:
@@ -24,22 +26,29 @@ async def open_ray_engine(address: str, local: ReplicaSettings, config: EngineCo
     cluster of this process with one replica of ``local``. Raises BundleError and BadRequest.
     """
     # In a thread, where Ray leaves the signals of the server alone.
-    await asyncio.to_thread(_join, address)
-    try:
-        if address == LOCAL:
-            await asyncio.to_thread(_deploy_here, local)
-        handle = await asyncio.to_thread(serve.get_app_handle, APPLICATION)
-    except RayServeException as error:
-        raise BundleError(f"no application {APPLICATION!r} runs in the cluster: {error}") from error
-    return await ClusterEngine.connect(RayReplicas(handle), config)
+    await asyncio.to_thread(join_cluster, address)
+    if address == LOCAL:
+        await asyncio.to_thread(_deploy_here, local)
+    return await ClusterEngine.connect(RayReplicas(await _find_application()), config)
 
 
-def join_cluster(address: str) -> None:
-    """Connect this process to a running cluster. Raises BundleError and BadRequest."""
-    _join(address)
+async def _find_application() -> "DeploymentHandle[object]":
+    """The handle of the application, which may be starting."""
+    error: RayServeException | None = None
+    for _ in range(_FIND_TRIES):
+        try:
+            return await asyncio.to_thread(serve.get_app_handle, APPLICATION)
+        except RayServeException as missing:
+            error = missing
+            await asyncio.sleep(1.0)
+    raise BundleError(f"no application {APPLICATION!r} runs in the cluster") from error
 
 
-def _join(address: str) -> None:
+def join_cluster(address: str) -> str:
+    """Connect this process to a running cluster, or begin one for "local"; the HOST:PORT of its dashboard.
+
+    "" without a dashboard. Raises BundleError and BadRequest.
+    """
     if address.startswith("ray://"):
         raise BadRequest(
             f"ray_address is {address!r}; Ray Client streams no audio: join this machine to the cluster "
@@ -47,11 +56,18 @@ def _join(address: str) -> None:
         )
     options = {"include_dashboard": False, "_node_ip_address": LOOPBACK} if address == LOCAL else {}
     try:
-        ray.init(address=address, configure_logging=False, log_to_driver=False, **options)
+        context = ray.init(
+            address=address,
+            configure_logging=False,
+            log_to_driver=False,
+            ignore_reinit_error=True,
+            **options,
+        )
     except ConnectionError as error:
         raise BundleError(
             f"ray_address is {address!r}, and no cluster answers there; start one: vivavoce cluster up CONFIG"
         ) from error
+    return str(context.dashboard_url or "")
 
 
 def _deploy_here(settings: ReplicaSettings) -> None:

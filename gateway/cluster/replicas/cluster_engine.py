@@ -1,7 +1,7 @@
 """An engine whose streams are spoken by replicas in other processes, behind the interface of ``Engine``.
 
     directory: the replicas that run now --poll--> ReplicaLink, one for each
-    stream() -> the replica with the lowest load -> ClusterStream
+    stream() -> a replica, chosen by cost -> ClusterStream
     replica lost -> its streams go on at another replica, or end with an error
 
 A replica whose bundle differs from the first one's is refused, because a stream that moves there would change
@@ -11,6 +11,7 @@ its voice. Belongs to the event loop that opened it.
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -25,6 +26,7 @@ from ....tts_engine.metrics import Metrics
 from ....tts_engine.reading.pronunciation.lexicon import Lexicon
 from ....tts_engine.stream import Stream
 from ....tts_engine.voices.voices import Voice, Voices
+from ..routing import RoutingPolicy, RoutingTable, estimate_work
 from .cluster_stream import ClusterStream
 from .messages import (
     CancelStream,
@@ -42,6 +44,8 @@ logger = logging.getLogger(__name__)
 _POLL_INTERVAL_S = 1.0  # a new replica takes streams, and a leaving one takes none, after as long
 _MAX_MOVES = 2  # of a stream: a text that ends one replica must not end all of them
 _RETRY_AFTER_S = 2.0
+# A replica that has not measured its cost admits up to ``max_streams``; the routing must not refuse first.
+_ROUTING = RoutingPolicy(unmeasured_compute_s=0.001)
 
 
 class ReplicaDirectory(Protocol):
@@ -82,6 +86,7 @@ class ClusterEngine(Engine):
         self._links: dict[str, ReplicaLink] = {}
         self._speaking: dict[ClusterStream, ReplicaLink] = {}
         self._numbers = itertools.count(1)
+        self._routing = RoutingTable(_ROUTING)
         self._digest: str | None = None
         self._refused: set[str] = set()
         self._closing = False
@@ -128,7 +133,7 @@ class ClusterEngine(Engine):
         if len(self._speaking) >= max_streams:
             message = f"{len(self._speaking)} streams are open, at most {max_streams} are allowed"
             return Overloaded(message, reason="streams", retry_after_s=1.0)
-        refusals = [link.refusal() for link in self._links.values() if not link.is_leaving]
+        refusals = [link.load.refusal for link in self._links.values() if not link.is_leaving]
         if not refusals:
             return Overloaded("no replica is ready", reason="replicas", retry_after_s=_RETRY_AFTER_S)
         return None if None in refusals else refusals[0]
@@ -154,7 +159,7 @@ class ClusterEngine(Engine):
             raise refusal
         opening = OpenStream(request.voice, request.speed, request.seed, request.delivery, lexicon)
         stream = ClusterStream(self, next(self._numbers), opening, self._config.max_characters)
-        self._place(stream, self._links_for(stream)[0])
+        self._place(stream)
         self.metrics.active_streams.inc()
         return stream
 
@@ -173,21 +178,19 @@ class ClusterEngine(Engine):
 
     # Placing streams
 
-    def _links_for(self, stream: ClusterStream) -> list[ReplicaLink]:
-        """The replicas that may speak a stream, the least loaded first."""
+    def _place(self, stream: ClusterStream) -> None:
+        """Have a replica speak a stream, or what is left of it. Raises Overloaded if none takes it."""
         fit = [
-            link
+            link.replica
             for link in self._links.values()
-            if not link.is_leaving and link.replica not in stream.tried and link.refusal() is None
+            if not link.is_leaving and link.replica not in stream.tried and link.load.refusal is None
         ]
-        return sorted(fit, key=lambda link: link.open_streams)
-
-    def _place(self, stream: ClusterStream, link: ReplicaLink) -> None:
+        work = estimate_work(stream.text, text_ended=stream.input_ended)
+        link = self._links[self._routing.route(work, time.monotonic(), fit).id]
         stream.tried.add(link.replica)
         self._speaking[stream] = link
         link.open(stream)
-        inputs = stream.remainder()
-        for action in (stream.request, *inputs):
+        for action in (stream.request, *stream.remainder()):
             link.send(StreamCommand(stream.number, action))
 
     # Called by streams
@@ -204,10 +207,10 @@ class ClusterEngine(Engine):
         if link is None:  # it was cancelled
             return
         link.forget(stream)
-        others = self._links_for(stream) if isinstance(error, ReplicaLost | Overloaded) else []
-        if others and len(stream.tried) <= _MAX_MOVES:
-            self._place(stream, others[0])
-            return
+        if isinstance(error, ReplicaLost | Overloaded) and len(stream.tried) <= _MAX_MOVES:
+            with suppress(Overloaded):
+                self._place(stream)
+                return
         self.metrics.failures.inc()
         logger.error("stream %d failed: %s", stream.number, error)
         stream.fail(error)
@@ -236,18 +239,26 @@ class ClusterEngine(Engine):
         for description in found.values():
             if description.replica not in self._links and self._accepts(description):
                 channel = self._directory.connect(description)
-                link = ReplicaLink(description, channel, self._lose)
+                link = ReplicaLink(description, channel, self._report, self._lose)
                 self._links[description.replica] = link
+                self._report(link)
                 logger.info("replica %s joined", description.replica)
         for link in list(self._links.values()):
             link.is_leaving = link.replica not in found
+            if not link.is_leaving:
+                link.load = found[link.replica].load
+                self._report(link)
             if link.is_leaving and not link.streams:
                 del self._links[link.replica]
+                self._routing.remove(link.replica)
                 await link.aclose()
                 logger.info("replica %s left", link.replica)
         self._digest = next((each.description.bundle_digest for each in self._links.values()), None)
         if self._links:
             self.voices.become(self._newest_voices(found))
+
+    def _report(self, link: ReplicaLink) -> None:
+        self._routing.report(link.load.state(link.replica), time.monotonic())
 
     def _newest_voices(self, found: dict[str, ReplicaDescription]) -> tuple[Voice, ...]:
         replica = next(iter(self._links))
@@ -271,6 +282,7 @@ class ClusterEngine(Engine):
 
     def _lose(self, link: ReplicaLink, error: ReplicaLost) -> None:
         """Go on without a replica: its streams move."""
+        self._routing.remove(link.replica)
         if self._links.get(link.replica) is link:
             del self._links[link.replica]
         streams = [stream for stream, speaking in self._speaking.items() if speaking is link]

@@ -51,6 +51,7 @@ class ClusterStream(Stream):
     Attributes:
         number: the gateway's number of the stream.
         request: what it was opened with.
+        input_ended: no more text will come.
         tried: the replicas that were asked to speak it.
     """
 
@@ -66,7 +67,7 @@ class ClusterStream(Stream):
         self._log = InputLog()
         self._text: list[str] = []
         self._rate = 1.0
-        self._input_ended = self._cancelled = self._ended = False
+        self.input_ended = self._cancelled = self._ended = False
         self._chunks: deque[AudioChunk] = deque()
         self._failure: Exception | None = None
         self._changed = asyncio.Event()
@@ -115,8 +116,8 @@ class ClusterStream(Stream):
 
     def end_input(self) -> None:
         """As ``Stream.end_input``."""
-        if not self._input_ended and not self._cancelled:
-            self._input_ended = True
+        if not self.input_ended and not self._cancelled:
+            self.input_ended = True
             self._give(EndInput())
 
     def _give(self, given: StreamInput) -> None:
@@ -155,7 +156,7 @@ class ClusterStream(Stream):
     def _require_open(self) -> None:
         if self._cancelled:
             raise StreamClosed("the stream is cancelled")
-        if self._input_ended:
+        if self.input_ended:
             raise StreamClosed("no more text after end_input()")
 
     # Called by the engine and the link

@@ -13,6 +13,7 @@ from ....tts_engine.chunk import AudioChunk
 from ....tts_engine.errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
 from ....tts_engine.reading.pronunciation.lexicon import Lexicon, Pronunciation
 from ....tts_engine.voices.voices import Voice
+from ..routing import ReplicaState
 
 
 class ReplicaLost(SynthesisFailed):
@@ -108,6 +109,10 @@ class ReplicaLoad:
     max_streams: int
     compute_s_per_audio_s: float  # of the busiest worker; 0 until it is measured
     refusal: Overloaded | None  # of one more stream; None: it would be admitted
+
+    def state(self, replica: str) -> ReplicaState:
+        """The load as the routing takes it."""
+        return ReplicaState(replica, self.open_streams, self.max_streams, self.compute_s_per_audio_s)
 
 
 ReplicaEvent = StreamChunk | StreamFailed | ReplicaLoad

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import Protocol
 
-from ....tts_engine.errors import Overloaded
 from .messages import (
     ReplicaDescription,
     ReplicaEvent,
@@ -53,10 +52,13 @@ class LinkedStream(Protocol):
 
 
 class ReplicaLink:
-    """A replica and the streams that it speaks. on_lost: called once, with the link, if the replica is lost.
+    """A replica and the streams that it speaks.
+
+    on_load: called when the replica reports its load. on_lost: called once, if the replica is lost.
 
     Attributes:
         streams: open streams by their number.
+        load: as the replica reported it last.
         is_leaving: the replica takes no new stream; it ends when its streams have ended.
     """
 
@@ -64,6 +66,7 @@ class ReplicaLink:
         self,
         description: ReplicaDescription,
         channel: ReplicaChannel,
+        on_load: "Callable[[ReplicaLink], None]",
         on_lost: "Callable[[ReplicaLink, ReplicaLost], None]",
     ) -> None:
         self.replica = description.replica
@@ -71,28 +74,17 @@ class ReplicaLink:
         self.streams: dict[int, LinkedStream] = {}
         self.is_leaving = False
         self._channel = channel
-        self._on_lost = on_lost
-        self._load = description.load
-        self._opened_since = 0  # the last load
+        self._on_load, self._on_lost = on_load, on_lost
+        self.load = description.load
         self._commands: list[StreamCommand] = []
         self._reports: dict[int, ReportPlayout] = {}
         self._attached = asyncio.Event()
         self._urgent = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"replica {self.replica}")
 
-    @property
-    def open_streams(self) -> int:
-        """Streams of the replica, of all gateways, as far as known."""
-        return self._load.open_streams + self._opened_since
-
-    def refusal(self) -> Overloaded | None:
-        """The error with which the replica would refuse one more stream, as far as known."""
-        return self._load.refusal
-
     def open(self, stream: LinkedStream) -> None:
         """Add a stream, whose commands follow."""
         self.streams[stream.number] = stream
-        self._opened_since += 1
 
     def send(self, command: StreamCommand) -> None:
         """Send a command with the next batch. Reports of playout are added up and may wait a little."""
@@ -175,6 +167,7 @@ class ReplicaLink:
 
     def _receive(self, event: ReplicaEvent) -> None:
         if isinstance(event, ReplicaLoad):
-            self._load, self._opened_since = event, 0
+            self.load = event
+            self._on_load(self)
         elif (stream := self.streams.get(event.stream)) is not None:
             stream.receive(event)
