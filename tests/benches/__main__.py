@@ -95,6 +95,18 @@ def bench_schedule(rates: tuple[float, ...], requests: int, seed: int, as_json: 
     print_report(measure(rates or None, requests=requests, seed=seed), as_json)
 
 
+@bench_group.command("routing")
+@click.option("--seconds", type=click.FloatRange(10), default=120.0, show_default=True, help="Virtual.")
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--large", is_flag=True, help="Also 1,000 replicas, which takes minutes.")
+@AS_JSON
+def bench_routing(seconds: float, seeds: int, large: bool, as_json: bool) -> None:
+    """Routing policies of a cluster on a virtual clock: by cost, power of two and others."""
+    from benches.routing.measure import measure
+
+    print_report(measure(seconds, seeds=seeds, large=large), as_json)
+
+
 @bench_group.command("webrtc")
 @click.option("--calls", type=click.IntRange(1), default=5, show_default=True, help="Of --seconds each.")
 @click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a call.")
