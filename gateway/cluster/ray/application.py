@@ -58,6 +58,10 @@ class VoiceReplica:
         self._check_is(replica)
         self._host.run_commands(link_id, commands)
 
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """As ``ReplicaHost.listener_stats``; Ray Serve calls it, and ``autoscaling`` reads it."""
+        return self._host.listener_stats()
+
     def _check_is(self, replica: str) -> None:
         if replica != self._replica:
             raise ReplicaLost(f"replica {replica} is gone; this is {self._replica}")

@@ -9,12 +9,13 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 
 from ....tts_engine.engine import Engine
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.stream import Stream
+from .listener_stats import ListenerStats
 from .messages import (
     CancelStream,
     EndInput,
@@ -47,6 +48,7 @@ class ReplicaHost:
         self._engine = engine
         self._replica = replica
         self._bundle_digest = bundle_digest
+        self._stats = ListenerStats(engine)
         self._links: dict[str, _GatewayLink] = {}
 
     def describe(self) -> ReplicaDescription:
@@ -85,6 +87,11 @@ class ReplicaHost:
         link.heard()
         for command in commands[:_MAX_COMMANDS]:
             link.run(command)
+
+    def listener_stats(self) -> dict[str, float]:
+        """As ``ListenerStats.take``, since the last call."""
+        now = time.monotonic()
+        return self._stats.take(lead for link in self._links.values() for lead in link.leads_s(now))
 
     async def aclose(self) -> None:
         """End all links. The engine stays open."""
@@ -164,6 +171,12 @@ class _GatewayLink:
             return
         self._streams[number] = _HostedStream(number, stream, self)
 
+    def leads_s(self, now: float) -> Iterator[float]:
+        """Seconds that listeners of streams with all their text have to play. now: monotonic s."""
+        for hosted in self._streams.values():
+            if hosted.input_ended and hosted.runs_dry_at is not None:
+                yield hosted.runs_dry_at - now
+
     def forget(self, number: int) -> None:
         """Drop a stream that ended."""
         self._streams.pop(number, None)
@@ -185,6 +198,8 @@ class _HostedStream:
         self._untaken_s = 0.0  # sent, and not taken by the listener
         self._taken = asyncio.Event()
         self._cancelled = False
+        self.input_ended = False
+        self.runs_dry_at: float | None = None  # monotonic s, as the listener reported
         self.task = asyncio.create_task(self._send_chunks(), name=f"stream {number}")
 
     def run(self, action: PushText | SetRate | Flush | EndInput | CancelStream | ReportPlayout) -> None:
@@ -208,13 +223,15 @@ class _HostedStream:
                 stream.flush()
             case EndInput():
                 stream.end_input()
+                self.input_ended = True
             case CancelStream():
                 self.cancel()
             case ReportPlayout(taken_s, lead_s):
                 self._untaken_s -= taken_s
                 self._taken.set()
                 if lead_s is not None:
-                    stream.set_deadline(time.monotonic() + lead_s + max(0.0, self._untaken_s))
+                    self.runs_dry_at = time.monotonic() + lead_s + max(0.0, self._untaken_s)
+                    stream.set_deadline(self.runs_dry_at)
 
     def cancel(self) -> None:
         """End the stream at once; no event follows."""

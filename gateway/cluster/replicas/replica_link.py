@@ -7,7 +7,7 @@ the replica is lost, whatever the cause.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Protocol
 
@@ -137,7 +137,7 @@ class ReplicaLink:
             await self._wait_for_commands()
             await self._within(self._channel.send(self._take_batch()))
 
-    async def _within(self, waiting: "asyncio._CoroutineLike[object]") -> None:
+    async def _within(self, waiting: Awaitable[object]) -> None:
         try:
             async with asyncio.timeout(MAX_ANSWER_S):
                 await waiting

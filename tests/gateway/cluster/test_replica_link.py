@@ -17,6 +17,7 @@ from vivavoce.gateway.cluster.replicas.messages import (
 )
 from vivavoce.gateway.cluster.replicas.replica_host import MAX_SILENCE_S, ReplicaHost
 from vivavoce.gateway.cluster.replicas.replica_link import MAX_ANSWER_S, ReplicaLink
+from vivavoce.tts_engine.metrics import Metrics
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 LOAD = ReplicaLoad(0, 8, 0.0, None)
@@ -117,6 +118,9 @@ class EngineWithoutStreams:
     """What a host asks of an engine while no stream is open."""
 
     voices, active_streams, max_streams, compute_s_per_audio_s = (), 0, 8, 0.0
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
 
     def refusal(self) -> None:
         return None
