@@ -37,7 +37,9 @@ _DRAIN_S = 600.0  # a long text that is being spoken when its replica is stopped
 class VoiceReplica:
     """One replica. open_engine: loads the engine and gives it with the digest of its bundle."""
 
-    async def __init__(self, open_engine: Callable[[], Awaitable[tuple[Engine, str]]]) -> None:
+    async def __init__(  # type: ignore[misc]  # Ray Serve awaits it
+        self, open_engine: Callable[[], Awaitable[tuple[Engine, str]]]
+    ) -> None:
         self._replica = serve.get_replica_context().replica_id.unique_id
         engine, digest = await open_engine()
         self._host = ReplicaHost(engine, self._replica, digest)

@@ -71,5 +71,6 @@ class RayChannel:
             batches.cancel()
 
     def _lost(self, error: Exception) -> ReplicaLost:
-        lines = str(error).strip().splitlines() or [""]
-        return ReplicaLost(f"replica {self._replica}: {type(error).__name__}: {lines[-1]}")
+        return ReplicaLost(
+            f"replica {self._replica} is lost ({type(error).__name__})"
+        )  # Ray's text is a page

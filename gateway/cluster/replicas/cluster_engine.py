@@ -112,6 +112,9 @@ class ClusterEngine(Engine):
         engine._polling = asyncio.create_task(engine._poll(), name="replicas")
         return engine
 
+    async def __aenter__(self) -> "ClusterEngine":
+        return self
+
     @property
     def active_streams(self) -> int:
         """Number of open streams of this gateway."""
@@ -126,6 +129,11 @@ class ClusterEngine(Engine):
     def replicas(self) -> tuple[str, ...]:
         """Ids of the replicas that take streams."""
         return tuple(link.replica for link in self._links.values() if not link.is_leaving)
+
+    @property
+    def replica_streams(self) -> int:
+        """Streams of the replicas, of all gateways, as they reported last."""
+        return sum(link.load.open_streams for link in self._links.values())
 
     def refusal(self) -> Overloaded | None:
         """The error with which one more stream would be refused now, as far as known."""
@@ -215,7 +223,7 @@ class ClusterEngine(Engine):
         logger.error("stream %d failed: %s", stream.number, error)
         stream.fail(error)
 
-    def release(self, stream: ClusterStream) -> None:
+    def forget(self, stream: ClusterStream) -> None:
         """Forget a stream that ended."""
         link = self._speaking.pop(stream, None)
         if link is not None:

@@ -41,7 +41,7 @@ class ClusterStreamHost(Protocol):
     def move(self, stream: "ClusterStream", error: VivavoceError) -> None:
         """Have another replica speak the stream, which its replica refused."""
 
-    def release(self, stream: "ClusterStream") -> None:
+    def forget(self, stream: "ClusterStream") -> None:
         """Forget a stream that ended."""
 
 
@@ -130,7 +130,7 @@ class ClusterStream(Stream):
             return
         self._cancelled = self._ended = True
         self._cluster.send(self, CancelStream())
-        self._cluster.release(self)
+        self._cluster.forget(self)
         self._chunks.clear()
         self._changed.set()
 
@@ -194,7 +194,7 @@ class ClusterStream(Stream):
 
     def fail(self, error: VivavoceError) -> None:
         """End the stream with an error."""
-        self._cluster.release(self)
+        self._cluster.forget(self)
         self._failure = error
         self._changed.set()
 
@@ -220,4 +220,4 @@ class ClusterStream(Stream):
         self._chunks.append(replace(chunk, marks=self._reached_marks(chunk)))
         self._changed.set()
         if chunk.final:
-            self._cluster.release(self)
+            self._cluster.forget(self)

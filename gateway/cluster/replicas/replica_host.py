@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import suppress
 
 from ....tts_engine.engine import Engine
@@ -57,7 +57,7 @@ class ReplicaHost:
             self._replica, self._bundle_digest, tuple(self._engine.voices), self._load()
         )
 
-    async def events(self, link_id: str) -> AsyncIterator[tuple[ReplicaEvent, ...]]:
+    async def events(self, link_id: str) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
         """Attach a gateway: yield what happens to its streams until it is silent; closing it cancels them.
 
         The first batch has the load only and says that commands may come.

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from .....tts_engine.engine import Engine, EngineConfig
 from .....tts_engine.errors import MissingExtra
 from .....tts_engine.scheduler import SchedulerPolicy
 from ..report import BenchFigure, BenchReport
+
+if TYPE_CHECKING:
+    from ....cluster.replicas.cluster_engine import ClusterEngine
 
 _UTTERANCE = "Good morning, how can I help you today?"
 _SENTENCE = "The train to the coast leaves at noon from the platform next to the old clock. "
@@ -47,7 +51,7 @@ async def _measure_packaged(load: ClusterLoad) -> BenchReport:
 
 
 @asynccontextmanager
-async def _packaged_replica(load: ClusterLoad) -> AsyncIterator[Engine]:
+async def _packaged_replica(load: ClusterLoad) -> AsyncIterator["ClusterEngine"]:
     try:
         import ray
 
@@ -63,12 +67,13 @@ async def _packaged_replica(load: ClusterLoad) -> AsyncIterator[Engine]:
         ray.shutdown()
 
 
-async def measure_engines(local: Engine, remote: Engine, load: ClusterLoad) -> BenchReport:
+async def measure_engines(local: Engine, remote: "ClusterEngine", load: ClusterLoad) -> BenchReport:
     """Measure two engines with the same voice, and the load on the remote one."""
     first_audio_s = await _first_audio(local, remote, load.utterances)
     (local_p50, local_p95), (remote_p50, remote_p95) = (
         np.percentile(np.array(each) * 1000, (50, 95)) for each in first_audio_s
     )
+    cancel_ms = 1000 * np.array(await _cancel_s(remote, load.utterances))
     listeners = [_listen(remote, load.seconds, number / load.streams) for number in range(load.streams)]
     results = await asyncio.gather(*listeners)
     figures = (
@@ -78,6 +83,9 @@ async def measure_engines(local: Engine, remote: Engine, load: ClusterLoad) -> B
         BenchFigure("first audio over Ray, p95", remote_p95, "ms"),
         BenchFigure("above local, p50", remote_p50 - local_p50, "ms", at_most=_MAX_P50_ABOVE_MS),
         BenchFigure("above local, p95", remote_p95 - local_p95, "ms", at_most=_MAX_P95_ABOVE_MS),
+        BenchFigure(
+            "cancel to the replica's report of a free slot, worst", cancel_ms.max(), "ms", at_most=50
+        ),
         BenchFigure("streams at once", load.streams, ""),
         BenchFigure("seconds of speech played", sum(played_s for played_s, _ in results), "s"),
         BenchFigure("underruns", sum(underruns for _, underruns in results), "", at_most=0),
@@ -96,6 +104,21 @@ async def _first_audio(local: Engine, remote: Engine, utterances: int) -> tuple[
             await anext(stream)
             times.append(time.perf_counter() - begins)
         await asyncio.sleep(_PAUSE_S)
+    return found
+
+
+async def _cancel_s(remote: "ClusterEngine", count: int) -> list[float]:
+    """Seconds from the cancel of a stream that speaks until the gateway knows that its slot is free."""
+    found = []
+    for _ in range(count):
+        stream = remote.stream()
+        stream.push_text(_SENTENCE)
+        await anext(stream)
+        begins = time.perf_counter()
+        stream.cancel()
+        while remote.replica_streams:  # noqa: ASYNC110  # the report is not an event
+            await asyncio.sleep(0.0005)
+        found.append(time.perf_counter() - begins)
     return found
 
 
