@@ -6,6 +6,8 @@ import pytest
 
 pytest.importorskip("ray", reason="the extra ray is not installed")
 
+import yaml
+
 from vivavoce.gateway.cluster.ray.cluster_config import (
     ReplicaDemand,
     check_resources,
@@ -110,3 +112,12 @@ def test_the_digest_tells_bundles_and_settings_apart(tmp_path: Path) -> None:
     assert ReplicaSettings().digest() != first
     (tmp_path / "a.onnx").write_bytes(b"x" * 2_999_999 + b"y")
     assert settings.digest() != first
+
+
+def test_the_files_to_copy_are_accepted(tmp_path: Path) -> None:
+    examples = Path(__file__).parents[3] / "examples" / "deploy"
+    wanted = ReplicaDemand("voice", 2, {"CPU": 1.0})
+    assert list(demands(read_cluster_config(examples / "cluster.yaml"))) == [wanted]
+    service = yaml.safe_load((examples / "kuberay.yaml").read_text())
+    (tmp_path / "serve.yaml").write_text(service["spec"]["serveConfigV2"])
+    assert list(demands(read_cluster_config(tmp_path / "serve.yaml"))) == [wanted]
