@@ -16,7 +16,7 @@ from ..tts_engine.backends.process import ProcessPolicy
 from ..tts_engine.bundles import require_folder
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.engine_set import EngineSet, NamedEngine, OtherLanguage
-from ..tts_engine.errors import BadRequest, VivavoceError
+from ..tts_engine.errors import BadRequest, MissingExtra, VivavoceError
 from ..tts_engine.metrics import Metrics
 from ..tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ..tts_engine.scheduler import SchedulerPolicy
@@ -131,7 +131,29 @@ def _engine_config(settings: Settings) -> EngineConfig:
     )
 
 
+async def _open_cluster(settings: Settings, config: EngineConfig) -> Engine:
+    """The replicas of a cluster. Raises BundleError, BadRequest, and MissingExtra without ray."""
+    if settings.lexicon is not None:
+        raise BadRequest("lexicon: with the executor ray, name it in args of the cluster's configuration")
+    try:
+        from .cluster.ray.ray_connection import open_ray_engine
+        from .cluster.ray.replica_settings import ReplicaSettings
+    except ModuleNotFoundError as error:
+        raise MissingExtra("the executor ray", "ray") from error
+    replica = ReplicaSettings(
+        bundle=settings.bundle,
+        voice_store=settings.voice_store,
+        precision=settings.precision,
+        device=settings.device,
+        max_streams=settings.max_streams,
+        locale=settings.locale,
+    )
+    return await open_ray_engine(settings.ray_address, replica, config)
+
+
 async def _open_main_engine(settings: Settings, config: EngineConfig) -> Engine:
+    if settings.executor == "ray":
+        return await _open_cluster(settings, config)
     process = ProcessPolicy(niceness=RENDERING_NICENESS) if settings.engine_process else None
     return await Engine.open(
         settings.bundle,

@@ -151,8 +151,11 @@ class Settings(PhoneSystemSettings, BaseSettings):
         str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$", description="auto, cpu, cuda or cuda:N")
     ] = "auto"  # a GPU if torch can use one
     executor: Annotated[
-        Literal["auto", "torch", "onnxruntime"], Field(description="auto, torch or onnxruntime")
+        Literal["auto", "torch", "onnxruntime", "ray"], Field(description="auto, torch, onnxruntime or ray")
     ] = "auto"  # the faster one for each network of CosyVoice, among those that are exported
+    ray_address: Annotated[
+        str, Field(pattern=r"^(auto|local|\S+:\d{1,5}|ray://\S+)$", description="auto, local or HOST:PORT")
+    ] = "auto"  # the cluster that this machine belongs to
     # False: with the packaged voice a second process does not improve the pacing of packets; it costs 130 MB
     # and a tenth more compute.
     engine_process: Annotated[bool, Field(description="true or false")] = False

@@ -20,6 +20,7 @@ BOUNDARIES = {
     "adapters/media/phone_call.py",
     "gateway/apis/cosyvoice_server/grpc_server.py",
     "gateway/apis/speech_response.py",
+    "gateway/cluster/replicas/replica_host.py",
     "gateway/web/websocket.py",
     "gateway/engine_opening.py",
     "gateway/calls/leg.py",

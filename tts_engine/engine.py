@@ -140,6 +140,16 @@ class Engine:
         """Number of open streams, without cancelled ones whose slot is still in a running step."""
         return len(self._streams)
 
+    @property
+    def max_streams(self) -> int:
+        """Most streams open at once."""
+        return min(self._config.scheduler.max_streams, self._backend.slots)
+
+    @property
+    def compute_s_per_audio_s(self) -> float:
+        """Measured compute seconds of the busiest worker for 1 s of audio; 0 until 5 s were rendered."""
+        return self._cost.compute_s_per_audio_s
+
     def refusal(self) -> Overloaded | None:
         """The error with which one more stream would be refused now, None if it would be admitted."""
         backend = self._backend

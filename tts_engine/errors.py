@@ -15,6 +15,9 @@ A message says what was got and what is allowed. The gateway translates an error
 once, at the protocol's edge. Each protocol core adds one ``ProtocolError`` for faults of the peer.
 """
 
+import functools
+from collections.abc import Callable
+
 from .installation import install_command
 
 
@@ -40,6 +43,9 @@ class UnreadableText(BadText):
     def __init__(self) -> None:
         super().__init__("the voice can read no word of the text; allowed is the script of its language")
 
+    def __reduce__(self) -> "tuple[type[UnreadableText], tuple[()]]":
+        return UnreadableText, ()  # to be pickled
+
 
 class StreamClosed(BadRequest):
     """The stream takes no more text."""
@@ -57,6 +63,12 @@ class Overloaded(VivavoceError):
         super().__init__(message)
         self.reason = reason
         self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> "tuple[Callable[..., Overloaded], tuple[str]]":
+        # To be pickled.
+        return functools.partial(Overloaded, reason=self.reason, retry_after_s=self.retry_after_s), (
+            str(self),
+        )
 
 
 class BundleError(VivavoceError):

@@ -1,4 +1,4 @@
-"""The command line: ``vivavoce serve | say | phone | keys | voices | bundle | bench``.
+"""The command line: ``vivavoce serve | say | phone | keys | voices | bundle | cluster | bench``.
 
 A command imports its modules when it runs, so that ``--help`` and usage errors are fast. This module turns
 errors into one sentence on standard error and a non-zero exit code. Results go to standard output.
@@ -17,6 +17,7 @@ from ... import __version__
 from ...tts_engine.errors import VivavoceError
 from .bench.commands import bench
 from .bundle import bundle
+from .cluster import cluster
 from .keys import keys
 from .options import AS_JSON, DEVICE, EXECUTOR, PRECISIONS, CommandGroup
 from .voices import voices
@@ -51,6 +52,7 @@ def _commands() -> None:
 
 _commands.add_command(bench)
 _commands.add_command(bundle)
+_commands.add_command(cluster)
 _commands.add_command(keys)
 _commands.add_command(voices)
 
@@ -73,6 +75,9 @@ _BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the pac
 )
 @DEVICE
 @EXECUTOR
+@click.option(
+    "--ray-address", metavar="auto|local|HOST:PORT", help="Of the cluster of --executor ray.  [default: auto]"
+)
 @click.option("--voice", metavar="ID", help="Voice of the calls.  [default: the first one]")
 @click.option("--max-calls", metavar="N", help="Calls at once; more are refused.  [default: 100]")
 @click.option("--max-streams", metavar="N", help="Utterances at once.  [default: 100]")

@@ -38,6 +38,23 @@ def bench_resample(seconds: float, as_json: bool) -> None:
     print_report(measure(seconds), as_json)
 
 
+@bench_group.command("cluster")
+@click.option("--utterances", type=click.IntRange(1), default=100, show_default=True, help="One by one.")
+@click.option("--streams", type=click.IntRange(1), default=100, show_default=True, help="Then at once.")
+@click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of each stream.")
+@click.option("--step-ms", type=click.FloatRange(0), default=5.0, show_default=True, help="For 16 chunks.")
+@click.option("--kills", type=click.IntRange(0), default=0, show_default=True, help="Then, of replicas.")
+@AS_JSON
+def bench_cluster(
+    utterances: int, streams: int, seconds: float, step_ms: float, kills: int, as_json: bool
+) -> None:
+    """Replicas on Ray with the stand-in voice, 200 ms a chunk; optionally killed under 20 streams each."""
+    from benches.cluster import measure
+    from vivavoce.gateway.cli.bench.cluster.measure import ClusterLoad
+
+    print_report(measure(ClusterLoad(utterances, streams, seconds), step_ms / 1000, kills), as_json)
+
+
 @bench_group.command("lexicon")
 @click.option("--entries", type=click.IntRange(1), default=10_000, show_default=True, help="Of the lexicon.")
 @AS_JSON
@@ -76,6 +93,18 @@ def bench_schedule(rates: tuple[float, ...], requests: int, seed: int, as_json: 
     from benches.schedule import measure
 
     print_report(measure(rates or None, requests=requests, seed=seed), as_json)
+
+
+@bench_group.command("routing")
+@click.option("--seconds", type=click.FloatRange(10), default=120.0, show_default=True, help="Virtual.")
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--large", is_flag=True, help="Also 1,000 replicas, which takes minutes.")
+@AS_JSON
+def bench_routing(seconds: float, seeds: int, large: bool, as_json: bool) -> None:
+    """Routing policies of a cluster on a virtual clock: by cost, power of two and others."""
+    from benches.routing.measure import measure
+
+    print_report(measure(seconds, seeds=seeds, large=large), as_json)
 
 
 @bench_group.command("webrtc")

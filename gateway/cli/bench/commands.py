@@ -1,4 +1,4 @@
-"""The commands ``vivavoce bench call | serve | mix | device``; each imports its bench when it runs."""
+"""The commands ``vivavoce bench call | serve | mix | device | cluster``; each imports its own bench."""
 
 import sys
 from pathlib import Path
@@ -190,6 +190,18 @@ def bench_device(
 
     weights = BenchWeights(bundle, size, int(version))
     print_report(measure(device or "auto", weights, precision), as_json)
+
+
+@bench.command("cluster")
+@click.option("--utterances", type=click.IntRange(1), default=100, show_default=True, help="One by one.")
+@click.option("--streams", type=click.IntRange(1), default=20, show_default=True, help="Then at once.")
+@click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of each stream.")
+@AS_JSON
+def bench_cluster(utterances: int, streams: int, seconds: float, as_json: bool) -> None:
+    """Ray on this machine: first audio against an engine without Ray, and streams in real time."""
+    from .cluster.measure import ClusterLoad, measure
+
+    print_report(measure(ClusterLoad(utterances, streams, seconds)), as_json)
 
 
 def print_report(report: "BenchReport", as_json: bool) -> None:

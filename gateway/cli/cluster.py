@@ -1,0 +1,68 @@
+"""The commands ``vivavoce cluster up | status | down``: replicas of the engine on Ray Serve."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+
+import click
+
+from ...tts_engine.errors import MissingExtra
+from .options import AS_JSON, CommandGroup
+
+_CONFIG = click.argument("config", type=click.Path(path_type=Path, dir_okay=False), metavar="CONFIG")
+_ADDRESS = click.option(
+    "--address", default="auto", show_default=True, metavar="auto|HOST:PORT", help="Of the cluster's head."
+)
+
+
+@click.group(cls=CommandGroup)
+def cluster() -> None:
+    """Run replicas of the engine on several machines, with Ray Serve."""
+
+
+@cluster.command()
+@_CONFIG
+@_ADDRESS
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Of this machine, if Ray is started here."
+)
+def up(config: Path, address: str, host: str) -> None:
+    """Deploy CONFIG, Ray Serve's configuration file; start Ray on this machine if it does not run."""
+    _operations().bring_up(config, address, host)
+    click.echo("Deployed; 'vivavoce cluster status' shows the replicas.")
+
+
+@cluster.command()
+@_ADDRESS
+@AS_JSON
+def status(address: str, as_json: bool) -> None:
+    """Show the deployments and their replicas."""
+    states = list(_operations().deployment_states(address))
+    if as_json:
+        click.echo(json.dumps([asdict(state) for state in states]))
+        return
+    for state in states:
+        replicas = ", ".join(f"{count} {name.lower()}" for name, count in state.replicas.items())
+        click.echo(f"{state.application} {state.deployment}: {state.status}, {replicas or 'no replica'}")
+        if state.message:
+            click.echo(f"  {state.message.strip()}")
+    if not states:
+        click.echo("No application runs.")
+
+
+@cluster.command()
+@_CONFIG
+@_ADDRESS
+def down(config: Path, address: str) -> None:
+    """End the applications of CONFIG when their streams have ended; 'ray stop' then ends Ray itself."""
+    names = _operations().bring_down(config, address)
+    click.echo(f"Ended: {', '.join(names) or 'none was running'}.")
+
+
+def _operations() -> ModuleType:
+    try:
+        from ..cluster.ray import operations
+    except ModuleNotFoundError as error:
+        raise MissingExtra("vivavoce cluster", "ray") from error
+    return operations

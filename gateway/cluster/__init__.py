@@ -1,0 +1,1 @@
+"""Several machines: replicas, routing, autoscaling and the store that all gateways share."""

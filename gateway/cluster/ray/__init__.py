@@ -1,0 +1,1 @@
+"""Replicas on Ray: a Ray Serve application, and the gateway's way to it. Needs the extra ``ray``."""

@@ -1,0 +1,88 @@
+"""The Ray Serve application of the replicas: ``import_path`` of a Serve configuration file is its ``build``.
+
+    applications:
+      - name: vivavoce
+        import_path: vivavoce.gateway.cluster.ray.application:build
+        route_prefix: null
+        args: {bundle: default}         # ReplicaSettings
+        deployments:
+          - name: voice
+            num_replicas: 2
+            ray_actor_options: {num_cpus: 1}
+
+A replica is a whole engine: it has a scheduler, batches and admission of its own. Gateways call it over
+handles, see ``replica_directory``; it has no HTTP route.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+from ray import serve
+from ray.serve.config import RequestRouterConfig
+
+from ....tts_engine.engine import Engine
+from ..replicas.messages import ReplicaDescription, ReplicaEvent, ReplicaLost, StreamCommand
+from ..replicas.replica_host import ReplicaHost
+from .replica_settings import ReplicaSettings
+from .request_router import NamedReplicaRouter
+
+logger = logging.getLogger(__name__)
+
+APPLICATION = "vivavoce"
+DEPLOYMENT = "voice"
+_MAX_GATEWAY_CALLS = 10_000  # each gateway has two under way; streams are limited by ``max_streams``
+_DRAIN_S = 600.0  # a long text that is being spoken when its replica is stopped
+
+
+class VoiceReplica:
+    """One replica. open_engine: loads the engine and gives it with the digest of its bundle."""
+
+    async def __init__(  # type: ignore[misc]  # Ray Serve awaits it
+        self, open_engine: Callable[[], Awaitable[tuple[Engine, str]]]
+    ) -> None:
+        self._replica = serve.get_replica_context().replica_id.unique_id
+        engine, digest = await open_engine()
+        self._host = ReplicaHost(engine, self._replica, digest)
+        logger.info("replica %s speaks with the bundle %s", self._replica, digest)
+
+    async def describe(self) -> ReplicaDescription:
+        """As ``ReplicaHost.describe``."""
+        return self._host.describe()
+
+    async def events(self, replica: str, link_id: str) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
+        """As ``ReplicaHost.events``. Raises ReplicaLost if another replica is meant."""
+        self._check_is(replica)
+        async for events in self._host.events(link_id):
+            yield events
+
+    async def run_commands(self, replica: str, link_id: str, commands: tuple[StreamCommand, ...]) -> None:
+        """As ``ReplicaHost.run_commands``. Raises ReplicaLost if another replica is meant."""
+        self._check_is(replica)
+        self._host.run_commands(link_id, commands)
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """As ``ReplicaHost.listener_stats``; Ray Serve calls it, and ``autoscaling`` reads it."""
+        return self._host.listener_stats()
+
+    def _check_is(self, replica: str) -> None:
+        if replica != self._replica:
+            raise ReplicaLost(f"replica {replica} is gone; this is {self._replica}")
+
+
+def build(args: ReplicaSettings) -> serve.Application:
+    """The application of ``args``."""
+    return bind_replicas(args.open_engine)
+
+
+def bind_replicas(open_engine: Callable[[], Awaitable[tuple[Engine, str]]]) -> serve.Application:
+    """An application whose replicas load an engine in their own way. open_engine: picklable."""
+    deployment = serve.deployment(
+        name=DEPLOYMENT,
+        max_ongoing_requests=_MAX_GATEWAY_CALLS,
+        graceful_shutdown_timeout_s=_DRAIN_S,
+        graceful_shutdown_wait_loop_s=0.5,
+        health_check_period_s=2.0,
+        health_check_timeout_s=5.0,
+        request_router_config=RequestRouterConfig(request_router_class=NamedReplicaRouter),
+    )(VoiceReplica)
+    return deployment.bind(open_engine)

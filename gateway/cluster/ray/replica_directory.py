@@ -1,0 +1,76 @@
+"""The replicas of a Ray Serve application, as a gateway finds and calls them: over handles, without a proxy.
+
+describe       broadcast to the running replicas, every second
+events         one streaming call to each replica; its items are batches of events
+run_commands   one unary call at a time to each replica, with a batch of commands
+"""
+
+import uuid
+from collections.abc import AsyncGenerator
+
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
+from ray.serve.handle import DeploymentHandle
+
+from ..replicas.messages import ReplicaDescription, ReplicaEvent, ReplicaLost, StreamCommand
+
+_DISCOVERY_TIMEOUT_S = 2.0
+_FAULTS = (RayError, RayServeException)
+
+
+class RayReplicas:
+    """The running replicas behind a handle; a ``ReplicaDirectory``."""
+
+    def __init__(self, handle: "DeploymentHandle[object]") -> None:
+        self._handle = handle
+        self._gateway = uuid.uuid4().hex
+
+    async def discover(self) -> list[ReplicaDescription]:
+        """The replicas that answer. Raises ReplicaLost if none can be asked."""
+        try:
+            found = await self._handle.broadcast("describe").results_async(
+                timeout_s=_DISCOVERY_TIMEOUT_S, return_exceptions=True
+            )
+        except (*_FAULTS, TimeoutError) as error:
+            raise ReplicaLost(str(error)) from error
+        return [each for each in found if isinstance(each, ReplicaDescription)]
+
+    def connect(self, description: ReplicaDescription) -> "RayChannel":
+        """A channel to a replica."""
+        return RayChannel(self._handle, description.replica, f"{self._gateway}-{uuid.uuid4().hex[:8]}")
+
+    async def aclose(self) -> None:
+        """Stop the handle's router."""
+        await self._handle.shutdown_async()
+
+
+class RayChannel:
+    """Calls of one gateway to one replica; a ``ReplicaChannel``."""
+
+    def __init__(self, handle: "DeploymentHandle[object]", replica: str, link_id: str) -> None:
+        self._replica, self._link_id = replica, link_id
+        self._run_commands = handle.options(method_name="run_commands")
+        self._events = handle.options(method_name="events", stream=True)
+
+    async def send(self, commands: tuple[StreamCommand, ...]) -> None:
+        """Have a batch carried out. Raises ReplicaLost."""
+        try:
+            await self._run_commands.remote(self._replica, self._link_id, commands)
+        except _FAULTS as error:
+            raise self._lost(error) from error
+
+    async def events(self) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
+        """Attach, and yield batches of events. Raises ReplicaLost."""
+        batches = self._events.remote(self._replica, self._link_id)
+        try:
+            async for batch in batches:
+                yield batch
+        except _FAULTS as error:
+            raise self._lost(error) from error
+        finally:
+            batches.cancel()
+
+    def _lost(self, error: Exception) -> ReplicaLost:
+        return ReplicaLost(
+            f"replica {self._replica} is lost ({type(error).__name__})"
+        )  # Ray's text is a page

@@ -1,0 +1,299 @@
+"""An engine whose streams are spoken by replicas in other processes, behind the interface of ``Engine``.
+
+    directory: the replicas that run now --poll--> ReplicaLink, one for each
+    stream() -> a replica, chosen by cost -> ClusterStream
+    replica lost -> its streams go on at another replica, or end with an error
+
+A replica whose bundle differs from the first one's is refused, because a stream that moves there would change
+its voice. Belongs to the event loop that opened it.
+"""
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....tts_engine.backends.base import SlotRequest
+from ....tts_engine.engine import Engine, EngineConfig
+from ....tts_engine.errors import BadRequest, BundleError, Overloaded, VivavoceError
+from ....tts_engine.metrics import Metrics
+from ....tts_engine.reading.pronunciation.lexicon import Lexicon
+from ....tts_engine.stream import Stream
+from ....tts_engine.voices.voices import Voice, Voices
+from ..routing import RoutingPolicy, RoutingTable, estimate_work
+from .cluster_stream import ClusterStream
+from .messages import (
+    CancelStream,
+    OpenStream,
+    ReplicaDescription,
+    ReplicaLost,
+    ReportPlayout,
+    StreamCommand,
+    StreamInput,
+)
+from .replica_link import ReplicaChannel, ReplicaLink
+
+logger = logging.getLogger(__name__)
+
+_POLL_INTERVAL_S = 1.0  # a new replica takes streams, and a leaving one takes none, after as long
+_MAX_MOVES = 2  # of a stream: a text that ends one replica must not end all of them
+_RETRY_AFTER_S = 2.0
+# A replica that has not measured its cost admits up to ``max_streams``; the routing must not refuse first.
+_ROUTING = RoutingPolicy(unmeasured_compute_s=0.001)
+
+
+class ReplicaDirectory(Protocol):
+    """Finds replicas."""
+
+    async def discover(self) -> Sequence[ReplicaDescription]:
+        """The replicas that take streams now. Raises ReplicaLost if none can be asked."""
+
+    def connect(self, description: ReplicaDescription) -> ReplicaChannel:
+        """A transport to a replica."""
+
+    async def aclose(self) -> None:
+        """Leave the cluster."""
+
+
+class ClusterVoices(Voices):
+    """The voices of the replicas; they are enrolled in the voice store of the replicas."""
+
+    def become(self, voices: Iterable[Voice]) -> None:
+        """Have these voices from now on."""
+        self._voices = {voice.id: voice for voice in voices}
+
+    def _no_cloning_error(self) -> BadRequest:
+        return BadRequest(
+            "the gateway of a cluster clones no voice; enrol it where the replicas are: vivavoce voices add"
+        )
+
+
+class ClusterEngine(Engine):
+    """The replicas of one deployment as an engine. ``connect`` makes one."""
+
+    def __init__(self, directory: ReplicaDirectory, config: EngineConfig, metrics: Metrics) -> None:
+        # Not the base class's: the replicas have sessions, threads and backends.
+        self.metrics = metrics
+        self.voices: ClusterVoices = ClusterVoices(())
+        self._config = config
+        self._directory = directory
+        self._links: dict[str, ReplicaLink] = {}
+        self._speaking: dict[ClusterStream, ReplicaLink] = {}
+        self._numbers = itertools.count(1)
+        self._routing = RoutingTable(_ROUTING)
+        self._digest: str | None = None
+        self._refused: set[str] = set()
+        self._closing = False
+        self._polling: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def connect(
+        cls, directory: ReplicaDirectory, config: EngineConfig, *, within_s: float = 30.0
+    ) -> "ClusterEngine":
+        """Wait for a first replica and take it. Raises BundleError if none is ready ``within_s``."""
+        engine = cls(directory, config, Metrics())
+        try:
+            async with asyncio.timeout(within_s):
+                while not engine._links:
+                    await engine._update_links()
+                    if not engine._links:
+                        await asyncio.sleep(_POLL_INTERVAL_S / 4)
+        except TimeoutError:
+            await directory.aclose()
+            raise BundleError(
+                f"no replica was ready within {within_s:g} s; see vivavoce cluster status"
+            ) from None
+        engine._polling = asyncio.create_task(engine._poll(), name="replicas")
+        return engine
+
+    async def __aenter__(self) -> "ClusterEngine":
+        return self
+
+    @property
+    def active_streams(self) -> int:
+        """Number of open streams of this gateway."""
+        return len(self._speaking)
+
+    @property
+    def max_streams(self) -> int:
+        """Most streams that this gateway opens at once."""
+        return self._config.scheduler.max_streams
+
+    @property
+    def replicas(self) -> tuple[str, ...]:
+        """Ids of the replicas that take streams."""
+        return tuple(link.replica for link in self._links.values() if not link.is_leaving)
+
+    @property
+    def replica_streams(self) -> int:
+        """Streams of the replicas, of all gateways, as they reported last."""
+        return sum(link.load.open_streams for link in self._links.values())
+
+    def refusal(self) -> Overloaded | None:
+        """The error with which one more stream would be refused now, as far as known."""
+        max_streams = self._config.scheduler.max_streams
+        if len(self._speaking) >= max_streams:
+            message = f"{len(self._speaking)} streams are open, at most {max_streams} are allowed"
+            return Overloaded(message, reason="streams", retry_after_s=1.0)
+        refusals = [link.load.refusal for link in self._links.values() if not link.is_leaving]
+        if not refusals:
+            return Overloaded("no replica is ready", reason="replicas", retry_after_s=_RETRY_AFTER_S)
+        return None if None in refusals else refusals[0]
+
+    async def convert(
+        self,
+        samples: NDArray[np.float32],
+        sample_rate: int,
+        *,
+        voice: str | None = None,
+        speed: float = 1.0,
+        seed: int = 0,
+    ) -> Stream:
+        """Not supported: raises BadRequest."""
+        raise BadRequest("a gateway of a cluster converts no recordings; its replicas speak text only")
+
+    def _open_stream(self, request: SlotRequest, lexicon: Lexicon | None = None) -> Stream:
+        if self._closing:
+            raise BadRequest("the engine is closed")
+        refusal = self.refusal()
+        if refusal is not None:
+            self.metrics.refusals.labels(refusal.reason).inc()
+            raise refusal
+        opening = OpenStream(request.voice, request.speed, request.seed, request.delivery, lexicon)
+        stream = ClusterStream(self, next(self._numbers), opening, self._config.max_characters)
+        self._place(stream)
+        self.metrics.active_streams.inc()
+        return stream
+
+    async def aclose(self) -> None:
+        """Cancel every stream and leave the replicas. May be called twice."""
+        self._closing = True
+        for stream in list(self._speaking):
+            stream.cancel()
+        if self._polling is not None:
+            self._polling.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._polling
+        links, self._links = list(self._links.values()), {}
+        await asyncio.gather(*(link.aclose() for link in links))
+        await self._directory.aclose()
+
+    # Placing streams
+
+    def _place(self, stream: ClusterStream) -> None:
+        """Have a replica speak a stream, or what is left of it. Raises Overloaded if none takes it."""
+        fit = [
+            link.replica
+            for link in self._links.values()
+            if not link.is_leaving and link.replica not in stream.tried and link.load.refusal is None
+        ]
+        work = estimate_work(stream.text, text_ended=stream.input_ended)
+        link = self._links[self._routing.route(work, time.monotonic(), fit).id]
+        stream.tried.add(link.replica)
+        self._speaking[stream] = link
+        link.open(stream)
+        for action in (stream.request, *stream.remainder()):
+            link.send(StreamCommand(stream.number, action))
+
+    # Called by streams
+
+    def send(self, stream: ClusterStream, action: StreamInput | CancelStream | ReportPlayout) -> None:
+        """Send an action to the replica that speaks the stream, if it still does."""
+        link = self._speaking.get(stream)
+        if link is not None:
+            link.send(StreamCommand(stream.number, action))
+
+    def move(self, stream: ClusterStream, error: VivavoceError) -> None:
+        """Have another replica speak what is left, if the error is the replica's; else end the stream."""
+        link = self._speaking.get(stream)
+        if link is None:  # it was cancelled
+            return
+        link.forget(stream)
+        if isinstance(error, ReplicaLost | Overloaded) and len(stream.tried) <= _MAX_MOVES:
+            with suppress(Overloaded):
+                self._place(stream)
+                return
+        self.metrics.failures.inc()
+        logger.error("stream %d failed: %s", stream.number, error)
+        stream.fail(error)
+
+    def forget(self, stream: ClusterStream) -> None:
+        """Forget a stream that ended."""
+        link = self._speaking.pop(stream, None)
+        if link is not None:
+            link.forget(stream)
+            self.metrics.active_streams.dec()
+
+    # Replicas
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(_POLL_INTERVAL_S)
+            await self._update_links()
+
+    async def _update_links(self) -> None:
+        """Take new replicas, and leave those that no longer take streams once they have none."""
+        try:
+            found = {each.replica: each for each in await self._directory.discover()}
+        except ReplicaLost as error:
+            logger.debug("replicas unknown: %s", error)
+            return
+        for description in found.values():
+            if description.replica not in self._links and self._accepts(description):
+                channel = self._directory.connect(description)
+                link = ReplicaLink(description, channel, self._report, self._lose)
+                self._links[description.replica] = link
+                self._report(link)
+                logger.info("replica %s joined", description.replica)
+        for link in list(self._links.values()):
+            link.is_leaving = link.replica not in found
+            if not link.is_leaving:
+                link.load = found[link.replica].load
+                self._report(link)
+            if link.is_leaving and not link.streams:
+                del self._links[link.replica]
+                self._routing.remove(link.replica)
+                await link.aclose()
+                logger.info("replica %s left", link.replica)
+        self._digest = next((each.description.bundle_digest for each in self._links.values()), None)
+        if self._links:
+            self.voices.become(self._newest_voices(found))
+
+    def _report(self, link: ReplicaLink) -> None:
+        self._routing.report(link.load.state(link.replica), time.monotonic())
+
+    def _newest_voices(self, found: dict[str, ReplicaDescription]) -> tuple[Voice, ...]:
+        replica = next(iter(self._links))
+        return found.get(replica, self._links[replica].description).voices
+
+    def _accepts(self, description: ReplicaDescription) -> bool:
+        """Whether a replica speaks as the others do; the first one decides how."""
+        if self._digest is None:
+            self._digest = description.bundle_digest
+        if description.bundle_digest == self._digest:
+            return True
+        if description.replica not in self._refused:
+            self._refused.add(description.replica)
+            logger.error(
+                "replica %s is refused: its bundle has the digest %s, the others have %s",
+                description.replica,
+                description.bundle_digest,
+                self._digest,
+            )
+        return False
+
+    def _lose(self, link: ReplicaLink, error: ReplicaLost) -> None:
+        """Go on without a replica: its streams move."""
+        self._routing.remove(link.replica)
+        if self._links.get(link.replica) is link:
+            del self._links[link.replica]
+        streams = [stream for stream, speaking in self._speaking.items() if speaking is link]
+        logger.error("replica %s is lost with %d streams: %s", link.replica, len(streams), error)
+        for stream in streams:
+            self.move(stream, error)

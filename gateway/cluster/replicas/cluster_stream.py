@@ -1,0 +1,223 @@
+"""A stream that a replica speaks, as the gateway's caller sees it: the methods of ``Stream``.
+
+The gateway keeps the text. When the replica is lost, ``remainder`` is what another one has to speak: the text
+after the last word whose beginning was received. The rest of a word, or of a clause if the voice reports no
+words, is lost with the replica; nothing that was received is spoken again.
+"""
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import replace
+from typing import Protocol
+
+from ....tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
+from ....tts_engine.errors import BadText, StreamClosed, UnreadableText, VivavoceError
+from ....tts_engine.reading.pronunciation.lexicon import MAX_PHRASE_CHARACTERS, Pronunciation
+from ....tts_engine.stream import Stream
+from .input_log import InputLog
+from .messages import (
+    CancelStream,
+    EndInput,
+    Flush,
+    OpenStream,
+    PushText,
+    ReportPlayout,
+    SetRate,
+    StreamChunk,
+    StreamFailed,
+    StreamInput,
+)
+
+_FINAL_SILENCE = bytes(2 * SAMPLE_RATE // 50)  # 20 ms, as at the end of every stream
+
+
+class ClusterStreamHost(Protocol):
+    """What a stream needs of its engine."""
+
+    def send(self, stream: "ClusterStream", action: StreamInput | CancelStream | ReportPlayout) -> None:
+        """Send an action to the replica that speaks the stream."""
+
+    def move(self, stream: "ClusterStream", error: VivavoceError) -> None:
+        """Have another replica speak the stream, which its replica refused."""
+
+    def forget(self, stream: "ClusterStream") -> None:
+        """Forget a stream that ended."""
+
+
+class ClusterStream(Stream):
+    """One utterance. Used on the loop of its engine.
+
+    Attributes:
+        number: the gateway's number of the stream.
+        request: what it was opened with.
+        input_ended: no more text will come.
+        tried: the replicas that were asked to speak it.
+    """
+
+    def __init__(
+        self, host: ClusterStreamHost, number: int, request: OpenStream, max_characters: int
+    ) -> None:
+        # Not the base class's: there is neither a session nor a segmenter here.
+        self._cluster = host
+        self.number = number
+        self.request = request
+        self.tried: set[str] = set()
+        self._max_characters = max_characters
+        self._log = InputLog()
+        self._text: list[str] = []
+        self._rate = 1.0
+        self.input_ended = self._cancelled = self._ended = False
+        self._chunks: deque[AudioChunk] = deque()
+        self._failure: Exception | None = None
+        self._changed = asyncio.Event()
+        self._marks: deque[tuple[int, str]] = deque()
+        # Where the replica's stream begins within this one.
+        self._first_sample = self._first_character = self._first_index = self._earlier_unread = 0
+        # Received so far.
+        self._samples = self._count = self._unread = 0
+        self._spoken_characters = 0  # up to the end of the last word that began
+        self._has_words = False
+
+    @property
+    def unread_characters(self) -> int:
+        """As ``Stream.unread_characters``, as of the last chunk received."""
+        return self._unread
+
+    def push_text(
+        self, text: str, pronunciation: Pronunciation | None = None, pause_s: float | None = None
+    ) -> None:
+        """As ``Stream.push_text``."""
+        self._require_open()
+        if pronunciation is not None and len(text) > MAX_PHRASE_CHARACTERS:
+            raise BadText(f"{len(text)} characters with one pronunciation, at most {MAX_PHRASE_CHARACTERS}")
+        characters = self._log.characters + len(text)
+        if characters > self._max_characters:
+            raise BadText(f"{characters} characters in one stream, at most {self._max_characters}")
+        self._text.append(text)
+        self._give(PushText(text, pronunciation, pause_s))
+
+    def set_rate(self, rate: float) -> None:
+        """As ``Stream.set_rate``."""
+        self._require_open()
+        if rate != self._rate:
+            self._rate = rate
+            self._give(SetRate(rate))
+
+    def mark(self, name: str) -> None:
+        """As ``Stream.mark``."""
+        self._require_open()
+        self._marks.append((self._log.characters, name))
+
+    def flush(self) -> None:
+        """As ``Stream.flush``."""
+        self._require_open()
+        self._give(Flush())
+
+    def end_input(self) -> None:
+        """As ``Stream.end_input``."""
+        if not self.input_ended and not self._cancelled:
+            self.input_ended = True
+            self._give(EndInput())
+
+    def _give(self, given: StreamInput) -> None:
+        self._log.add(given)
+        self._cluster.send(self, given)
+
+    def cancel(self) -> None:
+        """As ``Stream.cancel``; the replica stops too."""
+        if self._cancelled:
+            return
+        self._cancelled = self._ended = True
+        self._cluster.send(self, CancelStream())
+        self._cluster.forget(self)
+        self._chunks.clear()
+        self._changed.set()
+
+    def set_deadline(self, runs_dry_at: float) -> None:
+        """As ``Stream.set_deadline``; it steers the replica's scheduler."""
+        self._cluster.send(self, ReportPlayout(0.0, runs_dry_at - time.monotonic()))
+
+    async def __anext__(self) -> AudioChunk:
+        """The next chunk. Raises, once, SynthesisFailed, BadRequest or Overloaded."""
+        while not self._chunks:
+            if self._failure is not None:
+                failure, self._failure, self._ended = self._failure, None, True
+                raise failure
+            if self._ended:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        chunk = self._chunks.popleft()
+        self._ended = chunk.final
+        self._cluster.send(self, ReportPlayout(chunk.seconds, None))
+        return chunk
+
+    def _require_open(self) -> None:
+        if self._cancelled:
+            raise StreamClosed("the stream is cancelled")
+        if self.input_ended:
+            raise StreamClosed("no more text after end_input()")
+
+    # Called by the engine and the link
+
+    def remainder(self) -> list[StreamInput]:
+        """Begin the replica's stream anew after what was received; its inputs."""
+        self._first_character, inputs = self._log.after(self._spoken_characters)
+        self._first_sample, self._first_index = self._samples, self._count
+        self._earlier_unread = self._unread
+        return inputs
+
+    @property
+    def has_audio(self) -> bool:
+        """Whether anything was received."""
+        return self._count > 0
+
+    def receive(self, event: StreamChunk | StreamFailed) -> None:
+        """Take an event of the replica that speaks the stream."""
+        match event:
+            case StreamChunk(_, chunk, unread_characters):
+                self._unread = self._earlier_unread + unread_characters
+                self._receive_audio(chunk)
+            case StreamFailed(_, UnreadableText()) if self.has_audio:  # nothing readable was left
+                self.end()
+            case StreamFailed(_, error):
+                self._cluster.move(self, error)
+
+    def end(self) -> None:
+        """End a stream of which all text was received."""
+        begins = self._samples
+        stop = begins + len(_FINAL_SILENCE) // 2
+        text = (self._spoken_characters, self._log.characters)
+        provenance = Provenance(None, None, 0.0, 0.0)
+        self._add(AudioChunk(_FINAL_SILENCE, self._count, (begins, stop), text, (), provenance, True))
+
+    def fail(self, error: VivavoceError) -> None:
+        """End the stream with an error."""
+        self._cluster.forget(self)
+        self._failure = error
+        self._changed.set()
+
+    def _receive_audio(self, chunk: AudioChunk) -> None:
+        first_s, text = self._first_sample / SAMPLE_RATE, self.text
+        words = tuple(self._placed(word, first_s, text) for word in chunk.words)
+        start, stop = chunk.text[0] + self._first_character, chunk.text[1] + self._first_character
+        if words:
+            self._has_words = True
+            self._spoken_characters = words[-1].text_stop
+        elif not self._has_words:
+            self._spoken_characters = stop
+        samples = (chunk.samples[0] + self._first_sample, chunk.samples[1] + self._first_sample)
+        index = chunk.index + self._first_index
+        self._add(replace(chunk, index=index, samples=samples, text=(start, stop), words=words))
+
+    def _placed(self, word: Word, first_s: float, text: str) -> Word:
+        start, stop = word.text_start + self._first_character, word.text_stop + self._first_character
+        return Word(text[start:stop], word.start_s + first_s, word.stop_s + first_s, start, stop)
+
+    def _add(self, chunk: AudioChunk) -> None:
+        self._samples, self._count = chunk.samples[1], chunk.index + 1
+        self._chunks.append(replace(chunk, marks=self._reached_marks(chunk)))
+        self._changed.set()
+        if chunk.final:
+            self._cluster.forget(self)

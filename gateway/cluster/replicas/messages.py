@@ -1,0 +1,135 @@
+"""Messages between a gateway and a replica. A transport carries them in batches, in order.
+
+    gateway -> replica    StreamCommand: opens a stream, adds to its text, cancels it, reports its playout
+    replica -> gateway    StreamChunk, StreamFailed: what became of it; ReplicaLoad: what the replica can take
+
+Times are durations, never clock readings, so that the clocks of the machines may differ.
+"""
+
+from dataclasses import dataclass
+
+from ....tts_engine.backends.base import Delivery
+from ....tts_engine.chunk import AudioChunk
+from ....tts_engine.errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
+from ....tts_engine.reading.pronunciation.lexicon import Lexicon, Pronunciation
+from ....tts_engine.voices.voices import Voice
+from ..routing import ReplicaState
+
+
+class ReplicaLost(SynthesisFailed):
+    """A replica ended, does not answer or cannot be reached."""
+
+
+# Inputs of a stream, as the methods of ``Stream``
+
+
+@dataclass(frozen=True, slots=True)
+class PushText:
+    """As ``Stream.push_text``."""
+
+    text: str
+    pronunciation: Pronunciation | None = None
+    pause_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetRate:
+    """As ``Stream.set_rate``."""
+
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """As ``Stream.flush``."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndInput:
+    """As ``Stream.end_input``."""
+
+
+StreamInput = PushText | SetRate | Flush | EndInput
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStream:
+    """Parameters of ``Engine.stream``. The voice is named by its id; its conditioning is never sent."""
+
+    voice: str
+    speed: float
+    seed: int
+    delivery: Delivery
+    lexicon: Lexicon | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelStream:
+    """As ``Stream.cancel``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPlayout:
+    """What the listener took and holds, for back-pressure and the order of rendering."""
+
+    taken_s: float  # seconds of audio taken since the last report
+    lead_s: float | None  # seconds until the listener has played all it took; None: not known
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCommand:
+    """One step of one stream. stream: the gateway's number of it."""
+
+    stream: int
+    action: OpenStream | StreamInput | CancelStream | ReportPlayout
+
+
+@dataclass(frozen=True, slots=True)
+class StreamChunk:
+    """A chunk of a stream; the stream ends with a final one."""
+
+    stream: int
+    chunk: AudioChunk
+    unread_characters: int  # as ``Stream.unread_characters``
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFailed:
+    """A stream ended with an error, or was not opened."""
+
+    stream: int
+    error: VivavoceError
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLoad:
+    """What a replica does now."""
+
+    open_streams: int  # of all gateways
+    max_streams: int
+    compute_s_per_audio_s: float  # of the busiest worker; 0 until it is measured
+    refusal: Overloaded | None  # of one more stream; None: it would be admitted
+
+    def state(self, replica: str) -> ReplicaState:
+        """The load as the routing takes it."""
+        return ReplicaState(replica, self.open_streams, self.max_streams, self.compute_s_per_audio_s)
+
+
+ReplicaEvent = StreamChunk | StreamFailed | ReplicaLoad
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """A replica, as it introduces itself."""
+
+    replica: str  # id
+    bundle_digest: str  # of the voices' files and the code's version: equal digests speak equally
+    voices: tuple[Voice, ...]  # the default first
+    load: ReplicaLoad
+
+
+def portable_error(error: Exception) -> VivavoceError:
+    """The error as it may cross a transport: one of the engine's own, or a SynthesisFailed that names it."""
+    if isinstance(error, BadRequest | Overloaded):
+        return error.with_traceback(None)
+    return SynthesisFailed(str(error) or type(error).__name__)

@@ -1,0 +1,258 @@
+"""The replica's end: an engine that speaks the streams of several gateways.
+
+Each gateway attaches once and then has a link: batches of commands come in (``run_commands``), batches of
+events go out (``events``). A gateway that stays silent for ``MAX_SILENCE_S`` is taken for dead, and its
+streams are cancelled. Belongs to one event loop.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import suppress
+
+from ....tts_engine.engine import Engine
+from ....tts_engine.errors import VivavoceError
+from ....tts_engine.stream import Stream
+from .listener_stats import ListenerStats
+from .messages import (
+    CancelStream,
+    EndInput,
+    Flush,
+    OpenStream,
+    PushText,
+    ReplicaDescription,
+    ReplicaEvent,
+    ReplicaLoad,
+    ReplicaLost,
+    ReportPlayout,
+    SetRate,
+    StreamChunk,
+    StreamCommand,
+    StreamFailed,
+    portable_error,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_SILENCE_S = 10.0  # gateways send something every second; a stall of the network may last 5 s
+_MAX_UNTAKEN_S = 1.0  # of audio sent and not taken by a listener; the engine renders another second ahead
+_MAX_COMMANDS = 10_000  # in a batch
+
+
+class ReplicaHost:
+    """Speaks the streams of gateways with one engine. bundle_digest: of the engine's voices."""
+
+    def __init__(self, engine: Engine, replica: str, bundle_digest: str) -> None:
+        self._engine = engine
+        self._replica = replica
+        self._bundle_digest = bundle_digest
+        self._stats = ListenerStats(engine)
+        self._links: dict[str, _GatewayLink] = {}
+
+    def describe(self) -> ReplicaDescription:
+        """The replica as it is now."""
+        return ReplicaDescription(
+            self._replica, self._bundle_digest, tuple(self._engine.voices), self._load()
+        )
+
+    async def events(self, link_id: str) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
+        """Attach a gateway: yield what happens to its streams until it is silent; closing it cancels them.
+
+        The first batch has the load only and says that commands may come.
+        """
+        link = self._links[link_id] = _GatewayLink(self._engine)
+        last_load: ReplicaLoad | None = None
+        try:
+            while not link.is_silent:
+                load = self._load()
+                news = () if last_load is not None and _equal(load, last_load) else (load,)
+                batch = (*link.take_events(), *news)
+                if batch:
+                    last_load = load
+                    yield batch
+                await link.wait_for_events()
+            logger.warning("gateway %s was silent for %.0f s; its streams end", link_id, MAX_SILENCE_S)
+        finally:
+            await link.aclose()
+            if self._links.get(link_id) is link:
+                del self._links[link_id]
+
+    def run_commands(self, link_id: str, commands: Sequence[StreamCommand]) -> None:
+        """Carry out a batch. Raises ReplicaLost if the gateway is not attached."""
+        link = self._links.get(link_id)
+        if link is None:
+            raise ReplicaLost(f"replica {self._replica} does not know the gateway {link_id[:40]!r}")
+        link.heard()
+        for command in commands[:_MAX_COMMANDS]:
+            link.run(command)
+
+    def listener_stats(self) -> dict[str, float]:
+        """As ``ListenerStats.take``, since the last call."""
+        now = time.monotonic()
+        return self._stats.take(lead for link in self._links.values() for lead in link.leads_s(now))
+
+    async def aclose(self) -> None:
+        """End all links. The engine stays open."""
+        for link in list(self._links.values()):
+            await link.aclose()
+        self._links.clear()
+
+    def _load(self) -> ReplicaLoad:
+        engine = self._engine
+        return ReplicaLoad(
+            engine.active_streams, engine.max_streams, engine.compute_s_per_audio_s, engine.refusal()
+        )
+
+
+def _equal(one: ReplicaLoad, other: ReplicaLoad) -> bool:
+    return one.open_streams == other.open_streams and (one.refusal is None) is (other.refusal is None)
+
+
+class _GatewayLink:
+    """The streams of one gateway, and the events that it has not fetched yet."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._streams: dict[int, _HostedStream] = {}
+        self._events: deque[ReplicaEvent] = deque()  # bounded: each stream has _MAX_UNTAKEN_S of audio in it
+        self._changed = asyncio.Event()
+        self.heard()
+
+    def heard(self) -> None:
+        """Note that the gateway lives."""
+        self._silent_at = asyncio.get_running_loop().time() + MAX_SILENCE_S
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the gateway sent nothing for ``MAX_SILENCE_S``."""
+        return asyncio.get_running_loop().time() >= self._silent_at
+
+    async def wait_for_events(self) -> None:
+        """Wait for an event, or until the gateway is silent."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._silent_at):
+                await self._changed.wait()
+        self._changed.clear()
+
+    def take_events(self) -> tuple[ReplicaEvent, ...]:
+        """All events since the last call."""
+        events = tuple(self._events)
+        self._events.clear()
+        return events
+
+    def post(self, event: ReplicaEvent) -> None:
+        """Add an event."""
+        self._events.append(event)
+        self._changed.set()
+
+    def run(self, command: StreamCommand) -> None:
+        """Carry out one command; commands of streams that ended do nothing."""
+        if isinstance(command.action, OpenStream):
+            self._open(command.stream, command.action)
+        elif (hosted := self._streams.get(command.stream)) is not None:
+            hosted.run(command.action)
+
+    def _open(self, number: int, request: OpenStream) -> None:
+        """Open a stream. Boundary: an error is the stream's."""
+        try:
+            stream = self._engine.stream(
+                voice=request.voice,
+                speed=request.speed,
+                seed=request.seed,
+                delivery=request.delivery,
+                lexicon=request.lexicon,
+            )
+        except Exception as error:
+            if not isinstance(error, VivavoceError):
+                logger.exception("a stream was not opened")
+            self.post(StreamFailed(number, portable_error(error)))
+            return
+        self._streams[number] = _HostedStream(number, stream, self)
+
+    def leads_s(self, now: float) -> Iterator[float]:
+        """Seconds that listeners of streams with all their text have to play. now: monotonic s."""
+        for hosted in self._streams.values():
+            if hosted.input_ended and hosted.runs_dry_at is not None:
+                yield hosted.runs_dry_at - now
+
+    def forget(self, number: int) -> None:
+        """Drop a stream that ended."""
+        self._streams.pop(number, None)
+        self._changed.set()  # the load changed
+
+    async def aclose(self) -> None:
+        """Cancel all streams."""
+        hosted = list(self._streams.values())
+        for each in hosted:
+            each.cancel()
+        await asyncio.gather(*(each.task for each in hosted), return_exceptions=True)
+
+
+class _HostedStream:
+    """One stream of the engine, whose chunks become events."""
+
+    def __init__(self, number: int, stream: Stream, link: _GatewayLink) -> None:
+        self._number, self._stream, self._link = number, stream, link
+        self._untaken_s = 0.0  # sent, and not taken by the listener
+        self._taken = asyncio.Event()
+        self._cancelled = False
+        self.input_ended = False
+        self.runs_dry_at: float | None = None  # monotonic s, as the listener reported
+        self.task = asyncio.create_task(self._send_chunks(), name=f"stream {number}")
+
+    def run(self, action: PushText | SetRate | Flush | EndInput | CancelStream | ReportPlayout) -> None:
+        """Carry out a step. Boundary: an error ends the stream."""
+        try:
+            self._run(action)
+        except Exception as error:
+            if not isinstance(error, VivavoceError):
+                logger.exception("a stream failed")
+            self._link.post(StreamFailed(self._number, portable_error(error)))
+            self.cancel()
+
+    def _run(self, action: PushText | SetRate | Flush | EndInput | CancelStream | ReportPlayout) -> None:
+        stream = self._stream
+        match action:
+            case PushText(text, pronunciation, pause_s):
+                stream.push_text(text, pronunciation, pause_s)
+            case SetRate(rate):
+                stream.set_rate(rate)
+            case Flush():
+                stream.flush()
+            case EndInput():
+                stream.end_input()
+                self.input_ended = True
+            case CancelStream():
+                self.cancel()
+            case ReportPlayout(taken_s, lead_s):
+                self._untaken_s -= taken_s
+                self._taken.set()
+                if lead_s is not None:
+                    self.runs_dry_at = time.monotonic() + lead_s + max(0.0, self._untaken_s)
+                    stream.set_deadline(self.runs_dry_at)
+
+    def cancel(self) -> None:
+        """End the stream at once; no event follows."""
+        self._cancelled = True
+        self._stream.cancel()
+        self._taken.set()
+        self._link.forget(self._number)
+
+    async def _send_chunks(self) -> None:
+        """Boundary: an error ends the stream."""
+        try:
+            async with self._stream as stream:
+                async for chunk in stream:
+                    self._link.post(StreamChunk(self._number, chunk, stream.unread_characters))
+                    self._untaken_s += chunk.seconds
+                    await self._wait_for_listener()
+        except Exception as error:
+            self._link.post(StreamFailed(self._number, portable_error(error)))
+        self._link.forget(self._number)
+
+    async def _wait_for_listener(self) -> None:
+        while self._untaken_s >= _MAX_UNTAKEN_S and not self._cancelled:
+            self._taken.clear()
+            await self._taken.wait()

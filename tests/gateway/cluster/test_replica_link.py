@@ -1,0 +1,140 @@
+"""Batches of commands, back-pressure reports and silence, in virtual time."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any
+
+from vivavoce.gateway.cluster.replicas.messages import (
+    Flush,
+    PushText,
+    ReplicaDescription,
+    ReplicaEvent,
+    ReplicaLoad,
+    ReplicaLost,
+    ReportPlayout,
+    StreamCommand,
+)
+from vivavoce.gateway.cluster.replicas.replica_host import MAX_SILENCE_S, ReplicaHost
+from vivavoce.gateway.cluster.replicas.replica_link import MAX_ANSWER_S, ReplicaLink
+from vivavoce.tts_engine.metrics import Metrics
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+LOAD = ReplicaLoad(0, 8, 0.0, None)
+
+
+class SlowChannel:
+    """Answers after ``answer_s``, and notes when each batch came."""
+
+    def __init__(self, answer_s: float) -> None:
+        self.answer_s = answer_s
+        self.batches: list[tuple[float, tuple[StreamCommand, ...]]] = []
+
+    async def send(self, commands: tuple[StreamCommand, ...]) -> None:
+        self.batches.append((asyncio.get_running_loop().time(), commands))
+        await asyncio.sleep(self.answer_s)
+
+    async def events(self) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
+        yield (LOAD,)
+        await asyncio.Event().wait()
+
+
+class Losses:
+    def __init__(self) -> None:
+        self.errors: list[ReplicaLost] = []
+
+    def link_to(self, channel: SlowChannel) -> ReplicaLink:
+        description = ReplicaDescription("one", "digest", (), LOAD)
+        return ReplicaLink(
+            description, channel, lambda link: None, lambda link, error: self.errors.append(error)
+        )
+
+
+def test_commands_that_come_up_during_a_call_share_the_next_one_in_order(run_virtually: Run) -> None:
+    async def run() -> None:
+        channel, losses = SlowChannel(0.1), Losses()
+        link = losses.link_to(channel)
+        for each in "abcde":
+            link.send(StreamCommand(1, PushText(each)))
+            await asyncio.sleep(0.03)
+        link.send(StreamCommand(2, Flush()))
+        await asyncio.sleep(0.5)
+        batches = [batch for _, batch in channel.batches if batch]
+        assert sum(batches, ()) == (
+            *(StreamCommand(1, PushText(each)) for each in "abcde"),
+            StreamCommand(2, Flush()),
+        )
+        assert len(batches) == 3
+        await link.aclose()
+        assert losses.errors == []
+
+    run_virtually(run())
+
+
+def test_reports_of_playout_are_added_up_and_share_a_batch(run_virtually: Run) -> None:
+    async def run() -> None:
+        channel, losses = SlowChannel(0.001), Losses()
+        link = losses.link_to(channel)
+        await asyncio.sleep(0.01)
+        for _ in range(4):
+            link.send(StreamCommand(1, ReportPlayout(0.05, None)))
+            link.send(StreamCommand(1, ReportPlayout(0.0, 0.6)))
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(0.1)
+        assert [batch for _, batch in channel.batches if batch] == [
+            (StreamCommand(1, ReportPlayout(0.2, 0.6)),)
+        ]
+        await link.aclose()
+
+    run_virtually(run())
+
+
+def test_an_idle_link_sends_heartbeats(run_virtually: Run) -> None:
+    async def run() -> None:
+        channel, losses = SlowChannel(0.0), Losses()
+        link = losses.link_to(channel)
+        await asyncio.sleep(MAX_SILENCE_S)
+        times = [at for at, _ in channel.batches]
+        assert max(after - before for before, after in itertools.pairwise(times)) < 2.0
+        await link.aclose()
+
+    run_virtually(run())
+
+
+def test_a_replica_that_does_not_answer_is_lost(run_virtually: Run) -> None:
+    async def run() -> None:
+        channel, losses = SlowChannel(5.0), Losses()
+        link = losses.link_to(channel)
+        await asyncio.sleep(0.01)
+        link.send(StreamCommand(1, Flush()))
+        await asyncio.sleep(MAX_ANSWER_S + 0.1)
+        assert [str(error) for error in losses.errors] == ["replica one did not answer for 1.5 s"]
+        await link.aclose()
+
+    run_virtually(run())
+
+
+class EngineWithoutStreams:
+    """What a host asks of an engine while no stream is open."""
+
+    voices, active_streams, max_streams, compute_s_per_audio_s = (), 0, 8, 0.0
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+
+    def refusal(self) -> None:
+        return None
+
+
+def test_a_gateway_that_is_silent_loses_its_link(run_virtually: Run) -> None:
+    async def run() -> None:
+        host = ReplicaHost(EngineWithoutStreams(), "one", "digest")  # type: ignore[arg-type]
+        loop = asyncio.get_running_loop()
+        begin, batches = loop.time(), []
+        async for batch in host.events("gateway"):
+            batches.append(batch)
+            loop.call_later(4.0, host.run_commands, "gateway", ())
+        assert batches == [(LOAD,)]
+        assert loop.time() - begin == 4.0 + MAX_SILENCE_S
+
+    run_virtually(run())
