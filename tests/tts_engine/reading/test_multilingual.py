@@ -56,8 +56,8 @@ def rows(table: str) -> pytest.MarkDecorator:
 |neunzehnhundertneunundneunzig bis zweitausendfünf.
     Die 1 oder die # -> Die eins oder die Raute.
     x = 5 und a+b=c -> x gleich fünf und a plus b gleich c.
-    24/7 erreichbar, 1/2 -> vierundzwanzig sieben erreichbar,|eins durch zwei.
-    Ich habe 21 Äpfel und 1 Birne. -> Ich habe einundzwanzig Äpfel und eins Birne.
+    24/7 erreichbar, 1/2 -> vierundzwanzig sieben erreichbar,|einhalb.
+    Ich habe 21 Äpfel und 1 Birne. -> Ich habe einundzwanzig Äpfel und eine Birne.
     Am 3. März 2026 um 14:30 Uhr -> Am dritten März zweitausendsechsundzwanzig um vierzehn Uhr dreißig.
     Heute ist der 3. März. -> Heute ist der dritte März.
     am 3. Tag, im 2. Stock -> am dritten Tag,|im zweiten Stock.
@@ -73,7 +73,7 @@ def rows(table: str) -> pytest.MarkDecorator:
     Mail an anna@beispiel.de -> Mail an anna at beispiel Punkt de.
     Siehe hilfe.beispiel.app/faq oder Dr.in Maier. -> Siehe hilfe Punkt beispiel Punkt app Schrägstrich faq\
  oder Doktor in Maier.
-    Covid-19, A4 und 5G -> Covid neunzehn,|A vier und fünf G.
+    Covid-19, A4 und 5G -> Covid neunzehn,|a vier und fünf ge.
     Version 2.1.3 -> Version zwei Punkt eins Punkt drei.
     Version 2.05.10 -> Version zwei Punkt null fünf Punkt zehn.
     Wie geht's der Straßenbahn-Linie? -> Wie geht's der Straßenbahn-Linie?
@@ -82,7 +82,7 @@ def rows(table: str) -> pytest.MarkDecorator:
     2026-03-05 -> fünfter März zweitausendsechsundzwanzig.
     am 24.12. oder 31.12.2025 -> am vierundzwanzigsten Dezember oder einunddreißigster Dezember\
  zweitausendfünfundzwanzig.
-    ½ Liter, 100 m² -> eins durch zwei Liter,|einhundert Quadratmeter.
+    ½ Liter, 100 m² -> einhalb Liter,|einhundert Quadratmeter.
     +49 30 1234567 -> plus vier neun, drei null, eins zwei drei vier fünf sechs sieben.
 """)
 def test_german_is_read_by_its_table(written: str, said: str) -> None:
