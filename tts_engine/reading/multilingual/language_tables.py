@@ -16,7 +16,7 @@ from ..clause_boundaries import AbbreviationKind, BoundaryRules
 from ..data_files import expand_names, load_tables
 from .plural_rules import CountedNoun, noun_form, parse_noun
 
-TABLE_LANGUAGES = ("de", "fr", "es", "it", "ru", "ko")
+TABLE_LANGUAGES = ("de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "ko")
 _NUMBERING = "spellout-numbering"
 
 
@@ -82,6 +82,7 @@ class LanguageTable:
     ordinal_endings: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict
     )  # rule sets of ``ordinals``
+    silent_one: str = ""  # not said at the start of an ordinal: "одна " of thousands
     roman_ordinals: Mapping[str, str] = field(default_factory=dict)  # word after Roman numerals; to rule sets
     roman_numbers: Mapping[str, str] = field(default_factory=dict)  # word before Roman numerals; to rule sets
     # Dates and times that differ

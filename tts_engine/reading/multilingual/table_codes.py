@@ -41,14 +41,11 @@ class TableCodes:
                 self._read_mixed,
             ),
             (
-                rf"(?=[\w-]{{1,40}}\d)[^\W\d_a-z]{{1,20}}(?:-[A-Z0-9]{{1,20}}){{1,6}}{end}",
+                rf"(?=[\w-]{{1,40}}\d)[^\W\d_a-z]{{1,20}}(?:-[^\W_a-z]{{1,20}}){{1,6}}{end}",
                 self._read_mixed,
             ),
-            (
-                rf"(?!{letter}*[a-z]){letter}{{1,4}}(?:-{letter}{{1,4}}(?<![a-zß])){{1,3}}(?![\w-])",
-                self._read_mixed,
-            ),
-            (rf"(?!{letter}*[a-z]){letter}{{2,5}}(?!-[^\W\d_]|'[^\W\d_]){end}", self._read_capitals),
+            (rf"{letter}{{1,4}}(?:-{letter}{{1,4}}){{1,3}}(?![\w-])", self._read_capital_groups),
+            (rf"{letter}{{2,5}}(?!-[^\W\d_]|'[^\W\d_]){end}", self._read_capitals),
         )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
@@ -123,8 +120,15 @@ class TableCodes:
         scan.context.after_number = scan.context.line_start = False
         return match.end()
 
+    def _read_capital_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "USB-C" letter by letter."""
+        return self._read_mixed(scan, match) if match.group().isupper() else None
+
     def _read_capitals(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        if not self._speller.spells_capitals(match.group()):
+        word = match.group()
+        numbers_beside = scan.context.after_number + scan.view[match.end() + 1 : match.end() + 2].isdigit()
+        is_part_of_code = 0 < len(word) - 1 <= numbers_beside
+        if not word.isupper() or not (is_part_of_code or self._speller.spells_capitals(word)):
             return None
         self._speller.spell(scan, match.start(), match.end())
         self.note_word(scan, match.group())

@@ -33,13 +33,16 @@ class TableNormalizer:
         self._dates = TableDates(table, numbers, self._speller)
         self._amounts = TableAmounts(table, numbers, self._speller, self._codes)
 
+        # Before a small letter "1." may be an ordinal.
+        self._list_number = r"(\d{1,3})[.)] +(?=\S)" + ("(?![a-zà-öø-ÿąćęłńśźżçğıöşü])" if table.stop_ordinals else "")
+
     def grammar(self) -> Grammar:
         """Return the grammar of the language."""
         addresses = self._speller.address_rows(
             UNSPACED_ADDRESSES if self._table.particles else SPACED_ADDRESSES
         )
         return Grammar(
-            lines=compile_rules(*LINE_START_ROWS, (r"(\d{1,3})[.)] +(?=\S)", self._speller.read_list_number)),
+            lines=compile_rules(*LINE_START_ROWS, (self._list_number, self._speller.read_list_number)),
             letters=compile_rules(
                 *addresses,
                 *self._amounts.money_rows(),
@@ -68,7 +71,7 @@ class TableNormalizer:
                 *self._amounts.sign_rows(),
                 (rf"[{_INVERTED_MARKS}](?=[^\W\d_])", self._read_inverted_mark),
                 *PUNCTUATION_ROWS,
-                (r"#(?![\w#])", self._read_telephone_key),
+                (r"#(?![A-Za-z0-9#])" if self._table.particles else r"#(?![\w#])", self._read_telephone_key),
                 (r"[^\w\s]", self._read_mark),
             ),
             word=(LazyPattern(rf"{WORD_PATTERN}(?:-{WORD_PATTERN})*"), self._read_word),

@@ -22,7 +22,7 @@ class TableNumberWords:
         self._table = table
         self._formatter = NumberFormatter(table.code, table.rules[""])
         self._separator = re.compile(f"[{re.escape(table.thousands_separators)}]")
-        self._ordinals = OrdinalWords(table.ordinals, table.ordinal_endings, self.number)
+        self._ordinals = OrdinalWords(table.ordinals, table.ordinal_endings, self._ordinal_head)
 
     def value(self, whole: str) -> int:
         """Return the value of an integer as it is written."""
@@ -30,7 +30,7 @@ class TableNumberWords:
 
     def number(self, number: int, gender: str = "", case: str = "") -> str:
         """Return the words of ``number`` in a gender and case; without both, of a number on its own."""
-        if not 0 < number <= self._table.max_numbers.get(gender, 10**MAX_NUMBER_DIGITS):
+        if gender in self._table.max_numbers and not 0 < number <= self._table.max_numbers[gender]:
             gender = ""
         rules = self._table.rules
         found = rules.get(f"{gender} {case}".strip()) or rules.get(gender) or rules[""]
@@ -41,6 +41,9 @@ class TableNumberWords:
         if self._ordinals.knows(rules):
             return self._ordinals.spell_out(number, rules) or self.number(number)
         return self._formatter.spell_out(number, rules)
+
+    def _ordinal_head(self, number: int) -> str:
+        return self.number(number).removeprefix(self._table.silent_one)
 
     def digit(self, digit: str) -> str:
         """Return the word of a digit in a code."""
@@ -131,7 +134,7 @@ class TableNumberWords:
         hours = self._part_of_time(hour, table.hour, case)
         if not minute:
             return table.whole_hour_template.format(hour=hours).strip()
-        minutes = self._part_of_time(minute, table.minute, case)
+        minutes = self._part_of_time(minute, table.minute, case if table.minute.gender else "")
         if minute < 10 and table.minute_zero_word:
             minutes = f"{table.minute_zero_word} {minutes}"
         return table.time_template.format(hour=hours, minute=minutes)
