@@ -2,7 +2,7 @@
 
 The sentences are in ``tests/tts_engine/reading/languages``, a file a language, one a line: "written => reading".
 A reading is in lower case; a capital stands for the name of its letter. ``{a|b}`` is a choice of equally usual
-words, and " | " separates whole readings. Not compared: pauses, capitals, accents over French é, hyphens and
+words, and " | " separates whole readings. Not compared: pauses, capitals, the accent of é and the dots of ё, hyphens and
 blanks, in which number words are written in several ways.
 """
 
@@ -67,7 +67,7 @@ def spoken(text: str, language: str) -> str:
 
 def comparable(text: str) -> str:
     """Return the letters that are compared."""
-    lower = unicodedata.normalize("NFC", text.replace("İ", "i").lower())
+    lower = unicodedata.normalize("NFC", text.replace("İ", "i").lower()).replace("é", "e").replace("ё", "е")
     return _SILENT.sub("", lower)
 
 

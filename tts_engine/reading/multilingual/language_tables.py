@@ -82,6 +82,7 @@ class LanguageTable:
     ordinal_endings: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict
     )  # rule sets of ``ordinals``
+    ordinal_tens: bool = False  # "twentieth sixth": the tens of an ordinal are one too
     silent_one: str = ""  # not said at the start of an ordinal: "одна " of thousands
     roman_ordinals: Mapping[str, str] = field(default_factory=dict)  # word after Roman numerals; to rule sets
     roman_numbers: Mapping[str, str] = field(default_factory=dict)  # word before Roman numerals; to rule sets

@@ -1,7 +1,8 @@
 """Ordinals of languages for which Unicode's rule-based number format has no rules, from a table of words.
 
-The last two digits become ordinals, the digits before them stay a cardinal: "tysiąc dziewięćset
-dziewięćdziesiąty dziewiąty". A round number is the ordinal of its last part.
+The last digit becomes an ordinal, in some languages the tens too: "тысяча девятьсот девяносто девятый" but
+"tysiąc dziewięćset dziewięćdziesiąty dziewiąty". The rest stays a cardinal, and a round number is the ordinal of
+its last part.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ class OrdinalWords:
     """Ordinals made of ``words`` (by number, in the base form) with other endings.
 
     ``endings``: by rule set; each maps an ending of the base form to another. ``cardinal``: words of a number.
+    ``tens``: whether the tens before a digit are ordinals.
     """
 
     def __init__(
@@ -18,12 +20,15 @@ class OrdinalWords:
         words: Mapping[str, str],
         endings: Mapping[str, Mapping[str, str]],
         cardinal: Callable[[int], str],
+        *,
+        tens: bool,
     ) -> None:
         self._words = {int(number): word for number, word in words.items()}
         self._endings = {
             rules: sorted(pairs.items(), key=lambda pair: -len(pair[0])) for rules, pairs in endings.items()
         }
         self._cardinal = cardinal
+        self._tens = tens
 
     def knows(self, rules: str) -> bool:
         """Whether ``rules`` is a rule set of these ordinals."""
@@ -49,7 +54,8 @@ class OrdinalWords:
         head = number - below_hundred
         if below_hundred in self._words:
             return head, [below_hundred]
-        return head, [below_hundred - below_hundred % 10, below_hundred % 10]
+        digit = below_hundred % 10
+        return (head, [below_hundred - digit, digit]) if self._tens else (number - digit, [digit])
 
     def _inflect(self, word: str, rules: str) -> str:
         for ending, other in self._endings[rules]:

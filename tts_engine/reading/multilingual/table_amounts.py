@@ -203,14 +203,21 @@ class TableAmounts:
     # Ordinals
 
     def _read_suffixed_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "1er"; a suffix that begins with a blank decides the ordinal and is read as a word."""
+        """Read "1er"; a suffix that begins with a blank decides the ordinal, and may have a word of its own."""
         number, suffix, suffixes = match["whole"], match["suffix"], self._table.ordinal_suffixes
         # "г." is the year after four digits, else grams.
         if suffix.startswith(" ") and len(number) != 4:
             return None
-        rules = suffixes.get(f"{scan.context.previous_word}{suffix}", suffixes[suffix])
+        reading = suffixes.get(f"{scan.context.previous_word}{suffix}", suffixes[suffix])
+        rules, _, word = reading.partition(": ")
         words = self._numbers.spell_out(self._numbers.value(number), rules)
-        return self._emit(scan, words, match.start(), match.end("whole" if suffix[0] == " " else "suffix"))
+        if not word:
+            return self._emit(scan, words, match.start(), match.end("whole" if suffix[0] == " " else "suffix"))
+        scan.emit(words, *match.span("whole"))
+        self._emit(scan, word, match.start("suffix") + 1, match.end())
+        if not scan.next_visible(match.end()):
+            scan.punctuate(".")
+        return match.end()
 
     def _read_stop_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3." of "der 3. Stock", or of "3. kat" where a small letter follows an ordinal."""

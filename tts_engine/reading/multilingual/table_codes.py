@@ -34,14 +34,15 @@ class TableCodes:
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of codes that begin with a letter."""
         letter, end = self._letter, self._end
+        upper = "[A-Z0-9]" if self._table.particles else r"[^\W_a-z]"
         return (
             (rf"(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
             (
-                rf"{letter}{{1,20}}-?\d(?:{letter}|\d){{0,30}}(?:-[A-Z0-9]{{1,20}}){{0,6}}{end}",
+                rf"{letter}{{1,20}}-?\d(?:{letter}|\d){{0,30}}(?:-{upper}{{1,20}}){{0,6}}{end}",
                 self._read_mixed,
             ),
             (
-                rf"(?=[\w-]{{1,40}}\d)[^\W\d_a-z]{{1,20}}(?:-[^\W_a-z]{{1,20}}){{1,6}}{end}",
+                rf"(?=[\w-]{{1,40}}\d)[^\W\d_a-z]{{1,20}}(?:-{upper}{{1,20}}){{1,6}}{end}",
                 self._read_mixed,
             ),
             (rf"{letter}{{1,4}}(?:-{letter}{{1,4}}){{1,3}}(?![\w-])", self._read_capital_groups),

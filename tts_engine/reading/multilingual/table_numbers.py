@@ -22,7 +22,9 @@ class TableNumberWords:
         self._table = table
         self._formatter = NumberFormatter(table.code, table.rules[""])
         self._separator = re.compile(f"[{re.escape(table.thousands_separators)}]")
-        self._ordinals = OrdinalWords(table.ordinals, table.ordinal_endings, self._ordinal_head)
+        self._ordinals = OrdinalWords(
+            table.ordinals, table.ordinal_endings, self._ordinal_head, tens=table.ordinal_tens
+        )
 
     def value(self, whole: str) -> int:
         """Return the value of an integer as it is written."""
