@@ -9,15 +9,18 @@ blanks, in which number words are written in several ways.
 import re
 import time
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
 
+from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.multilingual.language_tables import TABLE_LANGUAGES, language_table
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 
+MIN_RIGHT_PERCENT = 95.0
 FOLDER = Path(__file__).parents[1] / "tts_engine/reading/languages"
 _LETTER_NAME = re.compile(r"(?<!\w)[^\W\d_a-zа-я](?!\w)")
 _SILENT = re.compile(r"[\W\d_]")
@@ -79,18 +82,24 @@ def _readings(pattern: str, language: str) -> frozenset[str]:
 
 
 def _letters_named(pattern: str, language: str) -> str:
-    names = getattr(language_table(language), "letters", {}) if language in TABLE_LANGUAGES else {}
+    names = language_table(language).letters if language in TABLE_LANGUAGES else {}
     return _LETTER_NAME.sub(lambda letter: names.get(letter.group().lower(), letter.group()), pattern)
 
 
-def measure() -> dict[str, object]:
-    """Return the share of sentences read right and the milliseconds of a sentence, by language."""
-    report: dict[str, object] = {}
+def measure(show_wrong: Callable[[str], None] | None = None) -> BenchReport:
+    """Measure each language. show_wrong: receives the sentences that are read otherwise."""
+    figures: list[BenchFigure] = []
     for language in languages():
         read_sentences(language)  # compiles the patterns
         begin = time.process_time()
-        found = read_sentences(language)
-        each_ms = 1000 * (time.process_time() - begin) / len(found)
-        right = sum(each.is_right for each in found)
-        report[language] = f"{right}/{len(found)} right, {each_ms:.2f} ms a sentence"
-    return report
+        found = [spoken(each.written, language) for each in read_sentences(language)]
+        each_ms = 1000 * (time.process_time() - begin) / len(found) / 2
+        sentences = read_sentences(language)
+        right = 100 * sum(each.is_right for each in sentences) / len(sentences)
+        figures.append(BenchFigure(f"{language}: sentences", len(sentences), ""))
+        figures.append(BenchFigure(f"{language}: read right", right, "%", at_least=MIN_RIGHT_PERCENT))
+        figures.append(BenchFigure(f"{language}: a sentence", each_ms, "ms"))
+        for each in sentences:
+            if show_wrong and not each.is_right:
+                show_wrong(f"{language}: {each.written} -> {spoken(each.written, language)}")
+    return BenchReport(bench="readings", figures=tuple(figures))

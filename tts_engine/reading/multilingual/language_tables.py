@@ -18,6 +18,7 @@ from .plural_rules import CountedNoun, noun_form, parse_noun
 
 TABLE_LANGUAGES = ("de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "ko")
 _NUMBERING = "spellout-numbering"
+_UNNAMED = parse_noun("")  # a number without a noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class LanguageTable:
     range_word: str  # between two numbers: "bis"; "" for none
     fraction_word: str  # between the numbers of "3/8"
     units: Mapping[str, CountedNoun]  # by their symbols
+    percent: CountedNoun
     # Money
     money: Mapping[str, tuple[CountedNoun, CountedNoun | None]]  # currency and its hundredth, by signs
     money_conjunction: str  # between units and hundredths of a currency; "" for none
@@ -69,7 +71,6 @@ class LanguageTable:
     magnitudes: Mapping[str, CountedNoun] = field(default_factory=dict)  # "million", by their spellings
     magnitude_joint: str = ""  # between "millions" and a currency; "de|d'" has the form before vowels
     fractions: Mapping[str, str] = field(default_factory=dict)  # readings of "1/2"
-    percent: CountedNoun = CountedNoun("", ("%",))
     percent_prefix: str = ""  # before the number, instead of ``percent`` after it
     per_word: str = ""  # the "/" between a price and a unit
     per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
@@ -97,7 +98,7 @@ class LanguageTable:
     month_suffix: str = ""  # after the number of a month
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
-    minute: CountedNoun = CountedNoun("", ("",))
+    minute: CountedNoun = _UNNAMED
     minute_zero_word: str = ""  # before minutes below 10
     whole_hours: bool = False  # "8h" is a time of day
     hour_suffixes: str = "h"  # after a time, not read; members of a pattern

@@ -1,8 +1,8 @@
 """Ordinals of languages for which Unicode's rule-based number format has no rules, from a table of words.
 
 The last digit becomes an ordinal, in some languages the tens too: "тысяча девятьсот девяносто девятый" but
-"tysiąc dziewięćset dziewięćdziesiąty dziewiąty". The rest stays a cardinal, and a round number is the ordinal of
-its last part.
+"tysiąc dziewięćset dziewięćdziesiąty dziewiąty". The rest stays a cardinal, and a round number is the ordinal
+of its last part.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 class OrdinalWords:
     """Ordinals made of ``words`` (by number, in the base form) with other endings.
 
-    ``endings``: by rule set; each maps an ending of the base form to another. ``cardinal``: words of a number.
-    ``tens``: whether the tens before a digit are ordinals.
+    ``endings``: by rule set; each maps an ending of the base form to another. ``cardinal``: words of a
+    number. ``tens``: whether the tens before a digit are ordinals.
     """
 
     def __init__(

@@ -203,7 +203,7 @@ class TableAmounts:
     # Ordinals
 
     def _read_suffixed_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "1er"; a suffix that begins with a blank decides the ordinal, and may have a word of its own."""
+        """Read "1er"; a suffix that begins with a blank may be read as another word."""
         number, suffix, suffixes = match["whole"], match["suffix"], self._table.ordinal_suffixes
         # "г." is the year after four digits, else grams.
         if suffix.startswith(" ") and len(number) != 4:
@@ -212,7 +212,9 @@ class TableAmounts:
         rules, _, word = reading.partition(": ")
         words = self._numbers.spell_out(self._numbers.value(number), rules)
         if not word:
-            return self._emit(scan, words, match.start(), match.end("whole" if suffix[0] == " " else "suffix"))
+            return self._emit(
+                scan, words, match.start(), match.end("whole" if suffix[0] == " " else "suffix")
+            )
         scan.emit(words, *match.span("whole"))
         self._emit(scan, word, match.start("suffix") + 1, match.end())
         if not scan.next_visible(match.end()):

@@ -1,7 +1,7 @@
 """Grammar of the languages that a table describes: all but English, Chinese and Japanese.
 
-Addresses, codes, dates, times, amounts and ordinals become words; other words stay as written. The rules are in
-``table_codes.py``, ``table_dates.py`` and ``table_amounts.py``; every word of a language is in its table.
+Addresses, codes, dates, times, amounts and ordinals become words; other words stay as written. The rules are
+in ``table_codes.py``, ``table_dates.py`` and ``table_amounts.py``; every word of a language is in its table.
 """
 
 import re
@@ -23,7 +23,7 @@ _SILENT_MARKS = ".-_/#"  # named in addresses only
 
 
 class TableNormalizer:
-    """Recognisers of one language. Raises MissingExtra if unicode-rbnf is not installed."""
+    """Recognisers of one language."""
 
     def __init__(self, table: LanguageTable) -> None:
         self._table = table
@@ -34,7 +34,9 @@ class TableNormalizer:
         self._amounts = TableAmounts(table, numbers, self._speller, self._codes)
 
         # Before a small letter "1." may be an ordinal.
-        self._list_number = r"(\d{1,3})[.)] +(?=\S)" + ("(?![a-zà-öø-ÿąćęłńśźżçğıöşü])" if table.stop_ordinals else "")
+        self._list_number = r"(\d{1,3})[.)] +(?=\S)" + (
+            "(?![a-zà-öø-ÿąćęłńśźżçğıöşü])" if table.stop_ordinals else ""
+        )
 
     def grammar(self) -> Grammar:
         """Return the grammar of the language."""

@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-pytest.importorskip("unicode_rbnf")
 pytest.importorskip("wetext")
 
 from benches.readings import comparable, grammars, languages, read_sentences, spoken
