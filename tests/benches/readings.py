@@ -1,9 +1,9 @@
 """Share of sentences that are read as a careful speaker reads them, by language, and the time of a sentence.
 
-The sentences are in ``tests/tts_engine/reading/languages``, a file a language, one a line: "written => reading".
-A reading is in lower case; a capital stands for the name of its letter. ``{a|b}`` is a choice of equally usual
-words, and " | " separates whole readings. Not compared: pauses, capitals, the accent of é and the dots of ё, hyphens and
-blanks, in which number words are written in several ways.
+The sentences are in ``tests/tts_engine/reading/languages``, a file a language: "written => reading". A reading
+is in lower case; a capital stands for the name of its letter. ``{a|b}`` is a choice of equally usual words, and
+" | " separates whole readings. Not compared: pauses, capitals, the accent of é and the dots of ё, and hyphens
+and blanks, with which number words are written in several ways.
 """
 
 import re

@@ -23,7 +23,7 @@ _COUNTERS = {
     for counter, reading in expand_names(_TABLES["counters"]).items()
 }
 _DAY_COUNTS, _THING_COUNTS, _PEOPLE_COUNTS = (
-    {int(number): word for number, word in _TABLES[name].items()}
+    {int(number): str(word) for number, word in _TABLES[name].items()}
     for name in ("day_counts", "thing_counts", "people_counts")
 )
 _FINAL_DIGIT_CHANGES = {

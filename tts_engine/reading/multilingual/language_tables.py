@@ -1,9 +1,9 @@
 """Tables of the languages that ``table_normalizer.py`` reads, loaded from the TOML files beside this module.
 
 The file of a language is named by its code: ``de.toml``. Its keys are the fields of ``LanguageTable``.
-A noun is written "gender: form|form|form". The gender, with a case, chooses the rule set of the number before it
-in the table ``rules``; the forms are those after the plural categories of ``plural_rules.py``. Rule sets are
-those of Unicode's rule-based number format, or the language's own ``ordinal_endings``.
+A noun is written "gender: form|form|form". The gender, with a case, chooses the rule set of the number before
+it in the table ``rules``; the forms are those after the plural categories of ``plural_rules.py``. Rule sets
+are those of Unicode's rule-based number format, or the language's own ``ordinal_endings``.
 Source: Unicode CLDR 44 (units, currencies, months); everyday usage for abbreviations and words before codes.
 """
 

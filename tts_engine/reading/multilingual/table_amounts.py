@@ -160,7 +160,7 @@ class TableAmounts:
 
     # Amounts with a noun
 
-    def _read_percent(self, scan: ScanState, match: re.Match[str]) -> int:
+    def _read_percent(self, scan: ScanState, match: re.Match[str]) -> int | None:
         if self._table.percent_prefix:
             return self._read_percent_sign(scan, match)
         words = self._numbers.counted(
