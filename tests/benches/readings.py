@@ -1,9 +1,9 @@
 """Share of sentences that are read as a careful speaker reads them, by language, and the time of a sentence.
 
-The sentences are in ``tests/tts_engine/reading/languages``, a file a language: "written => reading". A reading
-is in lower case; a capital stands for the name of its letter. ``{a|b}`` is a choice of equally usual words, and
-" | " separates whole readings. Not compared: pauses, capitals, the accent of é and the dots of ё, and hyphens
-and blanks, with which number words are written in several ways.
+The sentences are in ``tests/tts_engine/reading/languages``, a file a language: "written => reading".
+A reading is in lower case; a capital stands for the name of its letter. ``{a|b}`` is a choice of equally
+usual words, and " | " separates whole readings. Not compared: pauses, capitals, the accent of é and the dots
+of ё, and hyphens and blanks, with which number words are written in several ways.
 """
 
 import re
@@ -20,7 +20,7 @@ from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageG
 from vivavoce.tts_engine.reading.multilingual.language_tables import TABLE_LANGUAGES, language_table
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 
-MIN_RIGHT_PERCENT = 95.0
+MIN_RIGHT_PERCENT = 98.0
 FOLDER = Path(__file__).parents[1] / "tts_engine/reading/languages"
 _LETTER_NAME = re.compile(r"(?<!\w)[^\W\d_a-zа-я](?!\w)")
 _SILENT = re.compile(r"[\W\d_]")

@@ -60,7 +60,7 @@ class LanguageTable:
     fraction_form: int = 1  # index of the form of a noun after a decimal fraction
     cases: Mapping[str, str] = field(default_factory=dict)  # of a number, by the word before it
     genders: Mapping[str, str] = field(default_factory=dict)  # of written nouns
-    gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # of a noun; longer endings first
+    gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # of a noun; may name a case too
     few_gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same after 2, 3 and 4
     noun_gender: str = ""  # of a noun with none of the endings; "" reads the number as one on its own
     nouns_are_capitalized: bool = False
