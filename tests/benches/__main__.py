@@ -65,6 +65,16 @@ def bench_lexicon(entries: int, as_json: bool) -> None:
     print_report(measure(entries), as_json)
 
 
+@bench_group.command("readings")
+@click.option("--verbose", is_flag=True, help="Show every sentence that is read otherwise.")
+@AS_JSON
+def bench_readings(verbose: bool, as_json: bool) -> None:
+    """Sentences of bots in the languages but English: share read right, processor time."""
+    from benches.readings import measure
+
+    print_report(measure(_print_line if verbose else None), as_json)
+
+
 @bench_group.command("words")
 @click.option("--limit", type=click.IntRange(1), help="Sentences, instead of all.")
 @click.option("--verbose", is_flag=True, help="Show every difference.")

@@ -76,5 +76,5 @@ class VoiceReader:
 def _load(primary: str) -> LanguageGrammars:
     try:
         return LanguageGrammars.load([primary] if primary in LANGUAGE_CODES else [])
-    except MissingExtra:  # the grammars of numbers come with the extra
+    except MissingExtra:  # the grammars of Chinese and Japanese need it
         return LanguageGrammars({})

@@ -18,7 +18,9 @@ def words_of(language: str, text: str) -> tuple[list[str], int]:
     ("language", "text", "words"),
     [
         ("en-US", "Room 12, fine", ["Room", "twelve", "fine"]),
-        ("nl", "Ik heb 12 boeken.", ["Ik", "heb", "12", "boeken"]),  # espeak-ng reads the number
+        ("sv", "Jag har 12 saker.", ["Jag", "har", "12", "saker"]),  # espeak-ng reads the number
+        ("nl", "Ik heb 12 boeken.", ["Ik", "heb", "twaalf", "boeken"]),
+        ("pl", "Masz 2 wiadomości.", ["Masz", "dwie", "wiadomości"]),
         ("ar", "مرحبا بالعالم", ["مرحبا", "بالعالم"]),
         ("de", "Guten Morgen my friend", ["Guten", "Morgen", "my", "friend"]),
     ],

@@ -43,14 +43,15 @@ from ..unicode_scripts import (
     is_unspaced,
     nth_syllabic_position,
 )
-from .han_normalizer import HAN_TABLES, HanNormalizer
+from .han_normalizer import HanNormalizer
+from .han_tables import HAN_LANGUAGES, han_table
 from .language_tables import TABLE_LANGUAGES, language_table
 from .table_normalizer import TableNormalizer
 
 MAX_MULTILINGUAL_CLAUSE_CHARACTERS = 240  # a clause without a boundary is cut there: about 16 s of speech
 MAX_SYLLABIC_CHARACTERS = 60  # the same for Han, kana and Hangul
 _STABLE_MARGIN_SYLLABIC = 20  # as STABLE_MARGIN_CHARACTERS, in a clause of MAX_SYLLABIC_CHARACTERS
-LANGUAGE_CODES = ("en", *HAN_TABLES, *TABLE_LANGUAGES)
+LANGUAGE_CODES = ("en", *HAN_LANGUAGES, *TABLE_LANGUAGES)
 # Of voices that speak these languages. Greek letters are symbols in all of them.
 MULTILINGUAL_VOICE_SCRIPTS = ReadableScripts(LATIN, GREEK, CYRILLIC, NO_SPACE_SCRIPTS, HANGUL)
 # Chinese languages that are written as Mandarin is, and tags that name no single language.
@@ -70,6 +71,8 @@ _FOLDED_CHARACTERS = FOLDED_CHARACTERS | {
 _NARROW_MARKS = str.maketrans(WIDE_MARKS, ".!?;:,,")
 # Letters and digits up to a blank or a mark that a grammar reads.
 _WRITTEN_NUMBER = r"[€$£]?\d+(?:[.,:]\d+)*(?:[^\W\d_]+|\s?[€$£%](?!\w))?"
+# Their letters belong to no language.
+_ADDRESS = re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}|(?:https?://|www\.)\S{1,300}")
 _VERBATIM_RUN = r"[^\W_][^\s!-/:-@\[-`{-~\u2000-\u206f\u3000-\u303f]{0,60}"
 
 
@@ -118,7 +121,7 @@ class LanguageGrammars:
             for code in TABLE_LANGUAGES
             if code in wanted
         }
-        han = {code: HanNormalizer(table).grammar() for code, table in HAN_TABLES.items() if code in wanted}
+        han = {code: HanNormalizer(han_table(code)).grammar() for code in HAN_LANGUAGES if code in wanted}
         return cls(from_tables | han)
 
     def with_written_numbers(self) -> "LanguageGrammars":
@@ -213,6 +216,8 @@ class MultilingualClauseNormalizer:
     def _clause_language(self, view: str) -> str:
         for pattern, _ in self._marks:  # their letters belong to no language
             view = pattern.compiled.sub(" ", view)
+        if not view.isascii():
+            view = _ADDRESS.sub(" ", view)
         self._previous_language = detect_language(
             view,
             voice_language=self._language,

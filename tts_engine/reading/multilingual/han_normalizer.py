@@ -9,8 +9,7 @@ Source: WeTextProcessing's grammars, by wetext (Apache-2.0).
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import lru_cache
 
 from ..address_patterns import UNSPACED_ADDRESSES
@@ -19,7 +18,8 @@ from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..spelling import LONG_DIGIT_GROUPS, Speller
 from ..tokenizer import WORD_PATTERN, Grammar, Recognizer, RuleRow, ScanState, any_of, compile_rules
 from ..unicode_scripts import BOPOMOFO, HAN, KANA, ignores_spaces
-from .japanese_numbers import DIGIT_KANA, end_of_counter, numerals_to_kana
+from .han_tables import HanTable
+from .japanese_numbers import end_of_counter, numerals_to_kana
 from .number_formatter import MAX_NUMBER_DIGITS, import_extra
 
 _CACHED_READINGS = 1024  # a reading takes 0.5 ms, and conversations repeat their numbers
@@ -35,70 +35,8 @@ _NUMBER_WITH_UNIT = re.compile(rf"{_NUMBER}{_UNIT}")
 _COUNTED = ("位", "个", "個", "元", "天", "分", "次", "年", "月", "円", "人", ".", ",", ":", "%")
 # A vowel of a digraph, a long vowel or a doubled consonant belongs to the mora before it.
 _KANA_TAIL = "ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー\u3099\u309a"
+_MIDNIGHT = re.compile(r"\A0:(\d\d)(?!\d)")  # a score to WeText
 _MIXED_RUN = re.compile(r"\d+(?:\.\d+)?|[A-Za-z]+")
-
-
-@dataclass(frozen=True, slots=True)
-class HanTable:
-    """Words of a language that is written in Han characters."""
-
-    code: str
-    wide_punctuation: str  # wide forms of , ; : . ! ?
-    digits: tuple[str, ...]  # in codes and phone numbers
-    code_words: tuple[str, ...]  # a number after one of these is a code
-    marks: Mapping[str, str]  # names of signs
-    currencies: Mapping[str, str]  # names by signs
-    per: str  # the "/" of a price a month
-    number_prefixes: Mapping[str, str] = field(default_factory=dict)  # readings of words before a number
-    block_separator: str = ""  # between the numbers of a street address; "" where it has none
-    numbers_in_kana: bool = False  # numbers, with their counters, become katakana
-
-
-CHINESE = HanTable(
-    code="zh",
-    wide_punctuation="，；：。！？",
-    digits=tuple("零幺二三四五六七八九"),  # 幺 for 1, as on the telephone
-    code_words=tuple(
-        "验证码 驗證碼 密码 密碼 口令 单号 單號 订单 編號 编号 号码 號碼 账号 帳號 "
-        "卡号 卡號 尾号 尾號 工号 邮编 代码 房间号".split()
-    ),
-    marks={
-        "@": "艾特",
-        ".": "点",
-        "-": "杠",
-        "_": "下划线",
-        "/": "斜杠",
-        "+": "加",
-        "&": "和",
-        "=": "等于",
-        "#": "井号",
-    },
-    currencies={"¥": "元", "$": "美元", "€": "欧元", "£": "英镑"},
-    per="每",
-)
-JAPANESE = HanTable(
-    code="ja",
-    wide_punctuation="、；：。！？",
-    digits=DIGIT_KANA,
-    code_words=("番号", "コード", "パスワード", "暗証番号", "郵便番号"),
-    marks={
-        "@": "アットマーク",
-        ".": "ドット",
-        "-": "ハイフン",
-        "_": "アンダーバー",
-        "/": "スラッシュ",
-        "+": "プラス",
-        "&": "アンド",
-        "=": "イコール",
-        "#": "シャープ",
-    },
-    currencies={"¥": "エン", "$": "ドル", "€": "ユーロ", "£": "ポンド"},
-    per="マイ",
-    number_prefixes={"第": "ダイ", "約": "ヤク", "午前": "ゴゼン", "午後": "ゴゴ"},
-    block_separator="ノ",
-    numbers_in_kana=True,
-)
-HAN_TABLES = {table.code: table for table in (CHINESE, JAPANESE)}
 
 
 class HanNormalizer:
@@ -144,6 +82,8 @@ class HanNormalizer:
     def _number_rows(self) -> tuple[RuleRow, ...]:
         street_block = (r"\d{1,4}(?:-\d{1,4}){2,3}(?![\d-])", self._read_street_block)
         return (
+            (r"((?:1[5-9]|2[01])\d\d)([-/.])(\d{1,2})\2(\d{1,2})(?![\d-])", self._read_date),
+            (r"(\d{1,2})/(\d{1,2})(?=[(（])", self._read_month_and_day),
             (r"0\d{2,3}-\d{7,8}(?!\d)|\d{3}(?:-\d{3,4}){2}(?!\d)", self._speller.read_digit_groups),
             (r"0\d{1,4}(?:-\d{1,4}){2}(?![\d-])", self._speller.read_digit_groups),
             *((street_block,) if self._table.block_separator else ()),
@@ -160,11 +100,12 @@ class HanNormalizer:
         return (
             (rf"([$€£¥])({_NUMBER}[万亿萬億兆]+)[元円]?", self._read_large_money),
             (_NUMERIC_EXPRESSION.pattern, self._read_expression),
-            (r"\+\d{1,3}(?:[ -]?\d{2,5}){1,5}(?!\d)", self._speller.read_digit_groups),
+            (r"\+\d{1,3}(?:[ -]?\d{1,5}){1,5}(?!\d)", self._speller.read_digit_groups),
             (r"-(?=\d)", self._read_minus),
             (r"[，、；：。！？]", self._read_wide_mark),
             *((pattern, self._with_wide_punctuation(read)) for pattern, read in PUNCTUATION_ROWS),
-            (r"[@+&=]|#(?=键|キー)", self._read_mark),
+            (r"[@+&=]|#(?![A-Za-z0-9#])", self._read_mark),
+            (r"~(?=\d)", self._read_range),
             (r"/(?=[年月周天日时次人件个]|小时|分钟)", self._read_per),
         )
 
@@ -221,6 +162,9 @@ class HanNormalizer:
 
     def _number_words(self, text: str) -> str:
         """Return a numeric expression as WeText reads it; digits that it leaves are read one by one."""
+        for unit, name in self._table.units.items():
+            text = text.replace(unit, name)
+        text = _MIDNIGHT.sub(r"零点\1分", text.replace(",", "")) if not self._table.numbers_in_kana else text
         words = self._wetext(text).translate(_WITHOUT_CURRENCY_SIGNS)
         if self._table.numbers_in_kana:
             words = numerals_to_kana(words)
@@ -240,7 +184,7 @@ class HanNormalizer:
     def _read_with_counter(self, scan: ScanState, match: re.Match[str], text: str) -> int:
         """Read an expression together with the Japanese counter after it, which changes its sound."""
         end = end_of_counter(scan.view, match.end())
-        counted = text.replace("°C", "度") + scan.view[match.end() : end]
+        counted = text + scan.view[match.end() : end]
         scan.emit(self._number_words(counted), match.start(), end)
         return self._speller.finish_number(scan, end)
 
@@ -250,6 +194,30 @@ class HanNormalizer:
             return self._number_words(text)
         words = self._number_words(text + following)
         return words.removesuffix(following) if words.endswith(following) else self._number_words(text)
+
+    def _read_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "2026-05-03" or "2026/5/3"."""
+        year, month, day = match.group(1), int(match.group(3)), int(match.group(4))
+        return self._emit_date(scan, match, f"{year}年", month, day)
+
+    def _read_month_and_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "5/3" of "5/3（月）"."""
+        return self._emit_date(scan, match, "", int(match.group(1)), int(match.group(2)))
+
+    def _emit_date(
+        self, scan: ScanState, match: re.Match[str], year: str, month: int, day: int
+    ) -> int | None:
+        if not (1 <= month <= 12 and 1 <= day <= 31):
+            return None
+        scan.emit(self._number_words(f"{year}{month}月{day}日"), *match.span())
+        return self._speller.finish_number(scan, match.end())
+
+    def _read_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "~" between two amounts with their units."""
+        if not scan.context.after_number:
+            return None
+        scan.emit(self._table.range_word, *match.span())
+        return match.end()
 
     def _read_large_money(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "¥1万"."""

@@ -8,82 +8,27 @@ Japanese (numerals and numeral auxiliaries).
 
 import re
 
+from ..data_files import expand_names, load_tables
+
 DIGIT_KANA = ("ゼロ", "イチ", "ニ", "サン", "ヨン", "ゴ", "ロク", "ナナ", "ハチ", "キュウ")
 _SMALL_UNITS = {"十": 10, "百": 100, "千": 1000}
 _LARGE_UNITS = {"万": 10**4, "億": 10**8, "兆": 10**12}
 _DIGIT_VALUES = {kanji: value for value, kanji in enumerate("〇一二三四五六七八九")} | {"零": 0}
 
+_TABLES = load_tables(__file__, "japanese_counters.toml")
 # Reading of a counter, and its first consonant after a number that ends in n: "p", or "b" or "g" except after
 # four; "" for no change.
 _COUNTERS = {
-    "分": ("フン", "p"),
-    "泊": ("ハク", "p"),
-    "本": ("ホン", "b"),
-    "匹": ("ヒキ", "b"),
-    "杯": ("ハイ", "b"),
-    "階": ("カイ", "g"),
-    "軒": ("ケン", "g"),
-    **{
-        counter: (reading, "")
-        for counter, reading in (
-            ("分の", "ブンノ"),
-            ("年", "ネン"),
-            ("年間", "ネンカン"),
-            ("年度", "ネンド"),
-            ("月", "ガツ"),
-            ("ヶ月", "カゲツ"),
-            ("か月", "カゲツ"),
-            ("カ月", "カゲツ"),
-            ("週間", "シュウカン"),
-            ("時", "ジ"),
-            ("時間", "ジカン"),
-            ("秒", "ビョウ"),
-            ("円", "エン"),
-            ("人", "ニン"),
-            ("名", "メイ"),
-            ("歳", "サイ"),
-            ("才", "サイ"),
-            ("個", "コ"),
-            ("回", "カイ"),
-            ("件", "ケン"),
-            ("番", "バン"),
-            ("番線", "バンセン"),
-            ("番地", "バンチ"),
-            ("丁目", "チョウメ"),
-            ("号", "ゴウ"),
-            ("号室", "ゴウシツ"),
-            ("台", "ダイ"),
-            ("枚", "マイ"),
-            ("冊", "サツ"),
-            ("点", "テン"),
-            ("通", "ツウ"),
-            ("倍", "バイ"),
-            ("度", "ド"),
-            ("割", "ワリ"),
-            ("位", "イ"),
-            ("便", "ビン"),
-            ("種類", "シュルイ"),
-            ("毎時", "マイジ"),
-        )
-    },
+    counter: (reading.partition(" ")[0], reading.partition(" ")[2])
+    for counter, reading in expand_names(_TABLES["counters"]).items()
 }
-_DAY_COUNTS = {
-    **dict(enumerate("フツカ ミッカ ヨッカ イツカ ムイカ ナノカ ヨウカ ココノカ トオカ".split(), 2)),
-    14: "ジュウヨッカ",
-    17: "ジュウシチニチ",
-    19: "ジュウクニチ",
-    20: "ハツカ",
-    24: "ニジュウヨッカ",
-    27: "ニジュウシチニチ",
-    29: "ニジュウクニチ",
-}
-_THING_COUNTS = dict(enumerate("ヒトツ フタツ ミッツ ヨッツ イツツ ムッツ ナナツ ヤッツ ココノツ".split(), 1))
-_PEOPLE_COUNTS = {1: "ヒトリ", 2: "フタリ"}
-# Readings of the last digit that differ before a counter.
+_DAY_COUNTS, _THING_COUNTS, _PEOPLE_COUNTS = (
+    {int(number): str(word) for number, word in _TABLES[name].items()}
+    for name in ("day_counts", "thing_counts", "people_counts")
+)
 _FINAL_DIGIT_CHANGES = {
-    **{counter: {"ヨン": "ヨ"} for counter in ("年", "年間", "年度", "人")},
-    **{counter: {"ヨン": "ヨ", "ナナ": "シチ", "キュウ": "ク", "ゼロ": "レイ"} for counter in ("時", "時間")},
-    "月": {"ヨン": "シ", "ナナ": "シチ", "キュウ": "ク"},
+    counter: dict(change.split(":") for change in changes.split())
+    for counter, changes in expand_names(_TABLES["final_digit_changes"]).items()
 }
 # Ends of numbers that geminate before a counter that begins with one of these; h becomes p there.
 _GEMINATION_ROWS = {

@@ -1,31 +1,24 @@
 """Tables of the languages that ``table_normalizer.py`` reads, loaded from the TOML files beside this module.
 
-The file of a language is named by its code: ``de.toml``. Its keys are the fields of ``LanguageTable``. A noun
-is written "gender: form|form|form": "m", "f" and "n" choose the form of the number before it (un euro, una
-hora), "k" a native Korean number and "h" a native Korean number up to 12. The forms are the singular and the
-plural, in Russian the forms after 1, 2 and 5. Rule sets are those of Unicode's rule-based number format.
+The file of a language is named by its code: ``de.toml``. Its keys are the fields of ``LanguageTable``.
+A noun is written "gender: form|form|form". The gender, with a case, chooses the rule set of the number before
+it in the table ``rules``; the forms are those after the plural categories of ``plural_rules.py``. Rule sets
+are those of Unicode's rule-based number format, or the language's own ``ordinal_endings``.
 Source: Unicode CLDR 44 (units, currencies, months); everyday usage for abbreviations and words before codes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from ..clause_boundaries import AbbreviationKind, BoundaryRules
 from ..data_files import expand_names, load_tables
+from .plural_rules import CountedNoun, noun_form, parse_noun
 
-TABLE_LANGUAGES = ("de", "fr", "es", "it", "ru", "ko")
+TABLE_LANGUAGES = ("de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "ko")
 _NUMBERING = "spellout-numbering"
-_FORM_AFTER_FRACTION = 1  # the plural, in Russian the form after 2
-
-
-@dataclass(frozen=True, slots=True)
-class CountedNoun:
-    """Noun after a number, with the gender that the number takes and the forms of the noun."""
-
-    gender: str
-    forms: tuple[str, ...]
+_UNNAMED = parse_noun("")  # a number without a noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +30,13 @@ class LanguageTable:
     thousands_separators: str  # characters between groups of three digits
     decimal_word: str
     minus_word: str
-    percent: CountedNoun
-    range_word: str  # between two numbers: "bis"
-    money_conjunction: str  # between units and hundredths of a currency; "" for none
+    range_word: str  # between two numbers: "bis"; "" for none
+    fraction_word: str  # between the numbers of "3/8"
     units: Mapping[str, CountedNoun]  # by their symbols
+    percent: CountedNoun
+    # Money
     money: Mapping[str, tuple[CountedNoun, CountedNoun | None]]  # currency and its hundredth, by signs
+    money_conjunction: str  # between units and hundredths of a currency; "" for none
     # Dates and times
     months: tuple[str, ...]
     date_template: str  # with {day}, {month} and {year}
@@ -51,35 +46,83 @@ class LanguageTable:
     # Words
     marks: Mapping[str, str]  # names of signs
     code_words: frozenset[str]  # lower case; a number after one of these is read digit by digit
+    letters: Mapping[str, str] = field(default_factory=dict)  # their names, by letters in lower case
+    spelled_words: frozenset[str] = frozenset()  # in capitals, spelled though they have vowels
     abbreviations: Mapping[str, str] = field(default_factory=dict)  # without their last full stop
+    bare_abbreviations: Mapping[str, str] = field(default_factory=dict)  # read without a full stop too
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
-    # What differs in few languages
-    number_rules: str = _NUMBERING  # rule set of a number on its own
-    day_rules: str = _NUMBERING  # rule set of the day of a date
-    year_rules: str = _NUMBERING  # rule set of the year of a date
-    lone_year_rules: str = ""  # rule set of 1100 to 1999 outside a date; "": number_rules
-    plural_rule: str = "one"  # name of the rule that chooses the form of a noun
+    # Choice of number words
+    rules: Mapping[str, str] = field(
+        default_factory=dict
+    )  # rule sets by "gender case"; "" for a number alone
+    max_numbers: Mapping[str, int] = field(default_factory=dict)  # largest number of a gender's rule set
+    plural_rule: str = "one"
+    fraction_form: int = 1  # index of the form of a noun after a decimal fraction
+    cases: Mapping[str, str] = field(default_factory=dict)  # of a number, by the word before it
+    genders: Mapping[str, str] = field(default_factory=dict)  # of written nouns
+    gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # of a noun; may name a case too
+    few_gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same after 2, 3 and 4
+    noun_gender: str = ""  # of a noun with none of the endings; "" reads the number as one on its own
+    nouns_are_capitalized: bool = False
+    function_words: frozenset[str] = frozenset()  # before which a number stands on its own
+    lone_year_rules: str = ""  # rule set of 1100 to 1999 outside a date; "": as other numbers
     zero_digit: str = ""  # zero in codes, if it differs from the number
-    minute_zero_word: str = ""  # before minutes below 10
-    first_day_word: str = ""  # first day of a month, if it differs from the number
-    gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # of a noun; longer endings first
+    decimal_nouns: tuple[CountedNoun, ...] = ()  # "whole", "tenth", "hundredth" instead of decimal_word
+    magnitudes: Mapping[str, CountedNoun] = field(default_factory=dict)  # "million", by their spellings
+    magnitude_joint: str = ""  # between "millions" and a currency; "de|d'" has the form before vowels
+    fractions: Mapping[str, str] = field(default_factory=dict)  # readings of "1/2"
+    percent_prefix: str = ""  # before the number, instead of ``percent`` after it
+    per_word: str = ""  # the "/" between a price and a unit
+    per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
+    # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
     ordinal_rules: Mapping[str, str] = field(default_factory=dict)  # word before "3."; to rule sets
+    stop_ordinals: Mapping[str, str] = field(default_factory=dict)  # "gender case" of "3." before a noun
     ordinal_prefix: str = ""  # before a number, makes an ordinal of it; no unit follows
+    ordinals: Mapping[str, str] = field(default_factory=dict)  # by number, where Unicode has no rules
+    ordinal_endings: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # rule sets of ``ordinals``
+    ordinal_tens: bool = False  # "twentieth sixth": the tens of an ordinal are one too
+    silent_one: str = ""  # not said at the start of an ordinal: "одна " of thousands
+    roman_ordinals: Mapping[str, str] = field(default_factory=dict)  # word after Roman numerals; to rule sets
+    roman_numbers: Mapping[str, str] = field(default_factory=dict)  # word before Roman numerals; to rule sets
+    # Dates and times that differ
+    day_rules: str = _NUMBERING  # rule set of the day of a date
+    year_rules: str = _NUMBERING  # rule set of the year of a date
+    years_after: Mapping[str, str] = field(default_factory=dict)  # word before a year; to rule sets
+    first_day_word: str = ""  # first day of a month, if it differs from the number
+    month_day_template: str = ""  # of "5/3(월)", where the month comes first
     day_month_stops: bool = False  # "24.12." is a date
+    month_abbreviations: tuple[str, ...] = ()  # twelve, without a full stop
     month_suffix: str = ""  # after the number of a month
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
-    particles: bool = False  # particles follow a number without a blank
+    weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
+    minute: CountedNoun = _UNNAMED
+    minute_zero_word: str = ""  # before minutes below 10
+    whole_hours: bool = False  # "8h" is a time of day
+    hour_suffixes: str = "h"  # after a time, not read; members of a pattern
+    hour_cues: frozenset[str] = frozenset()  # words before "9.05" as a time
+    time_range_word: str = ""  # if it differs from ``range_word``
+    # Codes and phone numbers
     pairs_digits: bool = False  # phone numbers are read in pairs
+    phone_readings: Mapping[str, str] = field(default_factory=dict)  # of whole groups: "0800"
+    # Writing
+    particles: bool = False  # particles follow a number without a blank
+    suffix_mark: str = ""  # an apostrophe that joins an ending to a number
 
     @property
     def boundary_rules(self) -> BoundaryRules:
         """Language facts for the search of clause boundaries."""
-        words = {*self.abbreviations, *self.mid_sentence_words}
+        nouns = (*self.units, *self.magnitudes, *self.money)
+        stopped = {noun.removesuffix(".") for noun in nouns if noun.endswith(".")}
+        within = {*self.abbreviations, *self.mid_sentence_words, *stopped, *self.month_abbreviations}
         return BoundaryRules(
-            abbreviations=dict.fromkeys(words, AbbreviationKind.MID_SENTENCE),
+            abbreviations=dict.fromkeys(self.weekdays, AbbreviationKind.MAY_END_SENTENCE)
+            | dict.fromkeys(within, AbbreviationKind.MID_SENTENCE),
             dotted_kind=AbbreviationKind.MID_SENTENCE,
-            ordinal_stops=bool(self.ordinal_rules),
+            ordinal_stops=bool(self.ordinal_rules or self.stop_ordinals),
+            weekdays=frozenset(f"{short.lower()}." for short in self.weekdays),
         )
 
     @property
@@ -87,13 +130,17 @@ class LanguageTable:
         """Whether dates begin with the day."""
         return self.date_template.startswith("{day}")
 
-    def noun_form(self, noun: CountedNoun, number: int) -> str:
+    def noun_form(self, noun: CountedNoun, number: int, case: str = "") -> str:
         """Return the form of ``noun`` after ``number``."""
-        return noun.forms[min(_PLURAL_RULES[self.plural_rule](number), len(noun.forms) - 1)]
+        return noun_form(noun, number, self.plural_rule, case)
 
     def noun_form_after_fraction(self, noun: CountedNoun) -> str:
         """Return the form of ``noun`` after a number with a decimal fraction."""
-        return noun.forms[min(_FORM_AFTER_FRACTION, len(noun.forms) - 1)]
+        return noun.forms[min(self.fraction_form, len(noun.forms) - 1)]
+
+    def case_after(self, word: str) -> str:
+        """Return the case of a number after ``word``, in lower case; "" for none that is known."""
+        return self.cases.get(word, "")
 
 
 @cache
@@ -102,41 +149,36 @@ def language_table(code: str) -> LanguageTable:
     return _parse_table(code, load_tables(__file__, f"{code}.toml"))
 
 
+_WORD_SETS = ("code_words", "mid_sentence_words", "spelled_words", "function_words", "hour_cues")
+_NAME_LISTS = ("months", "month_abbreviations")
+_NOUNS = ("percent", "hour", "minute")
+_NOUN_TABLES = ("units", "magnitudes")
+_NAMED_TABLES = ("cases", "genders", "ordinal_rules", "years_after", "weekdays", "per")
+_ENDING_TABLES = ("gender_by_ending", "few_gender_by_ending")
+
+
 def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
     """Build a table from the values of its file; keys that are no fields raise TypeError."""
-    parsed: dict[str, Any] = {
-        "months": tuple(values["months"].split()),
-        "percent": _parse_noun(values["percent"]),
-        "hour": _parse_noun(values["hour"]),
-        "units": {unit: _parse_noun(noun) for unit, noun in values["units"].items()},
-        "money": {sign: _parse_currency(nouns) for sign, nouns in expand_names(values["money"]).items()},
-        "code_words": frozenset(values["code_words"].split()),
-        "mid_sentence_words": frozenset(values.get("mid_sentence_words", "").split()),
-        "ordinal_rules": expand_names(values.get("ordinal_rules", {})),
-    }
-    return LanguageTable(code=code, **(values | parsed))
-
-
-def _parse_noun(text: str) -> CountedNoun:
-    gender, _, forms = text.rpartition(":")
-    return CountedNoun(gender, tuple(form.strip() for form in forms.split("|")))
+    parsed = dict(values)
+    for name in values.keys() & {*_WORD_SETS}:
+        parsed[name] = frozenset(values[name].split())
+    for name in values.keys() & {*_NAME_LISTS}:
+        parsed[name] = tuple(values[name].split())
+    for name in values.keys() & {*_NOUNS}:
+        parsed[name] = parse_noun(values[name])
+    for name in values.keys() & {*_NOUN_TABLES}:
+        parsed[name] = {key: parse_noun(noun) for key, noun in expand_names(values[name]).items()}
+    for name in values.keys() & {*_NAMED_TABLES}:
+        parsed[name] = expand_names(values[name])
+    for name in values.keys() & {*_ENDING_TABLES}:
+        endings = expand_names(values[name]).items()
+        parsed[name] = dict(sorted(endings, key=lambda item: -len(item[0])))
+    parsed["money"] = {sign: _parse_currency(nouns) for sign, nouns in expand_names(values["money"]).items()}
+    parsed["decimal_nouns"] = tuple(map(parse_noun, values.get("decimal_nouns", ())))
+    return LanguageTable(code=code, **parsed)
 
 
 def _parse_currency(text: str) -> tuple[CountedNoun, CountedNoun | None]:
     """Parse "m: Euro / m: Cent"; a currency without a second noun has no hundredth."""
     unit, _, hundredth = text.partition(" / ")
-    return _parse_noun(unit), _parse_noun(hundredth) if hundredth else None
-
-
-def _russian_plural(number: int) -> int:
-    if number % 10 == 1 and number % 100 != 11:
-        return 0
-    return 1 if number % 10 in (2, 3, 4) and number % 100 not in (12, 13, 14) else 2
-
-
-# Index of the form of a noun after a number.
-_PLURAL_RULES: Mapping[str, Callable[[int], int]] = {
-    "one": lambda number: 0 if number == 1 else 1,
-    "below_two": lambda number: 0 if number < 2 else 1,
-    "russian": _russian_plural,
-}
+    return parse_noun(unit), parse_noun(hundredth) if hundredth else None

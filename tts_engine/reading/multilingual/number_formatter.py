@@ -1,6 +1,6 @@
 """Number words of the languages in the tables, from Unicode's rule-based number format.
 
-The library comes with the [cosyvoice] extra and needs no download.
+The library needs no download.
 Source: Unicode CLDR RBNF by unicode-rbnf (MIT).
 """
 
@@ -16,12 +16,11 @@ MAX_NUMBER_DIGITS = 15  # a longer number is read digit by digit
 class NumberFormatter:
     """Number words of one language.
 
-    Immutable. ``default_rules``: rule set of a number on its own, such as "spellout-numbering". Raises
-    MissingExtra if unicode-rbnf is not installed.
+    Immutable. ``default_rules``: rule set of a number on its own, such as "spellout-numbering".
     """
 
     def __init__(self, language: str, default_rules: str) -> None:
-        library = import_extra("unicode_rbnf.engine")
+        library = import_module("unicode_rbnf.engine")  # English does without it
         self._rules = library.RbnfEngine.for_language(language)
         self._format_error: type[Exception] = library.RbnfError
         self._default_rules = default_rules
@@ -48,4 +47,4 @@ def import_extra(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise MissingExtra("reading languages other than English", _EXTRA) from error
+        raise MissingExtra("reading Chinese and Japanese", _EXTRA) from error

@@ -2,43 +2,50 @@
 
 import re
 
-from .language_tables import CountedNoun, LanguageTable
+from .language_tables import LanguageTable
 from .number_formatter import MAX_NUMBER_DIGITS, NumberFormatter
+from .ordinal_words import OrdinalWords
+from .plural_rules import CountedNoun, plural_category
 
-_GENDER_RULES = {
-    "m": "spellout-cardinal-masculine",
-    "f": "spellout-cardinal-feminine",
-    "n": "spellout-cardinal-neuter",
-    "k": "spellout-cardinal-native-attributive",
-    "h": "spellout-cardinal-native-attributive",
-}
-# Native Korean numbers are used up to these; 0 has none.
-_MAX_NATIVE_KOREAN = {"k": 99, "h": 12}
 _LONE_YEAR = re.compile(r"1[1-9]\d\d")
+_VOWELS = "aeiouàâäéèêëíìïîóòôöúùûüœh"
 
 
 class TableNumberWords:
     """Number words of one language.
 
     A number comes as it is written: ``whole`` with the language's separators, ``fraction`` the digits after
-    the decimal mark, if any. Raises MissingExtra if unicode-rbnf is not installed.
+    the decimal mark, if any. ``gender`` and ``case`` are those of the table's ``rules``.
     """
 
     def __init__(self, table: LanguageTable) -> None:
         self._table = table
-        self._formatter = NumberFormatter(table.code, table.number_rules)
+        self._formatter = NumberFormatter(table.code, table.rules[""])
         self._separator = re.compile(f"[{re.escape(table.thousands_separators)}]")
+        self._ordinals = OrdinalWords(
+            table.ordinals, table.ordinal_endings, self._ordinal_head, tens=table.ordinal_tens
+        )
 
     def value(self, whole: str) -> int:
         """Return the value of an integer as it is written."""
         return int(self._separator.sub("", whole))
 
-    def number(self, number: int, gender: str = "") -> str:
-        """Return the words of ``number`` in a gender of ``CountedNoun``; "" for a number on its own."""
-        rules = _GENDER_RULES.get(gender, self._table.number_rules)
-        if gender in _MAX_NATIVE_KOREAN and not 0 < number <= _MAX_NATIVE_KOREAN[gender]:
-            rules = self._table.number_rules
+    def number(self, number: int, gender: str = "", case: str = "") -> str:
+        """Return the words of ``number`` in a gender and case; without both, of a number on its own."""
+        if gender in self._table.max_numbers and not 0 < number <= self._table.max_numbers[gender]:
+            gender = ""
+        rules = self._table.rules
+        found = rules.get(f"{gender} {case}".strip()) or rules.get(gender) or rules[""]
+        return self.spell_out(number, found)
+
+    def spell_out(self, number: int, rules: str) -> str:
+        """Return the words of ``number`` by a rule set of Unicode's or of the language's own ordinals."""
+        if self._ordinals.knows(rules):
+            return self._ordinals.spell_out(number, rules) or self.number(number)
         return self._formatter.spell_out(number, rules)
+
+    def _ordinal_head(self, number: int) -> str:
+        return self.number(number).removeprefix(self._table.silent_one)
 
     def digit(self, digit: str) -> str:
         """Return the word of a digit in a code."""
@@ -46,54 +53,76 @@ class TableNumberWords:
             return self._table.zero_digit
         return self.number(int(digit))
 
-    def amount(self, whole: str, fraction: str | None, gender: str = "") -> str:
+    def amount(self, whole: str, fraction: str | None, gender: str = "", case: str = "") -> str:
         """Return the words of an amount; one that is too long is read digit by digit."""
         digits = self._separator.sub("", whole)
-        words = (
-            self.number(int(digits), gender)
-            if len(digits) <= MAX_NUMBER_DIGITS
-            else " ".join(map(self.digit, digits))
-        )
-        if fraction:
-            words += f" {self._table.decimal_word} {' '.join(map(self.digit, fraction))}"
-        return words
+        if len(digits) > MAX_NUMBER_DIGITS:
+            return " ".join(map(self.digit, digits + (fraction or "")))
+        if not fraction:
+            return self.number(int(digits), gender, case)
+        if 0 < len(fraction) < len(self._table.decimal_nouns):
+            return self._decimal_nouns(int(digits), fraction)
+        return f"{self.number(int(digits))} {self._table.decimal_word} {' '.join(map(self.digit, fraction))}"
 
-    def amount_with_noun(self, whole: str, fraction: str | None, noun: CountedNoun) -> str:
+    def _decimal_nouns(self, whole: int, fraction: str) -> str:
+        """Return "three whole five tenths"."""
+        nouns = self._table.decimal_nouns[0], self._table.decimal_nouns[len(fraction)]
+        return " ".join(
+            f"{self.number(number, noun.gender)} {self._table.noun_form(noun, number)}"
+            for number, noun in zip((whole, int(fraction)), nouns, strict=True)
+        )
+
+    def counted(self, whole: str, fraction: str | None, noun: CountedNoun, case: str = "") -> str:
         """Return an amount and the noun that it counts, in the form that the amount takes."""
         table = self._table
-        form = table.noun_form_after_fraction(noun) if fraction else table.noun_form(noun, self.value(whole))
-        return f"{self.amount(whole, fraction, noun.gender)} {form}"
+        if fraction:
+            form = table.noun_form_after_fraction(noun)
+        else:
+            form = table.noun_form(noun, self.value(whole), case)
+        return f"{self.amount(whole, fraction, noun.gender, case)} {form}"
 
-    def year_or_amount(self, whole: str, fraction: str | None, gender: str = "") -> str:
+    def year_or_amount(self, whole: str, fraction: str | None, gender: str = "", case: str = "") -> str:
         """Return an amount outside a date; integers from 1100 to 1999 are read as years."""
-        if fraction or not _LONE_YEAR.fullmatch(whole):
-            return self.amount(whole, fraction, gender)
-        return self._formatter.spell_out(int(whole), self._table.lone_year_rules or self._table.number_rules)
+        if fraction or not self._table.lone_year_rules or not _LONE_YEAR.fullmatch(whole):
+            return self.amount(whole, fraction, gender, case)
+        return self.spell_out(int(whole), self._table.lone_year_rules)
 
-    def money(self, whole: str, fraction: str | None, currency: str) -> str:
+    def money(self, whole: str, fraction: str | None, currency: str, case: str = "") -> str:
         """Return an amount of money, such as "zwei Euro und fünfzig Cent"."""
         unit, hundredth = self._table.money[currency]
         if not fraction or len(fraction) > 2 or hundredth is None:
-            return self.amount_with_noun(whole, fraction, unit)
+            return self.counted(whole, fraction, unit, case)
         cents = fraction.ljust(2, "0")
-        parts = [self.amount_with_noun(whole, None, unit)] if self.value(whole) or not int(cents) else []
+        parts = [self.counted(whole, None, unit, case)] if self.value(whole) or not int(cents) else []
         if int(cents):
-            parts.append(self.amount_with_noun(cents, None, hundredth))
+            parts.append(self.counted(cents, None, hundredth, case))
         return f" {self._table.money_conjunction} ".join(parts)
 
-    def ordinal(self, number: int, rules: str) -> str:
-        """Return an ordinal by a rule set of the language."""
-        return self._formatter.spell_out(number, rules)
+    def large_money(
+        self, whole: str, fraction: str | None, magnitude: str, currency: str, case: str = ""
+    ) -> str:
+        """Return "drei Millionen Euro"."""
+        unit, _ = self._table.money[currency]
+        plain, _, elided = self._table.magnitude_joint.partition("|")
+        many = unit.forms[min(2, len(unit.forms) - 1)]
+        amount = self.counted(whole, fraction, self._table.magnitudes[magnitude], case)
+        if elided and many[0] in _VOWELS:
+            return f"{amount} {elided}{many}"
+        return " ".join(filter(None, (amount, plain, many)))
+
+    def plural(self, number: int) -> int:
+        """Return the plural category of ``number``."""
+        return plural_category(self._table.plural_rule, number)
 
     def day(self, day: int, previous_word: str) -> str:
         """Return the day of a date, inflected after ``previous_word`` where the language does so."""
         if day == 1 and self._table.first_day_word:
             return self._table.first_day_word
-        return self.ordinal(day, self._table.ordinal_rules.get(previous_word, self._table.day_rules))
+        return self.spell_out(day, self._table.ordinal_rules.get(previous_word, self._table.day_rules))
 
     def year(self, year: int) -> str:
         """Return the year of a date."""
-        return self._formatter.spell_out(year, self._table.year_rules)
+        return self.spell_out(year, self._table.year_rules)
 
     def date(self, year: int, month: int, day: int, previous_word: str) -> str:
         """Return a whole date."""
@@ -101,12 +130,16 @@ class TableNumberWords:
             day=self.day(day, previous_word), month=self._table.months[month - 1], year=self.year(year)
         )
 
-    def time(self, hour: int, minute: int) -> str:
+    def time(self, hour: int, minute: int, case: str = "") -> str:
         """Return a time of day."""
         table = self._table
-        hours = f"{self.number(hour, table.hour.gender)} {table.noun_form(table.hour, hour)}".strip()
-        minutes = self.number(minute)
+        hours = self._part_of_time(hour, table.hour, case)
+        if not minute:
+            return table.whole_hour_template.format(hour=hours).strip()
+        minutes = self._part_of_time(minute, table.minute, case if table.minute.gender else "")
         if minute < 10 and table.minute_zero_word:
             minutes = f"{table.minute_zero_word} {minutes}"
-        template = table.time_template if minute else table.whole_hour_template
-        return template.format(hour=hours, minute=minutes)
+        return table.time_template.format(hour=hours, minute=minutes)
+
+    def _part_of_time(self, number: int, noun: CountedNoun, case: str) -> str:
+        return f"{self.number(number, noun.gender, case)} {self._table.noun_form(noun, number, case)}".strip()

@@ -1,0 +1,259 @@
+"""Rules of amounts in a language that a table describes: numbers, ranges, percent, money, units, ordinals."""
+
+import re
+
+from ..tokenizer import RuleRow, ScanState, any_of
+from .language_tables import LanguageTable
+from .table_codes import TableCodes
+from .table_numbers import TableNumberWords
+from .table_speller import TableSpeller
+
+_MIN_NOUN_LETTERS = 3  # of a noun whose ending tells its gender
+_FEW = 1  # plural category of 2, 3 and 4
+_ROMAN = re.compile(r"(?=[IVXLC])(C{0,3})(XC|XL|L?X{0,3})(IX|IV|V?I{0,3})\Z")
+_ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
+
+
+class TableAmounts:
+    """Recognisers of amounts of one language."""
+
+    def __init__(
+        self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller, codes: TableCodes
+    ) -> None:
+        self._table, self._numbers, self._speller, self._codes = table, numbers, speller, codes
+        group = f"[{re.escape(table.thousands_separators)}]"
+        self.integer = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?!\d)"
+        decimal_mark = "." if "," in table.thousands_separators else "[.,]"
+        self._decimal = rf"(?P<whole>{self.integer})(?:{decimal_mark}(?P<fraction>\d+))?"
+        self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
+        self._signs = any_of(sign for sign in table.money if not sign[-1].isalpha()) or r"(?!)"
+        self._magnitudes = any_of(table.magnitudes) or r"(?!)"
+
+    def sign_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of amounts that begin with a sign."""
+        return (
+            *self.money_rows(),
+            (rf"% ?{self._decimal}", self._read_percent_sign),
+            (rf"[-−](?=(?:{self._signs})? ?\d)", self._read_minus),
+        )
+
+    def money_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of money that begins with a currency."""
+        amount = rf"(?P<currency>{self._signs})\s?{self._decimal}"
+        return (
+            (rf"{amount}\s(?P<magnitude>{self._magnitudes}){self._end}", self._read_large_money),
+            (rf"{amount}(?:,-{{1,2}}(?!\d))?", self._read_money),
+        )
+
+    def roman_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of Roman numerals with a word or a suffix that tells what they are."""
+        table = self._table
+        rows: list[RuleRow] = []
+        if table.roman_ordinals:
+            after = any_of(table.roman_ordinals)
+            rows.append(
+                (rf"(?P<roman>[IVX]|[IVXLC]{{2,7}})(?P<word>{after})(?!\w)", self._read_roman_ordinal)
+            )
+        if table.roman_numbers:
+            rows.append((r"(?P<roman>[IVXLC]{1,7})(?!\w)", self._read_roman_number))
+        return tuple(rows)
+
+    def number_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of amounts that begin with a digit."""
+        table, end, decimal = self._table, self._end, self._decimal
+        suffixes = any_of(table.ordinal_suffixes) or r"(?!)"
+        money = f"(?P<currency>{any_of(table.money)}){end}"
+        large = rf"{decimal}\s?(?P<magnitude>{self._magnitudes})"
+        return (
+            (rf"(?:{any_of(table.fractions) or '(?!)'})(?![\w/])", self._read_known_fraction),
+            (r"(?P<over>\d{1,3})/(?P<under>\d{1,3})(?![\d/])" + end, self._read_fraction),
+            (rf"{decimal}\s?%", self._read_percent),
+            (rf"{large}\s?{money}", self._read_large_money),
+            (rf"{decimal}\s?{money}", self._read_money),
+            (rf"{large}{end}", self._read_magnitude),
+            (rf"(?P<whole>{self.integer})(?P<suffix>{suffixes})(?!\w)", self._read_suffixed_ordinal),
+            (rf"{decimal}\s?(?P<unit>{any_of(table.units)}){end}", self._read_unit),
+            (r"(?P<number>\d{1,3})\.(?= [^\W\d_])", self._read_stop_ordinal),
+            self._codes.mixed_row(),
+            (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
+            (decimal, self._read_number),
+        )
+
+    # Words around a number
+
+    def _emit(self, scan: ScanState, words: str, start: int, stop: int) -> int:
+        scan.emit(words, start, stop)
+        return self._speller.finish_number(scan, stop)
+
+    def _case(self, scan: ScanState) -> str:
+        return self._table.case_after(scan.context.previous_word)
+
+    def _gender_of_noun(self, scan: ScanState, at: int, number: int) -> str:
+        """Return the gender of the noun at ``at``, or "" for a word that is no noun."""
+        table, noun = self._table, scan.next_word(at)
+        lower = noun.lower()
+        if not noun or lower in table.function_words:
+            return ""
+        if lower in table.genders:
+            return table.genders[lower]
+        if len(noun) < _MIN_NOUN_LETTERS:
+            return ""
+        is_few = self._numbers.plural(number) == _FEW and table.few_gender_by_ending
+        endings = table.few_gender_by_ending if is_few else table.gender_by_ending
+        known = next((gender for ending, gender in endings.items() if lower.endswith(ending)), "")
+        if known or (table.nouns_are_capitalized and not noun[0].isupper()):
+            return known
+        return table.noun_gender
+
+    def _read_per(self, scan: ScanState, at: int) -> int:
+        """Read the "/Monat" after a price or a unit, and return where it ends."""
+        match = re.compile(r" ?/ ?([^\W\d_]{1,20}\b|\d{1,3}(?!\d))").match(scan.view, at)
+        if match is None:
+            return at
+        unit = match.group(1)
+        words = self._table.per.get(unit) or self._table.per.get(unit.lower())
+        if words is None and unit.isdigit():
+            words = f"{self._table.fraction_word} {self._numbers.number(int(unit))}"
+        elif words is None:
+            words = f"{self._table.per_word} {unit}"
+        scan.emit(words, at, match.end())
+        return match.end()
+
+    # Numbers
+
+    def _read_number(self, scan: ScanState, match: re.Match[str]) -> int:
+        whole, fraction = match["whole"], match["fraction"]
+        if whole.isdigit() and not fraction and self._codes.is_code(scan, whole):
+            return self._speller.read_digits(scan, match)
+        rules = self._table.years_after.get(scan.context.previous_word)
+        if rules and whole.isdigit() and len(whole) == 4:
+            return self._emit(scan, self._numbers.spell_out(int(whole), rules), *match.span())
+        gender = self._gender_of_noun(scan, match.end(), self._numbers.value(whole))
+        words = self._numbers.year_or_amount(whole, fraction, gender, self._case(scan))
+        return self._emit(scan, words, *match.span())
+
+    def _read_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the first number of "3-5" and the dash."""
+        if self._codes.is_code(scan, match["whole"]):
+            return None
+        words = self._numbers.year_or_amount(match["whole"], match["fraction"], "", self._case(scan))
+        scan.emit(words, match.start(), match.start("dash"))
+        scan.emit(self._table.range_word, match.start("dash"), match.end())
+        scan.context.previous_word = self._table.range_word
+        return match.end()
+
+    def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
+        return self._emit(scan, self._table.fractions[match.group()], *match.span())
+
+    def _read_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
+        over, under = self._numbers.amount(match["over"], None), self._numbers.amount(match["under"], None)
+        words = f"{over} {self._table.fraction_word} {under}"
+        if self._table.particles:  # Korean names the lower number first
+            words = f"{under}{self._table.fraction_word} {over}"
+        return self._emit(scan, words, *match.span())
+
+    def _read_minus(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        if match.start() and not scan.view[match.start() - 1].isspace():
+            return None
+        scan.emit(self._table.minus_word, match.start(), match.end())
+        return match.end()
+
+    # Amounts with a noun
+
+    def _read_percent(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        if self._table.percent_prefix:
+            return self._read_percent_sign(scan, match)
+        words = self._numbers.counted(
+            match["whole"], match["fraction"], self._table.percent, self._case(scan)
+        )
+        return self._emit(scan, words, *match.span())
+
+    def _read_percent_sign(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "%20", as Turkish writes it."""
+        if not self._table.percent_prefix:
+            return None
+        amount = self._numbers.amount(match["whole"], match["fraction"])
+        return self._emit(scan, f"{self._table.percent_prefix} {amount}", *match.span())
+
+    def _read_money(self, scan: ScanState, match: re.Match[str]) -> int:
+        words = self._numbers.money(match["whole"], match["fraction"], match["currency"], self._case(scan))
+        scan.emit(words, *match.span())
+        return self._speller.finish_number(scan, self._read_per(scan, match.end()))
+
+    def _read_large_money(self, scan: ScanState, match: re.Match[str]) -> int:
+        words = self._numbers.large_money(
+            match["whole"], match["fraction"], match["magnitude"], match["currency"], self._case(scan)
+        )
+        return self._emit(scan, words, *match.span())
+
+    def _read_magnitude(self, scan: ScanState, match: re.Match[str]) -> int:
+        noun = self._table.magnitudes[match["magnitude"]]
+        words = self._numbers.counted(match["whole"], match["fraction"], noun, self._case(scan))
+        return self._emit(scan, words, *match.span())
+
+    def _read_unit(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        prefix = self._table.ordinal_prefix
+        if prefix and scan.view.endswith(prefix, 0, match.start()):
+            return None
+        noun = self._table.units[match["unit"]]
+        words = self._numbers.counted(match["whole"], match["fraction"], noun, self._case(scan))
+        scan.emit(words, *match.span())
+        return self._speller.finish_number(scan, self._read_per(scan, match.end()))
+
+    # Ordinals
+
+    def _read_suffixed_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "1er"; a suffix that begins with a blank may be read as another word."""
+        number, suffix, suffixes = match["whole"], match["suffix"], self._table.ordinal_suffixes
+        # "г." is the year after four digits, else grams.
+        if suffix.startswith(" ") and len(number) != 4:
+            return None
+        reading = suffixes.get(f"{scan.context.previous_word}{suffix}", suffixes[suffix])
+        rules, _, word = reading.partition(": ")
+        words = self._numbers.spell_out(self._numbers.value(number), rules)
+        if not word:
+            return self._emit(
+                scan, words, match.start(), match.end("whole" if suffix[0] == " " else "suffix")
+            )
+        scan.emit(words, *match.span("whole"))
+        self._emit(scan, word, match.start("suffix") + 1, match.end())
+        if not scan.next_visible(match.end()):
+            scan.punctuate(".")
+        return match.end()
+
+    def _read_stop_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "3." of "der 3. Stock", or of "3. kat" where a small letter follows an ordinal."""
+        number = int(match["number"])
+        rules = self._table.ordinal_rules.get(scan.context.previous_word)
+        if rules is None and self._table.stop_ordinals and scan.next_word(match.end())[:1].islower():
+            key = f"{self._gender_of_noun(scan, match.end(), 1)} {self._case(scan)}".strip()
+            rules = self._table.stop_ordinals.get(key) or self._table.stop_ordinals[""]
+        if rules is None:
+            return None
+        return self._emit(scan, self._numbers.spell_out(number, rules), *match.span())
+
+    def _read_roman_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "XX" of "XX secolo"; a suffix without a blank, as in "XXe", is part of it."""
+        number, word = _roman_value(match["roman"]), match["word"]
+        if number is None:
+            return None
+        words = self._numbers.spell_out(number, self._table.roman_ordinals[word])
+        return self._emit(scan, words, match.start(), match.end("roman" if word[0] == " " else "word"))
+
+    def _read_roman_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "XX" of "siglo XX"."""
+        number = _roman_value(match["roman"])
+        rules = self._table.roman_numbers.get(scan.context.previous_word)
+        if number is None or rules is None:
+            return None
+        return self._emit(scan, self._numbers.spell_out(number, rules), *match.span())
+
+
+def _roman_value(numeral: str) -> int | None:
+    if not _ROMAN.match(numeral):
+        return None
+    values = [_ROMAN_VALUES[letter] for letter in numeral]
+    return sum(
+        -value if value < following else value
+        for value, following in zip(values, [*values[1:], 0], strict=True)
+    )

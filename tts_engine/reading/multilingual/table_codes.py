@@ -1,0 +1,137 @@
+"""Rules of codes in a language that a table describes: bank accounts, phone numbers, letters with digits."""
+
+import re
+
+from ..reading_context import CODE_WINDOW
+from ..spelling import LONG_DIGIT_GROUPS
+from ..tokenizer import RuleRow, ScanState, any_of
+from .language_tables import LanguageTable
+from .table_numbers import TableNumberWords
+from .table_speller import TableSpeller
+
+_RUN = re.compile(r"\d+|[^\W\d_]+")
+_MIN_CODE_RUNS = 3  # of letters or digits in "AB-4711-X", whose digits are read one by one
+# Country, check digits, groups of four letters and digits. Source: ISO 13616.
+_BANK_ACCOUNT = r"[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?|[A-Z]{2}\d{2}[A-Z0-9]{4}\d{7,23}"
+_PHONE_NUMBER = (
+    r"0\d(?:[ .]\d\d){4}",
+    r"0\d+(?:[ /-]\d{2,})+",
+    r"\d{3}-\d{4}",
+    r"\d{3} \d{6,7}",
+    r"(?:\d ?)?(?:\(\d{2,4}\) ?)?\d{2,4}(?:-\d{2,6}){2,3}",
+    r"\d{2}(?: \d{3})?(?: \d\d){2,4}",
+)
+
+
+class TableCodes:
+    """Recognisers of codes of one language."""
+
+    def __init__(self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller) -> None:
+        self._table, self._numbers, self._speller = table, numbers, speller
+        # Particles follow a code without a blank, so that letters of another script end it.
+        self._letter = "[A-Za-z]" if table.particles else r"[^\W\d_]"
+        self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
+
+    def letter_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of codes that begin with a letter."""
+        letter, end = self._letter, self._end
+        upper = "[A-Z0-9]" if self._table.particles else r"[^\W_a-z]"
+        return (
+            (rf"(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
+            (
+                rf"{letter}{{1,20}}-?\d(?:{letter}|\d){{0,30}}(?:-{upper}{{1,20}}){{0,6}}{end}",
+                self._read_mixed,
+            ),
+            (
+                rf"(?=[\w-]{{1,40}}\d)[^\W\d_a-z]{{1,20}}(?:-{upper}{{1,20}}){{1,6}}{end}",
+                self._read_mixed,
+            ),
+            (rf"{letter}{{1,4}}(?:-{letter}{{1,4}}){{1,3}}(?![\w-])", self._read_capital_groups),
+            (rf"{letter}{{2,5}}(?!-[^\W\d_]|'[^\W\d_]){end}", self._read_capitals),
+        )
+
+    def digit_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of phone numbers and other codes of digits."""
+        read, end = self._speller.read_digit_groups, self._end
+        rows: list[RuleRow] = [
+            (r"\d{3,4}(?:[ .-]\d{2,4}){1,6}(?![-\d])" + end, self._read_announced_groups),
+            (r"\d{4}(?: \d{4}){2,4}" + end, read),
+            (rf"(?:{'|'.join(_PHONE_NUMBER)})(?![-\d]){end}", read),
+            (r"\d{3}(?:\.\d{3}){2}-\d\d" + end, read),
+            (LONG_DIGIT_GROUPS + end, read),
+            (r"\d{1,6}(?:-\d{2,7}){2,4}(?![-\d])" + end, read),
+        ]
+        if " " not in self._table.thousands_separators:
+            rows.append((r"\d{3}(?: \d{2,3}){2,3}(?![\d-])", read))
+        if self._table.phone_readings:
+            groups = any_of(self._table.phone_readings)
+            rows.insert(0, (rf"(?:{groups})(?:[ -]?\d{{2,4}})+{end}", read))
+        return tuple(rows)
+
+    def sign_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of phone numbers that begin with a sign."""
+        read = self._speller.read_digit_groups
+        return (
+            (rf"\+\d{{1,3}}(?:[ .-]?\(?\d{{1,9}}\)?){{1,7}}{self._end}", read),
+            (rf"\(\d{{2,4}}\) ?\d{{3,5}}(?:-\d{{2,4}}){{1,2}}{self._end}", read),
+        )
+
+    def mixed_row(self) -> RuleRow:
+        """Return the rule of codes that begin with a digit: "12b", "5G", "34ABC12"."""
+        tail = rf"{self._letter}(?:{self._letter}|\d){{0,40}}|-[A-Z](?![a-z])"
+        return rf"\d{{1,20}}(?:{tail})(?:-[A-Z0-9]{{1,20}}){{0,6}}{self._end}", self._read_mixed
+
+    def is_code(self, scan: ScanState, digits: str) -> bool:
+        """Whether a number is a code: it begins with zero, was announced, or is long and not round."""
+        has_leading_zero = len(digits) > 1 and digits[0] == "0"
+        announced = scan.context.code_words_left > 0 and len(digits) > 2
+        return has_leading_zero or announced or (len(digits) > 4 and not digits.endswith("000"))
+
+    def note_word(self, scan: ScanState, word: str) -> None:
+        """Note a word that was read; it may announce a code."""
+        scan.context.note_word(word)
+        if scan.context.previous_word in self._table.code_words:
+            scan.context.code_words_left = CODE_WINDOW
+
+    def _read_announced_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        return self._speller.read_digit_groups(scan, match) if scan.context.code_words_left else None
+
+    def _read_bank_account(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read an IBAN in groups of four characters."""
+        places = [place for place in range(match.start(), match.end()) if scan.view[place] != " "]
+        for index, place in enumerate(places):
+            if index and index % 4 == 0:
+                scan.punctuate(",")
+            self._speller.spell(scan, place, place + 1)
+        return self._speller.finish_number(scan, match.end())
+
+    def _read_mixed(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read letters with digits: short letters spelled, long numbers digit by digit."""
+        runs = list(_RUN.finditer(scan.view, match.start(), match.end()))
+        spells_digits = len(runs) >= _MIN_CODE_RUNS
+        for run in runs:
+            text = run.group()
+            if text.isdigit() and len(text) < 3 and text[0] != "0" and not spells_digits:
+                scan.emit(self._numbers.number(int(text)), run.start(), run.end())
+            elif text.isdigit() or self._speller.spells_in_code(text):
+                self._speller.spell(scan, run.start(), run.end())
+            else:
+                scan.emit(text, run.start(), run.end())
+        if runs[-1].group().isdigit():
+            return self._speller.finish_number(scan, match.end())
+        scan.context.after_number = scan.context.line_start = False
+        return match.end()
+
+    def _read_capital_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "USB-C" letter by letter."""
+        return self._read_mixed(scan, match) if match.group().isupper() else None
+
+    def _read_capitals(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        word = match.group()
+        numbers_beside = scan.context.after_number + scan.view[match.end() + 1 : match.end() + 2].isdigit()
+        is_part_of_code = 0 < len(word) - 1 <= numbers_beside
+        if not word.isupper() or not (is_part_of_code or self._speller.spells_capitals(word)):
+            return None
+        self._speller.spell(scan, match.start(), match.end())
+        self.note_word(scan, match.group())
+        return match.end()

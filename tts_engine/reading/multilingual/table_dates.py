@@ -1,0 +1,154 @@
+"""Rules of dates, times and days of the week in a language that a table describes."""
+
+import re
+
+from ..tokenizer import RuleRow, ScanState, any_of
+from .language_tables import LanguageTable
+from .table_numbers import TableNumberWords
+from .table_speller import TableSpeller
+
+_MAX_HOUR = 24
+
+
+class TableDates:
+    """Recognisers of dates and times of one language."""
+
+    def __init__(self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller) -> None:
+        self._table, self._numbers, self._speller = table, numbers, speller
+        self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
+        self._months = {name.lower(): name for name in table.months}
+        self._months |= {
+            f"{short}{stop}".lower(): name
+            for short, name in zip(table.month_abbreviations, table.months, strict=False)
+            for stop in (".", "")
+        }
+
+    def letter_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of abbreviated days of the week."""
+        days = any_of(self._table.weekdays)
+        if not days:
+            return ()
+        date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
+        return (
+            (rf"({days})\.?(?: ?[-–] ?)({days})(?!\w)\.?", self._read_weekdays),
+            (rf"({days})\.?(?={date})", self._read_weekday),
+        )
+
+    def digit_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of dates and times."""
+        table, end = self._table, self._end
+        months = any_of(self._months) or r"(?!)"
+        suffix = rf"(?: ?(?:{table.hour_suffixes}))?"
+        whole_hour = r"|h(?!/)" if table.whole_hours else ""
+        time = (
+            rf"(?P<hour>\d{{1,2}})(?:(?::| ?h ?)(?P<minute>\d\d){suffix}|\.(?P<after_stop>\d\d){suffix}"
+            rf"{whole_hour}){end}(?!:\d)"
+        )
+        rows: list[RuleRow] = [
+            (
+                rf"(?P<year>(?:1[5-9]|2[01])\d\d)([-./])(?P<month>\d{{1,2}})\2(?P<day>\d{{1,2}}){end}(?!\2)",
+                self._read_date,
+            ),
+            (rf"(?P<day>\d{{1,2}})([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
+        ]
+        if table.day_first:
+            named = rf"(?P<day>\d{{1,2}})(?:\.|º|°|er)? (?P<of_month>de )?(?P<name>(?i:{months}))(?!\w)"
+            rows.append((rf"{named}(?: (?P<of_year>de )?(?P<year>\d{{4}})(?!\w))?", self._read_named_date))
+            rows.append((r"(?P<day>\d{1,2})/(?P<month>0[1-9]|1[0-2])(?![\w/])", self._read_day_and_month))
+        if table.month_day_template:
+            rows.append((r"(?P<month>\d{1,2})/(?P<day>\d{1,2})(?=\()", self._read_month_and_day))
+        if table.day_month_stops:
+            rows.append((r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?!\d)", self._read_day_and_month))
+        if table.month_readings:
+            irregular = any_of(table.month_readings)
+            rows.append((rf"(?P<month>{irregular})(?={table.month_suffix})", self._read_irregular_month))
+        rows.append((time, self._read_time))
+        return tuple(rows)
+
+    def _emit(self, scan: ScanState, words: str, start: int, stop: int) -> int:
+        scan.emit(words, start, stop)
+        return self._speller.finish_number(scan, stop)
+
+    def _read_weekday(self, scan: ScanState, match: re.Match[str]) -> int:
+        name = self._table.weekdays[match.group(1)]
+        scan.emit(name, match.start(), match.end())
+        scan.context.note_word(name)
+        return match.end()
+
+    def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "Mo-Fr"."""
+        scan.emit(self._table.weekdays[match.group(1)], *match.span(1))
+        scan.emit(self._table.range_word, match.end(1), match.start(2))
+        scan.emit(self._table.weekdays[match.group(2)], match.start(2), match.end())
+        scan.context.note_word(scan.words[-1].text)
+        return match.end()
+
+    def _read_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "31.12.2025" or "2025-12-31"."""
+        year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
+        if not (1 <= month <= 12 and 1 <= day <= 31):
+            return None
+        words = self._numbers.date(year, month, day, scan.context.previous_word)
+        return self._emit(scan, words, *match.span())
+
+    def _read_named_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "3. März 2026" or "3 de mayo de 2026"."""
+        day, month, year = int(match["day"]), self._months[match["name"].lower()], match["year"]
+        if not 1 <= day <= 31:
+            return None
+        scan.emit(self._numbers.day(day, scan.context.previous_word), match.start(), match.end("day"))
+        self._keep(scan, match, "of_month")
+        scan.emit(month, *match.span("name"))
+        if year:
+            self._keep(scan, match, "of_year")
+            scan.emit(self._numbers.year(int(year)), *match.span("year"))
+        return self._speller.finish_number(scan, match.end())
+
+    def _keep(self, scan: ScanState, match: re.Match[str], group: str) -> None:
+        if match[group]:
+            scan.emit(match[group], match.start(group), match.end(group) - 1)
+
+    def _read_day_and_month(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "24.12." or "24/12"."""
+        day, month = int(match["day"]), int(match["month"])
+        if not (1 <= month <= 12 and 1 <= day <= 31):
+            return None
+        words = self._table.date_template.partition(" {year}")[0].format(
+            day=self._numbers.day(day, scan.context.previous_word), month=self._table.months[month - 1]
+        )
+        return self._emit(scan, words.removesuffix(" de"), *match.span())
+
+    def _read_month_and_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "5/3" of "5/3(월)"."""
+        month, day = int(match["month"]), int(match["day"])
+        if not (1 <= month <= 12 and 1 <= day <= 31):
+            return None
+        words = self._table.month_day_template.format(
+            month=self._table.months[month - 1], day=self._numbers.day(day, "")
+        )
+        return self._emit(scan, words, *match.span())
+
+    def _read_irregular_month(self, scan: ScanState, match: re.Match[str]) -> int:
+        return self._emit(scan, self._table.month_readings[match.group()], *match.span())
+
+    def _read_time(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "14:30", and "9.05" where a word says that it is a time; a dash may lead to another time."""
+        hour, minute = int(match["hour"]), int(match["minute"] or match["after_stop"] or 0)
+        if hour > _MAX_HOUR or minute > 59:
+            return None
+        has_suffix = not match.group()[-1].isdigit()
+        if match["after_stop"] and not has_suffix and scan.context.previous_word not in self._table.hour_cues:
+            return None
+        case = self._table.case_after(scan.context.previous_word)
+        end = self._emit(scan, self._numbers.time(hour, minute, case), *match.span())
+        return self._read_dash(scan, end)
+
+    def _read_dash(self, scan: ScanState, at: int) -> int:
+        """Read the dash between two times."""
+        dash = re.compile(r" ?[-–~] ?(?=\d{1,2}(?:[:h]|\.\d\d))").match(scan.view, at)
+        if dash is None:
+            return at
+        words = self._table.time_range_word or self._table.range_word
+        scan.emit(words, at, dash.end())
+        scan.context.previous_word = words
+        return dash.end()

@@ -1,0 +1,73 @@
+"""Characters and digits of codes in a language that a table describes."""
+
+import re
+from dataclasses import dataclass
+
+from ..spelling import Speller
+from ..tokenizer import ScanState
+from .language_tables import LanguageTable
+from .table_numbers import TableNumberWords
+
+_VOWEL = re.compile("[aeiouàâäãåáèéêëìíîïòóôöõøùúûüąęœæıаеёиоуыэюя]", re.IGNORECASE)
+_MAX_SPELLED_LETTERS = 4  # without a vowel, in an address: "www", but not "rhythm"
+_MAX_CODE_LETTERS = 3  # capitals beside digits, spelled though they could be read: "LA-12"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpeller(Speller):
+    """Speller with the letters' names, the phone groups and the endings after numbers of a table."""
+
+    table: LanguageTable
+
+    @classmethod
+    def of_table(cls, table: LanguageTable, numbers: TableNumberWords) -> "TableSpeller":
+        """The speller of a language."""
+        return cls(
+            table.marks,
+            numbers.digit,
+            lambda text: numbers.number(int(text)),
+            point=table.marks["."],
+            pairs_digits=table.pairs_digits,
+            table=table,
+        )
+
+    def letter_name(self, scan: ScanState, letter: str) -> str:
+        """Return the name of ``letter``; a letter of another alphabet stays."""
+        return self.table.letters.get(letter.lower(), letter)
+
+    def finish_number(self, scan: ScanState, end: int) -> int:
+        """Note that a number ends at ``end``, and join the ending to it that an apostrophe separates."""
+        ending = re.compile(rf"{self.table.suffix_mark}([^\W\d_]{{1,8}})").match(scan.view, end)
+        if self.table.suffix_mark and ending and scan.words:
+            scan.words[-1].text += ending.group(1)
+            scan.words[-1].stop = end = ending.end()
+        return Speller.finish_number(self, scan, end)
+
+    def spell(self, scan: ScanState, start: int, stop: int) -> None:
+        """Spell the range; a group that has a reading of its own, such as "0800", is read by it."""
+        reading = self.table.phone_readings.get(scan.view[start:stop])
+        if reading:
+            scan.emit(reading, start, stop)
+        else:
+            Speller.spell(self, scan, start, stop)
+
+    def read_address_word(self, scan: ScanState, start: int, stop: int) -> None:
+        """Read the letters between two marks of an address; those without a vowel are spelled."""
+        word = scan.view[start:stop]
+        if len(word) <= _MAX_SPELLED_LETTERS and self.is_unpronounceable(word):
+            self.spell(scan, start, stop)
+        else:
+            scan.emit(word, start, stop)
+
+    def spells_capitals(self, word: str) -> bool:
+        """Whether a word in capitals is spelled, as DHL is and NASA is not."""
+        return word in self.table.spelled_words or self.is_unpronounceable(word)
+
+    def spells_in_code(self, letters: str) -> bool:
+        """Whether letters beside digits are spelled."""
+        is_short = len(letters) == 1 or (len(letters) <= _MAX_CODE_LETTERS and letters.isupper())
+        return is_short or (letters.isupper() and self.spells_capitals(letters))
+
+    def is_unpronounceable(self, word: str) -> bool:
+        """Whether ``word`` has no vowel, and letters that have names."""
+        return not _VOWEL.search(word) and all(letter in self.table.letters for letter in word.lower())
