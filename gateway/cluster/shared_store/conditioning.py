@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from ....tts_engine.voices.prompt_cache import PromptCache
 from ....tts_engine.voices.store import VoicePrompt
-from .redis_link import PREFIX, RedisAway, RedisLink
+from .redis_link import PREFIX, RedisAway, RedisLink, send
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -89,7 +89,7 @@ class SharedConditioning:
         members = f"{PREFIX}content:{prompt_id}"
 
         async def delete(redis: "Redis") -> None:
-            keys = [key.decode() for key in await redis.smembers(members)]
+            keys = [key.decode() for key in await send(redis, "SMEMBERS", members)]
             await redis.delete(members, *(_value_name(key) for key in keys))
 
         with suppress(RedisAway):
@@ -186,7 +186,9 @@ class SharedConditioning:
             renewing.cancel()
             await asyncio.wait({renewing})
             with suppress(RedisAway):
-                await self._link.run(lambda redis: redis.eval(_DELETE_LOCK, 1, _lock_name(key), token))
+                await self._link.run(
+                    lambda redis: send(redis, "EVAL", _DELETE_LOCK, 1, _lock_name(key), token)
+                )
 
     async def _renew(self, key: str, token: str) -> None:
         lock_ms = round(1000 * self._policy.lock_s)
@@ -194,7 +196,7 @@ class SharedConditioning:
             await asyncio.sleep(self._policy.lock_s / 3)
             with suppress(RedisAway):
                 await self._link.run(
-                    lambda redis: redis.eval(_RENEW_LOCK, 1, _lock_name(key), token, lock_ms)
+                    lambda redis: send(redis, "EVAL", _RENEW_LOCK, 1, _lock_name(key), token, lock_ms)
                 )
 
 

@@ -10,7 +10,7 @@ Source: redis.io/docs/latest/develop/reference/protocol-spec; redis-py 6.4 async
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....tts_engine.errors import BadRequest, MissingExtra, VivavoceError
 
@@ -82,3 +82,8 @@ class RedisLink:
         if self._away_until is None:
             logger.warning("Redis is away, so limits and voices are this server's own: %s", error)
         self._away_until = self._clock() + self._retry_after_s
+
+
+async def send(redis: "Redis", *command: str | int) -> Any:
+    """Send a command whose method in redis-py has a type for both kinds of client."""
+    return await redis.execute_command(*command)  # type: ignore[no-untyped-call]

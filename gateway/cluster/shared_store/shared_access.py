@@ -28,7 +28,7 @@ from ....tts_engine.errors import BadRequest
 from ...access.access_control import AccessControl
 from ...access.keys import ApiKey, KeyLimits, KeysFile, parse_key
 from ...access.rate_limits import Charged, KeyRateLimiter
-from .redis_link import PREFIX, RedisAway, RedisLink
+from .redis_link import PREFIX, RedisAway, RedisLink, send
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -78,7 +78,11 @@ class SharedAccess:
         own = frozenset(self._keys_of_file())
         if version is not None and version == self._known_version and own == self._published:
             return
-        shared = {id: key for id, value in (await redis.hgetall(_KEYS)).items() if (key := _parse(id, value))}
+        shared = {
+            id: key
+            for id, value in (await send(redis, "HGETALL", _KEYS)).items()
+            if (key := _parse(id, value))
+        }
         self._keys.merge(shared.values())
         news = {key.id: json.dumps(asdict(key)) for key in own if _is_news(key, shared.get(key.id))}
         if news or version is None:
@@ -100,7 +104,7 @@ class SharedAccess:
         charged = {id: limiter.take_unreported() for id, limiter in limiters.items()}
         try:
             answers = await self._link.run(lambda redis: self._report(redis, limiters, charged))
-        except BaseException:
+        except (RedisAway, asyncio.CancelledError):
             for id, limiter in limiters.items():
                 limiter.restore_unreported(charged[id])
             raise
