@@ -1,5 +1,7 @@
 """A real Redis on a free port of the loopback interface; it can be stopped and started again."""
 
+import contextlib
+import random
 import shutil
 import socket
 import subprocess
@@ -23,9 +25,7 @@ class RedisServer:
             pytest.skip("redis-server is not installed (apt-get install redis-server)")
         self._program = program
         self._folder = tempfile.TemporaryDirectory()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -67,3 +67,12 @@ class RedisServer:
                 return client.recv(7) == b"+PONG\r\n"
         except OSError:
             return False
+
+
+def _free_port() -> int:
+    """A free port below those that the system gives to clients, one of which might take it meanwhile."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
