@@ -29,6 +29,7 @@ from .calls.agents import Agent
 from .calls.phones.audiosocket import AudioSocketCallServer
 from .calls.registry import CallRegistry
 from .calls.websockets.calls import WebSocketCalls
+from .cluster.shared_store.shared_store import SharedStore
 from .engine_opening import ServedBundles, models_of, open_engine
 from .listening_sockets import bind_socket, bound_address, format_address
 from .process_tuning import trim_memory_while, tune_process
@@ -86,13 +87,21 @@ class Gateway:
             web = resources.enter_context(bind_socket(settings.host, settings.http_port, flag="--http-port"))
             if engine is None:
                 engine = await resources.enter_async_context(await open_engine(settings))
-            voices = await VoiceRegistry.open(engine.voices, _make_voice_policy(settings), settings.speakers)
+            store = _open_shared_store(settings, resources)
+            voices = await VoiceRegistry.open(
+                engine.voices,
+                _make_voice_policy(settings),
+                settings.speakers,
+                store.conditioning if store else None,
+            )
             resources.callback(voices.close)
             calls = await CallServers.open(settings, engine, voices, agents, phones, resources)
             trimming = start_background_task(
                 trim_memory_while(lambda: not len(calls.registry)), "trim", resources
             )
             access = _make_access_control(settings)
+            if store is not None:
+                store.share_access(access)
             guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
             apis = SpeechApis(
                 engine,
@@ -229,6 +238,12 @@ def _make_access_control(settings: Settings) -> AccessControl:
             f"vivavoce keys add NAME --keys-file {settings.keys_file}"
         )
     return AccessControl(keys, origins, has_public_lists=settings.public_lists)
+
+
+def _open_shared_store(settings: Settings, resources: AsyncExitStack) -> SharedStore | None:
+    if settings.redis_url is None:
+        return None
+    return SharedStore.open(settings.redis_url.get_secret_value(), resources)
 
 
 def _make_voice_policy(settings: Settings) -> VoicePolicy:

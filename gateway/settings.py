@@ -70,6 +70,10 @@ class Settings(PhoneSystemSettings, BaseSettings):
 
     # Without a file, no key is required, which is allowed on loopback only.
     keys_file: Annotated[Path | None, Field(description="the file that 'vivavoce keys add' writes")] = None
+    # Secret, because it may hold a password.
+    redis_url: Annotated[
+        SecretStr | None, Field(description='a URL of Redis or Valkey, "redis://", "rediss://" or "unix://"')
+    ] = None  # None: nothing is shared with other gateways
     without_keys: Annotated[bool, Field(description="true or false")] = (
         False  # required beyond loopback instead
     )

@@ -14,19 +14,20 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
 
-from ..tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice
+from ..tts_engine.errors import BadRequest, BundleError, UnknownVoice
 from ..tts_engine.voices.enrollable import EnrollableVoices
 from ..tts_engine.voices.recording import RecordingLimits, hash_recording, read_recording
 from ..tts_engine.voices.store import StoredVoice, VoiceMetadata, VoicePrompt, VoiceStore, checked_id
 from ..tts_engine.voices.voices import MULTIPLE_LANGUAGES, Voices
 from .access.access_control import ANONYMOUS_KEY_ID, Grant
 from .access.keys import Scope
+from .cluster.shared_store.conditioning import SharedConditioning
+from .cluster.shared_store.recording_encoder import RecordingEncoder
 from .speakers_folder import enroll_speakers
 
 logger = logging.getLogger(__name__)
@@ -90,17 +91,26 @@ class KeyVoices:
 class VoiceRegistry:
     """The voices of one server. Use it on one event loop; close it with ``close``."""
 
-    def __init__(self, voices: Voices, policy: VoicePolicy | None = None) -> None:
+    def __init__(
+        self,
+        voices: Voices,
+        policy: VoicePolicy | None = None,
+        conditioning: SharedConditioning | None = None,
+    ) -> None:
+        """conditioning: shared with other gateways; None encodes every recording here."""
         self._voices = voices
         self._policy = policy or VoicePolicy()
         self.refresh()
-        self._encoding_thread = ThreadPoolExecutor(1, thread_name_prefix="enrolment")
-        self._waiting = 0
+        self._encoder = RecordingEncoder(self._policy.max_waiting, conditioning)
         self._temporary_uses: Counter[str] = Counter()
 
     @classmethod
     async def open(
-        cls, voices: Voices, policy: VoicePolicy | None = None, speakers: Path | None = None
+        cls,
+        voices: Voices,
+        policy: VoicePolicy | None = None,
+        speakers: Path | None = None,
+        conditioning: SharedConditioning | None = None,
     ) -> "VoiceRegistry":
         """A registry, after enrolling a folder of speakers (``speakers_folder``).
 
@@ -108,7 +118,7 @@ class VoiceRegistry:
         names.
         """
         with ExitStack() as opened:
-            registry = cls(voices, policy)
+            registry = cls(voices, policy, conditioning)
             opened.callback(registry.close)
             if speakers is not None:
                 await registry.enroll_folder(speakers)
@@ -122,7 +132,7 @@ class VoiceRegistry:
 
     def close(self) -> None:
         """Stop the encoding thread after the recording that it works on."""
-        self._encoding_thread.shutdown(cancel_futures=True)
+        self._encoder.close()
 
     def resolve(self, name: str | None, grant: Grant, default: str | None = None) -> str:
         """The id of the voice with a name or id, the default for None and "". Raises UnknownVoice.
@@ -247,6 +257,7 @@ class VoiceRegistry:
         self._find_changeable(voice_id, grant)
         _, store = self._cloning_voices_and_store()
         voice = await asyncio.to_thread(store.remove, voice_id)
+        await self._encoder.forget(voice.content)
         logger.info("voice %s removed by key %s", voice.id, grant.key_id)
         return voice
 
@@ -367,23 +378,9 @@ class VoiceRegistry:
         return self._voices
 
     async def _encode_recording(self, cloning: EnrollableVoices, data: bytes, new: NewVoice) -> VoicePrompt:
-        """Encode a recording on the encoding thread. Cancelling the task discards its result."""
-        if self._waiting >= self._policy.max_waiting:
-            raise Overloaded(
-                f"{self._waiting} recordings are waiting to be encoded, which is the limit",
-                reason="enrolments",
-                retry_after_s=float(self._waiting),
-            )
-
-        def decode_and_encode() -> VoicePrompt:
-            recording = read_recording(data, new.limits).truncated(new.max_prompt_s)
-            return cloning.encode_prompt(recording.samples, recording.sample_rate, new.transcript)
-
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._encoding_thread, decode_and_encode)
-        finally:
-            self._waiting -= 1
+        return await self._encoder.encode(
+            cloning, lambda: read_recording(data, new.limits).truncated(new.max_prompt_s), new.transcript
+        )
 
 
 def _owner(grant: Grant) -> str:

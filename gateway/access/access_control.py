@@ -101,7 +101,7 @@ class AccessControl:
     ) -> None:
         """Make an access control; has_public_lists: whether ``list_grant`` needs no key."""
         self.origins = origins or Origins()
-        self._keys = keys
+        self.keys = keys
         self._clock = clock
         self._has_public_lists = has_public_lists
         self._rate_limiters: dict[str, KeyRateLimiter] = {}
@@ -119,7 +119,7 @@ class AccessControl:
         A browser sends cookies with the requests of any page, so the origin is checked unless a header has
         a key.
         """
-        if self._keys is None:
+        if self.keys is None:
             self.origins.check(headers)
             return self._anonymous_grant
         key = _key_in_headers(headers)
@@ -128,17 +128,21 @@ class AccessControl:
             key = self._key_of_ticket(headers)
         if key is None:
             raise KeyRefused()
-        return self._grant_of(self._keys.check(key), functools.partial(self._keys.check, key))
+        return self._grant_of(self.keys.check(key), functools.partial(self.keys.check, key))
 
     def list_grant(self, headers: Mapping[str, str]) -> Grant | None:
         """Return the grant for a list of models or voices, None for what a client without a key may see.
 
         Raises like ``grant``.
         """
-        if self._keys is None or not self._has_public_lists or self._has_key(headers):
+        if self.keys is None or not self._has_public_lists or self._has_key(headers):
             return self.grant(headers)
         self.origins.check(headers)
         return None
+
+    def rate_limiters(self) -> Mapping[str, KeyRateLimiter]:
+        """The limiters of the keys that were used, by key id."""
+        return self._rate_limiters
 
     def issue_page_ticket(self, headers: Mapping[str, str]) -> str | None:
         """Return a cookie value that stands for the key in the headers; None if they have none.
@@ -146,9 +150,9 @@ class AccessControl:
         Raises KeyRefused for a wrong key.
         """
         key = _key_in_headers(headers)
-        if key is None or self._keys is None:
+        if key is None or self.keys is None:
             return None
-        self._keys.check(key)
+        self.keys.check(key)
         self._drop_expired_tickets()
         ticket = secrets.token_urlsafe(32)
         self._tickets[ticket] = _PageTicket(key, self._clock() + PAGE_TICKET_LIFETIME_S)

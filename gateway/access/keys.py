@@ -17,7 +17,7 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -75,6 +75,7 @@ class KeysFile:
         self._path = path
         self._read_identity: tuple[int, int, int] | None = None
         self._keys: dict[str, ApiKey] = {}
+        self._merged: dict[str, ApiKey] = {}
         self._logged_fault = ""  # the fault of the file that was logged last
 
     def __iter__(self) -> Iterator[ApiKey]:
@@ -91,7 +92,7 @@ class KeysFile:
         parts = _KEY_PATTERN.fullmatch(key)
         if parts is None:
             raise KeyRefused()
-        record = self._keys.get(parts[1])
+        record = self._find(parts[1])
         expected_sha256 = _DUMMY_SECRET_SHA256 if record is None else record.secret_sha256
         matches = hmac.compare_digest(_sha256(parts[2]), expected_sha256)
         if record is None or not matches or record.revoked_at is not None:
@@ -115,6 +116,16 @@ class KeysFile:
             if keys[id].revoked_at is None:
                 keys[id] = replace(keys[id], revoked_at=int(time.time()))
             return keys[id]
+
+    def merge(self, keys: Iterable[ApiKey]) -> None:
+        """Accept the keys of other gateways too. A key that one of them revoked is revoked."""
+        self._merged = {key.id: key for key in keys}
+
+    def _find(self, id: str) -> ApiKey | None:
+        own, merged = self._keys.get(id), self._merged.get(id)
+        if own is None or (merged is not None and merged.revoked_at is not None):
+            return merged
+        return own
 
     def _refresh(self) -> None:
         try:
@@ -157,7 +168,7 @@ def _unused_id(keys: dict[str, ApiKey]) -> str:
 def _read_keys(path: Path) -> dict[str, ApiKey]:
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))["keys"]
-        return {entry["id"]: _parse_key(entry) for entry in entries}
+        return {entry["id"]: parse_key(entry) for entry in entries}
     except OSError as error:
         raise BadRequest(f"{path}: cannot be read: {error.strerror}") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -166,7 +177,8 @@ def _read_keys(path: Path) -> dict[str, ApiKey]:
         raise BadRequest(f"{path}: not a keys file: got {error!r}; {_KEYS_FILE_REMEDY}") from error
 
 
-def _parse_key(entry: dict[str, object]) -> ApiKey:
+def parse_key(entry: dict[str, object]) -> ApiKey:
+    """Read a record. Raises ValueError, KeyError, TypeError or AttributeError for anything else."""
     fields = dict(entry)
     scopes = tuple(Scope(scope) for scope in fields.pop("scopes"))  # type: ignore[attr-defined]
     limits = KeyLimits(**fields.pop("limits"))  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from .errors import RateLimited, RequestTooLarge
 from .keys import KeyLimits
@@ -11,6 +12,14 @@ from .keys import KeyLimits
 _MINUTE_S = 60.0
 # A stream is a few seconds of speech, so a retry soon succeeds.
 _STREAM_RETRY_AFTER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """What was charged to a key."""
+
+    requests: int = 0
+    characters: int = 0
 
 
 class TokenBucket:
@@ -32,6 +41,11 @@ class TokenBucket:
         self._refill(now)
         self._tokens -= amount
 
+    def drain(self, amount: float, now: float) -> None:
+        """Take an amount that was spent elsewhere, at most what is left."""
+        self._refill(now)
+        self._tokens -= min(amount, max(0.0, self._tokens))
+
     def _refill(self, now: float) -> None:
         self._tokens = min(
             self.capacity, self._tokens + (now - self._refilled_at) * self.capacity / _MINUTE_S
@@ -45,6 +59,8 @@ class KeyRateLimiter:
     def __init__(self, limits: KeyLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self.open_streams = 0
+        self.open_elsewhere = 0  # streams of the key at other gateways, when they were last heard of
+        self._unreported = Charged()  # to other gateways
         self._clock = clock
         self._requests = _make_bucket(limits.requests_per_minute, clock())
         self._characters = _make_bucket(limits.characters_per_minute, clock())
@@ -52,18 +68,39 @@ class KeyRateLimiter:
     def charge_request(self) -> None:
         """Count one request; raise RateLimited, or RequestTooLarge if none is allowed."""
         self._charge(self._requests, 1, "requests")
+        self.restore_unreported(Charged(requests=1))
 
     def charge_characters(self, characters: int) -> None:
         """Count characters to be spoken; raise RateLimited or RequestTooLarge."""
         self._charge(self._characters, characters, "characters")
+        self.restore_unreported(Charged(characters=characters))
+
+    def take_unreported(self) -> Charged:
+        """What was charged since the last call, for other gateways."""
+        charged, self._unreported = self._unreported, Charged()
+        return charged
+
+    def restore_unreported(self, charged: Charged) -> None:
+        """Add to what ``take_unreported`` returns."""
+        before = self._unreported
+        self._unreported = Charged(before.requests + charged.requests, before.characters + charged.characters)
+
+    def charge_elsewhere(self, charged: Charged) -> None:
+        """Count what other gateways charged to the key."""
+        now = self._clock()
+        if self._requests is not None:
+            self._requests.drain(charged.requests, now)
+        if self._characters is not None:
+            self._characters.drain(charged.characters, now)
 
     @contextmanager
     def stream(self) -> Iterator[None]:
         """Count an open stream while the block runs; raise RateLimited."""
         max_streams = self.limits.streams
-        if max_streams is not None and self.open_streams >= max_streams:
+        open_streams = self.open_streams + self.open_elsewhere
+        if max_streams is not None and open_streams >= max_streams:
             raise RateLimited(
-                f"{self.open_streams} streams of this key are open; {max_streams} are allowed",
+                f"{open_streams} streams of this key are open; {max_streams} are allowed",
                 _STREAM_RETRY_AFTER_S,
             )
         self.open_streams += 1

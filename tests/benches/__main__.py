@@ -117,6 +117,16 @@ def bench_routing(seconds: float, seeds: int, large: bool, as_json: bool) -> Non
     print_report(measure(seconds, seeds=seeds, large=large), as_json)
 
 
+@bench_group.command("redis-outage")
+@click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True, help="Redis is away.")
+@AS_JSON
+def bench_redis_outage(seconds: float, as_json: bool) -> None:
+    """Two gateways under load whose Redis is stopped and started again: requests lost, time to heal."""
+    from benches.redis_outage import measure
+
+    print_report(measure(seconds), as_json)
+
+
 @bench_group.command("webrtc")
 @click.option("--calls", type=click.IntRange(1), default=5, show_default=True, help="Of --seconds each.")
 @click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a call.")

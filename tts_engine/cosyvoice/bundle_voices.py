@@ -4,6 +4,7 @@ If an id exists more than once, the bundle's speaker is used first, then the enr
 one.
 """
 
+import functools
 import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -43,6 +44,7 @@ class BundleVoices(EnrollableVoices):
 
     speakers: by name, the prompt of a clone or an embedding, (192,) float32. load_encoder: called with the
     first recording. languages: ISO 639-1 codes of the training data, for descriptions. store: voices on file.
+    digest_encoders: makes ``encoder_digest``, when it is first asked for.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class BundleVoices(EnrollableVoices):
         load_encoder: Callable[[], VoiceEncoder],
         languages: tuple[str, ...],
         store: VoiceStore | None = None,
+        digest_encoders: Callable[[], str] = str,
     ) -> None:
         description = f"speaks {', '.join(languages)}"
         super().__init__(tuple(Voice(name, MULTIPLE_LANGUAGES, description) for name in speakers))
@@ -58,6 +61,7 @@ class BundleVoices(EnrollableVoices):
         self._profiles = {name: _profile_of_speaker(speaker) for name, speaker in speakers.items()}
         self.store = store
         self._enrolled: frozenset[str] = frozenset()
+        self._digest_encoders = functools.cache(digest_encoders)
         self._load_encoder = load_encoder
         self._encoder: VoiceEncoder | None = None
         self._encoder_lock = threading.Lock()  # an encoder processes one recording at a time
@@ -88,6 +92,11 @@ class BundleVoices(EnrollableVoices):
         if self.store is None:
             raise UnknownVoice(f"no voice {voice_id!r}; it was removed")
         return _profile_from_prompt(self.store.get(voice_id))
+
+    @property
+    def encoder_digest(self) -> str:
+        """Digest of the encoders' files; read at the first use."""
+        return self._digest_encoders()
 
     def encode_prompt(self, samples: Samples, sample_rate: int, transcript: str = "") -> VoicePrompt:
         """Encode a recording, one at a time. Raises BadRequest if it cannot be used."""

@@ -23,7 +23,7 @@ from ..errors import BadRequest
 from ..generation_segmenter import GenerationSegmenter, VoiceConversionSegmenter
 from ..reading.multilingual.clause_normalizer import MULTILINGUAL_VOICE_SCRIPTS, LanguageGrammars
 from ..segmenter import Segmenter
-from ..voices.enrolment import load_voice_encoder
+from ..voices.enrolment import digest_voice_encoder, load_voice_encoder
 from ..voices.store import VoiceStore
 from .bundle_voices import BundleVoices, SpeakerProfile
 from .conditioning import FlowPrompt, VoiceConditioning
@@ -77,7 +77,11 @@ class CosyVoiceFrontEnd:
         }
         store = VoiceStore(voices, bundle.version.value) if voices else None
         bundle_voices = BundleVoices(
-            speakers, functools.partial(load_voice_encoder, bundle), bundle.languages, store
+            speakers,
+            functools.partial(load_voice_encoder, bundle),
+            bundle.languages,
+            store,
+            functools.partial(digest_voice_encoder, bundle),
         )
         return cls(bundle.version, tokenizer, bundle_voices, bundle.sampling, policy)
 

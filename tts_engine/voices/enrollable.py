@@ -24,6 +24,11 @@ class EnrollableVoices(Voices, ABC):
     ) -> VoicePrompt:
         """Encode a recording, to be registered here or added to a store; limits and errors as ``enroll``."""
 
+    @property
+    @abstractmethod
+    def encoder_digest(self) -> str:
+        """Differs between bundles that encode a recording differently. May read files for a second."""
+
     @abstractmethod
     def register_prompt(self, prompt: VoicePrompt) -> Voice:
         """Add a voice, kept in memory until it is removed. Registering a prompt is idempotent.

@@ -3,6 +3,8 @@
 A server enrols through its engine's ``EnrollableVoices``; ``vivavoce voices`` enrols through ``enroll``.
 """
 
+import hashlib
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,8 @@ from .recording import Recording
 if TYPE_CHECKING:
     from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle
 
+_ENCODER_VERSION = 1  # of this program's part of the encoding; to be raised with every change of its result
+
 
 def load_voice_encoder(bundle: "CosyVoiceBundle") -> VoiceEncoder:
     """Load the speaker encoder and the speech tokenizer of a checked bundle, about 1 GB."""
@@ -25,6 +29,16 @@ def load_voice_encoder(bundle: "CosyVoiceBundle") -> VoiceEncoder:
         bundle.yaml_config.mel_max_hz,
         bundle.network_config.lm.codebook_size,
     )
+
+
+def digest_voice_encoder(bundle: "CosyVoiceBundle") -> str:
+    """SHA-256 of everything that decides how a recording is encoded, in hexadecimal. Takes about a second."""
+    about = [_ENCODER_VERSION, bundle.version.value, bundle.yaml_config.mel_max_hz]
+    digest = hashlib.sha256(json.dumps(about).encode())
+    for path in (bundle.speaker_encoder, bundle.speech_tokenizer):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def enroll(folder: Path, recording: Recording, transcript: str = "") -> VoicePrompt:

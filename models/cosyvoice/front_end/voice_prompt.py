@@ -18,7 +18,7 @@ import json
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,8 +72,8 @@ class VoicePrompt:
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:32]
 
-    def save(self, path: Path) -> None:
-        """Write to a file, complete or not at all. Raises OSError."""
+    def to_bytes(self) -> bytes:
+        """The content of a saved prompt."""
         about = json.dumps(
             {"format": _FILE_FORMAT, "version": self.version.value, "transcript": self.transcript}
         )
@@ -85,9 +85,13 @@ class VoicePrompt:
             mel=self.mel,
             embedding=self.embedding,
         )
+        return packed.getvalue()
+
+    def save(self, path: Path) -> None:
+        """Write to a file, complete or not at all. Raises OSError."""
         partial = path.with_name(path.name + ".partial")
         try:
-            partial.write_bytes(packed.getvalue())
+            partial.write_bytes(self.to_bytes())
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -95,19 +99,28 @@ class VoicePrompt:
     @classmethod
     def load(cls, path: Path) -> "VoicePrompt":
         """Read a saved prompt. Raises VoicePromptError, and OSError if the file cannot be read."""
-        try:
-            with zipfile.ZipFile(path) as archive:
-                size = sum(entry.file_size for entry in archive.infolist())
-            if size > _MAX_PROMPT_BYTES:
-                raise VoicePromptError(
-                    f"{path.name}: holds {size:,} bytes; a prompt has at most {_MAX_PROMPT_BYTES:,}"
-                )
-            with np.load(path, allow_pickle=False) as stored:
-                return _parse_arrays(dict(stored))
-        except (zipfile.BadZipFile, ValueError, KeyError, EOFError) as error:
+        with path.open("rb") as file:
+            return _read_prompt(file, path.name)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "VoicePrompt":
+        """Read the content of a saved prompt. Raises VoicePromptError."""
+        return _read_prompt(io.BytesIO(content), "prompt")
+
+
+def _read_prompt(file: BinaryIO, name: str) -> VoicePrompt:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+        if size > _MAX_PROMPT_BYTES:
             raise VoicePromptError(
-                f"{path.name}: not a saved prompt, or damaged ({error}); enrol again"
-            ) from error
+                f"{name}: holds {size:,} bytes; a prompt has at most {_MAX_PROMPT_BYTES:,}"
+            )
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as stored:
+            return _parse_arrays(dict(stored))
+    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError) as error:
+        raise VoicePromptError(f"{name}: not a saved prompt, or damaged ({error}); enrol again") from error
 
 
 def align_prompt(speech_ids: Ids, mel: Float) -> tuple[Ids, Float]:

@@ -1,0 +1,1 @@
+"""Conditioning of voices, keys and limits that gateways share through Redis or Valkey."""
