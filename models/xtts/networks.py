@@ -37,6 +37,11 @@ def load_networks(bundle: XttsBundle, device: torch.device = CPU) -> XttsNetwork
     return build_networks(bundle.settings.config, weights, tokenizer.start_id, tokenizer.stop_id)
 
 
+def load_voice_encoder(bundle: XttsBundle) -> XttsVoiceEncoder:
+    """Load what makes voices of recordings, on the CPU. Raises WeightFileError."""
+    return _voice_encoder(bundle.settings.config, load_model(model_path(bundle.folder)))
+
+
 def build_networks(
     config: XttsConfig, weights: dict[str, Tensor], start_text_id: int, stop_text_id: int
 ) -> XttsNetworks:
@@ -44,10 +49,14 @@ def build_networks(
 
     Raises KeyError or RuntimeError that names missing keys.
     """
-    voice_encoder = XttsVoiceEncoder(
+    voice_encoder = _voice_encoder(config, weights)
+    gpt = XttsGpt.load(config.gpt, weights, start_text_id, stop_text_id)
+    return XttsNetworks(voice_encoder, gpt, XttsVocoder.load(config.vocoder, weights))
+
+
+def _voice_encoder(config: XttsConfig, weights: dict[str, Tensor]) -> XttsVoiceEncoder:
+    return XttsVoiceEncoder(
         ConditioningEncoder.load(config.conditioning, weights),
         XttsSpeakerEncoder.load(config.speaker_encoder, weights),
         weights.pop(MEL_NORMS_KEY),
     )
-    gpt = XttsGpt.load(config.gpt, weights, start_text_id, stop_text_id)
-    return XttsNetworks(voice_encoder, gpt, XttsVocoder.load(config.vocoder, weights))

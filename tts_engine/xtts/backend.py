@@ -56,24 +56,33 @@ class XttsBackend(XttsRenderer):
         self._grammars = LanguageGrammars.load().with_written_numbers()
 
     @classmethod
-    def load(cls, folder: Path, policy: XttsPolicy | None = None) -> "XttsBackend":
-        """Check a folder and load its networks. Raises BundleError; logs the licence of the weights."""
+    def load(
+        cls, folder: Path, policy: XttsPolicy | None = None, voices: Path | None = None
+    ) -> "XttsBackend":
+        """Check a folder and load its networks. Raises BundleError; logs the licence of the weights.
+
+        voices: folder of a ``VoiceStore``; without one, enrolled voices are kept in memory only.
+        """
         policy = policy or XttsPolicy()
         with bundle_errors(BundleFamily.XTTS):
             bundle = open_bundle(folder)
             networks = load_networks(bundle, find_device(policy.device))
-        return cls.from_bundle(bundle, networks, policy)
+        return cls.from_bundle(bundle, networks, policy, voices)
 
     @classmethod
-    def from_bundle(cls, bundle: XttsBundle, networks: XttsNetworks, policy: XttsPolicy) -> "XttsBackend":
-        """The backend of loaded networks; logs the licence of the weights. Raises BundleError."""
+    def from_bundle(
+        cls, bundle: XttsBundle, networks: XttsNetworks, policy: XttsPolicy, voices: Path | None = None
+    ) -> "XttsBackend":
+        """The backend of loaded networks, as ``load``."""
         logger.warning("%s", LICENSE_NOTICE)
         settings = bundle.settings
         with bundle_errors(BundleFamily.XTTS):
             studio = bundle.voices()
-        voices = XttsVoices(studio, lambda: networks.voice_encoder, settings.conditioning, settings.languages)
-        add_speakers(bundle.folder / SPEAKERS_FOLDER, voices, settings.config)
-        return cls(settings, networks, bundle.tokenizer(), voices, policy)
+        bundle_voices = XttsVoices(
+            studio, networks.voice_encoder, settings.conditioning, settings.languages, voices
+        )
+        add_speakers(bundle.folder / SPEAKERS_FOLDER, bundle_voices)
+        return cls(settings, networks, bundle.tokenizer(), bundle_voices, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter for the request. Raises BadRequest for a language that the bundle does not speak."""
@@ -97,8 +106,9 @@ class XttsBackend(XttsRenderer):
         return self.open_prepared(conditioning, request.seed)
 
     def close(self) -> None:
-        """Close every slot."""
+        """Close every slot and the voice store."""
         self._sessions.clear()
+        self.voices.close()
 
     def _first_hop(self, delivery_ids: int | None) -> int | None:
         """Speech ids of the first chunk, from ids at 25 a second. Raises BadRequest below 1."""

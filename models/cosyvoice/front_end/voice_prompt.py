@@ -12,10 +12,6 @@ chunk of speech needs no padding and continues the recording without a seam:
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/frontend.py:167-185 (alignment).
 """
 
-import hashlib
-import io
-import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,16 +27,14 @@ from ..config import (
     SPEECH_IDS_PER_S,
     CosyVoiceVersion,
 )
+from .prompt_file import VoicePromptError, content_id, prompt_faults, read_prompt, write_prompt
+
+__all__ = ["VoicePrompt", "VoicePromptError", "align_prompt"]
 
 Float = NDArray[np.float32]
 Ids = NDArray[np.int32]
 
 _FILE_FORMAT = 1
-_MAX_PROMPT_BYTES = 4_000_000  # of a saved prompt; 30 s take 490 kB
-
-
-class VoicePromptError(ValueError):
-    """A recording or a saved prompt cannot be used; the message says what was got and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,48 +60,30 @@ class VoicePrompt:
     @property
     def id(self) -> str:
         """32 hexadecimal digits of the content's SHA-256."""
-        digest = hashlib.sha256(json.dumps([_FILE_FORMAT, self.version.value, self.transcript]).encode())
-        for array in (self.speech_ids, self.mel, self.embedding):
-            digest.update(json.dumps([array.shape, str(array.dtype)]).encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()[:32]
+        header = [_FILE_FORMAT, self.version.value, self.transcript]
+        return content_id(header, (self.speech_ids, self.mel, self.embedding))
+
+    @property
+    def model_version(self) -> int:
+        """Number of the version."""
+        return self.version.value
+
+    @property
+    def nbytes(self) -> int:
+        """Size in memory."""
+        return self.speech_ids.nbytes + self.mel.nbytes + self.embedding.nbytes
 
     def save(self, path: Path) -> None:
         """Write to a file, complete or not at all. Raises OSError."""
-        about = json.dumps(
-            {"format": _FILE_FORMAT, "version": self.version.value, "transcript": self.transcript}
-        )
-        packed = io.BytesIO()
-        np.savez(
-            packed,
-            about=np.frombuffer(about.encode(), np.uint8),
-            speech_ids=self.speech_ids,
-            mel=self.mel,
-            embedding=self.embedding,
-        )
-        partial = path.with_name(path.name + ".partial")
-        try:
-            partial.write_bytes(packed.getvalue())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        about = {"format": _FILE_FORMAT, "version": self.version.value, "transcript": self.transcript}
+        arrays = {"speech_ids": self.speech_ids, "mel": self.mel, "embedding": self.embedding}
+        write_prompt(path, about, arrays)
 
     @classmethod
     def load(cls, path: Path) -> "VoicePrompt":
         """Read a saved prompt. Raises VoicePromptError, and OSError if the file cannot be read."""
-        try:
-            with zipfile.ZipFile(path) as archive:
-                size = sum(entry.file_size for entry in archive.infolist())
-            if size > _MAX_PROMPT_BYTES:
-                raise VoicePromptError(
-                    f"{path.name}: holds {size:,} bytes; a prompt has at most {_MAX_PROMPT_BYTES:,}"
-                )
-            with np.load(path, allow_pickle=False) as stored:
-                return _parse_arrays(dict(stored))
-        except (zipfile.BadZipFile, ValueError, KeyError, EOFError) as error:
-            raise VoicePromptError(
-                f"{path.name}: not a saved prompt, or damaged ({error}); enrol again"
-            ) from error
+        with prompt_faults(path):
+            return _parse_arrays(*read_prompt(path))
 
 
 def align_prompt(speech_ids: Ids, mel: Float) -> tuple[Ids, Float]:
@@ -118,8 +94,7 @@ def align_prompt(speech_ids: Ids, mel: Float) -> tuple[Ids, Float]:
     return speech_ids[:count].copy(), np.ascontiguousarray(frames)
 
 
-def _parse_arrays(stored: dict[str, NDArray[Any]]) -> VoicePrompt:
-    about = json.loads(stored["about"].tobytes())
+def _parse_arrays(about: dict[str, Any], stored: dict[str, NDArray[Any]]) -> VoicePrompt:
     if about["format"] != _FILE_FORMAT:
         raise VoicePromptError(f"its format is {about['format']}; {_FILE_FORMAT} is supported")
     ids, mel, embedding = stored["speech_ids"], stored["mel"], stored["embedding"]
