@@ -19,7 +19,7 @@ from ..reading.multilingual.clause_normalizer import LanguageGrammars
 from ..reading.normalizer import TextNormalizer
 from ..segmenter import Segmenter
 from .bundle_voices import XttsVoices
-from .languages import XTTS_SCRIPTS, xtts_language
+from .languages import readable_scripts, xtts_language
 from .number_words import CldrNumberWords
 from .policy import XttsPolicy
 from .renderer import XttsRenderer
@@ -29,7 +29,7 @@ from .text_encoder import XttsTextEncoder
 
 logger = logging.getLogger(__name__)
 
-_ROMANIZED = ("zh", "ja", "ko")  # their grammars would write numbers in their own scripts
+_PINYIN = "zh"  # its grammar would read the tones of pinyin as numbers; without it, the script decides
 _DELIVERY_IDS_PER_S = 25  # of ``Delivery.first_hop``
 
 
@@ -87,9 +87,9 @@ class XttsBackend(XttsRenderer):
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter for the request. Raises BadRequest for a language that the bundle does not speak."""
         language = xtts_language(request.delivery.language, self._settings.languages)
-        read_as = "en" if language is None else language
-        clauses = self._grammars.any_clause_normalizer("" if read_as in _ROMANIZED else read_as)
-        return Segmenter(self._policy.segments, TextNormalizer(clauses), XTTS_SCRIPTS)
+        read_as = language or "en"
+        clauses = self._grammars.any_clause_normalizer("" if read_as == _PINYIN else read_as)
+        return Segmenter(self._policy.segments, TextNormalizer(clauses), readable_scripts(language))
 
     def open_slot(self, request: SlotRequest) -> int:
         """Open a slot. Raises BadRequest if the voice or the model cannot do what is asked."""
