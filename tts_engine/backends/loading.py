@@ -142,8 +142,6 @@ def _load_xtts(
     executor: str,
     process: "ProcessPolicy | None",
 ) -> Backend:
-    if precision != "fp32":
-        raise BadRequest(f"precision is {precision!r}; an XTTS bundle has fp32 only")
     if executor not in ("auto", "torch"):
         raise BadRequest(f"executor is {executor!r}; an XTTS bundle has torch only")
     if process is not None:
@@ -153,7 +151,7 @@ def _load_xtts(
     from ..xtts.backend import XttsBackend
     from ..xtts.policy import xtts_policy_for
 
-    return XttsBackend.load(folder, xtts_policy_for(device), voices)
+    return XttsBackend.load(folder, xtts_policy_for(device, precision), voices)
 
 
 def _load_cosyvoice_in_process(

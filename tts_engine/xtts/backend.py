@@ -66,7 +66,7 @@ class XttsBackend(XttsRenderer):
         policy = policy or XttsPolicy()
         with bundle_errors(BundleFamily.XTTS):
             bundle = open_bundle(folder)
-            networks = load_networks(bundle, find_device(policy.device))
+            networks = load_networks(bundle, find_device(policy.device), policy.precision)
         return cls.from_bundle(bundle, networks, policy, voices)
 
     @classmethod

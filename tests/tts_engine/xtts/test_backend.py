@@ -15,7 +15,11 @@ import pytest
 pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.tiny_cosyvoice import FINAL_SILENCE, content, pcm, run, speak, spoken_ids, words_of
+from vivavoce.models.cosyvoice.execution import Precision
+from vivavoce.models.xtts.checkpoint.bundle import open_bundle
 from vivavoce.models.xtts.config import XTTS_IDS_PER_S
+from vivavoce.models.xtts.gpt import XttsPrompt
+from vivavoce.models.xtts.networks import load_networks
 from vivavoce.models.xtts.text.romanizer import _japanese
 from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.backends.loading import load_backend
@@ -202,8 +206,29 @@ def test_a_cancelled_stream_frees_its_slot(xtts_folder: Path) -> None:
     run(test())
 
 
+def test_a_16_bit_language_model_has_nearly_the_same_scores(xtts_folder: Path) -> None:
+    bundle = open_bundle(xtts_folder)
+    prompt = XttsPrompt(next(iter(bundle.voices().values())).latents, range(8, 40))
+    scores = []
+    for precision in (Precision.FP32, Precision.BF16):
+        gpt = load_networks(bundle, precision=precision).gpt
+        x, valid = gpt.embed_prompts([prompt])
+        hidden, _ = gpt.step(x, gpt.init_state(1, 200), valid)
+        scores.append(gpt.logits(gpt.latents(hidden))[0])
+    assert 0 < (scores[1] - scores[0]).abs().max() < 0.05 * scores[0].abs().max()
+
+
+def test_a_bundle_speaks_in_16_bits(xtts_folder: Path) -> None:
+    async def test() -> None:
+        backend = XttsBackend.load(xtts_folder, replace(BRIEF, precision=Precision.BF16))
+        async with await Engine.open(backend=backend) as engine:
+            assert words_of(await speak(engine, ["It is me."]))
+
+    run(test())
+
+
 def test_settings_of_other_bundles_are_refused(xtts_folder: Path) -> None:
-    with pytest.raises(BadRequest, match="fp32 only"):
+    with pytest.raises(BadRequest, match="XTTS has fp32, bf16, fp16"):
         load_backend(str(xtts_folder), precision="int4")
     with pytest.raises(BadRequest, match="torch only"):
         load_backend(str(xtts_folder), executor="onnxruntime")
