@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..cosyvoice.devices import CPU
 from ..cosyvoice.execution import Precision
+from ..cosyvoice.host_memory import return_freed_memory
 from .checkpoint.bundle import XttsBundle
 from .checkpoint.tensor_shapes import MEL_NORMS_KEY
 from .checkpoint.weight_file import load_model, model_path
@@ -40,7 +41,11 @@ def load_networks(
     """
     tokenizer = bundle.tokenizer()
     weights = {key: tensor.to(device) for key, tensor in load_model(model_path(bundle.folder)).items()}
-    return build_networks(bundle.settings.config, weights, tokenizer.start_id, tokenizer.stop_id, precision)
+    networks = build_networks(
+        bundle.settings.config, weights, tokenizer.start_id, tokenizer.stop_id, precision
+    )
+    return_freed_memory()  # matrices are packed one by one, which leaves half a gigabyte in pieces
+    return networks
 
 
 def load_voice_encoder(bundle: XttsBundle) -> XttsVoiceEncoder:

@@ -116,12 +116,13 @@ def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
     metavar="DIR",
     help="A folder of XTTS v2 at its full size: vivavoce bundle random DIR --family xtts --size full.",
 )
+@click.option("--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of our GPT.")
 @AS_JSON
-def bench_xtts(bundle: Path, as_json: bool) -> None:
+def bench_xtts(bundle: Path, precision: str, as_json: bool) -> None:
     """XTTS v2 beside upstream's networks, which need transformers: ids, first chunk, vocoder, memory."""
     from benches.xtts.comparison import measure
 
-    print_report(measure(bundle), as_json)
+    print_report(measure(bundle, precision), as_json)
 
 
 @bench_group.command("precision")

@@ -60,13 +60,15 @@ def measure_xtts(
     device: str,
     size: XttsBenchmarkSize | None = None,
     clock: Clock = time.perf_counter,
+    precision: str = "fp32",
 ) -> XttsTimings:
-    """Load a bundle and time it. clock: gives seconds. Raises BundleError."""
+    """Load a bundle and time it. clock: gives seconds. Raises BundleError, BadRequest."""
     size = size or XttsBenchmarkSize()
+    policy = replace(xtts_policy_for(device, precision), first_hop=_CHUNK_IDS, ids_per_decode_step=_CHUNK_IDS)
     with bundle_errors(BundleFamily.XTTS):
         bundle = open_bundle(folder)
         found = find_device(device)
-        networks = load_networks(bundle, found)
+        networks = load_networks(bundle, found, policy.precision)
     voice = next(iter(bundle.voices().values()))
     runner = XttsGptRunner(networks.gpt, rows=size.sessions, max_voices=1, prefill_chunk=128)
     id_s, _ = _decode(runner, voice, size, clock, rows=1)
@@ -75,7 +77,6 @@ def measure_xtts(
     vocoder = XttsRenderRunner(networks.vocoder, found)
     offline_s = _vocode(vocoder, voice, spoken, len(spoken), clock)
     streamed_s = _vocode(vocoder, voice, spoken, _CHUNK_IDS, clock)
-    policy = replace(xtts_policy_for(device), first_hop=_CHUNK_IDS, ids_per_decode_step=_CHUNK_IDS)
     with closing(XttsBackend.from_bundle(bundle, networks, policy)) as backend:
         first_chunk_s = statistics.median(_first_chunks(backend, size.rounds, clock))
         resident_bytes = _resident_bytes()

@@ -28,14 +28,14 @@ _MEMORY = "resident memory"
 _TARGETS = {_ID: 0.7, _CHUNK: 0.6, _MEMORY: 1.0}  # at most, of upstream's
 
 
-def measure(folder: Path) -> BenchReport:
-    """Measure a bundle of the full size and the baseline. Raises BenchFailed."""
+def measure(folder: Path, precision: str = "fp32") -> BenchReport:
+    """Measure a bundle of the full size, and the baseline in float32. Raises BenchFailed."""
     if importlib.util.find_spec("transformers") is None:
         raise BenchFailed("the baseline needs transformers: pip install 'transformers>=4.57,<4.58'")
     with Console(stderr=True).status("bench xtts"):
         ours, upstream = (
             {figure.name: figure for figure in measure_in_process(MODULE, folder, part)}
-            for part in ("ours", "upstream")
+            for part in (precision, "upstream")
         )
     figures = []
     for name, figure in ours.items():
@@ -47,7 +47,7 @@ def measure(folder: Path) -> BenchReport:
             figures.append(BenchFigure(f"{name}, ours against upstream", share, "x", at_most=target))
     cost = ours[_STREAMED].value / ours[_OFFLINE].value
     figures.append(BenchFigure("vocoder, streamed against at once", cost, "x", at_most=1.1))
-    return BenchReport("xtts", tuple(figures), {"weights": "random, full size", "threads": THREADS})
+    return BenchReport("xtts", tuple(figures), {"precision": precision, "threads": THREADS})
 
 
 def _median_cpu_s(work: Callable[[], object], times: int) -> float:
@@ -78,7 +78,8 @@ def measure_upstream() -> Iterator[BenchFigure]:
     gpt, vocoder, rest = UpstreamGpt(config).eval(), UpstreamVocoder(config).eval(), other_weights()
     prefix = torch.randn(1, _CONTEXT, config.gpt.hidden)
     speaker = torch.randn(1, config.vocoder.speaker_width, 1)
-    one, many = (_median_cpu_s(lambda count=count: gpt.generate(prefix, count), 2) for count in (1, 1 + _IDS))
+    one = _median_cpu_s(lambda: gpt.generate(prefix, 1), 2)
+    many = _median_cpu_s(lambda: gpt.generate(prefix, 1 + _IDS), 2)
     yield BenchFigure(_ID, 1000 * (many - one) / _IDS, "ms")
     latents = [torch.randn(1, config.gpt.hidden) for _ in range(_LATENTS)]
     text = prefix[:, :_TEXT_COLUMNS]
@@ -92,7 +93,7 @@ def measure_upstream() -> Iterator[BenchFigure]:
     del rest
 
 
-def measure_ours(folder: Path) -> Iterator[BenchFigure]:
+def measure_ours(folder: Path, precision: str) -> Iterator[BenchFigure]:
     """The figures of a bundle."""
     import torch
 
@@ -100,7 +101,7 @@ def measure_ours(folder: Path) -> Iterator[BenchFigure]:
 
     torch.set_num_threads(THREADS)
     size = XttsBenchmarkSize(context=_CONTEXT, latents=_LATENTS)
-    timings = measure_xtts(folder, "cpu", size, lambda: time.process_time() / THREADS)
+    timings = measure_xtts(folder, "cpu", size, lambda: time.process_time() / THREADS, precision)
     yield BenchFigure(_ID, 1000 * timings.id_s, "ms")
     yield BenchFigure(_CHUNK, timings.first_chunk_s, "s")
     yield BenchFigure(_OFFLINE, timings.offline_s, "s")
@@ -113,4 +114,4 @@ def measure_ours(folder: Path) -> Iterator[BenchFigure]:
 
 if __name__ == "__main__":
     bundle, part = sys.argv[1:]
-    sys.exit(print_figures(measure_upstream() if part == "upstream" else measure_ours(Path(bundle))))
+    sys.exit(print_figures(measure_upstream() if part == "upstream" else measure_ours(Path(bundle), part)))

@@ -18,7 +18,7 @@ NAMES = (
 
 def test_the_figures_of_both_become_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(module: str, folder: Path, part: str) -> list[BenchFigure]:
-        values = (40.0, 2.0, 4.0, 4.2) if part == "ours" else (80.0, 2.5, 5.0, 20.0)
+        values = (40.0, 2.0, 4.0, 4.2) if part == "fp32" else (80.0, 2.5, 5.0, 20.0)
         return [BenchFigure(name, value, "s") for name, value in zip(NAMES, values, strict=True)]
 
     monkeypatch.setattr(comparison, "measure_in_process", measured)

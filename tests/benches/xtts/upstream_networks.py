@@ -79,7 +79,8 @@ class UpstreamGpt(nn.Module):
         return latents
 
     def _embedded(self, ids: Tensor, position: int) -> Tensor:
-        return self.speech(ids) + self.positions(torch.tensor([[position]]))
+        embedded: Tensor = self.speech(ids) + self.positions(torch.tensor([[position]]))
+        return embedded
 
 
 class _NoPositions(nn.Module):
