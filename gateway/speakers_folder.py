@@ -51,7 +51,7 @@ def _enroll_file(file: Path, voices: EnrollableVoices, store: VoiceStore) -> boo
     if before is not None and (before.about, before.version) == (about, store.version):
         return False
     recording = read_recording(data)
-    prompt = voices.encode_prompt(recording.samples, recording.sample_rate, transcript)
+    prompt = voices.encode_recordings([recording], transcript)
     if before is None:
         store.add(prompt, name=file.stem, about=about, voice_id=file.stem)
     else:

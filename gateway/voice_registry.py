@@ -6,8 +6,8 @@
 
 A name is looked up as: a usable id, an alias, the name of a stored voice, a name of OpenAI's (the default
 voice); first as it is written, then without regard to case. To a key, a voice that it may not use does not
-exist. Work that takes longer than an index lookup runs
-on a thread, one recording at a time; beyond a number of waiting recordings, requests are refused.
+exist. Work that takes longer than an index lookup runs on a thread, one recording at a time; beyond a number
+of waiting recordings, requests are refused.
 """
 
 import asyncio
@@ -21,8 +21,9 @@ from typing import Final, NoReturn
 
 from ..tts_engine.errors import BadRequest, BundleError, UnknownVoice
 from ..tts_engine.voices.enrollable import EnrollableVoices
-from ..tts_engine.voices.recording import RecordingLimits, hash_recording, read_recording
-from ..tts_engine.voices.store import StoredVoice, VoiceMetadata, VoicePrompt, VoiceStore, checked_id
+from ..tts_engine.voices.recording import Recording, RecordingLimits, hash_recording, read_recordings
+from ..tts_engine.voices.storable_prompt import StorablePrompt
+from ..tts_engine.voices.store import StoredVoice, VoiceMetadata, VoiceStore, checked_id
 from ..tts_engine.voices.voices import MULTIPLE_LANGUAGES, Voices
 from .access.access_control import ANONYMOUS_KEY_ID, Grant
 from .access.keys import Scope
@@ -71,6 +72,11 @@ class NewVoice:
     voice_id: str | None = None  # None generates one
     max_prompt_s: float | None = None  # use only this much of the recording's beginning
     limits: RecordingLimits | None = None  # None: the default limits
+    further_recordings: tuple[bytes, ...] = ()  # of the same voice, for a model that takes several
+
+    def source(self, data: bytes) -> str:
+        """``VoiceMetadata.source`` of the first recording and the further ones."""
+        return hash_recording(b"".join((data, *self.further_recordings)))
 
 
 class KeyVoices:
@@ -185,6 +191,10 @@ class VoiceRegistry:
             raise UnknownVoice(f"no voice {voice_id[:140]!r} was enrolled")
         return stored
 
+    def fits_model(self, stored: StoredVoice) -> bool:
+        """Whether a stored voice was enrolled with the loaded model, so that it can speak."""
+        return (store := self._store()) is not None and stored.version == store.version
+
     def check_cloning(self) -> None:
         """Raise BadRequest if the loaded model cannot clone voices, not even temporary ones."""
         self._cloning_voices()
@@ -199,8 +209,8 @@ class VoiceRegistry:
         cloning, store = self._cloning_voices_and_store()
         if new.voice_id is not None and checked_id(new.voice_id) in cloning:
             raise BadRequest(f"there is a voice {new.voice_id!r} already; remove it first or take another id")
-        prompt = await self._encode_recording(cloning, data, new)
-        about = VoiceMetadata(new.language, _owner(grant), new.consent, new.provenance, hash_recording(data))
+        prompt = await self._encode(cloning, data, new)
+        about = VoiceMetadata(new.language, _owner(grant), new.consent, new.provenance, new.source(data))
         voice = await asyncio.to_thread(store.add, prompt, name=new.name, about=about, voice_id=new.voice_id)
         logger.info("voice %s enrolled by key %s", voice.id, grant.key_id)
         return voice
@@ -213,13 +223,13 @@ class VoiceRegistry:
         grant.require(Scope.ENROLL)
         cloning, store = self._cloning_voices_and_store()
         before = self._find_changeable(voice_id, grant).about
-        prompt = await self._encode_recording(cloning, data, new)
+        prompt = await self._encode(cloning, data, new)
         about = VoiceMetadata(
             new.language or before.language,
             before.owner,
             new.consent or before.consent,
             new.provenance or before.provenance,
-            hash_recording(data),
+            new.source(data),
         )
         voice = await asyncio.to_thread(store.replace, voice_id, prompt, about)
         logger.info("voice %s enrolled again by key %s", voice.id, grant.key_id)
@@ -233,7 +243,7 @@ class VoiceRegistry:
         """
         grant.require(Scope.ENROLL)
         cloning = self._cloning_voices()
-        prompt = await self._encode_recording(cloning, data, new)
+        prompt = await self._encode(cloning, data, new)
         voice_id = cloning.register_prompt(prompt).id
         self._temporary_uses[voice_id] += 1
         try:
@@ -308,11 +318,9 @@ class VoiceRegistry:
         return {name.casefold(): voice_id for name, voice_id in ids_by_name.items()}
 
     def _find_id(self, name: str, grant: Grant) -> str | None:
-        if (
-            name in self._bundle_voices
-            or self._voices.is_unlisted(name)
-            or self._find_stored(name, grant) is not None
-        ):
+        if name in self._bundle_voices or self._voices.is_unlisted(name):
+            return name
+        if self._find_stored(name, grant) is not None:
             return name
         if name in self._policy.aliases:
             return self._policy.aliases[name]
@@ -331,7 +339,7 @@ class VoiceRegistry:
     def _find_stored(self, voice_id: str, grant: Grant) -> StoredVoice | None:
         store = self._store()
         stored = store.find(voice_id) if store is not None else None
-        return stored if stored is not None and _is_usable_by(stored, grant) else None
+        return stored if stored and _is_usable_by(stored, grant) else None
 
     def _list_stored(self, grant: Grant, max_count: int) -> tuple[StoredVoice, ...]:
         store = self._store()
@@ -350,9 +358,8 @@ class VoiceRegistry:
 
     def _describe_names(self, grant: Grant) -> str:
         some = [*self._bundle_voices, *(voice.id for voice in self._list_stored(grant, _MAX_NAMES_SHOWN))]
-        return (
-            ", ".join(some[:_MAX_NAMES_SHOWN]) + (", ..." if len(some) > _MAX_NAMES_SHOWN else "") or "none"
-        )
+        more = ", ..." if len(some) > _MAX_NAMES_SHOWN else ""
+        return ", ".join(some[:_MAX_NAMES_SHOWN]) + more or "none"
 
     def _find_changeable(self, voice_id: str, grant: Grant) -> StoredVoice:
         """A stored voice that the key may change: its own, or any voice for an administrator."""
@@ -367,20 +374,20 @@ class VoiceRegistry:
     def _cloning_voices_and_store(self) -> tuple[EnrollableVoices, VoiceStore]:
         cloning = self._cloning_voices()
         if cloning.store is None:
-            raise BadRequest(
-                "this server stores no voices; it needs a folder for them (setting 'voice_store')"
-            )
+            raise BadRequest("this server stores no voices; it needs a folder (setting 'voice_store')")
         return cloning, cloning.store
 
     def _cloning_voices(self) -> EnrollableVoices:
         if not isinstance(self._voices, EnrollableVoices):
-            raise BadRequest("the loaded voice cannot clone voices; CosyVoice 2 or 3 can (setting 'bundle')")
+            raise BadRequest("the loaded voice cannot clone voices; CosyVoice 2 or 3 and XTTS can")
         return self._voices
 
-    async def _encode_recording(self, cloning: EnrollableVoices, data: bytes, new: NewVoice) -> VoicePrompt:
-        return await self._encoder.encode(
-            cloning, lambda: read_recording(data, new.limits).truncated(new.max_prompt_s), new.transcript
-        )
+    async def _encode(self, cloning: EnrollableVoices, data: bytes, new: NewVoice) -> StorablePrompt:
+        def read() -> list[Recording]:
+            recordings = read_recordings((data, *new.further_recordings), new.limits)
+            return [recording.truncated(new.max_prompt_s) for recording in recordings]
+
+        return await self._encoder.encode(cloning, read, new.transcript)
 
 
 def _owner(grant: Grant) -> str:

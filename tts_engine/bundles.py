@@ -6,7 +6,7 @@ a folder, one on each line.
 
 import contextlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +16,8 @@ from .errors import BadRequest, BundleError, MissingExtra
 
 if TYPE_CHECKING:
     from ..models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings
+    from .voices.recording import Recording
+    from .voices.storable_prompt import StorablePrompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,22 @@ def measure_on_device(
 
         found, chosen = find_device(device), parse_precision(precision)
         return measure_device(open_bundle(folder), found, chosen, size or DeviceBenchmarkSize())
+
+
+def enroll(folder: Path, recordings: Sequence["Recording"], transcript: str = "") -> "StorablePrompt":
+    """Make a voice of recordings with the bundle in a folder; takes seconds.
+
+    Raises BundleError for the folder, BadRequest for the recordings, MissingExtra without torch.
+    """
+    if is_xtts_folder(folder):
+        with bundle_errors(BundleFamily.XTTS):
+            from .xtts import enrolment as xtts_enrolment
+
+            return xtts_enrolment.enroll(folder, recordings, transcript)
+    with bundle_errors():
+        from .cosyvoice import enrolment
+
+        return enrolment.enroll(folder, recordings, transcript)
 
 
 def require_folder(folder: Path) -> None:

@@ -3,7 +3,6 @@
 Running servers that use it read the change.
 """
 
-import hashlib
 import json
 import shlex
 import time
@@ -29,7 +28,7 @@ _STORE_OPTION = click.option(
     help="Folder of the voice store; also VIVAVOCE_VOICE_STORE.",
 )
 _BUNDLE_ROW_FORMAT = "{:<32} {:<8} {}"
-_ROW_FORMAT = "{:<24} {:<24} {:>7}  {:<6} {:<10}  {}"
+_ROW_FORMAT = "{:<24} {:<24} {:<17}  {:<6} {:<10}  {}"
 
 
 @click.group(cls=CommandGroup)
@@ -39,42 +38,55 @@ def voices() -> None:
 
 @voices.command()
 @click.argument("name")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE...")
 @_STORE_OPTION
 @click.option(
-    "--bundle", type=click.Path(path_type=Path), required=True, metavar="DIR", help="CosyVoice 2 or 3."
+    "--bundle", type=click.Path(path_type=Path), required=True, metavar="DIR", help="CosyVoice or XTTS."
 )
 @click.option(
-    "--transcript", default="", metavar="TEXT", help="The words spoken in FILE; improves similarity."
+    "--transcript",
+    default="",
+    metavar="TEXT",
+    help="The words spoken in FILE; improves the similarity of CosyVoice.",
 )
 @click.option("--language", default="", metavar="CODE", help="Language of FILE, such as en-GB.")
 @click.option("--consent", default="", metavar="TEXT", help="The speaker's consent; stored with the voice.")
 def add(
-    name: str, file: Path, folder: Path, bundle: Path, transcript: str, language: str, consent: str
+    name: str,
+    files: tuple[Path, ...],
+    folder: Path,
+    bundle: Path,
+    transcript: str,
+    language: str,
+    consent: str,
 ) -> None:
-    """Enrol FILE, 3 to 30 seconds of one person speaking, as the voice NAME."""
-    from ...tts_engine.bundles import bundle_errors, require_folder, require_networks
+    """Enrol FILE, 3 to 30 seconds of one person speaking, as the voice NAME.
+
+    XTTS takes several files, of 3 to 30 seconds together.
+    """
+    from ...tts_engine.bundles import enroll, require_folder, require_networks
 
     require_folder(bundle)
     require_networks(bundle)
-    with bundle_errors():
-        from ...tts_engine.voices.enrolment import enroll
-    from ...tts_engine.voices.recording import read_recording_file
+    from ...tts_engine.voices.recording import hash_recording, read_recordings, read_sound_file
+    from ...tts_engine.voices.storable_prompt import model_name
     from ...tts_engine.voices.store import VoiceMetadata, VoiceStore, checked_id
 
     with VoiceStore(folder, None) as store:
         if store.find(checked_id(name)) is not None:
             raise BadRequest(f"a voice {name!r} already exists; remove it first or choose another name")
-        recording = read_recording_file(file)
-        prompt = enroll(bundle, recording, transcript)
+        data = [read_sound_file(file) for file in files]
+        recordings = read_recordings(data)
+        prompt = enroll(bundle, recordings, transcript)
         about = VoiceMetadata(
             language=language,
             consent=consent,
-            provenance=f"command line, {file.name}",
-            source=_sha256_of(file),
+            provenance=f"command line, {', '.join(file.name for file in files)}",
+            source=hash_recording(b"".join(data)),
         )
         voice = store.add(prompt, name=name, about=about, voice_id=name)
-    click.echo(f"{voice.id}: {recording.duration_s:.1f} s, CosyVoice {voice.version}, {voice.bytes:,} bytes")
+    duration_s = sum(recording.duration_s for recording in recordings)
+    click.echo(f"{voice.id}: {duration_s:.1f} s, {model_name(voice.version)}, {voice.bytes:,} bytes")
 
 
 @voices.command("list")
@@ -91,7 +103,7 @@ def add(
 )
 @AS_JSON
 def list_voices(folder: Path | None, bundle: str | None, as_json: bool) -> None:
-    """List voices of a store (id, name, release, language, date, owner, origin) or of a bundle."""
+    """List voices of a store (id, name, model, language, date, owner, origin) or of a bundle."""
     if bundle is not None or folder is None:
         _list_bundle(bundle or "default", as_json)
         return
@@ -136,15 +148,12 @@ def _open_existing_store(folder: Path) -> "VoiceStore":
     return VoiceStore(folder, None)
 
 
-def _sha256_of(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
 def _format_voice(voice: "StoredVoice") -> str:
+    from ...tts_engine.voices.storable_prompt import model_name
+
     day = time.strftime("%Y-%m-%d", time.gmtime(voice.created_at))
-    release = f"v{voice.version}"
+    model = model_name(voice.version).replace(" ", "-").lower()
     owner = f"key {voice.about.owner}, " if voice.about.owner else ""
     return _ROW_FORMAT.format(
-        voice.id, voice.name, release, voice.language or "-", day, owner + voice.about.provenance
+        voice.id, voice.name, model, voice.language or "-", day, owner + voice.about.provenance
     ).rstrip()

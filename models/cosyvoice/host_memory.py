@@ -57,3 +57,10 @@ def release_pages(begin: int, total: int, buffer_shape: tuple[int, ...], item_si
         first, last = -(-(buffer + slots * slot) // page) * page, (buffer + size) // page * page
         if first < last and madvise(first, last - first, mmap.MADV_DONTNEED):
             raise OSError(ctypes.get_errno(), "madvise")
+
+
+def return_freed_memory() -> None:
+    """Give memory that the process has freed back to the system, where the C library can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
+    if trim is not None:
+        trim(0)

@@ -24,13 +24,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..cosyvoice.devices import to_device
-from ..cosyvoice.layers import Linear, load_weights
+from ..cosyvoice.execution import Precision
+from ..cosyvoice.layers import load_weights
 from ..cosyvoice.lm.speech_lm import (
     SpeechLmState,
     input_and_write_positions,
     lazy_zeros,
     lengths_after,
 )
+from ..cosyvoice.precision import MatrixRole, linear_class
 from .config import XttsGptConfig
 
 
@@ -48,7 +50,13 @@ class XttsGpt(nn.Module):
     start_text_id, stop_text_id: ids of [START] and [STOP] in the vocabulary, around every text.
     """
 
-    def __init__(self, config: XttsGptConfig, start_text_id: int, stop_text_id: int) -> None:
+    def __init__(
+        self,
+        config: XttsGptConfig,
+        start_text_id: int,
+        stop_text_id: int,
+        precision: Precision = Precision.FP32,
+    ) -> None:
         super().__init__()
         self.config = config
         self.text_ends = (start_text_id, stop_text_id)
@@ -56,22 +64,27 @@ class XttsGpt(nn.Module):
         self.speech_embedding = nn.Embedding(config.speech_vocab_size, config.hidden)
         self.text_positions = nn.Embedding(config.text_positions, config.hidden)
         self.speech_positions = nn.Embedding(config.speech_positions, config.hidden)
-        self.layers = nn.ModuleList(_Gpt2Block(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(_Gpt2Block(config, precision) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.hidden)
         self.final_norm = nn.LayerNorm(config.hidden)
-        self.head = Linear(config.hidden, config.speech_vocab_size)
+        self.head = linear_class(precision, MatrixRole.OTHER, 1)(config.hidden, config.speech_vocab_size)
 
     @classmethod
     def load(
-        cls, config: XttsGptConfig, weights: dict[str, Tensor], start_text_id: int, stop_text_id: int
+        cls,
+        config: XttsGptConfig,
+        weights: dict[str, Tensor],
+        start_text_id: int,
+        stop_text_id: int,
+        precision: Precision = Precision.FP32,
     ) -> "XttsGpt":
-        """Build from the tensors of model.pth whose keys start with ``gpt.``.
+        """Build from the tensors of model.pth whose keys start with ``gpt.``, with matrices in a precision.
 
         Used tensors are removed from ``weights``, so that none is held twice. Raises KeyError for a missing
         key.
         """
         with torch.device("meta"):
-            network = cls(config, start_text_id, stop_text_id)
+            network = cls(config, start_text_id, stop_text_id, precision)
         load_weights(network, dict(_renamed(config, weights)))
         return network
 
@@ -167,15 +180,16 @@ class _StepPlan:
 
 
 class _Gpt2Block(nn.Module):
-    def __init__(self, config: XttsGptConfig) -> None:
+    def __init__(self, config: XttsGptConfig, precision: Precision) -> None:
         super().__init__()
         self.heads, self.width = config.heads, config.head_width
+        linear = linear_class(precision, MatrixRole.OTHER, 1)
         self.attention_norm = nn.LayerNorm(config.hidden)
-        self.qkv = Linear(config.hidden, 3 * config.hidden)
-        self.output = Linear(config.hidden, config.hidden)
+        self.qkv = linear(config.hidden, 3 * config.hidden)
+        self.output = linear(config.hidden, config.hidden)
         self.mlp_norm = nn.LayerNorm(config.hidden)
-        self.up = Linear(config.hidden, 4 * config.hidden)
-        self.down = Linear(4 * config.hidden, config.hidden)
+        self.up = linear(config.hidden, 4 * config.hidden)
+        self.down = linear(4 * config.hidden, config.hidden)
 
     def forward(self, x: Tensor, kv: Tensor, plan: _StepPlan) -> Tensor:
         x = x + self.output(self._attend(self.qkv(self.attention_norm(x)), kv, plan))

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from ..cosyvoice.devices import CPU
+from ..cosyvoice.execution import Precision
+from ..cosyvoice.host_memory import return_freed_memory
 from .checkpoint.bundle import XttsBundle
 from .checkpoint.tensor_shapes import MEL_NORMS_KEY
 from .checkpoint.weight_file import load_model, model_path
@@ -30,24 +32,46 @@ class XttsNetworks:
     vocoder: XttsVocoder
 
 
-def load_networks(bundle: XttsBundle, device: torch.device = CPU) -> XttsNetworks:
-    """Load all networks of a bundle onto ``device``. Raises WeightFileError."""
+def load_networks(
+    bundle: XttsBundle, device: torch.device = CPU, precision: Precision = Precision.FP32
+) -> XttsNetworks:
+    """Load all networks of a bundle onto ``device``. precision: of the language model's matrices.
+
+    Raises WeightFileError.
+    """
     tokenizer = bundle.tokenizer()
     weights = {key: tensor.to(device) for key, tensor in load_model(model_path(bundle.folder)).items()}
-    return build_networks(bundle.settings.config, weights, tokenizer.start_id, tokenizer.stop_id)
+    networks = build_networks(
+        bundle.settings.config, weights, tokenizer.start_id, tokenizer.stop_id, precision
+    )
+    return_freed_memory()  # matrices are packed one by one, which leaves half a gigabyte in pieces
+    return networks
+
+
+def load_voice_encoder(bundle: XttsBundle) -> XttsVoiceEncoder:
+    """Load what makes voices of recordings, on the CPU. Raises WeightFileError."""
+    return _voice_encoder(bundle.settings.config, load_model(model_path(bundle.folder)))
 
 
 def build_networks(
-    config: XttsConfig, weights: dict[str, Tensor], start_text_id: int, stop_text_id: int
+    config: XttsConfig,
+    weights: dict[str, Tensor],
+    start_text_id: int,
+    stop_text_id: int,
+    precision: Precision = Precision.FP32,
 ) -> XttsNetworks:
     """Build the networks from the tensors of model.pth, which are removed from ``weights``.
 
     Raises KeyError or RuntimeError that names missing keys.
     """
-    voice_encoder = XttsVoiceEncoder(
+    voice_encoder = _voice_encoder(config, weights)
+    gpt = XttsGpt.load(config.gpt, weights, start_text_id, stop_text_id, precision)
+    return XttsNetworks(voice_encoder, gpt, XttsVocoder.load(config.vocoder, weights))
+
+
+def _voice_encoder(config: XttsConfig, weights: dict[str, Tensor]) -> XttsVoiceEncoder:
+    return XttsVoiceEncoder(
         ConditioningEncoder.load(config.conditioning, weights),
         XttsSpeakerEncoder.load(config.speaker_encoder, weights),
         weights.pop(MEL_NORMS_KEY),
     )
-    gpt = XttsGpt.load(config.gpt, weights, start_text_id, stop_text_id)
-    return XttsNetworks(voice_encoder, gpt, XttsVocoder.load(config.vocoder, weights))

@@ -7,6 +7,7 @@ Source: idiap/coqui-ai-TTS 0.28.0 TTS/tts/models/xtts.py (get_conditioning_laten
 get_speaker_embedding).
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..cosyvoice.checkpoint.weight_digest import add_tensor
 from ..cosyvoice.config import require
 from ..cosyvoice.front_end.features import resample
 from .conditioning import ConditioningEncoder
@@ -66,6 +68,16 @@ class XttsVoiceEncoder:
     conditioning: ConditioningEncoder
     speaker_encoder: XttsSpeakerEncoder
     mel_norms: Tensor
+
+    def version(self) -> int:
+        """A number of 48 bits, the first one set, that differs between encoders with different weights."""
+        digest = hashlib.sha256()
+        networks = {"conditioning": self.conditioning, "speaker": self.speaker_encoder}
+        for name, network in networks.items():
+            for key, tensor in network.state_dict().items():
+                add_tensor(digest, f"{name} {key}", tensor)
+        add_tensor(digest, "mel norms", self.mel_norms)
+        return int.from_bytes(digest.digest()[:6], "big") | 1 << 47
 
     def encode(self, recordings: Sequence[Float], config: VoiceConditioningConfig | None = None) -> XttsVoice:
         """A voice of one or more recordings, each mono at 22,050 Hz in -1..1.

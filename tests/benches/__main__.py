@@ -157,6 +157,23 @@ def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
     print_report(measure([PipecatBenchPart(part) for part in parts or _PIPECAT_PARTS]), as_json)
 
 
+@bench_group.command("xtts")
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    metavar="DIR",
+    help="A folder of XTTS v2 at its full size: vivavoce bundle random DIR --family xtts --size full.",
+)
+@click.option("--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of our GPT.")
+@AS_JSON
+def bench_xtts(bundle: Path, precision: str, as_json: bool) -> None:
+    """XTTS v2 beside upstream's networks, which need transformers: ids, first chunk, vocoder, memory."""
+    from benches.xtts.comparison import measure
+
+    print_report(measure(bundle, precision), as_json)
+
+
 @bench_group.command("precision")
 @SIZE
 @VERSION

@@ -314,7 +314,7 @@ def test_a_model_without_cloning_names_the_models_with_it() -> None:
     assert registry.resolve("tone-880", ANNA) == "tone-880"
     assert registry.resolve("shimmer", ANNA) == "tone-440"
     assert [voice.id for voice in registry.usable_voices(ANNA)] == ["tone-440", "tone-880"]
-    with pytest.raises(BadRequest, match=r"cannot clone voices; CosyVoice 2 or 3 can"):
+    with pytest.raises(BadRequest, match=r"cannot clone voices; CosyVoice 2 or 3 and XTTS can"):
         asyncio.run(registry.create(recording(), NewVoice("Anna"), ANNA))
     with pytest.raises(UnknownVoice):
         registry.find("tone-440", ANNA)

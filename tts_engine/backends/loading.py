@@ -46,7 +46,7 @@ def load_backend(
     """
     kind = find_kind(bundle)
     if kind is BundleKind.XTTS:
-        return _load_xtts(Path(bundle), precision, device, executor, process)
+        return _load_xtts(Path(bundle), voices, precision, device, executor, process)
     if kind is not BundleKind.COSYVOICE:
         _check_fixed_settings(precision, device, executor)
         return _load_fixed_voices(kind, Path(bundle), process, workers)
@@ -135,10 +135,13 @@ def _load_here(kind: BundleKind, folder: Path, workers: int | None) -> Backend:
 
 
 def _load_xtts(
-    folder: Path, precision: str, device: str, executor: str, process: "ProcessPolicy | None"
+    folder: Path,
+    voices: Path | None,
+    precision: str,
+    device: str,
+    executor: str,
+    process: "ProcessPolicy | None",
 ) -> Backend:
-    if precision != "fp32":
-        raise BadRequest(f"precision is {precision!r}; an XTTS bundle has fp32 only")
     if executor not in ("auto", "torch"):
         raise BadRequest(f"executor is {executor!r}; an XTTS bundle has torch only")
     if process is not None:
@@ -148,7 +151,7 @@ def _load_xtts(
     from ..xtts.backend import XttsBackend
     from ..xtts.policy import xtts_policy_for
 
-    return XttsBackend.load(folder, xtts_policy_for(device))
+    return XttsBackend.load(folder, xtts_policy_for(device, precision), voices)
 
 
 def _load_cosyvoice_in_process(

@@ -23,10 +23,10 @@ from ..errors import BadRequest
 from ..generation_segmenter import GenerationSegmenter, VoiceConversionSegmenter
 from ..reading.multilingual.clause_normalizer import MULTILINGUAL_VOICE_SCRIPTS, LanguageGrammars
 from ..segmenter import Segmenter
-from ..voices.enrolment import digest_voice_encoder, load_voice_encoder
 from ..voices.store import VoiceStore
 from .bundle_voices import BundleVoices, SpeakerProfile
 from .conditioning import FlowPrompt, VoiceConditioning
+from .enrolment import digest_voice_encoder, load_voice_encoder
 from .policy import CosyVoicePolicy
 
 _MAX_INSTRUCTION_CHARACTERS = 500  # upstream's examples have under 60

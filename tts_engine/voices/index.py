@@ -65,7 +65,7 @@ class StoredVoice:
     id: str
     name: str  # as shown to people; need not be unique
     content: str  # hash of the prompt
-    version: int  # of CosyVoice: 2 or 3
+    version: int  # of the model, see ``StorablePrompt.model_version``
     bytes: int  # of the prompt's file
     transcript: str  # of the recording
     created_at: float  # seconds since 1970

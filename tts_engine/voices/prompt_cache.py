@@ -13,13 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from ..errors import VivavoceError
-
-
-def prompt_size_bytes(prompt: VoicePrompt) -> int:
-    """Size of a prompt in memory."""
-    return prompt.speech_ids.nbytes + prompt.mel.nbytes + prompt.embedding.nbytes
+from .storable_prompt import StorablePrompt
 
 
 class PromptCache:
@@ -28,8 +23,8 @@ class PromptCache:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._prompts: OrderedDict[str, VoicePrompt] = OrderedDict()
-        self._loading: dict[str, Future[VoicePrompt]] = {}
+        self._prompts: OrderedDict[str, StorablePrompt] = OrderedDict()
+        self._loading: dict[str, Future[StorablePrompt]] = {}
         self._used_bytes = 0
 
     @property
@@ -40,7 +35,7 @@ class PromptCache:
     def __contains__(self, key: object) -> bool:
         return key in self._prompts
 
-    def get(self, key: str, load: Callable[[], VoicePrompt]) -> VoicePrompt:
+    def get(self, key: str, load: Callable[[], StorablePrompt]) -> StorablePrompt:
         """The prompt with that key; calls ``load`` if it is not cached, and raises what ``load`` raises."""
         with self._lock:
             if key in self._prompts:
@@ -53,7 +48,9 @@ class PromptCache:
             return loading.result()
         return self._load(key, load, own_loading)
 
-    def _load(self, key: str, load: Callable[[], VoicePrompt], loading: Future[VoicePrompt]) -> VoicePrompt:
+    def _load(
+        self, key: str, load: Callable[[], StorablePrompt], loading: Future[StorablePrompt]
+    ) -> StorablePrompt:
         try:
             prompt = load()
         except (VivavoceError, OSError) as error:
@@ -69,10 +66,10 @@ class PromptCache:
             # No effect once there is a result; after an unexpected error it ends the wait of other threads.
             loading.cancel()
 
-    def _insert(self, key: str, prompt: VoicePrompt) -> None:
+    def _insert(self, key: str, prompt: StorablePrompt) -> None:
         with self._lock:
             self._prompts[key] = prompt
-            self._used_bytes += prompt_size_bytes(prompt)
+            self._used_bytes += prompt.nbytes
             while self._used_bytes > self._max_bytes:
                 _, oldest = self._prompts.popitem(last=False)
-                self._used_bytes -= prompt_size_bytes(oldest)
+                self._used_bytes -= oldest.nbytes

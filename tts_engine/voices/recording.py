@@ -11,7 +11,8 @@ import hashlib
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,16 @@ from ..errors import BadRequest
 from . import recording_decoder
 from .recording_decoder import Float, RecordingLimits
 
-__all__ = ["Recording", "RecordingLimits", "hash_recording", "read_recording", "read_recording_file"]
+__all__ = [
+    "Recording",
+    "RecordingLimits",
+    "hash_recording",
+    "read_recording",
+    "read_recordings",
+    "read_sound_file",
+]
+
+MIN_CLIP_S = 0.5  # of each of several recordings of a voice
 
 _DECODER = Path(recording_decoder.__file__)
 _DECODE_TIMEOUT_S = 60.0  # wall clock; the decoder's own limit is in processor time
@@ -62,14 +72,24 @@ def read_recording(data: bytes, limits: RecordingLimits | None = None) -> Record
     return Recording(np.frombuffer(samples, np.float32), header["sample_rate"])
 
 
-def read_recording_file(path: Path) -> Recording:
-    """Read and decode a file of the operator. Raises BadRequest, also if the file cannot be read."""
+def read_recordings(files: Sequence[bytes], limits: RecordingLimits | None = None) -> list[Recording]:
+    """Decode the sound files of one voice. Raises BadRequest as ``read_recording``.
+
+    Each of several may be as short as 0.5 s; their sum is checked where they are encoded.
+    """
+    limits = limits or RecordingLimits()
+    if len(files) > 1:
+        limits = replace(limits, min_duration_s=MIN_CLIP_S)
+    return [read_recording(data, limits) for data in files]
+
+
+def read_sound_file(path: Path) -> bytes:
+    """A sound file of the operator, up to the size that is refused. Raises BadRequest without the file."""
     try:
         with path.open("rb") as file:
-            data = file.read(RecordingLimits().max_bytes + 1)
+            return file.read(RecordingLimits().max_bytes + 1)
     except OSError as error:
         raise BadRequest(f"{path}: {error.strerror}") from error
-    return read_recording(data)
 
 
 def hash_recording(data: bytes, transcript: str = "") -> str:

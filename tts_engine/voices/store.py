@@ -12,8 +12,8 @@ writes its files, in an order that never leaves a row without its file after a c
     add       lock | file | row | unlock
     remove    lock | row  | unlock          lock | the file, if no row refers to it by now | unlock
 
-A crash may leave a file without a row; opening the store deletes those. A prompt fits only the CosyVoice
-version that it was encoded with, so a store is opened for one version and refuses prompts of the other.
+A crash may leave a file without a row; opening the store deletes those. A prompt fits only the model that it
+was encoded with, so a store is opened for one model and refuses prompts of others.
 
 Source: sqlite.org/lang_transaction.html (BEGIN IMMEDIATE).
 """
@@ -49,8 +49,9 @@ from .index import (
     voice_from_row,
 )
 from .prompt_cache import PromptCache
+from .storable_prompt import StorablePrompt, model_name
 
-__all__ = ["StoredVoice", "VoiceMetadata", "VoicePrompt", "VoiceStore", "VoiceStoreLimits", "checked_id"]
+__all__ = ["StoredVoice", "VoiceMetadata", "VoiceStore", "VoiceStoreLimits", "checked_id"]
 
 _RETRY_S = 5.0  # suggested to clients when the disk is full or the lock is not free
 
@@ -68,7 +69,8 @@ class VoiceStoreLimits:
 class VoiceStore:
     """A folder of voices, for any thread and several processes. Methods block for milliseconds.
 
-    version: of the CosyVoice bundle in use, 2 or 3; None allows prompts of both, for administration.
+    version: of the model in use (``StorablePrompt.model_version``); None lists and changes voices of every
+    model, for administration. read_prompt: reads a file of that model's prompts.
     Every method raises Overloaded, with nothing changed, if the disk is full or the lock is not free in time.
     """
 
@@ -78,13 +80,14 @@ class VoiceStore:
         version: int | None,
         limits: VoiceStoreLimits | None = None,
         clock: Callable[[], float] = time.time,
+        read_prompt: Callable[[Path], StorablePrompt] = VoicePrompt.load,
     ) -> None:
         """Open the folder, or create it. Raises BundleError if it holds something else or a later format."""
         self.folder = folder
         self.version = version
         self.limits = limits or VoiceStoreLimits()
         self.cache = PromptCache(self.limits.max_cache_bytes)
-        self._clock = clock
+        self._clock, self._read_prompt = clock, read_prompt
         self._contents, self._prepared = folder / "contents", folder / "prepared"
         with ExitStack() as opened:
             with _store_errors(folder):
@@ -118,7 +121,7 @@ class VoiceStore:
 
     def add(
         self,
-        prompt: VoicePrompt,
+        prompt: StorablePrompt,
         *,
         name: str,
         about: VoiceMetadata | None = None,
@@ -137,7 +140,7 @@ class VoiceStore:
                 voice_id,
                 checked_name(name),
                 prompt.id,
-                prompt.version.value,
+                prompt.model_version,
                 size,
                 prompt.transcript,
                 now,
@@ -148,16 +151,16 @@ class VoiceStore:
             index.execute(f"INSERT INTO voices VALUES ({', '.join('?' * len(values))})", values)
         return voice
 
-    def get(self, voice_id: str) -> VoicePrompt:
+    def get(self, voice_id: str) -> StorablePrompt:
         """Load the prompt of a voice.
 
-        Raises UnknownVoice, BadRequest for a prompt of another version, BundleError for a damaged file.
+        Raises UnknownVoice, BadRequest for a prompt of another model, BundleError for a damaged file.
         """
         voice = self._require(voice_id)
         if self.version is not None and voice.version != self.version:
             raise BadRequest(
-                f"voice {voice_id!r} was enrolled with CosyVoice {voice.version}, and CosyVoice "
-                f"{self.version} is loaded; enrol its recording again"
+                f"voice {voice_id!r} was enrolled with {model_name(voice.version)}, and "
+                f"{model_name(self.version)} is loaded; enrol its recording again"
             )
         try:
             return self.cache.get(voice.content, lambda: self._load(voice))
@@ -218,13 +221,15 @@ class VoiceStore:
             )
             return require_row(index, voice_id)
 
-    def replace(self, voice_id: str, prompt: VoicePrompt, about: VoiceMetadata | None = None) -> StoredVoice:
+    def replace(
+        self, voice_id: str, prompt: StorablePrompt, about: VoiceMetadata | None = None
+    ) -> StoredVoice:
         """Change a voice's prompt, and its metadata unless None. Raises UnknownVoice."""
         with self._transaction() as index:
             before = require_row(index, voice_id)
             size = self._write(index, prompt)
             values = (
-                *(prompt.id, prompt.version.value, size, prompt.transcript, self._clock()),
+                *(prompt.id, prompt.model_version, size, prompt.transcript, self._clock()),
                 *astuple(checked_metadata(about or before.about)),
             )
             index.execute(
@@ -248,9 +253,9 @@ class VoiceStore:
         with self._reading_index() as index:
             return require_row(index, voice_id)
 
-    def _load(self, voice: StoredVoice) -> VoicePrompt:
+    def _load(self, voice: StoredVoice) -> StorablePrompt:
         try:
-            prompt = VoicePrompt.load(self._path(voice.content))
+            prompt = self._read_prompt(self._path(voice.content))
         except VoicePromptError as fault:
             raise BundleError(f"voice {voice.id!r}: {fault}") from fault
         if prompt.id != voice.content:
@@ -260,7 +265,7 @@ class VoiceStore:
     def _path(self, content: str) -> Path:
         return self._contents / f"{content}.npz"
 
-    def _write(self, index: sqlite3.Connection, prompt: VoicePrompt) -> int:
+    def _write(self, index: sqlite3.Connection, prompt: StorablePrompt) -> int:
         """Write a prompt durably; its size on disk. The lock is held."""
         check_text("transcript", prompt.transcript)
         path = self._path(prompt.id)

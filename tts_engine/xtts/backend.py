@@ -19,7 +19,7 @@ from ..reading.multilingual.clause_normalizer import LanguageGrammars
 from ..reading.normalizer import TextNormalizer
 from ..segmenter import Segmenter
 from .bundle_voices import XttsVoices
-from .languages import XTTS_SCRIPTS, xtts_language
+from .languages import readable_scripts, xtts_language
 from .number_words import CldrNumberWords
 from .policy import XttsPolicy
 from .renderer import XttsRenderer
@@ -29,7 +29,7 @@ from .text_encoder import XttsTextEncoder
 
 logger = logging.getLogger(__name__)
 
-_ROMANIZED = ("zh", "ja", "ko")  # their grammars would write numbers in their own scripts
+_PINYIN = "zh"  # its grammar would read the tones of pinyin as numbers; without it, the script decides
 _DELIVERY_IDS_PER_S = 25  # of ``Delivery.first_hop``
 
 
@@ -56,31 +56,40 @@ class XttsBackend(XttsRenderer):
         self._grammars = LanguageGrammars.load().with_written_numbers()
 
     @classmethod
-    def load(cls, folder: Path, policy: XttsPolicy | None = None) -> "XttsBackend":
-        """Check a folder and load its networks. Raises BundleError; logs the licence of the weights."""
+    def load(
+        cls, folder: Path, policy: XttsPolicy | None = None, voices: Path | None = None
+    ) -> "XttsBackend":
+        """Check a folder and load its networks. Raises BundleError; logs the licence of the weights.
+
+        voices: folder of a ``VoiceStore``; without one, enrolled voices are kept in memory only.
+        """
         policy = policy or XttsPolicy()
         with bundle_errors(BundleFamily.XTTS):
             bundle = open_bundle(folder)
-            networks = load_networks(bundle, find_device(policy.device))
-        return cls.from_bundle(bundle, networks, policy)
+            networks = load_networks(bundle, find_device(policy.device), policy.precision)
+        return cls.from_bundle(bundle, networks, policy, voices)
 
     @classmethod
-    def from_bundle(cls, bundle: XttsBundle, networks: XttsNetworks, policy: XttsPolicy) -> "XttsBackend":
-        """The backend of loaded networks; logs the licence of the weights. Raises BundleError."""
+    def from_bundle(
+        cls, bundle: XttsBundle, networks: XttsNetworks, policy: XttsPolicy, voices: Path | None = None
+    ) -> "XttsBackend":
+        """The backend of loaded networks, as ``load``."""
         logger.warning("%s", LICENSE_NOTICE)
         settings = bundle.settings
         with bundle_errors(BundleFamily.XTTS):
             studio = bundle.voices()
-        voices = XttsVoices(studio, lambda: networks.voice_encoder, settings.conditioning, settings.languages)
-        add_speakers(bundle.folder / SPEAKERS_FOLDER, voices, settings.config)
-        return cls(settings, networks, bundle.tokenizer(), voices, policy)
+        bundle_voices = XttsVoices(
+            studio, networks.voice_encoder, settings.conditioning, settings.languages, voices
+        )
+        add_speakers(bundle.folder / SPEAKERS_FOLDER, bundle_voices)
+        return cls(settings, networks, bundle.tokenizer(), bundle_voices, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter for the request. Raises BadRequest for a language that the bundle does not speak."""
         language = xtts_language(request.delivery.language, self._settings.languages)
-        read_as = "en" if language is None else language
-        clauses = self._grammars.any_clause_normalizer("" if read_as in _ROMANIZED else read_as)
-        return Segmenter(self._policy.segments, TextNormalizer(clauses), XTTS_SCRIPTS)
+        read_as = language or "en"
+        clauses = self._grammars.any_clause_normalizer("" if read_as == _PINYIN else read_as)
+        return Segmenter(self._policy.segments, TextNormalizer(clauses), readable_scripts(language))
 
     def open_slot(self, request: SlotRequest) -> int:
         """Open a slot. Raises BadRequest if the voice or the model cannot do what is asked."""
@@ -97,8 +106,9 @@ class XttsBackend(XttsRenderer):
         return self.open_prepared(conditioning, request.seed)
 
     def close(self) -> None:
-        """Close every slot."""
+        """Close every slot and the voice store."""
         self._sessions.clear()
+        self.voices.close()
 
     def _first_hop(self, delivery_ids: int | None) -> int | None:
         """Speech ids of the first chunk, from ids at 25 a second. Raises BadRequest below 1."""

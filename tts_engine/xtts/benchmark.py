@@ -1,12 +1,12 @@
 """Times the networks of XTTS as the engine runs them: ids, a first chunk, the vocoder, many sessions.
 
-Run by ``vivavoce bench xtts``. Wall clock; a step ends when its result is on the host.
+Run by ``vivavoce bench device``. A step ends when its result is on the host.
 """
 
 import resource
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +23,8 @@ from .backend import XttsBackend
 from .gpt_runner import DecodedColumn, Latent, XttsGptInput, XttsGptRunner, XttsGptTurn
 from .policy import xtts_policy_for
 from .render_runner import XttsRenderRunner
+
+Clock = Callable[[], float]  # seconds
 
 _TEXT = "It took me quite a long time to develop a voice and now that I have it."
 _CHUNK_IDS = 20  # upstream's stream_chunk_size
@@ -50,32 +52,48 @@ class XttsTimings:
     streamed_s: float  # the vocoder, 20 latents at a time
     offline_s: float  # the vocoder, all latents at once
     peak_bytes: int  # resident memory at its highest
+    resident_bytes: int  # resident memory at the end
 
 
-def measure_xtts(folder: Path, device: str, size: XttsBenchmarkSize | None = None) -> XttsTimings:
-    """Load a bundle and time it. Raises BundleError."""
+def measure_xtts(
+    folder: Path,
+    device: str,
+    size: XttsBenchmarkSize | None = None,
+    clock: Clock = time.perf_counter,
+    precision: str = "fp32",
+) -> XttsTimings:
+    """Load a bundle and time it. clock: gives seconds. Raises BundleError, BadRequest."""
     size = size or XttsBenchmarkSize()
+    policy = replace(xtts_policy_for(device, precision), first_hop=_CHUNK_IDS, ids_per_decode_step=_CHUNK_IDS)
     with bundle_errors(BundleFamily.XTTS):
         bundle = open_bundle(folder)
         found = find_device(device)
-        networks = load_networks(bundle, found)
+        networks = load_networks(bundle, found, policy.precision)
     voice = next(iter(bundle.voices().values()))
     runner = XttsGptRunner(networks.gpt, rows=size.sessions, max_voices=1, prefill_chunk=128)
-    id_s, _ = _decode(runner, voice, size, rows=1)
-    batched_id_s, latents = _decode(runner, voice, size, rows=size.sessions)
+    id_s, _ = _decode(runner, voice, size, clock, rows=1)
+    batched_id_s, latents = _decode(runner, voice, size, clock, rows=size.sessions)
     spoken = (latents * (size.latents // len(latents) + 1))[: size.latents]
     vocoder = XttsRenderRunner(networks.vocoder, found)
-    offline_s = _vocode(vocoder, voice, spoken, len(spoken))
-    streamed_s = _vocode(vocoder, voice, spoken, _CHUNK_IDS)
-    policy = replace(xtts_policy_for(device), first_hop=_CHUNK_IDS, ids_per_decode_step=_CHUNK_IDS)
+    offline_s = _vocode(vocoder, voice, spoken, len(spoken), clock)
+    streamed_s = _vocode(vocoder, voice, spoken, _CHUNK_IDS, clock)
     with closing(XttsBackend.from_bundle(bundle, networks, policy)) as backend:
-        first_chunk_s = statistics.median(_first_chunks(backend, size.rounds))
+        first_chunk_s = statistics.median(_first_chunks(backend, size.rounds, clock))
+        resident_bytes = _resident_bytes()
     peak_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return XttsTimings(size, id_s, batched_id_s, first_chunk_s, streamed_s, offline_s, peak_bytes)
+    return XttsTimings(
+        size, id_s, batched_id_s, first_chunk_s, streamed_s, offline_s, peak_bytes, resident_bytes
+    )
+
+
+def _resident_bytes() -> int:
+    """Resident memory of this process now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 def _decode(
-    runner: XttsGptRunner, voice: XttsVoice, size: XttsBenchmarkSize, rows: int
+    runner: XttsGptRunner, voice: XttsVoice, size: XttsBenchmarkSize, clock: Clock, rows: int
 ) -> tuple[float, list[Latent]]:
     """Median seconds of a step, and the latents of the first row."""
     text_ids = [5] * max(1, size.context - len(voice.latents) - 2)
@@ -88,12 +106,12 @@ def _decode(
     times: list[float] = []
     latents: list[Latent] = []
     for _ in range(size.ids):
-        started = time.perf_counter()
+        started = clock()
         turns = {row: XttsGptTurn(each[-1] if each else None, len(each)) for row, each in enumerate(ids)}
         decoded = runner.decode(turns)
         for row, column in decoded.items():
             ids[row].append(_sampled(column, ids[row], draws[row]))
-        times.append(time.perf_counter() - started)
+        times.append(clock() - started)
         latents.append(decoded[0].latent)
     for row in range(rows):
         runner.clear_row(row)
@@ -105,19 +123,21 @@ def _sampled(column: DecodedColumn, ids: Sequence[int], draws: PeekableUniforms)
     return sample_speech_ids(column.logits[None], [inputs])[0]
 
 
-def _vocode(runner: XttsRenderRunner, voice: XttsVoice, latents: Sequence[Latent], count: int) -> float:
+def _vocode(
+    runner: XttsRenderRunner, voice: XttsVoice, latents: Sequence[Latent], count: int, clock: Clock
+) -> float:
     """Seconds to bring latents to samples, ``count`` at a time; the second of two runs."""
     for _ in range(2):
-        started = time.perf_counter()
+        started = clock()
         state = runner.begin(voice.speaker, 1.0)
         for start in range(0, len(latents), count):
             final = start + count >= len(latents)
             runner.run({0: runner.render_input(state, latents[start : start + count], final=final)})
-        taken_s = time.perf_counter() - started
+        taken_s = clock() - started
     return taken_s
 
 
-def _first_chunks(backend: XttsBackend, rounds: int) -> Iterator[float]:
+def _first_chunks(backend: XttsBackend, rounds: int, clock: Clock) -> Iterator[float]:
     """Seconds from an open slot to its first samples; the first round is a warm-up and left out."""
     request = SlotRequest(backend.voices.default.id, 1.0, 0)
     segmenter = backend.segmenter(request)
@@ -125,10 +145,10 @@ def _first_chunks(backend: XttsBackend, rounds: int) -> Iterator[float]:
     for index in range(rounds + 1):
         slot = backend.open_slot(request)
         turn = SlotTurn(slot, segment)
-        started = time.perf_counter()
+        started = clock()
         while not _rendered(backend, turn):
             turn = SlotTurn(slot, None)
-        taken_s = time.perf_counter() - started
+        taken_s = clock() - started
         backend.close_slot(slot)
         if index:
             yield taken_s

@@ -1,113 +1,115 @@
 """The voices of an XTTS bundle: the studio voices of its file, and voices made of recordings."""
 
-import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...models.cosyvoice.front_end.features import resample
+from ...models.xtts.checkpoint.voice_prompt import XttsVoicePrompt
 from ...models.xtts.config import XTTS_INPUT_RATE
 from ...models.xtts.voice import VoiceConditioningConfig, XttsVoice, XttsVoiceEncoder
-from ..errors import BadRequest, UnknownVoice
-from ..voices.voices import MULTIPLE_LANGUAGES, Voice, Voices
+from ..errors import BadRequest
+from ..voices.enrollable import EnrollableVoices
+from ..voices.recording import Recording
+from ..voices.storable_prompt import StorablePrompt, model_name
+from ..voices.store import VoiceStore
+from ..voices.voices import Voice
 
 Samples = NDArray[np.float32]
 
 MIN_RECORDING_S, MAX_RECORDING_S = 3.0, 30.0  # of all recordings of a voice; more is cut
 _MIN_LEVEL = 10 ** (-50 / 20)  # root mean square of full scale; below it, a recording counts as silent
-_MAX_ENROLLED = 256  # 130 kB each
 
 
-class XttsVoices(Voices):
-    """The voices of one bundle, with cloning. studio: by name."""
+class XttsVoices(EnrollableVoices):
+    """The voices of one bundle, with cloning. studio: by name. languages: codes of the bundle.
+
+    Attributes:
+        model_version: the number of the weights that make voices, see ``StorablePrompt``.
+    """
 
     def __init__(
         self,
         studio: Mapping[str, XttsVoice],
-        load_encoder: Callable[[], XttsVoiceEncoder],
+        encoder: XttsVoiceEncoder,
         conditioning: VoiceConditioningConfig,
         languages: Sequence[str],
+        folder: Path | None = None,
     ) -> None:
-        self._description = f"speaks {', '.join(languages)}"
-        super().__init__(tuple(Voice(name, MULTIPLE_LANGUAGES, self._description) for name in studio))
-        self._profiles = dict(studio)
-        self._enrolled: frozenset[str] = frozenset()
-        self._load_encoder, self._conditioning = load_encoder, conditioning
+        """folder: of a ``VoiceStore``; None keeps enrolled voices in memory only. Raises BundleError."""
+        self.model_version = encoder.version()
+        store = (
+            None
+            if folder is None
+            else VoiceStore(folder, self.model_version, read_prompt=XttsVoicePrompt.load)
+        )
+        super().__init__(studio, languages, store)
+        self._encoder, self._conditioning = encoder, conditioning
+        self._languages = frozenset(code.partition("-")[0] for code in languages)
         self._encoder_lock = threading.Lock()  # an encoder processes one voice at a time
-        # Writers replace the dictionaries under this lock; readers need none.
-        self._change_lock = threading.Lock()
 
-    def speaker_profile(self, voice_id: str) -> XttsVoice:
-        """The conditioning of a voice. Raises UnknownVoice."""
-        if voice_id not in self._profiles:
-            raise UnknownVoice(f"no voice {voice_id!r}; it was removed")
-        return self._profiles[voice_id]
+    def encode_recordings(self, recordings: Sequence[Recording], transcript: str = "") -> XttsVoicePrompt:
+        """Encode recordings of 3 s and more together. The transcript is kept, and does not change the voice.
 
-    def enroll(self, samples: Samples, sample_rate: int, transcript: str = "") -> Voice:
-        """Clone a voice from a recording of 3 to 30 s; see ``Voices.enroll``. The transcript is not used."""
-        return self.enroll_recordings([samples], sample_rate)
-
-    def enroll_recordings(self, recordings: Sequence[Samples], sample_rate: int) -> Voice:
-        """Clone a voice from several recordings, 3 s and more together. Raises BadRequest."""
-        digest = hashlib.sha256(f"{sample_rate} {[len(each) for each in recordings]}".encode())
-        for each in recordings:
-            digest.update(np.ascontiguousarray(each, np.float32).tobytes())
-        voice_id = f"voice-{digest.hexdigest()[:32]}"
-        if voice_id in self._enrolled:
-            return self.get(voice_id)
-        return self.register(voice_id, self.encode(recordings, sample_rate))
-
-    def encode(self, recordings: Sequence[Samples], sample_rate: int) -> XttsVoice:
-        """The conditioning of recordings. Raises BadRequest if they cannot be used."""
-        _check(recordings, sample_rate)
-        inputs = [at_input_rate(each, sample_rate) for each in recordings]
+        Raises BadRequest.
+        """
+        _check(recordings)
+        inputs = [_at_input_rate(each) for each in recordings]
         with self._encoder_lock:
             try:
-                return self._load_encoder().encode(inputs, self._conditioning)
+                voice = self._encoder.encode(inputs, self._conditioning)
             except ValueError as fault:
                 raise BadRequest(str(fault)) from fault
+        return XttsVoicePrompt(voice, self.model_version, transcript.strip())
 
-    def register(self, voice_id: str, conditioning: XttsVoice) -> Voice:
-        """Add a voice, kept in memory until it is removed. Raises BadRequest beyond 256 voices."""
-        voice = Voice(voice_id, MULTIPLE_LANGUAGES, f"enrolled; {self._description}")
-        with self._change_lock:
-            if voice_id not in self._voices and len(self._enrolled) >= _MAX_ENROLLED:
-                raise BadRequest(f"{_MAX_ENROLLED} voices are enrolled, and no more may be; remove some")
-            self._enrolled = self._enrolled | {voice_id}
-            self._profiles = {**self._profiles, voice_id: conditioning}
-            self._voices = {**self._voices, voice_id: voice}
-        return voice
+    @property
+    def encoder_digest(self) -> str:
+        """The number of the encoders' weights, and how they are used."""
+        return f"{model_name(self.model_version)} {self._conditioning}"
 
-    def remove(self, voice_id: str) -> None:
-        """Remove an enrolled voice; open streams keep it to their end. Raises UnknownVoice."""
-        with self._change_lock:
-            if voice_id not in self._enrolled:
-                raise UnknownVoice(f"no voice {voice_id!r} was enrolled; enrolled: {len(self._enrolled)}")
-            self._enrolled = self._enrolled - {voice_id}
-            self._profiles = {name: each for name, each in self._profiles.items() if name != voice_id}
-            self._voices = {name: each for name, each in self._voices.items() if name != voice_id}
+    def read_prompt(self, content: bytes) -> XttsVoicePrompt:
+        """Read the content of a saved prompt. Raises VoicePromptError."""
+        return XttsVoicePrompt.from_bytes(content)
+
+    def profile_of(self, prompt: StorablePrompt) -> XttsVoice:
+        """The conditioning of a prompt."""
+        assert isinstance(prompt, XttsVoicePrompt)
+        return prompt.voice
+
+    def reads_language(self, language: str) -> bool:
+        """Whether the bundle speaks a language."""
+        return language.partition("-")[0].lower() in self._languages
+
+    def register(self, voice_id: str, prompt: XttsVoicePrompt) -> Voice:
+        """Add a voice under a name of the operator's, as ``register_prompt``."""
+        return self._register(voice_id, prompt.voice)
 
     def tokenize_speech(self, samples: Samples, sample_rate: int) -> tuple[int, ...]:
         """Not supported. Raises BadRequest."""
         raise BadRequest("XTTS converts no recordings to another voice; give text")
 
 
-def at_input_rate(samples: Samples, sample_rate: int) -> Samples:
+def _at_input_rate(recording: Recording) -> Samples:
     """Samples at 22,050 Hz, the rate of the encoders."""
-    samples = samples.astype(np.float32)
-    return samples if sample_rate == XTTS_INPUT_RATE else resample(samples, sample_rate, XTTS_INPUT_RATE)
+    samples = recording.samples.astype(np.float32)
+    if recording.sample_rate == XTTS_INPUT_RATE:
+        return samples
+    return resample(samples, recording.sample_rate, XTTS_INPUT_RATE)
 
 
-def _check(recordings: Sequence[Samples], sample_rate: int) -> None:
-    total_s = sum(len(each) for each in recordings) / sample_rate
+def _check(recordings: Sequence[Recording]) -> None:
+    total_s = sum(each.duration_s for each in recordings)
     if not total_s >= MIN_RECORDING_S:
         raise BadRequest(
             f"the recordings of a voice have {total_s:.1f} s; "
             f"give {MIN_RECORDING_S:.0f} to {MAX_RECORDING_S:.0f} s"
         )
     for each in recordings:
-        level = float(np.sqrt(np.mean(np.square(each, dtype=np.float64)))) if len(each) else 0.0
+        level = (
+            float(np.sqrt(np.mean(np.square(each.samples, dtype=np.float64)))) if len(each.samples) else 0.0
+        )
         if not level >= _MIN_LEVEL:
             raise BadRequest("a recording is silent (below -50 dBFS) or not numbers; give one of a voice")

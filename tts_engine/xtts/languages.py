@@ -28,12 +28,12 @@ XTTS_LANGUAGES = {
 }
 _ARABIC = "\u0600-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufeff"
 _DEVANAGARI = "\u0900-\u097f"
-# Chinese, Japanese and Korean are read romanized only, see ``models/xtts/text/cleaner.py``.
-XTTS_SCRIPTS = ReadableScripts(LATIN, GREEK, CYRILLIC, _ARABIC, _DEVANAGARI)
+_ALPHABETS = (LATIN, GREEK, CYRILLIC, _ARABIC, _DEVANAGARI)
+_ROMANIZED_SCRIPTS = {"zh": (HAN,), "ja": (HAN, KANA), "ko": (HANGUL,)}
 _LANGUAGE_OF_SCRIPT = (
     (re.compile(f"[{KANA}]"), "ja"),
-    (re.compile(f"[{HAN}]"), "zh"),
     (re.compile(f"[{HANGUL}]"), "ko"),
+    (re.compile(f"[{HAN}]"), "zh"),
     (re.compile(f"[{CYRILLIC}]"), "ru"),
     (re.compile(f"[{_ARABIC}]"), "ar"),
     (re.compile(f"[{_DEVANAGARI}]"), "hi"),
@@ -55,6 +55,15 @@ def xtts_language(tag: str | None, known: Collection[str]) -> str | None:
             return code
     listed = ", ".join(f"{XTTS_LANGUAGES.get(code, code)} ({code})" for code in bases)
     raise BadRequest(f"language is {tag!r}; this bundle speaks {listed}")
+
+
+def readable_scripts(language: str | None) -> ReadableScripts:
+    """The scripts that are read in a language; None: in a text whose language is not given."""
+    if language is None:
+        return ReadableScripts(*_ALPHABETS, HAN, KANA, HANGUL)
+    if language in _ROMANIZED_SCRIPTS:
+        return ReadableScripts(LATIN, *_ROMANIZED_SCRIPTS[language])
+    return ReadableScripts(*_ALPHABETS)
 
 
 def language_of_text(text: str) -> str:

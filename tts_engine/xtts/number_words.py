@@ -12,6 +12,7 @@ from ..reading.multilingual.number_formatter import NumberFormatter
 _RULES = "spellout-numbering"
 _ORDINAL_RULES = {
     **dict.fromkeys(("en", "de", "fr", "nl", "tr", "hu"), "spellout-ordinal"),
+    "ko": "spellout-cardinal-native-attributive",
     **dict.fromkeys(("es", "it", "pt", "ru", "hi"), "spellout-ordinal-masculine"),
 }
 _DECIMAL_WORDS = {
@@ -71,7 +72,11 @@ class CldrNumberWords:
     def ordinal(self, number: int, language: str) -> str | None:
         """A place in an order; None where the form depends on more than the number."""
         rules = _ORDINAL_RULES.get(language)
-        return _spelled(number, language, rules) if rules else None
+        if rules is None:
+            return None
+        if language == "ko":
+            return f"{'첫' if number == 1 else _spelled(number, language, rules)} 번째"
+        return _spelled(number, language, rules)
 
     def money(self, amount: float, currency: str, language: str) -> str | None:
         """An amount in GBP, USD, EUR: units, the currency, and hundredths without a name, zero ones too."""

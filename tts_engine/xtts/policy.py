@@ -1,12 +1,12 @@
 """Settings of the XTTS backend, each with its unit and reason, and the bound on the length of speech."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...models.cosyvoice.devices import find_device
-from ...models.cosyvoice.execution import DeviceError
+from ...models.cosyvoice.execution import DeviceError, Precision
 from ...models.xtts.config import XTTS_IDS_PER_S
-from ..errors import BundleError
+from ..errors import BadRequest, BundleError
 from ..segmenter import SegmentPolicy
 
 # The model speaks very short texts badly, so clauses are collected into longer segments than usual.
@@ -56,18 +56,29 @@ class XttsPolicy:
     max_prepared_voices: int = 16
     # Share of the pause that the text asks for after a sentence; the model adds a pause of its own.
     pause_share: float = 0.5
+    # Precision of the language model's matrices.
+    precision: Precision = Precision.FP32
     # "auto" (the first GPU that torch can use, else the CPU), "cpu", "cuda" or "cuda:N".
     device: str = "auto"
     # Run DECODE and RENDER steps at the same time, on two threads and device streams.
     overlap: bool = False
 
 
-def xtts_policy_for(device: str) -> XttsPolicy:
-    """The default policy for a device. Raises BundleError without the device."""
+_PRECISIONS = (Precision.FP32, Precision.BF16, Precision.FP16)
+
+
+def xtts_policy_for(device: str, precision: str = "fp32") -> XttsPolicy:
+    """The default policy for a device.
+
+    Raises BadRequest for a precision that there is not, BundleError without the device.
+    """
+    if precision not in _PRECISIONS:
+        raise BadRequest(f"precision is {precision!r}; a bundle of XTTS has {', '.join(_PRECISIONS)}")
+    policy = XttsPolicy(precision=Precision(precision), device=device)
     try:
         found = find_device(device)
     except DeviceError as fault:
         raise BundleError(str(fault)) from fault
     if found.type == "cpu":
-        return XttsPolicy(device=device)
-    return XttsPolicy(device=device, slots=32, max_render_rows=8, overlap=True)
+        return policy
+    return replace(policy, slots=32, max_render_rows=8, overlap=True)

@@ -1,16 +1,19 @@
 """Words of a segment to text ids: cleaned, with the tag of their language, split to what the model takes."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...models.xtts.text.cleaner import NumberWords, clean_text
 from ...models.xtts.text.language_tables import CHARACTER_LIMITS
 from ...models.xtts.text.tokenizer import XttsTokenizer
+from ..errors import MissingExtra
 from ..reading.unicode_scripts import estimate_seconds
 from ..segmenter import BoundaryKind, Segment, best_cut
-from .languages import language_of_text
+from .languages import XTTS_LANGUAGES, language_of_text
 
 _CHARACTER_S = 0.075  # of cleaned text, at a brisk pace
+_EXTRA_OF_LANGUAGE = {"ja": "japanese"}  # for its script; the others: that of the networks
 _MIN_CHARACTERS = 60  # of a limit for a language that the tables lack
 
 
@@ -29,17 +32,18 @@ class XttsTextEncoder:
 
     def __init__(self, tokenizer: XttsTokenizer, numbers: NumberWords, max_text_ids: int) -> None:
         self._tokenizer, self._numbers, self._max_text_ids = tokenizer, numbers, max_text_ids
+        self._cleaning = threading.Lock()  # romanizers serve one thread at a time
 
     def encode(self, segment: Segment, language: str | None, pause_s: float) -> Iterator[EncodedPiece]:
         """The pieces of a segment, each within the limits; none for a segment without words.
 
         language: a base code such as "zh"; None decides by the script. pause_s: after the last piece. A
-        single word beyond the limits is cut.
+        single word beyond the limits is cut. Raises MissingExtra for a script that needs a library.
         """
         if not segment.words:
             return
         code = language or language_of_text(segment.spoken)
-        cleaned = clean_text(segment.spoken, code, self._numbers)
+        cleaned = self._cleaned(segment.spoken, code)
         text_ids = tuple(self._tokenizer.encode(cleaned, code))
         words = segment.words
         if len(words) == 1 or self._fits(segment.spoken, text_ids, code):
@@ -52,6 +56,14 @@ class XttsTextEncoder:
         first = replace(segment, words=words[:count], stop=middle, ending=BoundaryKind.FORCED)
         yield from self.encode(first, code, 0.0)
         yield from self.encode(replace(segment, words=words[count:], start=middle), code, pause_s)
+
+    def _cleaned(self, text: str, code: str) -> str:
+        try:
+            with self._cleaning:
+                return clean_text(text, code, self._numbers)
+        except ModuleNotFoundError as error:
+            extra = _EXTRA_OF_LANGUAGE.get(code, "cosyvoice")
+            raise MissingExtra(f"{XTTS_LANGUAGES.get(code, code)} script", extra) from error
 
     def _fits(self, text: str, text_ids: tuple[int, ...], code: str) -> bool:
         return (

@@ -239,7 +239,9 @@ class CreateVoiceForm(BaseModel):
     audio_sample: Annotated[
         UploadFile,
         BeforeValidator(_require_file),
-        WithJsonSchema({"type": "string", "format": "binary", "description": "A sound file."}),
+        WithJsonSchema(
+            {"type": "string", "format": "binary", "description": "A sound file, or several for XTTS."}
+        ),
     ]
     type: Annotated[
         _FormText,

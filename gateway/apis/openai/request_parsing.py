@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from ...web.request_body import with_bounded_body
@@ -29,6 +30,7 @@ from .models import (
 M = TypeVar("M", bound=BaseModel)
 
 _THREAD_PARSING_BYTES: Final = 2**18  # above this, parsing would hold up the event loop for milliseconds
+_MAX_RECORDINGS: Final = 16  # of one voice
 _MAX_FORM_FIELDS: Final = 20  # the form has six; clients may send others
 _MAX_FORM_FIELD_BYTES: Final = 64 * 1024  # of a text; the file is bounded by the body
 
@@ -51,18 +53,19 @@ def parse_speech_request(body: bytes, max_text_characters: int) -> CreateSpeechR
     return _parse(CreateSpeechRequest, body, max_text_characters)
 
 
-async def read_voice_form(request: Request) -> tuple[CreateVoiceForm, bytes]:
-    """Read the form of a new voice; returns it with the recording's bytes.
+async def read_voice_form(request: Request) -> tuple[CreateVoiceForm, list[bytes]]:
+    """Read the form of a new voice; returns it with the bytes of each ``audio_sample``, one or more.
 
     Raises InvalidRequestError, OpenAIBodyTooLong.
     """
     form = _bounded(request).form(
-        max_files=1, max_fields=_MAX_FORM_FIELDS, max_part_size=_MAX_FORM_FIELD_BYTES
+        max_files=_MAX_RECORDINGS, max_fields=_MAX_FORM_FIELDS, max_part_size=_MAX_FORM_FIELD_BYTES
     )
     try:
         async with form as fields:
             parsed = _validate(CreateVoiceForm, dict(fields))
-            return parsed, await parsed.audio_sample.read()
+            samples = [each for each in fields.getlist("audio_sample") if isinstance(each, UploadFile)]
+            return parsed, [await each.read() for each in samples]
     except HTTPException as error:
         raise InvalidRequestError(f"the form cannot be read: {error.detail}") from None
 

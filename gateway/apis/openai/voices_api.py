@@ -125,15 +125,16 @@ class OpenAIVoicesApi:
 
     async def _create(self, request: Request, grant: Grant) -> OpenAICreatedVoice:
         grant.charge_request()
-        form, recording = await read_voice_form(request)
+        form, recordings = await read_voice_form(request)
         new = NewVoice(
             name=form.name,
             transcript=form.ref_text,
             language=form.language,
             consent=form.consent,
             provenance="uploaded to /v1/audio/voices",
+            further_recordings=tuple(recordings[1:]),
         )
-        stored = await self._voices.create(recording, new, grant)
+        stored = await self._voices.create(recordings[0], new, grant)
         return OpenAICreatedVoice(
             id=stored.id,
             name=stored.name,

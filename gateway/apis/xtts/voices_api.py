@@ -184,13 +184,15 @@ class XttsVoicesApi:
         # The same recording of the same key is one voice: clients of this API clone before every session.
         digest = hashlib.sha256(grant.key_id.encode() + b"\0" + recording.data).hexdigest()
         voice_id = f"xtts-{digest[:32]}"
+        name = recording.name[:80] or voice_id
+        new = NewVoice(name, provenance="uploaded to /clone_speaker", voice_id=voice_id)
         try:
-            voices.find(voice_id, grant)
+            stored = voices.find(voice_id, grant)
         except UnknownVoice:
-            new = NewVoice(
-                recording.name[:80] or voice_id, provenance="uploaded to /clone_speaker", voice_id=voice_id
-            )
             await voices.create(recording.data, new, grant)
+        else:
+            if not voices.fits_model(stored):  # the server had another bundle when it was cloned
+                await voices.replace(voice_id, recording.data, new, grant)
         return _latents(voice_id)
 
 

@@ -24,16 +24,16 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....tts_engine.voices.prompt_cache import PromptCache
-from ....tts_engine.voices.store import VoicePrompt
+from ....tts_engine.voices.recording import Recording
+from ....tts_engine.voices.storable_prompt import StorablePrompt
 from .redis_link import PREFIX, RedisAway, RedisLink, send
 
 if TYPE_CHECKING:
@@ -60,12 +60,17 @@ class ConditioningPolicy:
     max_wait_s: float = 60.0  # for another gateway, before this one encodes for itself
 
 
-def conditioning_key(
-    samples: NDArray[np.float32], sample_rate: int, transcript: str, encoder_digest: str
-) -> str:
-    """The key of a recording's conditioning, 64 hexadecimal digits. samples: (N,). sample_rate: Hz."""
-    digest = hashlib.sha256(json.dumps([sample_rate, transcript, encoder_digest]).encode())
-    digest.update(np.ascontiguousarray(samples, np.float32).tobytes())
+Encode = Callable[[], Awaitable[StorablePrompt]]
+ReadPrompt = Callable[[bytes], StorablePrompt]  # raises ValueError for what is no prompt
+
+
+def conditioning_key(recordings: Sequence[Recording], transcript: str, encoder_digest: str) -> str:
+    """The key of the conditioning of a voice's recordings, 64 hexadecimal digits."""
+    rates = [recording.sample_rate for recording in recordings]
+    digest = hashlib.sha256(json.dumps([rates, transcript, encoder_digest]).encode())
+    for recording in recordings:
+        samples = np.ascontiguousarray(recording.samples, np.float32).tobytes()
+        digest.update(len(samples).to_bytes(8, "little") + samples)
     return digest.hexdigest()
 
 
@@ -78,10 +83,10 @@ class SharedConditioning:
         self._memory = PromptCache(self._policy.max_memory_bytes)
 
     async def get_or_encode(
-        self, key: str, transcript: str, encode: Callable[[], Awaitable[VoicePrompt]]
-    ) -> VoicePrompt:
+        self, key: str, transcript: str, encode: Encode, read: ReadPrompt
+    ) -> StorablePrompt:
         """The prompt of a recording; calls ``encode`` if no gateway has it. Raises what ``encode`` raises."""
-        prompt = None if key in self._memory else await self._share(key, transcript, encode)
+        prompt = None if key in self._memory else await self._share(key, transcript, encode, read)
         return self._memory.get(key, lambda: prompt)  # type: ignore[arg-type,return-value]
 
     async def forget(self, prompt_id: str) -> None:
@@ -95,13 +100,11 @@ class SharedConditioning:
         with suppress(RedisAway):
             await self._link.run(delete)
 
-    async def _share(
-        self, key: str, transcript: str, encode: Callable[[], Awaitable[VoicePrompt]]
-    ) -> VoicePrompt:
+    async def _share(self, key: str, transcript: str, encode: Encode, read: ReadPrompt) -> StorablePrompt:
         token, give_up_at = secrets.token_hex(8), time.monotonic() + self._policy.max_wait_s
         while time.monotonic() < give_up_at:
             try:
-                prompt = await self._fetch(key, transcript)
+                prompt = await self._fetch(key, transcript, read)
                 if prompt is not None:
                     return prompt
                 is_locked = await self._lock(key, token)
@@ -109,16 +112,16 @@ class SharedConditioning:
                 return await encode()
             if is_locked:
                 async with self._renewed_lock(key, token):
-                    return await self._encode_unless_kept(key, transcript, encode)
+                    return await self._encode_unless_kept(key, transcript, encode, read)
             await asyncio.sleep(self._policy.poll_s)
         return await encode()
 
     async def _encode_unless_kept(
-        self, key: str, transcript: str, encode: Callable[[], Awaitable[VoicePrompt]]
-    ) -> VoicePrompt:
+        self, key: str, transcript: str, encode: Encode, read: ReadPrompt
+    ) -> StorablePrompt:
         """Look again, because the lock may have been free because another gateway has just finished."""
         with suppress(RedisAway):
-            prompt = await self._fetch(key, transcript)
+            prompt = await self._fetch(key, transcript, read)
             if prompt is not None:
                 return prompt
         prompt = await encode()
@@ -126,7 +129,7 @@ class SharedConditioning:
             await self._put(key, prompt)
         return prompt
 
-    async def _fetch(self, key: str, transcript: str) -> VoicePrompt | None:
+    async def _fetch(self, key: str, transcript: str, read: ReadPrompt) -> StorablePrompt | None:
         async def get(redis: "Redis") -> bytes | None:
             value: bytes | None = await redis.getex(_value_name(key), ex=self._policy.keep_s)
             if value is not None:
@@ -137,12 +140,12 @@ class SharedConditioning:
         if value is None:
             return None
         try:
-            return _unpack(value, transcript)
+            return _unpack(value, transcript, read)
         except ValueError as fault:
             logger.warning("a voice's conditioning in Redis is not used, and made again: %s", fault)
             return None
 
-    async def _put(self, key: str, prompt: VoicePrompt) -> None:
+    async def _put(self, key: str, prompt: StorablePrompt) -> None:
         value = _pack(prompt)
         keep_s = self._policy.keep_s
 
@@ -208,17 +211,17 @@ def _lock_name(key: str) -> str:
     return f"{PREFIX}encoding:{key}"
 
 
-def _pack(prompt: VoicePrompt) -> bytes:
+def _pack(prompt: StorablePrompt) -> bytes:
     content = prompt.to_bytes()
     return hashlib.sha256(content).digest() + content
 
 
-def _unpack(value: bytes, transcript: str) -> VoicePrompt:
+def _unpack(value: bytes, transcript: str, read: ReadPrompt) -> StorablePrompt:
     """Raises ValueError for a value that ``_pack`` did not make, or made of another transcript."""
     digest, content = value[:_DIGEST_BYTES], value[_DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
         raise ValueError("it is damaged")
-    prompt = VoicePrompt.from_bytes(content)
+    prompt = read(content)
     if prompt.transcript != transcript:
         raise ValueError("it belongs to another transcript")
     return prompt

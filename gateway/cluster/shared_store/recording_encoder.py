@@ -1,14 +1,14 @@
 """Encodes clients' recordings on a thread, one at a time; with a shared store, once for all gateways."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ....tts_engine.errors import Overloaded
 from ....tts_engine.voices.enrollable import EnrollableVoices
 from ....tts_engine.voices.recording import Recording
-from ....tts_engine.voices.store import VoicePrompt
+from ....tts_engine.voices.storable_prompt import StorablePrompt
 from .conditioning import SharedConditioning, conditioning_key
 
 _T = TypeVar("_T")
@@ -31,11 +31,11 @@ class RecordingEncoder:
         self._thread.shutdown(cancel_futures=True)
 
     async def encode(
-        self, cloning: EnrollableVoices, read: Callable[[], Recording], transcript: str
-    ) -> VoicePrompt:
-        """Read a recording and encode it, both on the thread. Cancelling the task discards the result.
+        self, cloning: EnrollableVoices, read: Callable[[], Sequence[Recording]], transcript: str
+    ) -> StorablePrompt:
+        """Read the recordings of a voice and encode them, both on the thread. Cancelling discards the result.
 
-        Raises Overloaded, and what ``read`` and ``EnrollableVoices.encode_prompt`` raise.
+        Raises Overloaded, and what ``read`` and ``EnrollableVoices.encode_recordings`` raise.
         """
         if self._waiting >= self._max_waiting:
             raise Overloaded(
@@ -46,7 +46,7 @@ class RecordingEncoder:
         self._waiting += 1
         try:
             if self._shared is None:
-                return await self._run(lambda: _encode(cloning, read(), transcript))
+                return await self._run(lambda: cloning.encode_recordings(read(), transcript))
             return await self._encode_once(self._shared, cloning, read, transcript)
         finally:
             self._waiting -= 1
@@ -60,23 +60,20 @@ class RecordingEncoder:
         self,
         shared: SharedConditioning,
         cloning: EnrollableVoices,
-        read: Callable[[], Recording],
+        read: Callable[[], Sequence[Recording]],
         transcript: str,
-    ) -> VoicePrompt:
-        def read_and_key() -> tuple[Recording, str]:
-            recording = read()
-            return recording, conditioning_key(
-                recording.samples, recording.sample_rate, transcript, cloning.encoder_digest
-            )
+    ) -> StorablePrompt:
+        def read_and_key() -> tuple[Sequence[Recording], str]:
+            recordings = read()
+            return recordings, conditioning_key(recordings, transcript, cloning.encoder_digest)
 
-        recording, key = await self._run(read_and_key)
+        recordings, key = await self._run(read_and_key)
         return await shared.get_or_encode(
-            key, transcript, lambda: self._run(lambda: _encode(cloning, recording, transcript))
+            key,
+            transcript,
+            lambda: self._run(lambda: cloning.encode_recordings(recordings, transcript)),
+            cloning.read_prompt,
         )
 
     async def _run(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-
-def _encode(cloning: EnrollableVoices, recording: Recording, transcript: str) -> VoicePrompt:
-    return cloning.encode_prompt(recording.samples, recording.sample_rate, transcript)

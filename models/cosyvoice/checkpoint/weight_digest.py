@@ -23,12 +23,13 @@ def weight_digest(folder: Path) -> str:
     for name in WEIGHT_FILES:
         tensors = map_weight_file(weight_path(folder, name))
         for key in sorted(tensors.keys() - {TIED_HEAD_KEY}):  # which a converted file lacks
-            _update(digest, f"{name} {key}", tensors[key])
+            add_tensor(digest, f"{name} {key}", tensors[key])
     return digest.hexdigest()[:32]
 
 
-def _update(digest: "hashlib._Hash", name: str, tensor: Tensor) -> None:
+def add_tensor(digest: "hashlib._Hash", name: str, tensor: Tensor) -> None:
+    """Add the name, shape, type and both ends of a tensor to a digest."""
     digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
     numbers = tensor.flatten()
     for end in (numbers[:_SAMPLED_NUMBERS], numbers[-_SAMPLED_NUMBERS:]):
-        digest.update(end.float().numpy().tobytes())
+        digest.update(end.float().cpu().numpy().tobytes())

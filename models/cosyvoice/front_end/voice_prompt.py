@@ -12,13 +12,9 @@ chunk of speech needs no padding and continues the recording without a seam:
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/frontend.py:167-185 (alignment).
 """
 
-import hashlib
-import io
-import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,16 +27,22 @@ from ..config import (
     SPEECH_IDS_PER_S,
     CosyVoiceVersion,
 )
+from .prompt_file import (
+    VoicePromptError,
+    content_id,
+    pack_prompt,
+    prompt_faults,
+    read_prompt,
+    unpack_prompt,
+    write_prompt,
+)
+
+__all__ = ["VoicePrompt", "VoicePromptError", "align_prompt"]
 
 Float = NDArray[np.float32]
 Ids = NDArray[np.int32]
 
 _FILE_FORMAT = 1
-_MAX_PROMPT_BYTES = 4_000_000  # of a saved prompt; 30 s take 490 kB
-
-
-class VoicePromptError(ValueError):
-    """A recording or a saved prompt cannot be used; the message says what was got and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,61 +68,39 @@ class VoicePrompt:
     @property
     def id(self) -> str:
         """32 hexadecimal digits of the content's SHA-256."""
-        digest = hashlib.sha256(json.dumps([_FILE_FORMAT, self.version.value, self.transcript]).encode())
-        for array in (self.speech_ids, self.mel, self.embedding):
-            digest.update(json.dumps([array.shape, str(array.dtype)]).encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()[:32]
+        header = [_FILE_FORMAT, self.version.value, self.transcript]
+        return content_id(header, (self.speech_ids, self.mel, self.embedding))
+
+    @property
+    def model_version(self) -> int:
+        """Number of the version."""
+        return self.version.value
+
+    @property
+    def nbytes(self) -> int:
+        """Size in memory."""
+        return self.speech_ids.nbytes + self.mel.nbytes + self.embedding.nbytes
 
     def to_bytes(self) -> bytes:
         """The content of a saved prompt."""
-        about = json.dumps(
-            {"format": _FILE_FORMAT, "version": self.version.value, "transcript": self.transcript}
-        )
-        packed = io.BytesIO()
-        np.savez(
-            packed,
-            about=np.frombuffer(about.encode(), np.uint8),
-            speech_ids=self.speech_ids,
-            mel=self.mel,
-            embedding=self.embedding,
-        )
-        return packed.getvalue()
+        about = {"format": _FILE_FORMAT, "version": self.version.value, "transcript": self.transcript}
+        arrays = {"speech_ids": self.speech_ids, "mel": self.mel, "embedding": self.embedding}
+        return pack_prompt(about, arrays)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str = "prompt") -> "VoicePrompt":
+        """Read the content of a saved prompt; ``name`` is for errors. Raises VoicePromptError."""
+        with prompt_faults(name):
+            return _parse_arrays(*unpack_prompt(content))
 
     def save(self, path: Path) -> None:
         """Write to a file, complete or not at all. Raises OSError."""
-        partial = path.with_name(path.name + ".partial")
-        try:
-            partial.write_bytes(self.to_bytes())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_prompt(path, self.to_bytes())
 
     @classmethod
     def load(cls, path: Path) -> "VoicePrompt":
         """Read a saved prompt. Raises VoicePromptError, and OSError if the file cannot be read."""
-        with path.open("rb") as file:
-            return _read_prompt(file, path.name)
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> "VoicePrompt":
-        """Read the content of a saved prompt. Raises VoicePromptError."""
-        return _read_prompt(io.BytesIO(content), "prompt")
-
-
-def _read_prompt(file: BinaryIO, name: str) -> VoicePrompt:
-    try:
-        with zipfile.ZipFile(file) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-        if size > _MAX_PROMPT_BYTES:
-            raise VoicePromptError(
-                f"{name}: holds {size:,} bytes; a prompt has at most {_MAX_PROMPT_BYTES:,}"
-            )
-        file.seek(0)
-        with np.load(file, allow_pickle=False) as stored:
-            return _parse_arrays(dict(stored))
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError) as error:
-        raise VoicePromptError(f"{name}: not a saved prompt, or damaged ({error}); enrol again") from error
+        return cls.from_bytes(read_prompt(path), path.name)
 
 
 def align_prompt(speech_ids: Ids, mel: Float) -> tuple[Ids, Float]:
@@ -131,8 +111,7 @@ def align_prompt(speech_ids: Ids, mel: Float) -> tuple[Ids, Float]:
     return speech_ids[:count].copy(), np.ascontiguousarray(frames)
 
 
-def _parse_arrays(stored: dict[str, NDArray[Any]]) -> VoicePrompt:
-    about = json.loads(stored["about"].tobytes())
+def _parse_arrays(about: dict[str, Any], stored: dict[str, NDArray[Any]]) -> VoicePrompt:
     if about["format"] != _FILE_FORMAT:
         raise VoicePromptError(f"its format is {about['format']}; {_FILE_FORMAT} is supported")
     ids, mel, embedding = stored["speech_ids"], stored["mel"], stored["embedding"]

@@ -2,19 +2,15 @@
 
     {name: {"gpt_cond_latent": (1, 32, width), "speaker_embedding": (1, 512, 1)}}      speakers_xtts.pth
     {"gpt_conditioning_latents": ..., "speaker_embedding": ...}                        NAME.pth of the API
-    arrays latents, speaker, source                                                    NAME.voice.npz, ours
 
 Values are found by key; upstream takes them by their order.
 
 Source: idiap/coqui-ai-TTS 0.28.0 TTS/tts/layers/xtts/xtts_manager.py, TTS/tts/models/base_tts.py.
 """
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from ...cosyvoice.checkpoint.weight_files import WeightFileError, read_pickled_data
@@ -40,32 +36,6 @@ def read_voices(path: Path, config: XttsConfig, device: str = "cpu") -> dict[str
 def read_voice(path: Path, config: XttsConfig) -> XttsVoice:
     """The voice of a file that upstream's API cached. Raises WeightFileError."""
     return _voice(path, path.stem, read_pickled_data(path), config)
-
-
-def write_prepared_voice(path: Path, voice: XttsVoice, source: str) -> None:
-    """Write a voice as arrays, in one step. source: hash of its recordings. Raises OSError."""
-    unfinished = path.with_suffix(".unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            latents, speaker = voice.latents.cpu().numpy(), voice.speaker.cpu().numpy()
-            np.savez(file, latents=latents, speaker=speaker, source=np.array(source))
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def read_prepared_voice(path: Path, config: XttsConfig, source: str) -> XttsVoice | None:
-    """A voice of ``write_prepared_voice``; None if there is none of these recordings and sizes."""
-    try:
-        with np.load(path, allow_pickle=False) as held:
-            latents, speaker = held["latents"], held["speaker"]
-            written_source = str(held["source"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None
-    shapes = (CONDITIONING_LATENTS, config.gpt.hidden), (SPEAKER_EMBEDDING_WIDTH,)
-    if written_source != source or (latents.shape, speaker.shape) != shapes:
-        return None
-    return XttsVoice(torch.from_numpy(latents).float(), torch.from_numpy(speaker).float())
 
 
 def _voice(path: Path, name: str, entry: object, config: XttsConfig) -> XttsVoice:

@@ -2,7 +2,8 @@
 
 The steps and their order are upstream's, because the networks were trained on its results. Number words come
 from a ``NumberWords`` of the caller; with num2words the results are upstream's own. Chinese, Japanese and
-Korean are romanized upstream, which is not done here: they have to arrive romanized.
+Korean are romanized; text that is romanized already stays as it is. Digits of Japanese are left, as upstream
+leaves them.
 
 Source: idiap/coqui-ai-TTS 0.28.0 TTS/tts/layers/xtts/tokenizer.py (multilingual_cleaners,
 VoiceBpeTokenizer.preprocess_text).
@@ -23,12 +24,16 @@ from .language_tables import (
     SYMBOL_WORDS,
     SYMBOLS,
 )
+from .romanizer import romanize
 
 _SPACES = re.compile(r"\s+")
 _DIGITS = re.compile("[0-9]+")
 _DECIMAL = re.compile("([0-9]+[.,][0-9]+)")
 _COMMA_THOUSANDS = re.compile(r"\b\d{1,3}(,\d{3})*(\.\d+)?\b")
 _STOP_THOUSANDS = re.compile(r"\b\d{1,3}(\.\d{3})*(,\d+)?\b")
+_YEAR_OR_LONG = re.compile("[0-9]{4}(?=年)|[0-9]{7,}")
+_CHINESE_DIGITS = str.maketrans("0123456789", "零一二三四五六七八九")
+_FOREIGN_LETTER = re.compile("[^\\W\\d_a-zA-Z\u00aa-\u02af\u1e00-\u1eff]")  # none of the Latin script
 _TURKISH_LETTERS = str.maketrans("İÖÜ", "iöü")
 _MAX_DIGITS = 30  # longer runs of digits are left as they are: no speech, but a lot of words
 
@@ -52,11 +57,11 @@ class NumberWords(Protocol):
 def clean_text(text: str, language: str, numbers: NumberWords) -> str:
     """The text as XTTS was trained to read it. language: a code such as "en" or "pt-br".
 
-    Raises ValueError for Chinese, Japanese or Korean letters, which would be unknown ids.
+    Chinese and Japanese script need a library. Raises ModuleNotFoundError without it.
     """
     code = base_language(language)
     if code in EASTERN:
-        return _romanized(text, code)
+        return _romanized(text, code, numbers)
     text = text.replace('"', "")
     if code == "tr":
         text = text.translate(_TURKISH_LETTERS)
@@ -71,10 +76,24 @@ def base_language(language: str) -> str:
     return language.lower().partition("-")[0]
 
 
-def _romanized(text: str, language: str) -> str:
+def _romanized(text: str, language: str, numbers: NumberWords) -> str:
+    text = text.replace('"', "").lower()
     if not text.isascii():
-        raise ValueError(f"text of language {language!r} must be romanized; it has letters of another script")
-    return _SPACES.sub(" ", text.replace('"', "").lower()).strip()
+        if language == "zh":
+            text = _expand_chinese_numbers(text, numbers)
+        elif language == "ko":
+            text = _expand_symbols(_expand_numbers(text, language, numbers), language)
+        # Letters of another script would be unknown ids.
+        text = _FOREIGN_LETTER.sub("", romanize(text, language))
+    return _SPACES.sub(" ", text).strip()
+
+
+def _expand_chinese_numbers(text: str, numbers: NumberWords) -> str:
+    """Years and telephone numbers digit by digit; other numbers as quantities."""
+    text = _YEAR_OR_LONG.sub(lambda found: found[0].translate(_CHINESE_DIGITS), text)
+    text = re.sub(r"([0-9]+(?:\.[0-9]+)?)%", r"百分之\1", text)
+    text = re.sub(r"(?<=[0-9])\.([0-9]+)", lambda found: "点" + found[1].translate(_CHINESE_DIGITS), text)
+    return _DIGITS.sub(lambda found: _cardinal_words(found[0], "zh", numbers), text)
 
 
 def _expand_numbers(text: str, language: str, numbers: NumberWords) -> str:

@@ -110,6 +110,7 @@ SYMBOL_WORDS = {
     "ru": ("и", "собака", "процентов", "номер", "доллар", "фунт", "градус"),
     "nl": ("en", "bij", "procent", "hekje", "dollar", "pond", "graden"),
     "tr": ("ve", "at", "yüzde", "diyez", "dolar", "sterlin", "derece"),
+    "ko": ("그리고", "에", "퍼센트", "번호", "달러", "파운드", "도"),
     "hu": ("és", "kukac", "százalék", "kettőskereszt", "dollár", "font", "fok"),
 }
 
@@ -127,6 +128,7 @@ ORDINAL_ENDINGS = {
     "ru": "-й|-я|-е|-ое|-ье|-го",
     "nl": "de|ste|e",
     "tr": r"\.|inci|nci|uncu|üncü",
+    "ko": "번째|번|차|째",
     "hu": r"\.|adik|edik|odik|ödik|ödike|ik",
 }
 
@@ -136,4 +138,4 @@ DEFAULT_MONEY_JOINT = ", "
 CURRENCIES = {"£": "GBP", "$": "USD", "€": "EUR"}
 # Languages that separate thousands with commas; the others do with full stops.
 COMMA_THOUSANDS = frozenset({"en", "ru"})
-EASTERN = frozenset({"zh", "ja", "ko"})  # upstream romanizes these
+EASTERN = frozenset({"zh", "ja", "ko"})  # these are romanized

@@ -225,10 +225,12 @@ async def _serve_every_api(
     store: VoiceStore | None = None,
     reference_hosts: tuple[str, ...] = (),
     exchange_folder: Path | None = None,
+    backend: Any = None,
     **backend_options: Any,
 ) -> AsyncIterator[ServedSpeechApis]:
     options = {"pitches_hz": (440, 330), **backend_options}
-    backend = CountingBackend(**options) if store is None else CloningBackend(store=store, **options)
+    if backend is None:
+        backend = CountingBackend(**options) if store is None else CloningBackend(store=store, **options)
     access, metrics = access or AccessControl.open_to_all(), Metrics()
     async with Engine(backend, EngineConfig(), metrics) as engine:
         voices = VoiceRegistry(engine.voices)

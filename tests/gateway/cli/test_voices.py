@@ -12,9 +12,10 @@ from vivavoce.tts_engine.voices.store import VoiceStore
 
 pytest.importorskip("torch", reason="enrolling needs torch: make test EXTRAS=dev,stt,cosyvoice")
 
+from shared.tiny_xtts import write_tiny_xtts
 from vivavoce.tts_engine.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
-from vivavoce.tts_engine.voices.recording import read_recording_file
+from vivavoce.tts_engine.voices.recording import read_recording, read_sound_file
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +57,8 @@ def test_a_voice_is_enrolled_listed_and_removed(
 
     assert voices("list", "--store", store) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first.split()[:4] == ["anna", "anna", "v2", "en-GB"]
-    assert second.split()[:4] == ["bo", "bo", "v3", "-"]
+    assert first.split()[:4] == ["anna", "anna", "cosyvoice-2", "en-GB"]
+    assert second.split()[:4] == ["bo", "bo", "cosyvoice-3", "-"]
     assert first.endswith("command line, anna.wav")
 
     assert voices("list", "--store", store, "--json") == 0
@@ -80,7 +81,7 @@ def test_the_command_enrols_like_the_server(bundles: Path, speech: Path, tmp_pat
         == 0
     )
     backend = CosyVoiceBackend.load(bundles / "v3", voices=store)
-    recording = read_recording_file(speech)
+    recording = read_recording(read_sound_file(speech))
     prompt = backend.voices.encode_prompt(recording.samples, recording.sample_rate, words)
     speaker = backend.voices.speaker_profile("anna")
     assert speaker.prompt is not None
@@ -118,6 +119,25 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(
     assert sentence in line
     with VoiceStore(store, None) as opened:
         assert [voice.id for voice in opened.list()] == ["taken"]
+
+
+def test_several_clips_are_one_voice_of_xtts_only(
+    bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, store = write_tiny_xtts(tmp_path / "xtts"), tmp_path / "voices"
+    clips = [recording(tmp_path / f"{seconds}.wav", seconds) for seconds in (1.0, 2.5)]
+    assert voices("add", "anna", *clips, "--bundle", folder, "--store", store) == 0
+    assert "anna: 3.5 s, XTTS " in capsys.readouterr().out
+    assert voices("list", "--store", store) == 0
+    assert capsys.readouterr().out.split()[2].startswith("xtts-")
+    for bundle, files, sentence in (
+        (folder, clips[:1], "is 1.0 s long"),
+        (folder, [recording(tmp_path / "silent.wav", 4.0, level=0.0)], "silent"),
+        (bundles / "v2", clips, "CosyVoice makes a voice of one"),
+    ):
+        assert voices("add", "bo", *files, "--bundle", bundle, "--store", store) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert sentence in line
 
 
 def test_a_folder_that_is_not_a_bundle_is_reported(

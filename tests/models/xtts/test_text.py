@@ -42,9 +42,41 @@ def test_text_without_number_words_keeps_its_digits(text: str, language: str, cl
     assert clean_text(text, language, NoNumberWords()) == cleaned
 
 
-def test_text_that_is_not_romanized_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be romanized"):
-        clean_text("你好", "zh-cn", NoNumberWords())
+@pytest.mark.parametrize(
+    ("text", "romanized"),
+    [
+        ("你好，世界！", "ni3hao3,shi4jie4!"),
+        ("电话13800138000", "dian4hua4yi1san1ba1ling2ling2yi1san1ba1ling2ling2ling2"),
+        ("2024年", "er4ling2er4si4nian2"),
+        ("吗", "ma5"),
+        ('"OK"，好', "ok,hao3"),
+        ("好한", "hao3"),  # a letter of another script
+    ],
+)
+def test_chinese_is_read_as_pinyin(text: str, romanized: str) -> None:
+    pytest.importorskip("pypinyin", reason="Chinese needs pypinyin: make test EXTRAS=dev,stt,cosyvoice")
+    assert clean_text(text, "zh-cn", NoNumberWords()) == romanized
+
+
+@pytest.mark.parametrize(
+    ("text", "romanized"),
+    [
+        ("한국어", "hangug-eo"),
+        ("샀습니다", "sass-seubnida"),
+        ("각가 번째", "gagga beon-jjae"),
+        ("가 아", "ga a"),
+        ("10% 세일", "10 peosenteu se-il"),
+    ],
+)
+def test_korean_is_transliterated_with_hyphens_where_syllables_are_ambiguous(
+    text: str, romanized: str
+) -> None:
+    assert clean_text(text, "ko", NoNumberWords()) == romanized
+
+
+def test_japanese_is_read_as_romaji() -> None:
+    pytest.importorskip("cutlet", reason="Japanese needs cutlet: make test EXTRAS=dev,stt,cosyvoice,japanese")
+    assert clean_text("今日は、東京タワーへ。", "ja", NoNumberWords()) == "kyou wa, tokyo tower e."
 
 
 def test_an_unknown_language_is_refused(bundle: XttsBundle) -> None:

@@ -10,7 +10,7 @@ import pytest
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.errors import BundleError
-from vivavoce.tts_engine.voices.prompt_cache import PromptCache, prompt_size_bytes
+from vivavoce.tts_engine.voices.prompt_cache import PromptCache
 
 
 def prompt(seed: int = 0, version: CosyVoiceVersion = CosyVoiceVersion.V2, chunks: int = 1) -> VoicePrompt:
@@ -78,7 +78,7 @@ def test_an_unexpected_error_leaves_no_load_pending() -> None:
 
 
 def test_the_least_recently_used_prompts_are_evicted_beyond_the_limit() -> None:
-    size = prompt_size_bytes(prompt(0))
+    size = prompt(0).nbytes
     cache = PromptCache(3 * size)
     for number in range(3):
         cache.get(str(number), lambda number=number: prompt(number))  # type: ignore[misc]

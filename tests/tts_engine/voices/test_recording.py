@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from vivavoce.tts_engine.errors import BadRequest
 from vivavoce.tts_engine.voices import recording_decoder
-from vivavoce.tts_engine.voices.recording import RecordingLimits, read_recording, read_recording_file
+from vivavoce.tts_engine.voices.recording import RecordingLimits, read_recording, read_sound_file
 from vivavoce.tts_engine.voices.recording_decoder import RecordingRefused, decode
 
 LIMITS = RecordingLimits()
@@ -235,9 +235,9 @@ def test_a_crash_of_the_decoder_is_a_refusal(monkeypatch: pytest.MonkeyPatch, tm
 
 def test_a_file_is_read_by_path_and_the_error_names_a_missing_one(tmp_path: Path) -> None:
     (tmp_path / "anna.wav").write_bytes(wav(tone(4, 16_000), 16_000))
-    assert read_recording_file(tmp_path / "anna.wav").duration_s == 4
+    assert read_recording(read_sound_file(tmp_path / "anna.wav")).duration_s == 4
     with pytest.raises(BadRequest, match=r"nobody\.wav: No such file"):
-        read_recording_file(tmp_path / "nobody.wav")
+        read_sound_file(tmp_path / "nobody.wav")
 
 
 SEEDS = tuple(

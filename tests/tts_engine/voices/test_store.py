@@ -14,7 +14,7 @@ from shared.voice_prompts import contents, prompt
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.errors import BadRequest, Overloaded, UnknownVoice
-from vivavoce.tts_engine.voices.prompt_cache import prompt_size_bytes
+from vivavoce.tts_engine.voices.storable_prompt import StorablePrompt
 from vivavoce.tts_engine.voices.store import VoiceMetadata, VoiceStore, VoiceStoreLimits
 
 
@@ -238,9 +238,9 @@ def test_a_hundred_threads_load_an_uncached_voice_once(
         loads.append(path)
         return load(path)
 
-    monkeypatch.setattr(VoicePrompt, "load", counted)
+    monkeypatch.setattr(store, "_read_prompt", counted)
 
-    def ask(_: int) -> VoicePrompt:
+    def ask(_: int) -> StorablePrompt:
         everyone.wait(30)
         return store.get("anna")
 
@@ -251,7 +251,7 @@ def test_a_hundred_threads_load_an_uncached_voice_once(
 
 
 def test_the_cache_of_a_store_stays_within_its_limit(tmp_path: Path) -> None:
-    size = prompt_size_bytes(prompt(0))
+    size = prompt(0).nbytes
     with VoiceStore(tmp_path, 2, VoiceStoreLimits(max_cache_bytes=2 * size)) as store:
         for number in range(5):
             assert store.get(store.add(prompt(number), name=str(number)).id).id == prompt(number).id

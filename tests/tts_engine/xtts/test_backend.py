@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,11 +15,16 @@ import pytest
 pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.tiny_cosyvoice import FINAL_SILENCE, content, pcm, run, speak, spoken_ids, words_of
+from vivavoce.models.cosyvoice.execution import Precision
+from vivavoce.models.xtts.checkpoint.bundle import open_bundle
 from vivavoce.models.xtts.config import XTTS_IDS_PER_S
+from vivavoce.models.xtts.gpt import XttsPrompt
+from vivavoce.models.xtts.networks import load_networks
+from vivavoce.models.xtts.text.romanizer import _japanese
 from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.backends.loading import load_backend
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.errors import BadRequest, UnreadableText
+from vivavoce.tts_engine.errors import BadRequest, SynthesisFailed, UnreadableText
 from vivavoce.tts_engine.xtts.backend import XttsBackend
 from vivavoce.tts_engine.xtts.policy import SpeechLengthBound, XttsPolicy
 
@@ -140,13 +146,46 @@ def test_text_over_the_limit_of_its_language_is_spoken_in_parts(backend: XttsBac
     run(test())
 
 
-def test_text_that_has_to_be_romanized_is_unreadable(backend: XttsBackend) -> None:
+@pytest.mark.parametrize("language", ["zh", None])
+def test_chinese_script_and_pinyin_are_the_same_speech(backend: XttsBackend, language: str | None) -> None:
+    pytest.importorskip("pypinyin", reason="Chinese needs pypinyin: make test EXTRAS=dev,stt,cosyvoice")
+
     async def test() -> None:
         async with await Engine.open(backend=backend) as engine:
+            script = await speak(engine, ["你好。"], delivery=Delivery(language=language))
+            assert [word.text for word in words_of(script)] == ["你", "好"]
+            pinyin = await speak(engine, ["ni3hao3,"], delivery=Delivery(language="zh"))
+            assert min(spoken_ids(script), spoken_ids(pinyin)) > 3
             with pytest.raises(UnreadableText):
-                await speak(engine, ["你好。"], delivery=Delivery(language="zh"))
-            words = words_of(await speak(engine, ["ni3 hao3."], delivery=Delivery(language="zh")))
-            assert [word.text for word in words] == ["ni3", "hao3"]
+                await speak(engine, ["안녕."], delivery=Delivery(language="zh"))
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "package", "sentence"),
+    [
+        ("你好。", "zh", "pypinyin", r"Chinese script needs the extra 'cosyvoice'"),
+        ("はい。", "ja", "cutlet", r"Japanese script needs the extra 'japanese'"),
+    ],
+)
+def test_a_script_without_its_library_is_one_sentence(
+    backend: XttsBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    language: str,
+    package: str,
+    sentence: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    _japanese.cache_clear()
+
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            with pytest.raises(SynthesisFailed, match=sentence):
+                await speak(engine, [text], delivery=Delivery(language=language))
+
+    run(test())
 
     run(test())
 
@@ -167,8 +206,29 @@ def test_a_cancelled_stream_frees_its_slot(xtts_folder: Path) -> None:
     run(test())
 
 
+def test_a_16_bit_language_model_has_nearly_the_same_scores(xtts_folder: Path) -> None:
+    bundle = open_bundle(xtts_folder)
+    prompt = XttsPrompt(next(iter(bundle.voices().values())).latents, range(8, 40))
+    scores = []
+    for precision in (Precision.FP32, Precision.BF16):
+        gpt = load_networks(bundle, precision=precision).gpt
+        x, valid = gpt.embed_prompts([prompt])
+        hidden, _ = gpt.step(x, gpt.init_state(1, 200), valid)
+        scores.append(gpt.logits(gpt.latents(hidden))[0])
+    assert 0 < (scores[1] - scores[0]).abs().max() < 0.05 * scores[0].abs().max()
+
+
+def test_a_bundle_speaks_in_16_bits(xtts_folder: Path) -> None:
+    async def test() -> None:
+        backend = XttsBackend.load(xtts_folder, replace(BRIEF, precision=Precision.BF16))
+        async with await Engine.open(backend=backend) as engine:
+            assert words_of(await speak(engine, ["It is me."]))
+
+    run(test())
+
+
 def test_settings_of_other_bundles_are_refused(xtts_folder: Path) -> None:
-    with pytest.raises(BadRequest, match="fp32 only"):
+    with pytest.raises(BadRequest, match="XTTS has fp32, bf16, fp16"):
         load_backend(str(xtts_folder), precision="int4")
     with pytest.raises(BadRequest, match="torch only"):
         load_backend(str(xtts_folder), executor="onnxruntime")

@@ -12,7 +12,12 @@ from vivavoce.models.xtts.text.tokenizer import VOCABULARY_FILE, XttsTokenizer
 from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, Segmenter, SpokenWord
-from vivavoce.tts_engine.xtts.languages import XTTS_LANGUAGES, XTTS_SCRIPTS, language_of_text, xtts_language
+from vivavoce.tts_engine.xtts.languages import (
+    XTTS_LANGUAGES,
+    language_of_text,
+    readable_scripts,
+    xtts_language,
+)
 from vivavoce.tts_engine.xtts.number_words import CldrNumberWords
 from vivavoce.tts_engine.xtts.policy import XttsPolicy
 from vivavoce.tts_engine.xtts.text_encoder import XttsTextEncoder
@@ -61,6 +66,9 @@ def test_a_word_that_is_longer_than_a_generation_is_cut(encoder: XttsTextEncoder
         ("hu", "12", "tizenkettő"),
         ("cs", "3. patro", "tři. patro"),
         ("hi", "5", "पाँच"),
+        ("ko", "3개", "samgae"),
+        ("ko", "1번째", "cheos beon-jjae"),
+        ("ko", "2번째", "du beon-jjae"),
         ("ar", "7", "سبعة"),
         ("en", "3rd", "third"),
     ],
@@ -80,7 +88,7 @@ def test_numbers_are_words_of_their_language(language: str, written: str, spoken
 )
 def test_numbers_reach_the_cleaning_whole(language: str, written: str, spoken: str) -> None:
     clauses = LanguageGrammars.load(["de"]).with_written_numbers().any_clause_normalizer(language)
-    segmenter = Segmenter(XttsPolicy().segments, TextNormalizer(clauses), XTTS_SCRIPTS)
+    segmenter = Segmenter(XttsPolicy().segments, TextNormalizer(clauses), readable_scripts(language))
     segments = [*segmenter.push(written), *segmenter.flush()]
     assert " ".join(each.spoken for each in segments) == spoken
 
@@ -99,7 +107,8 @@ def test_languages_are_known_by_code_and_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "language"), [("Grün", "en"), ("Привет", "ru"), ("مرحبا", "ar"), ("नमस्ते", "hi"), ("はい", "ja")]
+    ("text", "language"),
+    [("Grün", "en"), ("Привет", "ru"), ("مرحبا", "ar"), ("नमस्ते", "hi"), ("今日は", "ja"), ("한국 漢", "ko")],
 )
 def test_the_script_tells_a_language_that_is_not_given(text: str, language: str) -> None:
     assert language_of_text(text) == language

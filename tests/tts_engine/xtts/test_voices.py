@@ -14,8 +14,14 @@ pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXT
 import torch
 
 from shared.tiny_cosyvoice import recording
-from vivavoce.models.xtts.voice import XttsVoiceEncoder
+from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePromptError
+from vivavoce.models.xtts.checkpoint.voice_prompt import XttsVoicePrompt
+from vivavoce.models.xtts.checkpoint.weight_file import MODEL_FILE
+from vivavoce.models.xtts.voice import XttsVoice, XttsVoiceEncoder
+from vivavoce.tts_engine.backends.base import SlotRequest
 from vivavoce.tts_engine.errors import BadRequest, UnknownVoice
+from vivavoce.tts_engine.voices.recording import Recording
+from vivavoce.tts_engine.voices.store import VoiceMetadata
 from vivavoce.tts_engine.voices.voices import Voice
 from vivavoce.tts_engine.xtts.backend import XttsBackend
 from vivavoce.tts_engine.xtts.bundle_voices import XttsVoices
@@ -33,8 +39,10 @@ def voices(xtts_folder: Path) -> Iterator[XttsVoices]:
 def test_recordings_are_one_voice_that_is_enrolled_once(voices: XttsVoices) -> None:
     clips = [recording(200.0, 2.0), recording(240.0, 1.5)]
     before = len(voices)
-    first = voices.enroll_recordings(clips, RATE)
-    assert voices.enroll_recordings(clips, RATE) == first
+    prompt = voices.encode_recordings([Recording(clip, RATE) for clip in clips])
+    first = voices.register_prompt(prompt)
+    again = voices.encode_recordings([Recording(clip, RATE) for clip in clips])
+    assert voices.register_prompt(again) == first
     assert len(voices) == before + 1
     profile = voices.speaker_profile(first.id)
     alone = voices.speaker_profile(voices.enroll(np.concatenate(clips), RATE).id)
@@ -98,7 +106,60 @@ def test_speakers_are_prepared_once(
             profiles.append(backend.voices.speaker_profile("ben"))
     assert encoded == [1, 2]
     assert torch.equal(profiles[0].latents, profiles[1].latents)
-    assert "'short.wav' is not enrolled: the recordings of a voice have 1.0 s" in caplog.text
+    assert "'short.wav' is not enrolled: the recording is 1.0 s long" in caplog.text
+    prepared = set((folder / "speakers" / "prepared").iterdir())
+    assert len(prepared) == 2
     write_wave(folder / "speakers" / "anna.wav", recording(215.0))
     with closing(XttsBackend.load(folder)):
         assert encoded == [1, 2, 1]
+    assert len(set((folder / "speakers" / "prepared").iterdir()) & prepared) == 1
+    other_weights(folder)
+    with closing(XttsBackend.load(folder)):
+        assert encoded == [1, 2, 1, 1, 2]
+
+
+def other_weights(folder: Path) -> None:
+    """Change one number of the network that makes voices."""
+    held = torch.load(folder / MODEL_FILE, weights_only=True)
+    held["model"]["gpt.conditioning_perceiver.latents"][0, 0] += 1
+    torch.save(held, folder / MODEL_FILE)
+
+
+def test_a_voice_on_file_speaks_after_a_restart_and_not_with_other_weights(
+    xtts_folder: Path, tmp_path: Path
+) -> None:
+    folder, stored = Path(shutil.copytree(xtts_folder, tmp_path / "bundle")), tmp_path / "voices"
+    with closing(XttsBackend.load(folder, voices=stored)) as backend:
+        prompt = backend.voices.encode_prompt(recording(), RATE, "Some words.")
+        assert backend.voices.store is not None
+        kept = backend.voices.store.add(prompt, name="Anna", about=VoiceMetadata("de"), voice_id="anna")
+        assert (kept.content, kept.transcript) == (prompt.id, "Some words.")
+    with closing(XttsBackend.load(folder, voices=stored)) as backend:
+        assert backend.voices.get("anna").language == "de"
+        profile = backend.voices.speaker_profile("anna")
+        assert isinstance(profile, XttsVoice)
+        assert profile is backend.voices.speaker_profile("anna")  # its columns are kept computed
+        assert torch.equal(profile.latents, prompt.voice.latents)
+        assert torch.equal(profile.speaker, prompt.voice.speaker)
+        backend.close_slot(backend.open_slot(SlotRequest("anna", 1.0, 0)))
+    other_weights(folder)
+    with closing(XttsBackend.load(folder, voices=stored)) as backend:
+        with pytest.raises(BadRequest, match=r"enrolled with XTTS \w{12}, and XTTS \w{12} is loaded; enrol"):
+            backend.open_slot(SlotRequest("anna", 1.0, 0))
+        assert (
+            backend.voices.store is not None
+            and backend.voices.store.list(version=backend.voices.model_version) == ()
+        )
+
+
+def test_a_damaged_voice_file_is_refused(voices: XttsVoices, tmp_path: Path) -> None:
+    path = tmp_path / "voice.npz"
+    voices.encode_prompt(recording(), RATE).save(path)
+    loaded = XttsVoicePrompt.load(path)
+    loaded.save(path)
+    assert loaded.id == XttsVoicePrompt.load(path).id
+    content = path.read_bytes()
+    for damaged in (content[: len(content) // 2], b"", content.replace(b"latents", b"letters")):
+        path.write_bytes(damaged)
+        with pytest.raises(VoicePromptError, match="enrol again"):
+            XttsVoicePrompt.load(path)

@@ -11,11 +11,11 @@ from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
 def encoded_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Lengths in samples of the recordings that voices were made of."""
     lengths: list[int] = []
-    encode = BundleVoices.encode_prompt
+    encode = BundleVoices.encode_recordings
 
-    def counted(self: BundleVoices, samples: Any, *about: Any) -> Any:
-        lengths.append(len(samples))
-        return encode(self, samples, *about)
+    def counted(self: BundleVoices, recordings: Any, *about: Any) -> Any:
+        lengths.extend(len(recording.samples) for recording in recordings)
+        return encode(self, recordings, *about)
 
-    monkeypatch.setattr(BundleVoices, "encode_prompt", counted)
+    monkeypatch.setattr(BundleVoices, "encode_recordings", counted)
     return lengths

@@ -23,9 +23,10 @@ from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.errors import BadRequest
+from vivavoce.tts_engine.voices.recording import Recording
 
 SAMPLES = np.linspace(-0.5, 0.5, 48_000, dtype=np.float32)
-KEY = conditioning_key(SAMPLES, 16_000, "Hello.", "encoders")
+KEY = conditioning_key([Recording(SAMPLES, 16_000)], "Hello.", "encoders")
 VALUE = f"{PREFIX}prompt:{KEY}"
 PROMPT = Encoder(CosyVoiceVersion.V2).enroll(SAMPLES, 16_000, "Hello.")
 
@@ -77,15 +78,17 @@ async def in_redis(redis: RedisServer, command: Callable[..., Awaitable[object]]
 
 
 def test_the_key_tells_recordings_transcripts_and_encoders_apart() -> None:
+    parts = [Recording(SAMPLES[:9], 16_000), Recording(SAMPLES[9:], 16_000)]
     keys = {
         KEY,
-        conditioning_key(SAMPLES[:-1], 16_000, "Hello.", "encoders"),
-        conditioning_key(SAMPLES, 24_000, "Hello.", "encoders"),
-        conditioning_key(SAMPLES, 16_000, "Hallo.", "encoders"),
-        conditioning_key(SAMPLES, 16_000, "Hello.", "others"),
+        conditioning_key([Recording(SAMPLES[:-1], 16_000)], "Hello.", "encoders"),
+        conditioning_key([Recording(SAMPLES, 24_000)], "Hello.", "encoders"),
+        conditioning_key([Recording(SAMPLES, 16_000)], "Hallo.", "encoders"),
+        conditioning_key([Recording(SAMPLES, 16_000)], "Hello.", "others"),
+        conditioning_key(parts, "Hello.", "encoders"),
     }
-    assert len(keys) == 5
-    assert conditioning_key(SAMPLES.copy(), 16_000, "Hello.", "encoders") == KEY
+    assert len(keys) == 6
+    assert conditioning_key([Recording(SAMPLES.copy(), 16_000)], "Hello.", "encoders") == KEY
 
 
 def test_three_gateways_asked_at_once_encode_once(redis: RedisServer) -> None:
@@ -93,7 +96,7 @@ def test_three_gateways_asked_at_once_encode_once(redis: RedisServer) -> None:
 
     async def ask(_: int) -> VoicePrompt:
         async with gateway(redis) as shared:
-            return await shared.get_or_encode(KEY, "Hello.", encode)
+            return await shared.get_or_encode(KEY, "Hello.", encode, VoicePrompt.from_bytes)
 
     async def ask_all() -> list[VoicePrompt]:
         return await asyncio.gather(*map(ask, range(3)))
@@ -129,9 +132,9 @@ def test_a_gateway_reads_its_memory_without_redis(redis: RedisServer) -> None:
 
     async def ask_twice() -> None:
         async with gateway(redis) as shared:
-            await shared.get_or_encode(KEY, "Hello.", encode)
+            await shared.get_or_encode(KEY, "Hello.", encode, VoicePrompt.from_bytes)
             redis.stop()
-            await shared.get_or_encode(KEY, "Hello.", encode)
+            await shared.get_or_encode(KEY, "Hello.", encode, VoicePrompt.from_bytes)
 
     asyncio.run(ask_twice())
     assert encode.count == 1
@@ -143,7 +146,7 @@ def test_without_redis_every_gateway_encodes_for_itself(redis: RedisServer) -> N
 
     async def ask() -> VoicePrompt:
         async with gateway(redis) as shared:
-            return await shared.get_or_encode(KEY, "Hello.", encode)
+            return await shared.get_or_encode(KEY, "Hello.", encode, VoicePrompt.from_bytes)
 
     assert asyncio.run(ask()).id == asyncio.run(ask()).id == PROMPT.id
     assert encode.count == 2
@@ -156,7 +159,7 @@ def test_redis_that_goes_away_while_a_recording_is_encoded_loses_nothing(redis: 
 
     async def ask() -> VoicePrompt:
         async with gateway(redis) as shared:
-            return await shared.get_or_encode(KEY, "Hello.", encode)
+            return await shared.get_or_encode(KEY, "Hello.", encode, VoicePrompt.from_bytes)
 
     assert asyncio.run(ask()).id == PROMPT.id
 
@@ -167,7 +170,7 @@ def test_the_lock_of_a_gateway_that_died_expires(redis: RedisServer) -> None:
     async def ask() -> None:
         await in_redis(redis, lambda client: client.set(f"{PREFIX}encoding:{KEY}", "dead", px=300))
         async with gateway(redis) as shared:
-            await shared.get_or_encode(KEY, "Hello.", encode)
+            await shared.get_or_encode(KEY, "Hello.", encode, VoicePrompt.from_bytes)
 
     asyncio.run(ask())
     assert encode.count == 1
@@ -185,7 +188,7 @@ def test_a_lock_is_renewed_while_a_recording_is_encoded(redis: RedisServer) -> N
 
     async def ask(_: int) -> None:
         async with gateway(redis, policy) as shared:
-            await shared.get_or_encode(KEY, "Hello.", encode)
+            await shared.get_or_encode(KEY, "Hello.", encode, VoicePrompt.from_bytes)
 
     async def ask_both() -> None:
         await asyncio.gather(*map(ask, range(2)))
@@ -201,7 +204,7 @@ def test_an_error_of_the_encoder_frees_the_lock(redis: RedisServer) -> None:
     async def ask() -> None:
         async with gateway(redis) as shared:
             with pytest.raises(BadRequest, match="too short"):
-                await shared.get_or_encode(KEY, "Hello.", refuse)
+                await shared.get_or_encode(KEY, "Hello.", refuse, VoicePrompt.from_bytes)
         assert await in_redis(redis, lambda client: client.exists(f"{PREFIX}encoding:{KEY}")) == 0
 
     asyncio.run(ask())
@@ -234,7 +237,7 @@ def test_a_wrong_value_is_made_again(redis: RedisServer, value: bytes) -> None:
     async def ask() -> VoicePrompt:
         await in_redis(redis, lambda client: client.set(VALUE, value))
         async with gateway(redis) as shared:
-            return await shared.get_or_encode(KEY, "Hello.", encode)
+            return await shared.get_or_encode(KEY, "Hello.", encode, VoicePrompt.from_bytes)
 
     assert asyncio.run(ask()).id == PROMPT.id
     assert encode.count == 1
