@@ -29,14 +29,14 @@ from .flow.state import FlowChunk
 from .flow.streaming_flow import StreamingFlow
 from .lm.speech_lm import LmNetwork
 from .onnx_graphs.graph_files import GRAPH_FOLDER, bundle_digest, graph_path
-from .onnx_graphs.onnx_flow import OnnxFlow, can_run_policy
+from .onnx_graphs.onnx_flow import OnnxFlow
 from .onnx_graphs.onnx_lm import OnnxSpeechLm
 from .onnx_graphs.onnx_vocoder import OnnxVocoder
+from .onnx_runtime.networks import EXPORTED_PRECISIONS, can_run_policy
 from .vocoder.vocoder import Vocoder
 
 logger = logging.getLogger(__name__)
 
-_ONNX_PRECISIONS = (Precision.FP32, Precision.INT8, Precision.INT4)
 _CONTEXT = 60  # ids before the timed ones
 _TIMED_STEPS = 5  # of each, in turns
 _TIMED_CHUNKS = 2  # of flow and vocoder, which take longer
@@ -129,9 +129,9 @@ class NetworkLoader:
 def _check_supported(precision: Precision, device: torch.device) -> None:
     if device.type != "cpu":
         raise DeviceError(f"the executor onnxruntime is for a CPU, and the device is {device}; take torch")
-    if precision not in _ONNX_PRECISIONS:
+    if precision not in EXPORTED_PRECISIONS:
         raise DeviceError(
-            f"the executor onnxruntime has {', '.join(_ONNX_PRECISIONS)}, and the precision is {precision}"
+            f"the executor onnxruntime has {', '.join(EXPORTED_PRECISIONS)}, and the precision is {precision}"
         )
 
 

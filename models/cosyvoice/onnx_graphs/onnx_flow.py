@@ -1,28 +1,27 @@
-"""The flow in ONNX Runtime, on a CPU; the same interface and states as ``Flow``.
+"""The exported flow on tensors; the same interface and states as ``Flow``.
 
-Attention memories are fed to the graphs in place. The graphs return the keys and values of a chunk, which are
-written behind those of earlier chunks. Sessions are stepped one by one; a batch would save a few per cent.
+``ArrayFlow`` runs the graphs; tensors and its arrays share their memory.
 """
 
-from dataclasses import replace
-
-import onnxruntime
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..checkpoint.bundle import CosyVoiceBundle
-from ..config import BLOCK_FRAMES, FRAMES_PER_SPEECH_ID, FlowConfig
+from ..config import BLOCK_FRAMES, FRAMES_PER_SPEECH_ID
 from ..devices import CPU
 from ..flow.attention_memory import AttentionMemory
 from ..flow.dit import DitState
 from ..flow.encoder import EncoderState
-from ..flow.policy import EXACT_POLICY, CacheForm, FlowPolicy
+from ..flow.policy import EXACT_POLICY, FlowPolicy
 from ..flow.state import FlowChunk, FlowState, check_chunk
 from ..flow.streaming_flow import StreamingFlow
 from ..flow.unet import UnetState
+from ..onnx_runtime.flow import ArrayFlow, ArrayFlowState
+from ..onnx_runtime.graph_runs import Float, State
+from ..onnx_runtime.networks import can_run_policy
 from ..state import tensors
-from .graph_files import bundle_digest, graph_path, open_graph
-from .onnx_vocoder import initial_state, run_graph
 
 
 class OnnxFlow(StreamingFlow):
@@ -31,16 +30,8 @@ class OnnxFlow(StreamingFlow):
     device = CPU
     can_step_together = False
 
-    def __init__(
-        self,
-        config: FlowConfig,
-        speaker: onnxruntime.InferenceSession,
-        encoder: onnxruntime.InferenceSession,
-        step: onnxruntime.InferenceSession,
-        policy: FlowPolicy = EXACT_POLICY,
-    ) -> None:
-        self.config, self.policy, self.noise_blocks = config, policy, {}
-        self._speaker, self._encoder, self._step = speaker, encoder, step
+    def __init__(self, arrays: ArrayFlow) -> None:
+        self._arrays, self.config, self.policy, self.noise_blocks = arrays, arrays.config, arrays.policy, {}
 
     @classmethod
     def load(cls, bundle: CosyVoiceBundle, policy: FlowPolicy | None = None, digest: str = "") -> "OnnxFlow":
@@ -51,21 +42,16 @@ class OnnxFlow(StreamingFlow):
         policy = policy or EXACT_POLICY
         if not can_run_policy(policy):
             raise ValueError(f"{policy}; the exported graphs keep all keys and values in float32")
-        digest, threads = digest or bundle_digest(bundle), torch.get_num_threads()
-        names = ("flow_speaker", "flow_encoder", "flow_step")
-        speaker, encoder, step = (open_graph(graph_path(bundle, name), digest, threads) for name in names)
-        return cls(bundle.network_config.flow, speaker, encoder, step, policy)
+        return cls(ArrayFlow.load(bundle, policy, digest))
 
     def project_speaker(self, embedding: Tensor) -> Tensor:
         """(B, 192) speaker embedding -> (B, 80) conditioning."""
-        return run_graph(self._speaker, {"embedding": embedding})["speaker"]
+        return torch.from_numpy(self._arrays.project_speaker(embedding.numpy()))
 
     def init_state(self, speaker: Tensor, frames: int | None = None) -> FlowState:
         """As ``StreamingFlow.init_state``; pages that are not written take no memory."""
-        rows, capacity = len(speaker), frames or self.policy.reserve_frames
-        solver = tuple(self._solver_state(rows, capacity) for _ in range(self.config.solver_steps))
-        encoder = self._encoder_state(rows, capacity)
-        return FlowState(torch.zeros(rows, dtype=torch.int64), speaker.clone(), encoder, solver)
+        capacity = frames or self.policy.reserve_frames
+        return _to_tensors(self._arrays.init_state(speaker.numpy().copy(), capacity))
 
     def step(self, chunk: FlowChunk, state: FlowState) -> tuple[Tensor, FlowState]:
         """As ``StreamingFlow.step``. Raises ValueError also if rows are at different frames or end early."""
@@ -79,92 +65,84 @@ class OnnxFlow(StreamingFlow):
     @torch.inference_mode()
     def compute(self, chunk: FlowChunk, state: FlowState, block: int) -> tuple[Tensor, FlowState]:
         """``step`` for a state with room for the chunk. block: frames that attend to each other."""
-        place = {"length": state.frames[0], "block": torch.tensor(block)}
-        mu, encoder = self._encode(chunk, state.encoder, place)
-        x = self.noise_rows(state.frames.tolist(), mu.shape[1])
-        inputs = {"mu": mu, "speaker": state.speaker, "prompt_mel": chunk.prompt_mel.transpose(1, 2), **place}
-        following = []
-        for index, part in enumerate(state.solver):
-            x, after = self._euler_step(x, inputs | {"solver_step": torch.tensor(index)}, part)
-            following.append(after)
-        return x.transpose(1, 2), replace(
-            state, frames=state.frames + mu.shape[1], encoder=encoder, solver=tuple(following)
+        x = self.noise_rows(state.frames.tolist(), chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID)
+        mel, following = self._arrays.compute(
+            chunk.ids.numpy(),
+            chunk.future.numpy(),
+            chunk.prompt_mel.numpy(),
+            x.numpy(),
+            _to_arrays(state),
+            block,
         )
-
-    def _encode(
-        self, chunk: FlowChunk, state: EncoderState | Tensor, place: dict[str, Tensor]
-    ) -> tuple[Tensor, EncoderState | Tensor]:
-        inputs = {"ids": chunk.ids, "future": chunk.future}
-        if isinstance(state, Tensor):
-            outputs = run_graph(self._encoder, {**inputs, "past_lookahead": state})
-            return outputs["mu"], outputs["present_lookahead"]
-        contexts = {"past_lookahead": state.lookahead_context, "past_upsample": state.upsample_context}
-        memories = {"id": _buffer(state.id_memory), "frame": _buffer(state.frame_memory)}
-        fed = {f"{unit}_memory": memory for unit, memory in memories.items()}
-        outputs = run_graph(self._encoder, {**inputs, **place, **contexts, **fed})
-        length = int(place["length"])
-        for unit, begin in (("id", length // FRAMES_PER_SPEECH_ID), ("frame", length)):
-            _write(memories[unit], outputs[f"new_{unit}_keys_values"], begin)
-        return outputs["mu"], replace(
-            state,
-            lookahead_context=outputs["present_lookahead"],
-            upsample_context=outputs["present_upsample"],
-        )
-
-    def _euler_step(
-        self, x: Tensor, inputs: dict[str, Tensor], state: UnetState | DitState
-    ) -> tuple[Tensor, UnetState | DitState]:
-        *contexts, memory = tensors(state)
-        past = {f"past_context.{index}": context for index, context in enumerate(contexts)}
-        outputs = run_graph(self._step, {**inputs, **past, "x": x, "memory": memory})
-        _write(memory, outputs["new_keys_values"], int(inputs["length"]))
-        present = [outputs[f"present_context.{index}"] for index in range(len(contexts))]
-        return outputs["next_x"], _solver_state(state, present, memory)
-
-    def _solver_state(self, rows: int, frames: int) -> UnetState | DitState:
-        contexts = [*initial_state(self._step, rows).values()]
-        memory = _empty_memory(self._step, "memory", rows, frames)
-        empty: UnetState | DitState = UnetState((), memory)
-        if self.config.encoder is None:
-            empty = DitState(memory, memory, memory)
-        return _solver_state(empty, contexts, memory)
-
-    def _encoder_state(self, rows: int, frames: int) -> EncoderState | Tensor:
-        contexts = initial_state(self._encoder, rows)
-        if self.config.encoder is None:
-            return contexts["past_lookahead"]
-        return EncoderState(
-            contexts["past_lookahead"],
-            contexts["past_upsample"],
-            _empty_memory(self._encoder, "id_memory", rows, frames // FRAMES_PER_SPEECH_ID),
-            _empty_memory(self._encoder, "frame_memory", rows, frames),
-        )
+        return torch.from_numpy(mel), _to_tensors(following)
 
 
-def can_run_policy(policy: FlowPolicy) -> bool:
-    """Whether the graphs can keep their memory as the policy says."""
-    is_exact = policy.cache_form is CacheForm.KEYS_VALUES and policy.dtype == "float32"
-    return is_exact and policy.window_frames is None
+def _to_arrays(state: FlowState) -> ArrayFlowState:
+    solver = [_split_solver_state(part) for part in state.solver]
+    encoder, memories = _split_encoder_state(state.encoder)
+    return ArrayFlowState(
+        int(state.frames[0]),
+        state.speaker.numpy(),
+        encoder,
+        memories,
+        tuple(contexts for contexts, _ in solver),
+        tuple(memory for _, memory in solver),
+    )
 
 
-def _solver_state(like: UnetState | DitState, contexts: list[Tensor], memory: Tensor) -> UnetState | DitState:
-    if isinstance(like, UnetState):
-        return UnetState(tuple(contexts), memory)
-    first, second = contexts
-    return DitState(first, second, memory)
+def _split_encoder_state(state: EncoderState | Tensor) -> tuple[State, dict[str, Float]]:
+    """Contexts and memories by the names of the graph's inputs."""
+    if isinstance(state, Tensor):
+        return {"past_lookahead": state.numpy()}, {}
+    contexts = {"lookahead": state.lookahead_context, "upsample": state.upsample_context}
+    return {f"past_{name}": context.numpy() for name, context in contexts.items()}, {
+        "id_memory": _buffer(state.id_memory),
+        "frame_memory": _buffer(state.frame_memory),
+    }
 
 
-def _empty_memory(session: onnxruntime.InferenceSession, name: str, rows: int, slots: int) -> Tensor:
-    shape = next(part.shape for part in session.get_inputs() if part.name == name)
-    *fixed, _, width = shape[1:]
-    return torch.empty(rows, *fixed, slots, width)
+def _split_solver_state(state: UnetState | DitState) -> tuple[State, Float]:
+    *contexts, memory = tensors(state)
+    return {f"past_context.{index}": context.numpy() for index, context in enumerate(contexts)}, _buffer(
+        memory
+    )
 
 
-def _buffer(memory: AttentionMemory) -> Tensor:
+def _buffer(memory: AttentionMemory) -> Float:
     assert isinstance(memory, Tensor)
-    return memory
+    buffer: Float = memory.numpy()
+    return buffer
 
 
-def _write(memory: Tensor, new: Tensor, begin: int) -> None:
-    """Write the keys and values of a chunk from slot ``begin`` on."""
-    memory[..., begin : begin + new.shape[-2], :] = new
+def _to_tensors(arrays: ArrayFlowState) -> FlowState:
+    encoder = {name: _tensor(context) for name, context in arrays.encoder.items()}
+    memories = {name: _tensor(memory) for name, memory in arrays.encoder_memories.items()}
+    is_unet = bool(memories)  # version 2, whose encoder has memories
+    solver = zip(arrays.solver, arrays.solver_memories, strict=True)
+    return FlowState(
+        torch.full((len(arrays.speaker),), arrays.frames),
+        _tensor(arrays.speaker),
+        EncoderState(
+            encoder["past_lookahead"],
+            encoder["past_upsample"],
+            memories["id_memory"],
+            memories["frame_memory"],
+        )
+        if is_unet
+        else encoder["past_lookahead"],
+        tuple(_solver_state([*contexts.values()], memory, is_unet=is_unet) for contexts, memory in solver),
+    )
+
+
+def _solver_state(
+    contexts: list[NDArray[np.generic]], memory: Float, *, is_unet: bool
+) -> UnetState | DitState:
+    parts = [_tensor(context) for context in contexts]
+    if is_unet:
+        return UnetState(tuple(parts), _tensor(memory))
+    first, second = parts
+    return DitState(first, second, _tensor(memory))
+
+
+def _tensor(array: NDArray[np.generic]) -> Tensor:
+    return torch.from_numpy(array)

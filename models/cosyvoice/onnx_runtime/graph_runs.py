@@ -1,8 +1,10 @@
-"""Runs of a graph on numpy arrays, and the threads that it may use."""
+"""Runs of a graph on numpy arrays, the threads that it may use, and memory for its states."""
 
+import math
+import mmap
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnxruntime
@@ -25,6 +27,15 @@ def run_arrays(
     """Run a graph; its outputs by name. Inputs that are contiguous are not copied."""
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+
+def paged_zeros(shape: Sequence[int]) -> Float:
+    """Zeros in pages of 4 kB, which take no memory until they are written.
+
+    numpy asks for pages of 2 MB, of which the unused part of every head's or layer's buffer would fill some.
+    """
+    pages = mmap.mmap(-1, max(1, 4 * math.prod(shape)))
+    return np.frombuffer(pages, np.float32, math.prod(shape)).reshape(shape)
 
 
 def initial_arrays(session: onnxruntime.InferenceSession, rows: int) -> State:

@@ -146,7 +146,8 @@ class ArrayRenderRunner:
         if files is None or not frames or not files.keeps(flow_prompt.id):
             return self._prefill(flow_prompt)
         part = type(self._flow).__name__
-        empty = self._flow.init_state(flow_prompt.embedding, frames)
+        speaker = self._flow.project_speaker(flow_prompt.embedding[None])
+        empty = self._flow.init_state(speaker, frames)
         if stored := files.load(flow_prompt.id, part, empty.packed_form()):
             return empty.unpacked(stored, frames)
         state = self._prefill(flow_prompt)
