@@ -34,7 +34,8 @@ def paged_zeros(shape: Sequence[int]) -> Float:
 
     numpy asks for pages of 2 MB, of which the unused part of every head's or layer's buffer would fill some.
     """
-    pages = mmap.mmap(-1, max(1, 4 * math.prod(shape)))
+    # Private: pages of a shared mapping that are given back stay in use.
+    pages = mmap.mmap(-1, max(1, 4 * math.prod(shape)), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return np.frombuffer(pages, np.float32, math.prod(shape)).reshape(shape)
 
 
