@@ -29,9 +29,9 @@ from .flow.state import FlowChunk
 from .flow.streaming_flow import StreamingFlow
 from .lm.speech_lm import LmNetwork
 from .onnx_graphs.graph_files import GRAPH_FOLDER, bundle_digest, graph_path
-from .onnx_graphs.onnx_flow import OnnxFlow
-from .onnx_graphs.onnx_lm import OnnxSpeechLm
-from .onnx_graphs.onnx_vocoder import OnnxVocoder
+from .onnx_networks.onnx_flow import OnnxFlow
+from .onnx_networks.onnx_lm import OnnxSpeechLm
+from .onnx_networks.onnx_vocoder import OnnxVocoder
 from .onnx_runtime.networks import EXPORTED_PRECISIONS, can_run_policy
 from .vocoder.vocoder import Vocoder
 

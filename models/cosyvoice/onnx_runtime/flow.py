@@ -1,10 +1,10 @@
-"""The exported flow on numpy arrays. The memory of the state is fed to the graphs in place.
+"""The exported flow on arrays. The memory of the state is fed to the graphs in place.
 
 The graphs return the keys and values of a chunk, which are written behind those of earlier chunks. Sessions
 are stepped one by one; a batch would save a few per cent. ``OnnxFlow`` gives tensors to these graphs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,16 +17,7 @@ from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_ID
 from ..flow.policy import EXACT_POLICY, FlowPolicy
 from ..host_memory import release_array_pages
 from ..onnx_graphs.graph_files import bundle_digest, graph_path, open_graph
-from .graph_runs import (
-    Float,
-    Integers,
-    State,
-    fixed_shape,
-    initial_arrays,
-    paged_zeros,
-    run_arrays,
-    thread_count,
-)
+from .graph_runs import Array, Float, Integers, OrtGraph, RunnableGraph, State, paged_zeros, thread_count
 from .random_numbers import normal_numbers
 
 _NOISE_FRAMES = 15_000
@@ -97,42 +88,49 @@ class ArrayFlow:
     """The exported graphs of a flow. ``load`` opens them."""
 
     config: FlowConfig
-    _speaker: onnxruntime.InferenceSession
-    _encoder: onnxruntime.InferenceSession
-    _step: onnxruntime.InferenceSession
+    _speaker: RunnableGraph
+    _encoder: RunnableGraph
+    _step: RunnableGraph
     policy: FlowPolicy = EXACT_POLICY
     _noise: dict[int, Float] = field(default_factory=dict)
 
     @classmethod
     def load(
-        cls, bundle: CosyVoiceBundle, policy: FlowPolicy = EXACT_POLICY, digest: str = ""
+        cls,
+        bundle: CosyVoiceBundle,
+        policy: FlowPolicy = EXACT_POLICY,
+        digest: str = "",
+        graph: Callable[[onnxruntime.InferenceSession], RunnableGraph] = OrtGraph,
     ) -> "ArrayFlow":
         """Open the graphs of a bundle. ``digest`` is the bundle's, if known. Raises InvalidBundleError."""
         digest, threads = digest or bundle_digest(bundle), thread_count()
         names = ("flow_speaker", "flow_encoder", "flow_step")
-        speaker, encoder, step = (open_graph(graph_path(bundle, name), digest, threads) for name in names)
+        speaker, encoder, step = (
+            graph(open_graph(graph_path(bundle, name), digest, threads)) for name in names
+        )
         return cls(bundle.network_config.flow, speaker, encoder, step, policy)
 
     def project_speaker(self, embedding: Float) -> Float:
         """(B, 192) speaker embedding -> (B, 80) conditioning."""
-        return run_arrays(self._speaker, {"embedding": embedding})["speaker"].astype(np.float32, copy=False)
+        speaker: Float = self._speaker.run({"embedding": embedding})["speaker"]
+        return speaker
 
     def init_state(self, speaker: Float, frames: int) -> ArrayFlowState:
         """The state before the first chunk. speaker: of ``project_speaker``. frames: initial capacity."""
         rows, steps = len(speaker), range(self.config.solver_steps)
         sizes = {"id_memory": frames // FRAMES_PER_SPEECH_ID, "frame_memory": frames}
         memories = {
-            name: _empty_memory(self._encoder, name, rows, slots)
+            name: self._encoder.empty_memory(name, rows, slots)
             for name, slots in sizes.items()
             if self.config.encoder is not None
         }
         return ArrayFlowState(
             0,
             speaker,
-            initial_arrays(self._encoder, rows),
+            self._encoder.initial_state(rows),
             memories,
-            tuple(initial_arrays(self._step, rows) for _ in steps),
-            tuple(_empty_memory(self._step, "memory", rows, frames) for _ in steps),
+            tuple(self._step.initial_state(rows) for _ in steps),
+            tuple(self._step.empty_memory("memory", rows, frames) for _ in steps),
         )
 
     def prefill(self, embedding: Float, ids: Integers, mel: Float) -> ArrayFlowState:
@@ -182,25 +180,23 @@ class ArrayFlow:
         ids: (B, T). future: (B, 3) or (B, 0). prompt_mel: (B, 80, 2 T). x: (B, 2 T, 80), the noise. block:
         frames that attend to each other.
         """
-        place = {"length": np.array(state.frames), "block": np.array(block)}
+        place = {"length": state.frames, "block": block}
         mu, encoder = self._encode({"ids": ids, "future": future}, place, state)
-        inputs = {"mu": mu, "speaker": state.speaker, "prompt_mel": prompt_mel.transpose(0, 2, 1), **place}
+        inputs = {"mu": mu, "speaker": state.speaker, "prompt_mel": prompt_mel.swapaxes(1, 2), **place}
         solver = []
         for index, (contexts, memory) in enumerate(zip(state.solver, state.solver_memories, strict=True)):
-            given = {**inputs, **contexts, "x": x, "memory": memory, "solver_step": np.array(index)}
-            outputs = run_arrays(self._step, given)
+            given = {**inputs, **contexts, "x": x, "memory": memory, "solver_step": index}
+            outputs = self._step.run(given)
             _write(memory, outputs["new_keys_values"], state.frames)
             solver.append(_present(outputs, contexts))
-            x = outputs["next_x"].astype(np.float32, copy=False)
-        mel: Float = x.transpose(0, 2, 1)
+            x = outputs["next_x"]
+        mel: Float = x.swapaxes(1, 2)
         return mel, replace(state, frames=state.frames + x.shape[1], encoder=encoder, solver=tuple(solver))
 
-    def _encode(
-        self, inputs: State, place: State, state: ArrayFlowState
-    ) -> tuple[NDArray[np.generic], State]:
+    def _encode(self, inputs: State, place: State, state: ArrayFlowState) -> tuple[Array, State]:
         """The conditioning of the solver (B, 2 T, 80), and the encoder's next contexts."""
         given = {**inputs, **state.encoder, **state.encoder_memories}
-        outputs = run_arrays(self._encoder, given if self.config.encoder is None else given | place)
+        outputs = self._encoder.run(given if self.config.encoder is None else given | place)
         for name, memory in state.encoder_memories.items():
             begin = state.frames if name == "frame_memory" else state.frames // FRAMES_PER_SPEECH_ID
             _write(memory, outputs[f"new_{name.removesuffix('_memory')}_keys_values"], begin)
@@ -223,14 +219,8 @@ def _present(outputs: State, past: State) -> State:
     return {name: outputs[name.replace("past_", "present_")] for name in past}
 
 
-def _empty_memory(session: onnxruntime.InferenceSession, name: str, rows: int, slots: int) -> Float:
-    *fixed, width = fixed_shape(session, name)
-    return paged_zeros((rows, *fixed, slots, width))
-
-
-def _write(memory: Float, new: object, begin: int) -> None:
+def _write(memory: Array, keys_values: Array, begin: int) -> None:
     """Write the keys and values of a chunk from slot ``begin`` on."""
-    keys_values = np.asarray(new)
     memory[..., begin : begin + keys_values.shape[-2], :] = keys_values
 
 

@@ -1,5 +1,6 @@
-"""The exported vocoder on numpy arrays, and its noise: normal in version 2, upstream's table in version 3."""
+"""The exported vocoder on arrays, and its noise: normal in version 2, upstream's table in version 3."""
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..config import (
     HiftConfig,
 )
 from ..onnx_graphs.graph_files import bundle_digest, graph_path, open_graph
-from .graph_runs import Float, State, initial_arrays, run_arrays, thread_count
+from .graph_runs import Float, OrtGraph, RunnableGraph, State, thread_count
 from .random_numbers import uniform_numbers
 
 _DRAWS_BEFORE_TABLE = MEL_BANDS * 15_000 + 3_852_970  # see vocoder/noise_table.py
@@ -24,10 +25,8 @@ _DRAWS_BEFORE_TABLE = MEL_BANDS * 15_000 + 3_852_970  # see vocoder/noise_table.
 class ArrayVocoder:
     """The exported graph of a vocoder. ``load`` opens it."""
 
-    def __init__(
-        self, config: HiftConfig, version: CosyVoiceVersion, session: onnxruntime.InferenceSession
-    ) -> None:
-        self.config, self.version, self._session = config, version, session
+    def __init__(self, config: HiftConfig, version: CosyVoiceVersion, graph: RunnableGraph) -> None:
+        self.config, self.version, self._graph = config, version, graph
 
     @cached_property
     def _table(self) -> RandomState:
@@ -37,15 +36,20 @@ class ArrayVocoder:
         return table
 
     @classmethod
-    def load(cls, bundle: CosyVoiceBundle, digest: str = "") -> "ArrayVocoder":
+    def load(
+        cls,
+        bundle: CosyVoiceBundle,
+        digest: str = "",
+        graph: Callable[[onnxruntime.InferenceSession], RunnableGraph] = OrtGraph,
+    ) -> "ArrayVocoder":
         """Open the graph of a bundle. ``digest`` is the bundle's, if known. Raises InvalidBundleError."""
         digest = digest or bundle_digest(bundle)
         session = open_graph(graph_path(bundle, "vocoder"), digest, thread_count())
-        return cls(bundle.network_config.hift, bundle.version, session)
+        return cls(bundle.network_config.hift, bundle.version, graph(session))
 
     def init_state(self, rows: int) -> State:
         """The ``past_`` inputs before the first chunk."""
-        return initial_arrays(self._session, rows)
+        return self._graph.initial_state(rows)
 
     def noise_samples(self, mel_frames: int, state: State, *, last: bool) -> int:
         """Samples of noise that ``render`` needs for ``mel_frames`` new frames."""
@@ -60,12 +64,11 @@ class ArrayVocoder:
         mel: (B, 80, n). noise: (B, ``noise_samples``, waves).
         """
         if self.version is CosyVoiceVersion.V2:
-            end = {"withheld": np.array(0 if last else V2_WITHHELD_FRAMES)}
+            end = {"withheld": 0 if last else V2_WITHHELD_FRAMES}
         else:
-            end = {"last": np.array(int(last))}
-        outputs = run_arrays(self._session, {**state, **end, "mel": mel, "noise": noise})
-        samples: Float = outputs["samples"].astype(np.float32, copy=False)
-        return samples, {name: outputs[name.replace("past_", "present_")] for name in state}
+            end = {"last": int(last)}
+        outputs = self._graph.run({**state, **end, "mel": mel, "noise": noise})
+        return outputs["samples"], {name: outputs[name.replace("past_", "present_")] for name in state}
 
     def open_stream(self, normal: Generator) -> "ArrayVocoderStream":
         """The vocoder of one sentence. normal: draws version 2's noise."""

@@ -30,9 +30,9 @@ from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm  # noqa: 
 from vivavoce.models.cosyvoice.networks import load_lm, load_networks  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import bundle_digest  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_graphs.onnx_flow import OnnxFlow  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_graphs.onnx_lm import OnnxSpeechLm  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_graphs.onnx_vocoder import OnnxVocoder  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_networks.onnx_flow import OnnxFlow  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_networks.onnx_vocoder import OnnxVocoder  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
 
 

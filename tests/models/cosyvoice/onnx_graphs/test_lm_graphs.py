@@ -28,7 +28,7 @@ from vivavoce.models.cosyvoice.onnx_graphs.lm_graphs import (  # noqa: E402
     write_lm_head,
     write_lm_step,
 )
-from vivavoce.models.cosyvoice.onnx_graphs.onnx_lm import OnnxSpeechLm  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"
