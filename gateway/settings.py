@@ -151,7 +151,8 @@ class Settings(PhoneSystemSettings, BaseSettings):
         str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$", description="auto, cpu, cuda or cuda:N")
     ] = "auto"  # a GPU if torch can use one
     executor: Annotated[
-        Literal["auto", "torch", "onnxruntime"], Field(description="auto, torch or onnxruntime")
+        Literal["auto", "torch", "onnxruntime", "tensorrt"],
+        Field(description="auto, torch, onnxruntime or tensorrt"),
     ] = "auto"  # the faster one for each network of CosyVoice, among those that are exported
     # False: with the packaged voice a second process does not improve the pacing of packets; it costs 130 MB
     # and a tenth more compute.

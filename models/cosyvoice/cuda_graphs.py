@@ -65,7 +65,7 @@ class StagingBuffer(Generic[State]):
         if self._device_memory is not self._host_memory:
             self._device_memory.copy_(self._host_memory, non_blocking=True)
         if self._device_memory.device.type == "cuda":
-            self._uploaded = torch.cuda.Event()
+            self._uploaded = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._uploaded.record(torch.cuda.current_stream(self._device_memory.device))
 
 

@@ -112,8 +112,15 @@ def _to_flow_state(state: ArrayFlowState) -> FlowState:
             state.encoder_memories["frame_memory"],
         )
     solver = (
-        UnetState((*contexts.values(),), memory) if is_unet else DitState(*contexts.values(), memory)
+        _solver_state([*contexts.values()], memory, is_unet=is_unet)
         for contexts, memory in zip(state.solver, state.solver_memories, strict=True)
     )
     frames = torch.full((len(state.speaker),), state.frames)
     return FlowState(frames, state.speaker, encoder, tuple(solver))
+
+
+def _solver_state(contexts: list[Tensor], memory: Tensor, *, is_unet: bool) -> UnetState | DitState:
+    if is_unet:
+        return UnetState(tuple(contexts), memory)
+    first, second = contexts
+    return DitState(first, second, memory)

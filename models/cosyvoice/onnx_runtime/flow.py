@@ -32,11 +32,11 @@ class ArrayFlowState:
     """
 
     frames: int  # mel frames so far, of all rows
-    speaker: Float  # (B, 80)
+    speaker: Array  # (B, 80)
     encoder: State
-    encoder_memories: dict[str, Float]  # none in version 3
+    encoder_memories: State  # none in version 3
     solver: tuple[State, ...]
-    solver_memories: tuple[Float, ...]
+    solver_memories: tuple[Array, ...]
 
     @property
     def capacity(self) -> int:
@@ -44,7 +44,7 @@ class ArrayFlowState:
         return int(self.solver_memories[0].shape[-2])
 
     @property
-    def memories(self) -> list[Float]:
+    def memories(self) -> list[Array]:
         """All memories."""
         return [*self.encoder_memories.values(), *self.solver_memories]
 
@@ -110,12 +110,11 @@ class ArrayFlow:
         )
         return cls(bundle.network_config.flow, speaker, encoder, step, policy)
 
-    def project_speaker(self, embedding: Float) -> Float:
+    def project_speaker(self, embedding: Array) -> Array:
         """(B, 192) speaker embedding -> (B, 80) conditioning."""
-        speaker: Float = self._speaker.run({"embedding": embedding})["speaker"]
-        return speaker
+        return self._speaker.run({"embedding": embedding})["speaker"]
 
-    def init_state(self, speaker: Float, frames: int) -> ArrayFlowState:
+    def init_state(self, speaker: Array, frames: int) -> ArrayFlowState:
         """The state before the first chunk. speaker: of ``project_speaker``. frames: initial capacity."""
         rows, steps = len(speaker), range(self.config.solver_steps)
         sizes = {"id_memory": frames // FRAMES_PER_SPEECH_ID, "frame_memory": frames}
@@ -168,13 +167,13 @@ class ArrayFlow:
 
     def compute(
         self,
-        ids: Integers,
-        future: Integers,
-        prompt_mel: Float,
-        x: Float,
+        ids: Array,
+        future: Array,
+        prompt_mel: Array,
+        x: Array,
         state: ArrayFlowState,
         block: int,
-    ) -> tuple[Float, ArrayFlowState]:
+    ) -> tuple[Array, ArrayFlowState]:
         """The mel (B, 80, 2 T) of a chunk for a state with room for it, and the next state.
 
         ids: (B, T). future: (B, 3) or (B, 0). prompt_mel: (B, 80, 2 T). x: (B, 2 T, 80), the noise. block:
@@ -190,8 +189,9 @@ class ArrayFlow:
             _write(memory, outputs["new_keys_values"], state.frames)
             solver.append(_present(outputs, contexts))
             x = outputs["next_x"]
-        mel: Float = x.swapaxes(1, 2)
-        return mel, replace(state, frames=state.frames + x.shape[1], encoder=encoder, solver=tuple(solver))
+        return x.swapaxes(1, 2), replace(
+            state, frames=state.frames + x.shape[1], encoder=encoder, solver=tuple(solver)
+        )
 
     def _encode(self, inputs: State, place: State, state: ArrayFlowState) -> tuple[Array, State]:
         """The conditioning of the solver (B, 2 T, 80), and the encoder's next contexts."""

@@ -16,7 +16,7 @@ from ..config import (
     HiftConfig,
 )
 from ..onnx_graphs.graph_files import bundle_digest, graph_path, open_graph
-from .graph_runs import Float, OrtGraph, RunnableGraph, State, thread_count
+from .graph_runs import Array, Float, OrtGraph, RunnableGraph, State, thread_count
 from .random_numbers import uniform_numbers
 
 _DRAWS_BEFORE_TABLE = MEL_BANDS * 15_000 + 3_852_970  # see vocoder/noise_table.py
@@ -58,7 +58,7 @@ class ArrayVocoder:
             mel_frames = max(0, mel_frames + V3_PENDING_FRAMES * (int(last) - int(begins)))
         return self.config.samples_per_frame * mel_frames
 
-    def render(self, mel: Float, noise: Float, state: State, *, last: bool) -> tuple[Float, State]:
+    def render(self, mel: Array, noise: Array, state: State, *, last: bool) -> tuple[Array, State]:
         """Samples (B, N) of a chunk, less those that depend on the next one unless it is the last.
 
         mel: (B, 80, n). noise: (B, ``noise_samples``, waves).
@@ -96,5 +96,6 @@ class ArrayVocoderStream:
 
     def render(self, mel: Float, noise: Float, *, last: bool) -> Float:
         """Samples (N,) of a chunk, as ``ArrayVocoder.render``. mel: (80, n). noise: of ``draw_noise``."""
-        samples, self._state = self._vocoder.render(mel[None], noise, self._state, last=last)
-        return samples[0]
+        rendered, self._state = self._vocoder.render(mel[None], noise, self._state, last=last)
+        samples: Float = rendered[0]
+        return samples

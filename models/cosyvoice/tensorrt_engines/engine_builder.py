@@ -35,7 +35,7 @@ def import_tensorrt() -> TensorrtModule:
         import tensorrt
     except ImportError as error:
         raise DeviceError(
-            f"the executor tensorrt needs the package of NVIDIA ({error}); install it with pip install tensorrt"
+            f"the executor tensorrt needs NVIDIA's package ({error}): pip install tensorrt"
         ) from error
     return tensorrt
 

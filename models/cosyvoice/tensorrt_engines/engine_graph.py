@@ -1,7 +1,7 @@
 """An engine on tensors of its card; a ``RunnableGraph``.
 
 It runs on the current stream of the thread, so that each stage of a renderer has a stream of its own, and
-returns before the card has done its work. A context is kept for each profile, since a change of profile waits.
+returns before the card has done its work. There is a context for each profile, as a change of profile waits.
 """
 
 from collections.abc import Mapping, Sequence

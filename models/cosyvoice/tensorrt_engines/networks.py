@@ -15,7 +15,7 @@ import torch
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..devices import card_name
 from ..execution import Precision
-from ..onnx_graphs.graph_files import GRAPH_FOLDER, bundle_digest, graph_path, open_graph
+from ..onnx_graphs.graph_files import DIGEST_KEY, GRAPH_FOLDER, bundle_digest, graph_path, open_graph
 from ..onnx_networks.onnx_flow import OnnxFlow
 from ..onnx_networks.onnx_vocoder import OnnxVocoder
 from ..onnx_runtime.flow import ArrayFlow
@@ -46,19 +46,25 @@ class EngineLoader:
 
     def load_flow(self) -> OnnxFlow:
         """The flow. Raises InvalidBundleError, DeviceError."""
-        graphs = (self._load(name, self._precision) for name in FLOW_GRAPHS)
-        return OnnxFlow(ArrayFlow(self._bundle.network_config.flow, *graphs), self._device)
+        speaker, encoder, step = (self._load(name, self._precision) for name in FLOW_GRAPHS)
+        flow = ArrayFlow(self._bundle.network_config.flow, speaker, encoder, step)
+        return OnnxFlow(flow, self._device)
 
     def load_vocoder(self) -> OnnxVocoder:
         """The vocoder. Raises InvalidBundleError, DeviceError."""
         config, version = self._bundle.network_config.hift, self._bundle.version
         return OnnxVocoder(ArrayVocoder(config, version, self._load("vocoder", Precision.FP32)))
 
+    def engine_files(self) -> list[Path]:
+        """The engines on file, of any precision."""
+        return sorted(self._folder.glob("*.engine"))
+
     def _load(self, name: str, precision: Precision) -> EngineGraph:
         exported = graph_path(self._bundle, name)
-        open_graph(exported, self._digest, 1)  # refuses a graph of other weights
         typed, path = (self._folder / f"{name}.{precision}.{kind}" for kind in ("onnx", "engine"))
-        write_typed_graph(exported, typed, precision)
+        if not typed.exists() or graph_digest(typed) != self._digest:
+            open_graph(exported, self._digest, 1)  # refuses a graph of other weights
+            write_typed_graph(exported, typed, precision)
         engine = self._builder.load(self._current_engine(name, typed, path))
         return EngineGraph(engine, shape_profiles(name), input_axes(typed), self._device)
 
@@ -77,6 +83,12 @@ class EngineLoader:
             engine = self._builder.build(typed, shape_profiles(name), input_axes(typed))
         write_engine(path, engine, identity)
         return engine
+
+
+def graph_digest(graph: Path) -> str:
+    """Digest of the bundle that a graph was exported from; empty if the graph does not say."""
+    model = onnx.load(graph, load_external_data=False)
+    return next((str(entry.value) for entry in model.metadata_props if entry.key == DIGEST_KEY), "")
 
 
 def input_axes(graph: Path) -> Axes:

@@ -1,4 +1,4 @@
-"""Sizes for which an engine is built: what the chunk schedule, a voice's prompt and a changed speed can ask for.
+"""Sizes for which an engine is built: of chunks of the schedule, of a voice's prompt, at any speed.
 
 Keys are the names of a graph's dynamic axes and of its inputs without axes. An engine is tuned for the middle
 one of three sizes, and takes no size outside the first and the last.

@@ -8,7 +8,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,14 +49,14 @@ def measure_exported(folder: Path, precision: str) -> Iterator[BenchFigure]:
     yield BenchFigure("memory, interpreter and packages", before / 1e6, "MB")
     with bundle_errors():
         bundle = open_bundle(folder)
-        parts = {
+        parts: dict[str, Callable[[], object]] = {
             "language model": lambda: ArraySpeechLm.load(bundle, Precision(precision)),
             "flow": lambda: ArrayFlow.load(bundle),
             "vocoder": lambda: ArrayVocoder.load(bundle),
         }
         for name, load in parts.items():
             started, before = time.perf_counter(), resident_bytes()
-            network: object = load()
+            network = load()
             yield BenchFigure(f"memory, {name} loaded", (resident_bytes() - before) / 1e6, "MB")
             yield BenchFigure(f"load, {name}", time.perf_counter() - started, "s")
             del network

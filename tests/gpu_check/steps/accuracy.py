@@ -24,6 +24,7 @@ from vivavoce.models.cosyvoice.execution import Precision
 from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.lm.generation import LmInput
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, SpeechLmState
+from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder
 
 VECTORS = Path(__file__).parents[2] / "golden" / "data"
 _MEL_TOLERANCE = 5e-4
@@ -116,8 +117,8 @@ def _stepped_mel(inputs: FlowInputs, device: torch.device) -> Iterator[Tensor]:
     state = flow.init_state(inputs.speaker.to(device))
     for end in (*_STEP_EDGES, total):
         chunk = inputs.chunk(begin, end, last=end == total)
-        parts = (part.to(device) for part in (chunk.ids, chunk.future, chunk.prompt_mel))
-        mel, state = flow.step(FlowChunk(*parts), state)
+        ids, future, mel = (part.to(device) for part in (chunk.ids, chunk.future, chunk.prompt_mel))
+        mel, state = flow.step(FlowChunk(ids, future, mel), state)
         yield mel.cpu()
         begin = end
 
@@ -125,7 +126,10 @@ def _stepped_mel(inputs: FlowInputs, device: torch.device) -> Iterator[Tensor]:
 def _vocoders(device: torch.device) -> Iterator[Comparison]:
     noise = read_arrays(VECTORS, "d_hift")["noise"]
     v2, v3 = load_vocoder_v2(VECTORS).to(device), load_vocoder_v3(VECTORS).to(device)
-    runs = (("d_hift", "wav_zero", v2, torch.zeros_like(noise)), ("v3_hift", "wav_noise", v3, noise.abs()))
+    runs: tuple[tuple[str, str, Vocoder, Tensor], ...] = (
+        ("d_hift", "wav_zero", v2, torch.zeros_like(noise)),
+        ("v3_hift", "wav_noise", v3, noise.abs()),
+    )
     for case, array, vocoder, drawn in runs:
         arrays = read_arrays(VECTORS, case)
         samples = vocoder.finish(arrays["mel"].to(device), drawn.to(device), vocoder.init_state(1))
