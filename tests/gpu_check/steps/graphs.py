@@ -17,7 +17,11 @@ from torch import Tensor
 
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
-from vivavoce.models.cosyvoice.device_benchmark import DeviceBenchmarkSize, measure_device
+from vivavoce.models.cosyvoice.device_benchmark import (
+    DeviceBenchmarkSize,
+    EndlessGeneration,
+    measure_device,
+)
 from vivavoce.models.cosyvoice.devices import separate_stream, to_device
 from vivavoce.models.cosyvoice.execution import Precision
 from vivavoce.models.cosyvoice.flow.flow import Flow
@@ -27,14 +31,7 @@ from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowState
 from vivavoce.models.cosyvoice.lm.decode_graphs import DecodeGraphs
 from vivavoce.models.cosyvoice.lm.decode_turn import DecodeTurn
 from vivavoce.models.cosyvoice.lm.decoding import choose
-from vivavoce.models.cosyvoice.lm.generation import (
-    Generation,
-    LmInput,
-    LmInputKind,
-    RequestGenerator,
-    SamplingRequest,
-    SpecialIds,
-)
+from vivavoce.models.cosyvoice.lm.generation import SpecialIds
 from vivavoce.models.cosyvoice.lm.sampling import seeded_uniforms
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm
@@ -44,15 +41,6 @@ _ROUNDS_AT_ONCE = 3
 _PROMPT_IDS = 3 * BLOCK_IDS + LOOKAHEAD_IDS
 
 Result = TypeVar("Result")
-
-
-class _EndlessGeneration(Generation):
-    """One sound after another."""
-
-    def _requests(self) -> RequestGenerator:
-        inputs: tuple[LmInput, ...] = (LmInput(LmInputKind.SPEECH, 0),)
-        while True:
-            inputs = self._accept((yield SamplingRequest(inputs, self.ids.control_except())))
 
 
 def measure(options: CheckOptions) -> Iterator[Finding]:
@@ -129,7 +117,7 @@ class _DecodingCheck:
         config = self._lm.config
         return {
             row: DecodeTurn(
-                _EndlessGeneration(SpecialIds(config.version, config.codebook_size)), seeded_uniforms(row)
+                EndlessGeneration(SpecialIds(config.version, config.codebook_size)), seeded_uniforms(row)
             )
             for row in range(_ROWS)
         }

@@ -19,7 +19,7 @@ from ....models.cosyvoice.config import (
 )
 from ....models.cosyvoice.flow.array_mel_stretcher import ArrayMelStretcher
 from ....models.cosyvoice.flow.policy import state_bytes_per_s
-from ....models.cosyvoice.host_memory import free_host_bytes
+from ....models.cosyvoice.host_memory import free_host_bytes, release_free_heap
 from ....models.cosyvoice.onnx_runtime.flow import ArrayFlowState
 from ....models.cosyvoice.onnx_runtime.networks import ArrayNetworks
 from ....models.cosyvoice.onnx_runtime.vocoder import ArrayVocoderStream
@@ -118,6 +118,7 @@ class ArrayRenderRunner:
     def free(self, render_state: ArrayRenderState) -> None:
         """Free the flow's state of a sentence that is not rendered further."""
         render_state.flow.free()
+        release_free_heap()
 
     def _run_chunk(self, render_input: RenderInput) -> Samples:
         self._require_free_memory(render_input.length)
