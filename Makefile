@@ -16,7 +16,7 @@ STAMP      := $(call stamp_of,$(EXTRAS))
 TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all test-pipecat-oldest test-pipecat-client lint bench check-golden clean
+.PHONY: help setup run test test-all test-pipecat-oldest test-pipecat-client lint bench check-golden gpu-check clean
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 28
 	@echo
@@ -88,6 +88,12 @@ bench: $(TEST_STAMP) ## measure calls and parts; fails if a target is missed
 DATA ?= tests/golden/data
 check-golden: $(TEST_STAMP) ## compare the networks with reference vectors, of DATA=FOLDER
 	PYTHONPATH=tests $(BIN)/python -m golden $(DATA)
+
+# OUT keeps the results; run again, the check goes on with the steps that are not done.
+OUT    ?= gpu-check
+DEVICE ?= cuda
+gpu-check: $(TEST_STAMP) ## check and measure a graphics card in 25 minutes, OUT=FOLDER; EXTRAS needs cosyvoice
+	PYTHONPATH=tests $(BIN)/python -m gpu_check --out $(OUT) --device $(DEVICE) $(if $(QUICK),--quick)
 
 clean: ## remove .venv and what was built
 	rm -rf $(VENV) $(VENV)-* build dist *.egg-info

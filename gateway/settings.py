@@ -155,7 +155,8 @@ class Settings(PhoneSystemSettings, BaseSettings):
         str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$", description="auto, cpu, cuda or cuda:N")
     ] = "auto"  # a GPU if torch can use one
     executor: Annotated[
-        Literal["auto", "torch", "onnxruntime", "ray"], Field(description="auto, torch, onnxruntime or ray")
+        Literal["auto", "torch", "onnxruntime", "tensorrt", "ray"],
+        Field(description="auto, torch, onnxruntime, tensorrt or ray"),
     ] = "auto"  # the faster one for each network of CosyVoice, among those that are exported
     ray_address: Annotated[
         str, Field(pattern=r"^(auto|local|\S+:\d{1,5}|ray://\S+)$", description="auto, local or HOST:PORT")

@@ -199,6 +199,26 @@ def export_bundle(folder: Path, precision: str) -> Iterator[CheckedFile]:
             yield CheckedFile(f"{graph.parent.name}/{graph.name}", size, "exported")
 
 
+def export_engines(folder: Path, precision: str, device: str) -> Iterator[CheckedFile]:
+    """Build the TensorRT engines of a bundle for a card; yields each. Raises BundleError, BadRequest."""
+    require_folder(folder)
+    with bundle_errors():
+        from ..models.cosyvoice.checkpoint.bundle import open_bundle
+        from ..models.cosyvoice.devices import find_device
+        from ..models.cosyvoice.onnx_graphs.export import export_rendering
+        from ..models.cosyvoice.tensorrt_engines.engine_builder import import_tensorrt
+        from ..models.cosyvoice.tensorrt_engines.networks import EngineLoader
+        from .cosyvoice.policy import parse_precision
+
+        module, card, bundle = import_tensorrt(), find_device(device), open_bundle(folder)
+        list(export_rendering(bundle))
+        loader = EngineLoader(module, bundle, parse_precision(precision), card)
+        loader.load_flow()
+        loader.load_vocoder()
+        for engine in loader.engine_files():
+            yield CheckedFile(str(engine.relative_to(folder)), engine.stat().st_size, "built")
+
+
 def card_name_of(device: str) -> str:
     """Name of the graphics card ``device``, empty for a CPU. Raises BundleError if it is absent."""
     with bundle_errors():

@@ -29,12 +29,13 @@ class FaultIsolation:
     Attributes:
         failed: the error that ended a session, by row.
         out_of_memory: whether memory ran out in this step.
+        device_is_lost: whether the device failed in this step, after which every call to it fails.
     """
 
     def __init__(self, opened_order: Mapping[int, int], free_memory: Callable[[int], None]) -> None:
         self._opened_order, self._free_memory = opened_order, free_memory
         self.failed: dict[int, Exception] = {}
-        self.out_of_memory = False
+        self.out_of_memory = self.device_is_lost = False
 
     def run_each(
         self, inputs: Mapping[int, RowInput], work: Callable[[int, RowInput], RowResult]
@@ -97,6 +98,7 @@ class FaultIsolation:
 
     def _fail(self, row: int, error: Exception) -> None:
         self.failed[row] = error
+        self.device_is_lost |= is_device_lost(error)
         if is_out_of_memory(error):
             self.out_of_memory = True
             self._free_memory(row)
@@ -111,6 +113,11 @@ def is_out_of_memory(error: Exception) -> bool:
         "DefaultCPUAllocator: not enough memory",
     )
     return isinstance(error, MemoryError) or any(text in str(error) for text in messages)
+
+
+def is_device_lost(error: Exception) -> bool:
+    """Whether a graphics card failed: CUDA answers every later call of the process with the same error."""
+    return "CUDA error" in str(error) and not is_out_of_memory(error)
 
 
 def _logged(error: Exception, *, rows: int) -> Exception:

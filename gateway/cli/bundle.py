@@ -15,6 +15,7 @@ from ...tts_engine.bundles import (
     check_bundle,
     convert_bundle,
     export_bundle,
+    export_engines,
     random_bundle_bytes,
     random_xtts_bytes,
     write_random_bundle,
@@ -108,20 +109,26 @@ def convert(folder: Path) -> None:
 
 @bundle.command()
 @_FOLDER_ARGUMENT
-@click.option("--to", "target", type=click.Choice(["onnx"]), required=True, help="Format.")
+@click.option("--to", "target", type=click.Choice(["onnx", "tensorrt"]), required=True, help="Format.")
 @click.option(
     "--precision",
-    type=click.Choice(["fp32", "int8", "int4"]),
+    type=click.Choice(["fp32", "int8", "int4", "bf16", "fp16"]),
     default="fp32",
     show_default=True,
-    help="Of the language model's matrices.",
+    help="fp32, int8, int4: the language model's matrices. fp32, bf16, fp16: the engine of the flow.",
 )
 def export(folder: Path, target: str, precision: str) -> None:
-    """Export the networks in DIR as graphs in DIR/onnx, with the digest of the weights in their metadata."""
+    """Export the networks in DIR as graphs in DIR/onnx, with the digest of the weights in their metadata.
+
+    ``--to tensorrt`` builds engines of flow and vocoder for the graphics card of this machine.
+    """
     from rich.console import Console
 
     with Console(stderr=True).status("exporting"):
-        files = list(export_bundle(folder, precision))
+        if target == "tensorrt":
+            files = list(export_engines(folder, precision, "cuda"))
+        else:
+            files = list(export_bundle(folder, precision))
     Console().print(_table(files))
 
 

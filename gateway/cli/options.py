@@ -40,7 +40,7 @@ WEIGHTS = click.option(
 )
 EXECUTOR = click.option(
     "--executor",
-    metavar="auto|torch|onnxruntime|ray",
+    metavar="auto|torch|onnxruntime|tensorrt|ray",
     help="What computes CosyVoice's networks; ray: the replicas of a cluster.  [default: auto]",
 )
 PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8", "int4"])

@@ -15,8 +15,9 @@ torch.cuda.CUDAGraph, whose warm-up on a side stream this follows.
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Generic, TypeAlias
+from typing import Generic
 
 import torch
 from torch import Tensor
@@ -34,7 +35,6 @@ class StagingBuffer(Generic[State]):
     """Tensors that are filled on the host and uploaded in one copy, always to the same device memory.
 
     Attributes:
-        host: tensors to fill, in pinned memory, once the results of the previous upload are on the host.
         on_device_tensors: the same tensors on the device, after ``upload``; on a CPU the memory of ``host``.
     """
 
@@ -46,16 +46,27 @@ class StagingBuffer(Generic[State]):
         self._device_memory = (
             self._host_memory if is_on_host else torch.empty(begins[-1], dtype=torch.uint8, device=device)
         )
-        self.host = _lay_out(self._host_memory, begins, template)
+        self._host = _lay_out(self._host_memory, begins, template)
+        self._uploaded: torch.cuda.Event | None = None
         self.on_device_tensors = _lay_out(self._device_memory, begins, template)
-        for part, first in zip(tensors(self.host), tensors(template), strict=True):
+        for part, first in zip(tensors(self._host), tensors(template), strict=True):
             part.copy_(first)
         self.upload()
+
+    @property
+    def host(self) -> State:
+        """Tensors to fill, in pinned memory, after waiting until the previous upload has read them."""
+        if self._uploaded is not None:
+            self._uploaded.synchronize()
+        return self._host
 
     def upload(self) -> None:
         """Copy the host tensors to the device, asynchronously."""
         if self._device_memory is not self._host_memory:
             self._device_memory.copy_(self._host_memory, non_blocking=True)
+        if self._device_memory.device.type == "cuda":
+            self._uploaded = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._uploaded.record(torch.cuda.current_stream(self._device_memory.device))
 
 
 def _lay_out(memory: Tensor, begins: Sequence[int], template: State) -> State:
@@ -69,12 +80,24 @@ def _lay_out(memory: Tensor, begins: Sequence[int], template: State) -> State:
     return map_state(view, template)
 
 
-GraphMemoryPool: TypeAlias = "torch.cuda._POOL_HANDLE | None"
+@dataclass(frozen=True, slots=True)
+class GraphMemoryPool:
+    """Memory shared by graphs that are never replayed at the same time, and the stream that captures them.
+
+    The allocator reuses a block only on the stream of its allocation, and every stream has a workspace of
+    cuBLAS. With one stream a pool, the graphs of a pool share both, and graphs of two pools share neither.
+    """
+
+    handle: "torch.cuda._POOL_HANDLE"
+    stream: torch.cuda.Stream
 
 
-def new_graph_pool(device: torch.device) -> GraphMemoryPool:
-    """Memory shared by graphs that are never replayed at the same time; None on a device without graphs."""
-    return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+def new_graph_pool(device: torch.device) -> GraphMemoryPool | None:
+    """A pool; None on a device without graphs."""
+    if device.type != "cuda":
+        return None
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return GraphMemoryPool(torch.cuda.graph_pool_handle(), stream)
 
 
 class StepGraph:
@@ -84,11 +107,11 @@ class StepGraph:
     then. The output is valid until another graph of the same pool is replayed.
     """
 
-    def __init__(self, run: Callable[[], Tensor], device: torch.device, pool: GraphMemoryPool) -> None:
+    def __init__(self, run: Callable[[], Tensor], device: torch.device, pool: GraphMemoryPool | None) -> None:
         self._run = run
         self._graph: torch.cuda.CUDAGraph | None = None
         self._output: Tensor | None = None
-        if device.type == "cuda":
+        if pool is not None:
             self._record(device, pool)
 
     def replay(self) -> Tensor:
@@ -100,15 +123,17 @@ class StepGraph:
         return self._output
 
     def _record(self, device: torch.device, pool: GraphMemoryPool) -> None:
-        side_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        side_stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side_stream):
+        pool.stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(pool.stream):
             for _ in range(_WARM_UPS):
                 self._run()
-        torch.cuda.current_stream(device).wait_stream(side_stream)
+        torch.cuda.current_stream(device).wait_stream(pool.stream)
         self._graph = torch.cuda.CUDAGraph()
         # thread_local: allocations in other threads do not break the recording.
-        with _RECORDING, torch.cuda.graph(self._graph, pool, side_stream, capture_error_mode="thread_local"):
+        with (
+            _RECORDING,
+            torch.cuda.graph(self._graph, pool.handle, pool.stream, capture_error_mode="thread_local"),
+        ):
             self._output = self._run()
 
 

@@ -59,7 +59,7 @@ def measure_device(
     return DeviceTimings(size, token_s, batched_s, sequential_s)
 
 
-class _EndlessGeneration(Generation):
+class EndlessGeneration(Generation):
     """One sound after another."""
 
     def _requests(self) -> RequestGenerator:
@@ -74,7 +74,7 @@ def measure_token_s(lm: SpeechLm, *, context: int, tokens: int) -> float:
     state = lm.init_state(1, context + tokens + 2 * _IDS_PER_STEP)
     state.lengths[0] = context
     steps = DecodeGraphs(lm, state, max_inputs=1, ids_per_step=_IDS_PER_STEP)
-    generation = _EndlessGeneration(SpecialIds(lm.config.version, lm.config.codebook_size))
+    generation = EndlessGeneration(SpecialIds(lm.config.version, lm.config.codebook_size))
     turns = {0: DecodeTurn(generation, seeded_uniforms(0))}
 
     def step() -> None:

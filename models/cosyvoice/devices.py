@@ -42,6 +42,15 @@ def find_device(name: str) -> torch.device:
     return torch.device("cuda", index)
 
 
+def compute_exactly(device: torch.device) -> None:
+    """Switch TF32 off on a GPU: torch's default is on for convolutions and off for products of matrices.
+
+    TF32 keeps 10 bits of a factor, and the reference vectors are compared to more.
+    """
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+
+
 def card_name(device: torch.device) -> str:
     """Product name of the GPU; empty for a CPU."""
     return "" if device.type == "cpu" else torch.cuda.get_device_name(device)

@@ -14,6 +14,7 @@ class Executor(StrEnum):
     AUTO = "auto"
     TORCH = "torch"
     ONNXRUNTIME = "onnxruntime"
+    TENSORRT = "tensorrt"
 
 
 class Precision(StrEnum):

@@ -1,4 +1,4 @@
-"""Loads each network with the library that executes it: torch, or ONNX Runtime on a processor.
+"""Loads each network with the library that executes it: torch, ONNX Runtime on a CPU, TensorRT on a card.
 
 ``auto`` measures both where graphs are exported, and takes the faster one. The bundle's folder of graphs
 keeps the result, so that a machine measures once:
@@ -29,14 +29,16 @@ from .flow.state import FlowChunk
 from .flow.streaming_flow import StreamingFlow
 from .lm.speech_lm import LmNetwork
 from .onnx_graphs.graph_files import GRAPH_FOLDER, bundle_digest, graph_path
-from .onnx_graphs.onnx_flow import OnnxFlow, can_run_policy
-from .onnx_graphs.onnx_lm import OnnxSpeechLm
-from .onnx_graphs.onnx_vocoder import OnnxVocoder
+from .onnx_networks.onnx_flow import OnnxFlow
+from .onnx_networks.onnx_lm import OnnxSpeechLm
+from .onnx_networks.onnx_vocoder import OnnxVocoder
+from .onnx_runtime.networks import EXPORTED_PRECISIONS, can_run_policy
+from .tensorrt_engines.engine_builder import import_tensorrt
+from .tensorrt_engines.networks import EngineLoader
 from .vocoder.vocoder import Vocoder
 
 logger = logging.getLogger(__name__)
 
-_ONNX_PRECISIONS = (Precision.FP32, Precision.INT8, Precision.INT4)
 _CONTEXT = 60  # ids before the timed ones
 _TIMED_STEPS = 5  # of each, in turns
 _TIMED_CHUNKS = 2  # of flow and vocoder, which take longer
@@ -56,14 +58,22 @@ class NetworkLoader:
     ) -> None:
         if executor is Executor.ONNXRUNTIME or (executor is Executor.AUTO and precision is Precision.INT4):
             _check_supported(precision, device)
+        if executor is Executor.TENSORRT and device.type != "cuda":
+            raise DeviceError(f"the executor tensorrt is for a graphics card, and the device is {device}")
         self._executor, self._bundle, self._precision, self._device = executor, bundle, precision, device
 
     @cached_property
     def _digest(self) -> str:
         return bundle_digest(self._bundle)
 
+    @cached_property
+    def _engines(self) -> EngineLoader:
+        is_narrow = self._precision in (Precision.BF16, Precision.FP16)
+        products = self._precision if is_narrow else Precision.FP32
+        return EngineLoader(import_tensorrt(), self._bundle, products, self._device)
+
     def load_lm(self, load_with_torch: Callable[[], LmNetwork]) -> LmNetwork:
-        """Load the language model; int4 is for ONNX Runtime."""
+        """Load the language model; int4 is for ONNX Runtime, and with TensorRT torch computes it."""
 
         def load_with_onnx() -> LmNetwork:
             return OnnxSpeechLm.load(self._bundle, self._precision, self._digest)
@@ -79,6 +89,8 @@ class NetworkLoader:
         self, policy: FlowPolicy | None, load_with_torch: Callable[[], StreamingFlow]
     ) -> StreamingFlow:
         """Load the flow; a bounded window or a compact memory is for torch."""
+        if self._executor is Executor.TENSORRT:
+            return self._engines.load_flow()
         if policy is not None and not can_run_policy(policy):
             return load_with_torch()
         return self._load(
@@ -92,6 +104,8 @@ class NetworkLoader:
 
     def load_vocoder(self, load_with_torch: Callable[[], Vocoder]) -> Vocoder:
         """Load the vocoder."""
+        if self._executor is Executor.TENSORRT:
+            return self._engines.load_vocoder()
         return self._load(
             "vocoder",
             graph_path(self._bundle, "vocoder"),
@@ -112,7 +126,11 @@ class NetworkLoader:
     ) -> Network:
         if self._executor is Executor.ONNXRUNTIME:
             return load_with_onnx()
-        if self._executor is Executor.TORCH or self._device.type != "cpu" or not graph.exists():
+        if (
+            self._executor in (Executor.TORCH, Executor.TENSORRT)
+            or self._device.type != "cpu"
+            or not graph.exists()
+        ):
             return load_with_torch()
         file = self._bundle.folder / GRAPH_FOLDER / "executors.json"
         key = ", ".join([name, *_machine(), precision, self._digest])
@@ -129,9 +147,9 @@ class NetworkLoader:
 def _check_supported(precision: Precision, device: torch.device) -> None:
     if device.type != "cpu":
         raise DeviceError(f"the executor onnxruntime is for a CPU, and the device is {device}; take torch")
-    if precision not in _ONNX_PRECISIONS:
+    if precision not in EXPORTED_PRECISIONS:
         raise DeviceError(
-            f"the executor onnxruntime has {', '.join(_ONNX_PRECISIONS)}, and the precision is {precision}"
+            f"the executor onnxruntime has {', '.join(EXPORTED_PRECISIONS)}, and the precision is {precision}"
         )
 
 

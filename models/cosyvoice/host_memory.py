@@ -36,6 +36,12 @@ def _cgroup_free_bytes(group: Path = Path("/sys/fs/cgroup")) -> int:
     return sys.maxsize if limit == "max" else int(limit) - int(anonymous_bytes)
 
 
+def release_free_heap() -> None:
+    """Return memory that the process has freed to the system, where the C library is glibc."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
+
+
 def release_array_pages(memory: NDArray[np.float32], slots: int) -> None:
     """``release_pages`` for a contiguous array (..., W, D)."""
     release_pages(memory.ctypes.data, memory.nbytes, memory.shape[-2:], memory.itemsize, slots)

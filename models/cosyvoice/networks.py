@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 from .config import TEXT_EMBEDDING_KEY, CosyVoiceVersion
-from .devices import CPU
+from .devices import CPU, compute_exactly
 from .execution import DeviceError, Executor, Precision
 from .executors import NetworkLoader
 from .flow.flow import Flow
@@ -48,6 +48,7 @@ def load_networks(
     ``policy`` sets the attention memory of the flow; ``precision`` is the language model's. Raises
     InvalidBundleError and DeviceError.
     """
+    compute_exactly(device)
     loader = NetworkLoader(executor, bundle, precision, device)
     return CosyVoiceNetworks(
         loader.load_lm(lambda: load_lm(bundle, precision, device)),

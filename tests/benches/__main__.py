@@ -204,6 +204,20 @@ def bench_precision(
     print_report(precision.measure(precisions or defaults[executor], weights, executor), as_json)
 
 
+@bench_group.command("exported")
+@SIZE
+@VERSION
+@WEIGHTS
+@click.option("--precision", type=click.Choice(["fp32", "int8", "int4"]), default="int4", show_default=True)
+@AS_JSON
+def bench_exported(size: str, version: str, bundle: Path | None, precision: str, as_json: bool) -> None:
+    """An exported bundle in ONNX Runtime without torch: memory by part, first packet."""
+    from benches.cosyvoice.exported_bundle import measure
+    from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
+
+    print_report(measure(BenchWeights(bundle, size, int(version)), precision), as_json)
+
+
 COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
 
 

@@ -1,5 +1,7 @@
 """Speaks with the exported graphs, numpy and ONNX Runtime only, from the contract in the README.
 
+The random numbers of the noise are the package's.
+
     python numpy_speech.py BUNDLE/onnx PRECISION COUNT PROMPT.npz SAMPLES.npy
 
 PROMPT.npz has ``lm_index`` (T,), indices of the table of ``lm_embed``; and of the voice ``embedding`` (192,),
@@ -15,6 +17,8 @@ import numpy as np
 import onnxruntime
 from numpy.random import RandomState
 from numpy.typing import NDArray
+
+from vivavoce.models.cosyvoice.onnx_runtime.random_numbers import normal_numbers, uniform_numbers
 
 Float = NDArray[np.float32]
 
@@ -64,7 +68,7 @@ class NumpyFlow:
     def __init__(self, folder: Path, embedding: Float, frames: int) -> None:
         self._encoder, self._step = Graph(folder, "flow_encoder"), Graph(folder, "flow_step")
         self._speaker = Graph(folder, "flow_speaker").run({"embedding": embedding[None]}, {})["speaker"]
-        self._noise = normal_noise(RandomState(0), 80 * NOISE_FRAMES).reshape(80, NOISE_FRAMES).T
+        self._noise = normal_numbers(RandomState(0), 80 * NOISE_FRAMES).reshape(80, NOISE_FRAMES).T
         self._frames = 0
         self._encoder_state = self._encoder.init_state()
         names = [name for name in ("id_memory", "frame_memory") if name in self._encoder.shapes]
@@ -107,7 +111,7 @@ class NumpyVocoder:
         self._normal = np.random.default_rng(seed)
         self._table = RandomState(0)
         if self._is_v3:
-            uniform_noise(self._table, 80 * NOISE_FRAMES + NOISE_TABLE_OFFSET)
+            uniform_numbers(self._table, 80 * NOISE_FRAMES + NOISE_TABLE_OFFSET)
 
     def render(self, mel: Float, *, last: bool) -> Float:
         """Samples of a chunk. mel: (T, 80)."""
@@ -122,20 +126,7 @@ class NumpyVocoder:
         is_beginning = not self._state["past_mel"].shape[2]
         frames += V3_PENDING_FRAMES * (int(last) - int(is_beginning))
         shape = (1, SAMPLES_PER_FRAME * frames, self._waves)
-        return uniform_noise(self._table, int(np.prod(shape))).reshape(shape)
-
-
-def uniform_noise(generator: RandomState, count: int) -> Float:
-    """Numbers in 0..1 as ``torch.rand`` draws them: 24 bits of the same generator."""
-    drawn = generator.randint(0, 2**32, count, dtype=np.uint32) & 0xFFFFFF
-    return drawn.astype(np.float32) * np.float32(2**-24)
-
-
-def normal_noise(generator: RandomState, count: int) -> Float:
-    """Numbers as ``torch.randn`` draws them, a multiple of 16: pairs that lie 8 apart, by Box and Muller."""
-    first, second = uniform_noise(generator, count).reshape(-1, 2, 8).transpose(1, 0, 2)
-    radius, angle = np.sqrt(-2 * np.log(1 - first)), np.float32(2 * np.pi) * second
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).ravel()
+        return uniform_numbers(self._table, int(np.prod(shape))).reshape(shape)
 
 
 def chunk_edges(count: int) -> Iterator[tuple[int, int]]:

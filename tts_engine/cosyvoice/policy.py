@@ -5,7 +5,7 @@ from enum import Enum
 from pathlib import Path
 
 from ...models.cosyvoice.execution import DeviceError, Executor, Precision, is_torch_installed
-from ...models.cosyvoice.flow.policy import HALF_PRECISION_POLICY, FlowPolicy
+from ...models.cosyvoice.flow.policy import EXACT_POLICY, HALF_PRECISION_POLICY, FlowPolicy
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
 from ..errors import BadRequest, BundleError, MissingExtra
 
@@ -95,11 +95,12 @@ def policy_for(precision: str, device: str, executor: str = "auto") -> CosyVoice
         raise BundleError(str(fault)) from fault
     if found.type == "cpu":
         return policy
-    return replace(policy, slots=32, max_render_rows=4, flow=HALF_PRECISION_POLICY, overlap=True)
+    flow = EXACT_POLICY if policy.executor is Executor.TENSORRT else HALF_PRECISION_POLICY
+    return replace(policy, slots=32, max_render_rows=4, flow=flow, overlap=True)
 
 
 def _executor_without_torch(executor: Executor, device: str) -> Executor:
-    if executor is Executor.TORCH or device not in ("auto", "cpu"):
+    if executor in (Executor.TORCH, Executor.TENSORRT) or device not in ("auto", "cpu"):
         raise MissingExtra(f"the executor {executor} on the device {device}", "cosyvoice")
     return Executor.ONNXRUNTIME
 

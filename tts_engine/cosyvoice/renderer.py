@@ -12,6 +12,7 @@ worker runs both kinds of step, or two workers run one kind each:
 """
 
 import heapq
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -53,6 +54,9 @@ from .session_capacity import max_sessions_in_memory
 
 if TYPE_CHECKING:
     from ...models.cosyvoice.networks import CosyVoiceNetworks
+
+
+logger = logging.getLogger(__name__)
 
 
 class CosyVoiceRenderer:
@@ -108,6 +112,7 @@ class CosyVoiceRenderer:
         self._last_slot = 0
         self._memory_ids = self._render_runner.memory_ids
         self._max_slots_now = policy.slots  # lowered when memory runs out, until no session is open
+        self._device_is_lost = False
         self.memory_slots = self._count_memory_slots()
 
     @property
@@ -163,6 +168,9 @@ class CosyVoiceRenderer:
             )
             if isolation.out_of_memory:
                 self._max_slots_now = max(1, len(self._rows) - len(isolation.failed))
+            if isolation.device_is_lost and not self._device_is_lost:
+                self._device_is_lost = True
+                logger.error("the device failed; no stream is admitted until the server is started again")
             self.memory_slots = self._count_memory_slots()
             return [isolation.failed.get(row) or results[row] for row in turns_by_row]
 
@@ -268,7 +276,9 @@ class CosyVoiceRenderer:
             self._render_runner.free(session.sentence.render_state)
 
     def _count_memory_slots(self) -> int:
-        """Sessions that memory has room for now, the open ones included."""
+        """Sessions that memory has room for now, the open ones included; none on a device that failed."""
+        if self._device_is_lost:
+            return 0
         policy, sessions = self._policy, [*self._sessions.values()]
         window = policy.flow.window_frames
         max_ids = window // FRAMES_PER_SPEECH_ID if window else sys.maxsize

@@ -44,6 +44,8 @@ from .state import (
 
 _SCRATCH_PAGE = 0
 _MIN_PAGES = 8  # smallest bucket of pages attended to
+# Largest bucket of pages, each 1 s of speech, that is recorded in advance; a longer sentence records its own.
+_MAX_RECORDED_PAGES = 128
 
 
 @dataclass(eq=False)
@@ -103,12 +105,17 @@ class FlowGraphs:
         self._steps: dict[_FlowGraphKey, _RecordedFlowStep] = {}
         self._pool = new_graph_pool(flow.device)
 
+    @property
+    def recorded_count(self) -> int:
+        """Number of recorded steps."""
+        return len(self._steps)
+
     @torch.inference_mode()
     def record(self, max_blocks: int) -> None:
         """Record the steps of chunks of up to ``max_blocks`` blocks, so that no session waits for that."""
         for rows in buckets(self._rows):
             for blocks in range(1, max_blocks + 1):
-                for pages in buckets(self.pages, _MIN_PAGES):
+                for pages in buckets(min(self.pages, _MAX_RECORDED_PAGES), _MIN_PAGES):
                     for is_last in (False, True):
                         self._recorded_step(_FlowGraphKey(rows, blocks, pages, is_last))
 
@@ -216,7 +223,7 @@ class _RecordedFlowStep:
     """One recorded step and its input buffers."""
 
     def __init__(
-        self, flow: Flow, memory: _FlowMemoryPool, key: _FlowGraphKey, pool: GraphMemoryPool
+        self, flow: Flow, memory: _FlowMemoryPool, key: _FlowGraphKey, pool: GraphMemoryPool | None
     ) -> None:
         self._flow, self._memory, self._key = flow, memory, key
         rows, ids, frames = key.rows, key.blocks * BLOCK_IDS, key.blocks * BLOCK_FRAMES

@@ -42,6 +42,7 @@ from .sampling import SamplingParameters
 from .speech_lm import SpeechLm, SpeechLmState, input_and_write_positions, make_lm_step_plan
 
 _MIN_ATTENDED = 256  # smallest bucket of attended positions
+_MAX_RECORDED_ATTENDED = 2048  # largest one that is captured in advance; a longer sentence captures its own
 _MIN_RECENT_IDS = 16  # smallest bucket of ids that the repetition rule looks at; upstream's window is 10
 _MAX_RECENT_IDS = 1 << 30
 
@@ -185,7 +186,7 @@ class DecodeGraphs:
     def _common_keys(self) -> Iterator[DecodeGraphKey]:
         for rows in buckets(len(self._state.lengths)):
             for columns in (1, self._max_inputs):
-                for attended in buckets(self._state.capacity, _MIN_ATTENDED):
+                for attended in buckets(min(self._state.capacity, _MAX_RECORDED_ATTENDED), _MIN_ATTENDED):
                     yield DecodeGraphKey(rows, columns, attended, _MIN_RECENT_IDS)
 
     def _captured_step(self, key: DecodeGraphKey) -> "_CapturedStep":
@@ -203,7 +204,7 @@ class _CapturedStep:
         state: SpeechLmState,
         key: DecodeGraphKey,
         ids_per_step: int,
-        pool: GraphMemoryPool,
+        pool: GraphMemoryPool | None,
     ) -> None:
         self._lm, self._state, self._key, self._ids_per_step = lm, state, key, ids_per_step
         config, shape = lm.config, (key.rows, key.columns)

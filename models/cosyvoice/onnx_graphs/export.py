@@ -60,6 +60,14 @@ def export_bundle(bundle: CosyVoiceBundle, precision: Precision) -> Iterator[Pat
     write_digest(bundle, digest)
 
 
+def export_rendering(bundle: CosyVoiceBundle) -> Iterator[Path]:
+    """Write the graphs of flow and vocoder only. Raises InvalidBundleError, OSError."""
+    (bundle.folder / GRAPH_FOLDER).mkdir(exist_ok=True)
+    metadata = {DIGEST_KEY: bundle_digest(bundle), OPSET_KEY: str(OPSET), PRECISION_KEY: Precision.FP32.value}
+    yield from _export_flow(bundle, metadata)
+    yield _export_vocoder(bundle, metadata)
+
+
 def _export_lm(
     bundle: CosyVoiceBundle, precision: Precision, metadata: Mapping[str, str], exact: Mapping[str, str]
 ) -> Iterator[Path]:

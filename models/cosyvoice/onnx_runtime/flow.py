@@ -1,10 +1,10 @@
-"""The exported flow on numpy arrays. The memory of the state is fed to the graphs in place.
+"""The exported flow on arrays. The memory of the state is fed to the graphs in place.
 
 The graphs return the keys and values of a chunk, which are written behind those of earlier chunks. Sessions
-are stepped one by one; a batch would save a few per cent.
+are stepped one by one; a batch would save a few per cent. ``OnnxFlow`` gives tensors to these graphs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_ID
 from ..flow.policy import EXACT_POLICY, FlowPolicy
 from ..host_memory import release_array_pages
 from ..onnx_graphs.graph_files import bundle_digest, graph_path, open_graph
-from .graph_runs import Float, Integers, State, fixed_shape, initial_arrays, run_arrays, thread_count
+from .graph_runs import Array, Float, Integers, OrtGraph, RunnableGraph, State, paged_zeros, thread_count
 from .random_numbers import normal_numbers
 
 _NOISE_FRAMES = 15_000
@@ -25,18 +25,18 @@ _NOISE_FRAMES = 15_000
 
 @dataclass(frozen=True, slots=True)
 class ArrayFlowState:
-    """Memory of one utterance between chunks; a step writes into it, so it must not be used again.
+    """Memory of B utterances between chunks; a step writes into it, so it must not be used again.
 
     encoder, solver: ``past_`` inputs of the encoder, and of each solver step. memories: of the encoder by
     name, and of each solver step, with slots on the last axis but one.
     """
 
-    frames: int  # mel frames so far
-    speaker: Float  # (1, 80)
+    frames: int  # mel frames so far, of all rows
+    speaker: Array  # (B, 80)
     encoder: State
-    encoder_memories: dict[str, Float]  # none in version 3
+    encoder_memories: State  # none in version 3
     solver: tuple[State, ...]
-    solver_memories: tuple[Float, ...]
+    solver_memories: tuple[Array, ...]
 
     @property
     def capacity(self) -> int:
@@ -44,7 +44,7 @@ class ArrayFlowState:
         return int(self.solver_memories[0].shape[-2])
 
     @property
-    def memories(self) -> list[Float]:
+    def memories(self) -> list[Array]:
         """All memories."""
         return [*self.encoder_memories.values(), *self.solver_memories]
 
@@ -88,43 +88,55 @@ class ArrayFlow:
     """The exported graphs of a flow. ``load`` opens them."""
 
     config: FlowConfig
-    _speaker: onnxruntime.InferenceSession
-    _encoder: onnxruntime.InferenceSession
-    _step: onnxruntime.InferenceSession
+    _speaker: RunnableGraph
+    _encoder: RunnableGraph
+    _step: RunnableGraph
     policy: FlowPolicy = EXACT_POLICY
     _noise: dict[int, Float] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, bundle: CosyVoiceBundle, policy: FlowPolicy = EXACT_POLICY) -> "ArrayFlow":
-        """Open the graphs of a bundle. Raises InvalidBundleError."""
-        digest, threads = bundle_digest(bundle), thread_count()
+    def load(
+        cls,
+        bundle: CosyVoiceBundle,
+        policy: FlowPolicy = EXACT_POLICY,
+        digest: str = "",
+        graph: Callable[[onnxruntime.InferenceSession], RunnableGraph] = OrtGraph,
+    ) -> "ArrayFlow":
+        """Open the graphs of a bundle. ``digest`` is the bundle's, if known. Raises InvalidBundleError."""
+        digest, threads = digest or bundle_digest(bundle), thread_count()
         names = ("flow_speaker", "flow_encoder", "flow_step")
-        speaker, encoder, step = (open_graph(graph_path(bundle, name), digest, threads) for name in names)
+        speaker, encoder, step = (
+            graph(open_graph(graph_path(bundle, name), digest, threads)) for name in names
+        )
         return cls(bundle.network_config.flow, speaker, encoder, step, policy)
 
-    def init_state(self, embedding: Float, frames: int) -> ArrayFlowState:
-        """The state before the first chunk. embedding: (192,) of the speaker. frames: initial capacity."""
-        speaker = run_arrays(self._speaker, {"embedding": embedding[None]})["speaker"].astype(np.float32)
+    def project_speaker(self, embedding: Array) -> Array:
+        """(B, 192) speaker embedding -> (B, 80) conditioning."""
+        return self._speaker.run({"embedding": embedding})["speaker"]
+
+    def init_state(self, speaker: Array, frames: int) -> ArrayFlowState:
+        """The state before the first chunk. speaker: of ``project_speaker``. frames: initial capacity."""
+        rows, steps = len(speaker), range(self.config.solver_steps)
         sizes = {"id_memory": frames // FRAMES_PER_SPEECH_ID, "frame_memory": frames}
         memories = {
-            name: _empty_memory(self._encoder, name, slots)
+            name: self._encoder.empty_memory(name, rows, slots)
             for name, slots in sizes.items()
             if self.config.encoder is not None
         }
-        steps = range(self.config.solver_steps)
         return ArrayFlowState(
             0,
             speaker,
-            initial_arrays(self._encoder, 1),
+            self._encoder.initial_state(rows),
             memories,
-            tuple(initial_arrays(self._step, 1) for _ in steps),
-            tuple(_empty_memory(self._step, "memory", frames) for _ in steps),
+            tuple(self._step.initial_state(rows) for _ in steps),
+            tuple(self._step.empty_memory("memory", rows, frames) for _ in steps),
         )
 
     def prefill(self, embedding: Float, ids: Integers, mel: Float) -> ArrayFlowState:
-        """The state after the whole blocks of a recording. ids: (P,). mel: (80, 2 P)."""
+        """The state after the whole blocks of a recording. embedding: (192,). ids: (P,). mel: (80, 2 P)."""
         covered = max(0, (len(ids) - LOOKAHEAD_IDS) // BLOCK_IDS * BLOCK_IDS)
-        state = self.init_state(embedding, max(covered, BLOCK_IDS) * FRAMES_PER_SPEECH_ID)
+        speaker = self.project_speaker(embedding[None])
+        state = self.init_state(speaker, max(covered, BLOCK_IDS) * FRAMES_PER_SPEECH_ID)
         if not covered:
             return state
         future = ids[covered : covered + LOOKAHEAD_IDS]
@@ -142,28 +154,53 @@ class ArrayFlow:
         ids: (T,). future: (3,) the ids after them, or (0,) at the end. prompt_mel: (80, 2 T).
         """
         begin, length = state.frames, FRAMES_PER_SPEECH_ID * len(ids)
-        if begin + length > state.capacity:
-            state = _with_capacity(state, max(begin + length, state.capacity * 3 // 2))
-        place = {"length": np.array(begin), "block": np.array(BLOCK_FRAMES)}
-        given = {"ids": ids[None], "future": future[None], **state.encoder, **state.encoder_memories}
-        if self.config.encoder is not None:
-            given |= place
-        outputs = run_arrays(self._encoder, given)
-        for name, memory in state.encoder_memories.items():
-            first = begin if name == "frame_memory" else begin // FRAMES_PER_SPEECH_ID
-            _write(memory, outputs[f"new_{name.removesuffix('_memory')}_keys_values"], first)
-        encoder, solver = _present(outputs, state.encoder), []
-        x = np.ascontiguousarray(self._noise_rows(begin, length)[None])
-        inputs = {"mu": outputs["mu"], "speaker": state.speaker, "prompt_mel": prompt_mel.T[None], **place}
-        inputs["prompt_mel"] = np.ascontiguousarray(inputs["prompt_mel"])
+        x = self._noise_rows(begin, length)[None]
+        state = self.with_capacity_for(state, begin + length)
+        mel, state = self.compute(ids[None], future[None], prompt_mel[None], x, state, BLOCK_FRAMES)
+        return mel[0], state
+
+    def with_capacity_for(self, state: ArrayFlowState, frames: int) -> ArrayFlowState:
+        """The state, in larger memories if it has no room for ``frames`` frames in all."""
+        if frames <= state.capacity:
+            return state
+        return _with_capacity(state, max(frames, state.capacity * 3 // 2))
+
+    def compute(
+        self,
+        ids: Array,
+        future: Array,
+        prompt_mel: Array,
+        x: Array,
+        state: ArrayFlowState,
+        block: int,
+    ) -> tuple[Array, ArrayFlowState]:
+        """The mel (B, 80, 2 T) of a chunk for a state with room for it, and the next state.
+
+        ids: (B, T). future: (B, 3) or (B, 0). prompt_mel: (B, 80, 2 T). x: (B, 2 T, 80), the noise. block:
+        frames that attend to each other.
+        """
+        place = {"length": state.frames, "block": block}
+        mu, encoder = self._encode({"ids": ids, "future": future}, place, state)
+        inputs = {"mu": mu, "speaker": state.speaker, "prompt_mel": prompt_mel.swapaxes(1, 2), **place}
+        solver = []
         for index, (contexts, memory) in enumerate(zip(state.solver, state.solver_memories, strict=True)):
-            solver_inputs = {**inputs, **contexts, "x": x, "memory": memory, "solver_step": np.array(index)}
-            outputs = run_arrays(self._step, solver_inputs)
-            _write(memory, outputs["new_keys_values"], begin)
+            given = {**inputs, **contexts, "x": x, "memory": memory, "solver_step": index}
+            outputs = self._step.run(given)
+            _write(memory, outputs["new_keys_values"], state.frames)
             solver.append(_present(outputs, contexts))
-            x = outputs["next_x"].astype(np.float32, copy=False)
-        mel: Float = x[0].T
-        return mel, replace(state, frames=begin + length, encoder=encoder, solver=tuple(solver))
+            x = outputs["next_x"]
+        return x.swapaxes(1, 2), replace(
+            state, frames=state.frames + x.shape[1], encoder=encoder, solver=tuple(solver)
+        )
+
+    def _encode(self, inputs: State, place: State, state: ArrayFlowState) -> tuple[Array, State]:
+        """The conditioning of the solver (B, 2 T, 80), and the encoder's next contexts."""
+        given = {**inputs, **state.encoder, **state.encoder_memories}
+        outputs = self._encoder.run(given if self.config.encoder is None else given | place)
+        for name, memory in state.encoder_memories.items():
+            begin = state.frames if name == "frame_memory" else state.frames // FRAMES_PER_SPEECH_ID
+            _write(memory, outputs[f"new_{name.removesuffix('_memory')}_keys_values"], begin)
+        return outputs["mu"], _present(outputs, state.encoder)
 
     def _noise_rows(self, begin: int, frames: int) -> Float:
         """The solver's initial values from frame ``begin`` on, (frames, 80), as ``StreamingFlow.noise``."""
@@ -182,21 +219,15 @@ def _present(outputs: State, past: State) -> State:
     return {name: outputs[name.replace("past_", "present_")] for name in past}
 
 
-def _empty_memory(session: onnxruntime.InferenceSession, name: str, slots: int) -> Float:
-    *fixed, width = fixed_shape(session, name)
-    return np.empty((1, *fixed, slots, width), np.float32)
-
-
-def _write(memory: Float, new: object, begin: int) -> None:
+def _write(memory: Array, keys_values: Array, begin: int) -> None:
     """Write the keys and values of a chunk from slot ``begin`` on."""
-    keys_values = np.asarray(new)
     memory[..., begin : begin + keys_values.shape[-2], :] = keys_values
 
 
 def _with_capacity(state: ArrayFlowState, frames: int) -> ArrayFlowState:
     def resized(memory: Float) -> Float:
         slots, used = (count * memory.shape[-2] // state.capacity for count in (frames, state.frames))
-        larger = np.empty((*memory.shape[:-2], slots, memory.shape[-1]), np.float32)
+        larger = paged_zeros((*memory.shape[:-2], slots, memory.shape[-1]))
         larger[..., :used, :] = memory[..., :used, :]
         return larger
 

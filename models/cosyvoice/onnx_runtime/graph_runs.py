@@ -1,8 +1,11 @@
-"""Runs of a graph on numpy arrays, and the threads that it may use."""
+"""A graph that runs on arrays, the threads that it may use, and memory for its states."""
 
+import math
+import mmap
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import onnxruntime
@@ -10,7 +13,52 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float32]
 Integers = NDArray[np.int64]
-State = dict[str, NDArray[np.generic]]
+# An array of numpy, or a tensor where the graph runs on a card.
+Array: TypeAlias = Any
+State: TypeAlias = dict[str, Array]
+
+
+class RunnableGraph(Protocol):
+    """A graph on arrays of one library."""
+
+    def run(self, inputs: Mapping[str, Array | int]) -> dict[str, Array]:
+        """The outputs by name. A number is an input without axes."""
+
+    def initial_state(self, rows: int) -> State:
+        """Zeros for every ``past_`` input: 0 long on dynamic axes other than the rows."""
+
+    def empty_memory(self, name: str, rows: int, slots: int) -> Array:
+        """Memory for an input (B, ..., slots, width), float32; pages that are not written take none."""
+
+
+class OrtGraph:
+    """A session of ONNX Runtime on arrays of numpy. Inputs that are contiguous are not copied."""
+
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        self._session = session
+        self._inputs = {part.name: (part.shape, part.type) for part in session.get_inputs()}
+        self._outputs = [part.name for part in session.get_outputs()]
+
+    def run(self, inputs: Mapping[str, Array | int]) -> dict[str, Array]:
+        """The outputs by name."""
+        fed = {name: np.array(part) if isinstance(part, int) else part for name, part in inputs.items()}
+        return dict(zip(self._outputs, self._session.run(self._outputs, fed), strict=True))
+
+    def initial_state(self, rows: int) -> State:
+        """Zeros for every ``past_`` input."""
+        return {
+            name: np.zeros(
+                [rows, *(size if isinstance(size, int) else 0 for size in shape[1:])],
+                np.float64 if kind == "tensor(double)" else np.float32,
+            )
+            for name, (shape, kind) in self._inputs.items()
+            if name.startswith("past_")
+        }
+
+    def empty_memory(self, name: str, rows: int, slots: int) -> Array:
+        """Memory for an input."""
+        shape, _ = self._inputs[name]
+        return paged_zeros((rows, *shape[1:-2], slots, shape[-1]))
 
 
 def thread_count() -> int:
@@ -19,27 +67,11 @@ def thread_count() -> int:
     return int(torch.get_num_threads()) if torch else len(os.sched_getaffinity(0))
 
 
-def run_arrays(
-    session: onnxruntime.InferenceSession, inputs: Mapping[str, NDArray[np.generic]]
-) -> dict[str, NDArray[np.generic]]:
-    """Run a graph; its outputs by name. Inputs that are contiguous are not copied."""
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+def paged_zeros(shape: Sequence[int]) -> Float:
+    """Zeros in pages of 4 kB, which take no memory until they are written.
 
-
-def initial_arrays(session: onnxruntime.InferenceSession, rows: int) -> State:
-    """Zeros for every ``past_`` input of a graph: 0 long on dynamic axes other than the rows."""
-    return {
-        part.name: np.zeros(
-            [rows, *(size if isinstance(size, int) else 0 for size in part.shape[1:])],
-            np.float64 if part.type == "tensor(double)" else np.float32,
-        )
-        for part in session.get_inputs()
-        if part.name.startswith("past_")
-    }
-
-
-def fixed_shape(session: onnxruntime.InferenceSession, name: str) -> list[int]:
-    """The sizes of an input between its rows and its positions, then its width."""
-    shape = next(part.shape for part in session.get_inputs() if part.name == name)
-    return [*shape[1:-2], shape[-1]]
+    numpy asks for pages of 2 MB, of which the unused part of every head's or layer's buffer would fill some.
+    """
+    # Private: pages of a shared mapping that are given back stay in use.
+    pages = mmap.mmap(-1, max(1, 4 * math.prod(shape)), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(pages, np.float32, math.prod(shape)).reshape(shape)

@@ -9,8 +9,6 @@ Rows with one input share a step. A row with more takes a step of its own, witho
 attention does not accept several such rows.
 """
 
-import math
-import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,11 +19,11 @@ from numpy.typing import NDArray
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import SpeechLmConfig
 from ..execution import Precision
-from ..lm.decode_turn import DecodeTurn, RowRequest, collect_requests
+from ..lm.decode_turn import DecodeTurn, collect_requests
 from ..lm.generation import LmInput, lm_input_index
 from ..lm.sampling import sample_ids
 from ..onnx_graphs.graph_files import MAX_POSITIONS, bundle_digest, graph_path, open_graph, state_names
-from .graph_runs import Float, Integers, thread_count
+from .graph_runs import Float, Integers, paged_zeros, thread_count
 
 _FLOAT, _INT64 = 1, 7  # TensorProto.FLOAT, TensorProto.INT64
 
@@ -53,9 +51,9 @@ class ArraySpeechLm:
         self._states = state_names(config)
 
     @classmethod
-    def load(cls, bundle: CosyVoiceBundle, precision: Precision) -> "ArraySpeechLm":
-        """Open the graphs of a bundle. Raises InvalidBundleError."""
-        digest, threads = bundle_digest(bundle), thread_count()
+    def load(cls, bundle: CosyVoiceBundle, precision: Precision, digest: str = "") -> "ArraySpeechLm":
+        """Open the graphs of a bundle. ``digest`` is the bundle's, if known. Raises InvalidBundleError."""
+        digest, threads = digest or bundle_digest(bundle), thread_count()
         paths = (
             graph_path(bundle, "lm_embed"),
             graph_path(bundle, "lm_step", precision),
@@ -72,16 +70,11 @@ class ArraySpeechLm:
             raise ValueError(f"{capacity} ids a row; the graphs have {MAX_POSITIONS - 1} positions")
         config = self.config
         shape = (config.layers, 2, rows, config.kv_heads, capacity + 1, config.head_width)
-        # Pages of 4 kB: numpy's own come in 2 MB, of which the keys of every head would occupy one.
-        pages = mmap.mmap(-1, 4 * math.prod(shape))
-        kv = np.frombuffer(pages, np.float32).reshape(shape).transpose(2, 0, 1, 3, 4, 5)
-        return ArrayLmState(kv, np.zeros(rows, np.int64))
+        return ArrayLmState(paged_zeros(shape).transpose(2, 0, 1, 3, 4, 5), np.zeros(rows, np.int64))
 
     def prefill(self, state: ArrayLmState, inputs: Sequence[LmInput]) -> ArrayLmState:
         """Feed inputs to a state of one row. Raises ValueError if it has no room."""
-        lengths = self._lengths_after(state, [len(inputs)])
-        self._run(self._embed(inputs)[None], state.kv, state.lengths)
-        return ArrayLmState(state.kv, lengths)
+        return self.step(self._embed_inputs(inputs)[None], state, np.array([len(inputs)]))[1]
 
     def choose(
         self, state: ArrayLmState, turns: Sequence[DecodeTurn | None]
@@ -94,52 +87,59 @@ class ArraySpeechLm:
         requests = collect_requests(enumerate(turns))
         if not requests:
             return state, {}
-        counts = np.zeros(len(turns), np.int64)
-        counts[[each.row for each in requests]] = [len(each.inputs) for each in requests]
-        lengths = self._lengths_after(state, counts)
-        logits = self._logits(self._last_hidden(state, requests))
+        rows, counts = [each.row for each in requests], np.zeros(len(turns), np.int64)
+        counts[rows] = [len(each.inputs) for each in requests]
+        x = np.zeros((len(turns), counts.max(), self.config.hidden), np.float32)
+        for each in requests:
+            x[each.row, : len(each.inputs)] = self._embed_inputs(each.inputs)
+        hidden, state_after = self.step(x, state, counts)
+        logits = self.logits(hidden[rows, counts[rows] - 1])
         sampled = sample_ids(logits, [each.sampling_context for each in requests])
-        chosen = {each.row: one.id for each, one in zip(requests, sampled, strict=True)}
-        return ArrayLmState(state.kv, lengths), chosen
+        return state_after, {each.row: one.id for each, one in zip(requests, sampled, strict=True)}
 
-    def _last_hidden(self, state: ArrayLmState, requests: Sequence[RowRequest]) -> Float:
-        """Hidden state of each request's last input, (requests, hidden)."""
-        last = np.empty((len(requests), self.config.hidden), np.float32)
-        singles = [index for index, each in enumerate(requests) if len(each.inputs) == 1]
-        if singles:
-            rows = np.array([requests[index].row for index in singles])
-            # Rows in between get a key behind their length, which their next input overwrites.
-            first, stop = rows.min(), rows.max() + 1
-            x = np.zeros((stop - first, 1, self.config.hidden), np.float32)
-            x[rows - first, 0] = self._embed([requests[index].inputs[0] for index in singles])
-            last[singles] = self._run(x, state.kv[first:stop], state.lengths[first:stop])[rows - first, 0]
-        for index, each in enumerate(requests):
-            if len(each.inputs) > 1:
-                rows_of_one = slice(each.row, each.row + 1)
-                x = self._embed(each.inputs)[None]
-                last[index] = self._run(x, state.kv[rows_of_one], state.lengths[rows_of_one])[0, -1]
-        return last
+    def embed(self, index: Integers) -> Float:
+        """Embed indices of ``lm_input_index``: (...) to (..., hidden)."""
+        embedded: Float = self._embedding.run(None, {"index": index.reshape(1, -1)})[0]
+        return embedded.reshape(*index.shape, self.config.hidden)
 
-    def _lengths_after(self, state: ArrayLmState, counts: Sequence[int] | Integers) -> Integers:
-        lengths: Integers = state.lengths + np.asarray(counts)
+    def step(self, x: Float, state: ArrayLmState, counts: Integers) -> tuple[Float, ArrayLmState]:
+        """Feed embedded inputs (B, T, hidden), of which ``counts`` (B,) are real; padding is at the right.
+
+        Returns the hidden states (B, T, hidden), undefined at padding. A row without inputs may be written to
+        behind its length. Raises ValueError if a row would outgrow its memory.
+        """
+        lengths = state.lengths + counts
         capacity = state.kv.shape[4] - 1
         if lengths.max() > capacity:
             raise ValueError(f"a row would hold {lengths.max()} ids; its memory was made for {capacity}")
-        return lengths
+        hidden = np.empty_like(x)
+        singles = np.flatnonzero(counts == 1)
+        if len(singles):
+            # Rows in between get a key behind their length, which their next input overwrites.
+            rows = slice(singles[0], singles[-1] + 1)
+            hidden[rows, :1] = self._run(x[rows, :1], state.kv[rows], state.lengths[rows])
+        for row in np.flatnonzero(counts > 1):
+            one, columns = slice(row, row + 1), slice(0, counts[row])
+            hidden[one, columns] = self._run(x[one, columns], state.kv[one], state.lengths[one])
+        return hidden, ArrayLmState(state.kv, lengths)
 
-    def _embed(self, inputs: Sequence[LmInput]) -> Float:
-        index = np.array([[lm_input_index(self.config, one) for one in inputs]], np.int64)
-        embedded: Float = self._embedding.run(None, {"index": index})[0][0]
-        return embedded
+    def logits(self, hidden: Float) -> Float:
+        """Scores before softmax: (..., hidden) to (..., speech_vocab_size)."""
+        rows = np.ascontiguousarray(hidden).reshape(1, -1, self.config.hidden)
+        scores: Float = self._head.run(None, {"hidden": rows})[0]
+        return scores.reshape(*hidden.shape[:-1], -1)
 
-    def _logits(self, hidden: Float) -> Float:
-        scores: Float = self._head.run(None, {"hidden": hidden[None]})[0][0]
-        return scores
+    def _embed_inputs(self, inputs: Sequence[LmInput]) -> Float:
+        return self.embed(np.array([lm_input_index(self.config, one) for one in inputs], np.int64))
 
     def _run(self, x: Float, kv: NDArray[np.float32], lengths: Integers) -> Float:
         """Run the graph on rows with T inputs each; keys and values are written into ``kv``."""
         binding = self._step.io_binding()
-        x, lengths, hidden = np.ascontiguousarray(x), np.ascontiguousarray(lengths), np.empty_like(x)
+        x, lengths, hidden = (
+            np.ascontiguousarray(x),
+            np.ascontiguousarray(lengths),
+            np.empty(x.shape, x.dtype),
+        )
         binding.bind_input("embedded", "cpu", 0, _FLOAT, x.shape, x.ctypes.data)
         binding.bind_input("lengths", "cpu", 0, _INT64, lengths.shape, lengths.ctypes.data)
         binding.bind_output("hidden", "cpu", 0, _FLOAT, hidden.shape, hidden.ctypes.data)

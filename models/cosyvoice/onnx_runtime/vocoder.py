@@ -1,4 +1,7 @@
-"""The exported vocoder on numpy arrays, and its noise: normal in version 2, upstream's table in version 3."""
+"""The exported vocoder on arrays, and its noise: normal in version 2, upstream's table in version 3."""
+
+from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 import onnxruntime
@@ -13,7 +16,7 @@ from ..config import (
     HiftConfig,
 )
 from ..onnx_graphs.graph_files import bundle_digest, graph_path, open_graph
-from .graph_runs import Float, initial_arrays, run_arrays, thread_count
+from .graph_runs import Array, Float, OrtGraph, RunnableGraph, State, thread_count
 from .random_numbers import uniform_numbers
 
 _DRAWS_BEFORE_TABLE = MEL_BANDS * 15_000 + 3_852_970  # see vocoder/noise_table.py
@@ -22,24 +25,56 @@ _DRAWS_BEFORE_TABLE = MEL_BANDS * 15_000 + 3_852_970  # see vocoder/noise_table.
 class ArrayVocoder:
     """The exported graph of a vocoder. ``load`` opens it."""
 
-    def __init__(
-        self, config: HiftConfig, version: CosyVoiceVersion, session: onnxruntime.InferenceSession
-    ) -> None:
-        self.config, self.version, self.session = config, version, session
-        self._table = RandomState(0)
-        if version is CosyVoiceVersion.V3:
-            uniform_numbers(self._table, _DRAWS_BEFORE_TABLE)
+    def __init__(self, config: HiftConfig, version: CosyVoiceVersion, graph: RunnableGraph) -> None:
+        self.config, self.version, self._graph = config, version, graph
+
+    @cached_property
+    def _table(self) -> RandomState:
+        """The generator of version 3's noise at the begin of upstream's table."""
+        table = RandomState(0)
+        uniform_numbers(table, _DRAWS_BEFORE_TABLE)
+        return table
 
     @classmethod
-    def load(cls, bundle: CosyVoiceBundle) -> "ArrayVocoder":
-        """Open the graph of a bundle. Raises InvalidBundleError."""
-        session = open_graph(graph_path(bundle, "vocoder"), bundle_digest(bundle), thread_count())
-        return cls(bundle.network_config.hift, bundle.version, session)
+    def load(
+        cls,
+        bundle: CosyVoiceBundle,
+        digest: str = "",
+        graph: Callable[[onnxruntime.InferenceSession], RunnableGraph] = OrtGraph,
+    ) -> "ArrayVocoder":
+        """Open the graph of a bundle. ``digest`` is the bundle's, if known. Raises InvalidBundleError."""
+        digest = digest or bundle_digest(bundle)
+        session = open_graph(graph_path(bundle, "vocoder"), digest, thread_count())
+        return cls(bundle.network_config.hift, bundle.version, graph(session))
+
+    def init_state(self, rows: int) -> State:
+        """The ``past_`` inputs before the first chunk."""
+        return self._graph.initial_state(rows)
+
+    def noise_samples(self, mel_frames: int, state: State, *, last: bool) -> int:
+        """Samples of noise that ``render`` needs for ``mel_frames`` new frames."""
+        if self.version is CosyVoiceVersion.V3:
+            begins = not state["past_mel"].shape[2]
+            mel_frames = max(0, mel_frames + V3_PENDING_FRAMES * (int(last) - int(begins)))
+        return self.config.samples_per_frame * mel_frames
+
+    def render(self, mel: Array, noise: Array, state: State, *, last: bool) -> tuple[Array, State]:
+        """Samples (B, N) of a chunk, less those that depend on the next one unless it is the last.
+
+        mel: (B, 80, n). noise: (B, ``noise_samples``, waves).
+        """
+        if self.version is CosyVoiceVersion.V2:
+            end = {"withheld": 0 if last else V2_WITHHELD_FRAMES}
+        else:
+            end = {"last": int(last)}
+        outputs = self._graph.run({**state, **end, "mel": mel, "noise": noise})
+        return outputs["samples"], {name: outputs[name.replace("past_", "present_")] for name in state}
 
     def open_stream(self, normal: Generator) -> "ArrayVocoderStream":
         """The vocoder of one sentence. normal: draws version 2's noise."""
         table = RandomState()
-        table.set_state(self._table.get_state())
+        if self.version is CosyVoiceVersion.V3:
+            table.set_state(self._table.get_state())
         return ArrayVocoderStream(self, normal, table)
 
 
@@ -48,30 +83,19 @@ class ArrayVocoderStream:
 
     def __init__(self, vocoder: ArrayVocoder, normal: Generator, table: RandomState) -> None:
         self._vocoder, self._normal, self._table = vocoder, normal, table
-        self._state = initial_arrays(vocoder.session, 1)
+        self._state = vocoder.init_state(1)
 
     def draw_noise(self, frames: int, *, last: bool) -> Float:
         """The noise for that many new mel frames, (1, N, waves)."""
-        config = self._vocoder.config
-        if self._vocoder.version is CosyVoiceVersion.V2:
-            shape = (1, config.samples_per_frame * frames, config.sine_count)
+        vocoder = self._vocoder
+        samples = vocoder.noise_samples(frames, self._state, last=last)
+        shape = (1, samples, vocoder.config.sine_count)
+        if vocoder.version is CosyVoiceVersion.V2:
             return self._normal.standard_normal(shape, np.float32)
-        begins = not self._state["past_mel"].shape[2]
-        frames = max(0, frames + V3_PENDING_FRAMES * (int(last) - int(begins)))
-        shape = (1, config.samples_per_frame * frames, config.sine_count)
         return uniform_numbers(self._table, int(np.prod(shape))).reshape(shape)
 
     def render(self, mel: Float, noise: Float, *, last: bool) -> Float:
-        """Samples (N,) of a chunk, less those that depend on the next one unless it is the last.
-
-        mel: (80, n). noise: of ``draw_noise``.
-        """
-        if self._vocoder.version is CosyVoiceVersion.V2:
-            end = {"withheld": np.array(0 if last else V2_WITHHELD_FRAMES)}
-        else:
-            end = {"last": np.array(int(last))}
-        inputs = {**self._state, **end, "mel": np.ascontiguousarray(mel[None]), "noise": noise}
-        outputs = run_arrays(self._vocoder.session, inputs)
-        self._state = {name: outputs[name.replace("past_", "present_")] for name in self._state}
-        samples: Float = outputs["samples"][0].astype(np.float32, copy=False)
+        """Samples (N,) of a chunk, as ``ArrayVocoder.render``. mel: (80, n). noise: of ``draw_noise``."""
+        rendered, self._state = self._vocoder.render(mel[None], noise, self._state, last=last)
+        samples: Float = rendered[0]
         return samples

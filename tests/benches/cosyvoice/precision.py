@@ -26,7 +26,7 @@ from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, sample_ids, s
 from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm, SpeechLmState
 from vivavoce.models.cosyvoice.networks import load_lm
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import graph_path
-from vivavoce.models.cosyvoice.onnx_graphs.onnx_lm import OnnxSpeechLm
+from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm
 from vivavoce.tts_engine.bundles import bundle_errors, check_bundle, export_bundle
 from vivavoce.tts_engine.cosyvoice.policy import parse_precision
 

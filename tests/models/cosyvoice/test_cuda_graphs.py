@@ -11,8 +11,14 @@ torch = pytest.importorskip(
 
 from torch import Tensor  # noqa: E402
 
-from vivavoce.models.cosyvoice.cuda_graphs import StagingBuffer, StepGraph, bucket, buckets  # noqa: E402
-from vivavoce.models.cosyvoice.devices import CPU  # noqa: E402
+from vivavoce.models.cosyvoice.cuda_graphs import (  # noqa: E402
+    StagingBuffer,
+    StepGraph,
+    bucket,
+    buckets,
+    new_graph_pool,
+)
+from vivavoce.models.cosyvoice.devices import CPU, compute_exactly  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class Cuda:
         return Stream()
 
 
-def test_a_graph_is_warmed_up_on_a_side_stream_recorded_once_then_replayed(
+def test_graphs_of_a_pool_are_warmed_up_and_recorded_on_its_stream_then_replayed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cuda = Cuda()
@@ -101,11 +107,18 @@ def test_a_graph_is_warmed_up_on_a_side_stream_recorded_once_then_replayed(
         def replay(self) -> None:
             cuda.log.append("replay")
 
-    def recording(graph: Graph, pool: object, stream: object, capture_error_mode: str) -> Any:
-        assert (pool, capture_error_mode) == ((0, 1), "thread_local")
+    def recording(graph: Graph, handle: object, stream: object, capture_error_mode: str) -> Any:
+        assert (handle, stream, capture_error_mode) == ((0, 1), streams[0], "thread_local")
         return cuda.stream("recording")
 
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: cuda.stream("side"))
+    streams: list[Any] = []
+
+    def new_stream(device: torch.device) -> Any:
+        streams.append(cuda.stream("side"))
+        return streams[-1]
+
+    monkeypatch.setattr(torch.cuda, "Stream", new_stream)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: stream)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: cuda.stream("main"))
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
@@ -115,9 +128,54 @@ def test_a_graph_is_warmed_up_on_a_side_stream_recorded_once_then_replayed(
         cuda.log.append("run")
         return torch.ones(1)
 
-    graph = StepGraph(run, torch.device("cuda"), (0, 1))  # type: ignore[arg-type]
+    pool = new_graph_pool(torch.device("cuda"))
+    graph = StepGraph(run, torch.device("cuda"), pool)
     recorded = ["side waits", "on side", "run", "run", "off side", "main waits"]
     recorded += ["on recording", "run", "off recording"]
     assert cuda.log == recorded
     assert graph.replay() is graph.replay()
     assert cuda.log == [*recorded, "replay", "replay"]
+    StepGraph(run, torch.device("cuda"), pool)
+    assert len(streams) == 1
+    new_graph_pool(torch.device("cuda"))
+    assert len(streams) == 2  # so that graphs which are replayed at once share no workspace
+
+
+def test_a_staging_buffer_is_not_rewritten_before_its_upload_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[str] = []
+
+    class Event:
+        def record(self, stream: object) -> None:
+            log.append("upload begun")
+
+        def synchronize(self) -> None:
+            log.append("upload read")
+
+    class CudaTensor:
+        device = torch.device("cuda")
+
+        def copy_(self, host: Tensor, non_blocking: bool) -> None:
+            assert non_blocking
+
+    staging = StagingBuffer(torch.zeros(3), CPU)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    monkeypatch.setattr(staging, "_device_memory", CudaTensor())
+    staging.upload()
+    staging.host.fill_(1)
+    assert log == ["upload begun", "upload read"]
+
+
+def test_tf32_is_off_on_a_card() -> None:
+    libraries = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = [library.allow_tf32 for library in libraries]
+    try:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+        compute_exactly(CPU)
+        assert all(library.allow_tf32 for library in libraries)
+        compute_exactly(torch.device("cuda"))
+        assert not any(library.allow_tf32 for library in libraries)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before

@@ -27,12 +27,12 @@ from vivavoce.models.cosyvoice.executors import NetworkLoader  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow import Flow  # noqa: E402
 from vivavoce.models.cosyvoice.flow.policy import FlowPolicy  # noqa: E402
 from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm  # noqa: E402
-from vivavoce.models.cosyvoice.networks import load_lm, load_networks  # noqa: E402
+from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import bundle_digest  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_graphs.onnx_flow import OnnxFlow  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_graphs.onnx_lm import OnnxSpeechLm  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_graphs.onnx_vocoder import OnnxVocoder  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_networks.onnx_flow import OnnxFlow  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_networks.onnx_vocoder import OnnxVocoder  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
 
 
@@ -182,5 +182,11 @@ def test_what_an_executor_lacks_is_refused_in_a_sentence(bundle: CosyVoiceBundle
         load(bundle, Executor.ONNXRUNTIME, Precision.BF16)
     with pytest.raises(DeviceError, match="for a CPU, and the device is cuda"):
         load(bundle, Executor.ONNXRUNTIME, device=torch.device("cuda"))
+    with pytest.raises(DeviceError, match="tensorrt is for a graphics card, and the device is cpu"):
+        load(bundle, Executor.TENSORRT)
+    with pytest.raises(DeviceError, match="the executor tensorrt needs NVIDIA's package"):
+        NetworkLoader(Executor.TENSORRT, bundle, Precision.FP32, torch.device("cuda")).load_flow(
+            None, lambda: load_flow(bundle)
+        )
     with pytest.raises(DeviceError, match="int4 needs the executor onnxruntime"):
         load(bundle, Executor.TORCH, Precision.INT4)

@@ -28,6 +28,8 @@ from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult 
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.flow_runner import GraphFlowRunner  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
+from vivavoce.tts_engine.errors import SynthesisFailed  # noqa: E402
+from vivavoce.tts_engine.fault_isolation import is_device_lost  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -98,6 +100,29 @@ def test_out_of_memory_ends_the_newest_sessions_and_stops_admission(v2_folder: P
     assert 2 <= min_memory_slots <= 3
     assert backend.memory_slots == 6  # no session is open
     assert backend.open_slots == 0
+
+
+def test_a_device_that_failed_admits_no_stream(v2_folder: Path) -> None:
+    async def test() -> None:
+        backend = CosyVoiceBackend.load(v2_folder, BRIEF)
+        async with await Engine.open(backend=backend) as engine:
+            assert engine.refusal() is None
+            fault = RuntimeError("CUDA error: an illegal memory access was encountered")
+            FailingCall(backend._render_runner, "run_flow", lambda rows: True, fault)
+            async with engine.stream() as stream:
+                stream.push_text(TEXTS[1])
+                stream.end_input()
+                with pytest.raises(SynthesisFailed):
+                    async for _ in stream:
+                        pass
+            assert engine.refusal() is not None  # /readyz answers with it
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("text", ["CUDA out of memory.", "CUDA error: out of memory", "bad row"])
+def test_other_errors_are_no_lost_device(text: str) -> None:
+    assert not is_device_lost(RuntimeError(text))
 
 
 def test_pages_of_a_failed_session_are_used_by_the_others_in_the_same_step(

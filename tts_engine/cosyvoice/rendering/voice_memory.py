@@ -31,15 +31,15 @@ class OwnSequence:
 
 
 class PreparedVoice:
-    """A voice's state.
+    """A voice's state. kept_frames: room behind it that stays resident between sentences.
 
     Attributes:
         can_lend_memory: whether there is room behind the state that no sentence uses.
         resident_ids: speech ids of memory in use; 0 while it is lent, because the sentence counts it then.
     """
 
-    def __init__(self, state: Any, *, can_lend_memory: bool) -> None:
-        self.state, self.can_lend_memory = state, can_lend_memory
+    def __init__(self, state: Any, *, can_lend_memory: bool, kept_frames: int = BLOCK_FRAMES) -> None:
+        self.state, self.can_lend_memory, self._kept_frames = state, can_lend_memory, kept_frames
         self.resident_ids = int(state.frames) // FRAMES_PER_SPEECH_ID
 
     def lend_memory(self) -> OwnSequence:
@@ -50,7 +50,7 @@ class PreparedVoice:
         return sequence
 
     def _reclaim_memory(self) -> None:
-        """Release all pages but those of one more block, which speed up the next sentence's first chunk."""
-        kept_frames = int(self.state.frames) + BLOCK_FRAMES
+        """Release the pages behind the kept frames, which speed up the next sentence's first chunk."""
+        kept_frames = int(self.state.frames) + self._kept_frames
         self.state.release_behind(kept_frames)
         self.can_lend_memory, self.resident_ids = True, kept_frames // FRAMES_PER_SPEECH_ID

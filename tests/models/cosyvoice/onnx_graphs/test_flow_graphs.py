@@ -23,7 +23,9 @@ from vivavoce.models.cosyvoice.onnx_graphs.flow_encoder_graphs import (  # noqa:
     write_flow_speaker,
 )
 from vivavoce.models.cosyvoice.onnx_graphs.flow_step_graphs import write_flow_step  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_graphs.onnx_flow import OnnxFlow  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_networks.onnx_flow import OnnxFlow  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_networks.tensor_graph import TensorOrtGraph  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow  # noqa: E402
 from vivavoce.models.cosyvoice.state import gather, tensors  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"
@@ -73,7 +75,8 @@ def test_the_graphs_give_upstreams_vectors(version: CosyVoiceVersion, tmp_path: 
     paths = [tmp_path / f"{index}.onnx" for index in range(3)]
     for write, path in zip(writers, paths, strict=True):
         write(path, config, weights, {})
-    network = OnnxFlow(config, *(onnxruntime.InferenceSession(str(path)) for path in paths))
+    graphs = (TensorOrtGraph(onnxruntime.InferenceSession(str(path))) for path in paths)
+    network = OnnxFlow(ArrayFlow(config, *graphs))
 
     inputs, arrays = read_flow_inputs(GOLDEN, version)
     speaker = network.project_speaker(arrays["embedding"])

@@ -28,7 +28,8 @@ from vivavoce.models.cosyvoice.onnx_graphs.lm_graphs import (  # noqa: E402
     write_lm_head,
     write_lm_step,
 )
-from vivavoce.models.cosyvoice.onnx_graphs.onnx_lm import OnnxSpeechLm  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 DRIVER = Path(__file__).parents[3] / "shared" / "numpy_lm.py"
@@ -63,7 +64,8 @@ def test_the_graphs_give_upstreams_vectors(case: str, version: CosyVoiceVersion,
     write_lm_embedding(embed, config, weights, {})
     write_lm_step(step, config, weights, LmMatrixFormat(32), {})
     write_lm_head(head, config, weights, LmMatrixFormat(32), {})
-    network = OnnxSpeechLm(config, *(onnxruntime.InferenceSession(str(path)) for path in (embed, step, head)))
+    sessions = (onnxruntime.InferenceSession(str(path)) for path in (embed, step, head))
+    network = OnnxSpeechLm(ArraySpeechLm(config, *sessions))
     comparisons = list(compare_language_model(GOLDEN, case, network))
     assert len(comparisons) >= 8
     assert [found for found in comparisons if not found.passed] == []

@@ -18,7 +18,9 @@ from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_vocoder  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.hift_v2_graph import write_hift_v2  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.hift_v3_graph import write_hift_v3  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_graphs.onnx_vocoder import OnnxVocoder  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_networks.onnx_vocoder import OnnxVocoder  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_networks.tensor_graph import TensorOrtGraph  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_runtime.vocoder import ArrayVocoder  # noqa: E402
 from vivavoce.models.cosyvoice.state import gather, join_states  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3  # noqa: E402
@@ -73,7 +75,10 @@ def test_the_graph_gives_upstreams_vectors(
     write = write_hift_v2 if version is CosyVoiceVersion.V2 else write_hift_v3
     write(tmp_path / "vocoder.onnx", config, weights, {})
     session = onnxruntime.InferenceSession(str(tmp_path / "vocoder.onnx"))
-    network, arrays = OnnxVocoder(config, version, session), read_arrays(GOLDEN, case)
+    network, arrays = (
+        OnnxVocoder(ArrayVocoder(config, version, TensorOrtGraph(session))),
+        read_arrays(GOLDEN, case),
+    )
     mel = arrays["mel"]
     noise = read_arrays(GOLDEN, "d_hift")["noise"].abs()
     noise = noise * (array == "wav_noise")

@@ -1,0 +1,27 @@
+"""Runs the bench ``exported`` of a bundle, whose graphs it exports if they are missing."""
+
+from rich.console import Console
+
+from benches.cosyvoice.bench_process import measure_in_process
+from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released, without_targets
+from vivavoce.gateway.cli.bench.report import BenchReport
+from vivavoce.tts_engine.bundles import check_bundle, export_bundle
+
+MODULE = "benches.cosyvoice.exported"
+
+
+def measure(weights: BenchWeights, precision: str) -> BenchReport:
+    """Measure in a process of its own. Raises BundleError, BenchFailed."""
+    with weights.folder() as folder, Console(stderr=True).status("bench exported"):
+        checked = check_bundle(folder)
+        if not (folder / "onnx" / f"lm_step.{precision}.onnx").exists():
+            list(export_bundle(folder, precision))
+        figures = tuple(measure_in_process(MODULE, folder, precision))
+    if not is_released(checked):
+        figures = without_targets(figures)
+    settings: dict[str, str | int | float | bool] = {
+        "version": checked.version,
+        "weights": str(weights),
+        "precision": precision,
+    }
+    return BenchReport("exported", figures, settings)

@@ -1,0 +1,200 @@
+"""Steps of language model and flow: timed, captured as CUDA graphs, and equal to steps without graphs.
+
+bench device    a token of one session, chunks of several
+captured        how many graphs of each kind, in what time; the reason if a capture fails
+equal           ids and mel of graphs against steps without; of both at once on two streams against alone
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TypeVar
+
+import torch
+from gpu_check.findings import CheckOptions, Finding
+from torch import Tensor
+
+from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
+from vivavoce.models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
+from vivavoce.models.cosyvoice.device_benchmark import (
+    DeviceBenchmarkSize,
+    EndlessGeneration,
+    measure_device,
+)
+from vivavoce.models.cosyvoice.devices import separate_stream, to_device
+from vivavoce.models.cosyvoice.execution import Precision
+from vivavoce.models.cosyvoice.flow.flow import Flow
+from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs
+from vivavoce.models.cosyvoice.flow.policy import HALF_PRECISION_POLICY
+from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowState
+from vivavoce.models.cosyvoice.lm.decode_graphs import DecodeGraphs
+from vivavoce.models.cosyvoice.lm.decode_turn import DecodeTurn
+from vivavoce.models.cosyvoice.lm.decoding import choose
+from vivavoce.models.cosyvoice.lm.generation import SpecialIds
+from vivavoce.models.cosyvoice.lm.sampling import seeded_uniforms
+from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
+from vivavoce.models.cosyvoice.networks import load_flow, load_lm
+
+_ROWS = 4
+_ROUNDS_AT_ONCE = 3
+_PROMPT_IDS = 3 * BLOCK_IDS + LOOKAHEAD_IDS
+
+Result = TypeVar("Result")
+
+
+def measure(options: CheckOptions) -> Iterator[Finding]:
+    """Yield the figures of one card."""
+    device, bundle = options.torch_device, open_bundle(options.bundle)
+    quick_size = DeviceBenchmarkSize(context=20, tokens=8, rounds=1, chunks=2)
+    size = quick_size if options.is_quick else DeviceBenchmarkSize()
+    for precision in (Precision.FP32, Precision.BF16):
+        timings = measure_device(bundle, device, precision, size)
+        yield Finding(f"a token in {precision}, context {size.context}", 1000 * timings.token_s, "ms")
+    yield Finding(f"flow, {size.chunks} chunks in one step", 1000 * timings.batched_s, "ms")
+    yield Finding(f"flow, {size.chunks} one after another", 1000 * timings.sequential_s, "ms")
+    lm, flow = load_lm(bundle, device=device), load_flow(bundle, HALF_PRECISION_POLICY, device)
+    ids, blocks = (12, 2) if options.is_quick else (50, 8)
+    decode = _DecodingCheck(lm, ids)
+    render = _FlowCheck(flow, blocks)
+    yield from _captured(decode.graphs.record, "language model", lambda: len(decode.graphs.recorded))
+    yield from _captured(lambda: render.graphs.record(2), "flow", lambda: render.graphs.recorded_count)
+    ids_alone, mel_alone = decode.with_graphs(), render.with_graphs()
+    yield Finding(
+        "ids of graphs that differ from those without", _different(ids_alone, decode.without_graphs())
+    )
+    yield Finding("mel of graphs from that without, largest", _distance(mel_alone, render.without_graphs()))
+    at_once = _at_once(decode.with_graphs, render.with_graphs, device)
+    for found_ids, found_mel in at_once:
+        yield Finding("ids at once that differ from alone", _different(found_ids, ids_alone))
+        yield Finding("mel at once from alone, largest", _distance(found_mel, mel_alone))
+
+
+def _captured(record: Callable[[], object], name: str, count: Callable[[], int]) -> Iterator[Finding]:
+    began = time.perf_counter()
+    try:
+        record()
+    except RuntimeError as error:
+        yield Finding(f"{name}, a capture failed", str(error).splitlines()[0][:300])
+    yield Finding(f"{name}, graphs", count())
+    yield Finding(f"{name}, recorded in", time.perf_counter() - began, "s")
+
+
+class _DecodingCheck:
+    """The ids of several sessions, with graphs and without."""
+
+    def __init__(self, lm: SpeechLm, count: int) -> None:
+        self._lm, self._count = lm, count
+        self._state = lm.init_state(_ROWS, 2 * count + 16)
+        self.graphs = DecodeGraphs(lm, self._state, max_inputs=1, ids_per_step=4)
+
+    def with_graphs(self) -> list[list[int]]:
+        """Ids by session."""
+        self._state.lengths.zero_()
+        turns = self._new_turns()
+        ids: list[list[int]] = [[] for _ in range(_ROWS)]
+        while len(ids[0]) < self._count:
+            for row, chosen in self.graphs.choose(turns).items():
+                id: int | None = chosen
+                while id is not None:
+                    ids[row].append(id)
+                    turns[row].generation.answer(id)
+                    id = self.graphs.decoded_ahead(row, turns[row].generation.ask())
+        return [row[: self._count] for row in ids]
+
+    def without_graphs(self) -> list[list[int]]:
+        """Ids by session."""
+        state, turns = self._lm.init_state(_ROWS, self._count + 16), self._new_turns()
+        ids: list[list[int]] = [[] for _ in range(_ROWS)]
+        for _ in range(self._count):
+            state, chosen = choose(self._lm, state, [turns[row] for row in range(_ROWS)])
+            for row, id in chosen.items():
+                ids[row].append(id)
+                turns[row].generation.answer(id)
+        return ids
+
+    def _new_turns(self) -> dict[int, DecodeTurn]:
+        config = self._lm.config
+        return {
+            row: DecodeTurn(
+                EndlessGeneration(SpecialIds(config.version, config.codebook_size)), seeded_uniforms(row)
+            )
+            for row in range(_ROWS)
+        }
+
+
+class _FlowCheck:
+    """The mel of several sessions, with graphs and without."""
+
+    def __init__(self, flow: Flow, blocks: int) -> None:
+        self._flow, self._blocks = flow, blocks
+        pages = _PROMPT_IDS // BLOCK_IDS + _ROWS * blocks
+        self.graphs = FlowGraphs(flow, rows=_ROWS, slots=_ROWS, pages=pages)
+        self._voice = self.graphs.store_voice(self._prefilled())
+
+    @torch.inference_mode()
+    def with_graphs(self) -> Tensor:
+        """(B, 80, T) on the host."""
+        handles = [self.graphs.open_sequence(self._voice) for _ in range(_ROWS)]
+        mels = [self.graphs.step(_chunk(self._flow, block), handles).cpu() for block in range(self._blocks)]
+        return torch.cat(mels, 2)
+
+    @torch.inference_mode()
+    def without_graphs(self) -> Tensor:
+        """(B, 80, T) on the host."""
+        rows = []
+        for row in range(_ROWS):
+            state, mels = self._flow.copy_for_utterance(self._prefilled()), []
+            for block in range(self._blocks):
+                chunk = _chunk(self._flow, block)
+                ids, future = (to_device(part, self._flow.device) for part in (chunk.ids, chunk.future))
+                own = FlowChunk(ids[row : row + 1], future[row : row + 1], chunk.prompt_mel[row : row + 1])
+                mel, state = self._flow.step(own, state)
+                mels.append(mel.cpu())
+            rows.append(torch.cat(mels, 2))
+        return torch.cat(rows)
+
+    def _prefilled(self) -> FlowState:
+        flow = self._flow
+        ids = to_device(torch.arange(_PROMPT_IDS)[None] % flow.config.codebook_size, flow.device)
+        speaker = flow.project_speaker(torch.ones(1, flow.config.speaker_width, device=flow.device))
+        silence = torch.zeros(1, MEL_BANDS, FRAMES_PER_SPEECH_ID * _PROMPT_IDS, device=flow.device)
+        return flow.prefill(ids, silence, speaker)[0]
+
+
+def _chunk(flow: Flow, block: int) -> FlowChunk:
+    count = _ROWS * BLOCK_IDS
+    ids = (torch.arange(block * count, (block + 1) * count) % flow.config.codebook_size).view(_ROWS, -1)
+    silence = torch.zeros(_ROWS, MEL_BANDS, FRAMES_PER_SPEECH_ID * BLOCK_IDS, device=flow.device)
+    return FlowChunk(ids, ids[:, :LOOKAHEAD_IDS], silence)
+
+
+def _at_once(
+    decode: Callable[[], list[list[int]]], render: Callable[[], Tensor], device: torch.device
+) -> list[tuple[list[list[int]], Tensor]]:
+    """Results of both, computed by two threads on two streams at the same time, several times."""
+    ids: list[list[list[int]]] = []
+    mels: list[Tensor] = []
+
+    def repeat(work: Callable[[], Result], results: list[Result]) -> None:
+        with separate_stream(device):
+            results += [work() for _ in range(_ROUNDS_AT_ONCE)]
+
+    threads = [
+        threading.Thread(target=repeat, args=(decode, ids)),
+        threading.Thread(target=repeat, args=(render, mels)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return list(zip(ids, mels, strict=True))
+
+
+def _different(found: list[list[int]], expected: list[list[int]]) -> float:
+    pairs = zip(chain(*found), chain(*expected), strict=True)
+    return sum(one != other for one, other in pairs)
+
+
+def _distance(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).abs().max())
