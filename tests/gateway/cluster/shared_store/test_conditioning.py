@@ -251,7 +251,7 @@ def test_values_expire_and_the_least_recently_used_go_first(redis: RedisServer) 
     async def fill() -> None:
         async with gateway(redis, policy) as shared:
             for key in "abc":
-                await shared.get_or_encode(key, "Hello.", Recorder())
+                await shared.get_or_encode(key, "Hello.", Recorder(), VoicePrompt.from_bytes)
         kept = await in_redis(
             redis, lambda client: client.exists(*(f"{PREFIX}prompt:{key}" for key in "abc"))
         )
@@ -266,7 +266,7 @@ def test_values_expire_and_the_least_recently_used_go_first(redis: RedisServer) 
 def test_a_removed_voice_leaves_nothing_in_redis(redis: RedisServer) -> None:
     async def remove() -> None:
         async with gateway(redis) as shared:
-            await shared.get_or_encode(KEY, "Hello.", Recorder())
+            await shared.get_or_encode(KEY, "Hello.", Recorder(), VoicePrompt.from_bytes)
             await shared.forget(PROMPT.id)
         assert await in_redis(redis, lambda client: client.exists(VALUE)) == 0
 
