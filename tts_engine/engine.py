@@ -31,7 +31,7 @@ from .reading.english.grammar import ENGLISH_GRAMMAR
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
-from .scheduler import ComputeCost, SchedulerPolicy, admit, schedule
+from .scheduler import Admission, ComputeCost, SchedulerPolicy, admit, schedule, step_cost_s
 from .session import Session
 from .stream import Stream
 from .voices.voices import Voices
@@ -150,7 +150,7 @@ class Engine:
         """Measured compute seconds of the busiest worker for 1 s of audio; 0 until 5 s were rendered."""
         return self._cost.compute_s_per_audio_s
 
-    def refusal(self) -> Overloaded | None:
+    def refusal(self, admission: Admission = Admission.NEW) -> Overloaded | None:
         """The error with which one more stream would be refused now, None if it would be admitted."""
         backend = self._backend
         try:
@@ -160,6 +160,7 @@ class Engine:
                 memory_slots=backend.memory_slots,
                 cost=self._cost,
                 policy=self._config.scheduler,
+                admission=admission,
             )
         except Overloaded as refusal:
             return refusal
@@ -173,14 +174,19 @@ class Engine:
         seed: int = 0,
         delivery: Delivery | None = None,
         lexicon: Lexicon | None = None,
+        admission: Admission = Admission.NEW,
     ) -> Stream:
         """Open an utterance stream on the running loop.
 
         voice: an id; None is the default. speed: 0.5 to 2.0. seed: at least 0; equal seeds give equal
-        samples. lexicon: ahead of the engine's own. Raises UnknownVoice, BadRequest for a bad value or a
-        delivery that the voice does not support, and Overloaded without waiting.
+        samples. lexicon: ahead of the engine's own. admission: what the stream is for.
+
+        Raises UnknownVoice, BadRequest for a bad value or a delivery that the voice does not support, and
+        Overloaded without waiting.
         """
-        return self._open_stream(self._request(voice, speed, seed, delivery or Delivery()), lexicon)
+        return self._open_stream(
+            self._request(voice, speed, seed, delivery or Delivery()), lexicon, admission
+        )
 
     async def convert(
         self,
@@ -220,13 +226,18 @@ class Engine:
             speaker_profile=self.voices.speaker_profile(found_voice.id),
         )
 
-    def _open_stream(self, request: SlotRequest, lexicon: Lexicon | None = None) -> Stream:
+    def _open_stream(
+        self,
+        request: SlotRequest,
+        lexicon: Lexicon | None = None,
+        admission: Admission = Admission.NEW,
+    ) -> Stream:
         loop = asyncio.get_running_loop()
         own_lexicon = self._config.lexicon.current() if self._config.lexicon else None
         with self._condition:
             if self._closing:
                 raise BadRequest("the engine is closed")
-            refusal = self.refusal()
+            refusal = self.refusal(admission)
             if refusal is not None:
                 self.metrics.refusals.labels(refusal.reason).inc()
                 raise refusal
@@ -344,12 +355,17 @@ class Engine:
         wall, cpu = time.monotonic() - wall, time.thread_time() - cpu
         with self._condition:
             for session, result in zip(turns, results, strict=True):
-                self._commit(session, result, wall, cpu / len(turns), stages)
+                self._commit(session, result, wall, step_cost_s(wall, cpu) / len(turns), stages)
             if self._workers_differ:
                 self._condition.notify_all()  # a session's next stage may belong to another worker
 
     def _commit(
-        self, session: Session, result: StepResult | Exception, wall_s: float, cpu_s: float, stages: Stages
+        self,
+        session: Session,
+        result: StepResult | Exception,
+        wall_s: float,
+        compute_s: float,
+        stages: Stages,
     ) -> None:
         """Deliver a step's result to its stream; the lock is held. Times are in seconds."""
         session.running = False
@@ -364,7 +380,7 @@ class Engine:
             self.release(session)
             return
         audio_s = len(result.samples) / SAMPLE_RATE
-        self._cost.observe(max(cpu_s, result.device_s), audio_s, stages)
+        self._cost.observe(max(compute_s, result.device_s), audio_s, stages)
         self.metrics.audio_seconds.inc(audio_s)
         self._observe_first_audio(session, audio_s)
         stream.deliver(result, wall_s)

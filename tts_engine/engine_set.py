@@ -24,6 +24,7 @@ from .backends.voice_reader import require_language, speaks
 from .engine import Engine
 from .errors import BadRequest, Overloaded, UnknownVoice
 from .reading.pronunciation.lexicon import Lexicon
+from .scheduler import Admission
 from .stream import Stream
 from .voices.voices import Voice, Voices
 
@@ -141,9 +142,9 @@ class EngineSet(Engine):
         """Number of open streams of all engines."""
         return sum(engine.active_streams for engine in self._engines())
 
-    def refusal(self) -> Overloaded | None:
+    def refusal(self, admission: Admission = Admission.NEW) -> Overloaded | None:
         """The error with which the first engine would refuse one more stream."""
-        return self._main.refusal()
+        return self._main.refusal(admission)
 
     def stream(
         self,
@@ -153,6 +154,7 @@ class EngineSet(Engine):
         seed: int = 0,
         delivery: Delivery | None = None,
         lexicon: Lexicon | None = None,
+        admission: Admission = Admission.NEW,
     ) -> Stream:
         """Open a stream in the engine of the voice, as ``Engine.stream``.
 
@@ -164,7 +166,13 @@ class EngineSet(Engine):
             chosen, delivery = self._for_other_language(chosen, delivery, delivery.language)
         engine, own_id = self.voices.owner(chosen.id)
         open_in = functools.partial(
-            Engine.stream, voice=own_id, speed=speed, seed=seed, delivery=delivery, lexicon=lexicon
+            Engine.stream,
+            voice=own_id,
+            speed=speed,
+            seed=seed,
+            delivery=delivery,
+            lexicon=lexicon,
+            admission=admission,
         )
         canary = self._due_canary(engine, own_id)
         if canary is not None:

@@ -14,11 +14,14 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from .backends.base import ALL_STAGES, Stage, Stages
 from .chunk import SAMPLE_RATE
 from .errors import Overloaded
 from .session import Session
+
+_MAX_CONTENTION = 3.0  # wall time of a step over its processor time that counts as its cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,16 @@ class SchedulerPolicy:
 
     max_unread_s: float = 1.0  # audio rendered ahead of a listener that does not take it; about five steps
     max_streams: int = 256  # open at once
-    max_load: float = 0.85  # share of the workers' time that open streams may cost
+    max_load: float = 0.85  # share of the workers' time that open streams may cost, for a new one
+    max_ongoing_load: float = 1.0  # the same for the next utterance of a call that was admitted
+
+
+class Admission(Enum):
+    """What a stream is for. A call that is up is heard before a new one is admitted."""
+
+    NEW = "new"  # a request or a call that can come again
+    ONGOING = "ongoing"  # the next utterance of a call that is up
+    OVERDUE = "overdue"  # the same after a wait: it is spoken whatever it costs
 
 
 def schedule(
@@ -73,12 +85,20 @@ def _urgency(session: Session) -> tuple[bool, float]:
     return True, session.deadline + session.unread_s
 
 
+def step_cost_s(wall_s: float, cpu_s: float) -> float:
+    """What a step on the worker's thread has cost, seconds.
+
+    Time that other threads and programs took from it counts, because the next step loses as much. Of a longer
+    stall only a part does: it says nothing of the next step.
+    """
+    return max(cpu_s, min(wall_s, _MAX_CONTENTION * cpu_s))
+
+
 class ComputeCost:
     """Measures the compute time for one second of audio, for ``admit``.
 
-    An exponential average over about the last 30 s of audio. Backends on the worker's thread are measured in
-    CPU time, so that other load on the machine does not stop admission. workers: as in ``Backend``; workers
-    with equal stages share the cost of these.
+    An exponential average over about the last 30 s of audio. workers: as in ``Backend``; workers with equal
+    stages share the cost of these.
     """
 
     _AVERAGING_S = 30.0  # seconds of audio
@@ -110,7 +130,13 @@ class ComputeCost:
 
 
 def admit(
-    open_streams: int, *, slots: int, memory_slots: int, cost: ComputeCost, policy: SchedulerPolicy
+    open_streams: int,
+    *,
+    slots: int,
+    memory_slots: int,
+    cost: ComputeCost,
+    policy: SchedulerPolicy,
+    admission: Admission = Admission.NEW,
 ) -> None:
     """Raise Overloaded if one more stream does not fit. slots, memory_slots: the backend's."""
     max_count = min(policy.max_streams, slots)
@@ -126,11 +152,14 @@ def admit(
             reason="memory",
             retry_after_s=2.0,
         )
+    if admission is Admission.OVERDUE:
+        return
     load = (open_streams + 1) * cost.compute_s_per_audio_s
+    max_load = policy.max_load if admission is Admission.NEW else policy.max_ongoing_load
     # A machine that is too slow for real time still serves one stream at a time.
-    if open_streams and load > policy.max_load:
+    if open_streams and load > max_load:
         raise Overloaded(
-            f"one more stream would take {load:.0%} of the compute; {policy.max_load:.0%} is allowed",
+            f"one more stream would take {load:.0%} of the compute; {max_load:.0%} is allowed",
             reason="compute",
             retry_after_s=2.0,
         )

@@ -20,6 +20,7 @@ from ...adapters.playback.heard_words import DiscardResult, HeardWord
 from ...adapters.playback.playout import PlayoutStats
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
+from ...tts_engine.scheduler import Admission
 from .call_options import CallerSpeechAction, CallSpeechOptions
 from .caller import UNKNOWN_CALLER, Caller
 from .events import (
@@ -376,7 +377,9 @@ class Call:
             on_text = partial(self.announce_text, turn)
         try:
             await self._wait_for_place(turn)
-            self._stream = self._engine.stream(voice=speech.voice, speed=speech.speed, seed=speech.seed)
+            self._stream = self._engine.stream(
+                voice=speech.voice, speed=speech.speed, seed=speech.seed, admission=Admission.OVERDUE
+            )
             async with (
                 self._stream as stream,
                 TextFeed(stream, text, on_text, self._now) as self._text_feed,
@@ -396,7 +399,9 @@ class Call:
     async def _wait_for_place(self, turn: Turn) -> None:
         """Wait while the engine has no place for an utterance: a call that is admitted should be heard."""
         give_up_at = self._now() + _MAX_WAIT_FOR_PLACE_S
-        while self._engine.refusal() is not None and self._now() < give_up_at and not turn.discarded.is_set():
+        while self._engine.refusal(Admission.ONGOING) is not None and self._now() < give_up_at:
+            if turn.discarded.is_set():
+                return
             await _wait_at_most(turn.discarded, _RETRY_S)
 
     async def _play_stream(self, stream: "Stream", feed: TextFeed, turn: Turn) -> UtteranceOutcome:

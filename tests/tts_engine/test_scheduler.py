@@ -5,7 +5,14 @@ import pytest
 from vivavoce.tts_engine.backends.base import ALL_STAGES, Stage, Stages
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.errors import Overloaded
-from vivavoce.tts_engine.scheduler import ComputeCost, SchedulerPolicy, admit, schedule
+from vivavoce.tts_engine.scheduler import (
+    Admission,
+    ComputeCost,
+    SchedulerPolicy,
+    admit,
+    schedule,
+    step_cost_s,
+)
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment
 from vivavoce.tts_engine.session import Session
 
@@ -165,6 +172,31 @@ def test_a_stream_that_does_not_fit_the_compute_is_refused() -> None:
     for _ in range(10):
         two.observe(0.3, 1.0)
     admit(2, slots=9, memory_slots=9, cost=two, policy=POLICY)
+
+
+def test_the_utterances_of_calls_that_are_up_are_admitted_before_new_streams() -> None:
+    cost = ComputeCost()
+    cost.observe(3.0, 10.0)
+
+    def fits(open_streams: int, admission: Admission) -> bool:
+        try:
+            admit(open_streams, slots=9, memory_slots=9, cost=cost, policy=POLICY, admission=admission)
+        except Overloaded:
+            return False
+        return True
+
+    # 0.3 of the compute each: two are 60 %, three 90 %, four 120 %; of new streams 80 % is allowed
+    assert [fits(count, Admission.NEW) for count in (1, 2, 3)] == [True, False, False]
+    assert [fits(count, Admission.ONGOING) for count in (1, 2, 3)] == [True, True, False]
+    assert fits(3, Admission.OVERDUE)
+    assert not fits(4, Admission.OVERDUE)  # max_streams
+
+
+def test_time_that_a_step_lost_to_others_is_part_of_its_cost_but_a_stall_is_not() -> None:
+    assert step_cost_s(0.010, 0.010) == 0.010
+    assert step_cost_s(0.020, 0.010) == 0.020
+    assert step_cost_s(2.0, 0.010) == pytest.approx(0.030)
+    assert step_cost_s(0.009, 0.010) == 0.010  # clocks differ by a little
 
 
 def test_the_cost_is_that_of_the_busiest_kind_of_worker() -> None:

@@ -24,6 +24,7 @@ from ....tts_engine.engine import Engine, EngineConfig
 from ....tts_engine.errors import BadRequest, BundleError, Overloaded, VivavoceError
 from ....tts_engine.metrics import Metrics
 from ....tts_engine.reading.pronunciation.lexicon import Lexicon
+from ....tts_engine.scheduler import Admission
 from ....tts_engine.stream import Stream
 from ....tts_engine.voices.voices import Voice, Voices
 from ..routing import RoutingPolicy, RoutingTable, estimate_work
@@ -135,8 +136,11 @@ class ClusterEngine(Engine):
         """Streams of the replicas, of all gateways, as they reported last."""
         return sum(link.load.open_streams for link in self._links.values())
 
-    def refusal(self) -> Overloaded | None:
-        """The error with which one more stream would be refused now, as far as known."""
+    def refusal(self, admission: Admission = Admission.NEW) -> Overloaded | None:
+        """The error with which one more stream would be refused now, as far as known.
+
+        The replicas admit every stream as a new one.
+        """
         max_streams = self._config.scheduler.max_streams
         if len(self._speaking) >= max_streams:
             message = f"{len(self._speaking)} streams are open, at most {max_streams} are allowed"
@@ -158,7 +162,12 @@ class ClusterEngine(Engine):
         """Not supported: raises BadRequest."""
         raise BadRequest("a gateway of a cluster converts no recordings; its replicas speak text only")
 
-    def _open_stream(self, request: SlotRequest, lexicon: Lexicon | None = None) -> Stream:
+    def _open_stream(
+        self,
+        request: SlotRequest,
+        lexicon: Lexicon | None = None,
+        admission: Admission = Admission.NEW,
+    ) -> Stream:
         if self._closing:
             raise BadRequest("the engine is closed")
         refusal = self.refusal()

@@ -15,6 +15,7 @@ from vivavoce.gateway.calls.recordings import CallRecordings
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from vivavoce.tts_engine.errors import BadText, Overloaded, StreamClosed, SynthesisFailed
 from vivavoce.tts_engine.metrics import Metrics
+from vivavoce.tts_engine.scheduler import Admission
 
 RunVirtually = Callable[[Coroutine[Any, Any, None]], None]
 SENTENCE_S = 1.0
@@ -99,10 +100,10 @@ class FakeEngine:
         self.full = False
         self._now = now
 
-    def refusal(self) -> Overloaded | None:
+    def refusal(self, admission: Admission) -> Overloaded | None:
         return Overloaded("256 streams are open", reason="streams", retry_after_s=1.0) if self.full else None
 
-    def stream(self, *, voice: str | None, speed: float, seed: int) -> FakeStream:
+    def stream(self, *, voice: str | None, speed: float, seed: int, admission: Admission) -> FakeStream:
         if self.full:
             raise Overloaded("256 streams are open", reason="streams", retry_after_s=1.0)
         self.requested.append((voice, speed, seed))
