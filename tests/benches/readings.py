@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
-from vivavoce.tts_engine.reading.multilingual.language_tables import TABLE_LANGUAGES, language_table
+from vivavoce.tts_engine.reading.multilingual.tables.language_tables import TABLE_LANGUAGES, language_table
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 
 MIN_RIGHT_PERCENT = 98.0

@@ -16,7 +16,7 @@ from vivavoce.tts_engine.reading.multilingual.clause_normalizer import (
     LanguageGrammars,
     language_code,
 )
-from vivavoce.tts_engine.reading.multilingual.japanese_numbers import number_to_kana, numerals_to_kana
+from vivavoce.tts_engine.reading.multilingual.han.japanese_numbers import number_to_kana, numerals_to_kana
 from vivavoce.tts_engine.reading.unicode_scripts import estimate_seconds, group_written_words
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment
 

@@ -43,10 +43,10 @@ from ..unicode_scripts import (
     is_unspaced,
     nth_syllabic_position,
 )
-from .han_normalizer import HanNormalizer
-from .han_tables import HAN_LANGUAGES, han_table
-from .language_tables import TABLE_LANGUAGES, language_table
-from .table_normalizer import TableNormalizer
+from .han.normalizer import HanNormalizer
+from .han.tables import HAN_LANGUAGES, han_table
+from .tables.language_tables import TABLE_LANGUAGES, language_table
+from .tables.normalizer import TableNormalizer
 
 MAX_MULTILINGUAL_CLAUSE_CHARACTERS = 240  # a clause without a boundary is cut there: about 16 s of speech
 MAX_SYLLABIC_CHARACTERS = 60  # the same for Han, kana and Hangul

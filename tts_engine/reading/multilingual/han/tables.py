@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from ..data_files import load_tables
+from ...data_files import load_tables
 
 HAN_LANGUAGES = ("zh", "ja")
 

@@ -2,10 +2,10 @@
 
 import re
 
-from ..tokenizer import RuleRow, ScanState, any_of
+from ...tokenizer import RuleRow, ScanState, any_of
 from .language_tables import LanguageTable
-from .table_numbers import TableNumberWords
-from .table_speller import TableSpeller
+from .numbers import TableNumberWords
+from .speller import TableSpeller
 
 _MAX_HOUR = 24
 

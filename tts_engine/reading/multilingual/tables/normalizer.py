@@ -1,22 +1,22 @@
 """Grammar of the languages that a table describes: all but English, Chinese and Japanese.
 
 Addresses, codes, dates, times, amounts and ordinals become words; other words stay as written. The rules are
-in ``table_codes.py``, ``table_dates.py`` and ``table_amounts.py``; every word of a language is in its table.
+in ``codes.py``, ``dates.py`` and ``amounts.py``; every word of a language is in its table.
 """
 
 import re
 import unicodedata
 
-from ..address_patterns import SPACED_ADDRESSES, UNSPACED_ADDRESSES
-from ..lazy_pattern import LazyPattern
-from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
-from ..tokenizer import WORD, WORD_PATTERN, Grammar, RuleRow, ScanState, any_of, compile_rules
+from ...address_patterns import SPACED_ADDRESSES, UNSPACED_ADDRESSES
+from ...lazy_pattern import LazyPattern
+from ...markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
+from ...tokenizer import WORD, WORD_PATTERN, Grammar, RuleRow, ScanState, any_of, compile_rules
+from .amounts import TableAmounts
+from .codes import TableCodes
+from .dates import TableDates
 from .language_tables import LanguageTable
-from .table_amounts import TableAmounts
-from .table_codes import TableCodes
-from .table_dates import TableDates
-from .table_numbers import TableNumberWords
-from .table_speller import TableSpeller
+from .numbers import TableNumberWords
+from .speller import TableSpeller
 
 _INVERTED_MARKS = "¿¡"
 _SILENT_MARKS = ".-_/#"  # named in addresses only

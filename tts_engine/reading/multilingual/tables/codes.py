@@ -2,12 +2,12 @@
 
 import re
 
-from ..reading_context import CODE_WINDOW
-from ..spelling import LONG_DIGIT_GROUPS
-from ..tokenizer import RuleRow, ScanState, any_of
+from ...reading_context import CODE_WINDOW
+from ...spelling import LONG_DIGIT_GROUPS
+from ...tokenizer import RuleRow, ScanState, any_of
 from .language_tables import LanguageTable
-from .table_numbers import TableNumberWords
-from .table_speller import TableSpeller
+from .numbers import TableNumberWords
+from .speller import TableSpeller
 
 _RUN = re.compile(r"\d+|[^\W\d_]+")
 _MIN_CODE_RUNS = 3  # of letters or digits in "AB-4711-X", whose digits are read one by one

@@ -8,7 +8,7 @@ Japanese (numerals and numeral auxiliaries).
 
 import re
 
-from ..data_files import expand_names, load_tables
+from ...data_files import expand_names, load_tables
 
 DIGIT_KANA = ("ゼロ", "イチ", "ニ", "サン", "ヨン", "ゴ", "ロク", "ナナ", "ハチ", "キュウ")
 _SMALL_UNITS = {"十": 10, "百": 100, "千": 1000}

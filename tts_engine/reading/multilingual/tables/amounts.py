@@ -2,11 +2,11 @@
 
 import re
 
-from ..tokenizer import RuleRow, ScanState, any_of
+from ...tokenizer import RuleRow, ScanState, any_of
+from .codes import TableCodes
 from .language_tables import LanguageTable
-from .table_codes import TableCodes
-from .table_numbers import TableNumberWords
-from .table_speller import TableSpeller
+from .numbers import TableNumberWords
+from .speller import TableSpeller
 
 _MIN_NOUN_LETTERS = 3  # of a noun whose ending tells its gender
 _FEW = 1  # plural category of 2, 3 and 4

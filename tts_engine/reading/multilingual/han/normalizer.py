@@ -12,15 +12,15 @@ import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 
-from ..address_patterns import UNSPACED_ADDRESSES
-from ..lazy_pattern import LazyPattern
-from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
-from ..spelling import LONG_DIGIT_GROUPS, Speller
-from ..tokenizer import WORD_PATTERN, Grammar, Recognizer, RuleRow, ScanState, any_of, compile_rules
-from ..unicode_scripts import BOPOMOFO, HAN, KANA, ignores_spaces
-from .han_tables import HanTable
+from ...address_patterns import UNSPACED_ADDRESSES
+from ...lazy_pattern import LazyPattern
+from ...markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
+from ...spelling import LONG_DIGIT_GROUPS, Speller
+from ...tokenizer import WORD_PATTERN, Grammar, Recognizer, RuleRow, ScanState, any_of, compile_rules
+from ...unicode_scripts import BOPOMOFO, HAN, KANA, ignores_spaces
+from ..number_formatter import MAX_NUMBER_DIGITS, import_extra
 from .japanese_numbers import end_of_counter, numerals_to_kana
-from .number_formatter import MAX_NUMBER_DIGITS, import_extra
+from .tables import HanTable
 
 _CACHED_READINGS = 1024  # a reading takes 0.5 ms, and conversations repeat their numbers
 _CODE_WINDOW_CHARACTERS = 10  # after a word that announces a code

@@ -3,10 +3,10 @@
 import re
 from dataclasses import dataclass
 
-from ..spelling import Speller
-from ..tokenizer import ScanState
+from ...spelling import Speller
+from ...tokenizer import ScanState
 from .language_tables import LanguageTable
-from .table_numbers import TableNumberWords
+from .numbers import TableNumberWords
 
 _VOWEL = re.compile("[aeiouàâäãåáèéêëìíîïòóôöõøùúûüąęœæıаеёиоуыэюя]", re.IGNORECASE)
 _MAX_SPELLED_LETTERS = 4  # without a vowel, in an address: "www", but not "rhythm"

@@ -1,4 +1,4 @@
-"""Tables of the languages that ``table_normalizer.py`` reads, loaded from the TOML files beside this module.
+"""Tables of the languages that ``normalizer.py`` reads, loaded from the TOML files beside this module.
 
 The file of a language is named by its code: ``de.toml``. Its keys are the fields of ``LanguageTable``.
 A noun is written "gender: form|form|form". The gender, with a case, chooses the rule set of the number before
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from ..clause_boundaries import AbbreviationKind, BoundaryRules
-from ..data_files import expand_names, load_tables
+from ...clause_boundaries import AbbreviationKind, BoundaryRules
+from ...data_files import expand_names, load_tables
 from .plural_rules import CountedNoun, noun_form, parse_noun
 
 TABLE_LANGUAGES = ("de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "ko")

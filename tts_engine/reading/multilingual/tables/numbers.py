@@ -2,8 +2,8 @@
 
 import re
 
+from ..number_formatter import MAX_NUMBER_DIGITS, NumberFormatter
 from .language_tables import LanguageTable
-from .number_formatter import MAX_NUMBER_DIGITS, NumberFormatter
 from .ordinal_words import OrdinalWords
 from .plural_rules import CountedNoun, plural_category
 
