@@ -17,6 +17,8 @@ from hypothesis import settings
 
 from shared.virtual_time import VirtualTimeLoop
 
+_MAX_SHOWN_CHARACTERS = 50_000  # of two values that differ
+
 # A deadline for each example would assert wall time, which fails at random on a busy machine.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
@@ -84,6 +86,14 @@ def pytest_make_collect_report(
         report.outcome = "failed"
         report.longrepr = f"{collector.nodeid} skipped, which TESTS_MUST_NOT_SKIP forbids: {report.longrepr}"
     return report
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Describe long values, such as samples, by their sizes: pytest's difference of them takes minutes."""
+    sizes = len(repr(left)), len(repr(right))
+    if sum(sizes) <= _MAX_SHOWN_CHARACTERS:
+        return None
+    return [f"{type(left).__name__} {op} {type(right).__name__}, of {sizes[0]} and {sizes[1]} characters"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
