@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.protocol import State
 
 from ....tts_engine.errors import Overloaded
 from .report import BenchFailed
@@ -171,6 +172,14 @@ class DashScopeClient:
         for connection in self.idle:
             await connection.close()
 
+    def _pop_open(self) -> ClientConnection | None:
+        """Return an idle connection that the server has not closed, which it does after a minute."""
+        while self.idle:
+            connection = self.idle.pop()
+            if connection.state is State.OPEN:
+                return connection
+        return None
+
     async def _connect(self) -> ClientConnection:
         return await connect(
             self._url, additional_headers=self._headers, compression=None, proxy=None, max_queue=None
@@ -178,7 +187,7 @@ class DashScopeClient:
 
     async def speak(self, words: AsyncIterator[str], voice: str | None = None) -> AsyncIterator[bytes]:
         """As ``ApiClient.speak``; opens a connection when none is idle."""
-        connection = self.idle.pop() if self.idle else await self._connect()
+        connection = self._pop_open() or await self._connect()
         is_idle = False
         try:
             task_id = uuid4().hex
