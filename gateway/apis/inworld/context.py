@@ -69,12 +69,11 @@ class InworldContext(TranscriptQueue):
         self.push(message.text)
         if message.flush_context is not None:
             self.flush_generation()
-            return
-        self._stop_timer()
-        if self.open_transcript is not None:
+        elif message.text:  # else it keeps the context open
+            self._stop_timer()
             loop = asyncio.get_running_loop()
             self._delay_timer = loop.call_later(self._config.buffer_delay_s, self._complete_after_delay)
-        self._report_ready()
+            self._report_ready()
 
     def flush_generation(self) -> None:
         """Complete the generation, also one without text; without effect once the context is closed."""

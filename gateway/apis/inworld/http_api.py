@@ -39,7 +39,7 @@ from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
 from ..speech import EncodedChunk, open_encoded_stream
 from ..speech_job import MAX_FILE_S
-from ..speech_response import ActiveResponses, SpeechResponse
+from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .audio_config import file_format, streamed_encoding
 from .errors import GoogleRpcCode, InworldBodyTooLong, to_inworld_error
@@ -95,7 +95,7 @@ class InworldHttpApi:
         whole = operation(
             "inworldSpeech",
             "Speak a text: Inworld's request.",
-            json_response(InworldSpeech),
+            json_response(InworldSpeech, headers=UNREAD_HEADER_SCHEMA),
             _ERRORS,
             body=body,
         )

@@ -154,13 +154,20 @@ def test_a_flush_without_text_is_completed_and_one_may_come_with_the_text(run: A
     run(test)
 
 
-def test_text_is_spoken_after_the_buffer_delay(run: Any) -> None:
+def test_text_is_spoken_after_the_buffer_delay_which_a_keep_alive_does_not_extend(run: Any) -> None:
+    async def keep_alive(client: InworldClient) -> None:
+        while True:
+            await client.say("")
+            await asyncio.sleep(0.02)
+
     async def test(served: Any) -> None:
         async with open_socket(served) as client:
             await client.create(maxBufferDelayMs=100)
+            keeping = asyncio.create_task(keep_alive(client))
             for text in ("One two", " three"):
                 await client.say(text)
                 await client.receive("flushCompleted")
+            keeping.cancel()
             await client.send("close_context", "a")
             await client.receive("contextClosed")
             assert client.text().split() == ["One", "two", "three"]
