@@ -4,6 +4,7 @@ Keys are accepted in every header that clients of the served APIs use:
 
     Authorization: Bearer KEY      OpenAI, DashScope, vivavoce's own APIs
     Authorization: Basic ...       browsers, which ask for user and password; the password is the key
+    Authorization: Basic KEY       Inworld, whose keys have the form of a user and a password
     X-API-Key, xi-api-key          Cartesia, ElevenLabs
     api-key                        OpenAI's clients of Azure
     Cookie: vivavoce=TICKET        the browser page, after its key was accepted
@@ -13,7 +14,6 @@ Without a keys file, every client may do everything; the settings then allow loo
 """
 
 import base64
-import binascii
 import functools
 import secrets
 import time
@@ -188,16 +188,19 @@ def _key_in_headers(headers: Mapping[str, str]) -> str | None:
         case "bearer" | "token":  # the latter is Deepgram's
             return value.strip()
         case "basic":
-            return _password(value)
+            return _basic_key(value.strip())
         case _:
             return next((headers[name] for name in _KEY_HEADERS if headers.get(name)), None)
 
 
-def _password(value: str) -> str:
+def _basic_key(value: str) -> str:
+    """Return the password, or the value itself where it is no base64, as no key is: keys contain "_"."""
     try:
         return base64.b64decode(value, validate=True).decode().partition(":")[2]
-    except (binascii.Error, UnicodeDecodeError):
+    except UnicodeDecodeError:
         return ""
+    except ValueError:
+        return value
 
 
 def _cookie(headers: Mapping[str, str]) -> str:

@@ -28,6 +28,8 @@ from .elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
 from .elevenlabs.listings import ElevenLabsListings
 from .elevenlabs.socket_api import ELEVENLABS_SOCKET_OPERATIONS, ElevenLabsSocketApi
 from .exchange_folder import ExchangeFolder
+from .inworld.http_api import INWORLD_ERROR_FORMATS, InworldHttpApi
+from .inworld.socket_api import INWORLD_SOCKET_OPERATION, InworldSocketApi
 from .jambonz.http_api import JAMBONZ_ERROR_FORMATS, JambonzHttpApi
 from .jambonz.socket_api import JAMBONZ_SOCKET_OPERATION, JambonzSocketApi
 from .model_names import ModelNames
@@ -55,6 +57,7 @@ WEBSOCKETS: Final = (
     PAI_SOCKET_OPERATION,
     *ELEVENLABS_SOCKET_OPERATIONS,
     *DEEPGRAM_SOCKET_OPERATIONS,
+    INWORLD_SOCKET_OPERATION,
     JAMBONZ_SOCKET_OPERATION,
     CALL_SOCKET,
 )
@@ -109,6 +112,8 @@ class SpeechApis:
         self._elevenlabs_listings = ElevenLabsListings(server, voices)
         self.deepgram = DeepgramSocketApi(server, voices)
         self.deepgram_http = DeepgramHttpApi(server, voices)
+        self.inworld = InworldSocketApi(server, voices)
+        self.inworld_http = InworldHttpApi(server, voices)
         self.jambonz = JambonzSocketApi(server, voices)
         self.jambonz_http = JambonzHttpApi(server, voices)
         self._audio_store = AudioStore()
@@ -132,6 +137,7 @@ class SpeechApis:
             self.pai_http,
             self.elevenlabs,
             self.deepgram,
+            self.inworld,
             self.jambonz,
             OpenApiRoutes(WEBSOCKETS),
         )
@@ -140,6 +146,7 @@ class SpeechApis:
             Mount(self.elevenlabs_http.routes(), None, ELEVENLABS_ERROR_FORMATS),
             Mount(self.openai.routes(), None, [OPENAI_ERROR_FORMAT]),
             Mount(self.dashscope_http.routes(), None, DASHSCOPE_ERROR_FORMATS),
+            Mount(self.inworld_http.routes(), None, INWORLD_ERROR_FORMATS),  # before Cartesia's /tts
             Mount(self.cartesia_http.routes(), None, CARTESIA_ERROR_FORMATS),
             Mount(self.xtts.routes(), None, XTTS_ERROR_FORMATS),
             Mount(self.ray_serve.routes(), None, [RAY_SERVE_ERROR_FORMAT]),
@@ -167,6 +174,8 @@ class SpeechApis:
             self.elevenlabs_http,
             self.deepgram,
             self.deepgram_http,
+            self.inworld,
+            self.inworld_http,
             self.jambonz,
             self.jambonz_http,
         )

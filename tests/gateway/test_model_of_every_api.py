@@ -45,6 +45,15 @@ async def deepgram(client: httpx.AsyncClient, model: str, voice: str) -> httpx.R
     return await client.post("/v1/speak", params=query, json={"text": TEXT})
 
 
+async def inworld(client: httpx.AsyncClient, model: str, voice: str) -> httpx.Response:
+    config = {"audioEncoding": "PCM", "sampleRateHertz": 24_000}
+    body = {"text": TEXT, "modelId": model, "voiceId": voice or "Ashley", "audioConfig": config}
+    answer = await client.post("/tts/v1/voice", json=body)
+    if answer.status_code != 200:
+        return answer
+    return httpx.Response(200, content=b64decode(answer.json()["audioContent"]))
+
+
 async def dashscope(client: httpx.AsyncClient, model: str, voice: str) -> httpx.Response:
     fields = {"text": TEXT, "voice": voice or "longanyang", "format": "pcm", "sample_rate": 24_000}
     fields["seed"] = DASHSCOPE_SEED
@@ -90,6 +99,7 @@ APIS = {
     "cartesia": (cartesia, "sonic-3", 404),
     "elevenlabs": (elevenlabs, "eleven_flash_v2_5", 400),
     "deepgram": (deepgram, "aura-2-thalia-en", 400),
+    "inworld": (inworld, "inworld-tts-2", 404),
     "dashscope": (dashscope, "cosyvoice-v3-flash", 404),
     "pai": (pai, "CosyVoice2-0.5B", 404),
     "ray": (ray, "tts-1", 404),

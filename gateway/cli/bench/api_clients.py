@@ -1,8 +1,8 @@
 """Minimal clients of the speech APIs, one interface for all, so that a bench measures them alike.
 
 They send what the SDKs send, without an SDK's delays: DashScope's Python SDK polls every 100 ms. Speech
-is requested as s16le at 24 kHz, and connections are kept open between requests. jambonz' API answers MP3, and
-PAI's sends base64 in server-sent events: of these only the first byte can be measured.
+is requested as s16le at 24 kHz, and connections are kept open between requests. jambonz' API answers MP3;
+PAI's sends base64 in server-sent events, Inworld's in lines: of these only the first byte can be measured.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ _DASHSCOPE_VOICE = "longanyang"  # a preset name, which every server maps to its
 # Of the services' catalogues, for which the default voice speaks.
 _CARTESIA_VOICE = "a0e99841-438c-4a64-b679-ae501e7d6091"
 _ELEVENLABS_VOICE = "21m00Tcm4TlvDq8ikWAM"
+_INWORLD_VOICE = "Ashley"
 _REQUEST_TIMEOUT_S = 300.0
 _MAX_CONNECTIONS = 10_000
 
@@ -44,6 +45,7 @@ class SpeechApi(StrEnum):
     CARTESIA = "cartesia"
     ELEVENLABS = "elevenlabs"
     DEEPGRAM = "deepgram"
+    INWORLD = "inworld"
     JAMBONZ = "jambonz"
     PAI = "pai"
     RAY = "ray"
@@ -52,7 +54,7 @@ class SpeechApi(StrEnum):
     @property
     def has_pcm(self) -> bool:
         """Whether the audio arrives as samples, so that its length is known."""
-        return self not in (SpeechApi.JAMBONZ, SpeechApi.PAI)
+        return self not in (SpeechApi.INWORLD, SpeechApi.JAMBONZ, SpeechApi.PAI)
 
 
 class ApiClient(Protocol):
@@ -307,6 +309,10 @@ def http_request(api: SpeechApi, text: str, voice: str | None) -> tuple[str, Map
         case SpeechApi.DEEPGRAM:
             query = f"model={voice or ''}&encoding=linear16&container=none&sample_rate=24000"
             return f"/v1/speak?{query}", {"text": text}
+        case SpeechApi.INWORLD:
+            config = {"audioEncoding": "PCM", "sampleRateHertz": 24_000}
+            fields = {"text": text, "voiceId": voice or _INWORLD_VOICE, "audioConfig": config}
+            return "/tts/v1/voice:stream", fields
         case SpeechApi.JAMBONZ:
             return "/jambonz/tts", {"text": text, "voice": voice or ""}
         case SpeechApi.PAI:

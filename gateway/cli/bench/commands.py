@@ -74,9 +74,8 @@ def bench_call(
 
 _RATE = click.FloatRange(0, min_open=True)
 _SERVE_PARTS = ("load", "first-byte", "disconnect")
-_SERVE_APIS = (
-    "native openai dashscope cartesia elevenlabs deepgram jambonz pai ray xtts".split()  # as SpeechApi
-)
+# As SpeechApi
+_SERVE_APIS = "native openai dashscope cartesia elevenlabs deepgram inworld jambonz pai ray xtts".split()
 
 
 @bench.command("serve")

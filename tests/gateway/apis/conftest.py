@@ -26,6 +26,8 @@ from vivavoce.gateway.apis.deepgram.socket_api import DeepgramSocketApi
 from vivavoce.gateway.apis.elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
 from vivavoce.gateway.apis.elevenlabs.listings import ElevenLabsListings
 from vivavoce.gateway.apis.elevenlabs.socket_api import ElevenLabsSocketApi
+from vivavoce.gateway.apis.inworld.http_api import INWORLD_ERROR_FORMATS, InworldHttpApi
+from vivavoce.gateway.apis.inworld.socket_api import InworldSocketApi
 from vivavoce.gateway.apis.jambonz.http_api import JAMBONZ_ERROR_FORMATS, JambonzHttpApi
 from vivavoce.gateway.apis.jambonz.socket_api import JambonzSocketApi
 from vivavoce.gateway.apis.model_names import ModelNames, ModelPolicy
@@ -113,6 +115,7 @@ class ServedApis:
     cartesia: CartesiaSocketApi
     elevenlabs: ElevenLabsSocketApi
     deepgram: DeepgramSocketApi
+    inworld: InworldSocketApi
     voices: VoiceRegistry
     backend: CountingBackend
     client: httpx.AsyncClient
@@ -163,14 +166,17 @@ async def _serve_apis(
         cartesia = CartesiaSocketApi(server, voices)
         elevenlabs = ElevenLabsSocketApi(server, voices)
         deepgram = DeepgramSocketApi(server, voices)
+        inworld = InworldSocketApi(server, voices)
         mounts = [
             Mount(each.routes(), None)
             for each in (
                 ElevenLabsListings(server, voices),
-                *(api, sockets, cartesia, elevenlabs, deepgram, JambonzSocketApi(server, voices)),
+                *(api, sockets, cartesia, elevenlabs, deepgram, inworld),
+                JambonzSocketApi(server, voices),
                 *(OpenAIVoicesApi(access, voices), OpenApiRoutes()),
             )
         ]
+        mounts.append(Mount(InworldHttpApi(server, voices).routes(), None, INWORLD_ERROR_FORMATS))
         mounts.append(Mount(CartesiaHttpApi(server, voices).routes(), None, CARTESIA_ERROR_FORMATS))
         mounts.append(Mount(ElevenLabsHttpApi(server, voices).routes(), None, ELEVENLABS_ERROR_FORMATS))
         mounts.append(Mount(DeepgramHttpApi(server, voices).routes(), None, DEEPGRAM_ERROR_FORMATS))
@@ -185,7 +191,8 @@ async def _serve_apis(
             serving(app) as url,
             httpx.AsyncClient(base_url=url, trust_env=False, timeout=TIMEOUT_S) as client,
         ):
-            yield ServedApis(app, api, sockets, cartesia, elevenlabs, deepgram, voices, backend, client)
+            open_sockets = (sockets, cartesia, elevenlabs, deepgram, inworld)
+            yield ServedApis(app, api, *open_sockets, voices, backend, client)
         voices.close()
 
 

@@ -1,0 +1,1 @@
+"""Inworld's speech API: speech over HTTP, a WebSocket with contexts, and the voices."""

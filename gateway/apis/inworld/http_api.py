@@ -1,0 +1,285 @@
+"""Inworld's HTTP endpoints.
+
+POST /tts/v1/voice            one JSON object: all audio in base64, and the times of its words
+POST /tts/v1/voice:stream     a JSON object a line, each with a piece of audio and its words
+GET  /tts/v1/voices           the voices
+"""
+
+import math
+from abc import abstractmethod
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Final
+from uuid import uuid4
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from ....adapters.audio.encoders import AudioFormat
+from ....tts_engine.chunk import SAMPLE_RATE, Word
+from ....tts_engine.errors import BadRequest, VivavoceError
+from ...access.access_control import Grant
+from ...access.keys import Scope
+from ...voice_registry import VoiceRegistry
+from ...web.openapi.operations import (
+    ACCESS_ERRORS,
+    BODY_TOO_LONG,
+    JSON,
+    SPEECH_ERRORS,
+    Schema,
+    content_response,
+    error_responses,
+    json_body,
+    json_response,
+    operation,
+)
+from ...web.request_body import with_bounded_body
+from ...web.request_log import RequestRecord
+from ...web.streamed_body import cancel_on_disconnect
+from ...web.unmatched import ErrorFormat
+from ..speech import EncodedChunk, open_encoded_stream
+from ..speech_job import MAX_FILE_S
+from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
+from ..speech_server import SpeechServer
+from .audio_config import file_format, streamed_encoding
+from .errors import GoogleRpcCode, InworldBodyTooLong, to_inworld_error
+from .models import (
+    MAX_BODY_BYTES,
+    InworldAudioConfig,
+    InworldErrorBody,
+    InworldListedVoice,
+    InworldSpeech,
+    InworldSpeechLine,
+    InworldSpeechRequest,
+    InworldStatus,
+    InworldTimestampInfo,
+    InworldUsage,
+    InworldVoiceList,
+    InworldWordAlignment,
+    parse_message,
+)
+from .request_mapping import make_inworld_options, resolve_inworld_voice
+
+_SPEECH_PATH: Final = "/tts/v1/voice"
+_VOICES_PATH: Final = "/tts/v1/voices"
+_API: Final = "inworld"  # in the log and the metrics
+_JSON_LINES: Final = "application/x-ndjson"
+_LANGUAGE_FILTER: Final = "language="
+_ERRORS: Final = error_responses(
+    InworldErrorBody,
+    ACCESS_ERRORS,
+    {400: "A field is invalid.", 404: "No such voice."},
+    BODY_TOO_LONG,
+    SPEECH_ERRORS,
+)
+_FILTER_PARAMETER: Final[Schema] = {
+    "name": "filter",
+    "in": "query",
+    "description": "Only voices of a language: 'language=en'.",
+    "schema": {"type": "string"},
+}
+
+
+class InworldHttpApi:
+    """The endpoints of one server; belongs to its event loop."""
+
+    def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
+        self.server = server
+        self.voices = voices
+        self.active_responses = ActiveResponses()
+
+    def routes(self) -> APIRouter:
+        """Return the routes, which check keys themselves."""
+        router = APIRouter()
+        body = json_body(InworldSpeechRequest)
+        whole = operation(
+            "inworldSpeech",
+            "Speak a text: Inworld's request.",
+            json_response(InworldSpeech, headers=UNREAD_HEADER_SCHEMA),
+            _ERRORS,
+            body=body,
+        )
+        streamed = operation(
+            "inworldSpeechStream",
+            "Speak a text, in JSON lines.",
+            content_response("An object a line: 'result', or 'error' of speech that failed.", _JSON_LINES),
+            _ERRORS,
+            body=body,
+        )
+        voices = operation(
+            "inworldVoices",
+            "List the voices, as Inworld does.",
+            json_response(InworldVoiceList),
+            error_responses(InworldErrorBody, ACCESS_ERRORS),
+            other_parameters=[_FILTER_PARAMETER],
+        )
+        router.add_api_route(_SPEECH_PATH, self._speak, methods=["POST"], **whole)
+        router.add_api_route(f"{_SPEECH_PATH}:stream", self._stream, methods=["POST"], **streamed)
+        router.add_api_route(_VOICES_PATH, self._list_voices, methods=["GET"], **voices)
+        return router
+
+    async def finish(self, within_s: float) -> None:
+        """Refuse new requests and wait at most within_s for those under way."""
+        self.server.start_draining()
+        await self.active_responses.wait_finished(within_s)
+
+    async def _speak(self, request: Request) -> Response:
+        return _WholeSpeech(self, request)
+
+    async def _stream(self, request: Request) -> Response:
+        return _SpeechLines(self, request)
+
+    async def _list_voices(self, request: Request) -> Response:
+        try:
+            grant = self.server.access.list_grant(request.headers)
+            if grant is not None:
+                grant.require(Scope.SPEAK)
+        except VivavoceError as error:
+            return inworld_error_response(error)
+        found = self.voices.bundle_voices() if grant is None else self.voices.usable_voices(grant)
+        filtered = request.query_params.get("filter", "")
+        language = filtered.removeprefix(_LANGUAGE_FILTER) if filtered.startswith(_LANGUAGE_FILTER) else ""
+        listed = [
+            InworldListedVoice(
+                voiceId=voice.id,
+                displayName=voice.name,
+                description=voice.description,
+                languages=[voice.language],
+                isCustom=voice.stored is not None,
+            )
+            for voice in found
+            if voice.language.casefold().startswith(language.casefold())
+        ]
+        return JSONResponse(InworldVoiceList(voices=listed).model_dump())
+
+
+class _InworldSpeechResponse(SpeechResponse):
+    def __init__(self, api: InworldHttpApi, request: Request) -> None:
+        request_id = uuid4().hex
+        super().__init__(api.active_responses, request, request_id, {"x-request-id": request_id})
+        self.api = api
+
+    async def respond(self) -> Response | None:
+        server = self.api.server
+        grant = server.authorize_request(self.request.headers)
+        too_long = InworldBodyTooLong(f"the body is longer than {MAX_BODY_BYTES} bytes")
+        body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
+        speech = parse_message(InworldSpeechRequest, body)
+        with server.log.track(_API, grant, self.request_id) as record, grant.stream():
+            record.count_text(len(speech.text))
+            return await cancel_on_disconnect(self.request.receive, self._speak(speech, grant, record))
+
+    def error_response(self, error: Exception) -> Response:
+        return inworld_error_response(error)
+
+    @abstractmethod
+    def format_of(self, config: InworldAudioConfig) -> AudioFormat:
+        """Return the format of the encoder; raises BadRequest."""
+
+    @abstractmethod
+    async def write(self, chunk: EncodedChunk, speech: InworldSpeechRequest) -> None:
+        """Take a piece of speech; the last one too."""
+
+    @abstractmethod
+    async def end(self, speech: InworldSpeechRequest) -> Response | None:
+        """Return the response, None if it has been sent."""
+
+    async def _speak(
+        self, speech: InworldSpeechRequest, grant: Grant, record: RequestRecord
+    ) -> Response | None:
+        server = self.api.server
+        record.voice = resolve_inworld_voice(self.api.voices, server.models, speech, grant)
+        options = make_inworld_options(speech, record.voice, self.format_of(speech.audio_config))
+        grant.charge_characters(len(speech.text))  # last: a request for an unknown voice is free
+        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
+            utterance.push_text(speech.text)
+            utterance.end_input()
+            self.report_unread(utterance.unread_characters)
+            async for chunk in utterance:
+                await self.write(chunk, speech)
+                record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
+        return await self.end(speech)
+
+
+class _WholeSpeech(_InworldSpeechResponse):
+    """All audio, then the times of all words, in one object."""
+
+    def __init__(self, api: InworldHttpApi, request: Request) -> None:
+        super().__init__(api, request)
+        self._audio = bytearray()
+        self._words: list[Word] = []
+
+    def format_of(self, config: InworldAudioConfig) -> AudioFormat:
+        return file_format(config)
+
+    async def write(self, chunk: EncodedChunk, speech: InworldSpeechRequest) -> None:
+        if chunk.samples[1] > MAX_FILE_S * SAMPLE_RATE:
+            raise BadRequest(f"the speech is longer than {MAX_FILE_S} s, the most in one answer")
+        self._audio += chunk.audio
+        self._words += chunk.words
+
+    async def end(self, speech: InworldSpeechRequest) -> Response:
+        answer = InworldSpeech(
+            audioContent=b64encode(self._audio).decode("ascii"),
+            timestampInfo=_times_of(self._words, speech),
+            usage=_usage_of(speech),
+        )
+        return Response(answer.encode(), headers=self.stream_headers, media_type=JSON)
+
+
+class _SpeechLines(_InworldSpeechResponse):
+    """Audio with the words that begin in it, an object a line."""
+
+    def format_of(self, config: InworldAudioConfig) -> AudioFormat:
+        self._encoding = streamed_encoding(config)
+        audio = self._encoding.audio
+        self.stream_headers["content-type"] = _JSON_LINES
+        self.body_stream.bytes_per_s = math.ceil(4 / 3 * audio.bytes_per_second)  # in base64
+        return audio
+
+    async def write(self, chunk: EncodedChunk, speech: InworldSpeechRequest) -> None:
+        times = _times_of(chunk.words, speech)
+        if chunk.audio or times is not None or chunk.final:
+            audio = b64encode(self._encoding.wrap(chunk.audio)).decode("ascii")
+            usage = _usage_of(speech) if chunk.final else None
+            piece = InworldSpeech(audioContent=audio, timestampInfo=times, usage=usage)
+            await self._write_line(InworldSpeechLine(result=piece))
+
+    async def end(self, speech: InworldSpeechRequest) -> None:
+        await self.body_stream.end()
+
+    async def end_with_error(self, error: Exception) -> None:
+        await self._write_line(InworldSpeechLine(error=InworldStatus.of(to_inworld_error(error))))
+        await self.body_stream.end()
+
+    async def _write_line(self, line: InworldSpeechLine) -> None:
+        await self.body_stream.write(line.encode().encode() + b"\n")
+
+
+def _times_of(words: Sequence[Word], speech: InworldSpeechRequest) -> InworldTimestampInfo | None:
+    if not (words and speech.has_word_times):
+        return None
+    return InworldTimestampInfo(wordAlignment=InworldWordAlignment.of(words, speech.text))
+
+
+def _usage_of(speech: InworldSpeechRequest) -> InworldUsage:
+    return InworldUsage(processedCharactersCount=len(speech.text), modelId=speech.model_id)
+
+
+def inworld_error_response(error: Exception) -> JSONResponse:
+    """Return the answer to an error."""
+    described = to_inworld_error(error)
+    wait_s = described.retry_after_s
+    headers = {} if wait_s is None else {"retry-after": str(math.ceil(wait_s))}
+    if described.http_status == 413:
+        headers["connection"] = "close"  # the rest of the body is not read
+    body = InworldErrorBody.of(described)
+    return JSONResponse(body.model_dump(), described.http_status, headers)
+
+
+def _unmatched_error_body(status: int, message: str) -> InworldErrorBody:
+    code = GoogleRpcCode.NOT_FOUND if status == 404 else GoogleRpcCode.UNIMPLEMENTED
+    return InworldErrorBody(code=code.value, message=message, details=[])
+
+
+INWORLD_ERROR_FORMATS: Final = (ErrorFormat("/tts/v1", _unmatched_error_body),)
