@@ -107,6 +107,7 @@ def _delay_figures(sounds: Sequence[Sound], record: dict[str, Any]) -> list[Benc
     firsts = first_sound_delays_ms(record["first_clause_at"], sounds)
     return [
         BenchFigure("discards of audible speech", len(cuts), ""),
+        BenchFigure("discard to the last audible packet, p99", percentile(cuts, 99) if cuts else 0.0, "ms"),
         BenchFigure("discard to the last audible packet, worst", max(cuts, default=0.0), "ms", at_most=20.0),
         BenchFigure("calls whose first sound was measured", len(firsts), ""),
         BenchFigure(
