@@ -32,6 +32,7 @@ class AriTestChannel:
     state: dict[str, Any]
     media: SimulatedMedia | None = None  # of an external media channel that is connected
     is_answered: bool = False
+    is_in_application: bool = False
 
 
 @dataclass(slots=True)
@@ -49,6 +50,7 @@ class SimulatedAri:
     sockets: set[WebSocket] = field(default_factory=set)
 
     async def emit(self, kind: str, channel: AriTestChannel, **fields: Any) -> None:
+        channel.is_in_application |= kind == "StasisStart"
         event = {"type": kind, "application": APP, "timestamp": "now", "channel": channel.state, **fields}
         for socket_ in tuple(self.sockets):
             await socket_.send_text(json.dumps(event))
@@ -67,6 +69,10 @@ class SimulatedAri:
         channel = self.channels[channel_id] = AriTestChannel(channel_id, str(state["name"]), state)
         await self.emit("StasisStart", channel, args=list(args))
         return channel
+
+    async def answer(self, channel: AriTestChannel) -> None:
+        """The one who is called answers."""
+        await self.emit("StasisStart", channel, args=[])
 
     async def caller_hangs_up(self, channel: AriTestChannel, cause: int = 16) -> None:
         await self._remove(channel, cause)
@@ -212,7 +218,8 @@ class SimulatedAri:
 
     async def _remove(self, channel: AriTestChannel, cause: int = 16) -> None:
         self.channels.pop(channel.id, None)
-        await self.emit("StasisEnd", channel)
+        if channel.is_in_application:
+            await self.emit("StasisEnd", channel)
         await self.emit("ChannelDestroyed", channel, cause=cause)
         if channel.media is not None:
             await channel.media.close()
