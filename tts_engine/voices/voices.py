@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadRequest, UnknownVoice
+
+if TYPE_CHECKING:
+    from .enrollable import EnrollableVoices
 
 MULTIPLE_LANGUAGES = "mul"  # ISO 639-2 code, valid in BCP 47
 
@@ -54,6 +58,20 @@ class Voices:
     def id_beside(self, voice_id: str, name: str) -> str | None:
         """The id of the voice called ``name`` in the bundle of another voice, None if it has none."""
         return name if name in self else None
+
+    def fits_model(self, voice_id: str) -> bool:
+        """Whether a voice that these contain was made for the model of this engine."""
+        return True
+
+    @property
+    def enrollable(self) -> "EnrollableVoices | None":
+        """The voices to which recordings are added, None if the engine clones no voice."""
+        return None
+
+    @property
+    def temporary_ids(self) -> frozenset[str]:
+        """The ids of voices that are kept in memory until they are removed."""
+        return frozenset()
 
     def speaker_profile(self, voice_id: str) -> object:
         """What the backend needs to know about a voice, None if nothing. May read a file.
