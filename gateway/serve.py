@@ -237,7 +237,9 @@ def _make_access_control(settings: Settings) -> AccessControl:
             f"keys_file: {settings.keys_file} holds no valid key; make one: "
             f"vivavoce keys add NAME --keys-file {settings.keys_file}"
         )
-    return AccessControl(keys, origins, has_public_lists=settings.public_lists)
+    access = AccessControl(keys, origins, has_public_lists=settings.public_lists)
+    access.read_lexicons()
+    return access
 
 
 def _open_shared_store(settings: Settings, resources: AsyncExitStack) -> SharedStore | None:

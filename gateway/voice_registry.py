@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
+from ..tts_engine.engine_set import enrollable_of
 from ..tts_engine.errors import BadRequest, BundleError, UnknownVoice
 from ..tts_engine.voices.enrollable import EnrollableVoices
 from ..tts_engine.voices.recording import Recording, RecordingLimits, hash_recording, read_recordings
@@ -203,7 +204,7 @@ class VoiceRegistry:
 
     def cloning_voices(self) -> EnrollableVoices:
         """The voices to which recordings are added. Raises BadRequest if no bundle clones."""
-        enrollable = self._voices.enrollable
+        enrollable = enrollable_of(self._voices)
         if enrollable is None:
             raise BadRequest("the loaded voice cannot clone voices; CosyVoice 2 or 3 and XTTS can")
         return enrollable
@@ -254,8 +255,7 @@ class VoiceRegistry:
         """
         grant.require(Scope.ENROLL)
         cloning, prompt = await self._encode(data, new)
-        voice_id = cloning.register_prompt(prompt).id
-        used = cloning, voice_id
+        used = cloning, voice_id = cloning, cloning.register_prompt(prompt).id
         self._temporary_uses[used] += 1
         try:
             yield voice_id
@@ -308,7 +308,7 @@ class VoiceRegistry:
     def refresh(self) -> None:
         """Read the voices of the bundles, at the beginning and after they have changed."""
         self._bundle_voices = {voice.id: voice for voice in self._voices}
-        ids_by_name = self._policy.aliases | {name: name for name in self._bundle_voices}
+        ids_by_name = {**self._policy.aliases, **{name: name for name in self._bundle_voices}}
         self._ids_by_folded_name = {name.casefold(): voice_id for name, voice_id in ids_by_name.items()}
 
     def check_configured(self, setting: str, voice_id: str) -> None:
@@ -374,7 +374,7 @@ class VoiceRegistry:
         return stored
 
     def _store(self) -> VoiceStore | None:
-        enrollable = self._voices.enrollable
+        enrollable = enrollable_of(self._voices)
         return None if enrollable is None else enrollable.store
 
     def _cloning_voices_and_store(self) -> tuple[EnrollableVoices, VoiceStore]:
@@ -388,7 +388,7 @@ class VoiceRegistry:
         while True:
             cloning = self.cloning_voices()
             prompt = await self._encoder.encode(cloning, partial(new.read, data), new.transcript)
-            if cloning is self._voices.enrollable:
+            if cloning is enrollable_of(self._voices):
                 return cloning, prompt
 
 

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -105,12 +105,6 @@ class EngineSetVoices(Voices):
             return replace(voice, id=self.id_in(main, voice.id) or voice.id)
         return super().default
 
-    @property
-    def enrollable(self) -> EnrollableVoices | None:
-        """The voices of the first engine that clones."""
-        found = (each.engine.voices.enrollable for each in self.members)
-        return next((voices for voices in found if voices is not None), None)
-
     def owner(self, voice_id: str) -> tuple[Engine, str]:
         """The engine of a voice, and the voice's id there. Raises UnknownVoice."""
         found = self._find_owner(voice_id)
@@ -196,7 +190,7 @@ class EngineSet(Engine):
         speed: float = 1.0,
         seed: int = 0,
         delivery: Delivery | None = None,
-        lexicon: Lexicon | None = None,
+        lexicons: Sequence[Lexicon] = (),
         admission: Admission = Admission.NEW,
     ) -> Stream:
         """Open a stream in the engine of the voice, as ``Engine.stream``.
@@ -214,7 +208,7 @@ class EngineSet(Engine):
             speed=speed,
             seed=seed,
             delivery=delivery,
-            lexicon=lexicon,
+            lexicons=lexicons,
             admission=admission,
         )
         canary = self._due_canary(engine, own_id)
@@ -317,6 +311,14 @@ class EngineSet(Engine):
                 "the voice %s does not speak %s; it reads the text by its own rules", voice.id, language
             )
         return voice, replace(delivery, language=None)
+
+
+def enrollable_of(voices: Voices) -> EnrollableVoices | None:
+    """The voices to which recordings are added, of a set those of the first engine that clones; or None."""
+    found = (
+        [each.engine.voices for each in voices.members] if isinstance(voices, EngineSetVoices) else [voices]
+    )
+    return next((each for each in found if isinstance(each, EnrollableVoices)), None)
 
 
 def _default_of(member: NamedEngine, voices: EngineSetVoices) -> str | None:

@@ -82,11 +82,6 @@ class EnrollableVoices(Voices, ABC):
         return stored is not None and stored.version == self.store.version
 
     @property
-    def enrollable(self) -> "EnrollableVoices":
-        """These voices."""
-        return self
-
-    @property
     def temporary_ids(self) -> frozenset[str]:
         """As ``Voices.temporary_ids``."""
         return self._enrolled

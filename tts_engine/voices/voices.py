@@ -2,15 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadRequest, UnknownVoice
-
-if TYPE_CHECKING:
-    from .enrollable import EnrollableVoices
 
 MULTIPLE_LANGUAGES = "mul"  # ISO 639-2 code, valid in BCP 47
 
@@ -62,11 +58,6 @@ class Voices:
     def fits_model(self, voice_id: str) -> bool:
         """Whether a voice that these contain was made for the model of this engine."""
         return True
-
-    @property
-    def enrollable(self) -> "EnrollableVoices | None":
-        """The voices to which recordings are added, None if the engine clones no voice."""
-        return None
 
     @property
     def temporary_ids(self) -> frozenset[str]:

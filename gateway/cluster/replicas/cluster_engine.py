@@ -165,7 +165,7 @@ class ClusterEngine(Engine):
     def _open_stream(
         self,
         request: SlotRequest,
-        lexicon: Lexicon | None = None,
+        lexicons: Sequence[Lexicon] = (),
         admission: Admission = Admission.NEW,
     ) -> Stream:
         if self._closing:
@@ -174,7 +174,7 @@ class ClusterEngine(Engine):
         if refusal is not None:
             self.metrics.refusals.labels(refusal.reason).inc()
             raise refusal
-        opening = OpenStream(request.voice, request.speed, request.seed, request.delivery, lexicon)
+        opening = OpenStream(request.voice, request.speed, request.seed, request.delivery, tuple(lexicons))
         stream = ClusterStream(self, next(self._numbers), opening, self._config.max_characters)
         self._place(stream)
         self.metrics.active_streams.inc()

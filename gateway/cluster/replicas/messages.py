@@ -60,7 +60,7 @@ class OpenStream:
     speed: float
     seed: int
     delivery: Delivery
-    lexicon: Lexicon | None = None
+    lexicons: tuple[Lexicon, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ class _GatewayLink:
                 speed=request.speed,
                 seed=request.seed,
                 delivery=request.delivery,
-                lexicon=request.lexicon,
+                lexicons=request.lexicons,
             )
         except Exception as error:
             if not isinstance(error, VivavoceError):
