@@ -388,7 +388,11 @@ class Call:
         try:
             await self._wait_for_place(turn)
             self._stream = self._engine.stream(
-                voice=speech.voice, speed=speech.speed, seed=speech.seed, admission=Admission.OVERDUE
+                voice=speech.voice,
+                speed=speech.speed,
+                seed=speech.seed,
+                lexicons=speech.lexicons(),
+                admission=Admission.OVERDUE,
             )
             async with (
                 self._stream as stream,
