@@ -88,6 +88,8 @@ class Gateway:
             if engine is None:
                 engine = await resources.enter_async_context(await open_engine(settings))
             store = _open_shared_store(settings, resources)
+            if store is not None:
+                await store.share_voices(engine.voices)
             voices = await VoiceRegistry.open(
                 engine.voices,
                 _make_voice_policy(settings),
