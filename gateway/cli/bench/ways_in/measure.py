@@ -57,8 +57,11 @@ def measure(*, overs: Sequence[str], utterances: int, calls: int, seconds: float
     for over in overs:
         with console.status(f"bench call: {over}"):
             ways.append(_measure_way_in(over, utterances, calls, seconds))
-    settings = {"over": " ".join(overs), "utterances": utterances, "calls": calls, "seconds": seconds}
-    return BenchReport("call", tuple(compare(ways)), settings)
+    return BenchReport(
+        "call",
+        tuple(compare(ways)),
+        {"over": " ".join(overs), "utterances": utterances, "calls": calls, "seconds": seconds},
+    )
 
 
 def compare(ways: Sequence[WayIn]) -> list[BenchFigure]:
