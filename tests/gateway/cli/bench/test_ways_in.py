@@ -1,10 +1,12 @@
-"""The comparison of the ways in: figures against the first one."""
+"""The comparison of the ways in: figures against the first one, and phones of every wire."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from vivavoce.gateway.cli.bench.ways_in.measure import WayIn, compare
+from vivavoce.gateway.cli.phones.wires import MAKE_PHONES
 
 FIRST = WayIn("audiosocket", (20.0, 30.0, 40.0), 0, late_share=0.0005, underruns=0, failed=0, cost_ms=10.0)
 
@@ -33,3 +35,11 @@ def test_a_way_that_is_not_heard_reaches_no_target() -> None:
     figures = {figure.name: figure for figure in compare([FIRST, silent])}
     assert figures["websocket: TTFA p50 above audiosocket"].reached is False
     assert figures["websocket: utterances not heard, 1 call"].reached is False
+
+
+@pytest.mark.parametrize("over", ["websocket", "twilio", "rtp", "audiosocket"])
+def test_phones_may_run_before_the_first_one_is_dialled(over: str) -> None:
+    phones = MAKE_PHONES[over]("127.0.0.1", 1)
+    phones.run(time.monotonic())
+    assert phones.open_calls == 0
+    phones.close()
