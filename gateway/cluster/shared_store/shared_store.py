@@ -3,14 +3,13 @@
 from contextlib import AsyncExitStack, suppress
 from typing import Self
 
-from ....tts_engine.voices.enrollable import EnrollableVoices
 from ....tts_engine.voices.voices import Voices
 from ...access.access_control import AccessControl
 from ...background_tasks import start_background_task
 from .conditioning import SharedConditioning
 from .redis_link import RedisAway, RedisLink
 from .shared_access import SharedAccess
-from .shared_voices import SharedVoices
+from .shared_voices import VoiceSharing
 
 
 class SharedStore:
@@ -36,9 +35,7 @@ class SharedStore:
 
     async def share_voices(self, voices: Voices) -> None:
         """Share stored voices from now on; those of other gateways are here when it returns, if Redis is."""
-        if not isinstance(voices, EnrollableVoices) or voices.store is None:
-            return
-        sharing = SharedVoices(self._link, voices, voices.store)
+        sharing = VoiceSharing(self._link, voices)
         with suppress(RedisAway):
             await sharing.exchange()
         start_background_task(sharing.run(), "shared voices", self._resources)

@@ -20,9 +20,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from ....tts_engine.engine_set import enrollable_of
 from ....tts_engine.errors import UnknownVoice, VivavoceError
 from ....tts_engine.voices.enrollable import EnrollableVoices
 from ....tts_engine.voices.store import StoredVoice, VoiceMetadata, VoiceStore
+from ....tts_engine.voices.voices import Voices
 from .conditioning import pack_value, unpack_value
 from .redis_link import PREFIX, RedisAway, RedisLink, send
 
@@ -43,14 +45,15 @@ class SharedRow:
     voice: StoredVoice | None  # None: it was removed
 
 
-class SharedVoices:
-    """Exchanges the stored voices of one gateway with the others. Belongs to the event loop of its link."""
+class VoiceSharing:
+    """Shares the voices to which a gateway adds recordings, also when another bundle has them.
 
-    def __init__(
-        self, link: RedisLink, voices: EnrollableVoices, store: VoiceStore, every_s: float = 0.25
-    ) -> None:
-        self._link, self._voices, self._store, self._every_s = link, voices, store, every_s
-        self._known: tuple[bytes | None, int] | None = None
+    Belongs to the event loop of its link.
+    """
+
+    def __init__(self, link: RedisLink, voices: Voices, every_s: float = 0.25) -> None:
+        self._link, self._voices, self._every_s = link, voices, every_s
+        self._shared: SharedVoices | None = None
 
     async def run(self) -> None:
         """Exchange until the task is cancelled."""
@@ -58,15 +61,32 @@ class SharedVoices:
             try:
                 await self.exchange()
             except RedisAway:
-                self._known = None  # it may have lost its data
+                self._shared = None  # it may have lost its data
             except VivavoceError as error:
                 logger.warning("voices are not exchanged: %s", error)
             await asyncio.sleep(self._every_s)
 
     async def exchange(self) -> None:
+        """Exchange once, if voices are stored. Raises as ``SharedVoices.exchange``."""
+        voices = enrollable_of(self._voices)
+        if voices is None or voices.store is None:
+            return
+        if self._shared is None or self._shared.store is not voices.store:
+            self._shared = SharedVoices(self._link, voices, voices.store)
+        await self._shared.exchange()
+
+
+class SharedVoices:
+    """The voices of one store, and what of them was exchanged last. Belongs to the event loop of its link."""
+
+    def __init__(self, link: RedisLink, voices: EnrollableVoices, store: VoiceStore) -> None:
+        self._link, self._voices, self.store = link, voices, store
+        self._known: tuple[bytes | None, int] | None = None
+
+    async def exchange(self) -> None:
         """Exchange once. Raises RedisAway, and Overloaded or BundleError of the store."""
         # Both are read before what they stand for, so a change meanwhile is found the next time.
-        known = (await self._link.run(lambda redis: redis.get(_VERSION)), self._store.changes)
+        known = (await self._link.run(lambda redis: redis.get(_VERSION)), self.store.changes)
         if known == self._known and known[0] is not None:
             return
         theirs = _parse_rows(await self._link.run(lambda redis: send(redis, "HGETALL", _VOICES)))
@@ -82,7 +102,7 @@ class SharedVoices:
         self._known = known
 
     def _own_rows(self) -> dict[str, SharedRow]:
-        store = self._store
+        store = self.store
         rows = {id: SharedRow(at, None) for id, at in store.removals().items()}
         voices = store.list(version=store.version)
         return rows | {voice.id: SharedRow(voice.changed_at, voice) for voice in voices}
@@ -92,8 +112,8 @@ class SharedVoices:
         try:
             if row.voice is None:
                 with suppress(UnknownVoice):
-                    await asyncio.to_thread(self._store.remove, id, row.changed_at)
-            elif row.voice.version == self._store.version:
+                    await asyncio.to_thread(self.store.remove, id, row.changed_at)
+            elif row.voice.version == self.store.version:
                 await self._adopt(row.voice)
         except RedisAway:
             raise
@@ -107,7 +127,7 @@ class SharedVoices:
         prompt = unpack_value(value, voice.transcript, self._voices.read_prompt)
         if (prompt.id, prompt.model_version) != (voice.content, voice.version):
             raise ValueError("its prompt is of another content")
-        await asyncio.to_thread(self._store.adopt, voice, prompt)
+        await asyncio.to_thread(self.store.adopt, voice, prompt)
 
     async def _contents_lost(self, ours: Mapping[str, SharedRow]) -> frozenset[str]:
         """The contents of own voices that Redis has not, or no longer."""
@@ -130,7 +150,7 @@ class SharedVoices:
     ) -> None:
         ids = {row.voice.content: id for id, row in ours.items() if row.voice}
         for content in lost:
-            value = pack_value(await asyncio.to_thread(self._store.get, ids[content]))
+            value = pack_value(await asyncio.to_thread(self.store.get, ids[content]))
             await self._put(content, value)
 
         async def publish(redis: "Redis") -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,9 +12,10 @@ from shared.recordings import recording
 from shared.redis_server import RedisServer
 from shared.voice_registry_setup import ANNA, BO, RegistrySetup
 from vivavoce.gateway.cluster.shared_store.redis_link import PREFIX, RedisAway, RedisLink
-from vivavoce.gateway.cluster.shared_store.shared_voices import SharedVoices
+from vivavoce.gateway.cluster.shared_store.shared_voices import SharedVoices, VoiceSharing
 from vivavoce.gateway.voice_registry import NewVoice
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
+from vivavoce.tts_engine.engine_set import EngineSetVoices, NamedEngine
 from vivavoce.tts_engine.errors import UnknownVoice
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
@@ -98,6 +100,29 @@ def test_changes_made_while_redis_is_away_are_exchanged_when_it_is_back_empty(
         await exchange(first, second)
         assert {voice.id for voice in first.store.list()} == {kept, new}
         assert {voice.id for voice in second.store.list()} == {kept, new}
+
+    run(redis, tmp_path, test)
+
+
+def test_the_voices_of_a_bundle_that_replaces_another_are_shared_from_then_on(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    def served(peer: VoicePeer) -> EngineSetVoices:
+        return EngineSetVoices((NamedEngine("vivavoce", SimpleNamespace(voices=peer.voices)),))
+
+    async def test(first: VoicePeer, second: VoicePeer) -> None:
+        voices = served(first)
+        sharing = VoiceSharing(first.link, voices)
+        shared = await first.create("Anna")
+        await sharing.exchange()
+        voices.become(served(second))
+        await sharing.exchange()
+        assert [voice.id for voice in second.store.list()] == [shared]
+        late = await first.create("of the retired bundle")
+        new = await second.create("Bo")
+        await sharing.exchange()
+        rows = await first.link.run(lambda client: client.hkeys(f"{PREFIX}voices"))
+        assert new.encode() in rows and late.encode() not in rows
 
     run(redis, tmp_path, test)
 
