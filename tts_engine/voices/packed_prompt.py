@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...models.cosyvoice.front_end.prompt_file import (
+from ...models.prompt_file import (
     content_id,
     prompt_faults,
     read_prompt,

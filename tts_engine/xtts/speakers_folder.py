@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...models.cosyvoice.front_end.prompt_file import VoicePromptError
+from ...models.prompt_file import VoicePromptError
 from ...models.xtts.checkpoint.voice_prompt import XttsVoicePrompt
 from ..errors import BadRequest, VivavoceError
 from ..voices.recording import read_recordings

@@ -19,15 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..config import (
-    BLOCK_IDS,
-    FRAMES_PER_SPEECH_ID,
-    MEL_BANDS,
-    SPEAKER_WIDTH,
-    SPEECH_IDS_PER_S,
-    CosyVoiceVersion,
-)
-from .prompt_file import (
+from ...prompt_file import (
     VoicePromptError,
     content_id,
     pack_prompt,
@@ -35,6 +27,14 @@ from .prompt_file import (
     read_prompt,
     unpack_prompt,
     write_prompt,
+)
+from ..config import (
+    BLOCK_IDS,
+    FRAMES_PER_SPEECH_ID,
+    MEL_BANDS,
+    SPEAKER_WIDTH,
+    SPEECH_IDS_PER_S,
+    CosyVoiceVersion,
 )
 
 __all__ = ["VoicePrompt", "VoicePromptError", "align_prompt"]

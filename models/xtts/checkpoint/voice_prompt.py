@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...cosyvoice.front_end.prompt_file import (
+from ...prompt_file import (
     content_id,
     pack_prompt,
     prompt_faults,
