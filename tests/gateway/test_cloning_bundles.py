@@ -68,6 +68,7 @@ def test_bundles_that_clone_beside_others(tmp_path: Path, monkeypatch: pytest.Mo
                     second = engine.voices.members[1].engine
                     assert engine.voices.owner(voice) == (first, voice) != (second, voice)
                     assert engine.voices.owner(anna) == (second, anna)
+                    assert await speak(voice="anna")  # the first engine could close meanwhile
                     async with engine.stream(voice=voice) as stream:
                         stream.push_text(TEXT)
                         stream.end_input()
