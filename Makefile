@@ -42,12 +42,12 @@ $(VENV)/.installed+%: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[$(subst +,$(comma),$*)]'
 	@touch $@ $(VENV)/.installed
 
-# Two processes run the tests. Those of the networks and of the engine compute; the others keep to the clock, and
-# RERUNS is for them, on a machine that other programs share: `--reruns 1 --reruns-delay 10` in CI.
+# Two processes run the tests of the networks and of the engine, which compute. Three run the others, which mostly wait
+# for the clock; RERUNS is for them, on a machine that other programs share: `--reruns 1 --reruns-delay 10` in CI.
 RERUNS ?=
 COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
 run_tests = $(BIN)/python -m pytest -n 2 --dist loadfile $1 $(COMPUTING_TESTS) && \
-	$(BIN)/python -m pytest -n 2 --dist loadfile $1 $(RERUNS) $(addprefix --ignore=,$(COMPUTING_TESTS))
+	$(BIN)/python -m pytest -n 3 --dist loadfile $1 $(RERUNS) $(addprefix --ignore=,$(COMPUTING_TESTS))
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
 	@echo "The tests take about 6 minutes on two cores. Those marked slow are left out; make test-all runs them too."

@@ -142,13 +142,12 @@ async def _open_cluster(settings: Settings, config: EngineConfig) -> Engine:
         raise MissingExtra("the executor ray", "ray") from error
     replica = ReplicaSettings(
         bundle=settings.bundle,
-        voice_store=settings.voice_store,
         precision=settings.precision,
         device=settings.device,
         max_streams=settings.max_streams,
         locale=settings.locale,
     )
-    return await open_ray_engine(settings.ray_address, replica, config)
+    return await open_ray_engine(settings.ray_address, replica, config, settings.voice_store)
 
 
 async def _open_main_engine(settings: Settings, config: EngineConfig) -> Engine:

@@ -27,9 +27,12 @@ def run_gateway(folder: Path) -> Iterator[dict[str, str]]:
     """Run a gateway with keys over the stand-in backend; yield its URL and its keys."""
     command = [sys.executable, str(_SERVER), str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())
-        process.communicate(timeout=TIMEOUT_S)
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline())
+            process.communicate(timeout=TIMEOUT_S)
+        finally:
+            process.kill()  # does nothing to one that has ended
     assert process.returncode == 0
 
 

@@ -1,7 +1,7 @@
 """Replicas in this process: engines behind the messages of a cluster, without a transport."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from vivavoce.gateway.cluster.replicas.messages import (
     ReplicaDescription,
@@ -12,6 +12,8 @@ from vivavoce.gateway.cluster.replicas.messages import (
 from vivavoce.gateway.cluster.replicas.replica_host import ReplicaHost
 from vivavoce.tts_engine.backends.base import Backend
 from vivavoce.tts_engine.engine import Engine, EngineConfig
+from vivavoce.tts_engine.errors import VivavoceError
+from vivavoce.tts_engine.voices.recording import Recording
 
 from .standin_backend import StandInBackend
 
@@ -38,6 +40,12 @@ class LocalReplica:
         self._check()
         self.commands += commands
         self.host.run_commands("gateway", commands)
+
+    async def encode(self, recordings: Sequence[Recording], transcript: str) -> bytes | VivavoceError:
+        self._check()
+        answer = await self.host.encode(recordings, transcript)
+        self._check()
+        return answer
 
     async def events(self) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
         events = self.host.events("gateway")
@@ -85,6 +93,7 @@ class LocalReplicas:
     ) -> LocalReplica:
         engine = await Engine.open(backend=backend or StandInBackend(), config=config, warm_up=False)
         replica = LocalReplica(engine, f"replica-{len(self.replicas) + 1}", digest)
+        await replica.host.prepare_cloning()
         self.replicas.append(replica)
         self.listed.append(replica)
         return replica

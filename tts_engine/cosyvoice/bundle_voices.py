@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.cosyvoice.config import CosyVoiceVersion
 from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
 from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt, VoicePromptError
 from ..errors import BadRequest
@@ -40,7 +41,7 @@ class BundleVoices(EnrollableVoices):
 
     speakers: by name, the prompt of a clone or an embedding, (192,) float32. load_encoder: called with the
     first recording. languages: ISO 639-1 codes of the training data, for descriptions. store: voices on file.
-    digest_encoders: makes ``encoder_digest``, when it is first asked for.
+    digest_encoders: makes ``encoder_digest``, when it is first asked for. version: of the encoders.
     """
 
     def __init__(
@@ -50,9 +51,10 @@ class BundleVoices(EnrollableVoices):
         languages: tuple[str, ...],
         store: VoiceStore | None = None,
         digest_encoders: Callable[[], str] = str,
+        version: CosyVoiceVersion = CosyVoiceVersion.V2,
     ) -> None:
         profiles = {name: _profile_of_speaker(speaker) for name, speaker in speakers.items()}
-        super().__init__(profiles, languages, store)
+        super().__init__(profiles, languages, version.value, store)
         self._digest_encoders = functools.cache(digest_encoders)
         self._load_encoder = load_encoder
         self._encoder: VoiceEncoder | None = None

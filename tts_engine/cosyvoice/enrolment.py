@@ -38,5 +38,5 @@ def digest_voice_encoder(bundle: CosyVoiceBundle) -> str:
 def enroll(folder: Path, recordings: Sequence[Recording], transcript: str = "") -> VoicePrompt:
     """Encode the recording of a voice; errors as ``bundles.enroll``."""
     bundle = open_bundle(folder)
-    voices = BundleVoices({}, lambda: load_voice_encoder(bundle), bundle.languages)
+    voices = BundleVoices({}, lambda: load_voice_encoder(bundle), bundle.languages, version=bundle.version)
     return voices.encode_recordings(recordings, transcript)

@@ -82,6 +82,7 @@ class CosyVoiceFrontEnd:
             bundle.languages,
             store,
             functools.partial(digest_voice_encoder, bundle),
+            bundle.version,
         )
         return cls(bundle.version, tokenizer, bundle_voices, bundle.sampling, policy)
 

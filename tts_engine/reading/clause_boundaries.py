@@ -17,6 +17,7 @@ from .unicode_scripts import is_unspaced
 MAX_CLAUSE_CHARACTERS = 400  # a clause without a boundary is cut after so many characters
 MAX_LINK_TEXT_CHARACTERS = 120  # longest text between [ and ] for whose end a boundary waits
 _URI_SCHEMES = frozenset({"http", "https", "ftp", "mailto", "tel", "sip", "sips", "ws", "wss"})
+_RANGE_DASH = re.compile(r"(?<=\d)[-–](?=[^\W\d])")
 _CANDIDATE_MARK = re.compile(r"[,;:!?.—–\n。！？；：，、-]")
 _CLOSING_MARKS = re.compile(r"[\"')\]*_`~.!?…]*")
 _OPENING_MARKS = "\"'([{*_`#<~"
@@ -255,6 +256,7 @@ def _is_safe_after_stop(
 
 
 def _abbreviation_kind(word: str, rules: BoundaryRules) -> AbbreviationKind | None:
+    word = _RANGE_DASH.split(word)[-1]  # "25-Dec."
     if word in rules.abbreviations:
         return rules.abbreviations[word]
     return rules.dotted_kind if _DOTTED_ABBREVIATION.match(word) else None

@@ -4,9 +4,11 @@ If an id exists more than once, the bundle's speaker is used first, then the enr
 one.
 """
 
+import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +30,17 @@ class EnrollableVoices(Voices, ABC):
 
     Attributes:
         store: the voices on file, which are found by ``get`` and may be changed there; None without a folder.
+        model_version: of the prompts made here, see ``StorablePrompt``.
     """
 
     def __init__(
-        self, speakers: Mapping[str, object], languages: Sequence[str], store: VoiceStore | None = None
+        self,
+        speakers: Mapping[str, object],
+        languages: Sequence[str],
+        model_version: int,
+        store: VoiceStore | None = None,
     ) -> None:
+        self.model_version = model_version
         self._description = f"speaks {', '.join(languages)}"
         super().__init__(tuple(Voice(name, MULTIPLE_LANGUAGES, self._description) for name in speakers))
         self._profiles = dict(speakers)
@@ -47,6 +55,13 @@ class EnrollableVoices(Voices, ABC):
 
         Raises BadRequest if they cannot be used.
         """
+
+    async def encode_on(
+        self, thread: Executor, recordings: Sequence[Recording], transcript: str
+    ) -> StorablePrompt:
+        """As ``encode_recordings``, without blocking the event loop. Cancelling discards the result."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(thread, self.encode_recordings, recordings, transcript)
 
     @property
     @abstractmethod

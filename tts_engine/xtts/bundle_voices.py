@@ -27,8 +27,7 @@ _MIN_LEVEL = 10 ** (-50 / 20)  # root mean square of full scale; below it, a rec
 class XttsVoices(EnrollableVoices):
     """The voices of one bundle, with cloning. studio: by name. languages: codes of the bundle.
 
-    Attributes:
-        model_version: the number of the weights that make voices, see ``StorablePrompt``.
+    Their ``model_version`` is the number of the weights that make voices.
     """
 
     def __init__(
@@ -40,13 +39,9 @@ class XttsVoices(EnrollableVoices):
         folder: Path | None = None,
     ) -> None:
         """folder: of a ``VoiceStore``; None keeps enrolled voices in memory only. Raises BundleError."""
-        self.model_version = encoder.version()
-        store = (
-            None
-            if folder is None
-            else VoiceStore(folder, self.model_version, read_prompt=XttsVoicePrompt.load)
-        )
-        super().__init__(studio, languages, store)
+        version = encoder.version()
+        store = None if folder is None else VoiceStore(folder, version, read_prompt=XttsVoicePrompt.load)
+        super().__init__(studio, languages, version, store)
         self._encoder, self._conditioning = encoder, conditioning
         self._languages = frozenset(code.partition("-")[0] for code in languages)
         self._encoder_lock = threading.Lock()  # an encoder processes one voice at a time

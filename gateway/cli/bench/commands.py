@@ -160,6 +160,7 @@ def bench_serve(
 @click.option("--discards-per-s", type=_RATE, default=6.0, show_default=True, help="Interruptions.")
 @click.option("--streams-per-s", type=_RATE, default=1.0, show_default=True, help="API requests.")
 @click.option("--seconds", type=click.FloatRange(1), default=420.0, show_default=True)
+@click.option("--stopped-s", type=click.FloatRange(0), default=0.0, help="Stop the control process, halfway.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @NEIGHBOUR
 @AS_JSON

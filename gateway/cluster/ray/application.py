@@ -15,12 +15,14 @@ handles, see ``replica_directory``; it has no HTTP route.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
 from ....tts_engine.engine import Engine
+from ....tts_engine.errors import VivavoceError
+from ....tts_engine.voices.recording import Recording
 from ..replicas.messages import ReplicaDescription, ReplicaEvent, ReplicaLost, StreamCommand
 from ..replicas.replica_host import ReplicaHost
 from .replica_settings import ReplicaSettings
@@ -43,6 +45,7 @@ class VoiceReplica:
         self._replica = serve.get_replica_context().replica_id.unique_id
         engine, digest = await open_engine()
         self._host = ReplicaHost(engine, self._replica, digest)
+        await self._host.prepare_cloning()
         logger.info("replica %s speaks with the bundle %s", self._replica, digest)
 
     async def describe(self) -> ReplicaDescription:
@@ -59,6 +62,13 @@ class VoiceReplica:
         """As ``ReplicaHost.run_commands``. Raises ReplicaLost if another replica is meant."""
         self._check_is(replica)
         self._host.run_commands(link_id, commands)
+
+    async def encode(
+        self, replica: str, recordings: Sequence[Recording], transcript: str
+    ) -> bytes | VivavoceError:
+        """As ``ReplicaHost.encode``. Raises ReplicaLost if another replica is meant."""
+        self._check_is(replica)
+        return await self._host.encode(recordings, transcript)
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """As ``ReplicaHost.listener_stats``; Ray Serve calls it, and ``autoscaling`` reads it."""

@@ -1,6 +1,7 @@
 """Joins a Ray cluster: one that runs, or one of this process alone. Imported only where ray is installed."""
 
 import asyncio
+from pathlib import Path
 
 import ray
 from ray import serve
@@ -19,17 +20,21 @@ LOOPBACK = "127.0.0.1"
 _FIND_TRIES = 30  # once a second
 
 
-async def open_ray_engine(address: str, local: ReplicaSettings, config: EngineConfig) -> ClusterEngine:
+async def open_ray_engine(
+    address: str, local: ReplicaSettings, config: EngineConfig, voice_store: Path | None = None
+) -> ClusterEngine:
     """The replicas of a cluster as an engine.
 
     address: "auto" for the cluster that this machine belongs to, "HOST:PORT" for its head, or "local" for a
-    cluster of this process with one replica of ``local``. Raises BundleError and BadRequest.
+    cluster of this process with one replica of ``local``. voice_store: of the gateway's enrolled voices.
+    Raises BundleError and BadRequest.
     """
     # In a thread, where Ray leaves the signals of the server alone.
     await asyncio.to_thread(join_cluster, address)
     if address == LOCAL:
         await asyncio.to_thread(_deploy_here, local)
-    return await ClusterEngine.connect(RayReplicas(await _find_application()), config)
+    replicas = RayReplicas(await _find_application())
+    return await ClusterEngine.connect(replicas, config, voice_store=voice_store)
 
 
 async def _find_application() -> "DeploymentHandle[object]":

@@ -3,15 +3,18 @@
 describe       broadcast to the running replicas, every second
 events         one streaming call to each replica; its items are batches of events
 run_commands   one unary call at a time to each replica, with a batch of commands
+encode         one unary call for the recordings of a voice
 """
 
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
+from ....tts_engine.errors import VivavoceError
+from ....tts_engine.voices.recording import Recording
 from ..replicas.messages import ReplicaDescription, ReplicaEvent, ReplicaLost, StreamCommand
 
 _DISCOVERY_TIMEOUT_S = 2.0
@@ -51,6 +54,7 @@ class RayChannel:
         self._replica, self._link_id = replica, link_id
         self._run_commands = handle.options(method_name="run_commands")
         self._events = handle.options(method_name="events", stream=True)
+        self._encode = handle.options(method_name="encode")
 
     async def send(self, commands: tuple[StreamCommand, ...]) -> None:
         """Have a batch carried out. Raises ReplicaLost."""
@@ -69,6 +73,14 @@ class RayChannel:
             raise self._lost(error) from error
         finally:
             batches.cancel()
+
+    async def encode(self, recordings: Sequence[Recording], transcript: str) -> bytes | VivavoceError:
+        """As ``ReplicaHost.encode``. Raises ReplicaLost."""
+        try:
+            answer: bytes | VivavoceError = await self._encode.remote(self._replica, recordings, transcript)
+        except _FAULTS as error:
+            raise self._lost(error) from error
+        return answer
 
     def _lost(self, error: Exception) -> ReplicaLost:
         return ReplicaLost(

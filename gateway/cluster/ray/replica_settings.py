@@ -26,7 +26,6 @@ class ReplicaSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bundle: Annotated[str, Field(min_length=1)] = "default"  # or a folder that every machine has
-    voice_store: Path | None = None  # folder of enrolled voices, on every machine
     precision: Literal["fp32", "bf16", "fp16", "int8", "int4"] = "fp32"
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$")] = "auto"
     executor: Literal["auto", "torch", "onnxruntime"] = "auto"
@@ -47,7 +46,6 @@ class ReplicaSettings(BaseModel):
         )
         engine = await Engine.open(
             self.bundle,
-            voices=self.voice_store,
             precision=self.precision,
             device=self.device,
             executor=self.executor,

@@ -12,8 +12,10 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -26,15 +28,18 @@ from ....tts_engine.metrics import Metrics
 from ....tts_engine.reading.pronunciation.lexicon import Lexicon
 from ....tts_engine.scheduler import Admission
 from ....tts_engine.stream import Stream
-from ....tts_engine.voices.voices import Voice, Voices
+from ....tts_engine.voices.packed_prompt import PackedPrompt
 from ..routing import RoutingPolicy, RoutingTable, estimate_work
 from .cluster_stream import ClusterStream
+from .cluster_voices import ClusterVoices, EnrollableClusterVoices, voices_of
 from .messages import (
     CancelStream,
     OpenStream,
+    PromptForgotten,
     ReplicaDescription,
     ReplicaLost,
     ReportPlayout,
+    SentPrompt,
     StreamCommand,
     StreamInput,
 )
@@ -62,26 +67,13 @@ class ReplicaDirectory(Protocol):
         """Leave the cluster."""
 
 
-class ClusterVoices(Voices):
-    """The voices of the replicas; they are enrolled in the voice store of the replicas."""
-
-    def become(self, voices: Iterable[Voice]) -> None:
-        """Have these voices from now on."""
-        self._voices = {voice.id: voice for voice in voices}
-
-    def _no_cloning_error(self) -> BadRequest:
-        return BadRequest(
-            "the gateway of a cluster clones no voice; enrol it where the replicas are: vivavoce voices add"
-        )
-
-
 class ClusterEngine(Engine):
     """The replicas of one deployment as an engine. ``connect`` makes one."""
 
     def __init__(self, directory: ReplicaDirectory, config: EngineConfig, metrics: Metrics) -> None:
         # Not the base class's: the replicas have sessions, threads and backends.
         self.metrics = metrics
-        self.voices: ClusterVoices = ClusterVoices(())
+        self.voices: ClusterVoices | EnrollableClusterVoices = ClusterVoices(())
         self._config = config
         self._directory = directory
         self._links: dict[str, ReplicaLink] = {}
@@ -95,9 +87,17 @@ class ClusterEngine(Engine):
 
     @classmethod
     async def connect(
-        cls, directory: ReplicaDirectory, config: EngineConfig, *, within_s: float = 30.0
+        cls,
+        directory: ReplicaDirectory,
+        config: EngineConfig,
+        *,
+        voice_store: Path | None = None,
+        within_s: float = 30.0,
     ) -> "ClusterEngine":
-        """Wait for a first replica and take it. Raises BundleError if none is ready ``within_s``."""
+        """Wait for a first replica and take it. Raises BundleError if none is ready ``within_s``.
+
+        voice_store: folder of the gateway's enrolled voices, for replicas that clone.
+        """
         engine = cls(directory, config, Metrics())
         try:
             async with asyncio.timeout(within_s):
@@ -110,6 +110,8 @@ class ClusterEngine(Engine):
             raise BundleError(
                 f"no replica was ready within {within_s:g} s; see vivavoce cluster status"
             ) from None
+        first = next(iter(engine._links.values()))
+        engine.voices = voices_of(first.description, engine._open_links, voice_store)
         engine._polling = asyncio.create_task(engine._poll(), name="replicas")
         return engine
 
@@ -129,7 +131,7 @@ class ClusterEngine(Engine):
     @property
     def replicas(self) -> tuple[str, ...]:
         """Ids of the replicas that take streams."""
-        return tuple(link.replica for link in self._links.values() if not link.is_leaving)
+        return tuple(link.replica for link in self._open_links())
 
     @property
     def replica_streams(self) -> int:
@@ -145,7 +147,7 @@ class ClusterEngine(Engine):
         if len(self._speaking) >= max_streams:
             message = f"{len(self._speaking)} streams are open, at most {max_streams} are allowed"
             return Overloaded(message, reason="streams", retry_after_s=1.0)
-        refusals = [link.load.refusal for link in self._links.values() if not link.is_leaving]
+        refusals = [link.load.refusal for link in self._open_links()]
         if not refusals:
             return Overloaded("no replica is ready", reason="replicas", retry_after_s=_RETRY_AFTER_S)
         return None if None in refusals else refusals[0]
@@ -174,8 +176,11 @@ class ClusterEngine(Engine):
         if refusal is not None:
             self.metrics.refusals.labels(refusal.reason).inc()
             raise refusal
-        opening = OpenStream(request.voice, request.speed, request.seed, request.delivery, lexicon)
-        stream = ClusterStream(self, next(self._numbers), opening, self._config.max_characters)
+        prompt = request.speaker_profile
+        assert prompt is None or isinstance(prompt, PackedPrompt)
+        sent = None if prompt is None else SentPrompt(prompt.id)
+        opening = OpenStream(request.voice, request.speed, request.seed, request.delivery, lexicon, sent)
+        stream = ClusterStream(self, next(self._numbers), opening, self._config.max_characters, prompt)
         self._place(stream)
         self.metrics.active_streams.inc()
         return stream
@@ -192,6 +197,8 @@ class ClusterEngine(Engine):
         links, self._links = list(self._links.values()), {}
         await asyncio.gather(*(link.aclose() for link in links))
         await self._directory.aclose()
+        if isinstance(self.voices, EnrollableClusterVoices):
+            self.voices.close()
 
     # Placing streams
 
@@ -199,15 +206,16 @@ class ClusterEngine(Engine):
         """Have a replica speak a stream, or what is left of it. Raises Overloaded if none takes it."""
         fit = [
             link.replica
-            for link in self._links.values()
-            if not link.is_leaving and link.replica not in stream.tried and link.load.refusal is None
+            for link in self._open_links()
+            if link.replica not in stream.tried and link.load.refusal is None
         ]
-        work = estimate_work(stream.text, text_ended=stream.input_ended)
+        prompt_id = stream.prompt.id if stream.prompt else ""
+        work = estimate_work(stream.text, text_ended=stream.input_ended, voice=prompt_id)
         link = self._links[self._routing.route(work, time.monotonic(), fit).id]
         stream.tried.add(link.replica)
         self._speaking[stream] = link
         link.open(stream)
-        for action in (stream.request, *stream.remainder()):
+        for action in (_opening(stream, link), *stream.remainder()):
             link.send(StreamCommand(stream.number, action))
 
     # Called by streams
@@ -224,7 +232,10 @@ class ClusterEngine(Engine):
         if link is None:  # it was cancelled
             return
         link.forget(stream)
-        if isinstance(error, ReplicaLost | Overloaded) and len(stream.tried) <= _MAX_MOVES:
+        if isinstance(error, PromptForgotten) and stream.prompt is not None:
+            link.prompts -= {stream.prompt.id}
+            stream.tried.discard(link.replica)
+        if isinstance(error, ReplicaLost | Overloaded | PromptForgotten) and len(stream.tried) <= _MAX_MOVES:
             with suppress(Overloaded):
                 self._place(stream)
                 return
@@ -272,14 +283,17 @@ class ClusterEngine(Engine):
                 logger.info("replica %s left", link.replica)
         self._digest = next((each.description.bundle_digest for each in self._links.values()), None)
         if self._links:
-            self.voices.become(self._newest_voices(found))
+            replica, link = next(iter(self._links.items()))
+            newest = found.get(replica, link.description)
+            self.voices.become(newest.voices, newest.cloning)
+
+    def _open_links(self) -> list[ReplicaLink]:
+        """The replicas that take streams."""
+        return [link for link in self._links.values() if not link.is_leaving]
 
     def _report(self, link: ReplicaLink) -> None:
-        self._routing.report(link.load.state(link.replica), time.monotonic())
-
-    def _newest_voices(self, found: dict[str, ReplicaDescription]) -> tuple[Voice, ...]:
-        replica = next(iter(self._links))
-        return found.get(replica, self._links[replica].description).voices
+        state = replace(link.load.state(link.replica), voices=link.prompts)
+        self._routing.report(state, time.monotonic())
 
     def _accepts(self, description: ReplicaDescription) -> bool:
         """Whether a replica speaks as the others do; the first one decides how."""
@@ -306,3 +320,12 @@ class ClusterEngine(Engine):
         logger.error("replica %s is lost with %d streams: %s", link.replica, len(streams), error)
         for stream in streams:
             self.move(stream, error)
+
+
+def _opening(stream: ClusterStream, link: ReplicaLink) -> OpenStream:
+    """What opens a stream at a replica; with the prompt of its voice if the replica was not sent it."""
+    prompt = stream.prompt
+    if prompt is None or prompt.id in link.prompts:
+        return stream.request
+    link.prompts |= {prompt.id}
+    return replace(stream.request, prompt=SentPrompt(prompt.id, prompt.to_bytes()))

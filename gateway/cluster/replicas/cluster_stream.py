@@ -15,6 +15,7 @@ from ....tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 from ....tts_engine.errors import BadText, StreamClosed, UnreadableText, VivavoceError
 from ....tts_engine.reading.pronunciation.lexicon import MAX_PHRASE_CHARACTERS, Pronunciation
 from ....tts_engine.stream import Stream
+from ....tts_engine.voices.storable_prompt import StorablePrompt
 from .input_log import InputLog
 from .messages import (
     CancelStream,
@@ -51,17 +52,24 @@ class ClusterStream(Stream):
     Attributes:
         number: the gateway's number of the stream.
         request: what it was opened with.
+        prompt: of its voice, if that is an enrolled one.
         input_ended: no more text will come.
         tried: the replicas that were asked to speak it.
     """
 
     def __init__(
-        self, host: ClusterStreamHost, number: int, request: OpenStream, max_characters: int
+        self,
+        host: ClusterStreamHost,
+        number: int,
+        request: OpenStream,
+        max_characters: int,
+        prompt: StorablePrompt | None = None,
     ) -> None:
         # Not the base class's: there is neither a session nor a segmenter here.
         self._cluster = host
         self.number = number
         self.request = request
+        self.prompt = prompt
         self.tried: set[str] = set()
         self._max_characters = max_characters
         self._log = InputLog()

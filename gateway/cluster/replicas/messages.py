@@ -1,6 +1,7 @@
 """Messages between a gateway and a replica. A transport carries them in batches, in order.
 
-    gateway -> replica    StreamCommand: opens a stream, adds to its text, cancels it, reports its playout
+    gateway -> replica    StreamCommand: opens a stream, adds to its text, cancels it, reports its playout;
+                          recordings to encode, with an answer of their own
     replica -> gateway    StreamChunk, StreamFailed: what became of it; ReplicaLoad: what the replica can take
 
 Times are durations, never clock readings, so that the clocks of the machines may differ.
@@ -18,6 +19,10 @@ from ..routing import ReplicaState
 
 class ReplicaLost(SynthesisFailed):
     """A replica ended, does not answer or cannot be reached."""
+
+
+class PromptForgotten(SynthesisFailed):
+    """A replica no longer has the prompt of an enrolled voice, which is to be sent again."""
 
 
 # Inputs of a stream, as the methods of ``Stream``
@@ -53,14 +58,23 @@ StreamInput = PushText | SetRate | Flush | EndInput
 
 
 @dataclass(frozen=True, slots=True)
+class SentPrompt:
+    """The conditioning of an enrolled voice, named by its content."""
+
+    id: str  # as ``StorablePrompt.id``
+    content: bytes | None = None  # its file; None: the replica was sent it before
+
+
+@dataclass(frozen=True, slots=True)
 class OpenStream:
-    """Parameters of ``Engine.stream``. The voice is named by its id; its conditioning is never sent."""
+    """Parameters of ``Engine.stream``. A voice of the bundle is named by its id."""
 
     voice: str
     speed: float
     seed: int
     delivery: Delivery
     lexicon: Lexicon | None = None
+    prompt: SentPrompt | None = None  # of an enrolled voice, which the replica knows by nothing else
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +133,14 @@ ReplicaEvent = StreamChunk | StreamFailed | ReplicaLoad
 
 
 @dataclass(frozen=True, slots=True)
+class CloningOffer:
+    """What becomes of recordings at a replica that clones voices."""
+
+    model_version: int  # as ``EnrollableVoices.model_version``
+    encoder_digest: str  # as ``EnrollableVoices.encoder_digest``
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaDescription:
     """A replica, as it introduces itself."""
 
@@ -126,10 +148,11 @@ class ReplicaDescription:
     bundle_digest: str  # of the voices' files and the code's version: equal digests speak equally
     voices: tuple[Voice, ...]  # the default first
     load: ReplicaLoad
+    cloning: CloningOffer | None = None  # None: it clones no voices
 
 
 def portable_error(error: Exception) -> VivavoceError:
     """The error as it may cross a transport: one of the engine's own, or a SynthesisFailed that names it."""
-    if isinstance(error, BadRequest | Overloaded):
+    if isinstance(error, BadRequest | Overloaded | PromptForgotten):
         return error.with_traceback(None)
     return SynthesisFailed(str(error) or type(error).__name__)

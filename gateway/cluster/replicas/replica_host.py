@@ -10,14 +10,18 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 
 from ....tts_engine.engine import Engine
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.stream import Stream
+from ....tts_engine.voices.recording import Recording
+from .hosted_voices import HostedVoices
 from .listener_stats import ListenerStats
 from .messages import (
     CancelStream,
+    CloningOffer,
     EndInput,
     Flush,
     OpenStream,
@@ -42,27 +46,45 @@ _MAX_COMMANDS = 10_000  # in a batch
 
 
 class ReplicaHost:
-    """Speaks the streams of gateways with one engine. bundle_digest: of the engine's voices."""
+    """Speaks the streams of gateways with one engine. bundle_digest: of the engine's voices.
+
+    Attributes:
+        cloning: what becomes of recordings here, set by ``prepare_cloning``.
+    """
 
     def __init__(self, engine: Engine, replica: str, bundle_digest: str) -> None:
         self._engine = engine
         self._replica = replica
         self._bundle_digest = bundle_digest
         self._stats = ListenerStats(engine)
+        self._voices = HostedVoices(engine.voices)
+        self.cloning: CloningOffer | None = None
         self._links: dict[str, _GatewayLink] = {}
+
+    async def prepare_cloning(self) -> None:
+        """Find out what becomes of recordings; without it, gateways enrol no voices. Takes up to a second."""
+        self.cloning = await self._voices.offer()
 
     def describe(self) -> ReplicaDescription:
         """The replica as it is now."""
-        return ReplicaDescription(
-            self._replica, self._bundle_digest, tuple(self._engine.voices), self._load()
-        )
+        voices = tuple(self._engine.voices)
+        return ReplicaDescription(self._replica, self._bundle_digest, voices, self._load(), self.cloning)
+
+    async def encode(self, recordings: Sequence[Recording], transcript: str) -> bytes | VivavoceError:
+        """The file of the prompt of a voice's recordings. Boundary: an error is the answer."""
+        try:
+            return await self._voices.encode(recordings, transcript)
+        except Exception as error:
+            if not isinstance(error, VivavoceError):
+                logger.exception("recordings were not encoded")
+            return portable_error(error)
 
     async def events(self, link_id: str) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
         """Attach a gateway: yield what happens to its streams until it is silent; closing it cancels them.
 
         The first batch has the load only and says that commands may come.
         """
-        link = self._links[link_id] = _GatewayLink(self._engine)
+        link = self._links[link_id] = _GatewayLink(self._engine, self._voices)
         last_load: ReplicaLoad | None = None
         try:
             while not link.is_silent:
@@ -113,8 +135,9 @@ def _equal(one: ReplicaLoad, other: ReplicaLoad) -> bool:
 class _GatewayLink:
     """The streams of one gateway, and the events that it has not fetched yet."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, voices: HostedVoices) -> None:
         self._engine = engine
+        self._voices = voices
         self._streams: dict[int, _HostedStream] = {}
         self._events: deque[ReplicaEvent] = deque()  # bounded: each stream has _MAX_UNTAKEN_S of audio in it
         self._changed = asyncio.Event()
@@ -157,19 +180,29 @@ class _GatewayLink:
     def _open(self, number: int, request: OpenStream) -> None:
         """Open a stream. Boundary: an error is the stream's."""
         try:
-            stream = self._engine.stream(
-                voice=request.voice,
-                speed=request.speed,
-                seed=request.seed,
-                delivery=request.delivery,
-                lexicon=request.lexicon,
-            )
+            stream = self._open_stream(request)
         except Exception as error:
             if not isinstance(error, VivavoceError):
                 logger.exception("a stream was not opened")
             self.post(StreamFailed(number, portable_error(error)))
             return
         self._streams[number] = _HostedStream(number, stream, self)
+
+    def _open_stream(self, request: OpenStream) -> Stream:
+        """Raises as ``Engine.stream`` and ``HostedVoices.registered``."""
+        voice: AbstractContextManager[str] = nullcontext(request.voice)
+        delivery = request.delivery
+        if request.prompt is not None:
+            voice = self._voices.registered(request.prompt)
+            delivery = replace(delivery, language=self._voices.readable(delivery.language))
+        with voice as voice_id:
+            return self._engine.stream(
+                voice=voice_id,
+                speed=request.speed,
+                seed=request.seed,
+                delivery=delivery,
+                lexicon=request.lexicon,
+            )
 
     def leads_s(self, now: float) -> Iterator[float]:
         """Seconds that listeners of streams with all their text have to play. now: monotonic s."""

@@ -7,10 +7,12 @@ the replica is lost, whatever the cause.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Protocol
 
+from ....tts_engine.errors import VivavoceError
+from ....tts_engine.voices.recording import Recording
 from .messages import (
     ReplicaDescription,
     ReplicaEvent,
@@ -39,6 +41,9 @@ class ReplicaChannel(Protocol):
     def events(self) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
         """Attach, and yield batches of events until closed. Raises ReplicaLost."""
 
+    async def encode(self, recordings: Sequence[Recording], transcript: str) -> bytes | VivavoceError:
+        """As ``ReplicaHost.encode``. Raises ReplicaLost."""
+
 
 class LinkedStream(Protocol):
     """What a link needs of a stream."""
@@ -60,6 +65,7 @@ class ReplicaLink:
         streams: open streams by their number.
         load: as the replica reported it last.
         is_leaving: the replica takes no new stream; it ends when its streams have ended.
+        prompts: ids of the prompts that the replica was sent.
     """
 
     def __init__(
@@ -73,6 +79,7 @@ class ReplicaLink:
         self.description = description
         self.streams: dict[int, LinkedStream] = {}
         self.is_leaving = False
+        self.prompts: frozenset[str] = frozenset()
         self._channel = channel
         self._on_load, self._on_lost = on_load, on_lost
         self.load = description.load
@@ -101,6 +108,17 @@ class ReplicaLink:
         self._reports[command.stream] = ReportPlayout(taken_s, lead_s)
         if taken_s >= _MAX_REPORTED_S:
             self._urgent.set()
+
+    async def encode(self, recordings: Sequence[Recording], transcript: str, within_s: float) -> bytes:
+        """The file of the prompt of a voice's recordings. Raises BadRequest, SynthesisFailed, ReplicaLost."""
+        try:
+            async with asyncio.timeout(within_s):
+                answer = await self._channel.encode(recordings, transcript)
+        except TimeoutError:
+            raise ReplicaLost(f"replica {self.replica} did not encode within {within_s:g} s") from None
+        if isinstance(answer, VivavoceError):
+            raise answer
+        return answer
 
     def forget(self, stream: LinkedStream) -> None:
         """Drop a stream that ended or was cancelled; what was sent before is still carried out."""

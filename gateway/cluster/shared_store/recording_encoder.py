@@ -1,4 +1,7 @@
-"""Encodes clients' recordings on a thread, one at a time; with a shared store, once for all gateways."""
+"""Encodes clients' recordings; with a shared store, once for all gateways.
+
+Recordings are read, and encoded where the voices are here, on a thread, one at a time.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -33,7 +36,7 @@ class RecordingEncoder:
     async def encode(
         self, cloning: EnrollableVoices, read: Callable[[], Sequence[Recording]], transcript: str
     ) -> StorablePrompt:
-        """Read the recordings of a voice and encode them, both on the thread. Cancelling discards the result.
+        """Read the recordings of a voice and encode them. Cancelling discards the result.
 
         Raises Overloaded, and what ``read`` and ``EnrollableVoices.encode_recordings`` raise.
         """
@@ -46,7 +49,7 @@ class RecordingEncoder:
         self._waiting += 1
         try:
             if self._shared is None:
-                return await self._run(lambda: cloning.encode_recordings(read(), transcript))
+                return await cloning.encode_on(self._thread, await self._run(read), transcript)
             return await self._encode_once(self._shared, cloning, read, transcript)
         finally:
             self._waiting -= 1
@@ -71,7 +74,7 @@ class RecordingEncoder:
         return await shared.get_or_encode(
             key,
             transcript,
-            lambda: self._run(lambda: cloning.encode_recordings(recordings, transcript)),
+            lambda: cloning.encode_on(self._thread, recordings, transcript),
             cloning.read_prompt,
         )
 

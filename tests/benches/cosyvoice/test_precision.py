@@ -24,6 +24,7 @@ from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 SMALL = PrecisionBenchSize(tokens=2, positions=20)
+PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 OF_ALL = (
     "matrices",
     "memory",
@@ -51,9 +52,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16", "int8"])
-def test_a_precision_has_its_figures(folder: Path, precision: str) -> None:
-    measured = {figure.name: figure.value for figure in measure_precision(folder, precision, SMALL)}
+@pytest.fixture(scope="module")
+def figures_of(folder: Path) -> dict[str, list[BenchFigure]]:
+    """The figures of each precision."""
+    return {each: list(measure_precision(folder, each, SMALL)) for each in PRECISIONS}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_precision_has_its_figures(figures_of: dict[str, list[BenchFigure]], precision: str) -> None:
+    measured = {figure.name: figure.value for figure in figures_of[precision]}
     names = OF_ALL if precision == "fp32" else OF_ALL + BESIDE_FP32
     assert list(measured) == [f"{precision}, {name}" for name in names]
     assert all(math.isfinite(value) and value >= 0 for value in measured.values())
@@ -71,9 +78,8 @@ def test_onnxruntime_is_measured_beside_torch(folder: Path, precision: str) -> N
     assert measured["mean KL to fp32"] < {"fp32": 1e-6, "int8": 0.01, "int4": 2}[precision]
 
 
-def test_targets_stand_beside_the_figures(folder: Path) -> None:
-    precisions = ("fp32", "bf16", "fp16", "int8")
-    figures = [figure for each in precisions for figure in measure_precision(folder, each, SMALL)]
+def test_targets_stand_beside_the_figures(figures_of: dict[str, list[BenchFigure]]) -> None:
+    figures = [figure for each in PRECISIONS for figure in figures_of[each]]
     assert {figure.name: figure.at_most for figure in figures if figure.at_most is not None} == {
         "int8, a token against fp32": 0.5,
         "int8, mean KL to fp32": 0.01,
@@ -86,11 +92,8 @@ def test_targets_stand_beside_the_figures(folder: Path) -> None:
     }
 
 
-def test_a_precision_takes_the_memory_of_its_number_format(folder: Path) -> None:
-    matrices_mb = {
-        precision: next(measure_precision(folder, precision, SMALL)).value
-        for precision in ("fp32", "bf16", "int8")
-    }
+def test_a_precision_takes_the_memory_of_its_number_format(figures_of: dict[str, list[BenchFigure]]) -> None:
+    matrices_mb = {precision: figures_of[precision][0].value for precision in PRECISIONS}
     assert matrices_mb["bf16"] == pytest.approx(matrices_mb["fp32"] / 2)
     # The first of two layers keeps 16 bits.
     assert matrices_mb["fp32"] / 4 < matrices_mb["int8"] < matrices_mb["fp32"] / 2

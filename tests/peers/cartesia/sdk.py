@@ -4,12 +4,12 @@
 """
 
 import asyncio
-import json
 import sys
-from importlib.metadata import version
 from typing import Any
 
 from cartesia import APIStatusError, AsyncCartesia, Cartesia
+
+from peers.client_cases import run_cases
 
 URL, KEY, _ = sys.argv[1:4]
 MODEL, VOICE = "sonic-3", "tone-330"
@@ -124,26 +124,15 @@ def errors_are_its_own() -> None:
         raise AssertionError("a wrong key was accepted")
 
 
-def main() -> None:
-    cases = (
+if __name__ == "__main__":
+    run_cases(
+        "cartesia",
         speaks_bytes,
         speaks_events,
         speaks_on_a_socket,
         speaks_with_the_older_interface,
         lists_voices,
         errors_are_its_own,
+        speaks_contexts_side_by_side,
+        cancels,
     )
-    for case in cases:
-        case()
-
-    async def run_async_cases() -> None:
-        await speaks_contexts_side_by_side()
-        await cancels()
-
-    asyncio.run(run_async_cases())
-    passed = [case.__name__ for case in (*cases, speaks_contexts_side_by_side, cancels)]
-    print(json.dumps({"version": version("cartesia"), "passed": passed}))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,9 +3,7 @@
 ``python sdk.py URL KEY POOR_KEY``
 """
 
-import json
 import sys
-from importlib.metadata import version
 from typing import Any
 
 from deepgram import DeepgramClient
@@ -14,6 +12,8 @@ from deepgram.environment import DeepgramClientEnvironment
 from deepgram.speak.v1.types import SpeakV1Clear, SpeakV1Close, SpeakV1Flush, SpeakV1Text
 from deepgram.speak.v2.types import SpeakV2Interrupt, SpeakV2InterruptPlaybackOffset, SpeakV2Speak
 from websockets.exceptions import InvalidStatus
+
+from peers.client_cases import run_cases
 
 URL, KEY, _ = sys.argv[1:4]
 SOCKETS = URL.replace("http", "ws", 1)
@@ -101,17 +101,11 @@ def errors_are_its_own() -> None:
         raise AssertionError("a wrong key was accepted")
 
 
-def main() -> None:
-    cases = (
+if __name__ == "__main__":
+    run_cases(
+        "deepgram-sdk",
         speaks_bytes,
         speaks_on_a_socket,
         an_interruption_answers_the_words_heard,
         errors_are_its_own,
     )
-    for case in cases:
-        case()
-    print(json.dumps({"version": version("deepgram-sdk"), "passed": [case.__name__ for case in cases]}))
-
-
-if __name__ == "__main__":
-    main()

@@ -4,14 +4,14 @@
 """
 
 import base64
-import json
 import sys
 from collections.abc import Iterator
-from importlib.metadata import version
 
 from elevenlabs import VoiceSettings
 from elevenlabs.client import ElevenLabs
 from elevenlabs.core import ApiError
+
+from peers.client_cases import run_cases
 
 URL, KEY, _ = sys.argv[1:4]
 VOICE, MODEL, RAW = "tone-330", "eleven_flash_v2_5", "pcm_24000"
@@ -79,18 +79,12 @@ def errors_are_its_own() -> None:
             raise AssertionError(f"{status} was expected")
 
 
-def main() -> None:
-    cases = (
+if __name__ == "__main__":
+    run_cases(
+        "elevenlabs",
         speaks_bytes,
         speaks_with_times,
         speaks_while_text_is_written,
         lists_voices_and_models,
         errors_are_its_own,
     )
-    for case in cases:
-        case()
-    print(json.dumps({"version": version("elevenlabs"), "passed": [case.__name__ for case in cases]}))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,13 +3,12 @@
 ``python livekit_tts.py URL KEY POOR_KEY``
 """
 
-import asyncio
-import json
 import sys
-from importlib.metadata import version
 
 from livekit.agents import APIStatusError
 from livekit.plugins import openai
+
+from peers.client_cases import run_cases
 
 URL, KEY, _ = sys.argv[1:4]
 TEXT = "One two three four five six."
@@ -51,18 +50,11 @@ async def an_error_is_the_plugins_own() -> None:
     raise AssertionError("an unknown voice was accepted")
 
 
-async def main() -> None:
-    cases = (
+if __name__ == "__main__":
+    run_cases(
+        "livekit-plugins-openai",
         as_audio,
         as_events,
         with_instructions_and_the_plugins_default_voice,
         an_error_is_the_plugins_own,
     )
-    for case in cases:
-        await case()
-    passed = [case.__name__ for case in cases]
-    print(json.dumps({"version": version("livekit-plugins-openai"), "passed": passed}))
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

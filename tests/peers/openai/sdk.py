@@ -16,6 +16,8 @@ from itertools import pairwise
 
 import openai
 
+from peers.client_cases import run_cases
+
 URL, KEY, POOR_KEY = sys.argv[1:4]
 TEXT = "One two three four five six."
 PCM_BYTES = round((6 * 0.2 + 0.02) * 48_000)
@@ -193,7 +195,7 @@ def custom_voices() -> None:
     raise AssertionError("a voice was deleted twice")
 
 
-def main() -> None:
+if __name__ == "__main__":
     cases: list[Callable[[], None]] = [
         every_format,
         mp3_is_the_default,
@@ -211,11 +213,4 @@ def main() -> None:
     ]
     if hasattr(client.audio, "voices"):
         cases.append(custom_voices)
-    for case in cases:
-        case()
-    client.close()
-    print(json.dumps({"version": openai.__version__, "passed": [case.__name__ for case in cases]}))
-
-
-if __name__ == "__main__":
-    main()
+    run_cases("openai", *cases)

@@ -45,7 +45,7 @@ def letter_of(word: str) -> str:
     return LETTERS.get(name, name) + word[len(name) :]
 
 
-@pytest.mark.parametrize("name", ["independent_sentences.txt", "independent_sentences_2.txt"])
+@pytest.mark.parametrize("name", [f"independent_sentences{part}.txt" for part in ("", "_2", "_3")])
 def test_19_of_20_sentences_are_read_as_a_careful_person_reads_them(name: str) -> None:
     sentences = read_sentences(name)
     wrong = [(written, spoken(written)) for written, right in sentences if spoken(written) not in right]

@@ -15,8 +15,6 @@ from .spelling import ENGLISH_SPELLER, phone_group_sizes
 from .word_context import note_english_word
 
 _STREET_WORD_WINDOW = 6  # words after a house number in which "St" is a street
-_SERVICE_NUMBERS = ("911", "988", "411", "311")
-_ERAS = ("AD", "BC", "CE", "BCE", "A.D", "B.C")
 _EQUATION_AHEAD = re.compile(r"(?:\d|[.,](?=\d)){1,12} ?=")
 _STREET_AHEAD = re.compile(
     r"(?: +(?:[NSEW]\.?|[A-Z][\w'-]*|\d+(?:st|nd|rd|th))){1,3} +(?:"
@@ -42,7 +40,7 @@ def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
     street_follows = _STREET_AHEAD.match(scan.view, stop)
     if (text.startswith("0") and len(text) > 1) or _is_written_down(text):
         ENGLISH_SPELLER.spell_in_groups(scan, start, stop, phone_group_sizes(text))
-    elif text in _SERVICE_NUMBERS and following.lower() not in vocabulary.COUNTED_NOUNS:
+    elif text in vocabulary.SERVICE_NUMBERS and following.lower() not in vocabulary.COUNTED_NOUNS:
         ENGLISH_SPELLER.spell(scan, start, stop)
     elif (len(text) in (3, 4) and street_follows) or (len(text) == 3 and _is_said_in_pairs(scan, following)):
         scan.emit(numbers.house_number(int(text)), start, stop)
@@ -81,7 +79,7 @@ def _read_house_letter(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _is_year(number: int, previous: str, following: str) -> bool:
-    if following in _ERAS:
+    if following in vocabulary.ERAS:
         return 1000 <= number <= 2999
     if 1900 <= number <= 2099:
         return previous in vocabulary.WORDS_BEFORE_YEARS or not is_counted(following)
@@ -145,7 +143,8 @@ def _is_magnitude(scan: ScanState, match: re.Match[str]) -> bool:
         return not (context.sentence_start and match.group() == "3M")
     if letter in "kK":
         after_name = context.previous_capitalized and not context.after_comma
-        return not (after_name or context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS)
+        is_race = context.after_number or context.previous_word in vocabulary.DETERMINERS | {"a", "an"}
+        return not (after_name or is_race or context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS)
     return context.previous_word in vocabulary.WORDS_BEFORE_MAGNITUDES
 
 
@@ -171,7 +170,8 @@ def _read_minus(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _read_times_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the x of "30 cm x 20 cm" and "3 x $5"."""
-    if scan.context.after_phone or not scan.context.after_number:
+    after_length = scan.context.after_number or scan.context.previous_word in vocabulary.LENGTH_WORDS
+    if scan.context.after_phone or not after_length:
         return None
     priced = scan.next_visible(match.end()) in "$£€"
     first_digit = match.end() + (scan.view[match.end() : match.end() + 1] == " ")
@@ -199,6 +199,15 @@ def _read_comparison(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_possessive(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the ending of "terminal 4's"."""
+    if not scan.words or scan.words[-1].stop != match.start() or scan.words[-1].punctuation:
+        return None
+    scan.words[-1].text += "'s"
+    scan.words[-1].stop = match.end()
+    return match.end()
+
+
 LETTER_RULES = compile_rules(
     (r"x(?= ?[$£€]?\d)", _read_times_sign),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
@@ -220,6 +229,7 @@ PLAIN_NUMBER_RULES = compile_rules(
     (r"\d{1,300}", _read_integer),  # bounded, so that no reading is longer than a clause
 )
 SYMBOL_RULES = compile_rules(
+    (r"'s(?!\w)", _read_possessive),
     (rf" ?[-–] ?(?=[$£€]?\d|(?:{MONTH}|{WEEKDAY})(?!\w))", _read_range),
     (r"-(?= ?[$£€]?\.?\d)", _read_minus),
     # ".75"

@@ -302,7 +302,9 @@ def _is_spelled_in_name(text: str) -> bool:
         return False
     if len(text) < 3:
         return text not in _SHORT_WORDS
-    return not has_vowel(text) or (text.isupper() and len(text) < 4)
+    return not has_vowel(text) or (
+        text.isupper() and (len(text) < 4 or text in vocabulary.SPELLED_INITIALISMS)
+    )
 
 
 def _is_code_noun(text: str) -> bool:

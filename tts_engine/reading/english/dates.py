@@ -18,7 +18,11 @@ MONTH = (
 ORDINAL_SUFFIX = r"(?:st|nd|rd|th)"
 WEEKDAY = r"(?:Mon|Tues?|Weds?|Thu(?:rs?)?|Fri|Sat|Sun)"
 _FULL_WEEKDAY = r"(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)s?"
+_BETWEEN_WEEKDAYS = r"(?:, ?|,? ?(?:and|or|&) ?)"
+_WEEKDAY_AHEAD = re.compile(rf"\.?{_BETWEEN_WEEKDAYS}{WEEKDAY}(?!\w)")
+_WEEKDAY_BEHIND = re.compile(rf"\b{WEEKDAY}\.?{_BETWEEN_WEEKDAYS}\Z")
 _DATE_AFTER_DASH = re.compile(rf" ?[-–—] ?(?:{WEEKDAY}\.?,? )?{MONTH}(?![\w])")
+_HOUR_AFTER_DASH = re.compile(r" ?[-–] ?\d{1,2}(?::[0-5]\d)?[ap](?!\w)")
 _AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
 _FIRST_YEAR_OF_1900S = 51  # years of two digits: 51 to 99 are of the 1900s
 
@@ -48,15 +52,7 @@ def _read_hours_and_minutes(scan: ScanState, match: re.Match[str]) -> int | None
     hour, minute = int(match.group(1)), int(match.group(2))
     if hour > 23:
         return None
-    is_time = hour > 5 or scan.context.previous_word in (
-        "at",
-        "from",
-        "until",
-        "till",
-        "by",
-        "before",
-        "after",
-    )
+    is_time = hour > 5 or scan.context.previous_word in vocabulary.WORDS_BEFORE_TIMES
     duration = f"{numbers.cardinal(hour)} hour{'' if hour == 1 else 's'} {numbers.cardinal(minute)} minutes"
     scan.emit(_hour_words(hour, minute, False) if is_time else duration, match.start(), match.end())
     scan.context.note_number()
@@ -77,6 +73,19 @@ def _read_first_hour_of_range(scan: ScanState, match: re.Match[str]) -> int | No
     if not 1 <= int(match.group()) <= 12:
         return None
     scan.emit(numbers.cardinal(int(match.group())), match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_hour_with_letter(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "8a-6:30p" and "by 5p"."""
+    hour, minute = int(match.group(1)), int(match.group(2) or 0)
+    announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_TIMES
+    if not 1 <= hour <= 12 or not (announced or _HOUR_AFTER_DASH.match(scan.view, match.end())):
+        return None
+    scan.emit(_hour_words(hour, minute, True), match.start(), match.start(3))
+    ENGLISH_SPELLER.spell(scan, match.start(3), match.end())
+    scan.emit("M", match.start(3), match.end())
     scan.context.note_number()
     return match.end()
 
@@ -196,6 +205,14 @@ def _read_weekday(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_weekday_in_list(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the days of "Mon, Wed and Sat"."""
+    in_list = _WEEKDAY_AHEAD.match(scan.view, match.end()) or _WEEKDAY_BEHIND.search(
+        scan.view, 0, match.start()
+    )
+    return _read_weekday(scan, match) if in_list else None
+
+
 def _read_weekday_range(scan: ScanState, match: re.Match[str]) -> int:
     """Read "Mon-Fri"."""
     scan.emit(vocabulary.WEEKDAY_NAMES[match.group(1).lower()], match.start(1), match.end(1))
@@ -275,7 +292,7 @@ LETTER_RULES = compile_rules(
     (rf"({MONTH})\.?,? +([12]\d{{3}})(?![\w,-])", _read_month_year),
     (r"(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\.(?=\s|$|,)", _read_abbreviated_month),
     (r"(Sept)(?:\.|(?!\w))", _read_abbreviated_month),
-    (rf"({MONTH})\.? ?[-–] ?({MONTH})(?![\w.]| \d)", _read_month_range),
+    (rf"({MONTH})\.? ?[-–] ?({MONTH})(?!\w|\.? \d)", _read_month_range),
     (r"FY ?'?((?:19|20)?\d\d)(?!\w)", _read_fiscal_year),
     (rf"({WEEKDAY})\.? ?[-–] ?({WEEKDAY})(?!\w)", _read_weekday_range),
     (rf"({_FULL_WEEKDAY}) ?[-–—] ?({_FULL_WEEKDAY})(?!\w)", _read_full_weekday_range),
@@ -289,6 +306,9 @@ LETTER_RULES = compile_rules(
         _read_weekday,
     ),
     (rf"(?<=/)({WEEKDAY})(?!\w)", _read_weekday),
+    # The others are no words.
+    (r"(Tues?|Weds|Thu(?:rs?)?|Fri)(?![\w.'])", _read_weekday),
+    (rf"({WEEKDAY})(?![\w'])", _read_weekday_in_list),
 )
 DIGIT_RULES = compile_rules(
     (r"([12]\d{3})([-/])(\d{1,2})\2(\d{1,2})(?![\w/-])", _read_iso_date),
@@ -304,6 +324,7 @@ DIGIT_RULES = compile_rules(
     (r"(\d{1,2})h([0-5]\d)(?!\w)", _read_hours_and_minutes),
     # "9am"; then the "4" of "4-5pm"
     (rf"(\d{{1,2}})(?<!\d\d\d) ?({_AM_PM})", _read_hour),
+    (r"(\d{1,2})(?::([0-5]\d))?([ap])(?!\w)", _read_hour_with_letter),
     (rf"\d{{1,2}}(?= ?[-–] ?\d{{1,2}}(?::\d\d)? ?(?:{_AM_PM}))", _read_first_hour_of_range),
     # "3 March 2026", "4th of July"
     (

@@ -11,7 +11,7 @@ from . import number_words as numbers
 from . import vocabulary
 from .dates import day_and_month
 from .number_words import amount_words
-from .units import UNIT
+from .units import UNIT, end_of_unit
 from .word_context import note_english_word
 
 _UNIT_AHEAD = re.compile(rf"( ?|-)({UNIT})(?![\w'/])")
@@ -23,6 +23,11 @@ _OFFERS = re.compile(
 _WORD_BEHIND = re.compile(r"([^\s/]+) ?\Z")
 _TOKEN_BEHIND = re.compile(r"[^\s()\"',;]{0,80}\Z")
 _TOKEN = re.compile(r"[^\s()\"',;]{0,80}")
+# "moved to 3/9", "as of 1/5"
+_DATE_BEHIND = re.compile(
+    rf"\b(?:{any_of(vocabulary.WORDS_OF_NEW_DATES)})\b[^.;!?]{{0,60}} to \Z"
+    r"|\b(?:as|week|night|morning|evening|day) of \Z"
+)
 _FILE_NAME = re.compile(r"_|/[\w-]{2,}\.[a-z]")
 _MAX_WORD_CHARACTERS = 40  # of the word before a slash
 
@@ -40,12 +45,12 @@ def _emit_unit_after_fraction(scan: ScanState, end: int, *, plural: bool) -> int
         scan.emit("inches" if plural else "inch", end, end + 1)
         return end + 1
     unit = _UNIT_AHEAD.match(scan.view, end)
-    if unit is None or unit.group(2) in vocabulary.UNITS_WITHOUT_SPACE:
+    if unit is None or (unit.group(1) != "-" and unit.group(2) in vocabulary.UNITS_WITHOUT_SPACE):
         return end
     is_adjective = unit.group(1) == "-" or scan.context.previous_word in ("a", "an")
     form = 1 if plural and not is_adjective else 0
     scan.emit(vocabulary.UNITS[unit.group(2)][form], unit.start(2), unit.end())
-    return unit.end()
+    return end_of_unit(scan, unit.end())
 
 
 def _read_mixed_fraction(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -88,7 +93,7 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     date = _date_words(scan, first, second)
     date_expected = (
         scan.context.previous_word in vocabulary.WORDS_BEFORE_DATES | vocabulary.WORDS_BEFORE_EXPIRY
-    )
+    ) or _DATE_BEHIND.search(scan.view, 0, match.start())
     if match.group() in ("24/7", "9/11", "20/20") or first + second == 100:
         return f"{numbers.cardinal(first)} {numbers.cardinal(second)}"
     if (unit := _UNIT_AHEAD.match(scan.view, match.end())) and unit.group(2) != "mmHg":

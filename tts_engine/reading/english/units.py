@@ -13,40 +13,19 @@ from .word_context import note_english_word
 
 UNIT = any_of(vocabulary.UNITS)
 _RATE = any_of(vocabulary.RATE_UNITS)
-_LENGTH_WORDS = "wide|tall|long|high|deep|thick|in diameter|across|apart"
-_SCREENS = "screens?|tvs?|TVs?|monitors?|displays?|pizzas?|tires?|rims?|wheels?|subs?|laptops?|tablets?"
+_LENGTH_WORDS = rf"(?:in diameter|{any_of(vocabulary.LENGTH_WORDS)})"
+_SCREENS = any_of(vocabulary.SCREEN_NOUNS)
 _SCREEN_AHEAD = re.compile(rf" (?:{_SCREENS})\b")
-_WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | frozenset(_LENGTH_WORDS.split("|")) | {"of", "x"}
+_DIMENSION_AHEAD = re.compile(rf" ?x ?\d| {_LENGTH_WORDS}\b")
+_WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | vocabulary.LENGTH_WORDS | {"of", "x"}
 _NAME_AHEAD = re.compile(r" +[A-Z\d]")
 _INITIAL_AHEAD = re.compile(r"\. *[A-Z\d]")  # "45 W. Oak St."
 _SPACED_LETTERS = frozenset("dghlmsLVW")  # units of one letter that are no words
-_AMP_NOUNS = "fuse|breaker|circuit|charger|adapter|plug|supply|current|outlet|socket|load|output|input"
-_AMP_NOUN_AHEAD = re.compile(rf" (?:{_AMP_NOUNS})\b")
-# "70s" is a decade or a range of ages or degrees after one of these words, and seconds after others.
-_WORDS_BEFORE_DECADES = frozenset(
-    (
-        "the",
-        "early",
-        "mid",
-        "late",
-        "low",
-        "high",
-        "upper",
-        "lower",
-        "his",
-        "her",
-        "their",
-        "my",
-        "your",
-        "our",
-    )
-)
+_AMP_NOUN_AHEAD = re.compile(rf" (?:{any_of(vocabulary.AMP_NOUNS)})\b")
 _DECADE_AHEAD = re.compile(
-    r"(?:,| and| or| to|-|–) ?(?:the )?\d0s(?!\w)"
-    r"| (?:music|hits|songs|rock|pop|style|fashion|party|classics|era)\b"
+    rf"(?:,| and| or| to|-|–) ?(?:the )?\d0s(?!\w)| (?:{any_of(vocabulary.DECADE_NOUNS)})\b"
 )
 _DECADE_BEHIND = re.compile(r"\b\d0s(?:,| and| or| to|-|–) ?\Z")
-_LARGE_COUNTS = {"10": "tens", "100": "hundreds", "1000": "thousands"}
 # Parts of a duration, by what they are called; a duration names them in this order.
 _DURATION_UNITS = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 _DAYS, _HOURS, _MINUTES, _SECONDS = (
@@ -56,31 +35,7 @@ _DAYS, _HOURS, _MINUTES, _SECONDS = (
     "s(?:ec(?:ond)?s?)?",
 )
 _DURATION_PART = re.compile(rf"(\d+) ?({_DAYS}|{_HOURS}|{_MINUTES}|{_SECONDS})(?![^\W\d_])")
-_MINUTES_AHEAD = r"(?= (?:ago|left|remaining|late|early|delay|wait|away|timeout|call|break)\b)"
-_WORDS_BEFORE_MINUTES = frozenset(
-    ("wait", "waited", "waiting", "eta", "lasts", "lasted", "takes", "took", "duration", "timeout", "every")
-)
-# Before or after a time such as 1:02:45 that tells how long something took.
-_WORDS_BEFORE_DURATIONS = frozenset(
-    (
-        "lasted",
-        "lasts",
-        "duration",
-        "length",
-        "runtime",
-        "elapsed",
-        "took",
-        "takes",
-        "runs",
-        "ran",
-        "hold",
-        "talk",
-    )
-)
-_WORDS_AFTER_DURATIONS = frozenset(("elapsed", "remaining", "left"))
-_WORDS_BEFORE_TIMES = frozenset(
-    ("at", "by", "from", "until", "till", "to", "before", "after", "since", "around", "between", "and")
-)
+_MINUTES_AHEAD = rf"(?= (?:{any_of(vocabulary.WORDS_AFTER_MINUTES)})\b)"
 
 
 def _read_percent(scan: ScanState, match: re.Match[str]) -> int:
@@ -104,15 +59,30 @@ def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
     number, gap, unit = match.group(1), match.group(2), match.group(3)
     if gap and unit in vocabulary.UNITS_WITHOUT_SPACE and not _is_spaced_unit(scan, match.end(), unit):
         return None
-    is_adjective = gap == "-" or (
-        scan.context.previous_word in ("a", "an") and scan.next_visible(match.end()).isalpha()
-    )
+    if not gap and len(unit) == 1 and unit.isupper() and _is_named(scan):
+        return None
+    is_adjective = gap == "-" or _is_before_measured_noun(scan, match.end())
     scan.emit(amount_words(number), match.start(), match.end(1))
     scan.emit(
         vocabulary.UNITS[unit][0 if is_adjective or is_one(number) else 1], match.start(3), match.end(3)
     )
     scan.context.note_number()
-    return _end_of_unit(scan, match.end())
+    return end_of_unit(scan, match.end())
+
+
+def _is_named(scan: ScanState) -> bool:
+    """Whether a number with a letter is the name of a place: "route 9W", "exit 4L"."""
+    context = scan.context
+    return context.identifier_expected or context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS
+
+
+def _is_before_measured_noun(scan: ScanState, end: int) -> bool:
+    """Whether a noun follows that has the quantity: "a 5 lb bag", "your 15 GB plan"."""
+    if scan.context.previous_word in ("a", "an"):
+        return scan.next_visible(end).isalpha()
+    following = scan.next_word(end)
+    determined = scan.context.previous_word in vocabulary.DETERMINERS
+    return determined and following.islower() and following not in _WORDS_AFTER_LENGTHS
 
 
 def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
@@ -125,7 +95,7 @@ def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
     )
 
 
-def _end_of_unit(scan: ScanState, end: int) -> int:
+def end_of_unit(scan: ScanState, end: int) -> int:
     """Return the end of a unit; the full stop after it belongs to it if the sentence continues."""
     if scan.view[end : end + 2] == ". " and scan.next_visible(end + 1).islower():
         return end + 1
@@ -136,7 +106,7 @@ def _read_feet_and_inches(scan: ScanState, match: re.Match[str]) -> int:
     scan.emit(f"{numbers.cardinal(int(match.group(1)))} feet", match.start(), match.end(1))
     scan.emit(f"{numbers.cardinal(int(match.group(2)))} inches", match.start(2), match.end())
     scan.context.note_number()
-    return _end_of_unit(scan, match.end())
+    return end_of_unit(scan, match.end())
 
 
 def _read_height(scan: ScanState, match: re.Match[str]) -> int:
@@ -173,7 +143,7 @@ def _read_duration(scan: ScanState, match: re.Match[str]) -> int | None:
     if order != sorted(set(order)):
         return None
     _emit_duration(scan, [(part.group(1), part.group(2)[0], part.start(), part.end()) for part in parts])
-    return _end_of_unit(scan, match.end())
+    return end_of_unit(scan, match.end())
 
 
 def _emit_duration(scan: ScanState, parts: list[tuple[str, str, int, int]]) -> None:
@@ -204,9 +174,9 @@ def _read_clock_duration(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _is_clock_duration(scan: ScanState, match: re.Match[str]) -> bool:
     previous, following = scan.context.previous_word, scan.next_word(match.end())
-    if previous in _WORDS_BEFORE_TIMES:
+    if previous in vocabulary.WORDS_BEFORE_TIMES:
         return False
-    if following in _WORDS_AFTER_DURATIONS or previous in _WORDS_BEFORE_DURATIONS:
+    if following in vocabulary.WORDS_AFTER_DURATIONS or previous in vocabulary.WORDS_BEFORE_DURATIONS:
         return True
     if not match.group(3):
         return following in ("minutes", "hours", "mins", "hrs", "min") or match.group(1) == "0"
@@ -222,14 +192,15 @@ def _read_minutes(scan: ScanState, match: re.Match[str]) -> int:
 
 def _read_announced_minutes(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "5m" of "wait 5m"; elsewhere it is a length."""
-    return _read_minutes(scan, match) if scan.context.previous_word in _WORDS_BEFORE_MINUTES else None
+    announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_MINUTES
+    return _read_minutes(scan, match) if announced else None
 
 
 def _read_decade(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "1990s", "the 90s" and "100s of"; decline "30s", which is seconds where nothing shows a decade."""
     number = int(match.group(1))
-    if match.group(1) in _LARGE_COUNTS and scan.next_word(match.end()) == "of":
-        words = _LARGE_COUNTS[match.group(1)]
+    if match.group(1) in vocabulary.LARGE_COUNTS and scan.next_word(match.end()) == "of":
+        words = vocabulary.LARGE_COUNTS[match.group(1)]
     elif "'" in match.group() or number >= 1000 or _is_decade(scan, match):
         head, _, last = (numbers.year(number) if number >= 1000 else numbers.cardinal(number)).rpartition(" ")
         words = f"{head} {numbers.plural(last)}"
@@ -244,7 +215,7 @@ def _is_decade(scan: ScanState, match: re.Match[str]) -> bool:
     if len(match.group(1)) != 2 or not 20 <= int(match.group(1)) <= 90:
         return False
     return (
-        scan.context.previous_word in _WORDS_BEFORE_DECADES
+        scan.context.previous_word in vocabulary.WORDS_BEFORE_DECADES
         or bool(_DECADE_AHEAD.match(scan.view, match.end()))
         or bool(_DECADE_BEHIND.search(scan.view, max(0, match.start() - 12), match.start()))
     )
@@ -290,14 +261,27 @@ def _read_inch_adjective(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _read_inch_sign(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the sign of 12" x 8" x 4" and 84" wide; after an odd number of signs it may end a quotation."""
-    ends_quotation = scan.view.count('"', 0, match.end(1)) % 2 == 1
-    if ends_quotation and scan.context.previous_word not in ("by", "to"):
+def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the sign of 12" x 8" x 4", 84" wide and 8' x 10'; elsewhere it may end a quotation."""
+    number, sign = match.groups()
+    previous = scan.context.previous_word
+    is_length = previous in ("by", "to") or _DIMENSION_AHEAD.match(scan.view, match.end())
+    if not is_length and (sign == "'" or scan.view.count('"', 0, match.end(1)) % 2):
         return None
-    is_adjective = bool(_SCREEN_AHEAD.match(scan.view, match.end())) or is_one(match.group(1))
+    is_adjective = _SCREEN_AHEAD.match(scan.view, match.end()) or is_one(number)
+    one, many = vocabulary.UNITS["ft" if sign == "'" else "in"]
+    scan.emit(amount_words(number), match.start(), match.end(1))
+    scan.emit(one if is_adjective else many, match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_length_adjective(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "a 6' ladder" and 'a 36" wide door'."""
+    if scan.context.previous_word not in ("a", "an") or scan.view.count('"', 0, match.end(1)) % 2:
+        return None
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
-    scan.emit("inch" if is_adjective else "inches", match.end(1), match.end())
+    scan.emit("foot" if match.group(2) == "'" else "inch", match.end(1), match.end())
     scan.context.note_number()
     return match.end()
 
@@ -319,7 +303,7 @@ def _read_decimal_comma(scan: ScanState, match: re.Match[str]) -> int | None:
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
     scan.emit(vocabulary.UNITS[unit][1], match.start(3), match.end(3))
     scan.context.note_number()
-    return _end_of_unit(scan, match.end())
+    return end_of_unit(scan, match.end())
 
 
 def _read_military_time(scan: ScanState, match: re.Match[str]) -> int:
@@ -339,11 +323,15 @@ CLOCK_DURATION_RULES = compile_rules(
 )
 DIGIT_RULES = compile_rules(
     # 5'10", "6 ft 2 in", "6 in. wide"
-    (r"(\d)'(\d{1,2})(?:\"|'')", _read_height),
+    (r"(\d{1,2})' ?(\d{1,2})(?:\"|'')", _read_height),
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
     (rf"({DECIMAL})-in(?:\.(?= [a-z])|(?![\w.-]))", _read_inch_adjective),
-    (rf"({DECIMAL}) in(?:\.(?= [a-z])|(?= (?:{_LENGTH_WORDS})\b))", _read_inches),
-    (rf"({DECIMAL})\"(?= ?x ?\d|(?: (?:{_LENGTH_WORDS}|{_SCREENS})\b)|[,.;:!?)]|$)", _read_inch_sign),
+    (rf"({DECIMAL}) in(?:\.(?= [a-z])|(?= {_LENGTH_WORDS}\b))", _read_inches),
+    (rf"({DECIMAL})([\"'])(?= [a-z]{{2}})", _read_length_adjective),
+    (
+        rf"({DECIMAL})([\"'])(?= ?x ?\d| (?:{_LENGTH_WORDS}|{_SCREENS}|and|or|to|by)\b|[,.;:!?)]|$)",
+        _read_length_sign,
+    ),
     (r"(\d{1,3})[-–](\d{1,3})x(?!\w)", _read_times_range),
     (rf"(\d{{1,3}},\d{{1,2}})( ?)({UNIT})(?![\w'/])", _read_decimal_comma),
     (r"(0[1-9])([0-5]\d) ?(?:hrs|hours|h)(?!\w)", _read_military_time),

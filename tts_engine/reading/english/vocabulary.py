@@ -39,6 +39,14 @@ MONTH_NAMES = (
 WEEKDAY_NAMES = _readings("weekday_names")
 AM_PM = _words("am_pm")
 WORDS_AFTER_AM_PM = _words("words_after_am_pm")
+WORDS_BEFORE_TIMES = _words("words_before_times")
+WORDS_BEFORE_DURATIONS = _words("words_before_durations")
+WORDS_AFTER_DURATIONS = _words("words_after_durations")
+WORDS_BEFORE_MINUTES = _words("words_before_minutes")
+WORDS_AFTER_MINUTES = _words("words_after_minutes")
+WORDS_BEFORE_DECADES = _words("words_before_decades")
+DECADE_NOUNS = _words("decade_nouns")
+WORDS_OF_NEW_DATES = _words("words_of_new_dates")
 WORDS_BEFORE_YEARS = _words("words_before_years")
 WORDS_BEFORE_DATES = _words("words_before_dates")
 WORDS_BEFORE_VERSIONS = _words("words_before_versions")
@@ -53,6 +61,8 @@ ABBREVIATIONS: dict[str, tuple[str, AbbreviationKind]] = {
     for kind in AbbreviationKind
     for short, spoken in _TABLES["abbreviations"][kind.name.lower()].items()
 }
+STOPLESS_ABBREVIATIONS = _words("stopless_abbreviations")
+AMBIGUOUS_ABBREVIATIONS = _words("ambiguous_abbreviations")
 STREET_ABBREVIATIONS = _readings("street_abbreviations")
 SLASH_ABBREVIATIONS = _readings("slash_abbreviations")
 SENTENCE_STARTERS = _words("sentence_starters")
@@ -68,6 +78,9 @@ NAME_SUFFIXES = frozenset(("Jr", "Sr"))
 # Units and money
 UNITS = {unit: _pair(forms) for unit, forms in _TABLES["units"].items()}
 UNITS_WITHOUT_SPACE = _words("units_without_space")
+LENGTH_WORDS = _words("length_words")
+SCREEN_NOUNS = _words("screen_nouns")
+AMP_NOUNS = _words("amp_nouns")
 RATE_UNITS = _readings("rate_units") | {unit: unit for unit in _TABLES["plain_rate_units"].split()}
 # Singular and plural of the unit and of its hundredth.
 CURRENCIES = {sign: _currency(forms) for sign, forms in expand_names(_TABLES["currencies"]).items()}
@@ -91,10 +104,18 @@ IDIOMATIC_NUMBERS = _readings("idiomatic_numbers")
 NOUNS_AFTER_K = _words("nouns_after_k")
 NOUNS_BEFORE_ROMAN_NUMERALS = _words("nouns_before_roman_numerals")
 RULER_NAMES = _words("ruler_names")
+DETERMINERS = _words("determiners")
+WORDS_BEFORE_ONE = _words("words_before_one")
+WORDS_BEFORE_UNITS = WORDS_BEFORE_ONE | _words("words_before_units")
+NOUNS_SET_TO = _words("nouns_set_to")
+SERVICE_NUMBERS = _words("service_numbers")
+ERAS = _words("eras")
+LARGE_COUNTS = _readings("large_counts")
 
 # Letters, words and signs
 LETTER_NAMES = _readings("letter_names")
 NOUNS_BEFORE_LETTERS = _words("nouns_before_letters")
+WORDS_AFTER_LETTERS = _words("words_after_letters")
 PRONOUNCED_ACRONYMS = {word: word.lower() for word in _TABLES["lower_case_acronyms"].split()} | _readings(
     "pronounced_acronyms"
 )

@@ -15,9 +15,10 @@ def note_english_word(context: ReadingContext, word: str) -> None:
     names_number = lower in vocabulary.NUMBER_NOUNS
     if lower in vocabulary.CODE_WORDS or (context.identifier_expected and names_number):
         context.code_words_left, context.code_just_announced = CODE_WINDOW, True
+    keeps_noun = lower == "to" and context.previous_word in vocabulary.NOUNS_SET_TO
     if lower in vocabulary.IDENTIFIED_NOUNS or names_number:
         context.identifier_expected = True
-    elif lower not in vocabulary.LINKING_WORDS and not (word.isupper() and len(word) < 4):
+    elif lower not in vocabulary.LINKING_WORDS and not keeps_noun and not (word.isupper() and len(word) < 4):
         context.identifier_expected = False
     context.previous_capitalized = word[:1].isupper() and not context.sentence_start
     if not (lower in _WORDS_AFTER_EXPIRY and context.previous_word in vocabulary.NOUNS_OF_EXPIRY):

@@ -20,19 +20,11 @@ _FILE_TYPES = (
 )
 # Initial consonants that no English word begins with.
 _UNPRONOUNCEABLE = re.compile(r"(?!SCH|SCR|SHR|SPL|SPR|STR|THR|CHR|PHR)[B-DF-HJ-NP-TV-XZ]{3}")
-# Abbreviations that are also recognised without their full stop.
-_STOPLESS = frozenset({"vs", "approx", "etc", "dept", "appt"})
-_STOPLESS_NUMBERED = frozenset(
-    {"ext", "Ext", "EXT", "Apt", "apt", "Ste", "Rm", "pp", "Acct", "acct", "Ref", "ref"}
-)
-# Abbreviations that are ordinary words unless a number follows.
-_ALSO_WORDS = frozenset({"No", "no", "Art", "Sec", "Fl", "Fig", "fig", "p", "x", "ch", "Ch", "Vol"})
 _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
 _NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?-?\d)")
-_CAPITALS_AHEAD = re.compile(r" [A-Z]{2,6}(?!\w)")  # "part no. WRX"
+_CAPITALS_OR_VERB_AHEAD = re.compile(r" (?:[A-Z]{2,6}(?!\w)|[a-z])")  # "part no. WRX", "serial no. reads"
+_ORDINAL_AHEAD = re.compile(r" \d{1,3}(?:st|nd|rd|th)\b")  # "E. 4th"
 _ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
-# A capital A before one of these is a letter: "A or B", "A is the first".
-_WORDS_AFTER_LETTER = ("or", "and", "is", "has", "was", "means", "stands")
 # A number, a price or a quotation after "A" shows the article: "A 10% discount", 'A "gold" plan'.
 _AMOUNT_AHEAD = re.compile(r" +[\"'(*_~<>+-]*[$£€¥₹]?[\w.]")
 _ROUTE_BEHIND = re.compile(r"\b(?:I|US|SR|CR|Hwy\.?|Highway|[Rr]oute|Rte\.?|Interstate)[- ]?\d{1,3} \Z")
@@ -75,7 +67,7 @@ def _spoken_a(scan: ScanState, end: int) -> str:
     beside_letter = len(following) == 1 and following.isupper() and following != "I"
     before_noun_phrase = bool(_AMOUNT_AHEAD.match(scan.view, end))
     nothing_follows = not following and not before_noun_phrase
-    is_letter = announced or nothing_follows or beside_letter or following in _WORDS_AFTER_LETTER
+    is_letter = announced or nothing_follows or beside_letter or following in vocabulary.WORDS_AFTER_LETTERS
     return ENGLISH_SPELLER.letter_name(scan, "A") if is_letter else "a"
 
 
@@ -196,9 +188,9 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     if kind is AbbreviationKind.NUMBERED:
         return _read_numbered_abbreviation(scan, match, spoken, dotted)
     is_title = kind is AbbreviationKind.TITLE and scan.next_visible(match.end(1)).isupper()
-    if not dotted and not is_title and word not in _STOPLESS:
+    if not dotted and not is_title and word not in vocabulary.STOPLESS_ABBREVIATIONS:
         return None
-    scan.emit(spoken, match.start(), match.end())
+    scan.emit(_form_of_unit(scan, word, match.end()) or spoken, match.start(), match.end())
     note_english_word(scan.context, word)
     before_street = scan.next_word(match.end()) in vocabulary.CAPITALIZED_STREET_WORDS
     if word in vocabulary.NAME_SUFFIXES and before_street:
@@ -208,6 +200,18 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     elif dotted and not scan.next_visible(match.end()):
         scan.punctuate(".")
     return match.end()
+
+
+def _form_of_unit(scan: ScanState, word: str, end: int) -> str:
+    """Return "minimum" for the "min." of "min. order", the singular of "per hr.", and "" for other words."""
+    previous = scan.context.previous_word
+    if scan.context.after_number or word not in vocabulary.UNITS:
+        return ""
+    following = scan.next_word(end) if scan.view[end : end + 1] == " " else ""
+    is_counted = previous in vocabulary.WORDS_BEFORE_UNITS or following in vocabulary.WORDS_AFTER_PRICES
+    if word == "min" and (following.islower() or _AMOUNT_AHEAD.match(scan.view, end)) and not is_counted:
+        return "minimum"
+    return vocabulary.UNITS[word][0] if previous in vocabulary.WORDS_BEFORE_ONE else ""
 
 
 def _read_numbered_abbreviation(
@@ -222,11 +226,11 @@ def _read_numbered_abbreviation(
         return _end_of_abbreviation(scan, match, dotted)
     if word == "x" and not (scan.context.after_phone and following):
         return None
-    if word in ("no", "No") and scan.context.identifier_expected:
-        following = following or _CAPITALS_AHEAD.match(scan.view, match.end())
-    if not following and (word in _ALSO_WORDS or not dotted):
+    if word in ("no", "No") and (scan.context.identifier_expected or scan.context.code_just_announced):
+        following = following or _CAPITALS_OR_VERB_AHEAD.match(scan.view, match.end())
+    if not following and (word in vocabulary.AMBIGUOUS_ABBREVIATIONS or not dotted):
         return None
-    if not dotted and word not in _STOPLESS_NUMBERED and word != "x":
+    if not dotted and word not in vocabulary.STOPLESS_ABBREVIATIONS and word != "x":
         return None
     scan.emit(spoken, match.start(), match.end())
     note_english_word(scan.context, spoken)
@@ -284,7 +288,10 @@ def _read_state(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the direction of "123 E. 45th St" or "Pennsylvania Ave NW"."""
     letters, context = match.group(1), scan.context
-    if _is_direction_of_way(scan, match):
+    if _is_direction_of_way(scan, match) or (
+        _ORDINAL_AHEAD.match(scan.view, match.end())
+        and context.previous_word not in vocabulary.NOUNS_BEFORE_LETTERS
+    ):
         scan.emit(vocabulary.DIRECTIONS[letters], match.start(), match.end())
         note_english_word(context, letters)
         if match.group().endswith("."):

@@ -4,6 +4,8 @@ Three processes: the gateway (``server``), the phones (``phones``) and the API c
 random times are Poisson processes from one seed.
 """
 
+import os
+import signal
 import tempfile
 import time
 from collections import defaultdict
@@ -39,6 +41,7 @@ class MixOptions:
     discards_per_s: float = 6.0
     streams_per_s: float = 1.0  # API requests
     seconds: float = 420.0
+    stopped_s: float = 0.0  # the control process stands still for that long, halfway
     seed: int = 0
 
 
@@ -57,7 +60,9 @@ def measure(options: MixOptions) -> BenchReport:
         streams = start("streams", f"http://127.0.0.1:{ports['http']}", *stream_flags)
         usage, gateway_usage = CpuUsage.now(gateway.pid, phones.pid, streams.pid), CpuUsage.now(gateway.pid)
         with Console(stderr=True).status(f"bench mix: {options.seconds:g} s"):
-            time.sleep(options.seconds)
+            time.sleep(options.seconds / 2)
+            _stop_process(gateway.pid, options.stopped_s)
+            time.sleep(options.seconds / 2)
         gateway_share = CpuUsage.now(gateway.pid).share_since(gateway_usage)
         used = CpuUsage.now(gateway.pid, phones.pid, streams.pid)
         heard: dict[str, Any] = phones.read_line(_END_TIMEOUT_S)
@@ -79,6 +84,13 @@ def measure(options: MixOptions) -> BenchReport:
     return BenchReport("mix", tuple(figures), settings)
 
 
+def _stop_process(pid: int, seconds: float) -> None:
+    if seconds:
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGCONT)
+
+
 def _flags(options: MixOptions, *names: str) -> list[str]:
     return [part for name in names for part in (f"--{name.replace('_', '-')}", str(getattr(options, name)))]
 
@@ -95,6 +107,8 @@ def _call_figures(heard: dict[str, Any], record: dict[str, Any]) -> list[BenchFi
         BenchFigure("holes over 60 ms at the phones", heard["holes"], "", at_most=0),
         BenchFigure("holes over 200 ms at the phones", heard["long_holes"], "", at_most=0),
         BenchFigure("longest hole at the phones", heard["max_hole_ms"], "ms"),
+        BenchFigure("most packets of a call in 200 ms", heard["max_burst"], ""),
+        BenchFigure("packets sent that no phone received", record["packets"] - heard["packets"], ""),
         BenchFigure("underruns in the gateway", record["underruns"], "", at_most=0),
         BenchFigure("late packets in the gateway", record["late_packets"], ""),
         BenchFigure("latest timer of the gateway", record["max_loop_delay_ms"], "ms"),

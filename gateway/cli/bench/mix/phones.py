@@ -14,6 +14,7 @@ import random
 import resource
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from uuid import UUID
@@ -24,6 +25,7 @@ from ...phones.audiosocket_phones import PhoneSimulator
 PTIME_S = 0.02
 HOLE_S = 0.060
 LONG_HOLE_S = 0.200
+BURST_WINDOW_S = 0.200  # ten packets are due in it
 DIAL_INTERVAL_S = 0.05  # of the first calls
 _READ_INTERVAL_S = 0.5  # between two evaluations of what has arrived
 
@@ -49,6 +51,7 @@ class MixedCallResult:
     holes: int = 0  # over 60 ms between two packets of a call
     long_holes: int = 0  # over 200 ms
     max_hole_ms: float = 0.0
+    max_burst: int = 0  # packets of one call within 200 ms
     lost_calls: int = 0  # ended by the gateway
     cpu_share: float = 0.0  # cores used by this process
     # Audible packets in a row: call id, arrival of the first and of the last, monotonic seconds.
@@ -64,6 +67,7 @@ class MeasuredCall:
         self.ends_at = ends_at  # monotonic seconds, when the phone hangs up
         self._connection = AudioSocketConnection(AudioSocketRole.CALLER)
         self._last_arrival: float | None = None
+        self._recent: deque[tuple[float, int]] = deque()  # arrivals and packets of the reads of 200 ms
 
     def add_read(self, arrived_at: float, data: bytes, result: MixedCallResult) -> None:
         """Count what one read contained."""
@@ -78,7 +82,14 @@ class MeasuredCall:
         if self._last_arrival is not None:
             _count_hole(arrived_at - self._last_arrival - (packets - 1) * PTIME_S, result)
         self._last_arrival = arrived_at
+        self._count_burst(arrived_at, packets, result)
         result.packets += packets
+
+    def _count_burst(self, arrived_at: float, packets: int, result: MixedCallResult) -> None:
+        self._recent.append((arrived_at, packets))
+        while arrived_at - self._recent[0][0] >= BURST_WINDOW_S:
+            self._recent.popleft()
+        result.max_burst = max(result.max_burst, sum(count for _, count in self._recent))
 
     def _add_packet(self, arrived_at: float, payload: bytes, result: MixedCallResult) -> None:
         if payload.strip(b"\0"):

@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ....calls.agents import llm_tokens
 from ....calls.call import Call
 from ....calls.utterance_tracker import UtteranceOutcome
 from ....process_tuning import tune_process
 from ....serve import Gateway
 from ....settings import Settings
-from ..call_server import LoadAgent, LoadRecord
+from ..call_server import LoadAgent, LoadRecord, first_clause_tokens
 from ..processes import resident_mb
 
 BARGE_IN_S = (0.3, 3.0)  # from the start of an utterance to its discard
@@ -53,7 +54,7 @@ class HealthSample:
 class MixedServerRecord:
     """What the process recorded of itself."""
 
-    utterances: int = 0
+    utterances: int = 0  # that began
     failed: int = 0  # utterances that the engine refused or failed
     underruns: int = 0
     late_packets: int = 0
@@ -71,6 +72,9 @@ class MixedAgent(LoadAgent):
 
     def __init__(self, options: MixedServerOptions, record: MixedServerRecord) -> None:
         super().__init__(LoadRecord())
+        self.texts += 2 * [
+            first_clause(text) for text in self.texts
+        ]  # short answers are usual in a conversation
         self._mix_record = record
         self._mean_pause_s = options.calls / options.utterances_per_s
         self._discard_share = options.discards_per_s / options.utterances_per_s
@@ -86,12 +90,11 @@ class MixedAgent(LoadAgent):
             self._mix_record.packets += stats.packets
 
     async def talk(self, call: Call) -> None:
-        """Speak until the call ends. Utterances that are due during one follow it at once."""
+        """Greet, then speak until the call ends. Utterances that are due during one follow it at once."""
         due = time.monotonic()
         is_first = True
         while True:
-            due = max(due + self.random.expovariate(1 / self._mean_pause_s), time.monotonic())
-            await asyncio.sleep(due - time.monotonic())
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
             speaking = asyncio.create_task(self._speak(call, self.random.choice(self.texts), is_first))
             is_first = False
             if self.random.random() < self._discard_share:
@@ -100,15 +103,23 @@ class MixedAgent(LoadAgent):
                 call.discard()
             await speaking
             await call.wait_played()
+            due = max(due + self.random.expovariate(1 / self._mean_pause_s), time.monotonic())
 
     async def _speak(self, call: Call, text: str, is_first: bool) -> None:
         record = self.record.start_utterance(call, 0, text)
         self.record.utterances.clear()
-        outcome = await self.speak(call, record)
         self._mix_record.utterances += 1
+        outcome = await self.speak(call, record)
         self._mix_record.failed += outcome is UtteranceOutcome.FAILED
         if is_first and record.clause_pushed is not None:
             self._mix_record.first_clause_at.append((call.call_id, record.clause_pushed))
+
+
+def first_clause(text: str) -> str:
+    """Return the text up to its first punctuation mark."""
+    tokens = llm_tokens(text)
+    mark, _ = first_clause_tokens(tokens)
+    return "".join(tokens[: mark + 1])
 
 
 class LoopTrace:

@@ -37,6 +37,12 @@ def test_packets_that_came_late_are_a_hole() -> None:
     assert result.max_hole_ms == pytest.approx(220)
 
 
+def test_the_largest_number_of_packets_in_200_ms_is_kept() -> None:
+    steady = [(0.0201 * number, 1) for number in range(30)]
+    assert holes(*steady).max_burst == 10
+    assert holes(*steady, (1.0, 7), (1.19, 6), (1.21, 1)).max_burst == 13
+
+
 def test_a_read_may_end_within_a_packet() -> None:
     result, call = MixedCallResult(), MeasuredCall(0.0)
     call.add_read(0.0, PACKET + PACKET[:100], result)
