@@ -158,7 +158,7 @@ def _load_cosyvoice_in_process(
     bundle: Path, policy: "CosyVoicePolicy", voices: Path | None, process: "ProcessPolicy"
 ) -> Backend:
     from ..cosyvoice.front_end import CosyVoiceFrontEnd
-    from ..cosyvoice.renderer import load_hosted_renderer
+    from ..cosyvoice.loading import load_hosted_renderer
     from .process import ProcessBackend
 
     policy = replace(policy, voice_store=voices)

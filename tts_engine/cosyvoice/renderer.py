@@ -4,24 +4,22 @@
             RENDER   flow and vocoder for each session whose next chunk has all its ids
 
 A step does a small amount of work for each session, so that a cancelled session frees its slot soon. Host
-state is in ``session`` and ``sentence``, device state in the runners (``lm_runner``, ``render_runner``). One
-worker runs both kinds of step, or two workers run one kind each:
+state is in ``session`` and ``sentence``, device state in the language model's runner and in the render stage.
+One worker runs both kinds of step, or workers run one kind each:
 
     worker 0    decode a b c |decode a b c |decode   c |       a session is in one step at a time; the workers
     worker 1        render d     |  render a b    |            share no tensor
+
+A render stage in other processes (``rendering/remote_render_stage``) has several workers that wait for it.
 """
 
 import heapq
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
-from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
-from ...models.cosyvoice.config import FRAMES_PER_SPEECH_ID, CosyVoiceVersion, MixRatio
-from ...models.cosyvoice.execution import Executor
+from ...models.cosyvoice.config import CosyVoiceVersion, MixRatio
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.lm.decode_turn import DecodeTurn
 from ...models.cosyvoice.lm.generation import (
@@ -32,35 +30,27 @@ from ...models.cosyvoice.lm.generation import (
     SpecialIds,
 )
 from ...models.cosyvoice.lm.silence_filter import SilenceFilter
-from ...models.cosyvoice.onnx_graphs.graph_files import bundle_digest
-from ...models.cosyvoice.onnx_runtime.networks import (
-    ArrayNetworks,
-    can_run_policy,
-    load_array_networks,
-)
+from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import ALL_STAGES, SlotTurn, Stage, Stages, StepResult
-from ..backends.process_child import HostedBackend
-from ..bundles import bundle_errors
 from ..fault_isolation import FaultIsolation
 from .front_end import PreparedRequest
 from .lm_runner import MAX_BATCHED_INPUTS, LmRunner
 from .policy import CosyVoicePolicy, Interleave
-from .rendering.array_render_runner import ArrayRenderRunner
 from .rendering.render_input import RenderInput
+from .rendering.render_stage import RenderStage
 from .sentence import SentenceConfig
 from .session import CosyVoiceSession
-from .session_capacity import max_sessions_in_memory
 
 if TYPE_CHECKING:
-    from ...models.cosyvoice.networks import CosyVoiceNetworks
+    from ...models.cosyvoice.lm.speech_lm import LmNetwork
 
 
 logger = logging.getLogger(__name__)
 
 
 class CosyVoiceRenderer:
-    """The networks of one bundle and the sessions that use them. ``load_hosted_renderer`` builds one.
+    """The networks of one bundle and the sessions that use them. ``loading`` builds one.
 
     Implements ``SlotRenderer``. A slot is one session; a row is a session's place in the language model's
     memory, taken with its first step.
@@ -285,6 +275,15 @@ class CosyVoiceRenderer:
         sessions = [*self._sessions.values()]
         speech = [(session.conditioning.flow_prompt, session.sentence_ids) for session in sessions]
         return min(self.slots, self._max_slots_now, self._render_stage.memory_slots(speech))
+
+
+def _stream_of(lm: "LmNetwork | ArraySpeechLm") -> AbstractContextManager[object]:
+    """The device stream of a worker."""
+    if isinstance(lm, ArraySpeechLm):
+        return nullcontext()
+    from ...models.cosyvoice.devices import separate_stream
+
+    return separate_stream(lm.device)
 
 
 def _decode_turn(row: int, session: CosyVoiceSession) -> DecodeTurn | None:

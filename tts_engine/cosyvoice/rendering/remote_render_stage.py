@@ -216,9 +216,7 @@ class RemoteRenderStage:
         with self._lock:
             if sentence.replica is not None and self._is_heard(sentence.replica):
                 return sentence.replica
-            fit = [
-                replica for replica in self._replicas if self._is_heard(replica) and replica not in lost
-            ]
+            fit = [replica for replica in self._replicas if self._is_heard(replica) and replica not in lost]
             if not fit:
                 raise RenderReplicaLost("no render replica is ready")
             chosen = min(fit, key=self._preference)
