@@ -81,26 +81,3 @@ class Metrics:
             buckets=_TTFA_BUCKETS_S,
             registry=registry,
         )
-
-
-class RenderMetrics:
-    """Metrics of a render stage that serves several decode replicas, with a registry of its own."""
-
-    def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        self.sentences = Gauge(
-            "vivavoce_render_sentences", "Sentences of decode replicas open now.", registry=registry
-        )
-        self.wait = Histogram(
-            "vivavoce_render_wait_seconds",
-            "From the request for a chunk to the step that renders it.",
-            buckets=_TTFA_BUCKETS_S,
-            registry=registry,
-        )
-        self.step = Histogram(
-            "vivavoce_render_step_seconds",
-            "A step of flow and vocoder.",
-            buckets=_TTFA_BUCKETS_S,
-            registry=registry,
-        )
-        self.chunks = Counter("vivavoce_render_chunks", "Chunks rendered, in all steps.", registry=registry)

@@ -20,7 +20,6 @@ from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...chunk import SAMPLE_RATE
 from ...errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
 from ...fault_isolation import FaultIsolation, is_device_lost, is_out_of_memory
-from ...metrics import RenderMetrics
 from ...scheduler import Admission, ComputeCost, SchedulerPolicy, admit, step_cost_s
 from ..conditioning import FlowPrompt
 from .render_input import RenderInput, Samples
@@ -94,7 +93,6 @@ class RenderHost:
         max_rows: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.metrics = RenderMetrics()
         self._stage, self._replica, self._bundle_digest = stage, replica, bundle_digest
         self._slots, self._max_rows, self._clock = slots, max_rows, clock
         self._condition = threading.Condition()
@@ -182,13 +180,11 @@ class RenderHost:
         self._drop(key)
         self._opened += 1
         self._sentences[key] = HostedSentence(self._opened, flow_prompt, request.speed, request.noise)
-        self.metrics.sentences.set(len(self._sentences))
         return True
 
     def _drop(self, key: tuple[str, int]) -> None:
         if self._sentences.pop(key, None) is None:
             return
-        self.metrics.sentences.set(len(self._sentences))
         for job in [job for job in self._jobs if job.key == key]:
             self._jobs.remove(job)
             job.answer.set_result(_released())
@@ -251,7 +247,7 @@ class RenderHost:
 
     def _run(self, jobs: Mapping[int, _Job]) -> None:
         """Render one chunk of every request."""
-        started_at, wall, cpu = self._clock(), time.monotonic(), time.thread_time()
+        wall, cpu = time.monotonic(), time.thread_time()
         isolation = FaultIsolation(
             {row: job.sentence.number for row, job in jobs.items()},
             free_memory=lambda row: self._free(jobs[row].sentence),
@@ -261,10 +257,6 @@ class RenderHost:
         )
         samples = self._stage.render(render_inputs, isolation)
         wall, cpu = time.monotonic() - wall, time.thread_time() - cpu
-        self.metrics.step.observe(wall)
-        self.metrics.chunks.inc(len(samples))
-        for job in jobs.values():
-            self.metrics.wait.observe(started_at - job.received_at)
         with self._condition:
             self._device_is_lost |= isolation.device_is_lost
             audio_s = sum(map(len, samples.values())) / SAMPLE_RATE
