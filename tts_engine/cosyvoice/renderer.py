@@ -104,12 +104,20 @@ class CosyVoiceRenderer:
         self._last_slot = 0
         self._max_slots_now = policy.slots  # lowered when memory runs out, until no session is open
         self._device_is_lost = False
-        self.memory_slots = self._count_memory_slots()
 
     @property
     def open_slots(self) -> int:
         """Number of open slots."""
         return len(self._sessions)
+
+    @property
+    def memory_slots(self) -> int:
+        """Sessions that memory has room for now, the open ones included; none on a device that failed."""
+        if self._device_is_lost:
+            return 0
+        sessions = [*self._sessions.values()]
+        speech = [(session.conditioning.flow_prompt, session.sentence_ids) for session in sessions]
+        return min(self.slots, self._max_slots_now, self._render_stage.memory_slots(speech))
 
     def open_prepared(self, prepared: PreparedRequest) -> int:
         """Open a slot. Its row is taken with its first step, after cancelled sessions have left theirs."""
@@ -117,7 +125,6 @@ class CosyVoiceRenderer:
         self._sessions[self._last_slot] = CosyVoiceSession(
             self._sentence_config, prepared.conditioning, prepared.seed
         )
-        self.memory_slots = self._count_memory_slots()
         return self._last_slot
 
     def close_slot(self, slot: int) -> None:
@@ -130,7 +137,6 @@ class CosyVoiceRenderer:
             heapq.heappush(self._free_rows, row)
         if not self._sessions:
             self._max_slots_now = self._policy.slots
-        self.memory_slots = self._count_memory_slots()
 
     def interrupt(self, slot: int) -> None:
         """End the slot's running step early if another process does it; nobody waits for the result."""
@@ -169,7 +175,6 @@ class CosyVoiceRenderer:
             if isolation.device_is_lost and not self._device_is_lost:
                 self._device_is_lost = True
                 logger.error("the device failed; no stream is admitted until the server is started again")
-            self.memory_slots = self._count_memory_slots()
             return [isolation.failed.get(row) or results[row] for row in turns_by_row]
 
     # DECODE
@@ -267,14 +272,6 @@ class CosyVoiceRenderer:
     def _free_render_memory(self, session: CosyVoiceSession) -> None:
         if session.sentence is not None and session.sentence.render_state is not None:
             self._render_stage.free(session.sentence.render_state)
-
-    def _count_memory_slots(self) -> int:
-        """Sessions that memory has room for now, the open ones included; none on a device that failed."""
-        if self._device_is_lost:
-            return 0
-        sessions = [*self._sessions.values()]
-        speech = [(session.conditioning.flow_prompt, session.sentence_ids) for session in sessions]
-        return min(self.slots, self._max_slots_now, self._render_stage.memory_slots(speech))
 
 
 def _stream_of(lm: "LmNetwork | ArraySpeechLm") -> AbstractContextManager[object]:

@@ -163,10 +163,7 @@ class RemoteRenderStage:
         """The sentences that replicas have for this decode replica, and those for which they have room."""
         with self._lock:
             known = [*self._replicas.values()]
-            open_here = sum(len(each.sentences) for each in known)
-            return open_here + sum(
-                each.description.free_sentences for each in known if each.description.refusal is None
-            )
+            return sum(len(each.sentences) + each.description.free_sentences for each in known)
 
     def _render_chunk(self, wanted: RenderInput) -> Samples:
         """Raises RenderReplicaLost if no replica is left, and the error of a replica that cannot do it."""
@@ -226,7 +223,7 @@ class RemoteRenderStage:
 
     def _preference(self, replica: str) -> tuple[bool, int]:
         known = self._replicas[replica]
-        return known.description.refusal is not None, known.load
+        return known.description.is_full, known.load
 
     def _is_heard(self, replica: str) -> bool:
         known = self._replicas.get(replica)

@@ -2,8 +2,9 @@
 
     requests of all decode replicas -> queue, by playout deadline -> a step of the flow and the vocoder
 
-A sentence's state is kept between its chunks. It is dropped after the last one, when it is released, and when
-its decode replica is silent; a decode replica that still wants it sends it once more.
+A sentence's state is kept between its chunks. It is dropped after the last one, when it is released, when its
+decode replica is silent, and when another sentence needs the room of one whose listener is paused. A decode
+replica that still wants it sends it once more.
 """
 
 import threading
@@ -20,7 +21,7 @@ from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...chunk import SAMPLE_RATE
 from ...errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
 from ...fault_isolation import FaultIsolation, is_device_lost, is_out_of_memory
-from ...scheduler import Admission, ComputeCost, SchedulerPolicy, admit, step_cost_s
+from ...scheduler import ComputeCost, SchedulerPolicy, admit, step_cost_s
 from ..conditioning import FlowPrompt
 from .render_input import RenderInput, Samples
 from .render_messages import (
@@ -37,6 +38,7 @@ from .render_stage import LocalRenderStage
 from .render_stats import RenderStats
 
 _MAX_SILENCE_S = 10.0  # of a decode replica, which asks every second
+_MIN_PAUSE_S = 5.0  # without a request, before a sentence gives up its room; a chunk has 2 s at most
 _MAX_VOICES = 256  # kept as they were sent; 170 kB each with a recording of 10 s
 _MAX_REQUESTS = 1000  # that wait; each decode replica has a few under way
 
@@ -51,6 +53,7 @@ class HostedSentence:
     noise: np.random.Generator
     ids: list[int] = field(default_factory=list)
     state: Any = None  # of the runner; None before the first chunk
+    used_at: float = 0.0  # when its last request came or was answered
 
     def render_input(self, stage: LocalRenderStage, chunk: SpeechIdChunk) -> RenderInput:
         """The stage's input for a chunk. Raises MemoryError."""
@@ -117,9 +120,11 @@ class RenderHost:
         with self._condition:
             self._hear(decoder)
             self._drop_silent()
-            room = max(0, self._count_slots() - len(self._sentences))
+            self._condition.notify()  # a request may wait for the room of a sentence that has paused by now
+            sentences, refusal = len(self._sentences), self._refusal()
+            room = 0 if refusal else max(0, self._count_slots() - sentences)
             return RenderReplicaDescription(
-                self._replica, self._bundle_digest, len(self._sentences), room, self._refusal()
+                self._replica, self._bundle_digest, sentences, room, refusal is not None
             )
 
     def keep_voice(self, flow_prompt: FlowPrompt) -> None:
@@ -142,6 +147,7 @@ class RenderHost:
             if len(self._jobs) >= _MAX_REQUESTS:
                 return _answered(RenderingFailed(_overloaded(f"{_MAX_REQUESTS} chunks wait")))
             sentence.ids += request.ids
+            sentence.used_at = self._clock()
             job = _Job(key, sentence, deque(request.chunks), self._clock(), request.lead_s)
             job.answer.set_running_or_notify_cancel()  # the asker cannot cancel it, but can release it
             self._jobs.append(job)
@@ -200,11 +206,28 @@ class RenderHost:
             for key in [key for key in self._sentences if key[0] == decoder]:
                 self._drop(key)
 
+    def _drop_paused(self) -> bool:
+        """Drop the sentence that has paused longest; False if none has."""
+        waiting = {job.key for job in self._jobs}
+        paused = {
+            key: sentence
+            for key, sentence in self._sentences.items()
+            if sentence.state is not None
+            and key not in waiting
+            and self._clock() - sentence.used_at >= _MIN_PAUSE_S
+        }
+        if not paused:
+            return False
+        self._drop(min(paused, key=lambda key: paused[key].used_at))
+        return True
+
     def _count_slots(self) -> int:
         speech = [(each.flow_prompt, len(each.ids)) for each in self._sentences.values()]
         return min(self._slots, self._stage.memory_slots(speech))
 
     def _refusal(self) -> Overloaded | None:
+        if self._device_is_lost:
+            return _overloaded("its device failed")
         try:
             admit(
                 len(self._sentences),
@@ -212,7 +235,6 @@ class RenderHost:
                 memory_slots=self._count_slots(),
                 cost=self._cost,
                 policy=SchedulerPolicy(),
-                admission=Admission.NEW,
             )
         except Overloaded as refusal:
             return refusal
@@ -221,14 +243,14 @@ class RenderHost:
     def _next_batch(self) -> list[_Job]:
         """Take the most urgent requests; a sentence without a state needs a free slot."""
         batch: list[_Job] = []
-        open_slots = sum(each.state is not None for each in self._sentences.values())
+        free_slots = self._count_slots() - sum(each.state is not None for each in self._sentences.values())
         for job in sorted(self._jobs, key=lambda job: job.urgency):
             if len(batch) == self._max_rows:
                 break
             if job.sentence.state is None:
-                if open_slots >= self._count_slots():
+                if free_slots <= 0 and not self._drop_paused():
                     continue
-                open_slots += 1
+                free_slots -= free_slots > 0
             batch.append(job)
         for job in batch:
             self._jobs.remove(job)
@@ -285,7 +307,8 @@ class RenderHost:
             return
         if chunk.final:
             self._drop(job.key)
-        self._stats.observe(self._clock() - job.received_at, job.lead_s)
+        job.sentence.used_at = self._clock()
+        self._stats.observe(job.sentence.used_at - job.received_at, job.lead_s)
         job.answer.set_result(RenderedChunk(samples, job.sentence.noise if chunk.final else None))
 
 

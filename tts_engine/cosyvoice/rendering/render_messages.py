@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
-from ...errors import Overloaded, SynthesisFailed, VivavoceError
+from ...errors import SynthesisFailed, VivavoceError
 from ..conditioning import FlowPrompt
 from .render_input import Samples
 
@@ -74,7 +74,7 @@ class RenderReplicaDescription:
     bundle_digest: str  # equal digests render equally
     sentences: int  # of all decode replicas
     free_sentences: int  # for which there is room
-    refusal: Overloaded | None  # of sentences of new streams; None: they are welcome
+    is_full: bool  # it takes sentences of open streams only
 
 
 class RenderTransport(Protocol):
