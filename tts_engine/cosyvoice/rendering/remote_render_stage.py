@@ -63,7 +63,7 @@ class RemoteSentence:
     def request(self, decoder: str, wanted: RenderInput, now: float) -> ChunkRequest:
         """The request for a chunk, with all that the replica does not know."""
         continues = self.is_at_replica
-        first_id = self.rendered[-1].lookahead_stop if continues and self.rendered else 0
+        first_id = self.rendered[-1].lookahead_stop if continues else 0
         return ChunkRequest(
             decoder=decoder,
             sentence=self.number,
