@@ -1,8 +1,10 @@
 """The table ``[bundles]`` of the configuration: further bundles of one server."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+MAIN_BUNDLE = "vivavoce"  # of the setting ``bundle``, as the APIs call their model
 
 BundleName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]  # also a model of the APIs
 
@@ -19,10 +21,20 @@ class BundleSetting(BaseModel):
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$")] = (
         "auto"  # if it computes on others
     )
+    precision: Literal["fp32", "bf16", "fp16", "int8", "int4"] = "fp32"  # of CosyVoice and XTTS
     canary_of: BundleName | None = None  # a bundle, "vivavoce" for the main one
     share: Annotated[float, Field(gt=0, le=1)] = 0.1  # of the new streams of ``canary_of``, for this one
 
     def loads_as(self, other: "BundleSetting") -> bool:
         """Whether the same engine serves another setting too."""
-        loaded = {"folder", "workers", "version", "device"}
+        loaded = {"folder", "workers", "version", "device", "precision"}
         return self.model_dump(include=loaded) == other.model_dump(include=loaded)
+
+
+def _check_names(bundles: dict[str, BundleSetting]) -> dict[str, BundleSetting]:
+    if MAIN_BUNDLE in bundles:
+        raise ValueError(f"{MAIN_BUNDLE} is the name of the setting bundle; give another one")
+    return bundles
+
+
+BundleTable = Annotated[dict[BundleName, BundleSetting], AfterValidator(_check_names)]

@@ -26,7 +26,7 @@ from .calls.agents import Agent, ScriptPolicy, make_agent
 from .calls.api import placed_calls
 from .calls.api import routes as calls_api
 from .calls.ari.controller import AriController
-from .calls.ari.opening import open_ari
+from .calls.ari.opening import ExternalMediaServers, open_ari
 from .calls.call_options import CallerSpeechAction, CallSpeechOptions
 from .calls.expected_calls import ExpectedCalls
 from .calls.leg import CallServices, CallSettings
@@ -108,9 +108,6 @@ class CallServers:
             media=media, services=services, agent=agents.phone, policy=_make_rtp_settings(settings)
         )
         resources.push_async_callback(rtp.aclose)
-        ari = open_ari(settings, rtp)
-        if ari is not None:
-            resources.push_async_callback(ari.aclose)
         browser = BrowserCalls(
             clock=clock,
             services=services,
@@ -131,6 +128,12 @@ class CallServers:
             )
         )
         resources.push_async_callback(websockets.aclose)
+        ari = open_ari(
+            settings,
+            ExternalMediaServers(registry, rtp, websockets, audiosocket_server, bound_address(audiosocket)),
+        )
+        if ari is not None:
+            resources.push_async_callback(ari.aclose)
         return cls(registry, expected, audiosocket_server, rtp, ari, browser, websockets, clock_task)
 
     def mounts(self, settings: Settings, voices: VoiceRegistry, access: AccessControl) -> list[Mount]:

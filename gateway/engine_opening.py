@@ -20,26 +20,24 @@ from ..tts_engine.errors import BadRequest, MissingExtra, VivavoceError
 from ..tts_engine.metrics import Metrics
 from ..tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ..tts_engine.scheduler import SchedulerPolicy
-from .bundle_settings import BundleSetting
+from .bundle_settings import MAIN_BUNDLE, BundleSetting
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority
 from .settings import Settings
 from .voice_registry import VoiceRegistry
 
 logger = logging.getLogger(__name__)
 
-MAIN_BUNDLE = "vivavoce"  # of the setting ``bundle``, as the APIs call their model
-
 
 async def open_engine(settings: Settings) -> Engine:
     """Load the bundles and the lexicon. Raises BundleError, BadRequest and MissingExtra."""
     config = _engine_config(settings)
     async with AsyncExitStack() as opened:
-        main = await opened.enter_async_context(await _open_main_engine(settings, config))
+        main = await opened.enter_async_context(await _open_main_engine(settings, config, None))
         engine = main
         if settings.bundles is not None:  # an empty table too: bundles may be added to it
             members = [NamedEngine(MAIN_BUNDLE, main)]
             for name, bundle in settings.bundles.items():
-                further = await _open_further(name, bundle, settings, config, main.metrics)
+                further = await _open_further(bundle, settings, config, main.metrics)
                 await opened.enter_async_context(further)
                 members.append(_member(name, further, bundle))
             engine = EngineSet(tuple(members), settings.voice, OtherLanguage(settings.other_language))
@@ -58,24 +56,24 @@ def models_of(engine: Engine) -> Mapping[str, str]:
 
 
 class ServedBundles:
-    """The bundles of a running server's table ``[bundles]``. Belongs to its event loop."""
+    """The bundles of a running server: ``bundle`` and the table ``[bundles]``. Belongs to its event loop."""
 
     def __init__(self, engine: EngineSet, settings: Settings, voices: VoiceRegistry) -> None:
         """Take over the bundles that ``open_engine`` opened; voices: lists those of the engine."""
         self._engine = engine
         self._settings = settings
         self._voices = voices
-        self._served = dict(settings.bundles or {})
+        self._served = _bundles_of(settings)
 
-    async def replace(self, bundles: Mapping[str, BundleSetting]) -> None:
-        """Serve other bundles. New streams go to the new ones; open streams end where they began.
+    async def replace(self, settings: Settings) -> None:
+        """Serve the bundles of other settings, of which nothing else is used.
 
-        A bundle that does not load is logged, and the one with its name goes on.
+        New streams go to the new bundles; open streams end where they began. A bundle that does not load is
+        logged, and the one with its name goes on.
         """
         members = {each.name: each for each in self._engine.voices.members}
-        served, opened = {}, []
-        kept = [members[MAIN_BUNDLE]]
-        for name, bundle in bundles.items():
+        served, opened, kept = {}, [], []
+        for name, bundle in _bundles_of(settings).items():
             before = self._served.get(name)
             if before is not None and before.loads_as(bundle):
                 engine: Engine | None = members[name].engine
@@ -94,15 +92,18 @@ class ServedBundles:
             await asyncio.gather(*(engine.aclose() for engine in opened))
             return
         self._voices.refresh()
-        logger.info("bundles served: %s", ", ".join(map(_describe, served, served.values())) or "none")
+        logger.info("bundles served: %s", ", ".join(map(_describe, served, served.values())))
         self._served = served
 
     async def _open(self, name: str, bundle: BundleSetting) -> Engine | None:
         """Load a bundle, None if that fails. Boundary: no fault of a bundle ends the server."""
         config = _engine_config(self._settings)
-        threads = threading.enumerate()
+        metrics, threads = self._engine.metrics, threading.enumerate()
         try:
-            engine = await _open_further(name, bundle, self._settings, config, self._engine.metrics)
+            if name == MAIN_BUNDLE:
+                engine = await _open_main_engine(_with_main(self._settings, bundle), config, metrics)
+            else:
+                engine = await _open_further(bundle, self._settings, config, metrics)
         except VivavoceError as error:
             logger.error("the bundle %s was not loaded: %s", name, error)
         except Exception:
@@ -111,6 +112,22 @@ class ServedBundles:
             lower_rendering_priority(but=threads)
             return engine
         return None
+
+
+def _bundles_of(settings: Settings) -> dict[str, BundleSetting]:
+    """All bundles by name, the one of the setting ``bundle`` first."""
+    main = BundleSetting(
+        folder=settings.bundle,
+        version=settings.bundle_version,
+        device=settings.device,
+        precision=settings.precision,
+    )
+    return {MAIN_BUNDLE: main, **(settings.bundles or {})}
+
+
+def _with_main(settings: Settings, main: BundleSetting) -> Settings:
+    changed = {"bundle": main.folder, "device": main.device, "precision": main.precision}
+    return settings.model_copy(update=changed)
 
 
 def _describe(name: str, bundle: BundleSetting) -> str:
@@ -131,10 +148,12 @@ def _engine_config(settings: Settings) -> EngineConfig:
     )
 
 
-async def _open_cluster(settings: Settings, config: EngineConfig) -> Engine:
+async def _open_cluster(settings: Settings, config: EngineConfig, metrics: Metrics | None) -> Engine:
     """The replicas of a cluster. Raises BundleError, BadRequest, and MissingExtra without ray."""
     if settings.lexicon is not None:
         raise BadRequest("lexicon: with the executor ray, name it in args of the cluster's configuration")
+    if metrics is not None:
+        raise BadRequest("the replicas of a cluster get another bundle when they are deployed again")
     try:
         from .cluster.ray.ray_connection import open_ray_engine
         from .cluster.ray.replica_settings import ReplicaSettings
@@ -150,10 +169,10 @@ async def _open_cluster(settings: Settings, config: EngineConfig) -> Engine:
     return await open_ray_engine(settings.ray_address, replica, config, settings.voice_store)
 
 
-async def _open_main_engine(settings: Settings, config: EngineConfig) -> Engine:
+async def _open_main_engine(settings: Settings, config: EngineConfig, metrics: Metrics | None) -> Engine:
+    """Load the setting ``bundle``; metrics: of the server, None at its start."""
     if settings.executor == "ray":
-        return await _open_cluster(settings, config)
-    process = ProcessPolicy(niceness=RENDERING_NICENESS) if settings.engine_process else None
+        return await _open_cluster(settings, config, metrics)
     return await Engine.open(
         settings.bundle,
         voices=settings.voice_store,
@@ -161,22 +180,29 @@ async def _open_main_engine(settings: Settings, config: EngineConfig) -> Engine:
         device=settings.device,
         executor=settings.executor,
         config=config,
-        process=process,
+        process=_process_of(settings),
+        metrics=metrics,
     )
 
 
 async def _open_further(
-    name: str, bundle: BundleSetting, settings: Settings, config: EngineConfig, metrics: Metrics
+    bundle: BundleSetting, settings: Settings, config: EngineConfig, metrics: Metrics
 ) -> Engine:
-    if name == MAIN_BUNDLE:
-        raise BadRequest(f"bundles.{name}: this is the name of the setting bundle; give another one")
     if bundle.folder != "default":
         require_folder(Path(bundle.folder))
-    if BundleKind.COSYVOICE in (find_kind(bundle.folder), find_kind(settings.bundle)):
-        raise BadRequest(
-            f"bundles.{name}: {bundle.folder} and the bundle {settings.bundle} cannot be served together; "
-            "allowed are the packaged voice and folders of Piper and Kokoro voices"
-        )
-    load = functools.partial(load_backend, bundle.folder, device=bundle.device, workers=bundle.workers)
+    is_cosyvoice = find_kind(bundle.folder) is BundleKind.COSYVOICE  # others render in this process only
+    load = functools.partial(
+        load_backend,
+        bundle.folder,
+        settings.voice_store,
+        bundle.precision,
+        bundle.device,
+        _process_of(settings) if is_cosyvoice else None,
+        workers=bundle.workers,
+    )
     backend = await asyncio.to_thread(load)
     return await Engine.open(bundle.folder, backend=backend, config=config, metrics=metrics)
+
+
+def _process_of(settings: Settings) -> ProcessPolicy | None:
+    return ProcessPolicy(niceness=RENDERING_NICENESS) if settings.engine_process else None

@@ -51,3 +51,11 @@ class PhoneSystemSettings(BaseModel):
     ari_codec: Annotated[
         Literal["ulaw", "alaw", "slin", "slin16"], Field(description="ulaw, alaw, slin or slin16")
     ] = "ulaw"  # as most phones speak it
+    ari_media: Annotated[
+        Literal["auto", "websocket", "audiosocket", "rtp"],
+        Field(description="auto, websocket, audiosocket or rtp"),
+    ] = "auto"  # the first that Asterisk has
+    ari_websocket_client: Annotated[
+        Annotated[str, Field(pattern=r"^[\w.-]{1,80}$")] | None,
+        Field(description="the name of a connection in websocket_client.conf"),
+    ] = None  # without one, the gateway connects to Asterisk

@@ -88,6 +88,8 @@ class Gateway:
             if engine is None:
                 engine = await resources.enter_async_context(await open_engine(settings))
             store = _open_shared_store(settings, resources)
+            if store is not None:
+                await store.share_voices(engine.voices)
             voices = await VoiceRegistry.open(
                 engine.voices,
                 _make_voice_policy(settings),
@@ -184,7 +186,7 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT; call ``announce`` with the line of addresses when the server is ready.
 
-    read_settings: reads the table [bundles] again at SIGHUP, and may raise SettingsError.
+    read_settings: reads the bundles again at SIGHUP, and may raise SettingsError.
 
     Raises:
         VivavoceError: the server could not start; the message is a sentence for the operator.
@@ -213,7 +215,7 @@ async def _replace_bundles_at(
         if bundles is None or read_settings is None:
             logger.warning(
                 "SIGHUP is ignored: keys and voices are read when they change, other settings at the next "
-                "start, and [bundles] at SIGHUP if the server was started with that table"
+                "start, and bundles at SIGHUP if the server was started with a table [bundles]"
             )
             continue
         try:
@@ -221,7 +223,7 @@ async def _replace_bundles_at(
         except SettingsError as error:
             logger.error("the bundles stay as they are: %s", error)
             continue
-        await bundles.replace(settings.bundles or {})
+        await bundles.replace(settings)
 
 
 def _make_access_control(settings: Settings) -> AccessControl:
@@ -237,7 +239,9 @@ def _make_access_control(settings: Settings) -> AccessControl:
             f"keys_file: {settings.keys_file} holds no valid key; make one: "
             f"vivavoce keys add NAME --keys-file {settings.keys_file}"
         )
-    return AccessControl(keys, origins, has_public_lists=settings.public_lists)
+    access = AccessControl(keys, origins, has_public_lists=settings.public_lists)
+    access.read_lexicons()
+    return access
 
 
 def _open_shared_store(settings: Settings, resources: AsyncExitStack) -> SharedStore | None:

@@ -19,7 +19,7 @@ from pydantic_settings import (
 from ..adapters.ice_settings import MAX_PORT, MIN_PORT, MediaPorts
 from ..tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
 from .browser.ice_servers import IceServerSetting
-from .bundle_settings import BundleName, BundleSetting
+from .bundle_settings import BundleTable
 from .phone_system_settings import PhoneSystemSettings, parse_ports
 
 ENVIRONMENT_PREFIX = "VIVAVOCE_"
@@ -115,9 +115,11 @@ class Settings(PhoneSystemSettings, BaseSettings):
     bundle: Annotated[
         str, Field(min_length=1, description="default, or a folder of Piper, Kokoro or CosyVoice")
     ] = "default"  # the packaged voice, which needs no download and no GPU
-    bundles: Annotated[
-        dict[BundleName, BundleSetting] | None, Field(description="tables [bundles.NAME] with folder = ...")
-    ] = None  # served besides ``bundle``
+    # Of the files behind ``bundle``: where they change under one name, a new one has them loaded at SIGHUP.
+    bundle_version: Annotated[str, Field(max_length=64, description="at most 64 characters")] = ""
+    bundles: Annotated[BundleTable | None, Field(description="tables [bundles.NAME] with folder = ...")] = (
+        None  # served besides ``bundle``
+    )
     other_language: Annotated[
         Literal["refuse", "warn", "other-voice"], Field(description="refuse, warn or other-voice")
     ] = "refuse"  # of [bundles]: a text in a language that its voice does not speak

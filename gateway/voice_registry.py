@@ -16,9 +16,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
+from ..tts_engine.engine_set import enrollable_of
 from ..tts_engine.errors import BadRequest, BundleError, UnknownVoice
 from ..tts_engine.voices.enrollable import EnrollableVoices
 from ..tts_engine.voices.recording import Recording, RecordingLimits, hash_recording, read_recordings
@@ -78,6 +80,11 @@ class NewVoice:
         """``VoiceMetadata.source`` of the first recording and the further ones."""
         return hash_recording(b"".join((data, *self.further_recordings)))
 
+    def read(self, data: bytes) -> list[Recording]:
+        """The first recording and the further ones. Raises BadRequest."""
+        recordings = read_recordings((data, *self.further_recordings), self.limits)
+        return [recording.truncated(self.max_prompt_s) for recording in recordings]
+
 
 class KeyVoices:
     """The voices that one key may use."""
@@ -108,7 +115,7 @@ class VoiceRegistry:
         self._policy = policy or VoicePolicy()
         self.refresh()
         self._encoder = RecordingEncoder(self._policy.max_waiting, conditioning)
-        self._temporary_uses: Counter[str] = Counter()
+        self._temporary_uses: Counter[tuple[EnrollableVoices, str]] = Counter()
 
     @classmethod
     async def open(
@@ -148,12 +155,12 @@ class VoiceRegistry:
         """
         if not name:
             return default or self._default()
-        if default is not None and (beside := self._voices.id_beside(default, name)) is not None:
-            return beside
         found = self._find_id(name, grant) or self._find_id_of_any_case(name, grant)
         if found is None and name.casefold() in OPENAI_VOICE_NAMES:
             return default or self._default()
-        return found or self._raise_unknown(name, grant)
+        if found is None:
+            self._raise_unknown(name, grant)
+        return (default and self._voices.id_beside(default, found)) or found
 
     def resolve_as_written(self, name: str, grant: Grant) -> str:
         """The id of the voice with exactly that name or id. Raises UnknownVoice."""
@@ -195,9 +202,12 @@ class VoiceRegistry:
         """Whether a stored voice was enrolled with the loaded model, so that it can speak."""
         return (store := self._store()) is not None and stored.version == store.version
 
-    def check_cloning(self) -> None:
-        """Raise BadRequest if the loaded model cannot clone voices, not even temporary ones."""
-        self._cloning_voices()
+    def cloning_voices(self) -> EnrollableVoices:
+        """The voices to which recordings are added. Raises BadRequest if no bundle clones."""
+        enrollable = enrollable_of(self._voices)
+        if enrollable is None:
+            raise BadRequest("the loaded voice cannot clone voices; CosyVoice 2 or 3 and XTTS can")
+        return enrollable
 
     async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
         """Enrol a sound file as a voice of the key.
@@ -206,10 +216,11 @@ class VoiceRegistry:
         clone.
         """
         grant.require(Scope.ENROLL)
-        cloning, store = self._cloning_voices_and_store()
+        cloning, _ = self._cloning_voices_and_store()
         if new.voice_id is not None and checked_id(new.voice_id) in cloning:
             raise BadRequest(f"there is a voice {new.voice_id!r} already; remove it first or take another id")
-        prompt = await self._encode(cloning, data, new)
+        _, prompt = await self._encode(data, new)
+        _, store = self._cloning_voices_and_store()
         about = VoiceMetadata(new.language, _owner(grant), new.consent, new.provenance, new.source(data))
         voice = await asyncio.to_thread(store.add, prompt, name=new.name, about=about, voice_id=new.voice_id)
         logger.info("voice %s enrolled by key %s", voice.id, grant.key_id)
@@ -221,9 +232,10 @@ class VoiceRegistry:
         Raises as ``create``, and UnknownVoice.
         """
         grant.require(Scope.ENROLL)
-        cloning, store = self._cloning_voices_and_store()
+        self._cloning_voices_and_store()
         before = self._find_changeable(voice_id, grant).about
-        prompt = await self._encode(cloning, data, new)
+        _, prompt = await self._encode(data, new)
+        _, store = self._cloning_voices_and_store()
         about = VoiceMetadata(
             new.language or before.language,
             before.owner,
@@ -242,16 +254,15 @@ class VoiceRegistry:
         Blocks that use the same recording share the voice.
         """
         grant.require(Scope.ENROLL)
-        cloning = self._cloning_voices()
-        prompt = await self._encode(cloning, data, new)
-        voice_id = cloning.register_prompt(prompt).id
-        self._temporary_uses[voice_id] += 1
+        cloning, prompt = await self._encode(data, new)
+        used = cloning, voice_id = cloning, cloning.register_prompt(prompt).id
+        self._temporary_uses[used] += 1
         try:
             yield voice_id
         finally:
-            self._temporary_uses[voice_id] -= 1
-            if not self._temporary_uses[voice_id]:
-                del self._temporary_uses[voice_id]
+            self._temporary_uses[used] -= 1
+            if not self._temporary_uses[used]:
+                del self._temporary_uses[used]
                 cloning.remove(voice_id)
 
     async def rename(self, voice_id: str, name: str, grant: Grant) -> StoredVoice:
@@ -297,7 +308,8 @@ class VoiceRegistry:
     def refresh(self) -> None:
         """Read the voices of the bundles, at the beginning and after they have changed."""
         self._bundle_voices = {voice.id: voice for voice in self._voices}
-        self._ids_by_folded_name = self._fold_configured_names()
+        ids_by_name = {**self._policy.aliases, **{name: name for name in self._bundle_voices}}
+        self._ids_by_folded_name = {name.casefold(): voice_id for name, voice_id in ids_by_name.items()}
 
     def check_configured(self, setting: str, voice_id: str) -> None:
         """Check that a voice named in the settings can be loaded.
@@ -311,11 +323,6 @@ class VoiceRegistry:
             self._cloning_voices_and_store()[1].get(voice_id)
         except (BadRequest, BundleError) as error:
             raise type(error)(f"{setting}: {error}") from error
-
-    def _fold_configured_names(self) -> dict[str, str]:
-        """Ids by the case-folded names of the bundle's voices and of the aliases; a voice comes first."""
-        ids_by_name = {**self._policy.aliases, **{name: name for name in self._bundle_voices}}
-        return {name.casefold(): voice_id for name, voice_id in ids_by_name.items()}
 
     def _find_id(self, name: str, grant: Grant) -> str | None:
         if name in self._bundle_voices or self._voices.is_unlisted(name):
@@ -334,7 +341,10 @@ class VoiceRegistry:
         return None if stored is None else stored.id
 
     def _raise_unknown(self, name: str, grant: Grant) -> NoReturn:
-        raise UnknownVoice(f"no voice {name[:140]!r}; there are: {self._describe_names(grant)}")
+        some = [*self._bundle_voices, *(voice.id for voice in self._list_stored(grant, _MAX_NAMES_SHOWN))]
+        more = ", ..." if len(some) > _MAX_NAMES_SHOWN else ""
+        names = ", ".join(some[:_MAX_NAMES_SHOWN]) + more or "none"
+        raise UnknownVoice(f"no voice {name[:140]!r}; there are: {names}")
 
     def _find_stored(self, voice_id: str, grant: Grant) -> StoredVoice | None:
         store = self._store()
@@ -356,11 +366,6 @@ class VoiceRegistry:
         named = store.list((_NO_OWNER, grant.key_id), name=name, version=store.version)
         return named[-1].id if named else None
 
-    def _describe_names(self, grant: Grant) -> str:
-        some = [*self._bundle_voices, *(voice.id for voice in self._list_stored(grant, _MAX_NAMES_SHOWN))]
-        more = ", ..." if len(some) > _MAX_NAMES_SHOWN else ""
-        return ", ".join(some[:_MAX_NAMES_SHOWN]) + more or "none"
-
     def _find_changeable(self, voice_id: str, grant: Grant) -> StoredVoice:
         """A stored voice that the key may change: its own, or any voice for an administrator."""
         stored = self.find(voice_id, grant)
@@ -369,25 +374,22 @@ class VoiceRegistry:
         return stored
 
     def _store(self) -> VoiceStore | None:
-        return self._voices.store if isinstance(self._voices, EnrollableVoices) else None
+        enrollable = enrollable_of(self._voices)
+        return None if enrollable is None else enrollable.store
 
     def _cloning_voices_and_store(self) -> tuple[EnrollableVoices, VoiceStore]:
-        cloning = self._cloning_voices()
+        cloning = self.cloning_voices()
         if cloning.store is None:
             raise BadRequest("this server stores no voices; it needs a folder (setting 'voice_store')")
         return cloning, cloning.store
 
-    def _cloning_voices(self) -> EnrollableVoices:
-        if not isinstance(self._voices, EnrollableVoices):
-            raise BadRequest("the loaded voice cannot clone voices; CosyVoice 2 or 3 and XTTS can")
-        return self._voices
-
-    async def _encode(self, cloning: EnrollableVoices, data: bytes, new: NewVoice) -> StorablePrompt:
-        def read() -> list[Recording]:
-            recordings = read_recordings((data, *new.further_recordings), new.limits)
-            return [recording.truncated(new.max_prompt_s) for recording in recordings]
-
-        return await self._encoder.encode(cloning, read, new.transcript)
+    async def _encode(self, data: bytes, new: NewVoice) -> tuple[EnrollableVoices, StorablePrompt]:
+        """The prompt of recordings, and the voices that it is for; again if their bundle is replaced."""
+        while True:
+            cloning = self.cloning_voices()
+            prompt = await self._encoder.encode(cloning, partial(new.read, data), new.transcript)
+            if cloning is enrollable_of(self._voices):
+                return cloning, prompt
 
 
 def _owner(grant: Grant) -> str:

@@ -173,19 +173,19 @@ class Engine:
         speed: float = 1.0,
         seed: int = 0,
         delivery: Delivery | None = None,
-        lexicon: Lexicon | None = None,
+        lexicons: Sequence[Lexicon] = (),
         admission: Admission = Admission.NEW,
     ) -> Stream:
         """Open an utterance stream on the running loop.
 
         voice: an id; None is the default. speed: 0.5 to 2.0. seed: at least 0; equal seeds give equal
-        samples. lexicon: ahead of the engine's own. admission: what the stream is for.
+        samples. lexicons: ahead of the engine's own, the first one first. admission: what the stream is for.
 
         Raises UnknownVoice, BadRequest for a bad value or a delivery that the voice does not support, and
         Overloaded without waiting.
         """
         return self._open_stream(
-            self._request(voice, speed, seed, delivery or Delivery()), lexicon, admission
+            self._request(voice, speed, seed, delivery or Delivery()), lexicons, admission
         )
 
     async def convert(
@@ -229,11 +229,11 @@ class Engine:
     def _open_stream(
         self,
         request: SlotRequest,
-        lexicon: Lexicon | None = None,
+        lexicons: Sequence[Lexicon] = (),
         admission: Admission = Admission.NEW,
     ) -> Stream:
         loop = asyncio.get_running_loop()
-        own_lexicon = self._config.lexicon.current() if self._config.lexicon else None
+        own_lexicons = [self._config.lexicon.current()] if self._config.lexicon else []
         with self._condition:
             if self._closing:
                 raise BadRequest("the engine is closed")
@@ -242,7 +242,7 @@ class Engine:
                 self.metrics.refusals.labels(refusal.reason).inc()
                 raise refusal
             segmenter = self._backend.segmenter(request)
-            segmenter.use_lexicons([each for each in (lexicon, own_lexicon) if each is not None])
+            segmenter.use_lexicons([*lexicons, *own_lexicons])
             session = Session(self._backend.open_slot(request), opened_at=time.monotonic())
             stream = Stream(self, session, segmenter, loop, self._config.max_characters)
             self._streams[session] = stream

@@ -9,10 +9,11 @@ streams, in the voices that both have.
 """
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -26,6 +27,7 @@ from .errors import BadRequest, Overloaded, UnknownVoice
 from .reading.pronunciation.lexicon import Lexicon
 from .scheduler import Admission
 from .stream import Stream
+from .voices.enrollable import EnrollableVoices
 from .voices.voices import Voice, Voices
 
 logger = logging.getLogger(__name__)
@@ -54,10 +56,17 @@ class NamedEngine:
 
 
 class EngineSetVoices(Voices):
-    """The voices of all engines, those of the first engine first and those of canaries last."""
+    """The voices of all engines, those of the first engine first and those of canaries last.
 
-    def __init__(self, engines: tuple[NamedEngine, ...]) -> None:
+    Stored voices, and mixtures of voices, are found and not listed; NAME/ID is that of the engine NAME.
+
+    Attributes:
+        retiring: engines that are no longer in the set; their temporary voices speak until they are removed.
+    """
+
+    def __init__(self, engines: tuple[NamedEngine, ...], retiring: Collection[Engine] = ()) -> None:
         self.members = engines = tuple(sorted(engines, key=lambda each: each.canary_of is not None))
+        self.retiring = retiring
         self._owners: dict[str, tuple[Engine, str]] = {}
         self._engines = {each.name: each.engine for each in engines}
         found = []
@@ -70,11 +79,11 @@ class EngineSetVoices(Voices):
 
     def become(self, other: "EngineSetVoices") -> None:
         """Take over the voices of other engines."""
-        self.members = other.members
+        self.members, self.retiring = other.members, other.retiring
         self._owners, self._engines, self._voices = other._owners, other._engines, other._voices
 
     def __contains__(self, voice_id: object) -> bool:
-        return super().__contains__(voice_id) or (isinstance(voice_id, str) and self.is_unlisted(voice_id))
+        return isinstance(voice_id, str) and self._find_owner(voice_id) is not None
 
     def is_unlisted(self, name: str) -> bool:
         """Whether a voice of an engine has the name and is not listed."""
@@ -82,28 +91,56 @@ class EngineSetVoices(Voices):
 
     def get(self, voice_id: str | None) -> Voice:
         """The voice with that id, or the default for None. Raises UnknownVoice."""
-        if voice_id is None or super().__contains__(voice_id):
-            return super().get(voice_id)
+        if voice_id is None:
+            return self.default
         engine, own_id = self.owner(voice_id)
-        return engine.voices.get(own_id)
+        return replace(engine.voices.get(own_id), id=voice_id)
+
+    @property
+    def default(self) -> Voice:
+        """The default voice of the first engine, of another one if it has none. Raises UnknownVoice."""
+        main = self.members[0]
+        with contextlib.suppress(UnknownVoice):
+            voice = main.engine.voices.default
+            return replace(voice, id=self.id_in(main, voice.id) or voice.id)
+        return super().default
 
     def owner(self, voice_id: str) -> tuple[Engine, str]:
         """The engine of a voice, and the voice's id there. Raises UnknownVoice."""
-        if voice_id in self._owners:
-            return self._owners[voice_id]
-        for engine in self._engines.values():
-            if engine.voices.is_unlisted(voice_id):
-                return engine, voice_id
-        raise UnknownVoice(f"no voice {voice_id[:140]!r}; loaded: {', '.join(self._voices)}")
+        found = self._find_owner(voice_id)
+        if found is None:
+            raise UnknownVoice(f"no voice {voice_id[:140]!r}; loaded: {', '.join(self._voices)}")
+        return found
+
+    def id_in(self, member: NamedEngine, own_id: str) -> str | None:
+        """The id of a voice that is ``own_id`` in an engine of the set, None if that has none."""
+        if own_id not in member.engine.voices:
+            return None
+        listed = (each for each in self.ids_of(member.engine) if self._owners[each][1] == own_id)
+        is_owner = self._find_owner(own_id) == (member.engine, own_id)
+        return next(listed, own_id if is_owner else f"{member.name}/{own_id}")
 
     def id_beside(self, voice_id: str, name: str) -> str | None:
         """As ``Voices.id_beside``."""
         engine, _ = self.owner(voice_id)
-        return next((each for each in self.ids_of(engine) if self._owners[each][1] == name), None)
+        member = next((each for each in self.members if each.engine is engine), None)
+        return None if member is None else self.id_in(member, name)
 
     def ids_of(self, engine: Engine) -> Iterator[str]:
-        """The ids of an engine's voices."""
+        """The ids of an engine's listed voices."""
         return (voice_id for voice_id, (owner, _) in self._owners.items() if owner is engine)
+
+    def _find_owner(self, voice_id: str) -> tuple[Engine, str] | None:
+        if voice_id in self._owners:
+            return self._owners[voice_id]
+        name, _, own_id = voice_id.partition("/")
+        if name in self._engines and own_id in self._engines[name].voices:
+            return self._engines[name], own_id
+        found = [engine for engine in self._engines.values() if voice_id in engine.voices]
+        found += [engine for engine in self.retiring if voice_id in engine.voices.temporary_ids]
+        fitting = (engine for engine in found if engine.voices.fits_model(voice_id))
+        engine = next(fitting, found[0] if found else None)
+        return None if engine is None else (engine, voice_id)
 
 
 class EngineSet(Engine):
@@ -129,7 +166,7 @@ class EngineSet(Engine):
         self._main = engines[0].engine
         self.metrics = self._main.metrics
         self.voices: EngineSetVoices = EngineSetVoices(())
-        self._wanted_default = default_voice
+        self._default_voice = default_voice
         self._other_language = other_language
         self._warned: set[tuple[str, str]] = set()
         self._retiring: dict[Engine, asyncio.Task[None]] = {}
@@ -153,7 +190,7 @@ class EngineSet(Engine):
         speed: float = 1.0,
         seed: int = 0,
         delivery: Delivery | None = None,
-        lexicon: Lexicon | None = None,
+        lexicons: Sequence[Lexicon] = (),
         admission: Admission = Admission.NEW,
     ) -> Stream:
         """Open a stream in the engine of the voice, as ``Engine.stream``.
@@ -171,7 +208,7 @@ class EngineSet(Engine):
             speed=speed,
             seed=seed,
             delivery=delivery,
-            lexicon=lexicon,
+            lexicons=lexicons,
             admission=admission,
         )
         canary = self._due_canary(engine, own_id)
@@ -183,31 +220,36 @@ class EngineSet(Engine):
         return open_in(engine)
 
     def exchange(self, engines: tuple[NamedEngine, ...], needed_voices: Iterable[str] = ()) -> None:
-        """Serve these engines from now on; the first one stays.
+        """Serve these engines from now on.
 
         needed_voices: ids that must not disappear. Raises UnknownVoice or BadRequest for a voice or a canary,
         and changes nothing then.
         """
-        voices = EngineSetVoices(engines)
-        for voice_id in needed_voices:
+        voices = EngineSetVoices(engines, self._retiring)
+        for voice_id in (*needed_voices, *([self._default_voice] if self._default_voice else ())):
             voices.get(voice_id)
-        default_voice = voices.get(self._wanted_default).id
-        defaults = {each.name: _default_of(each, voices) for each in voices.members}
+        defaults = {each.name: default for each in voices.members if (default := _default_of(each, voices))}
+        names = [each.name for each in engines]
         for each in engines:
-            if each.canary_of is not None and (each.canary_of == each.name or each.canary_of not in defaults):
+            if each.canary_of is not None and (each.canary_of == each.name or each.canary_of not in names):
                 raise BadRequest(
-                    f"bundles.{each.name}: canary_of is {each.canary_of!r}; there are {', '.join(defaults)}"
+                    f"bundles.{each.name}: canary_of is {each.canary_of!r}; there are {', '.join(names)}"
+                )
+            if each is not engines[0] and each.name not in defaults:
+                raise BadRequest(
+                    f"bundles.{each.name}: it has no voice yet; enrol one with 'vivavoce voices add'"
                 )
         before = {each.engine for each in self.voices.members}
         self.voices.become(voices)
-        self._default_voice, self.default_voices = default_voice, defaults
+        self._main, self.default_voices = engines[0].engine, defaults
         self.further_voices.clear()
         self.further_voices |= {each.name: defaults[each.name] for each in engines[1:]}
         for engine in before - {each.engine for each in engines}:
             self._retiring[engine] = asyncio.create_task(self._close_when_unused(engine))
 
     async def _close_when_unused(self, engine: Engine) -> None:
-        while engine.active_streams:  # noqa: ASYNC110  # an engine does not report the end of a stream
+        # An engine does not report the end of a stream.
+        while engine.active_streams or engine.voices.temporary_ids:  # noqa: ASYNC110
             await asyncio.sleep(_RETIRING_INTERVAL_S)
         await engine.aclose()
         del self._retiring[engine]
@@ -255,7 +297,8 @@ class EngineSet(Engine):
 
         The default voice counts as left open, so that a default voice of the text's language replaces it.
         """
-        if voice.id == self._default_voice or self._other_language is OtherLanguage.OTHER_VOICE:
+        is_left_open = voice.id == self.voices.get(self._default_voice).id
+        if is_left_open or self._other_language is OtherLanguage.OTHER_VOICE:
             for voice_id in (*self.default_voices.values(), *(each.id for each in self.voices)):
                 other = self.voices.get(voice_id)
                 if speaks(other, language):
@@ -270,13 +313,24 @@ class EngineSet(Engine):
         return voice, replace(delivery, language=None)
 
 
-def _default_of(member: NamedEngine, voices: EngineSetVoices) -> str:
-    ids = list(voices.ids_of(member.engine))
+def enrollable_of(voices: Voices) -> EnrollableVoices | None:
+    """The voices to which recordings are added, of a set those of the first engine that clones; or None."""
+    found = (
+        [each.engine.voices for each in voices.members] if isinstance(voices, EngineSetVoices) else [voices]
+    )
+    return next((each for each in found if isinstance(each, EnrollableVoices)), None)
+
+
+def _default_of(member: NamedEngine, voices: EngineSetVoices) -> str | None:
+    """The id of an engine's default voice, None if it has no voice at all."""
     if member.voice is None:
-        return ids[0]
-    for voice_id in ids:
-        if member.voice in (voice_id, voices.owner(voice_id)[1]):
-            return voice_id
-    if member.engine.voices.is_unlisted(member.voice):
+        with contextlib.suppress(UnknownVoice):
+            return voices.id_in(member, member.engine.voices.default.id)
+        return None
+    ids = list(voices.ids_of(member.engine))
+    if member.voice in ids:
         return member.voice
-    raise BadRequest(f"bundles.{member.name}: no voice {member.voice!r}; it has {', '.join(ids)}")
+    voice_id = voices.id_in(member, member.voice)
+    if voice_id is None:
+        raise BadRequest(f"bundles.{member.name}: no voice {member.voice!r}; it has {', '.join(ids)}")
+    return voice_id

@@ -127,12 +127,13 @@ class AsteriskStreamConnection(MediaStreamConnection):
             raise MediaStreamProtocolError(
                 f"got format {name[:40]!r}; allowed are {', '.join(FORMATS)}: Dial(WebSocket/.../c(ulaw))"
             )
-        self._frame_bytes = fields.number("optimal_frame_size")
-        packet_ms, rest = divmod(self._frame_bytes, stream_format.bytes_per_ms)
+        frame_bytes = fields.number("optimal_frame_size")
+        packet_ms, rest = divmod(frame_bytes, stream_format.bytes_per_ms)
         if rest or not 0 < packet_ms <= MAX_PACKET_MS:
             raise MediaStreamProtocolError(
-                f"got optimal_frame_size {self._frame_bytes} of {name}; allowed are 1 to {MAX_PACKET_MS} ms"
+                f"got optimal_frame_size {frame_bytes} of {name}; allowed are 1 to {MAX_PACKET_MS} ms"
             )
+        self._frame_bytes = frame_bytes
         variables = fields.variables("channel_variables")
         yield StreamStarted(
             call_id=self._call_id or fields.text("connection_id"),

@@ -21,7 +21,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 
+from ...tts_engine.reading.pronunciation.lexicon import Lexicon
+from ...tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from .errors import KeyRefused, ScopeMissing
 from .keys import ApiKey, KeyLimits, KeysFile, Scope
 from .origins import Origins
@@ -49,6 +52,7 @@ class Grant:
     )
     # Raises KeyRefused once the key is revoked.
     check_not_revoked: Callable[[], object] = field(default=lambda: None, compare=False, repr=False)
+    lexicon: LexiconFile | None = field(default=None, compare=False, repr=False)  # ahead of the server's
 
     def allows(self, scope: Scope) -> bool:
         """Return whether the key has the scope, or ``admin``."""
@@ -70,6 +74,10 @@ class Grant:
         """Count characters to be spoken; raise RateLimited, RequestTooLarge or KeyRefused."""
         self.check_not_revoked()
         self.rate_limiter.charge_characters(characters)
+
+    def lexicons(self) -> tuple[Lexicon, ...]:
+        """Return the key's lexicon as it is now, if it has one."""
+        return () if self.lexicon is None else (self.lexicon.current(),)
 
     @contextmanager
     def stream(self) -> Iterator[None]:
@@ -105,6 +113,7 @@ class AccessControl:
         self._clock = clock
         self._has_public_lists = has_public_lists
         self._rate_limiters: dict[str, KeyRateLimiter] = {}
+        self._lexicons: dict[str, LexiconFile] = {}  # of keys, by path
         self._tickets: dict[str, _PageTicket] = {}
         self._anonymous_grant = Grant(ANONYMOUS_KEY_ID, frozenset(Scope))
 
@@ -144,6 +153,14 @@ class AccessControl:
         """The limiters of the keys that were used, by key id."""
         return self._rate_limiters
 
+    def read_lexicons(self) -> None:
+        """Read the lexicons of all keys, so that their first requests have them; faults are logged."""
+        lexicons = [self._lexicon_of(key) for key in self.keys or () if key.revoked_at is None]
+        for lexicon in lexicons:
+            if lexicon is not None:
+                lexicon.current()
+                lexicon.wait_read()
+
     def issue_page_ticket(self, headers: Mapping[str, str]) -> str | None:
         """Return a cookie value that stands for the key in the headers; None if they have none.
 
@@ -162,7 +179,14 @@ class AccessControl:
         rate_limiter = self._rate_limiters.get(key.id)
         if rate_limiter is None or rate_limiter.limits != key.limits:
             rate_limiter = self._rate_limiters[key.id] = KeyRateLimiter(key.limits, self._clock)
-        return Grant(key.id, frozenset(key.scopes), rate_limiter, check_not_revoked)
+        lexicon = self._lexicon_of(key)
+        return Grant(key.id, frozenset(key.scopes), rate_limiter, check_not_revoked, lexicon)
+
+    def _lexicon_of(self, key: ApiKey) -> LexiconFile | None:
+        if key.lexicon is not None and key.lexicon not in self._lexicons:
+            # An unreadable file of one key must not end the server, nor its reading hold up other requests.
+            self._lexicons[key.lexicon] = LexiconFile(Path(key.lexicon), Lexicon({}))
+        return None if key.lexicon is None else self._lexicons[key.lexicon]
 
     def _has_key(self, headers: Mapping[str, str]) -> bool:
         return bool(_key_in_headers(headers)) or self._key_of_ticket(headers) is not None

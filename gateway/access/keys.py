@@ -62,6 +62,7 @@ class ApiKey:
     created_at: int  # Unix seconds
     revoked_at: int | None  # Unix seconds; None while the key is valid
     secret_sha256: str  # 64 hexadecimal digits
+    lexicon: str | None = None  # path of a lexicon whose words come before the server's
 
 
 class KeysFile:
@@ -99,13 +100,16 @@ class KeysFile:
             raise KeyRefused()
         return record
 
-    def add(self, name: str, scopes: tuple[Scope, ...], limits: KeyLimits) -> str:
+    def add(
+        self, name: str, scopes: tuple[Scope, ...], limits: KeyLimits, lexicon: Path | None = None
+    ) -> str:
         """Make a key, store its hash and return the key, which is stored nowhere; raise BadRequest."""
         if not scopes:
             raise BadRequest("a key without scopes has no use; give at least one")
         with self._locked_for_change() as keys:
             id, secret = _unused_id(keys), secrets.token_urlsafe(32)
-            keys[id] = ApiKey(id, name, scopes, limits, int(time.time()), None, _sha256(secret))
+            path = None if lexicon is None else str(lexicon.absolute())
+            keys[id] = ApiKey(id, name, scopes, limits, int(time.time()), None, _sha256(secret), path)
         return f"vv_{id}_{secret}"
 
     def revoke(self, id: str) -> ApiKey:
@@ -182,6 +186,8 @@ def parse_key(entry: dict[str, object]) -> ApiKey:
     fields = dict(entry)
     scopes = tuple(Scope(scope) for scope in fields.pop("scopes"))  # type: ignore[attr-defined]
     limits = KeyLimits(**fields.pop("limits"))  # type: ignore[arg-type]
+    if not isinstance(fields.get("lexicon"), str | None):
+        raise TypeError(f"lexicon is {fields['lexicon']!r}; allowed is a path or null")
     return ApiKey(scopes=scopes, limits=limits, **fields)  # type: ignore[arg-type]
 
 

@@ -23,6 +23,7 @@ from ...adapters.audio.encoders import AudioFormat, Codec, open_encoder
 from ...adapters.audio.tempo import TimeStretcher
 from ...adapters.prosody import Prosody
 from ...adapters.ssml import BadSsml, SsmlDocument
+from ...adapters.ssml_input import SsmlInput
 from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import SAMPLE_RATE, Mark, Word
 from ...tts_engine.engine import Engine
@@ -30,7 +31,6 @@ from ...tts_engine.errors import BadRequest
 from ...tts_engine.reading.pronunciation.lexicon import Lexicon
 from ...tts_engine.stream import Stream
 from .encoding_threads import EncodingThreads, EncodingUrgency
-from .ssml_input import SsmlInput
 
 # Media types of all formats, without their parameters.
 AUDIO_CONTENT_TYPES: Final = tuple(
@@ -58,7 +58,7 @@ class SynthesisOptions:
         default_factory=Delivery
     )  # instruction and language, if the voice supports them
     finds_ssml: bool = True  # whether a text that begins with <speak is an SSML document
-    lexicon: Lexicon | None = None  # ahead of the server's
+    lexicon: Lexicon | None = None  # ahead of all others
 
     def __post_init__(self) -> None:
         for name, value, (minimum, maximum) in (
@@ -102,13 +102,17 @@ class EncodedChunk:
 
 
 def open_encoded_stream(
-    engine: Engine, options: SynthesisOptions, threads: EncodingThreads | None = None
+    engine: Engine,
+    options: SynthesisOptions,
+    threads: EncodingThreads | None = None,
+    lexicons: Sequence[Lexicon] = (),
 ) -> "EncodedStream":
     """Return an utterance; ``async with`` opens its stream of the engine.
 
-    threads: shared by the utterances of a server; None for threads of its own.
+    threads: shared by the utterances of a server; None for threads of its own. lexicons: ahead of the
+    engine's, after that of the options.
     """
-    return EncodedStream(engine, options, threads or EncodingThreads())
+    return EncodedStream(engine, options, threads or EncodingThreads(), lexicons)
 
 
 class EncodedStream:
@@ -117,8 +121,11 @@ class EncodedStream:
     Belongs to one event loop.
     """
 
-    def __init__(self, engine: Engine, options: SynthesisOptions, threads: EncodingThreads) -> None:
+    def __init__(
+        self, engine: Engine, options: SynthesisOptions, threads: EncodingThreads, lexicons: Sequence[Lexicon]
+    ) -> None:
         self._engine = engine
+        self._lexicons = (*([options.lexicon] if options.lexicon else []), *lexicons)
         self._threads = threads
         self._options = options
         self._stream: Stream
@@ -147,7 +154,7 @@ class EncodedStream:
             speed=self._engine_speed,
             seed=options.seed,
             delivery=options.delivery,
-            lexicon=options.lexicon,
+            lexicons=self._lexicons,
         )
         return self
 

@@ -21,7 +21,7 @@ from ..access.access_control import Grant
 from ..voice_registry import NewVoice, VoiceRegistry
 from ..web.request_log import RequestRecord
 from ..web.streamed_body import cancel_on_disconnect
-from .speech import EncodedChunk, EncodedStream, SynthesisOptions, open_encoded_stream
+from .speech import EncodedChunk, EncodedStream, SynthesisOptions
 from .speech_response import ActiveResponses, SpeechResponse
 from .speech_server import SpeechServer
 
@@ -75,14 +75,13 @@ class JobServer:
     ) -> None:
         """Speak a job; ``write`` gets the pieces that have audio, ``on_open`` the stream before the first.
 
-        Raises as ``open_encoded_stream`` and ``VoiceRegistry.temporary`` do.
+        Raises as ``EncodedStream`` and ``VoiceRegistry.temporary`` do.
         """
         async with self._open_voice(job, grant) as voice:
             record.voice = voice
             options = replace(job.options, voice=voice)
             grant.charge_characters(len(job.text))  # last: a request for an unknown voice is free
-            threads = self.server.encoding_threads
-            async with open_encoded_stream(self.server.engine, options, threads) as stream:
+            async with self.server.open_stream(options, grant) as stream:
                 stream.push_text(job.text)
                 stream.end_input()
                 on_open(stream)

@@ -9,6 +9,7 @@ from ..access.keys import Scope
 from ..web.request_log import RequestLog
 from .encoding_threads import EncodingThreads
 from .model_names import ModelNames
+from .speech import EncodedStream, SynthesisOptions, open_encoded_stream
 
 _SHUTDOWN_RETRY_AFTER_S = 5.0  # the usual time of a restart
 
@@ -29,6 +30,10 @@ class SpeechServer:
     def start_draining(self) -> None:
         """Refuse new work from now on; work under way goes on."""
         self._draining = True
+
+    def open_stream(self, options: SynthesisOptions, grant: Grant) -> EncodedStream:
+        """Return an utterance of a key, whose lexicon is ahead of the server's."""
+        return open_encoded_stream(self.engine, options, self.encoding_threads, grant.lexicons())
 
     def authorize(self, headers: Mapping[str, str], scope: Scope = Scope.SPEAK) -> Grant:
         """Return the grant of a request's key.

@@ -15,7 +15,7 @@ from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import VivavoceError
 from ..access.access_control import Grant
 from ..web.request_log import RequestRecord
-from .speech import EncodedChunk, EncodedStream, SynthesisOptions, open_encoded_stream
+from .speech import EncodedChunk, EncodedStream, SynthesisOptions
 from .speech_server import SpeechServer
 
 MAX_WAITING_CHARACTERS: Final = 64 * 1024  # in the transcripts behind the one that is spoken
@@ -180,7 +180,7 @@ async def speak_transcript(
     with server.log.track(api, queue.grant, request_id) as record, queue.grant.stream():
         record.voice = queue.options.voice or "-"
         record.count_text(0)  # starts the time to first byte
-        async with open_encoded_stream(server.engine, queue.options, server.encoding_threads) as stream:
+        async with server.open_stream(queue.options, queue.grant) as stream:
             transcript.open(stream, record)
             async for chunk in stream:
                 await send(chunk, stream.text)

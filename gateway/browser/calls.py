@@ -6,6 +6,7 @@ Not the HTTP side (``routes``), and not what happens on one call (``leg``).
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from dataclasses import replace
 
 from ...adapters.media.clock import Clock
 from ...adapters.media.paced_media import SpeechDetector
@@ -113,7 +114,7 @@ class BrowserCalls:
             self._group,
             self.services,
             self._media_services,
-            self.settings,
+            replace(self.settings, speech=replace(self.settings.speech, lexicon=grant.lexicon)),
             voices=self.voices.for_grant(grant),
             charge=grant.charge_characters,
             agent=self.agent,

@@ -36,8 +36,9 @@ from .events import (
 )
 from .playout_pressure import PlayoutPressure
 from .recordings import CallNotRecordable, CallRecorder, CallRecordings
-from .results import CallNotTransferable, CallResult
+from .results import CallResult
 from .text_feed import TextDelta, TextFeed
+from .transfers import AttendedTransfer, CallNotTransferable, CallTransfers
 from .utterance_tracker import Turn, UtteranceOutcome, UtteranceTracker
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Call:
     Args:
         media: plays the speech; the call becomes its listener.
         close: takes a reason and ends the connection; must not block.
-        transfer: transfers the caller to a number; must not block. None: this is not possible.
+        transfers: of the caller; None: a call of this kind cannot be transferred.
         speech: used for utterances that bring no options of their own.
         recordings: makes the call's recorder; None: the call cannot be recorded.
         lead_s: seconds of speech kept ready in the playout.
@@ -76,7 +77,7 @@ class Call:
         engine: "Engine",
         media: CallMedia,
         close: Callable[[str], None],
-        transfer: Callable[[str], None] | None = None,
+        transfers: CallTransfers | None = None,
         caller: Caller = UNKNOWN_CALLER,
         recordings: CallRecordings | None = None,
         speech: CallSpeechOptions = _DEFAULT_SPEECH,
@@ -91,12 +92,13 @@ class Call:
         self.discarded_ms = 0.0
         self.media = media
         self.events = CallEvents(on_listeners_changed=self._set_caller_audio)
+        self.takes_media_keys = True  # else keys that the media report are ignored: they come twice
         self.is_taken_over = False  # whether the caller decides what is spoken; a script then ends
         self._tracker = UtteranceTracker(self.events)
         self._engine = engine
         self._metrics = engine.metrics
         self._close = close
-        self._transfer = transfer
+        self._transfers = transfers
         self._recordings = recordings
         self._recorder: CallRecorder | None = None
         self._speech = speech
@@ -228,16 +230,18 @@ class Call:
         """End the connection at once."""
         self._close(reason)
 
-    def transfer(self, number: str) -> None:
-        """Transfer the caller and end the call; raises CallNotTransferable."""
-        if self._transfer is None:
-            raise CallNotTransferable("a call of this kind cannot be transferred")
-        before, self.result = self.result, replace(self.result, transfer_to=number)
-        try:
-            self._transfer(number)
-        except CallNotTransferable:
-            self.result = before
-            raise
+    def transfer(self, target: str) -> None:
+        """End the call and transfer the caller; raises CallNotTransferable."""
+        self._require_transfers().check(target)
+        self.result = replace(self.result, transfer_to=target)
+        self.hang_up(f"transferred to {target}")
+
+    async def transfer_attended(self, transfer: AttendedTransfer) -> None:
+        """Call the target, and transfer the caller once it has answered, which ends the call.
+
+        Raises CallNotTransferable, and TransferFailed if the call goes on.
+        """
+        await self._require_transfers().attend(transfer)
 
     def record(self) -> str:
         """Record the call from now on; return the file's name. Twice is no error.
@@ -317,7 +321,8 @@ class Call:
 
     def on_key(self, digit: str) -> None:
         """Take a key that the caller pressed."""
-        self.press(digit)
+        if self.takes_media_keys:
+            self.press(digit)
 
     def on_report(self, report: MediaReport) -> None:
         """Count faults in the metrics, and emit the state of the playout."""
@@ -333,6 +338,11 @@ class Call:
                     underruns=stats.underruns,
                 )
             )
+
+    def _require_transfers(self) -> CallTransfers:
+        if self._transfers is None:
+            raise CallNotTransferable("a call of this kind cannot be transferred")
+        return self._transfers
 
     def _answer_discard(self, result: SpeechDiscarded) -> None:
         answer, _ = self._unanswered_discards.popleft()
@@ -378,7 +388,11 @@ class Call:
         try:
             await self._wait_for_place(turn)
             self._stream = self._engine.stream(
-                voice=speech.voice, speed=speech.speed, seed=speech.seed, admission=Admission.OVERDUE
+                voice=speech.voice,
+                speed=speech.speed,
+                seed=speech.seed,
+                lexicons=speech.lexicons(),
+                admission=Admission.OVERDUE,
             )
             async with (
                 self._stream as stream,

@@ -3,14 +3,22 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from ...tts_engine.reading.pronunciation.lexicon import Lexicon
+from ...tts_engine.reading.pronunciation.lexicon_files import LexiconFile
+
 
 @dataclass(frozen=True, slots=True)
 class CallSpeechOptions:
-    """Voice and speed of an utterance."""
+    """Voice, speed and pronunciations of an utterance."""
 
     voice: str | None = None  # id; None: the engine's default voice
     speed: float = 1.0  # factor
     seed: int = 0
+    lexicon: LexiconFile | None = None  # of the writer's key, ahead of the server's
+
+    def lexicons(self) -> tuple[Lexicon, ...]:
+        """Return the lexicon as it is now, if there is one."""
+        return () if self.lexicon is None else (self.lexicon.current(),)
 
 
 class CallerSpeechAction(Enum):

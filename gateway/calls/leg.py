@@ -17,6 +17,7 @@ from .call_options import CallerSpeechAction, CallSpeechOptions
 from .caller import UNKNOWN_CALLER, Caller
 from .recordings import CallRecordings, RecordingFailed
 from .registry import ActiveCall, CallLeg, CallRegistry
+from .transfers import CallTransfers
 
 if TYPE_CHECKING:
     from ...tts_engine.engine import Engine
@@ -101,7 +102,7 @@ class LegCall:
         kind: of the leg, as ``ActiveCall.kind``.
         peer: network address of the caller.
         caller: who is calling.
-        transfer: transfers the caller to a number; None: a call of this kind cannot be transferred.
+        transfers: of the caller; None: a call of this kind cannot be transferred.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class LegCall:
         kind: str,
         peer: str,
         caller: Caller = UNKNOWN_CALLER,
-        transfer: Callable[[str], None] | None = None,
+        transfers: CallTransfers | None = None,
     ) -> None:
         self.call: Call | None = None  # from ``open`` on
         self.is_over = False
@@ -125,7 +126,7 @@ class LegCall:
         self._kind = kind
         self._peer = peer
         self._caller = caller
-        self._transfer = transfer
+        self._transfers = transfers
         self._tasks: list[asyncio.Task[None]] = []
 
     def open(self, call_id: str, media: CallMedia, caller: Caller | None = None) -> ActiveCall:
@@ -136,7 +137,7 @@ class LegCall:
             engine=services.engine,
             media=media,
             close=self._leg.end,
-            transfer=self._transfer,
+            transfers=self._transfers,
             caller=caller or self._caller,
             recordings=services.recordings,
             speech=settings.speech,

@@ -95,12 +95,16 @@ class CallRegistry:
             )
         return self.pressure.refusal(time.monotonic()) or self._engine.refusal()
 
-    def admit(self, leg: CallLeg, *, peer: str) -> None:
-        """Admit a connection; raises Overloaded, which is counted and logged here."""
+    def require_place(self, *, peer: str) -> None:
+        """Raise Overloaded, which is counted and logged here, if another call would be refused."""
         refusal = self.refusal()
         if refusal is not None:
             self.report_refusal(refusal, peer=peer)
             raise refusal
+
+    def admit(self, leg: CallLeg, *, peer: str) -> None:
+        """Admit a connection; raises Overloaded as ``require_place`` does."""
+        self.require_place(peer=peer)
         self._calls_by_leg[leg] = None
 
     def report_refusal(self, refusal: Overloaded, *, peer: str) -> None:

@@ -5,20 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ...tts_engine.errors import BadRequest
-
 _KEPT_S: Final = 600.0  # after the end of the call
 _MAX_KEPT: Final = 10_000
-
-
-class CallNotTransferable(BadRequest):
-    """The way in which the call came has no transfer."""
-
-
-def check_number(target: str) -> None:
-    """Check the target of a transfer by a dial plan; raises CallNotTransferable for that of a call."""
-    if target.startswith("call:"):
-        raise CallNotTransferable("a call of this kind cannot be joined with another")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ...tts_engine.reading.pronunciation.lexicon_files import read_lexicon
 from ..access.keys import ApiKey, KeyLimits, KeysFile, Scope
 from .options import CommandGroup
 
@@ -42,6 +43,12 @@ def keys() -> None:
 @click.option(
     "--streams", type=_POSITIVE_INTEGER, metavar="N", help="Utterances at once.  [default: no limit]"
 )
+@click.option(
+    "--lexicon",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Pronunciations for the key's texts, a file or a folder, ahead of the server's.",
+)
 def add(
     name: str,
     keys_file: Path,
@@ -49,16 +56,20 @@ def add(
     requests_per_minute: int | None,
     characters_per_minute: int | None,
     streams: int | None,
+    lexicon: Path | None,
 ) -> None:
     """Create a key for NAME and print it. It cannot be shown again."""
     limits = KeyLimits(requests_per_minute, characters_per_minute, streams)
-    click.echo(KeysFile(keys_file).add(name, tuple(Scope(scope) for scope in dict.fromkeys(scopes)), limits))
+    if lexicon is not None:
+        read_lexicon(lexicon)  # raises BadLexicon with the line of a fault
+    granted = tuple(Scope(scope) for scope in dict.fromkeys(scopes))
+    click.echo(KeysFile(keys_file).add(name, granted, limits, lexicon))
 
 
 @keys.command("list")
 @_KEYS_FILE_OPTION
 def list_keys(keys_file: Path) -> None:
-    """List the keys: id, name, scopes, limits, creation date."""
+    """List the keys: id, name, scopes, limits, lexicon, creation date."""
     keys = list(KeysFile(keys_file))
     for key in keys:
         click.echo(_format_key(key))
@@ -85,6 +96,7 @@ def _format_key(key: ApiKey) -> str:
     )
     parts = [key.id, key.name, ",".join(key.scopes)]
     parts += [f"{limit} {unit}" for limit, unit in allowed if limit is not None]
+    parts += [f"lexicon {key.lexicon}"] if key.lexicon else []
     parts.append(f"made {_format_date(key.created_at)}")
     if key.revoked_at is not None:
         parts.append(f"revoked {_format_date(key.revoked_at)}")

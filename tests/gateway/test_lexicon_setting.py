@@ -2,11 +2,14 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shared.bundled_gateway import client_of
 from shared.engine_streams import pcm, speak
 from shared.tiny_piper import write_tiny_piper
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.engine_opening import open_engine
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.errors import BadRequest
@@ -40,5 +43,40 @@ def test_a_fault_of_the_file_ends_the_start_with_file_and_line(tmp_path: Path) -
     async def test() -> None:
         with pytest.raises(BadRequest, match=r"lexicon\.toml, line 2: 'Siobhan': .*is not IPA"):
             await open_engine(settings_with(tmp_path, '[words]\nSiobhan = "/SH IH/"\n'))
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_words_of_a_request_come_before_those_of_its_key_and_these_before_the_servers(tmp_path: Path) -> None:
+    settings = settings_with(tmp_path, '[words]\nnginx = "one"\nredis = "two"\nkafka = "three"\n')
+    of_key = tmp_path / "key.toml"
+    of_key.write_text('[words]\nnginx = "four"\nredis = "five"\n', encoding="utf-8")
+    keys = KeysFile(tmp_path / "keys.json")
+    with_lexicon = keys.add("with", (Scope.SPEAK,), KeyLimits(), of_key)
+    without = keys.add("without", (Scope.SPEAK,), KeyLimits())
+    gone = keys.add("gone", (Scope.SPEAK,), KeyLimits(), tmp_path / "gone.toml")
+    changed = {"keys_file": tmp_path / "keys.json", "http_port": 0, "audiosocket_port": 0, "agent": "none"}
+
+    async def test() -> None:
+        async with client_of(settings.model_copy(update=changed)) as client:
+
+            async def speak(text: str, key: str, **hot_fix: Any) -> bytes:
+                fields = {"text": text, "voice": "longanyang", "format": "pcm", "seed": 1, **hot_fix}
+                body = {"model": "cosyvoice-v3-flash", "input": fields}
+                path = "/api/v1/services/audio/tts/SpeechSynthesizer"
+                answer = await client.post(path, json=body, headers={"authorization": f"Bearer {key}"})
+                assert answer.status_code == 200, answer.text
+                return (await client.get(answer.json()["output"]["audio"]["url"])).content
+
+            text, of_request = "nginx, redis, kafka.", {"hot_fix": {"replace": [{"nginx": "six"}]}}
+            assert await speak(text, with_lexicon) == await speak("four, five, three.", without)
+            assert await speak(text, with_lexicon, **of_request) == await speak("six, five, three.", without)
+            for key in (without, gone):
+                assert await speak(text, key) == await speak("one, two, three.", without)
+
+            of_key.write_text('[words]\nnginx = "seven"\n', encoding="utf-8")
+            expected = await speak("seven, two, three.", without)
+            while await speak(text, with_lexicon) != expected:
+                await asyncio.sleep(0.01)  # a thread reads the change
 
     asyncio.run(asyncio.wait_for(test(), 60))

@@ -1,9 +1,11 @@
 """Bundles that are loaded, replaced and retired while a server speaks with them."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
@@ -74,10 +76,12 @@ def test_a_stream_ends_on_the_bundle_on_which_it_began(tmp_path: Path) -> None:
     first, second = german(tmp_path / "one"), german(tmp_path / "two").model_copy(update={"version": "2"})
 
     async def test() -> None:
-        async with served(settings_with(tmp_path, bundles={"german": first})) as (bundles, engine):
+        settings = settings_with(tmp_path, bundles={"german": first})
+        changed = settings.model_copy(update={"bundles": {"german": second}})
+        async with served(settings) as (bundles, engine):
             old, _ = engine.voices.owner(OTTO)
             async with engine.stream(voice=OTTO) as stream:
-                await bundles.replace({"german": second})
+                await bundles.replace(changed)
                 new, _ = engine.voices.owner(OTTO)
                 assert new is not old
                 assert niceness(new) == niceness(old)
@@ -85,10 +89,43 @@ def test_a_stream_ends_on_the_bundle_on_which_it_began(tmp_path: Path) -> None:
                     assert (old.active_streams, new.active_streams, engine.active_streams) == (1, 1, 2)
                     assert await speak_to_the_end(stream) == await speak_to_the_end(later) > 0
             await until(lambda: not is_open(old))
-            await bundles.replace({"german": second})
+            await bundles.replace(changed)
             assert engine.voices.owner(OTTO)[0] is new  # an unchanged one is not loaded again
 
     within_a_minute(test)
+
+
+def test_the_main_bundle_is_replaced_and_its_memory_freed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = settings_with(tmp_path, bundles={})
+    folder = str(write_tiny_piper(tmp_path / "next", name="en_US-berta-low").parent)
+
+    async def test() -> None:
+        async with served(settings) as (bundles, engine):
+            old = engine.voices.members[0].engine
+            freed, thread = weakref.ref(old._backend), old._threads[0]
+            async with engine.stream() as stream:
+                await bundles.replace(settings.model_copy(update={"bundle": folder, "bundle_version": "2"}))
+                assert [voice.id for voice in engine.voices] == ["en_US-berta-low"]
+                async with engine.stream() as later:
+                    assert await speak_to_the_end(later) == await speak_to_the_end(stream) > 0
+            assert engine.refusal() is None and "bundles served: vivavoce 2" in caplog.text
+            del old, stream
+            await until(lambda: not thread.is_alive() and freed() is None)
+
+            await bundles.replace(settings.model_copy(update={"bundle": str(tmp_path / "none")}))
+            assert "the bundle vivavoce was not loaded: " in caplog.text
+            async with engine.stream(voice="en_US-berta-low") as stream:
+                assert await speak_to_the_end(stream)
+
+    caplog.set_level(logging.INFO)
+    gc.collect()
+    gc.disable()  # a server excludes what it loads at its start from collection
+    try:
+        within_a_minute(test)
+    finally:
+        gc.enable()
 
 
 def test_a_bundle_comes_and_goes_and_a_broken_one_changes_nothing(
@@ -111,20 +148,20 @@ def test_a_bundle_comes_and_goes_and_a_broken_one_changes_nothing(
                     return (await client.post("/v1/audio/speech", json=body)).status_code
 
                 assert "german" not in await models()
-                await bundles.replace({"german": bundle})
+                await bundles.replace(settings.model_copy(update={"bundles": {"german": bundle}}))
                 assert "german" in await models() and await status("german") == 200
                 assert OTTO in (await client.get("/v1/audio/voices")).text
 
                 broken = bundle.model_copy(update={"folder": str(tmp_path / "none"), "version": "2"})
                 with caplog.at_level(logging.ERROR):
-                    await bundles.replace({"german": broken})
+                    await bundles.replace(settings.model_copy(update={"bundles": {"german": broken}}))
                 [line] = [record.getMessage() for record in caplog.records]
                 assert line.startswith(
                     f"the bundle german was not loaded: {tmp_path / 'none'}: no such folder"
                 )
                 assert await status("german") == 200 and OTTO in engine.voices
 
-                await bundles.replace({})
+                await bundles.replace(settings)
                 assert "german" not in await models()
                 with pytest.raises(UnknownVoice):
                     engine.stream(voice=OTTO)
@@ -138,8 +175,9 @@ def test_a_voice_that_the_settings_name_keeps_its_bundle(
     changed = {"bundles": {"german": german(tmp_path / "one")}, "voice_aliases": {"hans": OTTO}}
 
     async def test() -> None:
-        async with served(settings_with(tmp_path, **changed)) as (bundles, engine):
-            await bundles.replace({})
+        settings = settings_with(tmp_path, **changed)
+        async with served(settings) as (bundles, engine):
+            await bundles.replace(settings.model_copy(update={"bundles": {}}))
             assert OTTO in engine.voices
             assert f"the bundles stay as they are: no voice '{OTTO}'" in caplog.text
 
@@ -190,7 +228,10 @@ def test_sighup_reads_the_bundles_of_a_server_again(
         serving = asyncio.create_task(serve(settings, announce=lambda line: ready.set(), read_settings=read))
         try:
             await ready.wait()
-            for logged in ("the bundles stay as they are: bundles: unknown key", "bundles served: german"):
+            for logged in (
+                "the bundles stay as they are: bundles: unknown key",
+                "bundles served: vivavoce, german",
+            ):
                 os.kill(os.getpid(), signal.SIGHUP)
                 await until(lambda logged=logged: logged in caplog.text)  # type: ignore[misc]
         finally:

@@ -323,7 +323,7 @@ def test_a_model_without_cloning_names_the_models_with_it() -> None:
 
 def test_without_a_store_only_temporary_voices_are_cloned() -> None:
     async def make_temporary() -> bool:
-        registry.check_cloning()
+        registry.cloning_voices()
         async with registry.temporary(recording(), NewVoice(""), ANNA) as voice:
             return voice in voices
 

@@ -1,15 +1,15 @@
-"""A simulated Asterisk with its REST interface, as measured with Asterisk 23.4.1: channels, bridges, RTP.
+"""A simulated Asterisk with its REST interface, as measured with Asterisk 23.4.1: channels, bridges, media.
 
-``SimulatedAri`` serves HTTP and the WebSocket of events on one port. ``ring`` lets a caller's channel enter
-the application. An external media channel has a UDP socket, ``RtpTestPhone``: the caller's phone, as both are
-in one bridge. ``requests`` has every request in order.
+``SimulatedAri`` serves HTTP, the WebSocket of events and chan_websocket's ``/media`` on one port. ``ring``
+lets a caller's channel enter the application. An external media channel has a ``SimulatedMedia``: the
+caller's phone, as both are in one bridge. ``requests`` has every request in order.
 """
 
 import asyncio
 import base64
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,8 @@ import uvicorn
 from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 
-from shared.rtp_phone import RtpTestPhone
+from shared.simulated_media import AudioSocketMedia, RtpMedia, SimulatedMedia, WebSocketMedia
+from vivavoce.gateway.calls.websockets.message_socket import ServerMessageSocket
 
 USER, PASSWORD, APP = "vivavoce", "secret", "vivavoce"
 _AUTHORIZATION = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -29,8 +30,9 @@ class AriTestChannel:
     id: str
     name: str
     state: dict[str, Any]
-    phone: RtpTestPhone | None = None  # of an external media channel
+    media: SimulatedMedia | None = None  # of an external media channel that is connected
     is_answered: bool = False
+    is_in_application: bool = False
 
 
 @dataclass(slots=True)
@@ -41,9 +43,14 @@ class SimulatedAri:
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)  # last parts of paths that are answered with 500
     media_enters: bool = True
+    modules: set[str] = field(default_factory=set)  # that run
+    gateway_url: str = ""  # as in websocket_client.conf
+    on_bridged: Callable[[], None] = lambda: None
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
     sockets: set[WebSocket] = field(default_factory=set)
 
     async def emit(self, kind: str, channel: AriTestChannel, **fields: Any) -> None:
+        channel.is_in_application |= kind == "StasisStart"
         event = {"type": kind, "application": APP, "timestamp": "now", "channel": channel.state, **fields}
         for socket_ in tuple(self.sockets):
             await socket_.send_text(json.dumps(event))
@@ -63,10 +70,18 @@ class SimulatedAri:
         await self.emit("StasisStart", channel, args=list(args))
         return channel
 
-    async def caller_hangs_up(self, channel: AriTestChannel) -> None:
-        await self._remove(channel)
+    async def answer(self, channel: AriTestChannel) -> None:
+        """The one who is called answers."""
+        await self.emit("StasisStart", channel, args=[])
+
+    async def caller_hangs_up(self, channel: AriTestChannel, cause: int = 16) -> None:
+        await self._remove(channel, cause)
 
     async def press(self, channel: AriTestChannel, digit: str) -> None:
+        """Press a key, which the bridge passes on to the media too."""
+        for media in self.media:
+            if media.media is not None:
+                await media.media.press(digit)
         await self.emit("ChannelDtmfReceived", channel, digit=digit, duration_ms=100)
 
     def did(self, method: str, path: str) -> list[dict[str, str]]:
@@ -75,11 +90,14 @@ class SimulatedAri:
 
     @property
     def media(self) -> list[AriTestChannel]:
-        return [channel for channel in self.channels.values() if channel.phone is not None]
+        return [channel for channel in self.channels.values() if channel.media is not None]
 
     async def close(self) -> None:
         for channel in tuple(self.channels.values()):
             await self._remove(channel)
+        for task in tuple(self.tasks):
+            task.cancel()
+            await asyncio.wait({task})
 
     # Requests
 
@@ -95,13 +113,17 @@ class SimulatedAri:
             case "POST", ["channels", "externalMedia"]:
                 return await self._open_external_media(query)
             case "POST", ["channels"]:
-                return JSONResponse({"id": query["channelId"], "name": query["endpoint"]})
+                return self._originate(query)
             case method, ["channels", channel_id, *action] if channel_id in self.channels:
                 return await self._act(method, self.channels[channel_id], action)
             case "POST", ["bridges", bridge_id]:
                 self.bridges[bridge_id] = []
                 return JSONResponse({"id": bridge_id, "bridge_type": query["type"]})
+            case "GET", ["asterisk", "modules", module]:
+                status = "Running" if module in self.modules else "Not Running"
+                return JSONResponse({"name": module, "status": status})
             case "POST", ["bridges", bridge_id, "addChannel"] if bridge_id in self.bridges:
+                self.on_bridged()
                 self.bridges[bridge_id] += query["channel"].split(",")
                 return Response(status_code=204)
             case "DELETE", ["bridges", bridge_id] if bridge_id in self.bridges:
@@ -109,30 +131,82 @@ class SimulatedAri:
                 return Response(status_code=204)
         return JSONResponse({"message": "not found"}, 404)
 
+    def _originate(self, query: dict[str, str]) -> Response:
+        state = {"id": query["channelId"], "name": f"{query['endpoint']}-0x1"}
+        self.channels[query["channelId"]] = AriTestChannel(query["channelId"], state["name"], state)
+        return JSONResponse(state)
+
     async def _open_external_media(self, query: dict[str, str]) -> Response:
-        host, port = query["external_host"].split(":")
-        phone = RtpTestPhone((host, int(port)))
-        own_host, own_port = phone.address
-        state = {
+        host = query["external_host"]
+        state: dict[str, Any] = {
             "id": query["channelId"],
-            "name": f"UnicastRTP/{query['external_host']}-0x7f",
             "caller": {"name": "", "number": ""},
             "dialplan": {"context": "default", "exten": "s", "priority": 1},
-            "channelvars": {
-                "UNICASTRTP_LOCAL_PORT": str(own_port),
-                "UNICASTRTP_LOCAL_ADDRESS": own_host,
-            },
+            "channelvars": {},
         }
-        channel = AriTestChannel(query["channelId"], str(state["name"]), state, phone)
+        channel = AriTestChannel(query["channelId"], "", state)
         self.channels[channel.id] = channel
+        match query.get("transport", "udp"), query.get("encapsulation", "rtp"), host:
+            case "udp", "rtp", _:
+                channel.name, media = f"UnicastRTP/{host}-0x7f", RtpMedia(host)
+                address, port = media.phone.address
+                state["channelvars"] = {
+                    "UNICASTRTP_LOCAL_PORT": str(port),
+                    "UNICASTRTP_LOCAL_ADDRESS": address,
+                }
+                await self._enter(channel, media)
+            case "tcp", "audiosocket", _:
+                assert query["format"] in ("slin", "slin16")  # others would be labelled as slin
+                channel.name = f"AudioSocket/{host}-{query['data']}"
+                await self._enter(channel, await AudioSocketMedia.dial(host, query["data"]))
+            case "websocket", "none", "INCOMING":
+                assert query["connection_type"] == "server" and "v(" not in query["transport_data"]
+                channel.name = "WebSocket/INCOMING/0x1"
+            case "websocket", "none", _:
+                assert query["connection_type"] == "client"
+                channel.name = f"WebSocket/{host}/0x1"
+                parameters = query["transport_data"].partition("v(")[2].removesuffix(")")
+                self._start(self._dial_gateway(channel, f"{self.gateway_url}?{parameters}", host))
+            case refused:
+                return JSONResponse({"message": f"no external media as {refused}"}, 400)
+        state["name"] = channel.name
+        return JSONResponse(state)
+
+    async def _dial_gateway(self, channel: AriTestChannel, url: str, client_name: str) -> None:
+        await self._enter(channel, await WebSocketMedia.dial(url, client_name))
+
+    async def _enter(self, channel: AriTestChannel, media: SimulatedMedia) -> None:
+        channel.media = media
+        channel.state["name"] = channel.name
+        self._start(self._watch(channel, media))
         if self.media_enters:
             await self.emit("StasisStart", channel, args=[])
-        return JSONResponse(state)
+
+    async def _watch(self, channel: AriTestChannel, media: SimulatedMedia) -> None:
+        await media.wait_ended()
+        if channel.id in self.channels:
+            await self._remove(channel)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def serve_media(self, websocket: WebSocket, connection_id: str) -> None:
+        """Serve ``/media/ID`` of a channel that waits; its variable is the channel's id, reversed."""
+        channel = self.channels[connection_id[::-1]]
+        assert channel.media is None and websocket.scope["subprotocols"] == ["media"]
+        await websocket.accept("media")
+        media = WebSocketMedia(ServerMessageSocket(websocket), connection_id)
+        await self._enter(channel, media)
+        await media.wait_ended()
 
     async def _act(self, method: str, channel: AriTestChannel, action: list[str]) -> Response:
         match method, action:
             case "GET", []:
                 return JSONResponse(channel.state)
+            case "GET", ["variable"]:
+                return JSONResponse({"value": channel.id[::-1]})
             case "POST", ["answer"]:
                 channel.is_answered = True
             case "DELETE", []:
@@ -142,12 +216,13 @@ class SimulatedAri:
                 del self.channels[channel.id]
         return Response(status_code=204)
 
-    async def _remove(self, channel: AriTestChannel) -> None:
+    async def _remove(self, channel: AriTestChannel, cause: int = 16) -> None:
         self.channels.pop(channel.id, None)
-        await self.emit("StasisEnd", channel)
-        await self.emit("ChannelDestroyed", channel, cause=16)
-        if channel.phone is not None:
-            await asyncio.to_thread(channel.phone.close)
+        if channel.is_in_application:
+            await self.emit("StasisEnd", channel)
+        await self.emit("ChannelDestroyed", channel, cause=cause)
+        if channel.media is not None:
+            await channel.media.close()
 
     async def serve_events(self, websocket: WebSocket) -> None:
         if websocket.headers.get("authorization") != _AUTHORIZATION or websocket.query_params["app"] != APP:
@@ -163,11 +238,12 @@ class SimulatedAri:
 
 
 @asynccontextmanager
-async def simulated_ari() -> AsyncIterator[SimulatedAri]:
-    """Serve on a free port of loopback."""
-    ari, app = SimulatedAri(), FastAPI()
+async def simulated_ari(modules: Iterable[str] = ()) -> AsyncIterator[SimulatedAri]:
+    """Serve on a free port of loopback; modules: of media that run, besides RTP's."""
+    ari, app = SimulatedAri(modules=set(modules)), FastAPI()
     app.add_api_route("/ari/{path:path}", ari.answer_request, methods=["GET", "POST", "DELETE"])
     app.add_api_websocket_route("/ari/events", ari.serve_events)
+    app.add_api_websocket_route("/media/{connection_id}", ari.serve_media)
     sock = socket.create_server(("127.0.0.1", 0))
     ari.url = f"http://127.0.0.1:{sock.getsockname()[1]}/ari"
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="websockets-sansio"))

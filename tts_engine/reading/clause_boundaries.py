@@ -27,6 +27,7 @@ _ORDINARY_WORD = re.compile(rf"[\"'(\[*_`#>~]*({_LETTER}+(?:['’-]{_LETTER}+)*)
 _LATIN_WORD = re.compile(r"[A-Za-z]*")
 _LIST_NUMBER = re.compile(r"(?:^|\n)[ *_#>]*\d{1,3}\Z")
 _ORDINAL_NUMBER = re.compile(r"\d{1,2}(?:\.\d{1,2})?\Z")  # "3.", and the "24.12." of a date
+_LAST_PART = re.compile(r".*(?:/|[\d.]-)")  # before it: "Mon/Fri", "25-Dec"
 _DOTTED_ABBREVIATION = re.compile(rf"(?:{_LETTER}\.)+{_LETTER}\Z")
 
 
@@ -164,7 +165,7 @@ def _decide_full_stop(view: str, at: int, final: bool, rules: BoundaryRules) -> 
         return _decide_ellipsis(view, end, final)
     token = view[_token_start(view, at) : at]
     word = _bare_word(token)
-    kind = _abbreviation_kind(word, rules) or _abbreviation_kind(word.rpartition("/")[2], rules)
+    kind = _abbreviation_kind(word, rules) or _abbreviation_kind(_LAST_PART.sub("", word), rules)
     if rules.unit_stop is not None and rules.unit_stop.search(view, 0, at):
         kind = AbbreviationKind.MAY_END_SENTENCE
     if kind is None and _is_ordinary_word(token, word):

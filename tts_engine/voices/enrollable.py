@@ -89,6 +89,18 @@ class EnrollableVoices(Voices, ABC):
             return self.default
         return self._find_voice(voice_id) or super().get(voice_id)
 
+    def fits_model(self, voice_id: str) -> bool:
+        """As ``Voices.fits_model``; a store has the voices of several models."""
+        if voice_id in self._voices or self.store is None:
+            return True
+        stored = self.store.find(voice_id)
+        return stored is not None and stored.version == self.store.version
+
+    @property
+    def temporary_ids(self) -> frozenset[str]:
+        """As ``Voices.temporary_ids``."""
+        return self._enrolled
+
     @property
     def default(self) -> Voice:
         """The bundle's first speaker, else the oldest stored voice without an owner. Raises UnknownVoice."""

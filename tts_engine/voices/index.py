@@ -44,6 +44,7 @@ _MIGRATIONS = (
     CREATE INDEX voices_owner ON voices (owner);
     CREATE INDEX voices_name ON voices (name);
     """,
+    "CREATE TABLE removals (id TEXT PRIMARY KEY, removed_at REAL NOT NULL) STRICT",
 )
 
 
@@ -98,6 +99,13 @@ def require_row(index: sqlite3.Connection, voice_id: str) -> StoredVoice:
     if voice is None:
         raise UnknownVoice(f"no voice {voice_id[:140]!r} in the store")
     return voice
+
+
+def insert_voice(index: sqlite3.Connection, voice: StoredVoice) -> None:
+    """Add a row, in the place of the one with its id."""
+    values = (*astuple(voice)[:-1], *astuple(voice.about))
+    index.execute(f"INSERT OR REPLACE INTO voices VALUES ({', '.join('?' * len(values))})", values)
+    index.execute("DELETE FROM removals WHERE id = ?", (voice.id,))
 
 
 def voice_from_row(row: tuple[Any, ...]) -> StoredVoice:

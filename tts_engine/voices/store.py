@@ -26,7 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -43,6 +43,7 @@ from .index import (
     checked_metadata,
     checked_name,
     find_row,
+    insert_voice,
     migrate,
     open_index,
     require_row,
@@ -136,20 +137,32 @@ class VoiceStore:
             self._check_count(index, about.owner)
             size = self._write(index, prompt)
             now = self._clock()
-            voice = StoredVoice(
-                voice_id,
-                checked_name(name),
-                prompt.id,
-                prompt.model_version,
-                size,
-                prompt.transcript,
-                now,
-                now,
-                about,
-            )
-            values = (*astuple(voice)[:-1], *astuple(about))
-            index.execute(f"INSERT INTO voices VALUES ({', '.join('?' * len(values))})", values)
+            content = (prompt.id, prompt.model_version, size, prompt.transcript)
+            voice = StoredVoice(voice_id, checked_name(name), *content, now, now, about)
+            insert_voice(index, voice)
         return voice
+
+    def adopt(self, voice: StoredVoice, prompt: StorablePrompt) -> None:
+        """Store a voice as another store has it, in the place of one with its id. Raises as ``add``."""
+        checked_id(voice.id), checked_name(voice.name), checked_metadata(voice.about)
+        with self._transaction() as index:
+            before = find_row(index, voice.id)
+            if before is None:
+                self._check_count(index, voice.about.owner)
+            insert_voice(index, replace(voice, bytes=self._write(index, prompt)))
+        if before is not None:
+            self._delete_if_unreferenced(before.content)
+
+    def removals(self) -> dict[str, float]:
+        """When each voice that is no more was removed, in seconds since 1970."""
+        with self._reading_index() as index:
+            return dict(index.execute("SELECT id, removed_at FROM removals").fetchall())
+
+    @property
+    def changes(self) -> int:
+        """A number that is another one after each change, of any process."""
+        with self._reading_index() as index:
+            return int(index.execute("PRAGMA data_version").fetchone()[0])
 
     def get(self, voice_id: str) -> StorablePrompt:
         """Load the prompt of a voice.
@@ -241,11 +254,16 @@ class VoiceStore:
         self._delete_if_unreferenced(before.content)
         return after
 
-    def remove(self, voice_id: str) -> StoredVoice:
-        """Delete a voice, and its file unless another id shares it. Raises UnknownVoice."""
+    def remove(self, voice_id: str, removed_at: float | None = None) -> StoredVoice:
+        """Delete a voice, and its file unless another id shares it. Raises UnknownVoice.
+
+        removed_at: seconds since 1970; None is now.
+        """
+        removal = (voice_id, self._clock() if removed_at is None else removed_at)
         with self._transaction() as index:
             voice = require_row(index, voice_id)
             index.execute("DELETE FROM voices WHERE id = ?", (voice_id,))
+            index.execute("INSERT OR REPLACE INTO removals VALUES (?, ?)", removal)
         self._delete_if_unreferenced(voice.content)
         return voice
 

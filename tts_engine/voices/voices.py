@@ -55,6 +55,15 @@ class Voices:
         """The id of the voice called ``name`` in the bundle of another voice, None if it has none."""
         return name if name in self else None
 
+    def fits_model(self, voice_id: str) -> bool:
+        """Whether a voice that these contain was made for the model of this engine."""
+        return True
+
+    @property
+    def temporary_ids(self) -> frozenset[str]:
+        """The ids of voices that are kept in memory until they are removed."""
+        return frozenset()
+
     def speaker_profile(self, voice_id: str) -> object:
         """What the backend needs to know about a voice, None if nothing. May read a file.
 

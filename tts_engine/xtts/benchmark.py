@@ -14,6 +14,7 @@ from pathlib import Path
 from ...models.cosyvoice.devices import find_device
 from ...models.cosyvoice.lm.sampling import PeekableUniforms, seeded_uniforms
 from ...models.xtts.checkpoint.bundle import open_bundle
+from ...models.xtts.gpt import XttsGpt
 from ...models.xtts.networks import load_networks
 from ...models.xtts.sampling import PREFIX_ID, XttsSamplingInputs, sample_speech_ids
 from ...models.xtts.voice import XttsVoice
@@ -52,7 +53,7 @@ class XttsTimings:
     streamed_s: float  # the vocoder, 20 latents at a time
     offline_s: float  # the vocoder, all latents at once
     peak_bytes: int  # resident memory at its highest
-    resident_bytes: int  # resident memory at the end
+    resident_bytes: int  # resident memory after one session
 
 
 def measure_xtts(
@@ -64,22 +65,23 @@ def measure_xtts(
 ) -> XttsTimings:
     """Load a bundle and time it. clock: gives seconds. Raises BundleError, BadRequest."""
     size = size or XttsBenchmarkSize()
-    policy = replace(xtts_policy_for(device, precision), first_hop=_CHUNK_IDS, ids_per_decode_step=_CHUNK_IDS)
+    policy = replace(
+        xtts_policy_for(device, precision), slots=1, first_hop=_CHUNK_IDS, ids_per_decode_step=_CHUNK_IDS
+    )
     with bundle_errors(BundleFamily.XTTS):
         bundle = open_bundle(folder)
         found = find_device(device)
         networks = load_networks(bundle, found, policy.precision)
     voice = next(iter(bundle.voices().values()))
-    runner = XttsGptRunner(networks.gpt, rows=size.sessions, max_voices=1, prefill_chunk=128)
-    id_s, _ = _decode(runner, voice, size, clock, rows=1)
-    batched_id_s, latents = _decode(runner, voice, size, clock, rows=size.sessions)
+    id_s, latents = _decode(networks.gpt, voice, size, clock, rows=1)
+    with closing(XttsBackend.from_bundle(bundle, networks, policy)) as backend:
+        first_chunk_s = statistics.median(_first_chunks(backend, size.rounds, clock))
+        resident_bytes = _resident_bytes()
     spoken = (latents * (size.latents // len(latents) + 1))[: size.latents]
     vocoder = XttsRenderRunner(networks.vocoder, found)
     offline_s = _vocode(vocoder, voice, spoken, len(spoken), clock)
     streamed_s = _vocode(vocoder, voice, spoken, _CHUNK_IDS, clock)
-    with closing(XttsBackend.from_bundle(bundle, networks, policy)) as backend:
-        first_chunk_s = statistics.median(_first_chunks(backend, size.rounds, clock))
-        resident_bytes = _resident_bytes()
+    batched_id_s, _ = _decode(networks.gpt, voice, size, clock, rows=size.sessions)
     peak_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return XttsTimings(
         size, id_s, batched_id_s, first_chunk_s, streamed_s, offline_s, peak_bytes, resident_bytes
@@ -93,9 +95,10 @@ def _resident_bytes() -> int:
 
 
 def _decode(
-    runner: XttsGptRunner, voice: XttsVoice, size: XttsBenchmarkSize, clock: Clock, rows: int
+    gpt: XttsGpt, voice: XttsVoice, size: XttsBenchmarkSize, clock: Clock, rows: int
 ) -> tuple[float, list[Latent]]:
-    """Median seconds of a step, and the latents of the first row."""
+    """Median seconds of a step of that many sessions, and the latents of the first one."""
+    runner = XttsGptRunner(gpt, rows=rows, max_voices=1, prefill_chunk=128)
     text_ids = [5] * max(1, size.context - len(voice.latents) - 2)
     for row in range(rows):
         sentence = XttsGptInput(voice, None, text_ids)
@@ -113,8 +116,6 @@ def _decode(
             ids[row].append(_sampled(column, ids[row], draws[row]))
         times.append(clock() - started)
         latents.append(decoded[0].latent)
-    for row in range(rows):
-        runner.clear_row(row)
     return statistics.median(times), latents
 
 

@@ -64,13 +64,13 @@ class XttsPolicy:
     overlap: bool = False
 
 
-_PRECISIONS = (Precision.FP32, Precision.BF16, Precision.FP16)
+_PRECISIONS = (Precision.FP32, Precision.BF16, Precision.FP16, Precision.INT8)
 
 
 def xtts_policy_for(device: str, precision: str = "fp32") -> XttsPolicy:
     """The default policy for a device.
 
-    Raises BadRequest for a precision that there is not, BundleError without the device.
+    Raises BadRequest for a precision that XTTS or the device lacks, BundleError without the device.
     """
     if precision not in _PRECISIONS:
         raise BadRequest(f"precision is {precision!r}; a bundle of XTTS has {', '.join(_PRECISIONS)}")
@@ -81,4 +81,6 @@ def xtts_policy_for(device: str, precision: str = "fp32") -> XttsPolicy:
         raise BundleError(str(fault)) from fault
     if found.type == "cpu":
         return policy
+    if policy.precision is Precision.INT8:
+        raise BadRequest(f"int8 is for a CPU, and the device is {found}; take bf16 or fp16")
     return replace(policy, slots=32, max_render_rows=8, overlap=True)

@@ -30,7 +30,7 @@ from ...web.request_body import with_bounded_body
 from ...web.request_log import RequestRecord
 from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
-from ..speech import EncodedChunk, open_encoded_stream
+from ..speech import EncodedChunk
 from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .errors import CartesiaBodyTooLong, InvalidCartesiaRequest, to_cartesia_error
@@ -212,7 +212,7 @@ class _CartesiaSpeechResponse(SpeechResponse):
         options = make_synthesis_options(speech, record.voice, encoding)
         self.begin(speech, encoding)
         grant.charge_characters(len(speech.transcript))  # last: a request for an unknown voice is free
-        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
+        async with server.open_stream(options, grant) as utterance:
             utterance.push_text(speech.transcript)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

@@ -8,7 +8,6 @@ websocket_response.py, tts_sse_event.py, voice.py).
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ....tts_engine.chunk import Word
 from ....tts_engine.errors import UnknownVoice
+from ..word_ends import punctuation_stop
 from .errors import InvalidCartesiaRequest
 
 MAX_BODY_BYTES: Final = 512 * 1024
@@ -26,7 +26,6 @@ _DEFAULT_BUFFER_DELAY_MS: Final = 3_000
 
 Name = Annotated[str, Field(min_length=1, max_length=_MAX_NAME_CHARACTERS)]
 _Speed = Annotated[float, Field(ge=0.25, le=4.0, description="Factor of the usual speaking rate.")]
-_PUNCTUATION: Final = re.compile(r"[^\w\s<\[({]*")  # that ends a word
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -150,15 +149,10 @@ class WordTimestamps(BaseModel):
     def of(cls, words: tuple[Word, ...], text: str, offset_s: float = 0.0) -> "WordTimestamps":
         """Return the engine's words; ``text``: of their utterance, offset_s: of its beginning."""
         return cls(
-            words=[_with_punctuation(text, word) for word in words],
+            words=[text[word.text_start : punctuation_stop(text, word)] for word in words],
             start=[round(offset_s + word.start_s, 3) for word in words],
             end=[round(offset_s + word.stop_s, 3) for word in words],
         )
-
-
-def _with_punctuation(text: str, word: Word) -> str:
-    following = _PUNCTUATION.match(text, word.text_stop)
-    return text[word.text_start : following.end() if following else word.text_stop]
 
 
 class TimestampsMessage(CartesiaAnswer):

@@ -30,6 +30,7 @@ from ....adapters.dashscope.sentence_events import SentenceEventBuilder
 from ....adapters.ssml import SsmlDocument, parse_ssml, plain_document
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import UnknownVoice, VivavoceError
+from ...access.access_control import Grant
 from ...access.keys import Scope
 from ...access.url_guard import UrlGuard
 from ...web.openapi.operations import (
@@ -50,7 +51,7 @@ from ...web.request_body import with_bounded_body
 from ...web.request_log import RequestRecord
 from ...web.streamed_body import StreamedBody, cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
-from ..speech import AUDIO_CONTENT_TYPES, EncodedChunk, open_encoded_stream
+from ..speech import AUDIO_CONTENT_TYPES, EncodedChunk
 from ..speech_response import UNREAD_HEADER, UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .audio_store import AudioStore, StoredAudio
@@ -219,7 +220,7 @@ class _DashScopeSpeechResponse(SpeechResponse):
             record.count_text(len(spoken.text))
             record.voice = resolve_dashscope_voice(self._api.voices, parameters.voice, grant, default)
             speech = _StoredSpeech(self.request_id, parameters, spoken, record, events, self.report_unread)
-            rendering = speech.render(server, self._api.store)
+            rendering = speech.render(server, grant, self._api.store)
             audio = await cancel_on_disconnect(self.request.receive, rendering)
         done = SpeechSynthesizerResponse(
             request_id=self.request_id,
@@ -272,7 +273,7 @@ class _StoredSpeech:
         self._events = events
         self._sentences = SentenceEventBuilder(request_id, include_words=parameters.word_timestamp_enabled)
 
-    async def render(self, server: SpeechServer, store: AudioStore) -> StoredAudio:
+    async def render(self, server: SpeechServer, grant: Grant, store: AudioStore) -> StoredAudio:
         """Render the whole text and return the file; raise UnknownVoice, BadRequest, Overloaded or
         SynthesisFailed.
         """
@@ -281,7 +282,7 @@ class _StoredSpeech:
             self._events.bytes_per_s = options.audio.bytes_per_second
         async with (
             store.open_writer(options.audio.content_type) as writer,
-            open_encoded_stream(server.engine, options, server.encoding_threads) as utterance,
+            server.open_stream(options, grant) as utterance,
         ):
             utterance.push_document(self._document)
             utterance.end_input()

@@ -21,7 +21,7 @@ from ....tts_engine.errors import BadRequest, Overloaded
 from ...access.access_control import Grant
 from ...web.openapi.operations import WebSocketOperation
 from ...web.websocket import WebSocketConnections, reject_handshake
-from ..speech import EncodedChunk, open_encoded_stream
+from ..speech import EncodedChunk
 from ..speech_server import SpeechServer
 from .errors import to_dashscope_error
 from .frames import ClientFrame, DashScopeFrameCodec, ServerFrame
@@ -127,7 +127,7 @@ class _DashScopeSocketConnection(TaskConnection[SpeechParameters, _DashScopeTask
             task.record.voice = voice
             options = make_synthesis_options(run.parameters, voice)
             task.bytes_per_s = options.audio.bytes_per_second
-            async with open_encoded_stream(server.engine, options, server.encoding_threads) as task.stream:
+            async with server.open_stream(options, grant) as task.stream:
                 await self.announce_start(task)
                 async for chunk in task.stream:
                     await self._send_audio(task, chunk)

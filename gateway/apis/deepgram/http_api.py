@@ -24,7 +24,7 @@ from ...web.request_body import with_bounded_body
 from ...web.request_log import RequestRecord
 from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
-from ..speech import AUDIO_CONTENT_TYPES, open_encoded_stream
+from ..speech import AUDIO_CONTENT_TYPES
 from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .errors import DeepgramBodyTooLong, to_deepgram_error
@@ -130,7 +130,7 @@ class _DeepgramSpeechResponse(SpeechResponse):
         self.stream_headers["dg-model-name"] = record.voice
         self.body_stream.bytes_per_s = encoding.audio.bytes_per_second
         header = encoding.header
-        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
+        async with server.open_stream(options, grant) as utterance:
             utterance.push_text(text)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

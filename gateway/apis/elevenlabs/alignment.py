@@ -6,14 +6,11 @@ word       |--|         |--|        their characters share the word's time evenl
 other                               characters between words share the time between them
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from ....tts_engine.chunk import Word
-
-_WORD_END: Final = re.compile(r"[^\w\s<\[({]*\s*")  # punctuation and blanks that follow a word
+from ..word_ends import blanks_stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +35,7 @@ class CharacterAligner:
         for word in words:
             characters += self._spread(text, word.text_start, word.start_s)
             characters += self._spread(text, word.text_stop, word.stop_s)
-            end = _WORD_END.match(text, word.text_stop)
-            characters += self._spread(text, end.end() if end else word.text_stop, word.stop_s)
+            characters += self._spread(text, blanks_stop(text, word), word.stop_s)
         return characters
 
     def finish(self, text: str, end_s: float) -> list[TimedCharacter]:

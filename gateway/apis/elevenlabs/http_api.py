@@ -35,7 +35,7 @@ from ...web.request_body import with_bounded_body
 from ...web.request_log import RequestRecord
 from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
-from ..speech import AUDIO_CONTENT_TYPES, EncodedChunk, open_encoded_stream
+from ..speech import AUDIO_CONTENT_TYPES, EncodedChunk
 from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .alignment import CharacterAligner, TimedCharacter
@@ -157,7 +157,7 @@ class _SpokenText(SpeechResponse):
         self.begin(audio)
         grant.charge_characters(len(speech.text))  # last: a request for an unknown voice is free
         self.stream_headers["character-cost"] = str(len(speech.text))
-        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
+        async with server.open_stream(options, grant) as utterance:
             utterance.push_text(speech.text)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

@@ -37,7 +37,7 @@ from ...web.request_body import with_bounded_body
 from ...web.request_log import RequestRecord
 from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
-from ..speech import EncodedChunk, open_encoded_stream
+from ..speech import EncodedChunk
 from ..speech_job import MAX_FILE_S
 from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
@@ -191,7 +191,7 @@ class _InworldSpeechResponse(SpeechResponse):
         record.voice = resolve_inworld_voice(self.api.voices, server.models, speech, grant)
         options = make_inworld_options(speech, record.voice, self.format_of(speech.audio_config))
         grant.charge_characters(len(speech.text))  # last: a request for an unknown voice is free
-        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
+        async with server.open_stream(options, grant) as utterance:
             utterance.push_text(speech.text)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

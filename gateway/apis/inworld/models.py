@@ -8,7 +8,6 @@ livekit-plugins-inworld 1.8.9 (tts.py).
 """
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
@@ -16,14 +15,13 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from ....tts_engine.chunk import Word
+from ..word_ends import blanks_stop
 from .errors import GoogleRpcCode, InvalidInworldRequest, InworldErrorDescription
 
 MAX_BODY_BYTES: Final = 512 * 1024
 MAX_TEXT_CHARACTERS: Final = 40_000
 MAX_BUFFER_DELAY_MS: Final = 60_000
 _MAX_NAME_CHARACTERS: Final = 256
-# Punctuation and blanks that follow a word
-_WORD_END: Final = re.compile(r"[^\w\s<\[({]*\s*")
 
 _Name = Annotated[str, Field(min_length=1, max_length=_MAX_NAME_CHARACTERS)]
 _Encoding = Literal[
@@ -183,8 +181,7 @@ class InworldWordAlignment(BaseModel):
 
 
 def _following(text: str, word: Word) -> str:
-    end = _WORD_END.match(text, word.text_stop)
-    following = end[0] if end else ""
+    following = text[word.text_stop : blanks_stop(text, word)]
     is_last = word.text_stop + len(following) == len(text)
     # The next generation begins with another word.
     return following + " " if is_last and not following[-1:].isspace() else following

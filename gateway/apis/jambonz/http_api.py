@@ -25,7 +25,7 @@ from ...web.request_body import with_bounded_body
 from ...web.request_log import RequestRecord
 from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
-from ..speech import SynthesisOptions, open_encoded_stream
+from ..speech import SynthesisOptions
 from ..speech_response import ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .models import (
@@ -105,7 +105,7 @@ class _JambonzSpeechResponse(SpeechResponse):
         document = parse_ssml(speech.text) if speech.type == "ssml" else plain_document(speech.text)
         self.body_stream.bytes_per_s = _AUDIO.bytes_per_second
         grant.charge_characters(len(document.text))  # last: a request for an unknown voice is free
-        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
+        async with server.open_stream(options, grant) as utterance:
             utterance.push_document(document)
             utterance.end_input()
             async for chunk in utterance:

@@ -24,7 +24,7 @@ from ...web.openapi.operations import WebSocketOperation
 from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, WebSocketConnections, reject_handshake
 from ..openai.errors import InvalidRequestError, to_openai_error
 from ..openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
-from ..speech import EncodedChunk, open_encoded_stream
+from ..speech import EncodedChunk
 from ..speech_server import SpeechServer
 from .connection import (
     CloseRequested,
@@ -267,7 +267,7 @@ class _NativeStreamSocketConnection(WebSocketConnection):
                 return
             queued.record.voice = voice
             options = make_synthesis_options(configuration, voice)
-            async with open_encoded_stream(server.engine, options, server.encoding_threads) as stream:
+            async with server.open_stream(options, grant) as stream:
                 queued.open(stream)
                 async for chunk in stream:
                     await self._send_chunk(queued, configuration, chunk)

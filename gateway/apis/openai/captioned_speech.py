@@ -16,9 +16,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from ....tts_engine.chunk import SAMPLE_RATE, Word
+from ...access.access_control import Grant
 from ...web.openapi.operations import BODY_TOO_LONG, JSON, SPEECH_ERRORS, json_body, operation
 from ...web.request_log import RequestRecord
-from ..speech import EncodedStream, SynthesisOptions, open_encoded_stream
+from ..speech import EncodedStream, SynthesisOptions
 from .extension_models import CaptionedSpeech, CaptionedSpeechRequest, WordTimestamp
 from .json_endpoint import REQUEST_ID_HEADER, openai_errors
 from .models import CreateSpeechRequest
@@ -67,13 +68,13 @@ class _CaptionedSpeechResponse(OpenAISpeechResponse):
         return await read_captioned_speech_request(self.request, self.api.max_text_characters)
 
     async def stream(
-        self, speech: CreateSpeechRequest, options: SynthesisOptions, record: RequestRecord
+        self, speech: CreateSpeechRequest, options: SynthesisOptions, grant: Grant, record: RequestRecord
     ) -> None:
         assert isinstance(speech, CaptionedSpeechRequest)
         self.stream_headers["content-type"] = JSON
         self.body_stream.bytes_per_s = options.audio.bytes_per_second
         server = self.api.server
-        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
+        async with server.open_stream(options, grant) as utterance:
             utterance.push_text(speech.input)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

@@ -31,7 +31,7 @@ from ...web.openapi.operations import (
 )
 from ...web.request_log import RequestRecord
 from ...web.streamed_body import cancel_on_disconnect
-from ..speech import AUDIO_CONTENT_TYPES, SynthesisOptions, open_encoded_stream
+from ..speech import AUDIO_CONTENT_TYPES, SynthesisOptions
 from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .errors import to_openai_error
@@ -187,16 +187,16 @@ class OpenAISpeechResponse(SpeechResponse):
         async with self.api.voices.open_voice(speech, grant) as record.voice:
             options = make_synthesis_options(speech, record.voice)
             grant.charge_characters(len(speech.input))  # last: a request for an unknown voice is free
-            return await self.stream(speech, options, record)
+            return await self.stream(speech, options, grant, record)
 
     async def _whole_file(
-        self, speech: CreateSpeechRequest, options: SynthesisOptions, record: RequestRecord
+        self, speech: CreateSpeechRequest, options: SynthesisOptions, grant: Grant, record: RequestRecord
     ) -> Response:
         """Return the response with all audio; raises BadRequest if the speech is too long to be held."""
         server = self.api.server
         parts: list[bytes] = []
         samples = 0
-        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
+        async with server.open_stream(options, grant) as utterance:
             utterance.push_text(speech.input)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)
@@ -209,17 +209,17 @@ class OpenAISpeechResponse(SpeechResponse):
         return Response(b"".join(parts), headers=self.stream_headers, media_type=options.audio.content_type)
 
     async def stream(
-        self, speech: CreateSpeechRequest, options: SynthesisOptions, record: RequestRecord
+        self, speech: CreateSpeechRequest, options: SynthesisOptions, grant: Grant, record: RequestRecord
     ) -> Response | None:
         """Speak the text into the body, or return the response of one complete file."""
         if speech.is_whole_file:
-            return await self._whole_file(speech, options, record)
+            return await self._whole_file(speech, options, grant, record)
         as_events = speech.stream_format == "sse"
         server, body = self.api.server, self.body_stream
         self.stream_headers["content-type"] = EVENT_STREAM if as_events else options.audio.content_type
         body.bytes_per_s = options.audio.bytes_per_second
         samples = 0
-        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
+        async with server.open_stream(options, grant) as utterance:
             utterance.push_text(speech.input)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

@@ -31,7 +31,7 @@ class OpenAIVoiceResolver:
         if settings.ref_audio is None:
             return self._resolve_name(settings.voice, settings.model, grant)
         grant.require(Scope.ENROLL)
-        self._voices.check_cloning()
+        self._voices.cloning_voices()
         return None
 
     @asynccontextmanager

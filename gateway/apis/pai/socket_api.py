@@ -21,7 +21,7 @@ from ...access.access_control import Grant
 from ...web.openapi.operations import WebSocketOperation
 from ...web.websocket import WebSocketConnections, reject_handshake
 from ..dashscope.task_connection import SpeechTask, TaskConnection
-from ..speech import EncodedChunk, open_encoded_stream
+from ..speech import EncodedChunk
 from ..speech_job import JobServer
 from .frames import PaiClientFrame, PaiFrameCodec, PaiServerFrame, encode_audio
 from .models import PaiMetrics, PaiParameters
@@ -103,7 +103,7 @@ class _PaiSocketConnection(TaskConnection[PaiParameters, _PaiTask]):
             options = make_pai_options(run.parameters, run.model, self._host, grant, AudioLayout.STREAM)
             task.record.voice = options.voice or "-"
             bytes_per_s = options.audio.bytes_per_second
-            async with open_encoded_stream(server.engine, options, server.encoding_threads) as task.stream:
+            async with server.open_stream(options, grant) as task.stream:
                 await self.announce_start(task)
                 async for chunk in task.stream:
                     if chunk.audio:  # else the encoder withholds it

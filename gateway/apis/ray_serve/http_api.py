@@ -149,7 +149,7 @@ class RayServeApi:
     async def _recording(self, body: CosyVoiceSpeechRequest, grant: Grant) -> ReferenceRecording:
         assert isinstance(body, ReferenceAudioRequest)
         grant.require(Scope.ENROLL)
-        self.host.voices.check_cloning()  # before anything is fetched
+        self.host.voices.cloning_voices()  # before anything is fetched
         new = NewVoice("of one request", body.transcript, provenance="reference_audio of a request")
         match body.reference_audio:
             case UploadedRecording(data=data):

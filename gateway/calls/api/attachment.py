@@ -25,6 +25,7 @@ from ..events import (
 )
 from ..registry import ActiveCall
 from ..text_feed import TextCommand
+from ..transfers import AttendedTransfer
 from .descriptions import basic_message, describe_call, describe_error, describe_event, describe_voices
 from .messages import (
     AskMessage,
@@ -101,6 +102,7 @@ class CallAttachment:
             self._call, options.speech, charge=charge, on_failed=self._on_failed, on_error=self._on_error
         )
         self._dictated: set[int] = set()  # utterances being heard that the peer wrote itself
+        self._transfers: set[asyncio.Task[None]] = set()  # attended
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def open(self) -> None:
@@ -120,8 +122,14 @@ class CallAttachment:
             await self.wait_over()
 
     async def aclose(self) -> None:
-        """Send no more events, stop speaking what the peer wrote, and wait until every task has ended."""
+        """Send no more events, stop speaking what the peer wrote, and wait until every task has ended.
+
+        An attended transfer that is under way is given up, if the call is still up.
+        """
         self._call.events.remove_listener(self._on_event)
+        for transferring in tuple(self._transfers):
+            transferring.cancel()
+            await asyncio.wait({transferring})
         await self._utterances.aclose()
 
     def execute_or_report(self, message: ClientMessage) -> None:
@@ -142,9 +150,8 @@ class CallAttachment:
             case HangUpMessage(result=result):
                 self._call.result = replace(self._call.result, value=result)
                 self._call.hang_up(self._options.hang_up_reason)
-            case TransferMessage(to=number, result=result):
-                self._call.result = replace(self._call.result, value=result)
-                self._call.transfer(number)
+            case TransferMessage():
+                self._transfer(message)
             case RecordMessage(on=on):
                 file = self._call.record() if on else self._call.stop_recording()
                 self._send(RecordingMessage(type="recording", on=on, file=file))
@@ -170,6 +177,26 @@ class CallAttachment:
                 self._discard()
             case _:
                 assert_never(message.type)
+
+    def _transfer(self, message: TransferMessage) -> None:
+        self._call.result = replace(self._call.result, value=message.result)
+        if (options := message.attended) is None:
+            self._call.transfer(message.to)
+            return
+        transfer = AttendedTransfer(message.to, options.announcement, options.ring_s)
+        transferring = asyncio.create_task(self._call.transfer_attended(transfer))
+        self._transfers.add(transferring)
+        transferring.add_done_callback(self._on_transfer_ended)
+
+    def _on_transfer_ended(self, transferring: "asyncio.Task[None]") -> None:
+        self._transfers.discard(transferring)
+        if transferring.cancelled():
+            return
+        error = transferring.exception()
+        if isinstance(error, VivavoceError):
+            self._send(describe_error(error))
+        elif error is not None:
+            self._on_error(error)
 
     def _discard(self) -> None:
         self._utterances.discard().add_done_callback(self._on_discarded)

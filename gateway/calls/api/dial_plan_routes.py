@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from ....tts_engine.errors import BadRequest
 from ..expected_calls import ExpectedCalls
 from ..registry import CallRegistry, CallUnknown
+from ..transfers import AttendedTransfer
 from . import operations
 from .announcement import is_form, read_announcement, read_transfer_order
 
@@ -30,7 +31,11 @@ def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: Ex
     async def transfer(call_id: str, request: Request) -> JSONResponse:
         call, order = registry.get(call_id).call, await read_transfer_order(request)
         call.result = replace(call.result, value=order.result)
-        call.transfer(order.to)
+        if order.attended is None:
+            call.transfer(order.to)
+        else:
+            options = order.attended
+            await call.transfer_attended(AttendedTransfer(order.to, options.announcement, options.ring_s))
         return JSONResponse({"call": call_id, "status": "transferred"})
 
     @router.get("/{call_id}/result", **operations.GET_RESULT)

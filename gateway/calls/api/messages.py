@@ -41,8 +41,11 @@ ResultText = Annotated[
 TransferTarget = Annotated[
     str,
     Field(
-        pattern=r"^[\w.+*#@:;=-]{1,200}$",
-        description="Number, extension or SIP URI; over ARI also `call:ID`, the caller of another call.",
+        pattern=r"^[\w.+*#@:;=/-]{1,200}$",
+        description=(
+            "Number, extension or SIP URI; over ARI also `call:ID`, the caller of another call. "
+            "An attended transfer goes to an extension, or to an endpoint such as `PJSIP/200`."
+        ),
     ),
 ]
 
@@ -86,12 +89,32 @@ class HangUpMessage(CallMessage):
     result: ResultText = ""
 
 
+class AttendedOptions(BaseModel):
+    """How the target of an attended transfer is called."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    announcement: Annotated[
+        str, Field(max_length=1000, description="Spoken to the one who answers, before the caller is joined.")
+    ] = ""
+    ring_s: Annotated[
+        float, Field(ge=1, le=300, allow_inf_nan=False, description="Seconds to wait for an answer.")
+    ] = 30.0
+
+
+OptionalAttendedOptions = Annotated[
+    AttendedOptions | None,
+    Field(description="Call the target first; if it cannot be reached, the call goes on. Over ARI only."),
+]
+
+
 class TransferMessage(CallMessage):
-    """Ends the call and transfers the caller."""
+    """Ends the call and transfers the caller; if an attended transfer fails, an `error` says why."""
 
     type: Literal["transfer"]
     to: TransferTarget
     result: ResultText = ""
+    attended: OptionalAttendedOptions = None
 
 
 class RecordMessage(CallMessage):

@@ -104,9 +104,13 @@ HANG_UP: Final = operation(
 )
 TRANSFER: Final = operation(
     "transfer",
-    "Hang up, and transfer the caller.",
+    "Hang up, and transfer the caller; an attended transfer is answered when both are joined, or cannot be.",
     json_response(TransferredCall),
-    native_errors({400: "The body is wrong, or a call of this kind cannot be transferred."}, _NO_CALL),
+    native_errors(
+        {400: "The body is wrong, or a call of this kind cannot be transferred."},
+        _NO_CALL,
+        {409: "The target of an attended transfer could not be reached; the call goes on."},
+    ),
     body=json_body(TransferOrder),
 )
 BEGIN_RECORDING: Final = operation(

@@ -5,7 +5,7 @@ import json
 import logging
 from collections import deque
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fastapi import WebSocket, WebSocketDisconnect
 
@@ -112,8 +112,8 @@ class ProgramSocket:
     ) -> None:
         self._socket = socket
         self._registry = registry
-        self._speech = speech
         self._grant = grant_of(socket)
+        self._speech = replace(speech, lexicon=self._grant.lexicon)
         self._voices = voices.for_grant(self._grant)
         self._options = options
         self._outbox = Outbox()

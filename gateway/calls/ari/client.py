@@ -8,21 +8,25 @@ import logging
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from types import MappingProxyType
+from typing import Final, TypeVar
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import httpx
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, WebSocketException
 
 from ....tts_engine.errors import VivavoceError
-from .models import ARI_EVENT, ARI_EVENT_TYPES, AriChannel, AriEvent
+from .models import ARI_EVENT, ARI_EVENT_TYPES, AriChannel, AriEvent, AriModule, AriVariable
 
 logger = logging.getLogger(__name__)
 
 _REQUEST_TIMEOUT_S: Final = 5.0  # Asterisk answers within milliseconds
 _MAX_EVENT_BYTES: Final = 1 << 20
+_MEDIA_CONNECTION: Final = "MEDIA_WEBSOCKET_CONNECTION_ID"  # variable of a channel of chan_websocket
+
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
 class AriFailed(VivavoceError):
@@ -82,6 +86,14 @@ class AriClient:
         except (OSError, TimeoutError, WebSocketException) as error:
             raise AriFailed(f"the connection for events failed: {error}") from None
 
+    async def is_module_running(self, module: str) -> bool:
+        """Return whether a module, such as ``chan_rtp.so``, is loaded and running."""
+        try:
+            described = await self._request("GET", f"asterisk/modules/{module}")
+        except AriNotFound:
+            return False
+        return _parse(AriModule, described).status == "Running"
+
     async def answer(self, channel: str) -> None:
         """Answer a channel."""
         await self._request("POST", f"channels/{channel}/answer")
@@ -89,7 +101,18 @@ class AriClient:
     async def open_external_media(self, channel: str, host: str, **parameters: str) -> AriChannel:
         """Make a channel of that id whose audio is at ``host``, an address with a port."""
         query = {"channelId": channel, "app": self._access.app, "external_host": host, **parameters}
-        return _parse_channel(await self._request("POST", "channels/externalMedia", query))
+        return _parse(AriChannel, await self._request("POST", "channels/externalMedia", query))
+
+    async def media_url(self, media: AriChannel) -> str:
+        """Return the URL of the WebSocket on which a channel of chan_websocket waits to be connected to."""
+        connection_id = media.channelvars.get(_MEDIA_CONNECTION, "")
+        if not connection_id:  # the answer has it only if ari.conf lists it in channelvars
+            query = {"variable": _MEDIA_CONNECTION}
+            answer = await self._request("GET", f"channels/{media.id}/variable", query)
+            connection_id = _parse(AriVariable, answer).value
+        address = urlsplit(self._access.url.rstrip("/").removesuffix("/ari"))
+        scheme = "wss" if address.scheme == "https" else "ws"
+        return urlunsplit((scheme, address.netloc, f"{address.path}/media/{quote(connection_id)}", "", ""))
 
     async def open_bridge(self, bridge: str, *channels: str) -> None:
         """Make a mixing bridge of that id, with those channels in it."""
@@ -102,7 +125,7 @@ class AriClient:
 
     async def get_channel(self, channel: str) -> AriChannel:
         """Return a channel; raises AriNotFound if it is gone."""
-        return _parse_channel(await self._request("GET", f"channels/{channel}"))
+        return _parse(AriChannel, await self._request("GET", f"channels/{channel}"))
 
     async def hang_up(self, channel: str, reason: str = "normal") -> None:
         """Hang up a channel."""
@@ -117,12 +140,23 @@ class AriClient:
         await self._request("POST", f"channels/{channel}/redirect", {"endpoint": endpoint})
 
     async def originate(
-        self, channel: str, endpoint: str, *, caller_id: str = "", variables: Mapping[str, str]
+        self,
+        channel: str,
+        endpoint: str,
+        *,
+        caller_id: str = "",
+        variables: Mapping[str, str] = MappingProxyType({}),
+        ring_s: float | None = None,
     ) -> None:
-        """Call an endpoint; the channel enters the application when it answers."""
+        """Call an endpoint; the channel enters the application when it answers.
+
+        ring_s: after which Asterisk gives up; None: its default, 30.
+        """
         query = {"channelId": channel, "endpoint": endpoint, "app": self._access.app}
         if caller_id:
             query["callerId"] = caller_id
+        if ring_s is not None:
+            query["timeout"] = str(round(ring_s))
         await self._request("POST", "channels", query, {"variables": dict(variables)})
 
     async def _request(
@@ -142,11 +176,11 @@ class AriClient:
         raise failure(f"Asterisk refused {method} {path}: {answer.status_code} {answer.text[:200].strip()}")
 
 
-def _parse_channel(body: bytes) -> AriChannel:
+def _parse(model: type[AnyModel], body: bytes) -> AnyModel:
     try:
-        return AriChannel.model_validate_json(body)
+        return model.model_validate_json(body)
     except ValidationError as error:
-        raise AriFailed(f"Asterisk described a channel in another way: {error.errors()[0]['msg']}") from None
+        raise AriFailed(f"Asterisk's answer is no {model.__name__}: {error.errors()[0]['msg']}") from None
 
 
 def _parse_event(message: str | bytes) -> AriEvent | None:

@@ -1,8 +1,8 @@
-"""Controller of a Stasis application: answers its channels, and connects each to a call over RTP.
+"""Controller of a Stasis application: answers its channels, and connects each to a call over external media.
 
-    caller's channel --+                        UDP
-                       +-- mixing bridge     +------- call (rtp.RtpCallServer)
-    UnicastRTP --------+---------------------+
+    caller's channel --+                        RTP, chan_websocket or AudioSocket (external_media)
+                       +-- mixing bridge     +------- call
+    external media ----+---------------------+
 
 The end of either channel ends the call. When the call ends here, the caller's channel goes on in the dial
 plan, or is transferred: to an extension, to an address, or to the caller of another call (an attended
@@ -15,71 +15,60 @@ bridged once it has entered the application.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, aclosing
 from typing import Final, assert_never
 from uuid import uuid4
 
-from ....adapters.rtp.codec import RtpCodec
-from ....adapters.rtp.connection import Address, RtpOptions
 from ....tts_engine.errors import Overloaded
-from ...listening_sockets import format_address
 from ..call import Call
-from ..caller import Caller
-from ..phones.rtp import RtpCallServer, RtpReservation
-from ..results import CallNotTransferable
+from ..registry import CallRegistry
+from ..transfers import (
+    CALL_PREFIX,
+    AttendedTransfer,
+    CallNotTransferable,
+    TransferFailed,
+    check_no_endpoint,
+)
+from ..websockets.asterisk_sockets import AsteriskUnreachable
+from .ari_call import MEDIA_PREFIX, AriCall
 from .client import AriClient, AriFailed, AriNotFound
+from .consultation import Consultation, caller_id_of
+from .external_media import ExternalMedia, choose_media
 from .joined_callers import JoinedCallers
 from .models import AriChannel, AriEvent, ChannelDtmfReceived, ChannelLeft, StasisStart
 
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = (1.0, 2.0, 5.0, 10.0)  # until the connection is tried again; the last one from then on
-_ENTER_TIMEOUT_S: Final = 5.0  # for the media's channel to enter the application
 _END_TIMEOUT_S: Final = 5.0  # for the requests at the end of the calls
-_MEDIA_PREFIX: Final = "vivavoce-media-"
-_KEYS: Final = frozenset("0123456789*#ABCD")
 _REDIRECTED: Final = ("sip:", "sips:", "tel:")  # by the caller's own telephone system
-_CALL_PREFIX: Final = "call:"  # of a transfer to the caller of another call
-
-
-@dataclass(slots=True, eq=False)
-class _AriCall:
-    """A caller's channel, from its start to its end."""
-
-    channel: AriChannel
-    media_channel: str  # id
-    media_entered: asyncio.Event
-    call: Call | None = None  # from when it is up
-    caller_is_gone: bool = False
-    ended: str = ""  # why, if it ended before it was up
-    is_joined: bool = False  # its caller goes to the caller of another call
-    media_released: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class AriController:
     """Serves one application until ``aclose``.
 
     Args:
-        codec: of the media's channels.
+        ways: of the external media, the best one first; the first that Asterisk has is used.
+        registry: of the calls.
         sleep: waits between two connections.
     """
 
     def __init__(
         self,
         client: AriClient,
-        rtp: RtpCallServer,
-        codec: RtpCodec,
+        ways: Sequence[ExternalMedia],
+        registry: CallRegistry,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
-        self._rtp = rtp
-        self._codec = codec
+        self._ways = ways
+        self._media = ways[-1]  # chosen at each connection
+        self._registry = registry
         self._sleep = sleep
-        self._calls: dict[str, _AriCall] = {}  # by the ids of both channels
+        self._calls: dict[str, AriCall] = {}  # by the ids of both channels
+        self._consultations: dict[str, Consultation] = {}  # by the ids of their channels
         self._joined = JoinedCallers(client)
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = False
@@ -92,7 +81,7 @@ class AriController:
         """
         self._is_closing = True
         for ari_call in tuple(self._calls.values()):
-            self._end(ari_call, "shutting down")
+            ari_call.end("shutting down")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_END_TIMEOUT_S)
         for task in (self._following, *self._tasks):
@@ -122,6 +111,7 @@ class AriController:
                         if event is None:
                             logger.info("Connected to Asterisk")
                             failures = 0
+                            self._media = await choose_media(self._client, self._ways)
                             self._start(self._end_lost_calls())
                         else:
                             self._handle(event)
@@ -134,24 +124,36 @@ class AriController:
             await self._sleep(retry_s)
 
     def _handle(self, event: AriEvent) -> None:
-        ari_call = self._calls.get(event.channel.id)
+        channel = event.channel
+        ari_call = self._calls.get(channel.id)
+        consultation = self._consultations.get(channel.id)
         match event:
-            case StasisStart(channel=channel, args=args):
+            case StasisStart(args=args):
                 if ari_call is not None:
                     ari_call.media_entered.set()
-                elif not channel.id.startswith(_MEDIA_PREFIX) and not self._is_closing:
-                    self._start(self._serve(channel, args))
-            case ChannelLeft(channel=channel):
+                elif consultation is not None:
+                    consultation.answer()
+                    agent = consultation.agent
+                    self._start(self._serve(AriCall(self._client, channel, args, agent, self._hide)))
+                elif not channel.id.startswith(MEDIA_PREFIX) and not self._is_closing:
+                    self._start(self._serve(AriCall(self._client, channel, args)))
+            case ChannelLeft(cause=cause):
+                if consultation is not None:
+                    consultation.fail(cause)
                 if channel.id in self._joined:
                     self._start(self._quietly(self._joined.part(channel.id)))
                 elif ari_call is not None:
                     ari_call.caller_is_gone |= channel.id == ari_call.channel.id
-                    self._end(ari_call, "the caller hung up" if ari_call.caller_is_gone else "no media")
-            case ChannelDtmfReceived(channel=channel, digit=digit):
+                    ari_call.end("the caller hung up" if ari_call.caller_is_gone else "no media")
+            case ChannelDtmfReceived(digit=digit):
                 if ari_call is not None and channel.id == ari_call.channel.id:
-                    _press(ari_call, digit)
+                    ari_call.press(digit)
             case _:
                 assert_never(event)
+
+    def _hide(self, call: Call) -> None:
+        """Keep programs that wait for the next call from one that is for an announcement."""
+        self._registry.get(call.call_id).attached = True
 
     async def _end_lost_calls(self) -> None:
         await self._quietly(self._joined.part_lost())
@@ -160,16 +162,9 @@ class AriController:
                 await self._client.get_channel(ari_call.channel.id)
             except AriNotFound:
                 ari_call.caller_is_gone = True
-                self._end(ari_call, "the caller hung up")
+                ari_call.end("the caller hung up")
             except AriFailed as error:
                 logger.warning("%s", error)
-
-    def _end(self, ari_call: _AriCall, reason: str) -> None:
-        if ari_call.call is not None:
-            ari_call.call.hang_up(reason)
-        else:
-            ari_call.ended = ari_call.ended or reason
-            ari_call.media_entered.set()
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -184,55 +179,22 @@ class AriController:
 
     # One call
 
-    async def _serve(self, channel: AriChannel, args: list[str]) -> None:
-        ari_call = _AriCall(channel, _MEDIA_PREFIX + str(uuid4()), asyncio.Event())
+    async def _serve(self, ari_call: AriCall) -> None:
+        channel = ari_call.channel
+        ari_call.transfers = AriTransfers(self, ari_call)
         self._calls[channel.id] = self._calls[ari_call.media_channel] = ari_call
         try:
-            reservation = self._rtp.reserve(
-                channel.name,
-                caller=_caller_of(channel, args),
-                check_transfer=partial(self._check_transfer, ari_call),
-            )
+            await self._media.serve(ari_call)
         except Overloaded:  # logged by the registry
+            ari_call.caller_is_gone = True
             await self._quietly(self._client.hang_up(channel.id, "congestion"))
-            self._forget(ari_call)
-            return
-        try:
-            await self._connect(ari_call, reservation)
-        except (AriFailed, OSError, TimeoutError) as error:
-            problem = str(error) or "the media's channel did not enter the application"
-            logger.warning("Call of channel %s could not be connected: %s", channel.name, problem)
-        else:
-            if ari_call.call is not None:
-                await ari_call.call.wait_closed()
+        except (AriFailed, AsteriskUnreachable, OSError) as error:
+            logger.warning("Call of channel %s could not be connected: %s", channel.name, error)
         finally:
-            self._rtp.cancel(reservation, ari_call.ended or "Asterisk did not connect it")
             self._forget(ari_call)
             await self._release(ari_call)
 
-    async def _connect(self, ari_call: _AriCall, reservation: RtpReservation) -> None:
-        channel, media_channel = ari_call.channel.id, ari_call.media_channel
-        await self._client.answer(channel)
-        media = await self._client.open_external_media(
-            media_channel, format_address(reservation.address), format=self._codec.name
-        )
-        async with asyncio.timeout(_ENTER_TIMEOUT_S):
-            await ari_call.media_entered.wait()
-        await self._client.open_bridge(media_channel, channel, media_channel)
-        if ari_call.ended:
-            return
-        # Keys come as events: the caller's channel has them in whatever way the phone sends them.
-        options = RtpOptions(self._codec, _media_address(media), key_type=None)
-        ari_call.call = self._rtp.open(reservation, options, call_id=channel)
-
-    def _check_transfer(self, ari_call: _AriCall, target: str) -> None:
-        """Raise CallNotTransferable for a transfer to a call that is not up, or to itself."""
-        if target.startswith(_CALL_PREFIX):
-            other = self._calls.get(target.removeprefix(_CALL_PREFIX))
-            if other is None or other.call is None or other is ari_call:
-                raise CallNotTransferable(f"{target!r} is no other call of Asterisk that is up")
-
-    async def _release(self, ari_call: _AriCall) -> None:
+    async def _release(self, ari_call: AriCall) -> None:
         """Remove the media, and leave the caller to the dial plan or to whom the call was transferred."""
         await self._quietly(self._client.hang_up(ari_call.media_channel))
         await self._quietly(self._client.close_bridge(ari_call.media_channel))
@@ -241,8 +203,8 @@ class AriController:
             return
         target = ari_call.call.result.transfer_to if ari_call.call is not None else ""
         channel = ari_call.channel
-        if target.startswith(_CALL_PREFIX):
-            await self._quietly(self._join(channel, target.removeprefix(_CALL_PREFIX)))
+        if target.startswith(CALL_PREFIX):
+            await self._quietly(self._join(channel, target.removeprefix(CALL_PREFIX)))
         elif not target:
             await self._quietly(self._client.continue_in_dial_plan(channel.id))
         elif target.startswith(_REDIRECTED):
@@ -271,7 +233,7 @@ class AriController:
             for left in (channel.id, other_id):
                 await self._quietly(self._client.continue_in_dial_plan(left))
 
-    def _forget(self, ari_call: _AriCall) -> None:
+    def _forget(self, ari_call: AriCall) -> None:
         self._calls.pop(ari_call.channel.id, None)
         self._calls.pop(ari_call.media_channel, None)
 
@@ -284,21 +246,60 @@ class AriController:
         except AriFailed as error:
             logger.warning("%s", error)
 
+    # Transfers
 
-def _press(ari_call: _AriCall, digit: str) -> None:
-    if ari_call.call is not None and digit in _KEYS:
-        ari_call.call.press(digit)
+    def check_transfer(self, ari_call: AriCall, target: str) -> None:
+        """Raise CallNotTransferable for an endpoint, and for a call that is not up or the same."""
+        check_no_endpoint(target)
+        if target.startswith(CALL_PREFIX):
+            other = self._calls.get(target.removeprefix(CALL_PREFIX))
+            if other is None or other.call is None or other is ari_call:
+                raise CallNotTransferable(f"{target!r} is no other call of Asterisk that is up")
+
+    async def consult(self, ari_call: AriCall, consultation: Consultation) -> None:
+        """Call a target, announce the caller, and join both; raises TransferFailed."""
+        caller = ari_call.call
+        if caller is None:
+            raise TransferFailed("the call is not up")
+        target = consultation.channel
+        self._consultations[target] = consultation
+        try:
+            with ExitStack() as undo:
+                await self._client.originate(
+                    target,
+                    consultation.endpoint,
+                    caller_id=caller_id_of(ari_call.caller),
+                    ring_s=consultation.ring_s,
+                )
+                undo.callback(lambda: self._start(self._quietly(self._client.hang_up(target))))
+                await consultation.wait_announced(caller)
+                caller.transfer(CALL_PREFIX + target)
+                undo.pop_all()
+        except AriFailed as error:
+            raise TransferFailed(f"{consultation.target} cannot be called: {error}") from None
+        finally:
+            del self._consultations[target]
 
 
-def _caller_of(channel: AriChannel, args: list[str]) -> Caller:
-    """Return the caller; ``name=value`` among the application's arguments are variables too."""
-    named = (arg.split("=", 1) for arg in args if "=" in arg)
-    variables = channel.channelvars | {name: value for name, value in named}
-    return Caller(channel.caller.number, channel.caller.name, channel.dialplan.exten, variables)
+class AriTransfers:
+    """The transfers of one caller: by the dial plan, to an address, to another caller, or attended."""
 
+    def __init__(self, controller: AriController, ari_call: AriCall) -> None:
+        self._controller = controller
+        self._ari_call = ari_call
+        self._target = ""  # of the attended transfer that is under way
 
-def _media_address(media: AriChannel) -> Address | None:
-    """Return where Asterisk expects RTP; None for the place from which it sends."""
-    host = media.channelvars.get("UNICASTRTP_LOCAL_ADDRESS", "")
-    port = media.channelvars.get("UNICASTRTP_LOCAL_PORT", "")
-    return (host, int(port)) if host and port.isdecimal() else None
+    def check(self, target: str) -> None:
+        """Raise CallNotTransferable if the caller cannot be transferred to ``target``."""
+        self._controller.check_transfer(self._ari_call, target)
+
+    async def attend(self, transfer: AttendedTransfer) -> None:
+        """Call the target, announce the caller, and join both; raises CallNotTransferable, TransferFailed."""
+        if self._target:
+            raise CallNotTransferable(f"a transfer to {self._target} is under way")
+        consultation = Consultation(transfer, self._ari_call.channel.dialplan.context)
+        self._target = transfer.target
+        try:
+            await self._controller.consult(self._ari_call, consultation)
+        finally:
+            self._target = ""

@@ -42,6 +42,18 @@ class AriChannel(_AriModel):
         return self.name.partition("/")[0]
 
 
+class AriVariable(_AriModel):
+    """The value of a channel's variable."""
+
+    value: str
+
+
+class AriModule(_AriModel):
+    """A module that is loaded."""
+
+    status: str  # "Running", or why not
+
+
 class StasisStart(_AriModel):
     """A channel has entered the application."""
 
@@ -55,6 +67,7 @@ class ChannelLeft(_AriModel):
 
     type: Literal["StasisEnd", "ChannelDestroyed"]
     channel: AriChannel
+    cause: int = 0  # of Q.850; 0: not known
 
 
 class ChannelDtmfReceived(_AriModel):

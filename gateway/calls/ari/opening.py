@@ -1,18 +1,41 @@
 """The ARI controller, by the server's settings."""
 
+import ipaddress
+from dataclasses import dataclass
+
 from ....adapters.rtp.codec import CODECS
 from ....tts_engine.errors import VivavoceError
 from ...phone_system_settings import PhoneSystemSettings
+from ..phones.audiosocket import AudioSocketCallServer
 from ..phones.rtp import RtpCallServer
+from ..registry import CallRegistry
+from ..websockets.calls import WebSocketCalls
 from .client import AriAccess, AriClient
 from .controller import AriController
+from .external_media import (
+    AudioSocketExternalMedia,
+    ExternalMedia,
+    RtpExternalMedia,
+    WebSocketExternalMedia,
+)
 
 
 class AriPasswordUnreadable(VivavoceError):
     """The file of the password cannot be read; the message is a sentence for the operator."""
 
 
-def open_ari(settings: PhoneSystemSettings, rtp: RtpCallServer) -> AriController | None:
+@dataclass(frozen=True, slots=True)
+class ExternalMediaServers:
+    """What serves the calls of the external media."""
+
+    registry: CallRegistry
+    rtp: RtpCallServer
+    websockets: WebSocketCalls
+    audiosocket: AudioSocketCallServer
+    audiosocket_address: tuple[str, int]
+
+
+def open_ari(settings: PhoneSystemSettings, servers: ExternalMediaServers) -> AriController | None:
     """Return a controller, which connects by itself; None without ``ari_url``.
 
     Raises AriPasswordUnreadable.
@@ -20,7 +43,25 @@ def open_ari(settings: PhoneSystemSettings, rtp: RtpCallServer) -> AriController
     if settings.ari_url is None:
         return None
     access = AriAccess(settings.ari_url, settings.ari_user, settings.ari_app, _read_password(settings))
-    return AriController(AriClient(access), rtp, CODECS[settings.ari_codec])
+    client = AriClient(access)
+    return AriController(client, _ways(settings, client, servers), servers.registry)
+
+
+def _ways(
+    settings: PhoneSystemSettings, client: AriClient, servers: ExternalMediaServers
+) -> list[ExternalMedia]:
+    codec = CODECS[settings.ari_codec]
+    host, port = servers.audiosocket_address
+    # Asterisk cannot connect to "every address".
+    host = settings.rtp_host if ipaddress.ip_address(host).is_unspecified else host
+    ways: dict[str, ExternalMedia] = {
+        "websocket": WebSocketExternalMedia(
+            client, servers.websockets, codec.name, settings.ari_websocket_client or ""
+        ),
+        "audiosocket": AudioSocketExternalMedia(servers.audiosocket, (host, port), codec),
+        "rtp": RtpExternalMedia(servers.rtp, codec),
+    }
+    return list(ways.values()) if settings.ari_media == "auto" else [ways[settings.ari_media]]
 
 
 def _read_password(settings: PhoneSystemSettings) -> str:

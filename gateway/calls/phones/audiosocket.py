@@ -1,13 +1,15 @@
 """AudioSocket calls of the gateway: Asterisk connects over TCP, and an agent speaks on each call.
 
 Connections are accepted here. Once a caller has sent the call's id, a media server takes the socket
-(``adapters.media``), and the connection becomes a ``Call`` in the registry, served by the agent.
+(``adapters.media``), and the connection becomes a ``Call`` in the registry, served by the agent. A connection
+that somebody awaits by its id (``awaiting``) becomes a call when that one opens it.
 """
 
 import asyncio
 import logging
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -19,11 +21,13 @@ from ....adapters.media.media_servers import MediaServers
 from ....adapters.media.messages import AudioSocketOpening, PhoneCallOptions
 from ....tts_engine.errors import Overloaded
 from ..agents import Agent
+from ..call import Call
 from ..call_options import CallerSpeechAction, CallSpeechOptions
-from ..caller import UNKNOWN_CALLER
+from ..caller import UNKNOWN_CALLER, Caller
 from ..expected_calls import ExpectedCalls
 from ..leg import CallServices, CallSettings, LegGroup
 from ..registry import CallRegistry
+from ..transfers import CallTransfers
 from .phone_leg import PhoneLeg
 
 logger = logging.getLogger(__name__)
@@ -45,6 +49,17 @@ class AudioSocketCallSettings:
     silent_s: float | None = None  # without any message of the caller; None: unlimited
 
 
+@dataclass(slots=True, eq=False)
+class IdentifiedPhone:
+    """A connection whose id has arrived, before its call is opened."""
+
+    connection: PendingCall  # in the registry
+    call_id: UUID
+    sock: socket.socket
+    received: bytes
+    is_opened: bool = False
+
+
 class AudioSocketCallServer:
     """Accepts AudioSocket connections and opens a call on each that the registry admits."""
 
@@ -62,6 +77,7 @@ class AudioSocketCallServer:
         self._services = services
         self.agent = agent
         self._policy = policy
+        self._awaited: dict[UUID, asyncio.Future[IdentifiedPhone]] = {}
         self._legs: LegGroup[PhoneLeg] = LegGroup()
         timeouts = AudioSocketTimeouts(policy.first_message_s, policy.stalled_s)
         awaits_audio_s = _FIRST_AUDIO_S if policy.sample_rate is None else 0.0
@@ -87,6 +103,48 @@ class AudioSocketCallServer:
             leg.on_closed("the media server does not answer")
         await self._legs.wait_idle()
 
+    @contextmanager
+    def awaiting(self, call_id: UUID) -> Iterator["asyncio.Future[IdentifiedPhone]"]:
+        """Let a connection of that id be the result; it is closed at the end unless ``open_call`` took it."""
+        awaited = self._awaited[call_id] = asyncio.get_running_loop().create_future()
+        try:
+            yield awaited
+        finally:
+            del self._awaited[call_id]
+            if awaited.done() and not awaited.cancelled() and not awaited.result().is_opened:
+                self.registry.remove(awaited.result().connection, "it was not opened")
+                awaited.result().sock.close()
+
+    def open_call(
+        self,
+        phone: IdentifiedPhone,
+        agent: Agent,
+        caller: Caller,
+        *,
+        call_id: str = "",
+        caller_sample_rate: int | None = None,
+        transfers: CallTransfers | None = None,
+    ) -> Call:
+        """Open the call of a connection, which a media server serves.
+
+        Args:
+            call_id: of the call; "": the id of the connection.
+            caller_sample_rate: Hz of the caller's audio; None: not known.
+            transfers: as those of ``PhoneLeg``.
+        """
+        policy = self._policy
+        settings = CallSettings(policy.lead_s, policy.speech, policy.caller_speech_action)
+        peer = phone.connection.peer
+        leg = PhoneLeg("audiosocket", peer, caller, self._legs, self._services, settings, transfers=transfers)
+        sample_rate = policy.sample_rate or _rate_for(caller_sample_rate)
+        options = PhoneCallOptions(sample_rate, policy.stalled_s, silent_s=policy.silent_s)
+        wire = AudioSocketOpening(phone.call_id, phone.received)
+        media = self._media.open_phone_call(wire, phone.sock, leg, options)
+        phone.is_opened = True
+        self.registry.replace(phone.connection, leg)
+        self._legs.add(leg)
+        return leg.open(call_id or str(phone.call_id), media, agent)
+
     # Called by the shared server
 
     def admit(self, call: PendingCall) -> bool:
@@ -98,20 +156,18 @@ class AudioSocketCallServer:
         return True
 
     def open(self, call: PendingCall, call_id: UUID, sock: socket.socket, received: bytes) -> None:
-        """Open the call of an identified connection; a media server serves it."""
-        policy, expected = self._policy, self._expected.take(call_id)
+        """Open the call of an identified connection, or hand it to the one who awaits it."""
+        phone = IdentifiedPhone(call, call_id, sock, received)
+        awaited = self._awaited.get(call_id)
+        if awaited is not None and not awaited.done():
+            awaited.set_result(phone)
+            return
+        expected = self._expected.take(call_id)
         if expected is None and self._expected.required:
             raise AudioSocketProtocolError(f"no call {call_id} is expected")
         caller = UNKNOWN_CALLER if expected is None else expected.caller
-        settings = CallSettings(policy.lead_s, policy.speech, policy.caller_speech_action)
-        leg = PhoneLeg("audiosocket", call.peer, caller, self._legs, self._services, settings)
-        sample_rate = policy.sample_rate or _rate_for(call.caller_sample_rate)
-        options = PhoneCallOptions(sample_rate, policy.stalled_s, silent_s=policy.silent_s)
-        wire = AudioSocketOpening(call_id, received)
-        media = self._media.open_phone_call(wire, sock, leg, options)
-        self.registry.replace(call, leg)
-        self._legs.add(leg)
-        leg.open(str(call_id), media, expected.agent if expected and expected.agent else self.agent)
+        agent = expected.agent if expected and expected.agent else self.agent
+        self.open_call(phone, agent, caller, caller_sample_rate=call.caller_sample_rate)
 
     def on_ended(self, call: PendingCall, reason: str) -> None:
         """Remove a connection that ended before its call id."""

@@ -1,14 +1,13 @@
 """The leg of a phone call, over AudioSocket or RTP: its media are in a media server."""
 
 import logging
-from collections.abc import Callable
 
 from ....adapters.media.remote_media import RemoteMedia
 from ..agents import Agent, run_agent
 from ..call import Call
 from ..caller import Caller
 from ..leg import CallServices, CallSettings, LegCall, LegGroup
-from ..results import check_number
+from ..transfers import CallTransfers, DialPlanTransfers
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +19,7 @@ class PhoneLeg:
         kind: how it came in, as ``ActiveCall.kind``.
         peer: network address of the caller.
         caller: who is calling.
-        check_transfer: raises CallNotTransferable for a target.
+        transfers: of the caller; None: by the dial plan, which goes on after the call.
     """
 
     def __init__(
@@ -32,10 +31,9 @@ class PhoneLeg:
         services: CallServices,
         settings: CallSettings,
         *,
-        check_transfer: Callable[[str], None] = check_number,
+        transfers: CallTransfers | None = None,
     ) -> None:
         self._group = group
-        self._check_transfer = check_transfer
         self._leg_call = LegCall(
             self,
             group,
@@ -44,7 +42,7 @@ class PhoneLeg:
             kind=kind,
             peer=peer,
             caller=caller,
-            transfer=self._transfer,
+            transfers=transfers or DialPlanTransfers(),
         )
         self._media: RemoteMedia
         self._call_id = ""
@@ -61,11 +59,6 @@ class PhoneLeg:
         """Hang up."""
         if not self._leg_call.is_over:
             self._media.hang_up(reason)
-
-    def _transfer(self, target: str) -> None:
-        """Hang up; the telephone system transfers the caller."""
-        self._check_transfer(target)
-        self.end(f"transferred to {target}")
 
     # Called by the media
 

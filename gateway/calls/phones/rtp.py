@@ -11,7 +11,6 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +25,7 @@ from ..agents import Agent
 from ..call import Call
 from ..caller import UNKNOWN_CALLER, Caller
 from ..leg import CallServices, CallSettings, LegGroup
-from ..results import check_number
+from ..transfers import CallTransfers
 from .phone_leg import PhoneLeg
 
 logger = logging.getLogger(__name__)
@@ -96,15 +95,15 @@ class RtpCallServer:
         peer: str,
         *,
         caller: Caller = UNKNOWN_CALLER,
-        check_transfer: Callable[[str], None] = check_number,
+        transfers: CallTransfers | None = None,
     ) -> RtpReservation:
         """Admit a call and bind its port; ``open`` or ``cancel`` follows. Raises Overloaded.
 
-        peer: for the log and the list of calls. check_transfer: raises CallNotTransferable for a target.
+        peer: for the log and the list of calls. transfers: as those of ``PhoneLeg``.
         """
         registry = self._services.registry
         leg = PhoneLeg(
-            "rtp", peer, caller, self._legs, self._services, self._policy.call, check_transfer=check_transfer
+            "rtp", peer, caller, self._legs, self._services, self._policy.call, transfers=transfers
         )
         with ExitStack() as undo:
             registry.admit(leg, peer=peer)
@@ -122,8 +121,18 @@ class RtpCallServer:
         self._services.registry.remove(reservation.leg, reason)
         reservation.sock.close()
 
-    def open(self, reservation: RtpReservation, options: RtpOptions, *, call_id: str = "") -> Call:
-        """Open the call on a reserved port; raises OSError, after which the port is given back."""
+    def open(
+        self,
+        reservation: RtpReservation,
+        options: RtpOptions,
+        *,
+        call_id: str = "",
+        agent: Agent | None = None,
+    ) -> Call:
+        """Open the call on a reserved port; raises OSError, after which the port is given back.
+
+        call_id: a new one if it is "". agent: instead of that of all calls.
+        """
         policy, leg = self._policy, reservation.leg
         phone = PhoneCallOptions(options.codec.sample_rate, policy.stalled_s, silent_s=policy.silent_s)
         first_packet_s = policy.first_packet_s if options.peer is None else policy.silent_s
@@ -136,7 +145,7 @@ class RtpCallServer:
             raise
         self._reservations.discard(reservation)
         self._legs.add(leg)
-        return leg.open(call_id or str(uuid4()), media, self._agent)
+        return leg.open(call_id or str(uuid4()), media, agent or self._agent)
 
 
 def bind_rtp_socket(host: str, ports: MediaPorts | None) -> socket.socket:

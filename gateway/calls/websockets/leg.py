@@ -30,9 +30,10 @@ from ....adapters.media_streams.events import (
 )
 from ....adapters.playback.peer_playout import PeerClear, PeerCommand, PeerPlayout
 from ..agents import Agent, run_agent
+from ..call import Call
 from ..caller import UNKNOWN_CALLER, Caller
 from ..leg import CallServices, CallSettings, LegCall, LegGroup
-from ..results import check_number
+from ..transfers import CallTransfers
 from .message_socket import MessageSocket, StreamOutbox
 
 logger = logging.getLogger(__name__)
@@ -69,13 +70,22 @@ class KnownCaller:
     caller: Caller = UNKNOWN_CALLER
 
 
+@dataclass(frozen=True, slots=True)
+class WebSocketCallOptions:
+    """How one call differs from the others."""
+
+    known_caller: KnownCaller = KnownCaller()
+    transfers: CallTransfers | None = None  # of the caller; None: the peer has none
+    agent: Agent | None = None  # instead of that of all calls
+    on_opened: Callable[[Call], None] = lambda call: None
+
+
 class WebSocketLeg:
     """One WebSocket and its call. Boundary: an error in it ends this call alone.
 
     Args:
         kind: of the call, such as "twilio".
         peer: network address of the other end.
-        is_continued: whether the caller's dial plan goes on after the call, and so can transfer the caller.
     """
 
     def __init__(
@@ -85,15 +95,13 @@ class WebSocketLeg:
         peer: str,
         group: "LegGroup[WebSocketLeg]",
         services: WebSocketLegServices,
-        known_caller: KnownCaller,
-        *,
-        is_continued: bool,
+        options: WebSocketCallOptions,
     ) -> None:
         self._connection = connection
         self._peer = peer
         self._group = group
         self._services = services
-        self._known_caller = known_caller
+        self._options = options
         self._leg_call = LegCall(
             self,
             group,
@@ -101,16 +109,12 @@ class WebSocketLeg:
             services.settings,
             kind=kind,
             peer=peer,
-            transfer=self._transfer if is_continued else None,
+            transfers=options.transfers,
         )
         self._media: PeerPacedMedia | None = None  # from the start of the stream on
         self._outbox = StreamOutbox()
         self._end_reason = ""
         self._ended = asyncio.Event()
-
-    def _transfer(self, target: str) -> None:
-        check_number(target)
-        self.end(f"transferred to {target}")
 
     async def run(self, open_socket: Callable[[], Awaitable[MessageSocket]]) -> None:
         """Open the socket, and serve until the call has ended and it is closed; the leg must be admitted."""
@@ -241,7 +245,7 @@ class WebSocketLeg:
                 assert_never(event)
 
     def _open(self, started: StreamStarted) -> None:
-        services, known = self._services, self._known_caller
+        services, known = self._services, self._options.known_caller
         call_id = started.call_id or known.call_id or str(uuid4())
         if any(active.call.call_id == call_id for active in services.calls.registry):
             raise MediaStreamProtocolError(f"got a second stream of the call {call_id}, which is up")
@@ -259,7 +263,9 @@ class WebSocketLeg:
         )
         call = self._leg_call.open(call_id, self._media, _joined(known.caller, started)).call
         services.clock.join(self)
-        self._leg_call.start_task(lambda: run_agent(call, services.agent))
+        agent = self._options.agent or services.agent
+        self._leg_call.start_task(lambda: run_agent(call, agent))
+        self._options.on_opened(call)
 
     def _send_command(self, command: PeerCommand) -> None:
         if not self._ended.is_set():

@@ -23,11 +23,12 @@ from ....tts_engine.errors import BadRequest
 from ...web.errors import ResourceNotFound
 from ...web.request_body import with_bounded_body
 from ..caller import Caller
+from ..transfers import DialPlanTransfers
 from . import api_operations
 from .calls import ASTERISK, WebSocketCalls
 from .carrier_access import CarrierAccess, Form
 from .carriers import CARRIERS, Carrier
-from .leg import KnownCaller
+from .leg import KnownCaller, WebSocketCallOptions
 from .message_socket import MessageSocket, ServerMessageSocket
 
 logger = logging.getLogger(__name__)
@@ -48,21 +49,20 @@ def asterisk_routes(calls: WebSocketCalls) -> APIRouter:
     @router.websocket(ASTERISK_PATH)
     async def media(socket: WebSocket) -> None:
         variables = dict(socket.query_params)
-        await calls.serve(
-            ASTERISK,
-            AsteriskStreamConnection(variables.get("call", "")),
-            _accept(socket, [SUBPROTOCOL]),
-            peer=_peer_of(socket),
-            known_caller=KnownCaller(
-                caller=Caller(
-                    number=variables.get("caller", ""),
-                    name=variables.get("name", ""),
-                    called=variables.get("called", ""),
-                    variables=variables,
-                )
-            ),
-            is_continued=True,
+        call_id = variables.get("call", "")
+        accept = _accept(socket, [SUBPROTOCOL])
+        if call_id in calls.awaited:
+            await calls.awaited.deliver(call_id, await accept())
+            return
+        caller = Caller(
+            number=variables.get("caller", ""),
+            name=variables.get("name", ""),
+            called=variables.get("called", ""),
+            variables=variables,
         )
+        options = WebSocketCallOptions(KnownCaller(caller=caller), DialPlanTransfers())
+        connection = AsteriskStreamConnection(call_id)
+        await calls.serve(ASTERISK, connection, accept, peer=_peer_of(socket), options=options)
 
     return router
 
@@ -81,7 +81,7 @@ def media_stream_routes(calls: WebSocketCalls, access: CarrierAccess) -> APIRout
             carrier.make_connection(),
             _accept(socket, carrier.subprotocols),
             peer=_peer_of(socket),
-            known_caller=caller,
+            options=WebSocketCallOptions(caller),
         )
 
     async def answer(request: Request, carrier_name: str, token: str = "") -> Response:

@@ -171,7 +171,7 @@ def _measure_under_load(speaking: int, seconds: float, over: str) -> list[BenchF
 
 
 def _measure_simultaneous_calls(calls: int, seconds: float, over: str) -> list[BenchFigure]:
-    run = run_load(_simultaneous_setup(calls, seconds, over))
+    run = run_load(simultaneous_setup(calls, seconds, over))
     at_once = summarize_simultaneous_calls(run)
     name = f"{calls} calls"
     return [
@@ -197,7 +197,7 @@ def _measure_simultaneous_calls(calls: int, seconds: float, over: str) -> list[B
 def _find_capacity(calls: int, seconds: float, over: str, console: Console) -> list[BenchFigure]:
     capacity = 0
     for call_count in (call_count for call_count in CALL_COUNTS if call_count >= calls):
-        at_once = summarize_simultaneous_calls(run_load(_simultaneous_setup(call_count, seconds, over)))
+        at_once = summarize_simultaneous_calls(run_load(simultaneous_setup(call_count, seconds, over)))
         late_percent = 100 * at_once.late_share
         console.print(
             f"{call_count} calls: {at_once.underruns} underruns, {late_percent:.3f} % of packets late"
@@ -234,7 +234,8 @@ def _measure_barge_in(over: str) -> list[BenchFigure]:
     ]
 
 
-def _simultaneous_setup(calls: int, seconds: float, over: str) -> LoadSetup:
+def simultaneous_setup(calls: int, seconds: float, over: str) -> LoadSetup:
+    """Calls that speak without a pause for ``seconds`` after the last one was dialled."""
     return LoadSetup(
         call_server.SpeechPattern.AT_ONCE, calls, calls, calls * DIAL_INTERVAL_S, seconds + SETTLE_S, over
     )

@@ -43,7 +43,15 @@ NEIGHBOUR = click.option(
 @click.option("--speaking", type=click.IntRange(1), default=50, show_default=True, help="Calls under load.")
 @click.option("--calls", type=click.IntRange(1), default=100, show_default=True, help="Calls at once.")
 @click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a part.")
-@click.option("--over", type=click.Choice(["audiosocket", "rtp"]), default="audiosocket", show_default=True)
+@click.option(
+    "--over",
+    "overs",
+    multiple=True,
+    type=click.Choice(["audiosocket", "websocket", "twilio", "rtp"]),
+    default=["audiosocket"],
+    show_default=True,
+    help="Way in; several are compared with the first, in their first sound, packets and processor time.",
+)
 @NEIGHBOUR
 @AS_JSON
 def bench_call(
@@ -52,23 +60,29 @@ def bench_call(
     speaking: int,
     calls: int,
     seconds: float,
-    over: str,
+    overs: tuple[str, ...],
     neighbour: float,
     as_json: bool,
 ) -> None:
     """Calls: time to first audio, calls at once, barge-in, memory."""
     from . import call
     from .processes import run_neighbour
+    from .ways_in import measure as ways_in
 
+    if len(overs) > 1 and parts:
+        raise click.UsageError("--part: ways in are compared as a whole; give one --over")
     with run_neighbour(neighbour):
-        report = call.measure(
-            parts=[call.CallBenchPart(part) for part in parts] or call.DEFAULT_PARTS,
-            utterances=utterances,
-            speaking=speaking,
-            calls=calls,
-            seconds=seconds,
-            over=over,
-        )
+        if len(overs) > 1:
+            report = ways_in.measure(overs=overs, utterances=utterances, calls=calls, seconds=seconds)
+        else:
+            report = call.measure(
+                parts=[call.CallBenchPart(part) for part in parts] or call.DEFAULT_PARTS,
+                utterances=utterances,
+                speaking=speaking,
+                calls=calls,
+                seconds=seconds,
+                over=overs[0],
+            )
     print_report(report, as_json)
 
 

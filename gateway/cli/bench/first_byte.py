@@ -14,6 +14,7 @@ from .report import BenchFigure
 
 CLIENTS = 20
 _MAX_FIRST_BYTE_MS = {SpeechApi.OPENAI: 50.0}  # the others: 60
+_MAX_ABOVE_NATIVE_MS = 10.0
 _MAX_P95_MS = 250.0  # with ``CLIENTS`` clients
 
 
@@ -35,7 +36,7 @@ async def first_byte_figures(api: SpeechApi, url: str, requests: int) -> list[Be
     one, many = f"{api}, 1 client: first byte", f"{api}, {CLIENTS} clients: first byte"
     max_alone_ms = _MAX_FIRST_BYTE_MS.get(api, 60.0)
     figures = [
-        BenchFigure(f"{one}, p50", _percentile_ms(alone, 50), "ms", at_most=max_alone_ms),
+        BenchFigure(_alone_p50(api), _percentile_ms(alone, 50), "ms", at_most=max_alone_ms),
         BenchFigure(f"{one}, p95", _percentile_ms(alone, 95), "ms"),
         BenchFigure(f"{many}, p50", _percentile_ms(together, 50), "ms"),
         BenchFigure(f"{many}, p95", _percentile_ms(together, 95), "ms", at_most=_MAX_P95_MS),
@@ -44,6 +45,31 @@ async def first_byte_figures(api: SpeechApi, url: str, requests: int) -> list[Be
         speech_s = sum(one.speech_s for one in together)
         figures.append(BenchFigure(f"{api}, {CLIENTS} clients: speech", speech_s / took_s, "s/s"))
     return figures
+
+
+def figures_above_native(figures: Sequence[BenchFigure]) -> list[BenchFigure]:
+    """How much later than the native WebSocket's the first byte of each API is, by figures of one run.
+
+    Of one client, p50. Empty if the run did not measure the native WebSocket.
+    """
+    first_byte_ms = {figure.name: figure.value for figure in figures}
+    native_ms = first_byte_ms.get(_alone_p50(SpeechApi.NATIVE))
+    if native_ms is None:
+        return []
+    return [
+        BenchFigure(
+            f"{api}: first byte above native, p50",
+            first_byte_ms[_alone_p50(api)] - native_ms,
+            "ms",
+            at_most=_MAX_ABOVE_NATIVE_MS,
+        )
+        for api in SpeechApi
+        if api is not SpeechApi.NATIVE and _alone_p50(api) in first_byte_ms
+    ]
+
+
+def _alone_p50(api: SpeechApi) -> str:
+    return f"{api}, 1 client: first byte, p50"
 
 
 async def _speak_in_turn(client: ApiClient, requests: int) -> list[_RequestResult]:

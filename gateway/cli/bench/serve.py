@@ -3,7 +3,7 @@
 The server is a process of its own; this process is its clients. Three parts:
 
     load        requests at random times: first byte, first audible sample, underruns (``open_loop``)
-    first-byte  kept connections, one client and twenty (``first_byte``)
+    first-byte  kept connections, one client and twenty, and each API against the native one (``first_byte``)
     disconnect  clients that vanish or stop reading (``disconnect``)
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from .api_clients import SpeechApi
 from .bundle_weights import BenchWeights
 from .disconnect import disconnect_figures
-from .first_byte import first_byte_figures
+from .first_byte import figures_above_native, first_byte_figures
 from .open_loop import (
     WARM_UP_REQUESTS,
     RequestLoadOptions,
@@ -69,6 +69,7 @@ def measure(
             for api in apis:
                 for part in parts:
                     figures += _measure_part(part, api, url, options, plot)
+    figures += figures_above_native(figures)
     voice = str(bundle or (f"random weights, {size}" if size else "packaged"))
     settings: dict[str, str | float] = {
         "voice": voice,

@@ -152,6 +152,8 @@ class WebSocketPhones:
             self._runner.run(self._hang_up())
 
     async def _wait(self, until: float) -> None:
+        if not self._calls:
+            return
         done, _ = await asyncio.wait(self._calls, timeout=until - time.monotonic())
         for call in done:
             call.result()

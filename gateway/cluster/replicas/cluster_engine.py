@@ -167,7 +167,7 @@ class ClusterEngine(Engine):
     def _open_stream(
         self,
         request: SlotRequest,
-        lexicon: Lexicon | None = None,
+        lexicons: Sequence[Lexicon] = (),
         admission: Admission = Admission.NEW,
     ) -> Stream:
         if self._closing:
@@ -179,7 +179,9 @@ class ClusterEngine(Engine):
         prompt = request.speaker_profile
         assert prompt is None or isinstance(prompt, PackedPrompt)
         sent = None if prompt is None else SentPrompt(prompt.id)
-        opening = OpenStream(request.voice, request.speed, request.seed, request.delivery, lexicon, sent)
+        opening = OpenStream(
+            request.voice, request.speed, request.seed, request.delivery, tuple(lexicons), sent
+        )
         stream = ClusterStream(self, next(self._numbers), opening, self._config.max_characters, prompt)
         self._place(stream)
         self.metrics.active_streams.inc()

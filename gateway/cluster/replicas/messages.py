@@ -73,7 +73,7 @@ class OpenStream:
     speed: float
     seed: int
     delivery: Delivery
-    lexicon: Lexicon | None = None
+    lexicons: tuple[Lexicon, ...] = ()
     prompt: SentPrompt | None = None  # of an enrolled voice, which the replica knows by nothing else
 
 

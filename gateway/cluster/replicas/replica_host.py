@@ -201,7 +201,7 @@ class _GatewayLink:
                 speed=request.speed,
                 seed=request.seed,
                 delivery=delivery,
-                lexicon=request.lexicon,
+                lexicons=request.lexicons,
             )
 
     def leads_s(self, now: float) -> Iterator[float]:

@@ -140,13 +140,13 @@ class SharedConditioning:
         if value is None:
             return None
         try:
-            return _unpack(value, transcript, read)
+            return unpack_value(value, transcript, read)
         except ValueError as fault:
             logger.warning("a voice's conditioning in Redis is not used, and made again: %s", fault)
             return None
 
     async def _put(self, key: str, prompt: StorablePrompt) -> None:
-        value = _pack(prompt)
+        value = pack_value(prompt)
         keep_s = self._policy.keep_s
 
         async def put(redis: "Redis") -> None:
@@ -211,13 +211,14 @@ def _lock_name(key: str) -> str:
     return f"{PREFIX}encoding:{key}"
 
 
-def _pack(prompt: StorablePrompt) -> bytes:
+def pack_value(prompt: StorablePrompt) -> bytes:
+    """The value of a prompt in Redis: the SHA-256 of its file, and the file."""
     content = prompt.to_bytes()
     return hashlib.sha256(content).digest() + content
 
 
-def _unpack(value: bytes, transcript: str, read: ReadPrompt) -> StorablePrompt:
-    """Raises ValueError for a value that ``_pack`` did not make, or made of another transcript."""
+def unpack_value(value: bytes, transcript: str, read: ReadPrompt) -> StorablePrompt:
+    """Raises ValueError for a value that ``pack_value`` did not make, or made of another transcript."""
     digest, content = value[:_DIGEST_BYTES], value[_DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
         raise ValueError("it is damaged")

@@ -92,6 +92,7 @@ class SharedAccess:
                     pipeline.hset(_KEYS, mapping=news)
                 pipeline.set(_KEYS_VERSION, version)
                 await pipeline.execute()
+            version = None  # another gateway may have published meanwhile: read again
         self._known_version, self._published = version, own
 
     def _keys_of_file(self) -> tuple[ApiKey, ...]:

@@ -1,13 +1,16 @@
 """The shared store of one gateway: opened at its start, closed at its end."""
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Self
 
+from ....tts_engine.voices.enrollable import EnrollableVoices
+from ....tts_engine.voices.voices import Voices
 from ...access.access_control import AccessControl
 from ...background_tasks import start_background_task
 from .conditioning import SharedConditioning
-from .redis_link import RedisLink
+from .redis_link import RedisAway, RedisLink
 from .shared_access import SharedAccess
+from .shared_voices import SharedVoices
 
 
 class SharedStore:
@@ -30,3 +33,12 @@ class SharedStore:
         if access.keys is not None:
             sharing = SharedAccess(self._link, access, access.keys)
             start_background_task(sharing.run(), "shared access", self._resources)
+
+    async def share_voices(self, voices: Voices) -> None:
+        """Share stored voices from now on; those of other gateways are here when it returns, if Redis is."""
+        if not isinstance(voices, EnrollableVoices) or voices.store is None:
+            return
+        sharing = SharedVoices(self._link, voices, voices.store)
+        with suppress(RedisAway):
+            await sharing.exchange()
+        start_background_task(sharing.run(), "shared voices", self._resources)

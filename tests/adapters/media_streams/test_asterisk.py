@@ -128,3 +128,11 @@ def test_a_wrong_message_ends_the_stream_with_a_sentence(message: Message, error
 def test_a_second_start_is_an_error() -> None:
     with pytest.raises(MediaStreamProtocolError, match="got a start in the call"):
         received(AsteriskStreamConnection(), PLAIN_START, PLAIN_START)
+
+
+def test_a_wrong_second_start_leaves_the_size_of_the_frames() -> None:
+    connection = AsteriskStreamConnection()
+    received(connection, PLAIN_START)
+    with pytest.raises(MediaStreamProtocolError, match="optimal_frame_size 0"):
+        received(connection, PLAIN_START.replace("160", "0"))
+    assert connection.send(PeerMedia(bytes(320)))[0] == b"\xff" * 160

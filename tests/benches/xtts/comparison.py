@@ -85,11 +85,11 @@ def measure_upstream() -> Iterator[BenchFigure]:
     text = prefix[:, :_TEXT_COLUMNS]
     chunk_s = _median_cpu_s(lambda: vocoder(gpt.generate(text, _CHUNK_IDS), speaker), 2)
     yield BenchFigure(_CHUNK, chunk_s, "s")
+    yield _resident_memory()
     yield BenchFigure(_OFFLINE, _median_cpu_s(lambda: vocoder(latents, speaker), 1), "s")
     stops = (*range(_CHUNK_IDS, _LATENTS, _CHUNK_IDS), _LATENTS)
     streamed_s = _median_cpu_s(lambda: [vocoder(latents[:stop], speaker) for stop in stops], 1)
     yield BenchFigure(_STREAMED, streamed_s, "s")
-    yield _resident_memory()
     del rest
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from shared.calls.ticked_call import (
 )
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
+from vivavoce.tts_engine.reading.pronunciation.lexicon_files import LexiconFile, lexicon_of
 
 
 def test_an_utterance_is_played_once_and_whole(run_virtually: RunVirtually) -> None:
@@ -289,7 +291,9 @@ def test_an_utterance_may_have_its_own_speech_options(run_virtually: RunVirtuall
     async def scenario() -> None:
         async with open_call() as ticked:
             await ticked.call.speak("One.")
-            await ticked.call.speak("Two.", speech=CallSpeechOptions("anna", 1.2, 7))
+            of_key = LexiconFile(Path("key.toml"), lexicon_of({"nginx": "engine x"}))
+            await ticked.call.speak("Two.", speech=CallSpeechOptions("anna", 1.2, 7, of_key))
             assert ticked.engine.requested == [(None, 1.0, 0), ("anna", 1.2, 7)]
+            assert ticked.engine.lexicons == (lexicon_of({"nginx": "engine x"}),)
 
     run_virtually(scenario())

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,9 +11,17 @@ import pytest
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.local_replicas import LocalReplicas
+from shared.recordings import recording as sound_file
+from shared.redis_server import RedisServer
 from shared.tiny_cosyvoice import BRIEF, pcm, recording, run, speak
+from shared.voice_registry_setup import ANNA
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.cluster_voices import EnrollableClusterVoices
+from vivavoce.gateway.cluster.replicas.hosted_voices import HostedVoices
+from vivavoce.gateway.cluster.shared_store.conditioning import SharedConditioning
+from vivavoce.gateway.cluster.shared_store.redis_link import RedisLink
+from vivavoce.gateway.cluster.shared_store.shared_voices import SharedVoices
+from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry
 from vivavoce.tts_engine.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.engine import Engine, EngineConfig
@@ -130,5 +138,48 @@ def test_a_bad_recording_is_refused_in_the_words_of_the_encoder(bundle: Path) ->
             short = [Recording(recording(seconds=0.3), 16_000)]
             with pytest.raises(BadRequest, match="recording"):
                 await encode(voices, short, "")
+
+    run(test())
+
+
+@pytest.mark.usefixtures("decoded_in_this_process")
+def test_three_gateways_encode_a_recording_once_and_speak_with_each_others_names(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[str] = []
+    encode_here = HostedVoices.encode
+
+    async def counted(hosted: HostedVoices, recordings: Sequence[Recording], transcript: str) -> bytes:
+        encoded.append(transcript)
+        return await encode_here(hosted, recordings, transcript)
+
+    monkeypatch.setattr(HostedVoices, "encode", counted)
+
+    async def test() -> None:
+        async with AsyncExitStack() as opened:
+            redis = opened.enter_context(RedisServer())
+            gateways = []
+            for number in range(3):
+                engine, voices, _ = await opened.enter_async_context(
+                    cluster(bundle, 1, tmp_path / str(number))
+                )
+                assert voices.store is not None
+                link = RedisLink(redis.url)
+                opened.push_async_callback(link.aclose)
+                registry = VoiceRegistry(voices, conditioning=SharedConditioning(link))
+                opened.callback(registry.close)
+                gateways.append((engine, registry, SharedVoices(link, voices, voices.store)))
+            new = [NewVoice(f"Anna {number}", "a tone") for number in range(3)]
+            created = zip(gateways, new, strict=True)
+            await asyncio.gather(*(one[1].create(sound_file(), voice, ANNA) for one, voice in created))
+            assert encoded == ["a tone"]
+            for _, _, sharing in gateways * 2:
+                await sharing.exchange()
+            spoken = set()
+            for engine, registry, _ in gateways:
+                for voice in new:
+                    chunks = await speak(engine, TEXT, voice=registry.resolve(voice.name, ANNA), seed=3)
+                    spoken.add(pcm(chunks))
+            assert len(spoken) == 1 and len(encoded) == 1
 
     run(test())

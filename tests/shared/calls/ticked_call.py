@@ -15,6 +15,7 @@ from vivavoce.gateway.calls.recordings import CallRecordings
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from vivavoce.tts_engine.errors import BadText, Overloaded, StreamClosed, SynthesisFailed
 from vivavoce.tts_engine.metrics import Metrics
+from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon
 from vivavoce.tts_engine.scheduler import Admission
 
 RunVirtually = Callable[[Coroutine[Any, Any, None]], None]
@@ -97,16 +98,26 @@ class FakeEngine:
         self.metrics = Metrics()
         self.streams: list[FakeStream] = []
         self.requested: list[tuple[str | None, float, int]] = []
+        self.lexicons: tuple[Lexicon, ...] = ()  # of the last stream
         self.full = False
         self._now = now
 
     def refusal(self, admission: Admission) -> Overloaded | None:
         return Overloaded("256 streams are open", reason="streams", retry_after_s=1.0) if self.full else None
 
-    def stream(self, *, voice: str | None, speed: float, seed: int, admission: Admission) -> FakeStream:
+    def stream(
+        self,
+        *,
+        voice: str | None,
+        speed: float,
+        seed: int,
+        lexicons: tuple[Lexicon, ...],
+        admission: Admission,
+    ) -> FakeStream:
         if self.full:
             raise Overloaded("256 streams are open", reason="streams", retry_after_s=1.0)
         self.requested.append((voice, speed, seed))
+        self.lexicons = lexicons
         self.streams.append(FakeStream(1000 * (len(self.streams) + 1), self._now))
         return self.streams[-1]
 

@@ -206,11 +206,12 @@ def test_a_cancelled_stream_frees_its_slot(xtts_folder: Path) -> None:
     run(test())
 
 
-def test_a_16_bit_language_model_has_nearly_the_same_scores(xtts_folder: Path) -> None:
+@pytest.mark.parametrize("reduced", [Precision.BF16, Precision.INT8])
+def test_a_reduced_language_model_has_nearly_the_same_scores(xtts_folder: Path, reduced: Precision) -> None:
     bundle = open_bundle(xtts_folder)
     prompt = XttsPrompt(next(iter(bundle.voices().values())).latents, range(8, 40))
     scores = []
-    for precision in (Precision.FP32, Precision.BF16):
+    for precision in (Precision.FP32, reduced):
         gpt = load_networks(bundle, precision=precision).gpt
         x, valid = gpt.embed_prompts([prompt])
         hidden, _ = gpt.step(x, gpt.init_state(1, 200), valid)
@@ -218,9 +219,10 @@ def test_a_16_bit_language_model_has_nearly_the_same_scores(xtts_folder: Path) -
     assert 0 < (scores[1] - scores[0]).abs().max() < 0.05 * scores[0].abs().max()
 
 
-def test_a_bundle_speaks_in_16_bits(xtts_folder: Path) -> None:
+@pytest.mark.parametrize("precision", [Precision.BF16, Precision.INT8])
+def test_a_bundle_speaks_in_fewer_bits(xtts_folder: Path, precision: Precision) -> None:
     async def test() -> None:
-        backend = XttsBackend.load(xtts_folder, replace(BRIEF, precision=Precision.BF16))
+        backend = XttsBackend.load(xtts_folder, replace(BRIEF, precision=precision))
         async with await Engine.open(backend=backend) as engine:
             assert words_of(await speak(engine, ["It is me."]))
 
@@ -228,7 +230,7 @@ def test_a_bundle_speaks_in_16_bits(xtts_folder: Path) -> None:
 
 
 def test_settings_of_other_bundles_are_refused(xtts_folder: Path) -> None:
-    with pytest.raises(BadRequest, match="XTTS has fp32, bf16, fp16"):
+    with pytest.raises(BadRequest, match="XTTS has fp32, bf16, fp16, int8"):
         load_backend(str(xtts_folder), precision="int4")
     with pytest.raises(BadRequest, match="torch only"):
         load_backend(str(xtts_folder), executor="onnxruntime")

@@ -292,7 +292,7 @@ LETTER_RULES = compile_rules(
     (rf"({MONTH})\.?,? +([12]\d{{3}})(?![\w,-])", _read_month_year),
     (r"(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\.(?=\s|$|,)", _read_abbreviated_month),
     (r"(Sept)(?:\.|(?!\w))", _read_abbreviated_month),
-    (rf"({MONTH})\.? ?[-–] ?({MONTH})(?!\w|\.? \d)", _read_month_range),
+    (rf"({MONTH})\.? ?[-–] ?({MONTH})(?!\w|\.? \d)(?:\.(?= [a-z]))?", _read_month_range),
     (r"FY ?'?((?:19|20)?\d\d)(?!\w)", _read_fiscal_year),
     (rf"({WEEKDAY})\.? ?[-–] ?({WEEKDAY})(?!\w)", _read_weekday_range),
     (rf"({_FULL_WEEKDAY}) ?[-–—] ?({_FULL_WEEKDAY})(?!\w)", _read_full_weekday_range),
@@ -319,12 +319,12 @@ DIGIT_RULES = compile_rules(
     (rf"(?P<year>[12]\d{{3}})-(?P<month>{MONTH})-(?P<day>\d{{1,2}})(?![\w-])", _read_month_first),
     (r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/])", _read_month_of_year),
     (r"(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?![\w/-])", _read_slash_date),
+    (r"(\d{1,2})(?::([0-5]\d))?([ap])(?!\w)", _read_hour_with_letter),
     (rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?!\d)(?: ?({_AM_PM}))?", _read_time),
     (rf"(\d{{1,2}})\.([0-5]\d)() ?({_AM_PM})", _read_time),
     (r"(\d{1,2})h([0-5]\d)(?!\w)", _read_hours_and_minutes),
     # "9am"; then the "4" of "4-5pm"
     (rf"(\d{{1,2}})(?<!\d\d\d) ?({_AM_PM})", _read_hour),
-    (r"(\d{1,2})(?::([0-5]\d))?([ap])(?!\w)", _read_hour_with_letter),
     (rf"\d{{1,2}}(?= ?[-–] ?\d{{1,2}}(?::\d\d)? ?(?:{_AM_PM}))", _read_first_hour_of_range),
     # "3 March 2026", "4th of July"
     (

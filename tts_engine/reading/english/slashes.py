@@ -28,6 +28,7 @@ _DATE_BEHIND = re.compile(
     rf"\b(?:{any_of(vocabulary.WORDS_OF_NEW_DATES)})\b[^.;!?]{{0,60}} to \Z"
     r"|\b(?:as|week|night|morning|evening|day) of \Z"
 )
+_STOP_BEFORE_WORD = re.compile(r"\. [a-z]")
 _FILE_NAME = re.compile(r"_|/[\w-]{2,}\.[a-z]")
 _MAX_WORD_CHARACTERS = 40  # of the word before a slash
 
@@ -45,12 +46,17 @@ def _emit_unit_after_fraction(scan: ScanState, end: int, *, plural: bool) -> int
         scan.emit("inches" if plural else "inch", end, end + 1)
         return end + 1
     unit = _UNIT_AHEAD.match(scan.view, end)
-    if unit is None or (unit.group(1) != "-" and unit.group(2) in vocabulary.UNITS_WITHOUT_SPACE):
+    if unit is None or (unit.group(2) in vocabulary.UNITS_WITHOUT_SPACE and not _is_inch(scan, unit)):
         return end
     is_adjective = unit.group(1) == "-" or scan.context.previous_word in ("a", "an")
     form = 1 if plural and not is_adjective else 0
     scan.emit(vocabulary.UNITS[unit.group(2)][form], unit.start(2), unit.end())
     return end_of_unit(scan, unit.end())
+
+
+def _is_inch(scan: ScanState, unit: re.Match[str]) -> bool:
+    """Whether the unit is that of "3/8-in" or "5/8 in. bolts", and not the word "in"."""
+    return unit.group(1) == "-" or bool(_STOP_BEFORE_WORD.match(scan.view, unit.end()))
 
 
 def _read_mixed_fraction(scan: ScanState, match: re.Match[str]) -> int | None:

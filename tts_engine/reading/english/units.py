@@ -16,6 +16,7 @@ _RATE = any_of(vocabulary.RATE_UNITS)
 _LENGTH_WORDS = rf"(?:in diameter|{any_of(vocabulary.LENGTH_WORDS)})"
 _SCREENS = any_of(vocabulary.SCREEN_NOUNS)
 _SCREEN_AHEAD = re.compile(rf" (?:{_SCREENS})\b")
+_END_OF_LENGTH = re.compile(rf" (?:{_SCREENS}|and|or|to|by)\b|[,.;:!?)]|\Z")
 _DIMENSION_AHEAD = re.compile(rf" ?x ?\d| {_LENGTH_WORDS}\b")
 _WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | vocabulary.LENGTH_WORDS | {"of", "x"}
 _NAME_AHEAD = re.compile(r" +[A-Z\d]")
@@ -97,9 +98,9 @@ def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
 
 def end_of_unit(scan: ScanState, end: int) -> int:
     """Return the end of a unit; the full stop after it belongs to it if the sentence continues."""
-    if scan.view[end : end + 2] == ". " and scan.next_visible(end + 1).islower():
-        return end + 1
-    return end
+    follows = scan.view[end : end + 2]
+    continues = follows in (".,", ".;", ".:") or (follows == ". " and scan.next_visible(end + 1).islower())
+    return end + 1 if continues else end
 
 
 def _read_feet_and_inches(scan: ScanState, match: re.Match[str]) -> int:
@@ -133,7 +134,7 @@ def _read_rate(scan: ScanState, match: re.Match[str]) -> int | None:
     scan.emit("per", match.start(), match.start() + 1)
     scan.emit(unit, match.start(1), match.end(1))
     note_english_word(scan.context, unit)
-    return match.end()
+    return end_of_unit(scan, match.end())
 
 
 def _read_duration(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -262,28 +263,23 @@ def _read_inch_adjective(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the sign of 12" x 8" x 4", 84" wide and 8' x 10'; elsewhere it may end a quotation."""
+    """Read the sign of 12" x 8" x 4", 84" wide and "a 6' ladder"; elsewhere it may end a quotation."""
     number, sign = match.groups()
-    previous = scan.context.previous_word
-    is_length = previous in ("by", "to") or _DIMENSION_AHEAD.match(scan.view, match.end())
-    if not is_length and (sign == "'" or scan.view.count('"', 0, match.end(1)) % 2):
+    end, previous = match.end(), scan.context.previous_word
+    following = scan.next_word(end)
+    before_noun = following.islower() and following not in _WORDS_AFTER_LENGTHS
+    quoted = sign == "'" or scan.view.count('"', 0, match.end(1)) % 2 == 1
+    on_screen = _SCREEN_AHEAD.match(scan.view, end)
+    after_article = previous in ("a", "an") and (following.islower() or on_screen)
+    is_length = previous in ("by", "to") or _DIMENSION_AHEAD.match(scan.view, end) or after_article
+    if not is_length and (quoted or not _END_OF_LENGTH.match(scan.view, end)):
         return None
-    is_adjective = _SCREEN_AHEAD.match(scan.view, match.end()) or is_one(number)
+    is_adjective = after_article or (previous == "by" and before_noun) or on_screen
     one, many = vocabulary.UNITS["ft" if sign == "'" else "in"]
     scan.emit(amount_words(number), match.start(), match.end(1))
-    scan.emit(one if is_adjective else many, match.end(1), match.end())
+    scan.emit(one if is_adjective or is_one(number) else many, match.end(1), end)
     scan.context.note_number()
-    return match.end()
-
-
-def _read_length_adjective(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "a 6' ladder" and 'a 36" wide door'."""
-    if scan.context.previous_word not in ("a", "an") or scan.view.count('"', 0, match.end(1)) % 2:
-        return None
-    scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
-    scan.emit("foot" if match.group(2) == "'" else "inch", match.end(1), match.end())
-    scan.context.note_number()
-    return match.end()
+    return end
 
 
 def _read_times_range(scan: ScanState, match: re.Match[str]) -> int:
@@ -327,11 +323,7 @@ DIGIT_RULES = compile_rules(
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
     (rf"({DECIMAL})-in(?:\.(?= [a-z])|(?![\w.-]))", _read_inch_adjective),
     (rf"({DECIMAL}) in(?:\.(?= [a-z])|(?= {_LENGTH_WORDS}\b))", _read_inches),
-    (rf"({DECIMAL})([\"'])(?= [a-z]{{2}})", _read_length_adjective),
-    (
-        rf"({DECIMAL})([\"'])(?= ?x ?\d| (?:{_LENGTH_WORDS}|{_SCREENS}|and|or|to|by)\b|[,.;:!?)]|$)",
-        _read_length_sign,
-    ),
+    (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
     (r"(\d{1,3})[-–](\d{1,3})x(?!\w)", _read_times_range),
     (rf"(\d{{1,3}},\d{{1,2}})( ?)({UNIT})(?![\w'/])", _read_decimal_comma),
     (r"(0[1-9])([0-5]\d) ?(?:hrs|hours|h)(?!\w)", _read_military_time),

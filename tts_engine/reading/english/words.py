@@ -15,9 +15,6 @@ from .spelling import ENGLISH_SPELLER, NAME_ROWS, has_vowel
 from .word_context import note_english_word
 
 _ADDRESS_PATTERNS = address_patterns(top_level_domains=f"{TOP_LEVEL_DOMAINS}|in")
-_FILE_TYPES = (
-    "pdf|docx?|xlsx?|pptx?|csv|txt|zip|jpe?g|png|gif|mp[34]|wav|mov|html?|xml|json|yaml|md|py|js|exe|apk|dmg"
-)
 # Initial consonants that no English word begins with.
 _UNPRONOUNCEABLE = re.compile(r"(?!SCH|SCR|SHR|SPL|SPR|STR|THR|CHR|PHR)[B-DF-HJ-NP-TV-XZ]{3}")
 _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
@@ -208,7 +205,9 @@ def _form_of_unit(scan: ScanState, word: str, end: int) -> str:
     if scan.context.after_number or word not in vocabulary.UNITS:
         return ""
     following = scan.next_word(end) if scan.view[end : end + 1] == " " else ""
-    is_counted = previous in vocabulary.WORDS_BEFORE_UNITS or following in vocabulary.WORDS_AFTER_PRICES
+    is_counted = previous in vocabulary.WORDS_BEFORE_UNITS or following in vocabulary.WORDS_AFTER_PRICES - {
+        "of"
+    }
     if word == "min" and (following.islower() or _AMOUNT_AHEAD.match(scan.view, end)) and not is_counted:
         return "minimum"
     return vocabulary.UNITS[word][0] if previous in vocabulary.WORDS_BEFORE_ONE else ""
@@ -367,7 +366,7 @@ def _read_letters_with_ampersand(scan: ScanState, match: re.Match[str]) -> int:
 
 ADDRESS_RULES = compile_rules(
     *ENGLISH_SPELLER.address_rows(_ADDRESS_PATTERNS),
-    (rf"[\w-]{{1,60}}\.(?:{_FILE_TYPES})(?![\w-]|\.\w)", ENGLISH_SPELLER.read_address),
+    (rf"[\w-]{{1,60}}\.(?:{any_of(vocabulary.FILE_TYPES)})(?![\w-]|\.\w)", ENGLISH_SPELLER.read_address),
     # "john_doe"
     (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", ENGLISH_SPELLER.read_address),
 )

@@ -43,11 +43,11 @@ class LexiconFile:
     logged once, and the lexicon stays as it was. ``current`` belongs to one thread.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Read the file. Raises BadLexicon."""
+    def __init__(self, path: Path, until_read: Lexicon | None = None) -> None:
+        """Read the file, or have ``current`` read it and return ``until_read`` before. Raises BadLexicon."""
         self._path = path
-        self._read_identity = self._identity()
-        self._lexicon = read_lexicon(path)
+        self._read_identity = self._identity() if until_read is None else None
+        self._lexicon = read_lexicon(path) if until_read is None else until_read
         self._reading: threading.Thread | None = None
 
     def current(self) -> Lexicon:

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -42,41 +43,70 @@ class AriServer:
 
 
 @asynccontextmanager
-async def ari_server(**changes: Any) -> AsyncIterator[AriServer]:
+async def ari_server(modules: Iterable[str] = (), **changes: Any) -> AsyncIterator[AriServer]:
     settings = {"ari_user": USER, "ari_password": PASSWORD, "ari_app": APP} | changes
-    async with simulated_ari() as ari, call_server(ari_url=ari.url, **settings) as server:
+    async with simulated_ari(modules) as ari, call_server(ari_url=ari.url, **settings) as server:
         running = AriServer(ari, server)
+        ari.gateway_url = f"ws://{server.base.partition('/')[0]}/v1/asterisk/media"
         await running.until(lambda: bool(ari.sockets))
         yield running
 
 
-def test_a_caller_is_answered_bridged_spoken_to_and_left_to_the_dial_plan() -> None:
+WAYS: dict[str, tuple[set[str], dict[str, str]]] = {  # modules of Asterisk and settings
+    "RTP": (set(), {}),
+    "AudioSocket": ({"chan_audiosocket.so"}, {}),
+    "chan_websocket": ({"chan_websocket.so", "chan_audiosocket.so"}, {}),
+    "chan_websocket, Asterisk connects": (
+        set(),
+        {"ari_media": "websocket", "ari_websocket_client": "vivavoce"},
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_caller_is_answered_bridged_spoken_to_and_left_to_the_dial_plan(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    modules, settings = WAYS[way]
+
     async def scenario() -> None:
-        async with ari_server() as running:
-            ari, server = running.ari, running.server
+        async with ari_server(modules, **settings) as running:
+            ari, server, registry = running.ari, running.server, running.server.gateway.call_registry
+            up_when_bridged: list[int] = []
+            ari.on_bridged = lambda: up_when_bridged.append(len(registry))
             channel = await ari.ring("1700.1", "menu", "customer=7", LEVEL="gold")
             await running.call_up(channel)
             (media,) = ari.media
             assert channel.is_answered
             assert list(ari.bridges.values()) == [[channel.id, media.id]]
+            assert up_when_bridged == [0]  # what is spoken before is lost
             async with server.socket(channel.id) as socket:
                 (started,) = await until(socket, "started")
                 caller = started["caller"]
                 assert (caller["number"], caller["name"], caller["called"]) == ("100", "Alice", "600")
-                assert caller["variables"] == {"LEVEL": "gold", "customer": "7"}
-                await send_utterance(socket, "One two three.")
-                assert words(await until(socket, "speech_finished")) == ["One", "two", "three"]
+                assert caller["variables"].items() >= {"LEVEL": "gold", "customer": "7"}.items()
                 await ari.press(channel, "5")
                 assert (await until(socket, "dtmf"))[-1]["digit"] == "5"
+                await send_utterance(socket, "One two three.")
+                spoken = await until(socket, "speech_finished")
+                assert words(spoken) == ["One", "two", "three"]
+                assert "dtmf" not in [message["type"] for message in spoken]  # the key came once
                 await socket.send('{"type": "hang_up"}')
                 await until(socket, "hung_up")
             assert await running.continued(channel) == {}
             await running.all_over()
-            assert media.phone is not None
-            samples = np.abs(np.frombuffer(media.phone.heard, "<i2").astype(int))
+            assert media.media is not None
+            samples = np.abs(np.frombuffer(media.media.heard, "<i2").astype(int))
             assert 0.5 < np.count_nonzero(samples > 500) / 8000 < 0.65  # three words of 0.2 s
+            await running.call_up(gone := await ari.ring("1700.2"))
+            await ari.caller_hangs_up(gone)
+            await running.all_over()
+            assert not ari.did("POST", "channels/1700.2/continue")
 
-    run(scenario())
+    with caplog.at_level(logging.INFO):
+        run(scenario())
+    (chosen,) = [text for text in caplog.messages if text.startswith("External media")]
+    assert f"goes over {way.partition(',')[0]}: " in chosen
 
 
 @pytest.mark.parametrize("number", ["601", "sip:bob@example.org"])
@@ -164,12 +194,104 @@ def test_a_joined_caller_who_left_while_the_connection_was_lost_is_noticed(
     run(scenario())
 
 
+async def attend(
+    running: AriServer, to: str
+) -> tuple[AriTestChannel, AriTestChannel, "asyncio.Task[httpx.Response]"]:
+    """Ask for an attended transfer; return the caller's channel and the target's, which rings."""
+    caller = await running.ari.ring("1700.1")
+    await running.call_up(caller)
+    attended = {"announcement": "Alice is calling.", "ring_s": 20}
+
+    async def ask() -> httpx.Response:
+        async with running.server.http() as client:
+            return await client.post("/1700.1/transfer", json={"to": to, "attended": attended})
+
+    asking = asyncio.create_task(ask())
+    await running.until(lambda: bool(running.ari.did("POST", "channels")))
+    (asked,) = running.ari.did("POST", "channels")
+    return caller, running.ari.channels[asked["channelId"]], asking
+
+
+@pytest.mark.parametrize("way", ["RTP", "chan_websocket"])
+def test_an_attended_transfer_announces_the_caller_and_joins_both(way: str) -> None:
+    async def scenario() -> None:
+        async with ari_server(*WAYS[way][:1]) as running:
+            registry = running.server.gateway.call_registry
+            caller, target, asking = await attend(running, "200")
+            (asked,) = running.ari.did("POST", "channels")
+            assert asked["endpoint"] == "Local/200@from-phones/n" and asked["timeout"] == "20"
+            assert asked["callerId"] == '"Alice" <100>'
+            waiting = asyncio.create_task(registry.next_unattached())
+            await running.ari.answer(target)
+            await running.call_up(target)
+            assert (await waiting).call.call_id == caller.id  # the target's is not for programs
+            media = max(running.ari.media, key=lambda one: list(running.ari.channels).index(one.id))
+            answer = await asking
+            assert (answer.status_code, answer.json()["status"]) == (200, "transferred"), answer.text
+            await running.until(lambda: [[caller.id, target.id]] == list(running.ari.bridges.values()))
+            assert media.media is not None
+            samples = np.abs(np.frombuffer(media.media.heard, "<i2").astype(int))
+            assert np.count_nonzero(samples > 500) / 8000 > 0.5  # the announcement, whole
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("cause", "answers", "reason"),
+    [
+        (17, False, "PJSIP/200 is busy; the caller is still on the call"),
+        (16, False, "PJSIP/200 does not answer; the caller is still on the call"),
+        (16, True, "PJSIP/200 hung up before the callers were joined; the caller is still on the call"),
+    ],
+)
+def test_a_target_that_is_not_reached_leaves_the_caller_on_the_call(
+    cause: int, answers: bool, reason: str
+) -> None:
+    async def scenario() -> None:
+        async with ari_server() as running:
+            ari = running.ari
+            caller, target, asking = await attend(running, "PJSIP/200")
+            if answers:
+                await ari.answer(target)
+                await running.call_up(target)
+            await ari.caller_hangs_up(target, cause)
+            answer = await asking
+            assert (answer.status_code, answer.json()["error"]) == (409, reason)
+            async with running.server.socket(caller.id) as socket:
+                await until(socket, "started")
+                ari.refused = {"channels"}
+                await socket.send('{"type": "transfer", "to": "200", "attended": {}}')
+                (*_, error) = await until(socket, "error")
+                assert error["message"].startswith("200 cannot be called: Asterisk refused")
+                await socket.send('{"type": "transfer", "to": "sip:bob@example.org", "attended": {}}')
+                (*_, error) = await until(socket, "error")
+                assert "goes to an extension, or to an endpoint" in error["message"]
+                await send_utterance(socket, "One.")
+                assert words(await until(socket, "speech_finished")) == ["One"]
+
+    run(scenario())
+
+
+def test_a_caller_who_hangs_up_ends_the_ringing_of_the_target() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running:
+            caller, target, asking = await attend(running, "PJSIP/200")
+            async with running.server.http() as client:
+                again = await client.post(f"/{caller.id}/transfer", json={"to": "201", "attended": {}})
+            assert (again.status_code, "PJSIP/200 is under way" in again.text) == (400, True)
+            await running.ari.caller_hangs_up(caller)
+            assert (await asking).json()["error"] == "the caller hung up before the transfer"
+            await running.until(lambda: target.id not in running.ari.channels)
+
+    run(scenario())
+
+
 def test_a_transfer_to_a_call_that_is_not_up_is_refused_and_the_call_goes_on() -> None:
     async def scenario() -> None:
         async with ari_server() as running, running.server.http() as client:
             channel = await running.ari.ring("1700.1")
             await running.call_up(channel)
-            for target in ("call:1700.1", "call:1700.9", "call:"):
+            for target in ("call:1700.1", "call:1700.9", "call:", "PJSIP/200"):
                 answer = await client.post("/1700.1/transfer", json={"to": target})
                 assert (answer.status_code, target in answer.text) == (400, True)
             assert len(running.server.gateway.call_registry) == 1
@@ -201,7 +323,7 @@ def test_the_end_of_either_channel_ends_that_call_and_no_other() -> None:
 def test_a_call_that_asterisk_does_not_connect_is_left_to_the_dial_plan(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vivavoce.gateway.calls.ari.controller._ENTER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("vivavoce.gateway.calls.ari.ari_call._ENTER_TIMEOUT_S", 0.1)
 
     async def scenario() -> None:
         async with ari_server(rtp_ports="41010-41011") as running:

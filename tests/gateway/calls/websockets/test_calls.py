@@ -10,10 +10,13 @@ from websockets.asyncio.server import ServerConnection, serve
 from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_server
 from shared.event_loop import until
 from shared.tones import pitch_of
+from vivavoce.adapters.media_streams.asterisk import AsteriskStreamConnection
 from vivavoce.gateway.calls.agents import KeysAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.events import CallEvent, KeyPressed, SpeechDiscarded, SpeechFinished
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
+from vivavoce.gateway.calls.websockets.asterisk_sockets import connect_to_asterisk
+from vivavoce.gateway.calls.websockets.message_socket import MessageSocket
 from vivavoce.gateway.cli.phones.asterisk_peer import SimulatedAsterisk
 from vivavoce.gateway.cli.phones.peer import SimulatedPeer
 from vivavoce.gateway.cli.phones.twilio_peer import SimulatedTwilio
@@ -158,10 +161,16 @@ def test_the_gateway_connects_to_an_asterisk_that_waits() -> None:
                 return
 
     async def test(server: WebSocketCallServer) -> None:
-        calls = server.gateway.websocket_calls
+        async def open_socket() -> MessageSocket:
+            return await connect_to_asterisk(url)
+
         async with serve(asterisk_http, "127.0.0.1", 0, subprotocols=["media"]) as listener:  # type: ignore[list-item]
             port = next(iter(listener.sockets)).getsockname()[1]
-            serving = asyncio.create_task(calls.connect_to_asterisk(f"ws://127.0.0.1:{port}/media/xyz"))
+            url = f"ws://127.0.0.1:{port}/media/xyz"
+            calls = server.gateway.websocket_calls
+            serving = asyncio.create_task(
+                calls.serve("asterisk", AsteriskStreamConnection(), open_socket, peer=url)
+            )
             await until(lambda: server.find(peer.call_id) is not None)
             call = server.find(peer.call_id)
             assert isinstance(call, Call)

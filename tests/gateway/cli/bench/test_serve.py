@@ -13,7 +13,7 @@ from shared.standin_backend import StandInBackend
 from vivavoce.gateway.cli.bench import commands
 from vivavoce.gateway.cli.bench.api_clients import SpeechApi, open_client
 from vivavoce.gateway.cli.bench.disconnect import disconnect_figures
-from vivavoce.gateway.cli.bench.first_byte import first_byte_figures
+from vivavoce.gateway.cli.bench.first_byte import figures_above_native, first_byte_figures
 from vivavoce.gateway.cli.bench.open_loop import (
     RequestLoadOptions,
     RequestTimes,
@@ -22,7 +22,7 @@ from vivavoce.gateway.cli.bench.open_loop import (
     load_figures,
     max_in_flight,
 )
-from vivavoce.gateway.cli.bench.report import BenchFailed, BenchReport
+from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport
 from vivavoce.gateway.cli.bench.serve import ServeBenchPart, measure
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
@@ -151,3 +151,18 @@ def test_requests_beyond_the_limit_are_counted_as_refused() -> None:
     assert refused > 0
     assert table["native: first byte, p50"] < table["native: first audible sample, p50"]
     assert table["native: peak in flight"] >= 3
+
+
+def test_first_bytes_are_compared_with_the_native_websocket_of_the_same_run() -> None:
+    measured = [
+        BenchFigure("native, 1 client: first byte, p50", 14.0, "ms"),
+        BenchFigure("openai, 1 client: first byte, p50", 16.5, "ms"),
+        BenchFigure("pai, 1 client: first byte, p50", 25.0, "ms"),
+        BenchFigure("pai, 20 clients: first byte, p50", 90.0, "ms"),
+    ]
+    above = figures_above_native(measured)
+    assert [(figure.name, figure.value, figure.reached) for figure in above] == [
+        ("openai: first byte above native, p50", 2.5, True),
+        ("pai: first byte above native, p50", 11.0, False),
+    ]
+    assert figures_above_native(measured[1:]) == []

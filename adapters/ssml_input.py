@@ -8,7 +8,7 @@ import re
 from enum import Enum, auto
 from typing import Final
 
-from ...adapters.ssml import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlDocument, parse_ssml, plain_document
+from .ssml import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlDocument, parse_ssml, plain_document
 
 _OPENING: Final = "<speak"
 _BEGINS: Final = re.compile(r"<speak[\s/>]")

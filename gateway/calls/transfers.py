@@ -1,0 +1,59 @@
+"""Transfers of callers: what a way in can do, and the errors of what it cannot."""
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ...tts_engine.errors import BadRequest
+from ..web.errors import ResourceConflict
+
+CALL_PREFIX: Final = "call:"  # of a transfer to the caller of another call
+
+
+class CallNotTransferable(BadRequest):
+    """The call cannot be transferred in this way, or to this target."""
+
+
+class TransferFailed(ResourceConflict):
+    """Nobody could be reached; the caller is still on the call. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttendedTransfer:
+    """A transfer that calls its target first; the caller waits on the call."""
+
+    target: str
+    announcement: str  # spoken to the one who answers; "": nothing
+    ring_s: float  # until the target is taken for absent
+
+
+class CallTransfers(Protocol):
+    """The transfers of one call."""
+
+    def check(self, target: str) -> None:
+        """Raise CallNotTransferable unless the caller can be transferred to ``target`` when the call ends."""
+
+    async def attend(self, transfer: AttendedTransfer) -> None:
+        """Transfer the caller once the target has answered, which ends the call.
+
+        Raises CallNotTransferable, and TransferFailed if the call goes on.
+        """
+
+
+class DialPlanTransfers:
+    """The dial plan goes on after the call, and reads the target."""
+
+    def check(self, target: str) -> None:
+        """Raise CallNotTransferable unless ``target`` is one for a dial plan."""
+        if target.startswith(CALL_PREFIX):
+            raise CallNotTransferable("a call of this kind cannot be joined with another")
+        check_no_endpoint(target)
+
+    async def attend(self, transfer: AttendedTransfer) -> None:
+        """Raise CallNotTransferable."""
+        raise CallNotTransferable("a call of this kind has no attended transfer; calls over ARI have")
+
+
+def check_no_endpoint(target: str) -> None:
+    """Raise CallNotTransferable for an endpoint, which a dial plan does not look up."""
+    if "/" in target:
+        raise CallNotTransferable(f"{target!r} is an endpoint; only an attended transfer goes to one")

@@ -1,0 +1,1 @@
+"""The ways in which a phone call reaches the gateway, compared."""

@@ -1,0 +1,109 @@
+"""``vivavoce bench call --over audiosocket --over rtp ...``: the ways in, each against the first one.
+
+For each way in, one call is measured for its first sound, and calls that speak at once for packets and
+processor time, with the gateway and the phones started anew. Late packets are those of ``bench.call``, and
+are counted where the gateway paces the playout; with the others, the simulated peer's own clock does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console
+
+from ...phones.wires import AUDIOSOCKET
+from ..call import (
+    MAX_LATE_SHARE,
+    LoadSetup,
+    measure_onsets,
+    run_load,
+    simultaneous_setup,
+    summarize_simultaneous_calls,
+)
+from ..call_server import SpeechPattern
+from ..report import BenchFigure, BenchReport
+from ..trace import percentile
+
+PACED_BY_GATEWAY: Final = frozenset({AUDIOSOCKET, "rtp"})
+MAX_TTFA_ABOVE_MS: Final = 10.0
+MAX_COST_RATIO: Final = 1.3
+
+
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """What was measured over one wire."""
+
+    over: str
+    ttfa_ms: tuple[float, ...]  # of the utterances that were heard
+    not_heard: int  # utterances
+    late_share: float  # of the packets
+    underruns: int  # counted by the gateway
+    failed: int  # utterances
+    cost_ms: float  # processor time of the gateway for a second of a call that speaks
+
+
+def measure(*, overs: Sequence[str], utterances: int, calls: int, seconds: float) -> BenchReport:
+    """Measure each wire of ``phones.wires``; the first one is what the others are compared with.
+
+    Args:
+        utterances: of the single call.
+        calls: that speak at once.
+        seconds: for which they are measured.
+
+    Raises BenchFailed if the gateway or the phones end early.
+    """
+    console = Console(stderr=True)
+    ways: list[WayIn] = []
+    for over in overs:
+        with console.status(f"bench call: {over}"):
+            ways.append(_measure_way_in(over, utterances, calls, seconds))
+    return BenchReport(
+        "call",
+        tuple(compare(ways)),
+        {"over": " ".join(overs), "utterances": utterances, "calls": calls, "seconds": seconds},
+    )
+
+
+def compare(ways: Sequence[WayIn]) -> list[BenchFigure]:
+    """Return the figures of each way in, and those of all but the first also against the first."""
+    first = ways[0]
+    figures: list[BenchFigure] = []
+    for way in ways:
+        ttfa_ms = percentile(way.ttfa_ms, 50)
+        figures += [
+            BenchFigure(f"{way.over}: TTFA, 1 call, p50", ttfa_ms, "ms"),
+            BenchFigure(f"{way.over}: TTFA, 1 call, p95", percentile(way.ttfa_ms, 95), "ms"),
+            BenchFigure(f"{way.over}: utterances not heard, 1 call", way.not_heard, "", at_most=0),
+            BenchFigure(f"{way.over}: underruns in the gateway", way.underruns, "", at_most=0),
+            BenchFigure(f"{way.over}: utterances that failed", way.failed, "", at_most=0),
+            BenchFigure(f"{way.over}: processor time for a second of a call", way.cost_ms, "ms"),
+        ]
+        if way.over in PACED_BY_GATEWAY:
+            late = 100 * way.late_share
+            name = f"{way.over}: packets late or never sent"
+            figures.append(BenchFigure(name, late, "%", at_most=100 * MAX_LATE_SHARE))
+        if way is not first:
+            above_ms = ttfa_ms - percentile(first.ttfa_ms, 50)
+            ratio = way.cost_ms / first.cost_ms if first.cost_ms else float("inf")
+            figures += [
+                BenchFigure(f"{way.over}: TTFA p50 above {first.over}", above_ms, "ms", MAX_TTFA_ABOVE_MS),
+                BenchFigure(f"{way.over}: processor time against {first.over}", ratio, "", MAX_COST_RATIO),
+            ]
+    return figures
+
+
+def _measure_way_in(over: str, utterances: int, calls: int, seconds: float) -> WayIn:
+    alone = run_load(LoadSetup(SpeechPattern.ALONE, utterances, 1, 0.0, 60.0 + 8.0 * utterances, over))
+    onsets = [onset.from_clause_s for onset in measure_onsets(alone)]
+    heard_ms = tuple(1000 * onset_s for onset_s in onsets if onset_s is not None)
+    at_once = run_load(simultaneous_setup(calls, seconds, over))
+    summary = summarize_simultaneous_calls(at_once)
+    return WayIn(
+        over,
+        heard_ms,
+        len(onsets) - len(heard_ms),
+        summary.late_share,
+        summary.underruns,
+        at_once.record.failed,
+        1000 * at_once.record.cpu_share / calls,
+    )
