@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .backends.base import Backend, Delivery, SlotRequest, SlotTurn, Stages, StepResult
+from .backends.base import Backend, Delivery, InterruptibleBackend, SlotRequest, SlotTurn, Stages, StepResult
 from .backends.loading import load_backend
 from .chunk import SAMPLE_RATE
 from .errors import BadRequest, Overloaded
@@ -31,7 +31,7 @@ from .reading.english.grammar import ENGLISH_GRAMMAR
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
-from .scheduler import Admission, ComputeCost, SchedulerPolicy, admit, schedule, step_cost_s
+from .scheduler import Admission, ComputeCost, SchedulerPolicy, admit, runs_dry_at, schedule, step_cost_s
 from .session import Session
 from .stream import Stream
 from .voices.voices import Voices
@@ -295,8 +295,12 @@ class Engine:
 
         The session stops counting towards admission at once.
         """
-        if self._streams.pop(session, None) is not None and not session.running:
+        if self._streams.pop(session, None) is None:
+            return
+        if not session.running:
             self._close_slot(session)
+        elif isinstance(self._backend, InterruptibleBackend):
+            self._backend.interrupt(session.slot)
 
     def report_unread(self, characters: int) -> None:
         """Count letters of an ended stream that the voice could not read; warn of them once a minute."""
@@ -400,9 +404,9 @@ class Engine:
 
 def _next_turn(session: Session) -> SlotTurn:
     if session.current is not None:
-        return SlotTurn(session.slot, None)
+        return SlotTurn(session.slot, None, runs_dry_at=runs_dry_at(session))
     session.current = session.pending.popleft()
-    return SlotTurn(session.slot, session.current.segment, session.current.pause_s)
+    return SlotTurn(session.slot, session.current.segment, session.current.pause_s, runs_dry_at(session))
 
 
 def _join_all(threads: list[threading.Thread]) -> None:

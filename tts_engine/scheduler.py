@@ -78,11 +78,19 @@ def schedule(
 
 def _urgency(session: Session) -> tuple[bool, float]:
     """Sort key: smaller is more urgent."""
-    if session.first_audio_at is None:
+    dry_at = runs_dry_at(session)
+    if dry_at is None:
         return False, session.first_segment_at or session.opened_at
+    return True, dry_at
+
+
+def runs_dry_at(session: Session) -> float | None:
+    """When the listener will have heard all audio rendered so far, monotonic s; None before the first."""
+    if session.first_audio_at is None:
+        return None
     if session.deadline is None:
-        return True, session.first_audio_at + session.samples / SAMPLE_RATE
-    return True, session.deadline + session.unread_s
+        return session.first_audio_at + session.samples / SAMPLE_RATE
+    return session.deadline + session.unread_s
 
 
 def step_cost_s(wall_s: float, cpu_s: float) -> float:

@@ -28,12 +28,18 @@ from .vocoder.vocoder import Vocoder
 
 
 @dataclass(frozen=True, slots=True)
-class CosyVoiceNetworks:
-    """Text ids to speech ids, speech ids to mel, mel to samples."""
+class RenderNetworks:
+    """Speech ids to mel, mel to samples."""
 
-    lm: LmNetwork
     flow: StreamingFlow
     vocoder: Vocoder
+
+
+@dataclass(frozen=True, slots=True)
+class CosyVoiceNetworks(RenderNetworks):
+    """All networks; the language model makes speech ids of text ids."""
+
+    lm: LmNetwork
 
 
 def load_networks(
@@ -48,10 +54,41 @@ def load_networks(
     ``policy`` sets the attention memory of the flow; ``precision`` is the language model's. Raises
     InvalidBundleError and DeviceError.
     """
+    loader = _loader(bundle, precision, device, executor)
+    lm = loader.load_lm(lambda: load_lm(bundle, precision, device))
+    render = _load_render_networks(loader, bundle, policy, device)
+    return CosyVoiceNetworks(flow=render.flow, vocoder=render.vocoder, lm=lm)
+
+
+def load_decode_network(
+    bundle: CosyVoiceBundle, precision: Precision, device: torch.device, executor: Executor
+) -> LmNetwork:
+    """Load the language model only, as ``load_networks`` does."""
+    return _loader(bundle, precision, device, executor).load_lm(lambda: load_lm(bundle, precision, device))
+
+
+def load_render_networks(
+    bundle: CosyVoiceBundle,
+    policy: FlowPolicy | None,
+    precision: Precision,
+    device: torch.device,
+    executor: Executor,
+) -> RenderNetworks:
+    """Load the flow and the vocoder only, as ``load_networks`` does."""
+    return _load_render_networks(_loader(bundle, precision, device, executor), bundle, policy, device)
+
+
+def _loader(
+    bundle: CosyVoiceBundle, precision: Precision, device: torch.device, executor: Executor
+) -> NetworkLoader:
     compute_exactly(device)
-    loader = NetworkLoader(executor, bundle, precision, device)
-    return CosyVoiceNetworks(
-        loader.load_lm(lambda: load_lm(bundle, precision, device)),
+    return NetworkLoader(executor, bundle, precision, device)
+
+
+def _load_render_networks(
+    loader: NetworkLoader, bundle: CosyVoiceBundle, policy: FlowPolicy | None, device: torch.device
+) -> RenderNetworks:
+    return RenderNetworks(
         loader.load_flow(policy, lambda: load_flow(bundle, policy, device)),
         loader.load_vocoder(lambda: load_vocoder(bundle, device)),
     )

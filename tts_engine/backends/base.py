@@ -9,7 +9,7 @@ for each stage.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,12 +69,14 @@ class SlotTurn:
     """One slot's part in a step.
 
     segment: begun with this step; None continues the one begun before. pause_s: seconds of silence after the
-    segment; set only on the turn with the segment, so the backend keeps it.
+    segment; set only on the turn with the segment, so the backend keeps it. runs_dry_at: when the listener
+    will have heard all audio rendered so far, monotonic seconds; None before the first audio.
     """
 
     slot: int
     segment: Segment | None
     pause_s: float = 0.0
+    runs_dry_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +166,11 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Free everything. Called once no step is running."""
+
+
+@runtime_checkable
+class InterruptibleBackend(Protocol):
+    """A backend whose steps may wait for another process."""
+
+    def interrupt(self, slot: int) -> None:
+        """End the step of a slot early, if it can be; its result is not used. Returns at once."""

@@ -17,6 +17,8 @@ from .base import Backend
 
 if TYPE_CHECKING:
     from ..cosyvoice.policy import CosyVoicePolicy
+    from ..cosyvoice.rendering.render_host import RenderHost
+    from ..cosyvoice.rendering.render_stage import RenderStage
     from .process import ProcessPolicy
 
 
@@ -60,6 +62,39 @@ def load_backend(
 
         return CosyVoiceBackend.load(Path(bundle), policy, voices)
     return _load_cosyvoice_in_process(Path(bundle), policy, voices, process)
+
+
+def load_decode_backend(
+    bundle: str, precision: str, device: str, executor: str, render_stage: "RenderStage"
+) -> Backend:
+    """Load a bundle without its render stage, which is another process. Raises as ``load_backend``."""
+    policy = _policy_of_stages(bundle, precision, device, executor)
+    from ..cosyvoice.backend import CosyVoiceBackend
+
+    return CosyVoiceBackend.load_decoder(Path(bundle), policy, render_stage)
+
+
+def load_render_host(
+    bundle: str, precision: str, device: str, executor: str, replica: str, bundle_digest: str
+) -> "RenderHost":
+    """Load the render stage of a bundle only. Raises as ``load_backend``.
+
+    replica: its id. bundle_digest: equal digests render equally.
+    """
+    policy = _policy_of_stages(bundle, precision, device, executor)
+    from ..cosyvoice.loading import load_render_host as load
+
+    return load(Path(bundle), policy, replica, bundle_digest)
+
+
+def _policy_of_stages(bundle: str, precision: str, device: str, executor: str) -> "CosyVoicePolicy":
+    if find_kind(bundle) is not BundleKind.COSYVOICE:
+        raise BadRequest(f"{bundle}: only the stages of a CosyVoice bundle can be apart")
+    require_folder(Path(bundle))
+    require_networks(Path(bundle))
+    from ..cosyvoice.policy import policy_for
+
+    return policy_for(precision, device, executor)
 
 
 def find_kind(bundle: str) -> BundleKind:
@@ -158,7 +193,7 @@ def _load_cosyvoice_in_process(
     bundle: Path, policy: "CosyVoicePolicy", voices: Path | None, process: "ProcessPolicy"
 ) -> Backend:
     from ..cosyvoice.front_end import CosyVoiceFrontEnd
-    from ..cosyvoice.renderer import load_hosted_renderer
+    from ..cosyvoice.loading import load_hosted_renderer
     from .process import ProcessBackend
 
     policy = replace(policy, voice_store=voices)

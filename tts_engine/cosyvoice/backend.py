@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 from ...models.cosyvoice.checkpoint.bundle import open_bundle
 from ...models.cosyvoice.config import CosyVoiceVersion
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
-from ...models.cosyvoice.onnx_runtime.networks import ArrayNetworks
+from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import SlotRequest
 from ..bundles import bundle_errors
 from ..segmenter import Segmenter
 from .front_end import CosyVoiceFrontEnd
+from .loading import load_bundle_networks, load_lm_of_bundle, local_render_stage, voice_files_of
 from .policy import CosyVoicePolicy
-from .renderer import CosyVoiceRenderer, load_bundle_networks, voice_files_of
+from .renderer import CosyVoiceRenderer
+from .rendering.render_stage import RenderStage
 
 if TYPE_CHECKING:
-    from ...models.cosyvoice.networks import CosyVoiceNetworks
+    from ...models.cosyvoice.lm.speech_lm import LmNetwork
 
 
 class CosyVoiceBackend(CosyVoiceRenderer):
@@ -29,12 +31,13 @@ class CosyVoiceBackend(CosyVoiceRenderer):
         self,
         front_end: CosyVoiceFrontEnd,
         version: CosyVoiceVersion,
-        networks: "CosyVoiceNetworks | ArrayNetworks",
+        lm: "LmNetwork | ArraySpeechLm",
+        render_stage: RenderStage,
         tokenizer: TextTokenizer,
         policy: CosyVoicePolicy,
         voice_files: PreparedVoiceFolder | None = None,
     ) -> None:
-        super().__init__(version, networks, tokenizer, policy, voice_files)
+        super().__init__(version, lm, render_stage, tokenizer, policy, voice_files)
         self._front_end = front_end
         self.voices = front_end.voices
 
@@ -53,7 +56,21 @@ class CosyVoiceBackend(CosyVoiceRenderer):
             front_end = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, policy, voices)
             networks = load_bundle_networks(bundle, policy)
             files = voice_files_of(bundle, policy)
-            return cls(front_end, bundle.version, networks, tokenizer, policy, files)
+            stage = local_render_stage(bundle.version, networks, policy, files)
+            return cls(front_end, bundle.version, networks.lm, stage, tokenizer, policy, files)
+
+    @classmethod
+    def load_decoder(
+        cls, folder: Path, policy: CosyVoicePolicy, render_stage: RenderStage
+    ) -> "CosyVoiceBackend":
+        """Load the front end and the language model; another process renders. Raises BundleError."""
+        policy = replace(policy, overlap=True, max_render_rows=1)  # the stage's workers wait for one each
+        with bundle_errors():
+            bundle = open_bundle(folder)
+            tokenizer = bundle.text_tokenizer()
+            front_end = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, policy, None)
+            lm = load_lm_of_bundle(bundle, policy)
+            return cls(front_end, bundle.version, lm, render_stage, tokenizer, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """The front end's segmenter for the request. Raises BadRequest if the language is not supported."""

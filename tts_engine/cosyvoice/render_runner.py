@@ -36,7 +36,7 @@ from ...models.cosyvoice.flow.mel_stretcher import MelStretcher
 from ...models.cosyvoice.flow.policy import EXACT_POLICY
 from ...models.cosyvoice.flow.state import FlowChunk, FlowState, packed_voice, unpacked_voice
 from ...models.cosyvoice.flow.streaming_flow import StreamingFlow
-from ...models.cosyvoice.networks import CosyVoiceNetworks
+from ...models.cosyvoice.networks import RenderNetworks
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ...models.cosyvoice.state import gather, join_states, map_state, tensors
 from ...models.cosyvoice.vocoder.noise_table import NoiseTable
@@ -90,7 +90,8 @@ class RenderRunner:
 
     def __init__(
         self,
-        networks: CosyVoiceNetworks,
+        version: CosyVoiceVersion,
+        networks: RenderNetworks,
         policy: CosyVoicePolicy,
         voice_files: PreparedVoiceFolder | None = None,
     ) -> None:
@@ -98,8 +99,8 @@ class RenderRunner:
         self._device = networks.flow.device
         self._vocoder = networks.vocoder
         # Version 3 reads a table that all sentences begin anew.
-        is_v3 = networks.lm.config.version is CosyVoiceVersion.V3
-        self._noise_table = NoiseTable(self._vocoder.config.sine_count) if is_v3 else None
+        has_table = version is CosyVoiceVersion.V3
+        self._noise_table = NoiseTable(self._vocoder.config.sine_count) if has_table else None
         self._voice_files = voice_files if _can_be_kept(networks.flow) else None
         self._max_prepared_voices = policy.max_prepared_voices
         self._flow_runner = _flow_runner(networks.flow, policy)

@@ -4,24 +4,22 @@
             RENDER   flow and vocoder for each session whose next chunk has all its ids
 
 A step does a small amount of work for each session, so that a cancelled session frees its slot soon. Host
-state is in ``session`` and ``sentence``, device state in the runners (``lm_runner``, ``render_runner``). One
-worker runs both kinds of step, or two workers run one kind each:
+state is in ``session`` and ``sentence``, device state in the language model's runner and in the render stage.
+One worker runs both kinds of step, or workers run one kind each:
 
     worker 0    decode a b c |decode a b c |decode   c |       a session is in one step at a time; the workers
     worker 1        render d     |  render a b    |            share no tensor
+
+A render stage in other processes (``rendering/remote_render_stage``) has several workers that wait for it.
 """
 
 import heapq
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
-from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
-from ...models.cosyvoice.config import FRAMES_PER_SPEECH_ID, CosyVoiceVersion, MixRatio
-from ...models.cosyvoice.execution import Executor
+from ...models.cosyvoice.config import CosyVoiceVersion, MixRatio
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.lm.decode_turn import DecodeTurn
 from ...models.cosyvoice.lm.generation import (
@@ -32,35 +30,27 @@ from ...models.cosyvoice.lm.generation import (
     SpecialIds,
 )
 from ...models.cosyvoice.lm.silence_filter import SilenceFilter
-from ...models.cosyvoice.onnx_graphs.graph_files import bundle_digest
-from ...models.cosyvoice.onnx_runtime.networks import (
-    ArrayNetworks,
-    can_run_policy,
-    load_array_networks,
-)
+from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import ALL_STAGES, SlotTurn, Stage, Stages, StepResult
-from ..backends.process_child import HostedBackend
-from ..bundles import bundle_errors
 from ..fault_isolation import FaultIsolation
 from .front_end import PreparedRequest
 from .lm_runner import MAX_BATCHED_INPUTS, LmRunner
 from .policy import CosyVoicePolicy, Interleave
-from .rendering.array_render_runner import ArrayRenderRunner
 from .rendering.render_input import RenderInput
+from .rendering.render_stage import RenderStage
 from .sentence import SentenceConfig
 from .session import CosyVoiceSession
-from .session_capacity import max_sessions_in_memory
 
 if TYPE_CHECKING:
-    from ...models.cosyvoice.networks import CosyVoiceNetworks
+    from ...models.cosyvoice.lm.speech_lm import LmNetwork
 
 
 logger = logging.getLogger(__name__)
 
 
 class CosyVoiceRenderer:
-    """The networks of one bundle and the sessions that use them. ``load_hosted_renderer`` builds one.
+    """The networks of one bundle and the sessions that use them. ``loading`` builds one.
 
     Implements ``SlotRenderer``. A slot is one session; a row is a session's place in the language model's
     memory, taken with its first step.
@@ -69,17 +59,19 @@ class CosyVoiceRenderer:
     def __init__(
         self,
         version: CosyVoiceVersion,
-        networks: "CosyVoiceNetworks | ArrayNetworks",
+        lm: "LmNetwork | ArraySpeechLm",
+        render_stage: RenderStage,
         tokenizer: TextTokenizer,
         policy: CosyVoicePolicy,
         voice_files: PreparedVoiceFolder | None = None,
     ) -> None:
-        ids = SpecialIds(version, networks.lm.config.codebook_size, tokenizer.end_of_prompt)
-        new_generation = _generation_factory(ids, policy, networks.lm.config.mix_ratio)
+        ids = SpecialIds(version, lm.config.codebook_size, tokenizer.end_of_prompt)
+        new_generation = _generation_factory(ids, policy, lm.config.mix_ratio)
         self.slots = policy.slots
-        one_each = tuple(frozenset({stage}) for stage in Stage)
-        self.workers: Sequence[Stages] = one_each if policy.overlap else (ALL_STAGES,)
-        self._device_streams = [_stream_of(networks) for _ in self.workers]
+        render_workers = [frozenset({Stage.RENDER})] * render_stage.workers
+        one_stage_each = (frozenset({Stage.DECODE}), *render_workers)
+        self.workers: Sequence[Stages] = one_stage_each if policy.overlap else (ALL_STAGES,)
+        self._device_streams = [_stream_of(lm) for _ in self.workers]
         self._tokenizer = tokenizer
         self._policy = policy
         self._sentence_config = SentenceConfig(
@@ -94,9 +86,9 @@ class CosyVoiceRenderer:
         )
         # A cancelled session keeps its row until its render step ends, while a new session decodes in its
         # slot.
-        rows = policy.slots + (policy.max_render_rows if policy.overlap else 0)
+        rows = policy.slots + (render_stage.workers * policy.max_render_rows if policy.overlap else 0)
         self._lm = LmRunner(
-            networks.lm,
+            lm,
             new_generation,
             rows=rows,
             context_ids=policy.lm_context_ids,
@@ -105,20 +97,27 @@ class CosyVoiceRenderer:
             ids_per_step=policy.ids_per_decode_step,
             voice_files=voice_files,
         )
-        self._render_runner = _render_runner(networks, policy, voice_files)
+        self._render_stage = render_stage
         self._free_rows = list(range(rows))
         self._sessions: dict[int, CosyVoiceSession] = {}
         self._rows: dict[int, int] = {}  # row by slot, for slots that have been stepped
         self._last_slot = 0
-        self._memory_ids = self._render_runner.memory_ids
         self._max_slots_now = policy.slots  # lowered when memory runs out, until no session is open
         self._device_is_lost = False
-        self.memory_slots = self._count_memory_slots()
 
     @property
     def open_slots(self) -> int:
         """Number of open slots."""
         return len(self._sessions)
+
+    @property
+    def memory_slots(self) -> int:
+        """Sessions that memory has room for now, the open ones included; none on a device that failed."""
+        if self._device_is_lost:
+            return 0
+        sessions = [*self._sessions.values()]
+        speech = [(session.conditioning.flow_prompt, session.sentence_ids) for session in sessions]
+        return min(self.slots, self._max_slots_now, self._render_stage.memory_slots(speech))
 
     def open_prepared(self, prepared: PreparedRequest) -> int:
         """Open a slot. Its row is taken with its first step, after cancelled sessions have left theirs."""
@@ -126,11 +125,11 @@ class CosyVoiceRenderer:
         self._sessions[self._last_slot] = CosyVoiceSession(
             self._sentence_config, prepared.conditioning, prepared.seed
         )
-        self.memory_slots = self._count_memory_slots()
         return self._last_slot
 
     def close_slot(self, slot: int) -> None:
         """Close a slot and discard its state."""
+        self.interrupt(slot)
         del self._sessions[slot]
         if slot in self._rows:
             row = self._rows.pop(slot)
@@ -138,7 +137,12 @@ class CosyVoiceRenderer:
             heapq.heappush(self._free_rows, row)
         if not self._sessions:
             self._max_slots_now = self._policy.slots
-        self.memory_slots = self._count_memory_slots()
+
+    def interrupt(self, slot: int) -> None:
+        """End the slot's running step early if another process does it; nobody waits for the result."""
+        sentence = self._sessions[slot].sentence  # one read, because a step on another thread may clear it
+        if sentence is not None and sentence.render_state is not None:
+            self._render_stage.release(sentence.render_state)
 
     def max_batch_size(self, stage: Stage) -> int:
         """The policy's number of rows for that stage."""
@@ -171,7 +175,6 @@ class CosyVoiceRenderer:
             if isolation.device_is_lost and not self._device_is_lost:
                 self._device_is_lost = True
                 logger.error("the device failed; no stream is admitted until the server is started again")
-            self.memory_slots = self._count_memory_slots()
             return [isolation.failed.get(row) or results[row] for row in turns_by_row]
 
     # DECODE
@@ -232,14 +235,9 @@ class CosyVoiceRenderer:
     # RENDER
 
     def _render(self, turns: Mapping[int, SlotTurn], isolation: FaultIsolation) -> dict[int, StepResult]:
-        """Render one chunk for every session: flow, speed change, vocoder."""
-        runner = self._render_runner
+        """Render one chunk for every session."""
         render_inputs = isolation.run_each(turns, self._begin_rendering)
-        mels = isolation.run_batches(render_inputs, runner.flow_batch_key, runner.run_flow)
-        vocoder_inputs = isolation.run_each(
-            mels, lambda row, mel: runner.vocoder_input(render_inputs[row], mel)
-        )
-        samples = isolation.run_batches(vocoder_inputs, runner.vocoder_batch_key, runner.run_vocoder)
+        samples = self._render_stage.render(render_inputs, isolation)
         return isolation.run_each(samples, lambda row, made: self._session(turns[row]).render_result(made))
 
     def _begin_rendering(self, row: int, turn: SlotTurn) -> RenderInput:
@@ -247,10 +245,10 @@ class CosyVoiceRenderer:
         session = self._begin(turn)
         sentence, conditioning = session.sentence, session.conditioning
         if sentence is not None and sentence.render_state is None:
-            sentence.render_state = self._render_runner.begin_sentence(
+            sentence.render_state = self._render_stage.begin_sentence(
                 conditioning.flow_prompt, conditioning.speed, session.vocoder_rng
             )
-        render_input = session.render_input()
+        render_input = session.render_input(turn.runs_dry_at)
         assert render_input is not None
         return render_input
 
@@ -273,84 +271,16 @@ class CosyVoiceRenderer:
 
     def _free_render_memory(self, session: CosyVoiceSession) -> None:
         if session.sentence is not None and session.sentence.render_state is not None:
-            self._render_runner.free(session.sentence.render_state)
-
-    def _count_memory_slots(self) -> int:
-        """Sessions that memory has room for now, the open ones included; none on a device that failed."""
-        if self._device_is_lost:
-            return 0
-        policy, sessions = self._policy, [*self._sessions.values()]
-        window = policy.flow.window_frames
-        max_ids = window // FRAMES_PER_SPEECH_ID if window else sys.maxsize
-        voices = [
-            self._render_runner.copied_voice_ids(session.conditioning.flow_prompt) for session in sessions
-        ]
-        ids_by_session = [
-            min(max_ids, voice + max(policy.expected_ids, session.sentence_ids))
-            for voice, session in zip(voices, sessions, strict=True)
-        ]
-        new_session_ids = min(max_ids, max(voices, default=0) + policy.expected_ids)
-        fit = max_sessions_in_memory(
-            self._memory_ids, self._render_runner.prepared_voice_ids, ids_by_session, new_session_ids
-        )
-        return min(self.slots, self._max_slots_now, fit)
+            self._render_stage.free(session.sentence.render_state)
 
 
-def load_hosted_renderer(folder: Path, policy: CosyVoicePolicy) -> HostedBackend:
-    """Load a checkpoint folder in a child process; the front end stays in the parent. Raises BundleError."""
-    with bundle_errors():
-        bundle = open_bundle(folder)
-        networks = load_bundle_networks(bundle, policy)
-        files = voice_files_of(bundle, policy)
-        renderer = CosyVoiceRenderer(bundle.version, networks, bundle.text_tokenizer(), policy, files)
-    return HostedBackend(renderer, renderer.open_prepared, Stage.DECODE)
-
-
-def load_bundle_networks(
-    bundle: CosyVoiceBundle, policy: CosyVoicePolicy
-) -> "CosyVoiceNetworks | ArrayNetworks":
-    """Load the networks of a bundle with the policy's executor; only ``onnxruntime`` works without torch.
-
-    Raises InvalidBundleError and DeviceError.
-    """
-    if policy.executor is Executor.ONNXRUNTIME and can_run_policy(policy.flow):
-        return load_array_networks(bundle, policy.flow, policy.precision)
-    from ...models.cosyvoice.devices import find_device
-    from ...models.cosyvoice.networks import load_networks
-
-    device = find_device(policy.device)
-    return load_networks(bundle, policy.flow, policy.precision, device, policy.executor)
-
-
-def _render_runner(
-    networks: "CosyVoiceNetworks | ArrayNetworks",
-    policy: CosyVoicePolicy,
-    voice_files: PreparedVoiceFolder | None,
-) -> Any:
-    if isinstance(networks, ArrayNetworks):
-        return ArrayRenderRunner(networks, policy, voice_files)
-    from .render_runner import RenderRunner
-
-    return RenderRunner(networks, policy, voice_files)
-
-
-def _stream_of(networks: "CosyVoiceNetworks | ArrayNetworks") -> AbstractContextManager[object]:
+def _stream_of(lm: "LmNetwork | ArraySpeechLm") -> AbstractContextManager[object]:
     """The device stream of a worker."""
-    if isinstance(networks, ArrayNetworks):
+    if isinstance(lm, ArraySpeechLm):
         return nullcontext()
     from ...models.cosyvoice.devices import separate_stream
 
-    return separate_stream(networks.lm.device)
-
-
-def voice_files_of(bundle: CosyVoiceBundle, policy: CosyVoicePolicy) -> PreparedVoiceFolder | None:
-    """The prepared voices on file for a bundle, if there is a voice store. Raises OSError."""
-    if policy.voice_store is None:
-        return None
-    key = repr(
-        (bundle_digest(bundle), policy.precision.value, policy.interleave.value, policy.max_prompt_ids)
-    )
-    return PreparedVoiceFolder(policy.voice_store, key, policy.max_prepared_bytes)
+    return separate_stream(lm.device)
 
 
 def _decode_turn(row: int, session: CosyVoiceSession) -> DecodeTurn | None:

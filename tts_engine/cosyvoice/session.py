@@ -98,13 +98,16 @@ class CosyVoiceSession:
         self.sentence.generation.answer(id)
         self.collect_and_feed()
 
-    def render_input(self) -> RenderInput | None:
-        """The chunk to render now; None if there is none. The sentence must have a render state."""
+    def render_input(self, runs_dry_at: float | None) -> RenderInput | None:
+        """The chunk to render now; None if there is none. The sentence must have a render state.
+
+        runs_dry_at: as of ``SlotTurn``.
+        """
         sentence = self.sentence
         if sentence is None or sentence.next_chunk is None:
             return None
         assert sentence.render_state is not None
-        return RenderInput(sentence.render_state, sentence.next_chunk, sentence.ids)
+        return RenderInput(sentence.render_state, sentence.next_chunk, sentence.ids, runs_dry_at)
 
     def empty_result(self) -> StepResult:
         """The result of a step that rendered nothing."""

@@ -11,9 +11,11 @@
             ray_actor_options: {num_cpus: 1}
 
 A replica is a whole engine: it has a scheduler, batches and admission of its own. Gateways call it over
-handles, see ``replica_directory``; it has no HTTP route.
+handles, see ``replica_directory``; it has no HTTP route. With ``stages: apart`` there are two deployments:
+``decode``, which gateways call in the same way, and ``render``, see ``render_replica``.
 """
 
+import functools
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
@@ -25,25 +27,29 @@ from ....tts_engine.errors import VivavoceError
 from ....tts_engine.voices.recording import Recording
 from ..replicas.messages import ReplicaDescription, ReplicaEvent, ReplicaLost, StreamCommand
 from ..replicas.replica_host import ReplicaHost
+from .render_connection import open_decode_engine
+from .render_replica import bind_render_replicas
 from .replica_settings import ReplicaSettings
 from .request_router import NamedReplicaRouter
 
 logger = logging.getLogger(__name__)
 
 APPLICATION = "vivavoce"
-DEPLOYMENT = "voice"
 _MAX_GATEWAY_CALLS = 10_000  # each gateway has two under way; streams are limited by ``max_streams``
 _DRAIN_S = 600.0  # a long text that is being spoken when its replica is stopped
 
 
 class VoiceReplica:
-    """One replica. open_engine: loads the engine and gives it with the digest of its bundle."""
+    """One replica. open_engine: loads the engine and gives it with the digest of its bundle.
+
+    stages: handles of the deployments of other stages, for ``open_engine``.
+    """
 
     async def __init__(  # type: ignore[misc]  # Ray Serve awaits it
-        self, open_engine: Callable[[], Awaitable[tuple[Engine, str]]]
+        self, open_engine: Callable[..., Awaitable[tuple[Engine, str]]], *stages: object
     ) -> None:
         self._replica = serve.get_replica_context().replica_id.unique_id
-        engine, digest = await open_engine()
+        engine, digest = await open_engine(*stages)
         self._host = ReplicaHost(engine, self._replica, digest)
         await self._host.prepare_cloning()
         logger.info("replica %s speaks with the bundle %s", self._replica, digest)
@@ -81,13 +87,22 @@ class VoiceReplica:
 
 def build(args: ReplicaSettings) -> serve.Application:
     """The application of ``args``."""
-    return bind_replicas(args.open_engine)
+    if args.stages == "together":
+        return bind_replicas(args.open_engine)
+    decode, render = args.deployments
+    open_engine = functools.partial(open_decode_engine, args)
+    return _voice_deployment(decode).bind(open_engine, bind_render_replicas(args, render))
 
 
 def bind_replicas(open_engine: Callable[[], Awaitable[tuple[Engine, str]]]) -> serve.Application:
     """An application whose replicas load an engine in their own way. open_engine: picklable."""
-    deployment = serve.deployment(
-        name=DEPLOYMENT,
+    (name,) = ReplicaSettings().deployments
+    return _voice_deployment(name).bind(open_engine)
+
+
+def _voice_deployment(name: str) -> serve.Deployment:
+    return serve.deployment(
+        name=name,
         max_ongoing_requests=_MAX_GATEWAY_CALLS,
         graceful_shutdown_timeout_s=_DRAIN_S,
         graceful_shutdown_wait_loop_s=0.5,
@@ -95,4 +110,3 @@ def bind_replicas(open_engine: Callable[[], Awaitable[tuple[Engine, str]]]) -> s
         health_check_timeout_s=5.0,
         request_router_config=RequestRouterConfig(request_router_class=NamedReplicaRouter),
     )(VoiceReplica)
-    return deployment.bind(open_engine)

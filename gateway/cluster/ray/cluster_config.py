@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import ValidationError
-from ray.serve.schema import ServeDeploySchema
+from ray.serve.schema import ServeApplicationSchema, ServeDeploySchema
 
 from ....tts_engine.errors import BadRequest
 from .replica_settings import ReplicaSettings
@@ -44,12 +44,22 @@ def read_cluster_config(file: Path) -> ServeDeploySchema:
         config = ServeDeploySchema.model_validate(content)
         for application in config.applications:
             if application.import_path == BUILDER:
-                ReplicaSettings.model_validate(application.args)
+                _check_deployments(file, application, ReplicaSettings.model_validate(application.args))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise BadRequest(f"{file}: {place or 'the file'}: {first['msg']}") from None
     return config
+
+
+def _check_deployments(file: Path, application: ServeApplicationSchema, settings: ReplicaSettings) -> None:
+    """Raise BadRequest for a deployment that the application does not have."""
+    for deployment in application.deployments:
+        if deployment.name not in settings.deployments:
+            raise BadRequest(
+                f"{file}: deployment {deployment.name!r}; with the stages {settings.stages} "
+                f"there is {' and '.join(settings.deployments)}"
+            )
 
 
 def demands(config: ServeDeploySchema) -> Iterator[ReplicaDemand]:

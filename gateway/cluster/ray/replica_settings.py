@@ -1,21 +1,27 @@
 """Settings of a replica: the ``args`` of the application in Ray Serve's configuration file."""
 
+import asyncio
 import hashlib
 import os
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .... import __version__
+from ....tts_engine.backends.loading import load_decode_backend, load_render_host
 from ....tts_engine.backends.process import ProcessPolicy
 from ....tts_engine.engine import Engine, EngineConfig
 from ....tts_engine.errors import BundleError
 from ....tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ....tts_engine.reading.reading_style import READING_STYLES
 from ....tts_engine.scheduler import SchedulerPolicy
+
+if TYPE_CHECKING:
+    from ....tts_engine.cosyvoice.rendering.render_host import RenderHost
+    from ....tts_engine.cosyvoice.rendering.render_stage import RenderStage
 
 _SAMPLED_BYTES = 1 << 20  # of the beginning and of the end of a file: weights have gigabytes
 
@@ -33,26 +39,53 @@ class ReplicaSettings(BaseModel):
     max_streams: Annotated[int, Field(ge=1, le=10_000)] = 100  # of one replica
     locale: Literal["en-US", "en-CA", "en-GB", "en-IE", "en-AU", "en-NZ", "en-ZA", "en-IN"] = "en-US"
     lexicon: Path | None = None
+    stages: Literal["together", "apart"] = "together"  # of CosyVoice: a deployment, or decode and render
+
+    @model_validator(mode="after")
+    def _check_stages(self) -> "ReplicaSettings":
+        if self.stages == "apart" and (self.engine_process or self.bundle == "default"):
+            raise ValueError("stages apart need a CosyVoice bundle, and no engine_process")
+        return self
+
+    @property
+    def deployments(self) -> tuple[str, ...]:
+        """Names of the application's deployments; gateways call the first."""
+        return ("voice",) if self.stages == "together" else ("decode", "render")
 
     async def open_engine(self) -> tuple[Engine, str]:
         """Load the bundle; the engine, and the digest of what decides how it speaks.
 
         Raises BundleError, BadRequest and MissingExtra.
         """
-        config = EngineConfig(
-            scheduler=SchedulerPolicy(max_streams=self.max_streams),
-            reading=READING_STYLES[self.locale],
-            lexicon=LexiconFile(self.lexicon) if self.lexicon else None,
-        )
         engine = await Engine.open(
             self.bundle,
             precision=self.precision,
             device=self.device,
             executor=self.executor,
-            config=config,
+            config=self._engine_config(),
             process=ProcessPolicy() if self.engine_process else None,
         )
         return engine, self.digest()
+
+    async def open_decode_engine(self, render_stage: "RenderStage") -> Engine:
+        """The engine of ``open_engine`` without the networks of the render stage."""
+        backend = await asyncio.to_thread(
+            load_decode_backend, self.bundle, self.precision, self.device, self.executor, render_stage
+        )
+        return await Engine.open(backend=backend, config=self._engine_config())
+
+    def load_render_host(self, replica: str) -> "RenderHost":
+        """Load the render stage of the bundle only. replica: its id. Raises as ``open_engine``."""
+        return load_render_host(
+            self.bundle, self.precision, self.device, self.executor, replica, self.digest()
+        )
+
+    def _engine_config(self) -> EngineConfig:
+        return EngineConfig(
+            scheduler=SchedulerPolicy(max_streams=self.max_streams),
+            reading=READING_STYLES[self.locale],
+            lexicon=LexiconFile(self.lexicon) if self.lexicon else None,
+        )
 
     def digest(self) -> str:
         """A digest of the bundle's files, the settings that change speech, and the version of the code.

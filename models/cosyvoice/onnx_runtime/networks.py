@@ -13,23 +13,38 @@ EXPORTED_PRECISIONS = (Precision.FP32, Precision.INT8, Precision.INT4)
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayNetworks:
-    """Text ids to speech ids, speech ids to mel, mel to samples, on numpy arrays."""
+class ArrayRenderNetworks:
+    """Speech ids to mel, mel to samples, on numpy arrays."""
 
-    lm: ArraySpeechLm
     flow: ArrayFlow
     vocoder: ArrayVocoder
 
 
+@dataclass(frozen=True, slots=True)
+class ArrayNetworks(ArrayRenderNetworks):
+    """All networks; the language model makes speech ids of text ids."""
+
+    lm: ArraySpeechLm
+
+
 def load_array_networks(bundle: CosyVoiceBundle, policy: FlowPolicy, precision: Precision) -> ArrayNetworks:
     """Open the graphs of a bundle. Raises InvalidBundleError, and DeviceError for another precision."""
+    lm, render = load_array_lm(bundle, precision), load_array_render_networks(bundle, policy)
+    return ArrayNetworks(flow=render.flow, vocoder=render.vocoder, lm=lm)
+
+
+def load_array_lm(bundle: CosyVoiceBundle, precision: Precision) -> ArraySpeechLm:
+    """Open the language model's graphs only. Raises as ``load_array_networks``."""
     if precision not in EXPORTED_PRECISIONS:
         raise DeviceError(
             f"the executor onnxruntime has {', '.join(EXPORTED_PRECISIONS)}, and the precision is {precision}"
         )
-    return ArrayNetworks(
-        ArraySpeechLm.load(bundle, precision), ArrayFlow.load(bundle, policy), ArrayVocoder.load(bundle)
-    )
+    return ArraySpeechLm.load(bundle, precision)
+
+
+def load_array_render_networks(bundle: CosyVoiceBundle, policy: FlowPolicy) -> ArrayRenderNetworks:
+    """Open the graphs of flow and vocoder only. Raises InvalidBundleError."""
+    return ArrayRenderNetworks(ArrayFlow.load(bundle, policy), ArrayVocoder.load(bundle))
 
 
 def can_run_policy(policy: FlowPolicy) -> bool:

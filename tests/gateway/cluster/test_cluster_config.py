@@ -64,6 +64,16 @@ def test_wrong_settings_of_a_replica_are_found_before_they_are_deployed(tmp_path
         read(tmp_path, args)
 
 
+def test_stages_that_are_apart_have_deployments_of_their_own(tmp_path: Path) -> None:
+    file = Path(__file__).parents[3] / "examples/deploy/cosyvoice_stages.yaml"
+    config = read_cluster_config(file)
+    assert [(each.deployment, each.replicas) for each in demands(config)] == [("decode", 1), ("render", 2)]
+    with pytest.raises(BadRequest, match=r"deployment 'voice'; .* apart there is decode and render"):
+        read(tmp_path, "{bundle: /voices, stages: apart}")
+    with pytest.raises(BadRequest, match="stages apart need a CosyVoice bundle"):
+        read(tmp_path, "{stages: apart}")
+
+
 @pytest.mark.parametrize(
     ("deployment", "replicas", "resources"),
     [

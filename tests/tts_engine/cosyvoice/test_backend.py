@@ -282,21 +282,21 @@ def test_a_failure_ends_its_own_session_only(v2_backend: CosyVoiceBackend) -> No
     async def test() -> None:
         async with await Engine.open(backend=v2_backend) as engine:
             bad = engine.voices.enroll(recording(317.0), 16_000)
-            begin = v2_backend._render_runner.begin_sentence
+            begin = v2_backend._render_stage.runner.begin_sentence
 
             def failing(flow_prompt: Any, *arguments: Any) -> Any:
                 if flow_prompt.id == bad.id:
                     raise RuntimeError("bad voice")
                 return begin(flow_prompt, *arguments)
 
-            v2_backend._render_runner.begin_sentence = failing  # type: ignore[method-assign]
+            v2_backend._render_stage.runner.begin_sentence = failing  # type: ignore[method-assign]
             try:
                 good = asyncio.create_task(speak(engine, [TEXT]))
                 with pytest.raises(SynthesisFailed, match="bad voice"):
                     await speak(engine, [SHORT], voice=bad.id)
                 assert (await good)[-1].final
             finally:
-                v2_backend._render_runner.begin_sentence = begin  # type: ignore[method-assign]
+                v2_backend._render_stage.runner.begin_sentence = begin  # type: ignore[method-assign]
             assert v2_backend.open_slots == 0
             assert (await speak(engine, [SHORT], voice=bad.id))[-1].final
             engine.voices.remove(bad.id)

@@ -75,7 +75,7 @@ def test_memory_slots_count_sessions_with_their_expected_size(
     v2_folder: Path,
 ) -> None:
     backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, slots=6, expected_ids=100))
-    backend._memory_ids = 480
+    backend._render_stage.memory_ids = 480
     driver = SessionDriver(backend)
     driver.add(TEXTS[1])
     assert backend.memory_slots == 4
@@ -85,7 +85,7 @@ def test_memory_slots_count_sessions_with_their_expected_size(
     voiced = len(backend._sessions[2].conditioning.flow_prompt.ids)
     assert 2 * (100 + voiced) + 100 <= 480 < 3 * (100 + voiced) + 100
     driver.speak()
-    backend._memory_ids = 300  # prepared voices use some of them
+    backend._render_stage.memory_ids = 300  # prepared voices use some of them
     backend.close_slot(backend.open_slot(SlotRequest("nobody", 1.0, 0)))
     assert backend.memory_slots == 2
 
@@ -93,7 +93,7 @@ def test_memory_slots_count_sessions_with_their_expected_size(
 def test_a_sentence_longer_than_expected_reduces_the_memory_slots(v2_folder: Path) -> None:
     policy = replace(BRIEF, slots=6, expected_ids=10, length=SpeechLengthRule(20, 20))
     backend = CosyVoiceBackend.load(v2_folder, policy)
-    backend._memory_ids = 85
+    backend._render_stage.memory_ids = 85
     driver = SessionDriver(backend)
     driver.add(TEXTS[2])
     memory_slots = [backend.memory_slots]

@@ -58,7 +58,7 @@ def test_a_failing_device_call_ends_only_the_session_at_fault(v2_folder: Path, w
     driver = SessionDriver(backend)
     slots = [driver.add(**session) for session in sessions]
     bad = slots[1]
-    runner = backend._lm if work == "choose" else backend._render_runner
+    runner = backend._lm if work == "choose" else backend._render_stage.runner
     FailingCall(runner, work, lambda rows: backend._rows.get(bad) in rows, RuntimeError("bad row"))
     driver.speak()
     assert [str(failure) for failure in driver.failures.values()] == ["bad row"]
@@ -108,7 +108,7 @@ def test_a_device_that_failed_admits_no_stream(v2_folder: Path) -> None:
         async with await Engine.open(backend=backend) as engine:
             assert engine.refusal() is None
             fault = RuntimeError("CUDA error: an illegal memory access was encountered")
-            FailingCall(backend._render_runner, "run_flow", lambda rows: True, fault)
+            FailingCall(backend._render_stage.runner, "run_flow", lambda rows: True, fault)
             async with engine.stream() as stream:
                 stream.push_text(TEXTS[1])
                 stream.end_input()
@@ -133,10 +133,10 @@ def test_pages_of_a_failed_session_are_used_by_the_others_in_the_same_step(
     def render(sessions: int, pages: int) -> tuple[SessionDriver, int]:
         """Render that many sessions of equal length; returns the lowest number of free pages too."""
         backend = CosyVoiceBackend.load(v2_folder, policy)
-        flow = backend._render_runner._flow
+        flow = backend._render_stage.runner._flow
         recorded = GraphFlowRunner(flow, 0.1, rows=3, sentences=3, max_prompt_ids=25, max_hop=50)
         recorded._graphs = FlowGraphs(flow, rows=3, slots=3, pages=pages)
-        backend._render_runner._flow_runner = recorded
+        backend._render_stage.runner._flow_runner = recorded
         driver = SessionDriver(backend)
         for _ in range(sessions):
             driver.add(TEXTS[2])

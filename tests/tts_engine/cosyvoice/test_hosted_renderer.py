@@ -20,7 +20,7 @@ from vivavoce.tts_engine.backends.process import ProcessBackend, ProcessPolicy  
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.front_end import CosyVoiceFrontEnd  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.renderer import load_hosted_renderer  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.loading import load_hosted_renderer  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, SynthesisFailed  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
@@ -114,7 +114,7 @@ def test_errors_of_a_folder_are_those_of_the_backend_in_this_process(tmp_path: P
 
 
 SHORT_OF_MEMORY = """
-from vivavoce.tts_engine.cosyvoice.renderer import load_hosted_renderer
+from vivavoce.tts_engine.cosyvoice.loading import load_hosted_renderer
 
 def hosted_with_room_for_two(folder, policy):
     made = load_hosted_renderer(folder, policy)

@@ -28,8 +28,8 @@ from vivavoce.models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from vivavoce.tts_engine.bundles import export_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.lm_runner import LmRunner, PromptPrefix
+from vivavoce.tts_engine.cosyvoice.loading import voice_files_of
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy
-from vivavoce.tts_engine.cosyvoice.renderer import voice_files_of
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.voices.store import VoiceStore
 

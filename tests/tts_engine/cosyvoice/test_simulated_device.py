@@ -34,6 +34,7 @@ from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage, Step
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.flow_runner import EagerFlowRunner, GraphFlowRunner  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.front_end import CosyVoiceFrontEnd  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.loading import local_render_stage  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy, policy_for  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
@@ -163,7 +164,9 @@ def bundle(folder: Path) -> CosyVoiceBundle:
 def backend_on(device: torch.device, bundle: CosyVoiceBundle) -> CosyVoiceBackend:
     tokenizer = bundle.text_tokenizer()
     front = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, BRIEF, None)
-    return CosyVoiceBackend(front, bundle.version, load_networks(bundle, device=device), tokenizer, BRIEF)
+    networks = load_networks(bundle, device=device)
+    stage = local_render_stage(bundle.version, networks, BRIEF, None)
+    return CosyVoiceBackend(front, bundle.version, networks.lm, stage, tokenizer, BRIEF)
 
 
 def speak(backend: CosyVoiceBackend) -> tuple[list[np.ndarray], int]:

@@ -111,7 +111,7 @@ def test_a_session_decodes_during_a_render_step(v2_folder: Path) -> None:
 
     async def test() -> None:
         async with await Engine.open(backend=backend, config=UNLIMITED_LOAD) as engine:
-            sound = Gate(backend._render_runner, "run_flow")
+            sound = Gate(backend._render_stage.runner, "run_flow")
             sound.close()
             one = open_stream(engine, TEXTS[0], seed=1)
             await sound.entered()
@@ -129,7 +129,7 @@ def test_a_session_renders_during_a_decode_step(v2_folder: Path) -> None:
 
     async def test() -> None:
         async with await Engine.open(backend=backend, config=UNLIMITED_LOAD) as engine:
-            sound, ids = Gate(backend._render_runner, "run_flow"), Gate(backend._lm, "choose")
+            sound, ids = Gate(backend._render_stage.runner, "run_flow"), Gate(backend._lm, "choose")
             sound.close()
             one = open_stream(engine, TEXTS[0], seed=1)
             await sound.entered()
@@ -150,7 +150,7 @@ def test_a_new_session_decodes_while_a_cancelled_one_is_still_rendered(v2_folder
     async def test() -> None:
         async with await Engine.open(backend=backend, config=UNLIMITED_LOAD) as engine:
             expected = await samples_of(open_stream(engine, TEXTS[1], seed=2))
-            gate = Gate(backend._render_runner, "run_flow")
+            gate = Gate(backend._render_stage.runner, "run_flow")
             gate.close()
             first = open_stream(engine, TEXTS[0], seed=1)
             await gate.entered()

@@ -1,1 +1,1 @@
-"""Rendering of speech ids: what runners of every library share, and the runner of exported graphs."""
+"""The render stage of CosyVoice: speech ids to samples, in this process or in others."""

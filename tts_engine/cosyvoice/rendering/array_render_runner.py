@@ -21,7 +21,7 @@ from ....models.cosyvoice.flow.array_mel_stretcher import ArrayMelStretcher
 from ....models.cosyvoice.flow.policy import state_bytes_per_s
 from ....models.cosyvoice.host_memory import free_host_bytes, release_free_heap
 from ....models.cosyvoice.onnx_runtime.flow import ArrayFlowState
-from ....models.cosyvoice.onnx_runtime.networks import ArrayNetworks
+from ....models.cosyvoice.onnx_runtime.networks import ArrayRenderNetworks
 from ....models.cosyvoice.onnx_runtime.vocoder import ArrayVocoderStream
 from ....models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..conditioning import FlowPrompt
@@ -54,7 +54,10 @@ class ArrayRenderRunner:
     """The exported flow and vocoder of a bundle, and its prepared voices. Methods as of ``RenderRunner``."""
 
     def __init__(
-        self, networks: ArrayNetworks, policy: CosyVoicePolicy, voice_files: PreparedVoiceFolder | None
+        self,
+        networks: ArrayRenderNetworks,
+        policy: CosyVoicePolicy,
+        voice_files: PreparedVoiceFolder | None,
     ) -> None:
         self._flow, self._vocoder = networks.flow, networks.vocoder
         self._voice_files = voice_files

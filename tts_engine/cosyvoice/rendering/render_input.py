@@ -1,4 +1,4 @@
-"""A chunk that is to be rendered. No tensors: the render state belongs to a runner."""
+"""A chunk that is to be rendered. No tensors: the render state belongs to the stage that renders it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +15,10 @@ Samples = NDArray[np.float32]
 class RenderInput:
     """A chunk to render. ids: all speech ids of the sentence so far, after the recording's tail."""
 
-    render_state: Any  # of the sentence, made by the runner
+    render_state: Any  # of the sentence, made by the stage
     chunk: SpeechIdChunk
     ids: list[int]
+    runs_dry_at: float | None = None  # as of ``SlotTurn``
 
     @property
     def length(self) -> int:

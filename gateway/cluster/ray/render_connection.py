@@ -1,0 +1,125 @@
+"""The render replicas of a Ray Serve application, as a decode replica finds and calls them."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
+from ray.serve.handle import DeploymentHandle
+
+from ....tts_engine.cosyvoice.conditioning import FlowPrompt
+from ....tts_engine.cosyvoice.rendering.remote_render_stage import RemoteRenderStage
+from ....tts_engine.cosyvoice.rendering.render_messages import (
+    ChunkRequest,
+    RenderReplicaDescription,
+    RenderReplicaLost,
+    RenderReply,
+)
+from ....tts_engine.engine import Engine
+from ....tts_engine.errors import BundleError
+from .replica_settings import ReplicaSettings
+
+logger = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+_POLL_INTERVAL_S = 1.0
+_DISCOVERY_TIMEOUT_S = 2.0
+_MAX_START_S = 600.0  # the weights of a render replica may have to be read over a network
+_FAULTS = (RayError, RayServeException, TimeoutError)
+
+
+async def open_decode_engine(
+    settings: ReplicaSettings, handle: "DeploymentHandle[object]"
+) -> tuple[Engine, str]:
+    """Open the engine of a decode replica, when a render replica answers; and the digest of the bundle.
+
+    Raises as ``ReplicaSettings.open_engine``, and BundleError if no render replica answers in 10 minutes.
+    """
+    digest = await asyncio.to_thread(settings.digest)
+    replicas = RayRenderReplicas(handle)
+    stage = RemoteRenderStage(replicas, digest, replicas.decoder)
+    await replicas.poll_into(stage)
+    return await settings.open_decode_engine(stage), digest
+
+
+class RayRenderReplicas:
+    """The running render replicas behind a handle; a ``RenderTransport``. Belongs to the running loop.
+
+    Attributes:
+        decoder: id of this decode replica.
+    """
+
+    def __init__(self, handle: "DeploymentHandle[object]") -> None:
+        self.decoder = uuid.uuid4().hex
+        self._handle = handle
+        self._methods = {
+            name: handle.options(method_name=name)
+            for name in ("render", "keep_voice", "release", "answer_for")
+        }
+        self._loop = asyncio.get_running_loop()
+        self._known: set[str] = set()
+        self._polling: asyncio.Task[None] | None = None
+
+    async def poll_into(self, stage: RemoteRenderStage) -> None:
+        """Update the stage every second from now on; returns when it has a replica. Raises BundleError."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MAX_START_S):
+                stage.update(await self._discover())
+                while not stage.replicas:
+                    await asyncio.sleep(_POLL_INTERVAL_S / 4)
+                    stage.update(await self._discover())
+                self._polling = asyncio.create_task(self._poll(stage), name="render replicas")
+                return
+        raise BundleError(f"no render replica was ready within {_MAX_START_S:g} s")
+
+    def render(self, replica: str, request: ChunkRequest) -> "Future[RenderReply]":
+        """As ``RenderTransport``."""
+        return self._submit(self._call("render", replica, request))
+
+    def keep_voice(self, replica: str, flow_prompt: FlowPrompt) -> "Future[None]":
+        """As ``RenderTransport``."""
+        return self._submit(self._call("keep_voice", replica, flow_prompt))
+
+    def release(self, replica: str, decoder: str, sentence: int) -> None:
+        """As ``RenderTransport``."""
+        self._submit(self._call("release", replica, decoder, sentence))
+
+    def _submit(self, call: "Coroutine[Any, Any, Answer]") -> "Future[Answer]":
+        return asyncio.run_coroutine_threadsafe(call, self._loop)
+
+    async def _call(self, method: str, replica: str, *arguments: object) -> Any:
+        try:
+            return await self._methods[method].remote(replica, *arguments)
+        except _FAULTS as error:
+            raise RenderReplicaLost(type(error).__name__) from error  # Ray's text is a page
+
+    async def _poll(self, stage: RemoteRenderStage) -> None:
+        while True:
+            await asyncio.sleep(_POLL_INTERVAL_S)
+            stage.update(await self._discover())
+
+    async def _discover(self) -> list[RenderReplicaDescription]:
+        """The replicas that answer; one that hangs does not hide the others."""
+        try:
+            found = await self._handle.broadcast("describe", self.decoder).results_async(
+                timeout_s=_DISCOVERY_TIMEOUT_S, return_exceptions=True
+            )
+        except _FAULTS as error:
+            logger.debug("the render replicas did not all answer: %s", type(error).__name__)
+            found = await asyncio.gather(*(self._ask(replica) for replica in self._known))
+        descriptions = [each for each in found if isinstance(each, RenderReplicaDescription)]
+        self._known = {each.replica for each in descriptions}
+        return descriptions
+
+    async def _ask(self, replica: str) -> RenderReplicaDescription | None:
+        with suppress(RenderReplicaLost, TimeoutError):
+            async with asyncio.timeout(_DISCOVERY_TIMEOUT_S):
+                answer: RenderReplicaDescription = await self._call("answer_for", replica, self.decoder)
+                return answer
+        return None

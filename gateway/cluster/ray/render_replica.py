@@ -1,0 +1,99 @@
+"""The deployment ``render``: replicas that render the speech ids of decode replicas.
+
+Its metrics are Ray's: ``ray_vivavoce_render_*`` where Ray's metrics are scraped.
+"""
+
+import asyncio
+import logging
+import time
+
+from ray import serve
+from ray.serve import metrics
+from ray.serve.config import RequestRouterConfig
+
+from ....tts_engine.cosyvoice.conditioning import FlowPrompt
+from ....tts_engine.cosyvoice.rendering.render_messages import (
+    ChunkRequest,
+    RenderReplicaDescription,
+    RenderReply,
+)
+from ..replicas.messages import ReplicaLost
+from .replica_settings import ReplicaSettings
+from .request_router import NamedReplicaRouter
+
+logger = logging.getLogger(__name__)
+
+_MAX_CALLS = 10_000  # each decode replica has a few under way
+_DRAIN_S = 30.0  # the sentences of a stopped replica move to others, chunk by chunk
+_ANSWER_BUCKETS_S = [0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 2.0, 5.0, 10.0]
+
+
+class RenderReplica:
+    """One replica. Its methods are those of ``RenderHost``, and raise ReplicaLost if another one is meant."""
+
+    async def __init__(self, settings: ReplicaSettings) -> None:  # type: ignore[misc]  # Ray Serve awaits it
+        self._replica = serve.get_replica_context().replica_id.unique_id
+        self._host = await asyncio.to_thread(settings.load_render_host, self._replica)
+        self._answer_s = metrics.Histogram(
+            "vivavoce_render_answer_seconds",
+            "From the request for a chunk to its samples.",
+            boundaries=_ANSWER_BUCKETS_S,
+        )
+        self._sentences = metrics.Gauge("vivavoce_render_sentences", "Sentences of decode replicas open now.")
+        logger.info("replica %s renders", self._replica)
+
+    async def describe(self, decoder: str) -> RenderReplicaDescription:
+        """As ``RenderHost.describe``; for a broadcast."""
+        description = self._host.describe(decoder)
+        self._sentences.set(description.sentences)
+        return description
+
+    async def answer_for(self, replica: str, decoder: str) -> RenderReplicaDescription:
+        """As ``describe``, of one replica."""
+        self._check_is(replica)
+        return await self.describe(decoder)
+
+    async def render(self, replica: str, request: ChunkRequest) -> RenderReply:
+        """As ``RenderHost.render``."""
+        self._check_is(replica)
+        started_at = time.monotonic()
+        reply = await asyncio.wrap_future(self._host.render(request))
+        self._answer_s.observe(time.monotonic() - started_at)
+        return reply
+
+    async def keep_voice(self, replica: str, flow_prompt: FlowPrompt) -> None:
+        """As ``RenderHost.keep_voice``."""
+        self._check_is(replica)
+        self._host.keep_voice(flow_prompt)
+
+    async def release(self, replica: str, decoder: str, sentence: int) -> None:
+        """As ``RenderHost.release``."""
+        self._check_is(replica)
+        self._host.release(decoder, sentence)
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """As ``RenderHost.listener_stats``; Ray Serve calls it, and ``autoscaling`` reads it."""
+        return self._host.listener_stats()
+
+    async def check_health(self) -> None:
+        """Have Ray Serve replace a replica whose device failed, by raising RuntimeError."""
+        if not self._host.is_healthy:
+            raise RuntimeError("the render stage cannot go on")
+
+    def _check_is(self, replica: str) -> None:
+        if replica != self._replica:
+            raise ReplicaLost(f"render replica {replica} is gone; this is {self._replica}")
+
+
+def bind_render_replicas(settings: ReplicaSettings, name: str) -> serve.Application:
+    """The deployment with that name, as an argument of the decode deployment."""
+    deployment = serve.deployment(
+        name=name,
+        max_ongoing_requests=_MAX_CALLS,
+        graceful_shutdown_timeout_s=_DRAIN_S,
+        graceful_shutdown_wait_loop_s=0.5,
+        health_check_period_s=2.0,
+        health_check_timeout_s=5.0,
+        request_router_config=RequestRouterConfig(request_router_class=NamedReplicaRouter),
+    )(RenderReplica)
+    return deployment.bind(settings)

@@ -1,0 +1,95 @@
+"""Messages between a decode replica and a render replica. A transport carries them; both sides are Python.
+
+    decode -> render    ChunkRequest: new speech ids of a sentence, the chunk to render, how soon it is needed
+    render -> decode    RenderedChunk, or what is missing, or an error
+
+A voice is named by its key. A render replica that does not have it says so, and is sent it once. Times are
+durations, so that the clocks of the machines may differ.
+"""
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
+from ...errors import SynthesisFailed, VivavoceError
+from ..conditioning import FlowPrompt
+from .render_input import Samples
+
+
+class RenderReplicaLost(SynthesisFailed):
+    """A render replica ended, does not answer or cannot be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRequest:
+    """The next chunk of a sentence; with ``noise``, the sentence from its beginning."""
+
+    decoder: str  # id of the decode replica
+    sentence: int  # the decode replica's number of it
+    voice: str  # ``voice_key``
+    speed: float  # 0.5 to 2.0
+    first_id: int  # place of ``ids`` in the sentence
+    ids: tuple[int, ...]  # speech ids that the render replica does not have yet
+    chunks: tuple[SpeechIdChunk, ...]  # to render in order; the samples of the last one are the answer
+    lead_s: float | None  # until the listener has nothing left to hear; None: there was no audio yet
+    noise: np.random.Generator | None  # as it was at the sentence's beginning; None continues the sentence
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedChunk:
+    """The answer. samples: (N,) float32 at 24 kHz. noise: after a final chunk, for the next sentence."""
+
+    samples: Samples
+    noise: np.random.Generator | None
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceMissing:
+    """The render replica needs the voice first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceMissing:
+    """The render replica needs the sentence from its beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderingFailed:
+    """The sentence cannot be rendered."""
+
+    error: VivavoceError
+
+
+RenderReply = RenderedChunk | VoiceMissing | SentenceMissing | RenderingFailed
+
+
+@dataclass(frozen=True, slots=True)
+class RenderReplicaDescription:
+    """A render replica, as it introduces itself."""
+
+    replica: str  # id
+    bundle_digest: str  # equal digests render equally
+    sentences: int  # of all decode replicas
+    free_sentences: int  # for which there is room
+    is_full: bool  # it takes sentences of open streams only
+
+
+class RenderTransport(Protocol):
+    """Calls to render replicas. Every method returns at once; a call that fails raises RenderReplicaLost."""
+
+    def render(self, replica: str, request: ChunkRequest) -> "Future[RenderReply]":
+        """Have a chunk rendered."""
+
+    def keep_voice(self, replica: str, flow_prompt: FlowPrompt) -> "Future[None]":
+        """Send a voice."""
+
+    def release(self, replica: str, decoder: str, sentence: int) -> None:
+        """Say that a sentence is no longer wanted. May get lost: the replica drops idle sentences."""
+
+
+def voice_key(flow_prompt: FlowPrompt) -> str:
+    """The key of a voice: its content, and how much of the recording the flow is conditioned on."""
+    return f"{flow_prompt.id}:{len(flow_prompt.ids)}"

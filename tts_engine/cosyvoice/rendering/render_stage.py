@@ -1,0 +1,97 @@
+"""The render stage of a bundle: speech ids of sentences to samples, in this process or in another one."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ....models.cosyvoice.config import FRAMES_PER_SPEECH_ID
+from ...fault_isolation import FaultIsolation
+from ..conditioning import FlowPrompt
+from ..policy import CosyVoicePolicy
+from ..session_capacity import max_sessions_in_memory
+from .render_input import RenderInput, Samples
+
+SessionSpeech = tuple[FlowPrompt, int]  # the voice of a session, and the speech ids of its sentence so far
+
+
+class RenderStage(Protocol):
+    """Renders the chunks of sentences.
+
+    Attributes:
+        workers: steps that may run at the same time, each on a thread of its own.
+    """
+
+    workers: int
+
+    def begin_sentence(self, flow_prompt: FlowPrompt, speed: float, noise: np.random.Generator) -> Any:
+        """The state of a new sentence. noise: the session's generator, which the sentence advances.
+
+        Raises MemoryError.
+        """
+
+    def render(
+        self, render_inputs: Mapping[int, RenderInput], isolation: FaultIsolation
+    ) -> dict[int, Samples]:
+        """The samples of each chunk; sentences that fail are left out, and recorded in ``isolation``."""
+
+    def free(self, render_state: Any) -> None:
+        """Free the memory of a sentence that is not rendered further, in a step."""
+
+    def release(self, render_state: Any) -> None:
+        """Note that the result of a sentence is no longer wanted. Returns at once, also during a step."""
+
+    def memory_slots(self, sessions: Sequence[SessionSpeech]) -> int:
+        """Sessions that memory has room for, the given open ones included."""
+
+
+class LocalRenderStage:
+    """The flow and the vocoder in this process: one step at a time. runner: ``RenderRunner`` or its like.
+
+    Attributes:
+        memory_ids: speech ids for which there is memory.
+    """
+
+    workers = 1
+
+    def __init__(self, runner: Any, policy: CosyVoicePolicy) -> None:
+        self.runner = runner
+        self.memory_ids: int = runner.memory_ids
+        self._policy = policy
+
+    def begin_sentence(self, flow_prompt: FlowPrompt, speed: float, noise: np.random.Generator) -> Any:
+        """The runner's state of a new sentence. Raises MemoryError."""
+        return self.runner.begin_sentence(flow_prompt, speed, noise)
+
+    def render(
+        self, render_inputs: Mapping[int, RenderInput], isolation: FaultIsolation
+    ) -> dict[int, Samples]:
+        """Render one chunk for every sentence: flow, speed change, vocoder."""
+        runner = self.runner
+        mels = isolation.run_batches(render_inputs, runner.flow_batch_key, runner.run_flow)
+        vocoder_inputs = isolation.run_each(
+            mels, lambda row, mel: runner.vocoder_input(render_inputs[row], mel)
+        )
+        return isolation.run_batches(vocoder_inputs, runner.vocoder_batch_key, runner.run_vocoder)
+
+    def free(self, render_state: Any) -> None:
+        """Free the runner's state."""
+        self.runner.free(render_state)
+
+    def release(self, render_state: Any) -> None:
+        """Do nothing: a step is short, and the memory goes with the state."""
+
+    def memory_slots(self, sessions: Sequence[SessionSpeech]) -> int:
+        """As many as have room with their expected length."""
+        policy, window = self._policy, self._policy.flow.window_frames
+        max_ids = window // FRAMES_PER_SPEECH_ID if window else sys.maxsize
+        voices = [self.runner.copied_voice_ids(flow_prompt) for flow_prompt, _ in sessions]
+        ids_by_session = [
+            min(max_ids, voice + max(policy.expected_ids, sentence_ids))
+            for voice, (_, sentence_ids) in zip(voices, sessions, strict=True)
+        ]
+        new_session_ids = min(max_ids, max(voices, default=0) + policy.expected_ids)
+        return max_sessions_in_memory(
+            self.memory_ids, self.runner.prepared_voice_ids, ids_by_session, new_session_ids
+        )
