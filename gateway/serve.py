@@ -88,15 +88,7 @@ class Gateway:
             if engine is None:
                 engine = await resources.enter_async_context(await open_engine(settings))
             store = _open_shared_store(settings, resources)
-            if store is not None:
-                await store.share_voices(engine.voices)
-            voices = await VoiceRegistry.open(
-                engine.voices,
-                _make_voice_policy(settings),
-                settings.speakers,
-                store.conditioning if store else None,
-            )
-            resources.callback(voices.close)
+            voices = await _open_voices(settings, engine, store, resources)
             calls = await CallServers.open(settings, engine, voices, agents, phones, resources)
             trimming = start_background_task(
                 trim_memory_while(lambda: not len(calls.registry)), "trim", resources
@@ -104,24 +96,12 @@ class Gateway:
             access = _make_access_control(settings)
             if store is not None:
                 store.share_access(access)
-            guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
-            apis = SpeechApis(
-                engine,
-                access,
-                voices,
-                guard,
-                _make_openai_policy(settings, voices, models_of(engine)),
-                settings.exchange_folder,
-            )
-            resources.push_async_callback(apis.aclose)
-            if settings.grpc_port is not None:
-                await _start_grpc(settings.host, settings.grpc_port, apis)
-            mounts = [*apis.mounts(), *calls.mounts(settings, voices, access)]
+            apis = await _open_apis(settings, engine, access, voices, resources)
             app = make_app(
                 unready=lambda: _unready_reason(calls.registry),
                 registry=engine.metrics.registry,
                 access=access,
-                mounts=mounts,
+                mounts=[*apis.mounts(), *calls.mounts(settings, voices, access)],
             )
             http_task = await _start_http(HttpServer(app, web, settings.keep_alive_s), resources)
             return cls(
@@ -164,6 +144,39 @@ async def _start_http(http: HttpServer, resources: AsyncExitStack) -> "asyncio.T
     resources.push_async_callback(_close_http, http, http_task)
     await http.wait_started(http_task)
     return http_task
+
+
+async def _open_voices(
+    settings: Settings, engine: Engine, store: SharedStore | None, resources: AsyncExitStack
+) -> VoiceRegistry:
+    """List the engine's voices, those of other gateways included; raise VivavoceError."""
+    if store is not None:
+        await store.share_voices(engine.voices)
+    voices = await VoiceRegistry.open(
+        engine.voices,
+        VoicePolicy(settings.voice, settings.voice_aliases or {}),
+        settings.speakers,
+        None if store is None else store.conditioning,
+    )
+    resources.callback(voices.close)
+    return voices
+
+
+async def _open_apis(
+    settings: Settings,
+    engine: Engine,
+    access: AccessControl,
+    voices: VoiceRegistry,
+    resources: AsyncExitStack,
+) -> SpeechApis:
+    """Open the speech APIs, with gRPC if it has a port; raise VivavoceError."""
+    guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
+    openai = _make_openai_policy(settings, voices, models_of(engine))
+    apis = SpeechApis(engine, access, voices, guard, openai, settings.exchange_folder)
+    resources.push_async_callback(apis.aclose)
+    if settings.grpc_port is not None:
+        await _start_grpc(settings.host, settings.grpc_port, apis)
+    return apis
 
 
 async def _start_grpc(host: str, port: int, apis: SpeechApis) -> None:
@@ -248,10 +261,6 @@ def _open_shared_store(settings: Settings, resources: AsyncExitStack) -> SharedS
     if settings.redis_url is None:
         return None
     return SharedStore.open(settings.redis_url.get_secret_value(), resources)
-
-
-def _make_voice_policy(settings: Settings) -> VoicePolicy:
-    return VoicePolicy(settings.voice, settings.voice_aliases or {})
 
 
 def _make_openai_policy(

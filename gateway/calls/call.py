@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from ...adapters.media.call_media import CallerAudioOptions, CallMedia, MediaReport, RecordedAudio
 from ...adapters.playback.heard_words import DiscardResult, HeardWord
-from ...adapters.playback.playout import PlayoutStats
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
 from ...tts_engine.scheduler import Admission
@@ -34,8 +33,8 @@ from .events import (
     SpeechDiscarded,
     TextWritten,
 )
-from .playout_pressure import PlayoutPressure
-from .recordings import CallNotRecordable, CallRecorder, CallRecordings
+from .playout_pressure import PlayoutCounters, PlayoutPressure
+from .recordings import CallRecording, CallRecordings
 from .results import CallResult
 from .text_feed import TextDelta, TextFeed
 from .transfers import AttendedTransfer, CallNotTransferable, CallTransfers
@@ -85,7 +84,6 @@ class Call:
         pressure: PlayoutPressure | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._pressure = pressure
         self.call_id = call_id
         self.caller = caller
         self.result = CallResult()  # of the programs on the call
@@ -99,8 +97,8 @@ class Call:
         self._metrics = engine.metrics
         self._close = close
         self._transfers = transfers
-        self._recordings = recordings
-        self._recorder: CallRecorder | None = None
+        self._recording = CallRecording(call_id, media, recordings)
+        self._counters = PlayoutCounters(engine.metrics, pressure)
         self._speech = speech
         self._lead_s = lead_s
         self._now = now
@@ -120,7 +118,6 @@ class Call:
         self._caller_silent.set()
         self._ending = False
         self._closed = asyncio.Event()
-        self._counted = PlayoutStats()  # in the metrics
         media.set_listener(self)
 
     @property
@@ -248,21 +245,11 @@ class Call:
 
         Raises CallNotRecordable and RecordingFailed.
         """
-        if self._recordings is None:
-            raise CallNotRecordable("calls cannot be recorded; the setting recordings names no folder")
-        if self._recorder is None:
-            self._recorder = self._recordings.begin(self.call_id, self.sample_rate)
-            self.media.set_recording(True)
-        return self._recorder.path.name
+        return self._recording.begin()
 
     def stop_recording(self) -> str:
         """End the recording; return the file's name, "" if there was none."""
-        recorder, self._recorder = self._recorder, None
-        if recorder is None:
-            return ""
-        self.media.set_recording(False)
-        recorder.close()
-        return recorder.path.name
+        return self._recording.end()
 
     def on_closed(self) -> None:
         """End everything of the call: its leg is gone."""
@@ -273,7 +260,7 @@ class Call:
         self._closed.set()
         while self._unanswered_discards:
             self._answer_discard(_NOTHING_DISCARDED)
-        self._count(self.media.report.stats)
+        self._counters.count(self.media.report.stats, self._now())
         self.events.emit(HungUp())
 
     async def wait_closed(self) -> None:
@@ -316,8 +303,7 @@ class Call:
 
     def on_recorded(self, audio: RecordedAudio) -> None:
         """Record audio of either side."""
-        if self._recorder is not None:
-            self._recorder.take(audio)
+        self._recording.take(audio)
 
     def on_key(self, digit: str) -> None:
         """Take a key that the caller pressed."""
@@ -327,7 +313,7 @@ class Call:
     def on_report(self, report: MediaReport) -> None:
         """Count faults in the metrics, and emit the state of the playout."""
         stats = report.stats
-        self._count(stats)
+        self._counters.count(stats, self._now())
         if self.events.has_listeners:
             self.events.emit(
                 PlayoutReport(
@@ -362,19 +348,6 @@ class Call:
         if not detects:
             self._caller_silent.set()  # an earlier "speaking" would never end
         self.media.set_caller_audio(CallerAudioOptions(detects, discards, self.events.wants_caller_audio))
-
-    def _count(self, stats: PlayoutStats) -> None:
-        counted, self._counted = self._counted, stats
-        packets = stats.packets - counted.packets
-        late_packets = stats.late_packets - counted.late_packets
-        skipped_packets = stats.skipped_packets - counted.skipped_packets
-        underruns = stats.underruns - counted.underruns
-        self._metrics.packets.inc(packets)
-        self._metrics.late_packets.inc(late_packets)
-        self._metrics.underruns.inc(underruns)
-        if self._pressure is not None:
-            late = late_packets + skipped_packets  # the caller hears the same
-            self._pressure.add(self._now(), packets=packets, late_packets=late, underruns=underruns)
 
     # Rendering
 

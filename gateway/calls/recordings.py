@@ -16,7 +16,7 @@ from typing import Final
 
 from ...adapters.audio.call_timeline import CallSide, CallTimeline
 from ...adapters.audio.resample import Resampler, soxr_resampler
-from ...adapters.media.call_media import RecordedAudio
+from ...adapters.media.call_media import CallMedia, RecordedAudio
 from ...tts_engine.errors import BadRequest, VivavoceError
 
 logger = logging.getLogger(__name__)
@@ -142,3 +142,42 @@ class CallRecordings:
     def close(self) -> None:
         """Wait until every file is written. Recorders must be closed."""
         self._writer.shutdown()
+
+
+class CallRecording:
+    """Whether and where one call is recorded.
+
+    Args:
+        media: of the call; they report what is recorded.
+        recordings: makes the recorders; None: the call cannot be recorded.
+    """
+
+    def __init__(self, call_id: str, media: CallMedia, recordings: CallRecordings | None) -> None:
+        self._call_id, self._media, self._recordings = call_id, media, recordings
+        self._recorder: CallRecorder | None = None
+
+    def begin(self) -> str:
+        """Record from now on, if not already; return the file's name.
+
+        Raises CallNotRecordable and RecordingFailed.
+        """
+        if self._recordings is None:
+            raise CallNotRecordable("calls cannot be recorded; the setting recordings names no folder")
+        if self._recorder is None:
+            self._recorder = self._recordings.begin(self._call_id, self._media.sample_rate)
+            self._media.set_recording(True)
+        return self._recorder.path.name
+
+    def end(self) -> str:
+        """End the recording; return the file's name, "" if there was none."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is None:
+            return ""
+        self._media.set_recording(False)
+        recorder.close()
+        return recorder.path.name
+
+    def take(self, audio: RecordedAudio) -> None:
+        """Record audio of either side, unless the recording has ended."""
+        if self._recorder is not None:
+            self._recorder.take(audio)
