@@ -123,7 +123,7 @@ class CosyVoiceRenderer:
         """Open a slot. Its row is taken with its first step, after cancelled sessions have left theirs."""
         self._last_slot += 1
         self._sessions[self._last_slot] = CosyVoiceSession(
-            self._sentence_config, prepared.conditioning, prepared.seed
+            self._sentence_config, prepared.conditioning, prepared.seed, prepared.trace_id
         )
         return self._last_slot
 
