@@ -184,7 +184,7 @@ class Engine:
         delivery: Delivery | None = None,
         lexicons: Sequence[Lexicon] = (),
         admission: Admission = Admission.NEW,
-        trace_id: str = "",
+        trace_id: str = "-",
     ) -> Stream:
         """Open an utterance stream on the running loop.
 

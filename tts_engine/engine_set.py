@@ -192,7 +192,7 @@ class EngineSet(Engine):
         delivery: Delivery | None = None,
         lexicons: Sequence[Lexicon] = (),
         admission: Admission = Admission.NEW,
-        trace_id: str = "",
+        trace_id: str = "-",
     ) -> Stream:
         """Open a stream in the engine of the voice, as ``Engine.stream``.
 

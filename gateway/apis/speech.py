@@ -106,7 +106,7 @@ def open_encoded_stream(
     options: SynthesisOptions,
     threads: EncodingThreads | None = None,
     lexicons: Sequence[Lexicon] = (),
-    trace_id: str = "",
+    trace_id: str = "-",
 ) -> "EncodedStream":
     """Return an utterance; ``async with`` opens its stream of the engine.
 

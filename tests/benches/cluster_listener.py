@@ -21,7 +21,8 @@ class StreamListener:
 
     Attributes:
         underruns: gaps so far.
-        failed_at: monotonic s of the stream's error; None without one.
+        error: that ended the stream; None without one.
+        failed_at: its time, monotonic s.
     """
 
     def __init__(self, engine: Engine, text: str) -> None:
@@ -30,6 +31,7 @@ class StreamListener:
         self._words: list[str] = []
         self._heard_at: list[float] = []
         self.underruns = 0
+        self.error: VivavoceError | None = None
         self.failed_at: float | None = None
 
     @property
@@ -67,5 +69,5 @@ class StreamListener:
                     runs_dry_at = max(now, runs_dry_at) + chunk.seconds
                     stream.set_deadline(runs_dry_at)
                     await asyncio.sleep(max(0.0, runs_dry_at - time.monotonic() - _LEAD_S))
-            except VivavoceError:
-                self.failed_at = time.monotonic()
+            except VivavoceError as error:
+                self.error, self.failed_at = error, time.monotonic()

@@ -38,7 +38,7 @@ class PreparedRequest:
 
     conditioning: VoiceConditioning
     seed: int
-    trace_id: str = ""  # of the stream, for logs
+    trace_id: str = "-"  # of the stream, for logs
 
 
 class CosyVoiceFrontEnd:

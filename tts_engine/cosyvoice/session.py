@@ -39,7 +39,7 @@ class CosyVoiceSession:
     """
 
     def __init__(
-        self, config: SentenceConfig, conditioning: VoiceConditioning, seed: int, trace_id: str = ""
+        self, config: SentenceConfig, conditioning: VoiceConditioning, seed: int, trace_id: str = "-"
     ) -> None:
         self.conditioning = conditioning
         self._trace_id = trace_id

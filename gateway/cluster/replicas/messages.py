@@ -77,7 +77,7 @@ class OpenStream:
     delivery: Delivery
     lexicons: tuple[Lexicon, ...] = ()
     prompt: SentPrompt | None = None  # of an enrolled voice, which the replica knows by nothing else
-    trace_id: str = ""  # of the stream, for logs
+    trace_id: str = "-"  # of the stream, for logs
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class HostedSentence:
     ids: list[int] = field(default_factory=list)
     state: Any = None  # of the runner; None before the first chunk
     used_at: float = 0.0  # when its last request came or was answered
-    trace_id: str = ""  # of the stream, for logs
+    trace_id: str = "-"  # of the stream, for logs
     chunks: int = 0  # answered
     samples: int = 0  # in these chunks
     answer_s: float = 0.0  # from the requests to the answers of these chunks, in all
