@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from shared.local_replicas import LocalReplicas
-from vivavoce.gateway.cluster.replicas import cluster_engine
+from vivavoce.gateway.cluster.replicas import cluster_engine, replica_link
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.cluster_metrics import ClusterMetrics, replica_families
 from vivavoce.gateway.cluster.replicas.messages import ReplicaMetrics
@@ -109,8 +109,10 @@ def test_a_gateway_shows_what_its_replicas_rendered_and_what_it_lost(monkeypatch
 
 
 def test_the_trace_of_a_request_is_in_the_log_of_the_gateway_and_of_each_replica_that_spoke(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(replica_link, "MAX_ANSWER_S", 60.0)  # opening a gateway stops the loop for a while
+
     async def run() -> None:
         async with cluster(2) as (engine, directory):
             for each in directory.replicas:
