@@ -114,6 +114,8 @@ class HeardWords:
 
     def take_heard_words(self) -> tuple[HeardWord, ...]:
         """Return the words heard since the last call, at most the newest 2,000."""
+        if not self._unreported:
+            return ()
         words = tuple(self._unreported)
         self._unreported.clear()
         return words
