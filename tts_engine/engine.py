@@ -14,6 +14,7 @@ import functools
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -72,6 +73,7 @@ class Engine:
         self._config = config
         self._cost = ComputeCost(backend.workers)
         self._streams: dict[Session, Stream] = {}
+        self._untaken: weakref.WeakSet[Session] = weakref.WeakSet()  # rendered, the final chunk not taken
         self._condition = threading.Condition()
         self._workers_differ = len(set(backend.workers)) > 1
         self._closing = False
@@ -161,6 +163,7 @@ class Engine:
                 cost=self._cost,
                 policy=self._config.scheduler,
                 admission=admission,
+                untaken_streams=len(self._untaken),
             )
         except Overloaded as refusal:
             return refusal
@@ -293,10 +296,14 @@ class Engine:
     def release(self, session: Session) -> None:
         """Forget a session and close its slot; the commit closes the slot of one in a step. The lock is held.
 
-        The session stops counting towards admission at once.
+        The session stops counting towards admission at once, unless it is rendered to its end: then when its
+        final chunk is taken, or it is cancelled, which release it again.
         """
         if self._streams.pop(session, None) is None:
+            self._untaken.discard(session)
             return
+        if session.is_fully_rendered and session.cancelled_at is None:
+            self._untaken.add(session)
         if not session.running:
             self._close_slot(session)
         elif isinstance(self._backend, InterruptibleBackend):
@@ -384,7 +391,7 @@ class Engine:
             self.release(session)
             return
         audio_s = len(result.samples) / SAMPLE_RATE
-        self._cost.observe(max(compute_s, result.device_s), audio_s, stages)
+        self._cost.observe(max(compute_s, result.device_s), audio_s, time.monotonic(), stages)
         self.metrics.audio_seconds.inc(audio_s)
         self._observe_first_audio(session, audio_s)
         stream.deliver(result, wall_s)
