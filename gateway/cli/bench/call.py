@@ -32,11 +32,13 @@ from . import call_server, load_generator
 from .processes import READY_TIMEOUT_S, BenchProcess, CpuUsage, resident_mb
 from .report import BenchFigure, BenchReport
 from .trace import (
+    PACKET_S,
     OnsetDelay,
     PacketTrace,
     UtteranceTimes,
     correlation,
     count_arrival_gaps,
+    mean_calls_speaking,
     measure_barge_in,
     measure_lateness,
     measure_onset,
@@ -88,6 +90,14 @@ class LoadResult:
     peak_rss_mb: float  # resident memory of the gateway while phones were connected
     other_cpu_share: float  # cores used by other processes meanwhile
     stolen_cpu_share: float  # cores that the host withheld meanwhile
+
+    @property
+    def cost_ms(self) -> float:
+        """Processor time of the gateway for a second of audible speech, with all that it does for the calls."""
+        audible_s = PACKET_S * sum(int(np.sum(trace.audible)) for trace in self.traces)
+        if self.record.started is None or not audible_s:
+            return 0.0
+        return 1000 * self.record.cpu_share * (self.phones.ended - self.record.started[0]) / audible_s
 
     def utterances_by_call(self) -> dict[UUID, list[UtteranceTimes]]:
         """The utterances of each call in the order of their starts."""
@@ -164,7 +174,9 @@ def _measure_under_load(speaking: int, seconds: float, over: str) -> list[BenchF
         *_from_punctuation_figures(f"TTFA from the punctuation, {name}", onsets),
         BenchFigure(f"utterances, {name}", len(onsets), ""),
         BenchFigure(f"utterances that failed, {name}", run.record.failed, "", at_most=0),
-        BenchFigure("calls speaking at once, mean", round(mean_calls_speaking(run), 1), ""),
+        BenchFigure(
+            "calls speaking at once, mean", mean_calls_speaking(run.utterances, run.phones.ended), ""
+        ),
         BenchFigure("utterances for which no call was free", run.record.unassigned, ""),
         *_cost_figures(name, run),
     ]
@@ -175,9 +187,10 @@ def _measure_simultaneous_calls(calls: int, seconds: float, over: str) -> list[B
     at_once = summarize_simultaneous_calls(run)
     name = f"{calls} calls"
     return [
+        BenchFigure(f"calls admitted, {name}", at_once.calls, ""),
         BenchFigure(
             "calls speaking at once without an underrun",
-            calls if at_once.meets_targets else 0,
+            at_once.calls if at_once.meets_targets else 0,
             "",
             at_least=calls,
         ),
@@ -204,7 +217,9 @@ def _find_capacity(calls: int, seconds: float, over: str, console: Console) -> l
         )
         if not at_once.meets_targets:
             break
-        capacity = call_count
+        capacity = at_once.calls
+        if capacity < call_count:  # the others were refused
+            break
     return [BenchFigure("most calls at once without an underrun", capacity, "")]
 
 
@@ -251,19 +266,6 @@ def measure_onsets(run: LoadResult) -> list[OnsetDelay]:
         for trace, utterance, before in run.measured_utterances()
         if utterance.ended is not None
     ]
-
-
-def mean_calls_speaking(run: LoadResult) -> float:
-    """Mean number of calls speaking at once, from the end of the first utterance to the end of the run."""
-    spoken = [one for one in run.utterances if one.clause_pushed is not None]
-    start = min((one.ended for one in spoken if one.ended is not None), default=run.phones.ended)
-    if start >= run.phones.ended:
-        return 0.0
-    overlaps = [
-        min(one.ended or run.phones.ended, run.phones.ended) - max(one.clause_pushed or start, start)
-        for one in spoken
-    ]
-    return sum(overlap for overlap in overlaps if overlap > 0) / (run.phones.ended - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +342,7 @@ def _from_punctuation_figures(name: str, onsets: Sequence[OnsetDelay]) -> list[B
 
 def _cost_figures(name: str, run: LoadResult) -> list[BenchFigure]:
     return [
+        BenchFigure(f"processor time for a second of speech, {name}", run.cost_ms, "ms"),
         BenchFigure(f"processor of the gateway, {name}", 100 * run.record.cpu_share, "% of a core"),
         BenchFigure(f"processor of the phones, {name}", 100 * run.phones.cpu_share, "% of a core"),
         BenchFigure(f"processor of everything else, {name}", 100 * run.other_cpu_share, "% of a core"),
