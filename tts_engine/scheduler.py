@@ -31,7 +31,7 @@ class SchedulerPolicy:
 
     max_unread_s: float = 1.0  # audio rendered ahead of a listener that does not take it; about five steps
     max_streams: int = 256  # open at once
-    max_load: float = 0.85  # share of the workers' time that open streams may cost, for a new one
+    max_load: float = 0.95  # share of the workers' time that open streams may cost, for a new one
     max_ongoing_load: float = 1.0  # the same for the next utterance of a call that was admitted
 
 

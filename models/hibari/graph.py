@@ -175,7 +175,7 @@ class _StreamingRewrite:
     def _stream(self, node: NodeProto) -> None:
         """Replace a padded convolution by an unpadded one over context, new frames and edge.
 
-        joined   |context|new ........|edge|        its last 6 frames are the next context, if there is no edge
+        joined   |context|new ........|edge|        its last 6 frames are the next context, without edge
         middle      |.................|             one frame for each output; the residual adds these
         """
         layer = self._convolutions
@@ -232,7 +232,7 @@ class _StreamingRewrite:
         self.nodes.append(helper.make_node("QuantizeLinear", inputs, [quantized], name=node.name))
 
     def _fuse(self, node: NodeProto) -> None:
-        """Merge integer product, cast, scaling and bias into one ONNX Runtime node, in under half the time."""
+        """Merge integer product, cast, scaling and bias into one node, in under half the time."""
         activation, weight, zero_point, weight_zero_point = self._products[node.input[0]].input
         scale = zero_point.replace("_zero_point", "_scale")
         weight_scale = weight_zero_point.replace("_zero_point", "_scale")

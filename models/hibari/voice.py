@@ -185,9 +185,9 @@ class HibariVoice:
     ) -> tuple[Float, HibariRenderState]:
         """Render ``frames`` more frames of speech: (N,) float32 samples, |x| < 1, and the next state.
 
-        The first step also decodes the lookahead of 27 frames, and of the leading silence what the first frame
-        depends on. The last step is the one that reaches the end (``is_finished``). N is 0 as long as no
-        sample is audible.
+        The first step also decodes the lookahead of 27 frames, and as much of the leading silence as the
+        first frame depends on. The last step is the one that reaches the end (``is_finished``). N is 0 as
+        long as no sample is audible.
 
             decoded frames    |leading silence|  frames  |2|   27    |
             samples out                       |  frames  |    vocoder's delay, decoder's lookahead
@@ -223,9 +223,7 @@ class HibariVoice:
 def init_state(line: EncodedLine, noise: np.random.Generator) -> HibariRenderState:
     """The state before the first step. ``noise`` draws the row of the noise table to begin with."""
     padded_layers = LAYERS - _unpadded_layers(line)
-    contexts = tuple(
-        _padding(layer, EDGE_FRAMES if layer < padded_layers else 0) for layer in range(LAYERS)
-    )
+    contexts = tuple(_padding(layer, EDGE_FRAMES if layer < padded_layers else 0) for layer in range(LAYERS))
     noise_row = int(noise.integers(NOISE_ROWS))
     return HibariRenderState(
         decoded_frames=0,

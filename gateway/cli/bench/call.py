@@ -93,7 +93,7 @@ class LoadResult:
 
     @property
     def cost_ms(self) -> float:
-        """Processor time of the gateway for a second of audible speech, with all that it does for the calls."""
+        """Processor time of the gateway, with all it does for its calls, for a second of audible speech."""
         audible_s = PACKET_S * sum(int(np.sum(trace.audible)) for trace in self.traces)
         if self.record.started is None or not audible_s:
             return 0.0

@@ -140,7 +140,10 @@ def test_packets_and_the_hangup_are_encoded_as_complete_messages() -> None:
 
 def test_packets_are_dropped_whole_while_more_than_two_are_unsent() -> None:
     connection = connection_with(CALL_ID)
-    sent = [connection.encode_packet(PACKET.sample_rate, PACKET.payload, unsent) for unsent in (0, 646, 647, 5_000, 0)]
+    sent = [
+        connection.encode_packet(PACKET.sample_rate, PACKET.payload, unsent)
+        for unsent in (0, 646, 647, 5_000, 0)
+    ]
     assert [bool(message) for message in sent] == [True, True, False, False, True]
     assert connection.dropped == 2
 

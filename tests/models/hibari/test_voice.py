@@ -84,7 +84,9 @@ def test_the_split_graph_gives_the_spectrum_of_the_shipped_one(voice: HibariVoic
 
 
 @pytest.mark.parametrize("onset", [2, 3, 14, 27, 40])
-def test_what_is_not_decoded_before_the_onset_changes_nothing_after_it(voice: HibariVoice, onset: int) -> None:
+def test_what_is_not_decoded_before_the_onset_changes_nothing_after_it(
+    voice: HibariVoice, onset: int
+) -> None:
     encoded = replace(voice.encode(line_of(voice, SENTENCES[1])), onset=onset)
     padded = replace(encoded, onset=0)
     (some, some_next), (every, all_next) = (
