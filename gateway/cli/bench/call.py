@@ -18,9 +18,9 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from uuid import UUID
 
@@ -29,8 +29,8 @@ from rich.console import Console
 
 from ..phones.wires import AUDIOSOCKET
 from . import call_server, load_generator
-from .processes import READY_TIMEOUT_S, BenchProcess, CpuUsage, resident_mb
-from .report import BenchFigure, BenchReport
+from .processes import READY_TIMEOUT_S, BenchProcess, CpuUsage, peak_resident_mb
+from .report import BenchFailed, BenchFigure, BenchReport, run_parts
 from .trace import (
     PACKET_S,
     OnsetDelay,
@@ -61,6 +61,7 @@ class CallBenchPart(StrEnum):
     LOAD = "load"
     CALLS = "calls"
     KNEE = "knee"
+    OVERLOAD = "overload"
     BARGE_IN = "barge-in"
 
 
@@ -77,6 +78,7 @@ class LoadSetup:
     ramp_s: float  # time over which the phones dial
     seconds: float  # after the last phone has dialled
     over: str = AUDIOSOCKET  # wire of the phones
+    redials: bool = True  # the calls that are refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +89,17 @@ class LoadResult:
     utterances: tuple[UtteranceTimes, ...]
     record: call_server.LoadRecord
     phones: load_generator.PhoneLoadResult
-    peak_rss_mb: float  # resident memory of the gateway while phones were connected
+    peak_rss_mb: float  # resident memory of the gateway while all phones were connected
     other_cpu_share: float  # cores used by other processes meanwhile
     stolen_cpu_share: float  # cores that the host withheld meanwhile
+    cpu_share: float = 0.0  # cores used by the gateway while all phones were connected
 
     @property
     def cost_ms(self) -> float:
         """Processor time of the gateway, with all it does for its calls, for a second of audible speech."""
-        audible_s = PACKET_S * sum(int(np.sum(trace.audible)) for trace in self.traces)
-        if self.record.started is None or not audible_s:
-            return 0.0
-        return 1000 * self.record.cpu_share * (self.phones.ended - self.record.started[0]) / audible_s
+        start, stop = self.phones.connected, self.phones.ended
+        audible_s = PACKET_S * sum(int(np.sum(trace.between(start, stop).audible)) for trace in self.traces)
+        return 1000 * self.cpu_share * (stop - start) / audible_s if audible_s else 0.0
 
     def utterances_by_call(self) -> dict[UUID, list[UtteranceTimes]]:
         """The utterances of each call in the order of their starts."""
@@ -128,7 +130,7 @@ def measure(
     """Run the parts over a wire of ``phones.wires`` and return their figures.
 
     ``utterances`` counts those of the single call, ``speaking`` the calls under load, ``calls`` those at
-    once; ``seconds`` is the length of a part. Raises BenchFailed if the gateway or the phones end early.
+    once; ``seconds`` is the length of a part. Raises BenchFailed if no part can be measured.
     """
     console = Console(stderr=True)
     steps: dict[CallBenchPart, Callable[[], list[BenchFigure]]] = {
@@ -136,16 +138,15 @@ def measure(
         CallBenchPart.LOAD: lambda: _measure_under_load(speaking, seconds, over),
         CallBenchPart.CALLS: lambda: _measure_simultaneous_calls(calls, seconds, over),
         CallBenchPart.KNEE: lambda: _find_capacity(calls, seconds, over, console),
+        CallBenchPart.OVERLOAD: lambda: _measure_overload(calls, seconds, over),
         CallBenchPart.BARGE_IN: lambda: _measure_barge_in(over),
     }
-    figures: list[BenchFigure] = []
-    for part in parts:
-        with console.status(f"bench call: {part}"):
-            figures += steps[part]()
+    figures, failures = run_parts([(part, steps[part]) for part in parts], console)
     return BenchReport(
         "call",
-        tuple(figures),
+        tuple(chain.from_iterable(figures)),
         {"parts": " ".join(parts), "over": over, "calls": calls, "speaking": speaking, "seconds": seconds},
+        failures,
     )
 
 
@@ -168,15 +169,14 @@ def _measure_under_load(speaking: int, seconds: float, over: str) -> list[BenchF
     seconds = max(seconds, 30.0) + SETTLE_S
     run = run_load(LoadSetup(call_server.SpeechPattern.RANDOM, speaking, phones, 1.0, seconds, over))
     onsets = measure_onsets(run)
+    mean_speaking = mean_calls_speaking(run.utterances, run.phones.ended)
     name = f"{speaking} calls speaking"
     return [
         *_ttfa_figures(f"TTFA, {name}", onsets, {95: 200.0}),
         *_from_punctuation_figures(f"TTFA from the punctuation, {name}", onsets),
         BenchFigure(f"utterances, {name}", len(onsets), ""),
         BenchFigure(f"utterances that failed, {name}", run.record.failed, "", at_most=0),
-        BenchFigure(
-            "calls speaking at once, mean", mean_calls_speaking(run.utterances, run.phones.ended), ""
-        ),
+        BenchFigure("calls speaking at once, mean", mean_speaking, ""),
         BenchFigure("utterances for which no call was free", run.record.unassigned, ""),
         *_cost_figures(name, run),
     ]
@@ -187,10 +187,9 @@ def _measure_simultaneous_calls(calls: int, seconds: float, over: str) -> list[B
     at_once = summarize_simultaneous_calls(run)
     name = f"{calls} calls"
     return [
-        BenchFigure(f"calls admitted, {name}", at_once.calls, ""),
         BenchFigure(
             "calls speaking at once without an underrun",
-            at_once.calls if at_once.meets_targets else 0,
+            calls if at_once.meets_targets else 0,
             "",
             at_least=calls,
         ),
@@ -207,19 +206,33 @@ def _measure_simultaneous_calls(calls: int, seconds: float, over: str) -> list[B
     ]
 
 
+def _measure_overload(calls: int, seconds: float, over: str) -> list[BenchFigure]:
+    run = run_load(replace(simultaneous_setup(calls, seconds, over), redials=False))
+    admitted = summarize_simultaneous_calls(run)
+    name = f"{calls} calls offered"
+    return [
+        BenchFigure(f"calls admitted, {name}", admitted.calls, ""),
+        BenchFigure(f"underruns in the gateway, {name}", admitted.underruns, "", at_most=0),
+        BenchFigure(f"gaps over 60 ms at the phones, {name}", admitted.arrival_gaps, "", at_most=0),
+        BenchFigure(f"utterances that failed, {name}", admitted.failed, "", at_most=0),
+        BenchFigure(f"packets with speech, {name}, quietest call", 100 * admitted.min_speech_share, "%"),
+        *_cost_figures(name, run),
+    ]
+
+
 def _find_capacity(calls: int, seconds: float, over: str, console: Console) -> list[BenchFigure]:
     capacity = 0
     for call_count in (call_count for call_count in CALL_COUNTS if call_count >= calls):
-        at_once = summarize_simultaneous_calls(run_load(simultaneous_setup(call_count, seconds, over)))
-        late_percent = 100 * at_once.late_share
-        console.print(
-            f"{call_count} calls: {at_once.underruns} underruns, {late_percent:.3f} % of packets late"
-        )
+        try:
+            run = run_load(simultaneous_setup(call_count, seconds, over))
+        except BenchFailed as error:
+            console.print(f"{call_count} calls: {error}")
+            break
+        at_once = summarize_simultaneous_calls(run)
+        console.print(f"{call_count} calls: {at_once.underruns} underruns, {at_once.late_share:.3%} late")
         if not at_once.meets_targets:
             break
-        capacity = at_once.calls
-        if capacity < call_count:  # the others were refused
-            break
+        capacity = call_count
     return [BenchFigure("most calls at once without an underrun", capacity, "")]
 
 
@@ -343,7 +356,8 @@ def _from_punctuation_figures(name: str, onsets: Sequence[OnsetDelay]) -> list[B
 def _cost_figures(name: str, run: LoadResult) -> list[BenchFigure]:
     return [
         BenchFigure(f"processor time for a second of speech, {name}", run.cost_ms, "ms"),
-        BenchFigure(f"processor of the gateway, {name}", 100 * run.record.cpu_share, "% of a core"),
+        BenchFigure(f"calls refused, {name}", run.phones.refused, ""),
+        BenchFigure(f"processor of the gateway, {name}", 100 * run.cpu_share, "% of a core"),
         BenchFigure(f"processor of the phones, {name}", 100 * run.phones.cpu_share, "% of a core"),
         BenchFigure(f"processor of everything else, {name}", 100 * run.other_cpu_share, "% of a core"),
         BenchFigure(f"processor that the host withheld, {name}", 100 * run.stolen_cpu_share, "% of a core"),
@@ -354,7 +368,7 @@ def _cost_figures(name: str, run: LoadResult) -> list[BenchFigure]:
 
 
 def run_load(setup: LoadSetup) -> LoadResult:
-    """Start the gateway, then the phones; wait for both; read their files."""
+    """Start the gateway, then the phones; wait for both; read their files. Raises BenchFailed."""
     with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder, contextlib.ExitStack() as stack:
         notes, heard = Path(folder, "notes.json"), Path(folder, "heard.npz")
         gateway = stack.enter_context(BenchProcess(Path(folder), *_gateway_arguments(setup, notes)))
@@ -362,9 +376,9 @@ def run_load(setup: LoadSetup) -> LoadResult:
         port = int(ready["port" if setup.over == AUDIOSOCKET else "http_port"])
         phones = stack.enter_context(BenchProcess(Path(folder), *_phone_arguments(setup, port, heard)))
         connected = phones.read_line(setup.ramp_s + READY_TIMEOUT_S)["connected"]
-        usage = CpuUsage.now(gateway.pid, phones.pid)
-        rss_mb = _peak_resident_mb(gateway.pid, connected + setup.seconds, phones)
-        used = CpuUsage.now(gateway.pid, phones.pid)
+        usage, gateway_usage = CpuUsage.now(gateway.pid, phones.pid), CpuUsage.now(gateway.pid)
+        rss_mb = peak_resident_mb(gateway.pid, connected + setup.seconds, phones)
+        used, gateway_used = CpuUsage.now(gateway.pid, phones.pid), CpuUsage.now(gateway.pid)
         done = load_generator.PhoneLoadResult(**phones.read_line(END_TIMEOUT_S))
         gateway.finish(END_TIMEOUT_S)
         book, utterances = call_server.read_load_record(notes)
@@ -376,6 +390,7 @@ def run_load(setup: LoadSetup) -> LoadResult:
             rss_mb,
             used.other_cpu_share_since(usage),
             used.stolen_share_since(usage),
+            gateway_used.share_since(gateway_usage),
         )
 
 
@@ -388,11 +403,5 @@ def _phone_arguments(setup: LoadSetup, port: int, heard: Path) -> list[str]:
     times = ["--ramp", str(setup.ramp_s), "--seconds", str(setup.seconds)]
     calls = ["--calls", str(setup.phones)]
     wire = ["--over", setup.over, "--out", str(heard)]
-    return ["vivavoce.gateway.cli.bench.load_generator", "127.0.0.1", str(port), *calls, *times, *wire]
-
-
-def _peak_resident_mb(pid: int, until: float, phones: "BenchProcess") -> float:
-    peak_mb = resident_mb(pid)
-    while time.monotonic() < until and not phones.wait_output(0.5):
-        peak_mb = max(peak_mb, resident_mb(pid))
-    return peak_mb
+    once = [] if setup.redials else ["--once"]
+    return ["vivavoce.gateway.cli.bench.load_generator", "127.0.0.1", str(port), *calls, *times, *wire, *once]

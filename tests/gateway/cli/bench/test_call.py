@@ -123,10 +123,10 @@ def test_random_utterances_are_assigned_to_free_calls_and_counted_when_none_is_f
 
 def test_a_load_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     note = UtteranceRecord(str(CALL), 3, "Well, then.", 1.0, 1.5, 1.6, None, 4.0)
-    book = LoadRecord([note], [CallCounters(str(CALL), 100, 2, 1, 4)], unassigned=2, cpu_share=0.5)
+    book = LoadRecord([note], [CallCounters(str(CALL), 100, 2, 1, 4)], unassigned=2, failed=1)
     book.write(tmp_path / "notes.json")
     read, utterances = read_load_record(tmp_path / "notes.json")
-    assert (read.calls, read.unassigned, read.cpu_share) == (book.calls, 2, 0.5)
+    assert (read.calls, read.unassigned, read.failed) == (book.calls, 2, 1)
     assert utterances == [UtteranceTimes(CALL, 3, "Well, then.", 1.0, 1.5, 1.6, None, 4.0)]
 
 
@@ -179,9 +179,8 @@ def test_calls_with_packets_in_time_meet_the_targets() -> None:
 
 
 def test_the_cost_is_the_processor_time_for_a_second_of_audible_speech() -> None:
-    run = run_of(steady(1), steady(2), steady(3, level=0))  # 8 s are audible
-    run.record.started, run.record.cpu_share = (60.0, 0.0), 0.5  # of a core, for 40 s
-    assert run.cost_ms == pytest.approx(2_500)
+    run = run_of(steady(1), steady(2), steady(3, level=0))  # 8 s are audible in 102 s
+    assert replace(run, cpu_share=0.5).cost_ms == pytest.approx(1000 * 0.5 * 102 / 8)
     assert run_of(steady(1)).cost_ms == 0
 
 
