@@ -79,9 +79,7 @@ def run_phones(options: PhoneLoadOptions) -> PhoneLoadResult:
     return PhoneLoadResult(connected, ended, share, refused)
 
 
-def dial_calls(
-    phones: Phones, calls: int, ramp_s: float, redial: RedialPolicy | None = _REDIAL
-) -> int:
+def dial_calls(phones: Phones, calls: int, ramp_s: float, redial: RedialPolicy | None = _REDIAL) -> int:
     """Dial evenly over ``ramp_s``, and again each call that is refused; return the number of refusals.
 
     redial: None: refused calls are left out.
