@@ -19,6 +19,7 @@ from ...models.xtts.voice import XttsVoice
 from ..backends.base import StepResult
 from ..chunk import SAMPLE_RATE, Word
 from ..segmenter import Segment
+from ..voices.languages import primary_language
 from ..word_timing import WordTimeEstimator
 from .gpt_runner import DecodedColumn, Latent, XttsGptInput, XttsGptTurn
 from .policy import XttsPolicy
@@ -107,7 +108,8 @@ class XttsSession:
         """Queue the pieces of a segment. Raises ValueError for text that cannot be encoded."""
         self._rate = segment.rate
         pause_s *= self._policy.pause_share
-        self._pieces += encoder.encode(segment, self.conditioning.language, pause_s)
+        language = primary_language(segment.language) if segment.language else self.conditioning.language
+        self._pieces += encoder.encode(segment, language, pause_s)
         self._begin_sentence()
 
     @property
