@@ -20,8 +20,8 @@ _MAX_DOCUMENTS: Final = 1_000  # in an utterance
 _EMPTY: Final = re.compile(r"\s*<speak[^<>]*/>")
 
 
-class TextSink(Protocol):
-    """The methods of the engine's stream that take text."""
+class DocumentSink(Protocol):
+    """The methods of the engine's stream that take text and what a document says about it."""
 
     def push_text(
         self, text: str, pronunciation: Pronunciation | None = None, pause_s: float | None = None
@@ -130,11 +130,13 @@ class SsmlInput:
         return held
 
 
-def push_document(stream: TextSink, document: SsmlDocument, *, rate: float = 1.0, tempo: float = 1.0) -> None:
+def push_document(
+    stream: DocumentSink, document: SsmlDocument, *, rate: float = 1.0, tempo: float = 1.0
+) -> None:
     """Give a document to a stream, piece by piece.
 
     rate: of all of it, a factor besides the rates of its parts. tempo: factor by which the audio is played
-    faster; pauses are longer by it. Raises as the methods of ``TextSink``.
+    faster; pauses are longer by it. Raises as the methods of ``DocumentSink``.
     """
     for piece in document.pieces:
         if piece.mark is not None:

@@ -25,6 +25,19 @@ _FINAL_SILENCE_S = 0.02
 _MAX_FINAL_SILENCE_S = 1.0
 
 
+class TextSink(Protocol):
+    """The methods of a ``Stream`` that take plain text."""
+
+    def push_text(self, text: str) -> None:
+        """Add text, split anywhere."""
+
+    def flush(self) -> None:
+        """Speak the buffered text without waiting for more."""
+
+    def end_input(self) -> None:
+        """End the text; no more will come."""
+
+
 class StreamHost(Protocol):
     """What a stream needs of its engine."""
 

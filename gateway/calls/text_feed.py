@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Self
 
 from ...adapters.ssml import SsmlDocument
-from ...adapters.ssml_input import SsmlInput, TextSink, push_document
+from ...adapters.ssml_input import DocumentSink, SsmlInput, push_document
 from ...tts_engine.chunk import AudioChunk
 from ..access.errors import RateLimited, RequestTooLarge
 
@@ -119,7 +119,7 @@ class TextFeed:
 
     def __init__(
         self,
-        stream: TextSink,
+        stream: DocumentSink,
         text: str | SsmlDocument | AsyncIterable[TextDelta],
         on_text: Callable[[str], None] | None = None,
         now: Callable[[], float] = time.monotonic,
