@@ -21,7 +21,7 @@ from .flow.state import FlowChunk
 from .lm.decode_graphs import DecodeGraphs
 from .lm.decoding import DecodeTurn
 from .lm.generation import Generation, LmInput, LmInputKind, RequestGenerator, SamplingRequest, SpecialIds
-from .lm.sampling import seeded_uniforms
+from ..decoding.uniforms import seeded_uniforms
 from .lm.speech_lm import SpeechLm
 from .networks import load_flow, load_lm
 

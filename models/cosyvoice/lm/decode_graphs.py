@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...decoding.kv_memory import SpeechLmState, input_and_write_positions, plan_kv_step
 from ..cuda_graphs import GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets, new_graph_pool
 from ..devices import to_host
 from .decoding import DecodeTurn, RowRequest, collect_requests
@@ -39,7 +40,7 @@ from .device_sampling import (
 )
 from .generation import LmInput, LmInputKind, SamplingRequest
 from .sampling import SamplingParameters
-from .speech_lm import SpeechLm, SpeechLmState, input_and_write_positions, make_lm_step_plan
+from .speech_lm import SpeechLm, make_lm_step_plan
 
 _MIN_ATTENDED = 256  # smallest bucket of attended positions
 _MAX_RECORDED_ATTENDED = 2048  # largest one that is captured in advance; a longer sentence captures its own
@@ -264,7 +265,11 @@ class _CapturedStep:
 
     def _run_lm(self, indices: Tensor, positions: Tensor, write_positions: Tensor) -> Tensor:
         """Hidden states of the inputs: (B, T, hidden)."""
-        plan = make_lm_step_plan(positions, write_positions, self._key.attended_positions, self._lm.config)
+        config = self._lm.config
+        attention = plan_kv_step(
+            positions, write_positions, self._key.attended_positions, config.queries_per_key
+        )
+        plan = make_lm_step_plan(attention, positions, config)
         return self._lm.run_layers(self._lm.embed(indices), self._state.kv[: self._key.rows], plan)
 
 

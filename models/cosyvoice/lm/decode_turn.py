@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .generation import Generation, LmInput, SamplingRequest
-from .sampling import PeekableUniforms, SamplingContext, SamplingParameters
+from ...decoding.uniforms import PeekableUniforms
+from .sampling import SamplingContext, SamplingParameters
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from ..config import SpeechLmConfig
 from ..devices import CPU
 from ..execution import Precision
 from ..lm.generation import LmInput, lm_input_index
-from ..lm.speech_lm import SpeechLmState
+from ...decoding.kv_memory import SpeechLmState
 from ..onnx_runtime.language_model import ArrayLmState, ArraySpeechLm
 
 

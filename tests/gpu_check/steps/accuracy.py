@@ -23,7 +23,8 @@ from vivavoce.models.cosyvoice.devices import CPU
 from vivavoce.models.cosyvoice.execution import Precision
 from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.lm.generation import LmInput
-from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, SpeechLmState
+from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
+from vivavoce.models.decoding.kv_memory import SpeechLmState
 from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder
 
 VECTORS = Path(__file__).parents[2] / "golden" / "data"
