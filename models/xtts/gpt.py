@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..cosyvoice.devices import to_device
 from ..cosyvoice.execution import Precision
 from ..cosyvoice.layers import load_weights
 from ..cosyvoice.precision import MatrixRole, linear_class
@@ -119,10 +120,15 @@ class XttsGpt(nn.Module):
         memory.
         """
         placed = place_columns(state, x, valid)
-        plan = placed.plan()
+        hidden = self.run_layers(x, state.kv, placed.plan())
+        return hidden, SpeechLmState(state.kv, placed.lengths)
+
+    def run_layers(self, x: Tensor, kv: Tensor, plan: KvStepPlan) -> Tensor:
+        """Run the layers and the norm after them on (B, T, hidden), with the ``kv`` of a state."""
         for index, layer in enumerate(self.layers):
-            x = layer(x, state.kv[:, index], plan)
-        return self.norm(x), SpeechLmState(state.kv, placed.lengths)
+            x = layer(x, kv[:, index], plan)
+        normed: Tensor = self.norm(x)
+        return normed
 
     def latents(self, hidden: Tensor) -> Tensor:
         """What the vocoder and the head read: (..., hidden) to (..., hidden)."""
@@ -144,10 +150,10 @@ class XttsGpt(nn.Module):
                 f"a sentence has {len(text_ids):,} text ids; it may have {self.config.max_text_ids:,}"
             )
         start, stop = self.text_ends
-        ids = torch.tensor([start, *text_ids, stop], device=self.device)
+        ids = to_device(torch.tensor([start, *text_ids, stop]), self.device)
         text = self.text_embedding(ids) + self.text_positions.weight[: len(ids)]
-        start_id = torch.tensor([self.config.start_speech_id], device=self.device)
-        return torch.cat([text, self.embed_speech(start_id, torch.full_like(start_id, -1))])
+        begin = self.speech_embedding.weight[self.config.start_speech_id] + self.speech_positions.weight[0]
+        return torch.cat([text, begin[None]])
 
 
 class _Gpt2Block(nn.Module):

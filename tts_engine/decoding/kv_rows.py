@@ -40,6 +40,11 @@ class KvRows:
         for row in rows:
             self.state.lengths[row] = after.lengths[row - first]
 
+    def advance(self, rows: Collection[int]) -> None:
+        """Count one more column in each of ``rows``."""
+        for row in rows:
+            self.state.lengths[row] += 1
+
     def begin(self, row: int, prefix: Any) -> int:
         """Begin a row with the columns of a prefix, a state of one row; returns how many.
 

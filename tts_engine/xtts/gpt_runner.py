@@ -2,7 +2,7 @@
 
 Each session has a row of its memory. The columns of a voice are the same for all of its sentences: they are
 computed once and copied into the row. The text and the start id follow, in parts; the last part gives the
-first speech id. Then each step feeds the last id of all rows:
+first speech id. Then each step feeds the last id of all rows; on a GPU it is a captured graph:
 
     voice (32, copied) | text and start id, in parts | speech ids, one a step for all rows
 """
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ...models.cosyvoice.devices import to_device, to_host
 from ...models.decoding.kv_memory import SpeechLmState
+from ...models.xtts.decode_graphs import XttsDecodeGraphs
 from ...models.xtts.gpt import XttsGpt
 from ...models.xtts.voice import XttsVoice
 from ..decoding.kv_rows import KvRows
@@ -65,6 +66,7 @@ class XttsGptRunner:
         self._gpt, self._prefill_chunk = gpt, prefill_chunk
         self.rows = KvRows(gpt.init_state(rows, gpt.config.max_positions))
         self._voice_states: RecentlyUsed[XttsVoice, SpeechLmState] = RecentlyUsed(max_voices)
+        self._graphs = None if gpt.device.type == "cpu" else _decode_graphs(gpt, self.rows.state)
 
     @torch.inference_mode()
     def prefill_part(self, row: int, sentence: XttsGptInput) -> DecodedColumn | None:
@@ -83,29 +85,44 @@ class XttsGptRunner:
         hidden, after = self._gpt.step(part[None], self.rows.span([row]))
         self.rows.commit([row], after)
         sentence.columns = sentence.columns[len(part) :]
-        return self._decoded(hidden[:, -1])[0] if sentence.is_prefilled else None
+        return _on_host(*self._read(hidden[:, -1]))[0] if sentence.is_prefilled else None
 
     @torch.inference_mode()
     def decode(self, turns: Mapping[int, XttsGptTurn]) -> dict[int, DecodedColumn]:
         """Feed the last id of each row. If this raises, nothing has changed."""
-        first, stop = min(turns), max(turns) + 1
+        first, stop = 0 if self._graphs else min(turns), max(turns) + 1
         ids = torch.zeros(stop - first, 1, dtype=torch.int64)
-        positions, valid = torch.zeros_like(ids), torch.zeros_like(ids[:, 0])
+        decoded, valid = torch.zeros_like(ids), torch.zeros_like(ids[:, 0])
         for row, turn in turns.items():
-            ids[row - first], positions[row - first], valid[row - first] = turn.last_id, turn.decoded - 1, 1
-        device = self._gpt.device
-        x = self._gpt.embed_speech(to_device(ids, device), to_device(positions, device))
-        hidden, after = self._gpt.step(x, self.rows.span(turns.keys()), valid)
-        decoded = self._decoded(hidden[:, 0])
-        self.rows.commit(turns.keys(), after)
-        return {row: decoded[row - first] for row in turns}
+            ids[row - first], decoded[row - first], valid[row - first] = turn.last_id, turn.decoded - 1, 1
+        if self._graphs:
+            latents, logits = self._graphs.step(ids, decoded, valid)
+            latents = latents.clone()  # the next step overwrites them
+        else:
+            device = self._gpt.device
+            x = self._gpt.embed_speech(to_device(ids, device), to_device(decoded, device))
+            hidden, _ = self._gpt.step(x, self.rows.span(turns.keys()), valid)
+            latents, logits = self._read(hidden[:, 0])
+        columns = _on_host(latents, logits)
+        self.rows.advance(turns.keys())
+        return {row: columns[row - first] for row in turns}
 
     def _prefilled(self, voice: XttsVoice) -> SpeechLmState:
         latents = to_device(voice.latents, self._gpt.device)
         return self._gpt.step(latents[None], self._gpt.init_state(1, len(latents)))[1]
 
-    def _decoded(self, hidden: Tensor) -> list[DecodedColumn]:
-        """What is read from the last columns (B, hidden) of rows."""
+    def _read(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Latents and scores of the last columns (B, hidden) of rows."""
         latents = self._gpt.latents(hidden)
-        logits = to_host(self._gpt.logits(latents).float()).numpy()
-        return [DecodedColumn(*row) for row in zip(latents, logits, strict=True)]
+        return latents, self._gpt.logits(latents).float()
+
+
+def _decode_graphs(gpt: XttsGpt, state: SpeechLmState) -> XttsDecodeGraphs:
+    graphs = XttsDecodeGraphs(gpt, state)
+    if gpt.device.type == "cuda":
+        graphs.record()
+    return graphs
+
+
+def _on_host(latents: Tensor, logits: Tensor) -> list[DecodedColumn]:
+    return [DecodedColumn(*row) for row in zip(latents, to_host(logits).numpy(), strict=True)]
