@@ -113,8 +113,6 @@ def words_in_stream(
     speed. latest_s: end of the audio; no word begins after it.
     """
     for each in timed:
-        begin_s, end_s = (
-            start_sample / SAMPLE_RATE + place / ids_per_s for place in (each.start, each.stop)
-        )
+        begin_s, end_s = (start_sample / SAMPLE_RATE + place / ids_per_s for place in (each.start, each.stop))
         begin_s = min(begin_s, latest_s)
         yield Word("", begin_s, max(begin_s, end_s), each.word.start, each.word.stop)

@@ -143,9 +143,7 @@ class StepGraph:
 class CapturedSteps(Generic[Key, Step]):
     """Steps of one network by their sizes, captured when first needed, in one memory pool."""
 
-    def __init__(
-        self, device: torch.device, capture: Callable[[Key, GraphMemoryPool | None], Step]
-    ) -> None:
+    def __init__(self, device: torch.device, capture: Callable[[Key, GraphMemoryPool | None], Step]) -> None:
         self._pool, self._capture = new_graph_pool(device), capture
         self._steps: dict[Key, Step] = {}
 

@@ -1,4 +1,4 @@
-"""Memory of a language model that decodes speech ids: keys and values of each row, and a step's place in them.
+"""Memory of a language model that decodes speech ids: keys and values of rows, and the places of a step.
 
 A row's memory holds keys and values of every column it was fed, at their positions; a step writes the new
 ones behind them and attends to all:
@@ -46,9 +46,7 @@ class SpeechLmState:
             release_pages(kv.data_ptr(), kv.nbytes, tuple(kv.shape[-2:]), kv.itemsize, _KEPT_POSITIONS)
 
 
-def empty_state(
-    rows: int, capacity: int, heads_shape: tuple[int, int, int], like: Tensor
-) -> SpeechLmState:
+def empty_state(rows: int, capacity: int, heads_shape: tuple[int, int, int], like: Tensor) -> SpeechLmState:
     """Empty memory for ``capacity`` ids a row, in the type and on the device of ``like``.
 
     heads_shape: layers, heads of keys in each, their width. On a CPU, pages that are not written take no
@@ -68,7 +66,9 @@ def lazy_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
     """
     if like.device.type != "cpu":
         return torch.zeros(shape, dtype=like.dtype, device=like.device)
-    pages = mmap.mmap(-1, math.prod(shape) * like.element_size())
+    # Private: pages of a shared mapping that are given back stay in use.
+    size = math.prod(shape) * like.element_size()
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return torch.frombuffer(pages, dtype=like.dtype).view(shape)
 
 

@@ -100,9 +100,7 @@ class XttsGpt(nn.Module):
         Returns (B, T, hidden), and (B,) int64 the number of real columns, on the host. Raises as
         ``embed_sentence``.
         """
-        rows = [
-            torch.cat([prompt.conditioning, self.embed_sentence(prompt.text_ids)]) for prompt in prompts
-        ]
+        rows = [torch.cat([prompt.conditioning, self.embed_sentence(prompt.text_ids)]) for prompt in prompts]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
 
     def embed_speech(self, speech_ids: Tensor, positions: Tensor) -> Tensor:

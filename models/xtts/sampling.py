@@ -92,5 +92,3 @@ def _tail(scores: Float, top_p: float) -> np.ndarray[tuple[int], np.dtype[np.int
     order = np.argsort(scores, kind="stable")
     cumulative = np.cumsum(softmax(scores[order]), dtype=np.float32)
     return order[:-1][cumulative[:-1] <= np.float32(1 - top_p)]
-
-

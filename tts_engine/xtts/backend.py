@@ -114,7 +114,6 @@ class XttsBackend(XttsRenderer):
         self.voices.close()
 
 
-
 def _first_hop(delivery_ids: int | None) -> int | None:
     """Speech ids of the first chunk, from ids at 25 a second. Raises BadRequest below 1."""
     if delivery_ids is None:

@@ -31,9 +31,7 @@ class XttsRenderer(SessionRenderer[XttsSession]):
 
     def open_prepared(self, conditioning: XttsConditioning, seed: int) -> int:
         """Open a slot."""
-        return self.open_session(
-            XttsSession(conditioning, seed, self._policy, self._config, self._encoder)
-        )
+        return self.open_session(XttsSession(conditioning, seed, self._policy, self._config, self._encoder))
 
     def _begin_decoding(self, row: int, session: XttsSession) -> bool:
         return session.needs_prefill

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .generation import Generation, LmInput, SamplingRequest
 from ...decoding.uniforms import PeekableUniforms
+from .generation import Generation, LmInput, SamplingRequest
 from .sampling import SamplingContext, SamplingParameters
 
 

@@ -43,8 +43,10 @@ def test_captured_steps_give_the_latents_and_scores_of_plain_ones(gpt: XttsGpt) 
         state.lengths[row] = plain[row].lengths[0]
     for place in range(12):
         ids = {0: 3 + place, 2: 90 - place}
-        latents, logits = graphs.step(column(ids[0], 0, ids[2]), column(place, 0, place), torch.tensor([1, 0, 1]))
-        state.lengths += torch.tensor([1, 0, 1, 0, 0])
+        latents, logits = graphs.step(
+            column(ids[0], 0, ids[2]), column(place, 0, place), torch.tensor([1, 0, 1])
+        )
+        state.lengths.add_(torch.tensor([1, 0, 1, 0, 0]))
         for row, id in ids.items():
             hidden, plain[row] = gpt.step(gpt.embed_speech(column(id), column(place)), plain[row])
             expected = gpt.latents(hidden[0, 0])

@@ -11,8 +11,8 @@ torch = pytest.importorskip(
 )
 
 from torch import Tensor  # noqa: E402
-from shared.simulated_device import DEVICE, DeviceSimulation  # noqa: E402
 
+from shared.simulated_device import DEVICE, DeviceSimulation  # noqa: E402
 from vivavoce.models.cosyvoice import devices  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402

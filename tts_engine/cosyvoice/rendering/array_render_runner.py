@@ -23,8 +23,8 @@ from ....models.cosyvoice.onnx_runtime.flow import ArrayFlowState
 from ....models.cosyvoice.onnx_runtime.networks import ArrayRenderNetworks
 from ....models.cosyvoice.onnx_runtime.vocoder import ArrayVocoderStream
 from ....models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from ..conditioning import FlowPrompt
 from ...decoding.recently_used import RecentlyUsed
+from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
 from .render_input import RenderInput, Samples
 from .voice_memory import OwnSequence, PreparedVoice
