@@ -26,7 +26,7 @@ class DeviceTensor(Tensor):
 
     @staticmethod
     def __new__(cls, on_host: Tensor) -> "DeviceTensor":
-        device_tensor: DeviceTensor = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        device_tensor: DeviceTensor = Tensor._make_wrapper_subclass(
             cls,
             on_host.size(),
             strides=on_host.stride(),
@@ -38,15 +38,17 @@ class DeviceTensor(Tensor):
         return device_tensor
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         raise RuntimeError(f"{func}: called outside of the simulation")
 
 
-class DeviceSimulation(TorchDispatchMode):
+class DeviceSimulation(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Computes on tensors of the simulated device. waits: operations that synchronize with the host."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.waits: list[str] = []
 
     def __torch_dispatch__(
