@@ -16,7 +16,6 @@ measured from discard() to the arrival of the last audible packet.
 
 import contextlib
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum

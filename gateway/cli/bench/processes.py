@@ -200,7 +200,7 @@ class BenchProcess:
 
 
 def peak_resident_mb(pid: int, until: float, phones: BenchProcess) -> float:
-    """Most resident memory of a process and its children up to ``until``, or until the phones print a line."""
+    """Peak resident memory of a process tree up to ``until``, or until the phones print a line."""
     peak_mb = resident_mb(pid)
     while (left_s := until - time.monotonic()) > 0 and not phones.wait_output(min(0.5, left_s)):
         peak_mb = max(peak_mb, resident_mb(pid))
