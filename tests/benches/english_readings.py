@@ -1,13 +1,14 @@
-"""Share of English sentences that are read as a careful person reads them, beside another normalizer's.
+"""Share of English sentences that are read as a careful person reads them, and the time of a sentence.
 
-The sentences are in ``tests/tts_engine/reading``, a line each: "written => reading". ``{a|b}`` is a choice of
-equally usual words. Not compared: pauses, capitals, "oh" for "zero", and "and" after hundred, thousand,
-dollars and the like. The other normalizer is that of WeText (WeTextProcessing), which the extra ``cosyvoice``
-has for Chinese; its words are compared in the same way.
+The lists are ``tests/tts_engine/reading/independent_sentences*.txt``: "written => reading", by authors who
+had not seen the rules. ``{a|b}`` is a choice of equally usual words. Not compared: pauses, capitals, "oh"
+for "zero", and "and" after hundred, thousand and the units of money.
+Beside each list is the share that WeText of the extra ``cosyvoice`` reads right, compared in the same way.
 """
 
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -18,43 +19,55 @@ from vivavoce.tts_engine.reading.english.clause_normalizer import normalize
 
 MIN_RIGHT_PERCENT = 95.0
 FOLDER = Path(__file__).parents[1] / "tts_engine/reading"
-FILES = ("independent_sentences.txt", "independent_sentences_2.txt", "independent_sentences_3.txt")
 _LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
 _LETTER_WITH_ENDING = re.compile(r"\b([a-z])'s\b")
 _OPTIONAL_AND = re.compile(r"\b(hundred|thousand|million|billion|dollars?|pounds?|euros?|francs?) and\b")
 
 
-def read_sentences(file: str) -> list[tuple[str, set[str]]]:
-    """Return each sentence of a file with its readings."""
-    lines = (FOLDER / file).read_text("utf-8").splitlines()
+def sentence_lists() -> list[str]:
+    """Return the names of the lists."""
+    return sorted(path.stem for path in FOLDER.glob("independent_sentences*.txt"))
+
+
+def read_sentences(name: str) -> list[tuple[str, set[str]]]:
+    """Return each sentence of a list with its readings."""
+    lines = (FOLDER / f"{name}.txt").read_text("utf-8").splitlines()
     rows = [line.split(" => ") for line in lines if " => " in line and not line.startswith("# ")]
     return [(written, _readings(pattern)) for written, pattern in rows]
 
 
 def spoken(text: str) -> str:
     """Return the spoken words, with the names of letters as letters."""
-    return comparable(" ".join(_letter_of(word.text) for word in normalize(text)))
+    return _comparable(" ".join(_letter_of(word.text) for word in normalize(text)))
 
 
-def comparable(text: str) -> str:
-    """Return the words without what is not compared."""
-    words = re.sub(r"[^a-z' ]", " ", text.lower())
-    words = _LETTER_WITH_ENDING.sub(r"\1 s", words)
-    return _OPTIONAL_AND.sub(r"\1", " ".join(re.sub(r"\boh\b", "zero", words).split()))
+def misreadings(name: str) -> list[tuple[str, str]]:
+    """Return the sentences of a list that are read otherwise, with the words that are spoken."""
+    said = [(written, spoken(written), right) for written, right in read_sentences(name)]
+    return [(written, words) for written, words, right in said if words not in right]
 
 
-def figures() -> Iterator[BenchFigure]:
-    """Measure each file, and WeText beside. Raises MissingExtra without WeText."""
-    wetext = _load_wetext()
-    for file in FILES:
-        sentences = read_sentences(file)
-        name = f"en, {len(sentences)} sentences of {file}: read right"
-        yield BenchFigure(name, _right_percent(sentences, spoken), "%", at_least=MIN_RIGHT_PERCENT)
-        yield BenchFigure(f"{name} by WeText", _right_percent(sentences, wetext), "%")
-
-
-def _right_percent(sentences: list[tuple[str, set[str]]], read: Callable[[str], str]) -> float:
-    return 100 * sum(read(written) in right for written, right in sentences) / len(sentences)
+def measure_english(show_wrong: Callable[[str], None] | None = None) -> list[BenchFigure]:
+    """Measure each list. show_wrong: receives the sentences that are read otherwise. Raises MissingExtra."""
+    figures: list[BenchFigure] = []
+    read_with_wetext = _load_wetext()
+    for name in sentence_lists():
+        wrong = misreadings(name)  # compiles the patterns
+        sentences = read_sentences(name)
+        begin = time.process_time()
+        for written, _ in sentences:
+            normalize(written)
+        each_ms = 1000 * (time.process_time() - begin) / len(sentences)
+        right_percent = 100 * (1 - len(wrong) / len(sentences))
+        figures.append(BenchFigure(f"en, {name}: sentences", len(sentences), ""))
+        figures.append(BenchFigure(f"en, {name}: read right", right_percent, "%", at_least=MIN_RIGHT_PERCENT))
+        wetext = 100 * sum(read_with_wetext(written) in right for written, right in sentences) / len(sentences)
+        figures.append(BenchFigure(f"en, {name}: read right by WeText", wetext, "%"))
+        figures.append(BenchFigure(f"en, {name}: a sentence", each_ms, "ms"))
+        for written, said in wrong:
+            if show_wrong:
+                show_wrong(f"en: {written} -> {said}")
+    return figures
 
 
 def _load_wetext() -> Callable[[str], str]:
@@ -63,13 +76,20 @@ def _load_wetext() -> Callable[[str], str]:
     except ImportError:
         raise MissingExtra("the comparison with WeText", "cosyvoice") from None
     normalizer = Normalizer(lang="en", operator="tn")
-    return lambda text: comparable(normalizer.normalize(text))
+    return lambda text: _comparable(normalizer.normalize(text))
 
 
 def _readings(pattern: str) -> set[str]:
     """Return all readings of a pattern with choices, such as "call {oh|zero} two"."""
     parts = [part.split("|") if odd % 2 else [part] for odd, part in enumerate(re.split("[{}]", pattern))]
-    return {comparable("".join(choice)) for choice in product(*parts)}
+    return {_comparable("".join(choice)) for choice in product(*parts)}
+
+
+def _comparable(text: str) -> str:
+    """Return the words without what is not compared."""
+    words = re.sub(r"[^a-z' ]", " ", text.lower())
+    words = _LETTER_WITH_ENDING.sub(r"\1 s", words)
+    return _OPTIONAL_AND.sub(r"\1", " ".join(re.sub(r"\boh\b", "zero", words).split()))
 
 
 def _letter_of(word: str) -> str:
