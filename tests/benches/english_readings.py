@@ -61,7 +61,9 @@ def measure_english(show_wrong: Callable[[str], None] | None = None) -> list[Ben
         right_percent = 100 * (1 - len(wrong) / len(sentences))
         figures.append(BenchFigure(f"en, {name}: sentences", len(sentences), ""))
         figures.append(BenchFigure(f"en, {name}: read right", right_percent, "%", at_least=MIN_RIGHT_PERCENT))
-        wetext = 100 * sum(read_with_wetext(written) in right for written, right in sentences) / len(sentences)
+        wetext = (
+            100 * sum(read_with_wetext(written) in right for written, right in sentences) / len(sentences)
+        )
         figures.append(BenchFigure(f"en, {name}: read right by WeText", wetext, "%"))
         figures.append(BenchFigure(f"en, {name}: a sentence", each_ms, "ms"))
         for written, said in wrong:
