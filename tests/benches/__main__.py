@@ -69,21 +69,66 @@ def bench_lexicon(entries: int, as_json: bool) -> None:
 @click.option("--verbose", is_flag=True, help="Show every sentence that is read otherwise.")
 @AS_JSON
 def bench_readings(verbose: bool, as_json: bool) -> None:
-    """Sentences of bots in every language: share read right, processor time."""
+    """Sentences of bots in every language: share read right, in English beside WeText; processor time."""
     from benches.readings import measure
 
     print_report(measure(_print_line if verbose else None), as_json)
 
 
 @bench_group.command("words")
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="A folder of voices.  [default: the packaged voice]",
+)
+@click.option("--voice", metavar="ID", help="[default: the first one]")
 @click.option("--limit", type=click.IntRange(1), help="Sentences, instead of all.")
 @click.option("--verbose", is_flag=True, help="Show every difference.")
 @AS_JSON
-def bench_words(limit: int | None, verbose: bool, as_json: bool) -> None:
+def bench_words(
+    bundle: Path | None, voice: str | None, limit: int | None, verbose: bool, as_json: bool
+) -> None:
     """Word errors in call-centre sentences, by speech recognition."""
     from benches.word_errors import measure
 
-    print_report(measure(limit, _print_line if verbose else None), as_json)
+    show = _print_line if verbose else None
+    print_report(measure(limit, show, str(bundle or "default"), voice), as_json)
+
+
+@bench_group.command("voice")
+@AS_JSON
+def bench_voice(as_json: bool) -> None:
+    """The packaged voice: pitch at joints and of questions, speed, pauses, names."""
+    from benches.voices.packaged_voice import measure
+
+    print_report(measure(), as_json)
+
+
+_INSTALLED_VOICES = ("packaged", "piper", "kokoro")  # as InstalledVoice
+
+
+@bench_group.command("first-audio")
+@click.option(
+    "--voice",
+    type=click.Choice(_INSTALLED_VOICES),
+    default="packaged",
+    show_default=True,
+    help="The last two are of the extra test-voices.",
+)
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="The first voice of this folder instead.",
+)
+@click.option("--utterances", type=click.IntRange(1), default=20, show_default=True)
+@AS_JSON
+def bench_first_audio(voice: str, bundle: Path | None, utterances: int, as_json: bool) -> None:
+    """First audio of ten-word clauses in an engine, without a phone."""
+    from benches.voices.first_audio import InstalledVoice, measure
+
+    print_report(measure(InstalledVoice(voice), bundle, utterances), as_json)
 
 
 @bench_group.command("schedule")

@@ -20,12 +20,12 @@ from ...models.cosyvoice.lm.generation import SamplingRequest
 from ...models.decoding.uniforms import seeded_uniforms
 from ..backends.base import StepResult
 from ..chunk import SAMPLE_RATE, Word
-from ..reading.unicode_scripts import join_words
 from ..segmenter import BoundaryKind, Segment
 from ..word_timing import words_in_stream
 from .conditioning import VoiceConditioning
 from .rendering.render_input import RenderInput, Samples
-from .sentence import SentenceConfig, SpokenSentence, TextPiece, Words
+from .sentence import SentenceConfig, SpokenSentence, TextPiece
+from .text_encoder import Words
 
 SAMPLES_PER_ID = 960  # at 24 kHz
 
@@ -161,8 +161,7 @@ class CosyVoiceSession:
 
     def _split_to_fit(self, segment: Segment, before: Words, pause_s: float) -> Iterator[TextPiece]:
         """Split a segment into pieces that each fit into a sentence. before: the word that precedes it."""
-        whole = join_words((*before, *segment.words))[len(join_words(before)) :]
-        text_ids = tuple(self._config.encode_text(whole))
+        text_ids = self._config.text_encoder.encode(segment.words, before)
         half = len(segment.words) // 2
         if len(text_ids) <= self._config.max_text_ids:
             yield TextPiece(text_ids, segment, pause_s)
