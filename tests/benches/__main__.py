@@ -55,6 +55,16 @@ def bench_cluster(
     print_report(measure(ClusterLoad(utterances, streams, seconds), step_ms / 1000, kills), as_json)
 
 
+@bench_group.command("scale-out")
+@click.option("--render", is_flag=True, help="Render replicas of a tiny CosyVoice instead of whole ones.")
+@AS_JSON
+def bench_scale_out(render: bool, as_json: bool) -> None:
+    """Replicas on Ray under a step load: time from 1 to 3 that serve, and back while streams are spoken."""
+    from benches.scale_out import measure
+
+    print_report(measure(render), as_json)
+
+
 @bench_group.command("lexicon")
 @click.option("--entries", type=click.IntRange(1), default=10_000, show_default=True, help="Of the lexicon.")
 @AS_JSON
