@@ -70,7 +70,14 @@ class CallServers:
     ari: AriController | None  # None: not configured
     browser: BrowserCalls
     websockets: WebSocketCalls
+    media: MediaServers
+    clock: Clock
     clock_task: "asyncio.Task[None]"
+
+    @property
+    def sends_packets(self) -> bool:
+        """Whether this process itself sends packets of calls now, rather than its media processes."""
+        return self.clock.is_occupied or (not self.media.in_processes and len(self.registry) > 0)
 
     @classmethod
     async def open(
@@ -134,7 +141,9 @@ class CallServers:
         )
         if ari is not None:
             resources.push_async_callback(ari.aclose)
-        return cls(registry, expected, audiosocket_server, rtp, ari, browser, websockets, clock_task)
+        return cls(
+            registry, expected, audiosocket_server, rtp, ari, browser, websockets, media, clock, clock_task
+        )
 
     def mounts(self, settings: Settings, voices: VoiceRegistry, access: AccessControl) -> list[Mount]:
         """Return the routes of calls."""

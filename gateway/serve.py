@@ -91,7 +91,7 @@ class Gateway:
             voices = await _open_voices(settings, engine, store, resources)
             calls = await CallServers.open(settings, engine, voices, agents, phones, resources)
             trimming = start_background_task(
-                trim_memory_while(lambda: not len(calls.registry)), "trim", resources
+                trim_memory_while(lambda: not calls.sends_packets), "trim", resources
             )
             access = _make_access_control(settings)
             if store is not None:

@@ -52,6 +52,11 @@ class Clock:
         self._next_line = 0  # number of the next grid line; phase = number modulo phases
         self._occupied = asyncio.Event()
 
+    @property
+    def is_occupied(self) -> bool:
+        """Whether it ticks calls now."""
+        return self._occupied.is_set()
+
     def join(self, call: Ticked) -> float:
         """Add ``call`` to the phase with the fewest calls; return the monotonic second of its first tick."""
         phase = min(range(len(self._phases)), key=lambda index: len(self._phases[index]))

@@ -42,6 +42,9 @@ class MediaServers:
             more than one processor core, else 0.
         make_detector: makes a call's detector of the caller's speech, in a thread; a process has its own.
         phases: groups of calls that send one after the other, as in ``Clock``.
+
+    Attributes:
+        in_processes: whether the media servers are processes.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class MediaServers:
             processes = 1 if _available_cores() > 1 else 0
         self._phases = phases
         self._make_detector = make_detector
-        self._in_processes = processes > 0
+        self.in_processes = processes > 0
         self._servers = [_ServerHandle(self) for _ in range(max(1, processes))]
         self._last_number = 0
 
@@ -97,7 +100,7 @@ class MediaServers:
 
     def launch(self, sock: socket.socket) -> "subprocess.Popen[bytes] | threading.Thread":
         """Start a media server on that end of a link, and close it here."""
-        if not self._in_processes:
+        if not self.in_processes:
             thread = threading.Thread(
                 target=serve_media, args=(sock, self._make_detector, self._phases), name="media"
             )

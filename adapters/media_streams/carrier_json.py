@@ -3,10 +3,13 @@
 import base64
 import json
 from collections.abc import Iterable
+from typing import Final
 
 from .connection import MediaStreamConnection, Message, keys_of
 from .events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStopped
 from .json_object import JsonObject
+
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class CarrierJsonConnection(MediaStreamConnection):
@@ -41,13 +44,25 @@ class CarrierJsonConnection(MediaStreamConnection):
             return []  # our own speech
         return [self._audio_of(media.audio("payload"))]
 
+    def _read_audio(self, message: Message) -> bytes | None:
+        if not isinstance(message, str):
+            return None
+        try:
+            fields = json.loads(message)
+            media = fields["media"]
+            if fields["event"] != "media" or ("track" in media and media["track"] != "inbound"):
+                return None
+            return base64.b64decode(media["payload"], validate=True)
+        except (ValueError, TypeError, LookupError, RecursionError):
+            return None  # not in the usual form; ``_read_text`` says what is wrong, if anything is
+
     def _read_binary(self, data: bytes) -> Iterable[StreamEvent]:
         raise MediaStreamProtocolError(f"got a binary message of {len(data)} bytes; all messages are JSON")
 
 
 def as_json(**fields: object) -> Message:
     """Return a message without spaces."""
-    return json.dumps(fields, separators=(",", ":"))
+    return _ENCODER.encode(fields)
 
 
 def as_base64(audio: bytes) -> str:

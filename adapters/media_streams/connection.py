@@ -90,6 +90,18 @@ class MediaStreamConnection(ABC):
             )
         self._unread.append(message)
 
+    def receive_audio(self, message: Message) -> bytes | None:
+        """Return the audio of a message that has nothing else, s16le at the rate of the stream.
+
+        None: this is another message, or one with a fault, which ``receive_data`` takes. Most messages are
+        audio, and this costs less than half as much as ``events``, which would yield the same.
+        """
+        is_open = self._state is MediaStreamState.OPEN and not self._failure
+        if not is_open or self._unread or len(message) > MAX_MESSAGE_BYTES:
+            return None
+        data = self._read_audio(message)
+        return None if data is None else self._decode(data)
+
     def events(self) -> Iterator[StreamEvent]:
         """Yield the events of the messages received so far.
 
@@ -129,6 +141,10 @@ class MediaStreamConnection(ABC):
 
     # Implemented by a wire
 
+    def _read_audio(self, message: Message) -> bytes | None:
+        """Return the encoded audio of a message that has nothing else, None if in doubt."""
+        return message if isinstance(message, bytes) else None
+
     @abstractmethod
     def _read_text(self, text: str) -> Iterable[StreamEvent]:
         """Return the events of a text message."""
@@ -155,8 +171,12 @@ class MediaStreamConnection(ABC):
         """Decode the caller's audio; an incomplete sample at its end is dropped."""
         if self._format is None:
             raise MediaStreamProtocolError("got audio before the start of the stream")
-        whole = len(data) // self._format.sample_bytes * self._format.sample_bytes
-        return StreamAudio(self._format.decode(data[:whole]), self._format.sample_rate)
+        return StreamAudio(self._decode(data), self._format.sample_rate)
+
+    def _decode(self, data: bytes) -> bytes:
+        assert self._format is not None
+        rest = len(data) % self._format.sample_bytes
+        return self._format.decode(data[:-rest] if rest else data)
 
     def _read(self, message: Message) -> Iterable[StreamEvent]:
         if len(message) > MAX_MESSAGE_BYTES:

@@ -65,7 +65,7 @@ class PeerPlayout:
     Args:
         sample_rate: rate of the audio sent, Hz.
         packet_ms: unit of ``PeerMedia``; some peers drop the part of a message that is not a whole packet.
-        mark_every_ms: speech between two reports.
+        mark_every_ms: speech between two reports, and in one message; at most ``max_ahead_s``.
         max_ahead_s: speech that the peer may hold.
         resampler: 24 kHz to ``sample_rate``; by default the one with the least delay.
     """
@@ -83,8 +83,8 @@ class PeerPlayout:
     ) -> None:
         self._sample_rate = sample_rate
         self._packet_bytes = 2 * sample_rate * packet_ms // 1000
-        self._mark_every = sample_rate * mark_every_ms // 1000
         self._max_ahead = round(max_ahead_s * sample_rate)
+        self._mark_every = min(sample_rate * mark_every_ms // 1000, self._max_ahead)
         self._resampler = resampler_to(sample_rate) if resampler is None else resampler
         self._words = HeardWords(sample_rate)
 
@@ -243,8 +243,9 @@ class PeerPlayout:
             return 0
         room = 2 * max(0, self._max_ahead - (self._sent - position))
         until_mark = 2 * (self._mark_every - (self._sent - self._marked))
-        size = min(len(self._ready), room, max(until_mark, self._packet_bytes))
-        return size // self._packet_bytes * self._packet_bytes
+        size = min(len(self._ready), max(until_mark, self._packet_bytes))
+        size -= size % self._packet_bytes
+        return size if size <= room else 0  # later, in one piece: each message costs as much as a long one
 
     def _request_mark(self) -> PeerMark:
         self._marked = self._sent

@@ -10,7 +10,7 @@ this limit a client that stops reading has 8 s of 24 kHz PCM rendered for it bef
 
 Windows are no proof: a kernel also shrinks its window by itself, and keeps it small. So a hold does not
 outlast the audio that the client has in advance, and after a hold the current window counts as the widest. If
-the next audio seems unread as well, the client has stopped reading, and every further hold lasts a second. A
+all that is sent then seems unread, the client has stopped reading, and every further hold lasts a second. A
 kernel advertises its window only when data arrives, so a delayed piece goes on in slices of a few bytes.
 Where the system does not report the window (any but Linux), everything is sent at once.
 
@@ -32,6 +32,7 @@ MIN_UNREAD_ALLOWANCE: Final = 32 * 1024  # bytes; twice the step by which Linux 
 MAX_HOLD_S: Final = 1.0  # of one piece
 MIN_LEAD_S: Final = 0.3  # of audio that the client has in advance when a hold ends
 MAX_HOLDS: Final = 60  # consecutive, without anything being read: a minute
+UNREAD_SHARE: Final = 0.9  # of what is sent after a hold: the client has stopped reading
 _POLL_S: Final = 0.01
 _SLICE_S: Final = 0.05
 _SLICE_BYTES: Final = 8  # whole samples of every format; negligible beside a second of audio
@@ -70,7 +71,7 @@ class BackpressureSender:
         self._transport = transport
         self._unread_bytes = UnreadBytes()
         self._holds = 0  # consecutive, that ended although the client seemed to read nothing
-        self._sent_after_hold = 0  # bytes
+        self._sent_after_hold = 0  # bytes, since the window that counts as the widest
         self._played_at = 0.0  # loop time at which a client that plays the audio has played what it has
 
     @classmethod
@@ -97,10 +98,11 @@ class BackpressureSender:
     async def _hold(self, data: bytes, max_unread: int, write: Callable[[bytes], Awaitable[None]]) -> bytes:
         """Hold a piece back, except for small slices of it; return the rest of it."""
         clock = asyncio.get_running_loop().time
-        end_at, next_slice_at = clock() + self._hold_s(clock()), 0.0
-        while len(data) > _SLICE_BYTES and self._unread() > max_unread:
-            if clock() >= end_at:
-                self._end_hold()
+        start, next_slice_at = clock(), 0.0
+        while len(data) > _SLICE_BYTES and (unread := self._unread()) > max_unread:
+            has_stopped = self._holds > 0 and unread >= UNREAD_SHARE * self._sent_after_hold
+            if clock() >= start + (MAX_HOLD_S if has_stopped else self._max_hold_s(start)):
+                self._end_hold(has_stopped)
                 break
             if clock() >= next_slice_at:
                 next_slice_at = clock() + _SLICE_S
@@ -111,15 +113,14 @@ class BackpressureSender:
             self._holds = 0
         return data
 
-    def _hold_s(self, now: float) -> float:
-        if self._holds:
-            return MAX_HOLD_S
+    def _max_hold_s(self, now: float) -> float:
+        """Return for how long a client that reads can wait."""
         return min(MAX_HOLD_S, max(0.0, self._played_at - MIN_LEAD_S - now))
 
-    def _end_hold(self) -> None:
+    def _end_hold(self, has_stopped: bool) -> None:
         self._unread_bytes.reset()
         self._sent_after_hold = 0
-        self._holds += 1
+        self._holds = self._holds + 1 if has_stopped else 1
         if self._holds > MAX_HOLDS:
             raise TimeoutError("the client reads nothing")
 

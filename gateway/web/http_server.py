@@ -9,6 +9,7 @@ from typing import Final
 import uvicorn
 from fastapi import FastAPI
 
+from .direct_websocket import DirectWebSocketProtocol
 from .keep_alive import CLOSE_MARGIN_S, DEFAULT_KEEP_ALIVE_S, KeepAliveHeader, KeepAliveHttpProtocol
 
 _MAX_WEBSOCKET_MESSAGE_BYTES: Final = 4 << 20  # a 30 s recording, 16 bits at 48 kHz, in base64
@@ -28,6 +29,7 @@ class HttpServer(uvicorn.Server):
             uvicorn.Config(
                 KeepAliveHeader(app, keep_alive_s),
                 http=KeepAliveHttpProtocol,
+                ws=DirectWebSocketProtocol,
                 timeout_keep_alive=keep_alive_s + CLOSE_MARGIN_S,
                 log_config=None,
                 access_log=False,

@@ -69,7 +69,7 @@ def bench_lexicon(entries: int, as_json: bool) -> None:
 @click.option("--verbose", is_flag=True, help="Show every sentence that is read otherwise.")
 @AS_JSON
 def bench_readings(verbose: bool, as_json: bool) -> None:
-    """Sentences of bots in the languages but English: share read right, processor time."""
+    """Sentences of bots in every language: share read right, processor time."""
     from benches.readings import measure
 
     print_report(measure(_print_line if verbose else None), as_json)

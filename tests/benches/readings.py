@@ -1,6 +1,7 @@
 """Share of sentences that are read as a careful speaker reads them, by language, and the time of a sentence.
 
-The sentences are in ``tests/tts_engine/reading/languages``, a file a language: "written => reading".
+The English lists are those of ``english_readings.py``. Those of the other languages are in
+``tests/tts_engine/reading/languages``, a file a language: "written => reading".
 A reading is in lower case; a capital stands for the name of its letter. ``{a|b}`` is a choice of equally
 usual words, and " | " separates whole readings. Not compared: pauses, capitals, the accent of é and the dots
 of ё, and hyphens and blanks, with which number words are written in several ways.
@@ -15,6 +16,7 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
+from benches.english_readings import measure_english
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.multilingual.tables.language_tables import TABLE_LANGUAGES, language_table
@@ -88,7 +90,7 @@ def _letters_named(pattern: str, language: str) -> str:
 
 def measure(show_wrong: Callable[[str], None] | None = None) -> BenchReport:
     """Measure each language. show_wrong: receives the sentences that are read otherwise."""
-    figures: list[BenchFigure] = []
+    figures = measure_english(show_wrong)
     for language in languages():
         read_sentences(language)  # compiles the patterns
         begin = time.process_time()

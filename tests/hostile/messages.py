@@ -68,13 +68,13 @@ def dashscope_conversation(random: Random) -> list[str | bytes]:
     task = {"task_group": "audio", "task": "tts", "function": "SpeechSynthesizer"}
     run = frame("run-task", model="cosyvoice-v2", parameters=parameters, **task)
     text: Callable[[], dict[str, Any]] = lambda: frame("continue-task", input={"text": random.choice(TEXTS)})  # noqa: E731
-    return _conversation([run, *(text() for _ in range(random.randrange(4))), frame("finish-task")], random)
+    return _conversation([run, *(text() for _ in range(_text_count(random))), frame("finish-task")], random)
 
 
 def stream_conversation(random: Random) -> list[str | bytes]:
     """Return messages of a client of the native stream."""
     config = {"type": "session.config", **_with_fields({}, random)}
-    texts = [{"type": "input.text", "text": random.choice(TEXTS)} for _ in range(random.randrange(4))]
+    texts = [{"type": "input.text", "text": random.choice(TEXTS)} for _ in range(_text_count(random))]
     commands = [{"type": random.choice(("input.flush", "input.done", "input.cancel"))} for _ in range(3)]
     return _conversation([config, *texts, *commands, {"type": "input.done"}], random)
 
@@ -89,7 +89,7 @@ def call_conversation(random: Random) -> list[str | bytes]:
         {"type": "ask", "text": "x"},
         {"type": random.choice(("flush", "end", "discard", "end", "flush", "hang_up"))},
     ]
-    return _conversation(random.choices(messages, k=random.randint(2, 12)), random)
+    return _conversation(random.choices(messages, k=2 + 3 * _text_count(random)), random)
 
 
 def audiosocket_messages(random: Random, call_id: UUID) -> list[bytes]:
@@ -129,6 +129,11 @@ def raw_bytes(random: Random) -> bytes:
             b"\x01\x00\x10",
         )
     )
+
+
+def _text_count(random: Random) -> int:
+    """Return how many texts a client sends: few, or one in ten times up to a hundred."""
+    return random.randrange(4) if random.random() < 0.9 else random.randrange(100)
 
 
 def _audiosocket(kind: int, payload: bytes) -> bytes:

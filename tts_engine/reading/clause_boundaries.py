@@ -291,7 +291,8 @@ def _decide_mark(
 
 def _needs_next_letter(word: str, mark: str, rules: BoundaryRules) -> bool:
     lower = word.lower()
-    return lower in rules.weekdays or (mark == ":" and lower in _URI_SCHEMES)
+    is_drive_or_scheme = len(word) == 1 or lower in _URI_SCHEMES  # "C:\Users", "https://"
+    return lower in rules.weekdays or (mark == ":" and is_drive_or_scheme)
 
 
 def _is_safe_after_mark(view: str, at: int, token: str, following: str, rules: BoundaryRules) -> bool:

@@ -1,7 +1,7 @@
 """The WebSockets of chan_websocket: opened by Asterisk for a call that waits, or opened here."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -83,8 +83,11 @@ class _DeliveredSocket:
     async def receive(self) -> Message | None:
         return await self._socket.receive()
 
-    async def send(self, message: Message) -> None:
-        await self._socket.send(message)
+    def deliver_to(self, take: Callable[[Message], None]) -> None:
+        self._socket.deliver_to(take)
+
+    async def send(self, *messages: Message) -> None:
+        await self._socket.send(*messages)
 
     async def close(self) -> None:
         try:

@@ -7,6 +7,7 @@ A carrier whose auth token is set must sign. Any other must have the token in it
 an API key as every client of the calls API.
 """
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +24,8 @@ from ...access.keys import Scope
 from .carriers import Carrier, SignatureScheme
 from .leg import KnownCaller
 from .settings import CarrierSettings
+
+logger = logging.getLogger(__name__)
 
 TICKET_LIFETIME_S: Final = 60.0  # a carrier opens the stream within a second of the answer
 MAX_TICKETS: Final = 10_000
@@ -90,10 +93,20 @@ class CarrierAccess:
         return KnownCaller()
 
     def authorize(self, carrier: Carrier, token: str, connection: HTTPConnection, form: Form) -> None:
-        """Check a request without a ticket; raises as ``authorize_stream``.
+        """Check a request without a ticket; raises as ``authorize_stream``, and logs a forged one.
 
         form: parameters of a POST body.
         """
+        try:
+            self._check(carrier, token, connection, form)
+        except SignatureRefused as error:
+            field = carrier.fields.call_id
+            call_id = form.get(field, [connection.query_params.get(field, "")])[0]
+            peer = "unknown" if connection.client is None else connection.client.host
+            logger.warning("Call %r of %s from %s refused: %s", call_id[:80], carrier.name, peer, error)
+            raise
+
+    def _check(self, carrier: Carrier, token: str, connection: HTTPConnection, form: Form) -> None:
         secret = self._auth_token(carrier)
         expected_token = self._settings.token
         if secret:

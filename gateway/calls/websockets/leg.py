@@ -1,7 +1,8 @@
 """The leg of a call on a WebSocket: joins the socket, the connection of its wire, and the call.
 
-Everything but the two tasks of the socket happens synchronously: a discard puts the peer's clear in front of
-whatever else waits, and the socket's task sends it in the same turn of the event loop.
+Everything but the tasks of the socket happens synchronously: what the peer sends is handled as it arrives,
+and a discard puts the peer's clear in front of whatever else waits; a task sends it in the same turn of the
+event loop.
 """
 
 import asyncio
@@ -114,6 +115,7 @@ class WebSocketLeg:
         self._media: PeerPacedMedia | None = None  # from the start of the stream on
         self._outbox = StreamOutbox()
         self._end_reason = ""
+        self._heard_at = 0.0  # monotonic seconds of the last message
         self._ended = asyncio.Event()
 
     async def run(self, open_socket: Callable[[], Awaitable[MessageSocket]]) -> None:
@@ -127,6 +129,8 @@ class WebSocketLeg:
             self._group.remove(self)
 
     async def _serve(self, socket: MessageSocket) -> None:
+        first_message_s = self._services.timeouts.first_message_s
+        timer = asyncio.get_running_loop().call_later(first_message_s, self._check_started)
         tasks = {
             asyncio.create_task(self._receive(socket)),
             sending := asyncio.create_task(self._send(socket)),
@@ -138,11 +142,17 @@ class WebSocketLeg:
             self._close()
             await asyncio.wait({sending}, timeout=_LINGER_S)
         finally:
+            timer.cancel()
             self.end("the server is closing")
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
             await socket.close()
+
+    def _check_started(self) -> None:
+        if self._media is None:
+            first_message_s = self._services.timeouts.first_message_s
+            self._end_for_problem(f"no start of a stream within {first_message_s:g} s")
 
     async def _wait_ended(self) -> None:
         await self._ended.wait()
@@ -151,7 +161,12 @@ class WebSocketLeg:
 
     def tick(self, now: float) -> None:
         """Send what is due at ``now`` (monotonic s)."""
-        if self._media is not None and not self._ended.is_set():
+        if self._media is None or self._ended.is_set():
+            return
+        silent_s = self._services.timeouts.silent_s
+        if silent_s is not None and now - self._heard_at > silent_s:
+            self._end_for_problem(f"the peer has sent nothing for {silent_s:g} s")
+        else:
             self._media.tick(now)
 
     def fail(self, error: Exception) -> None:
@@ -171,31 +186,21 @@ class WebSocketLeg:
     # The socket
 
     async def _receive(self, socket: MessageSocket) -> None:
-        timeouts = self._services.timeouts
-        silent_s = timeouts.silent_s
-        clock = asyncio.get_running_loop().time
         with self._leg_call.guard():
+            socket.deliver_to(self._take)
             try:
-                async with asyncio.timeout(timeouts.first_message_s) as limit:
-                    while (message := await socket.receive()) is not None and not self._ended.is_set():
-                        self._take(message)
-                        if self._media is not None:
-                            limit.reschedule(None if silent_s is None else clock() + silent_s)
-            except TimeoutError:
-                started = self._media is not None
-                self._end_for_problem(
-                    f"the peer has sent nothing for {silent_s:g} s"
-                    if started
-                    else f"no start of a stream within {timeouts.first_message_s:g} s"
-                )
+                while (message := await socket.receive()) is not None:
+                    self._take(message)
+            except MediaStreamProtocolError as error:
+                self._end_for_problem(str(error))
 
     async def _send(self, socket: MessageSocket) -> None:
         stalled_s = self._services.timeouts.stalled_s
         with self._leg_call.guard():
             try:
-                async for message in self._outbox:
+                async for messages in self._outbox:
                     async with asyncio.timeout(stalled_s):
-                        await socket.send(message)
+                        await socket.send(*messages)
             except TimeoutError:
                 self._end_for_problem(f"the peer has taken nothing for {stalled_s:g} s")
 
@@ -206,6 +211,16 @@ class WebSocketLeg:
     # Events
 
     def _take(self, message: str | bytes) -> None:
+        if self._ended.is_set():
+            return
+        self._heard_at = time.monotonic()
+        with self._leg_call.guard():
+            if self._media is not None and (pcm := self._connection.receive_audio(message)) is not None:
+                self._media.receive_audio(pcm, self._media.sample_rate)
+            else:
+                self._take_events(message)
+
+    def _take_events(self, message: str | bytes) -> None:
         try:
             self._connection.receive_data(message)
             for event in self._connection.events():

@@ -4,8 +4,7 @@ Either the peer connects to the gateway's HTTP server, or the gateway connects t
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -13,20 +12,29 @@ from fastapi import WebSocket, WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
+from ....adapters.media_streams.events import MediaStreamProtocolError
+from ...web.direct_websocket import DirectWebSocketProtocol
 from ...web.websocket import CLOSE_NORMAL, close_socket
 
 Message = str | bytes
 _CLOSE_TIMEOUT_S: Final = 1.0
+_FAULTS: Final = frozenset({1002, 1003, 1007, 1009})  # close codes of RFC 6455 section 7.4.1
 
 
 class MessageSocket(Protocol):
     """An open WebSocket."""
 
     async def receive(self) -> Message | None:
-        """Return the next message, None once the socket is closed."""
+        """Return the next message, None once the socket is closed.
 
-    async def send(self, message: Message) -> None:
-        """Send a message; waits while the peer reads slowly, drops the message if the socket is closed."""
+        Raises MediaStreamProtocolError if it was closed for a fault, such as a message that is too long.
+        """
+
+    def deliver_to(self, take: Callable[[Message], None]) -> None:
+        """Call ``take`` with each later message as it arrives, where possible; else ``receive`` has it."""
+
+    async def send(self, *messages: Message) -> None:
+        """Send messages; waits while the peer reads slowly, drops them if the socket is closed."""
 
     async def close(self) -> None:
         """Close the socket, and wait at most a second for the peer. Twice is no error."""
@@ -37,22 +45,33 @@ class ServerMessageSocket:
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
+        self._protocol = DirectWebSocketProtocol.from_scope(socket.scope)
 
     async def receive(self) -> Message | None:
-        """Return the next message, None once the socket is closed."""
+        """Return the next message, None once the socket is closed; raises as ``MessageSocket.receive``."""
         message = await self._socket.receive()
         if message["type"] == "websocket.disconnect":
+            _check_close_code(message.get("code"), message.get("reason", ""))
             return None
         text: str | None = message.get("text")
         return text if text is not None else message.get("bytes") or b""
 
-    async def send(self, message: Message) -> None:
-        """Send a message."""
+    def deliver_to(self, take: Callable[[Message], None]) -> None:
+        """Call ``take`` with later messages, if the server is the gateway's own."""
+        if self._protocol is not None:
+            self._protocol.deliver_to(take)
+
+    async def send(self, *messages: Message) -> None:
+        """Send messages."""
+        if self._protocol is not None:
+            await self._protocol.send_messages(messages)
+            return
         try:
-            if isinstance(message, str):
-                await self._socket.send_text(message)
-            else:
-                await self._socket.send_bytes(message)
+            for message in messages:
+                if isinstance(message, str):
+                    await self._socket.send_text(message)
+                else:
+                    await self._socket.send_bytes(message)
         except (WebSocketDisconnect, RuntimeError):
             pass  # the socket is closed; ``receive`` says so too
 
@@ -68,16 +87,22 @@ class ClientMessageSocket:
         self._connection = connection
 
     async def receive(self) -> Message | None:
-        """Return the next message, None once the socket is closed."""
+        """Return the next message, None once the socket is closed; raises as ``MessageSocket.receive``."""
         try:
             return await self._connection.recv()
-        except ConnectionClosed:
+        except ConnectionClosed as closed:
+            if closed.sent is not None:
+                _check_close_code(closed.sent.code, closed.sent.reason)
             return None
 
-    async def send(self, message: Message) -> None:
-        """Send a message."""
+    def deliver_to(self, take: Callable[[Message], None]) -> None:
+        """Do nothing: ``receive`` returns every message."""
+
+    async def send(self, *messages: Message) -> None:
+        """Send messages."""
         with suppress(ConnectionClosed):  # ``receive`` says so too
-            await self._connection.send(message)
+            for message in messages:
+                await self._connection.send(message)
 
     async def close(self) -> None:
         """Close the socket."""
@@ -88,14 +113,19 @@ class ClientMessageSocket:
             self._connection.transport.abort()
 
 
+def _check_close_code(code: int | None, reason: str) -> None:
+    if code in _FAULTS:
+        raise MediaStreamProtocolError(f"the WebSocket was closed with {code} {reason[:80]}".rstrip())
+
+
 class StreamOutbox:
-    """Messages on their way to a WebSocket; iterates over them until ``close``.
+    """Messages on their way to a WebSocket; yields all that are queued, until ``close``.
 
     Its users bound it: speech by what a peer may hold, and by the time for which it may read nothing.
     """
 
     def __init__(self) -> None:
-        self._items: deque[tuple[Message, bool]] = deque()  # and whether each is part of the speech
+        self._items: list[tuple[Message, bool]] = []  # and whether each is part of the speech
         self._closed = False
         self._changed = asyncio.Event()
 
@@ -107,7 +137,7 @@ class StreamOutbox:
 
     def drop_speech(self) -> None:
         """Drop the queued messages that are part of the speech."""
-        self._items = deque(item for item in self._items if not item[1])
+        self._items = [item for item in self._items if not item[1]]
 
     def close(self) -> None:
         """End the iteration after what is queued."""
@@ -117,10 +147,12 @@ class StreamOutbox:
     def __aiter__(self) -> "StreamOutbox":
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> list[Message]:
         while not self._items:
             if self._closed:
                 raise StopAsyncIteration
             self._changed.clear()
             await self._changed.wait()
-        return self._items.popleft()[0]
+        messages = [message for message, _ in self._items]
+        self._items.clear()
+        return messages

@@ -10,7 +10,6 @@ Carriers: twilio, telnyx, plivo, vonage, exotel, jambonz. The answer of a webhoo
 """
 
 import json
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 from urllib.parse import parse_qs
@@ -30,8 +29,6 @@ from .carrier_access import CarrierAccess, Form
 from .carriers import CARRIERS, Carrier
 from .leg import KnownCaller, WebSocketCallOptions
 from .message_socket import MessageSocket, ServerMessageSocket
-
-logger = logging.getLogger(__name__)
 
 ASTERISK_PATH: Final = "/v1/asterisk/media"
 MEDIA_STREAMS_PATH: Final = "/v1/media-streams"

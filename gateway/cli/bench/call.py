@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from uuid import UUID
 
@@ -30,7 +30,7 @@ from rich.console import Console
 from ..phones.wires import AUDIOSOCKET
 from . import call_server, load_generator
 from .processes import READY_TIMEOUT_S, BenchProcess, CpuUsage, resident_mb
-from .report import BenchFigure, BenchReport
+from .report import BenchFailed, BenchFigure, BenchReport, run_parts
 from .trace import (
     OnsetDelay,
     PacketTrace,
@@ -85,9 +85,10 @@ class LoadResult:
     utterances: tuple[UtteranceTimes, ...]
     record: call_server.LoadRecord
     phones: load_generator.PhoneLoadResult
-    peak_rss_mb: float  # resident memory of the gateway while phones were connected
+    peak_rss_mb: float  # resident memory of the gateway while all phones were connected
     other_cpu_share: float  # cores used by other processes meanwhile
     stolen_cpu_share: float  # cores that the host withheld meanwhile
+    cpu_share: float = 0.0  # cores used by the gateway while all phones were connected
 
     def utterances_by_call(self) -> dict[UUID, list[UtteranceTimes]]:
         """The utterances of each call in the order of their starts."""
@@ -118,7 +119,7 @@ def measure(
     """Run the parts over a wire of ``phones.wires`` and return their figures.
 
     ``utterances`` counts those of the single call, ``speaking`` the calls under load, ``calls`` those at
-    once; ``seconds`` is the length of a part. Raises BenchFailed if the gateway or the phones end early.
+    once; ``seconds`` is the length of a part. Raises BenchFailed if no part can be measured.
     """
     console = Console(stderr=True)
     steps: dict[CallBenchPart, Callable[[], list[BenchFigure]]] = {
@@ -128,14 +129,12 @@ def measure(
         CallBenchPart.KNEE: lambda: _find_capacity(calls, seconds, over, console),
         CallBenchPart.BARGE_IN: lambda: _measure_barge_in(over),
     }
-    figures: list[BenchFigure] = []
-    for part in parts:
-        with console.status(f"bench call: {part}"):
-            figures += steps[part]()
+    figures, failures = run_parts([(part, steps[part]) for part in parts], console)
     return BenchReport(
         "call",
-        tuple(figures),
+        tuple(chain.from_iterable(figures)),
         {"parts": " ".join(parts), "over": over, "calls": calls, "speaking": speaking, "seconds": seconds},
+        failures,
     )
 
 
@@ -197,11 +196,13 @@ def _measure_simultaneous_calls(calls: int, seconds: float, over: str) -> list[B
 def _find_capacity(calls: int, seconds: float, over: str, console: Console) -> list[BenchFigure]:
     capacity = 0
     for call_count in (call_count for call_count in CALL_COUNTS if call_count >= calls):
-        at_once = summarize_simultaneous_calls(run_load(simultaneous_setup(call_count, seconds, over)))
-        late_percent = 100 * at_once.late_share
-        console.print(
-            f"{call_count} calls: {at_once.underruns} underruns, {late_percent:.3f} % of packets late"
-        )
+        try:
+            run = run_load(simultaneous_setup(call_count, seconds, over))
+        except BenchFailed as error:
+            console.print(f"{call_count} calls: {error}")
+            break
+        at_once = summarize_simultaneous_calls(run)
+        console.print(f"{call_count} calls: {at_once.underruns} underruns, {at_once.late_share:.3%} late")
         if not at_once.meets_targets:
             break
         capacity = call_count
@@ -340,7 +341,8 @@ def _from_punctuation_figures(name: str, onsets: Sequence[OnsetDelay]) -> list[B
 
 def _cost_figures(name: str, run: LoadResult) -> list[BenchFigure]:
     return [
-        BenchFigure(f"processor of the gateway, {name}", 100 * run.record.cpu_share, "% of a core"),
+        BenchFigure(f"calls refused and dialled again, {name}", run.phones.refused, ""),
+        BenchFigure(f"processor of the gateway, {name}", 100 * run.cpu_share, "% of a core"),
         BenchFigure(f"processor of the phones, {name}", 100 * run.phones.cpu_share, "% of a core"),
         BenchFigure(f"processor of everything else, {name}", 100 * run.other_cpu_share, "% of a core"),
         BenchFigure(f"processor that the host withheld, {name}", 100 * run.stolen_cpu_share, "% of a core"),
@@ -351,7 +353,7 @@ def _cost_figures(name: str, run: LoadResult) -> list[BenchFigure]:
 
 
 def run_load(setup: LoadSetup) -> LoadResult:
-    """Start the gateway, then the phones; wait for both; read their files."""
+    """Start the gateway, then the phones; wait for both; read their files. Raises BenchFailed."""
     with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder, contextlib.ExitStack() as stack:
         notes, heard = Path(folder, "notes.json"), Path(folder, "heard.npz")
         gateway = stack.enter_context(BenchProcess(Path(folder), *_gateway_arguments(setup, notes)))
@@ -359,9 +361,9 @@ def run_load(setup: LoadSetup) -> LoadResult:
         port = int(ready["port" if setup.over == AUDIOSOCKET else "http_port"])
         phones = stack.enter_context(BenchProcess(Path(folder), *_phone_arguments(setup, port, heard)))
         connected = phones.read_line(setup.ramp_s + READY_TIMEOUT_S)["connected"]
-        usage = CpuUsage.now(gateway.pid, phones.pid)
+        usage, gateway_usage = CpuUsage.now(gateway.pid, phones.pid), CpuUsage.now(gateway.pid)
         rss_mb = _peak_resident_mb(gateway.pid, connected + setup.seconds, phones)
-        used = CpuUsage.now(gateway.pid, phones.pid)
+        used, gateway_used = CpuUsage.now(gateway.pid, phones.pid), CpuUsage.now(gateway.pid)
         done = load_generator.PhoneLoadResult(**phones.read_line(END_TIMEOUT_S))
         gateway.finish(END_TIMEOUT_S)
         book, utterances = call_server.read_load_record(notes)
@@ -373,6 +375,7 @@ def run_load(setup: LoadSetup) -> LoadResult:
             rss_mb,
             used.other_cpu_share_since(usage),
             used.stolen_share_since(usage),
+            gateway_used.share_since(gateway_usage),
         )
 
 
@@ -390,6 +393,6 @@ def _phone_arguments(setup: LoadSetup, port: int, heard: Path) -> list[str]:
 
 def _peak_resident_mb(pid: int, until: float, phones: "BenchProcess") -> float:
     peak_mb = resident_mb(pid)
-    while time.monotonic() < until and not phones.wait_output(0.5):
+    while (left_s := until - time.monotonic()) > 0 and not phones.wait_output(min(0.5, left_s)):
         peak_mb = max(peak_mb, resident_mb(pid))
     return peak_mb

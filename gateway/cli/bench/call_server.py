@@ -8,7 +8,6 @@ another process. The gateway is the real one; only its limits are raised to what
 import argparse
 import asyncio
 import json
-import os
 import random
 import sys
 import time
@@ -25,7 +24,6 @@ from ...calls.utterance_tracker import UtteranceOutcome
 from ...process_tuning import tune_process
 from ...serve import Gateway
 from ...settings import Settings
-from .processes import CpuUsage
 from .trace import UtteranceTimes
 
 TOKENS_PER_S = 50.0  # a fast hosted language model
@@ -79,8 +77,6 @@ class LoadRecord:
     calls: list[CallCounters] = field(default_factory=list)
     unassigned: int = 0  # utterances for which no call was free
     failed: int = 0  # utterances that the engine refused or failed
-    cpu_share: float = 0.0  # cores used since the first call
-    started: tuple[float, float] | None = None  # monotonic and processor seconds at the first call
 
     def start_utterance(self, call: Call, number: int, text: str) -> UtteranceRecord:
         """Add the record of an utterance that starts now."""
@@ -89,9 +85,7 @@ class LoadRecord:
         return utterance
 
     def close_call(self, call: Call) -> None:
-        """Add a call's counters and update the processor time."""
-        if self.started is not None:
-            self.cpu_share = (_cpu_s() - self.started[1]) / (time.monotonic() - self.started[0])
+        """Add a call's counters."""
         stats = call.media.report.stats
         self.calls.append(
             CallCounters(
@@ -155,7 +149,6 @@ class LoadAgent:
 
     async def run(self, call: Call) -> None:
         """Speak on one call and record its counters."""
-        self.record.started = self.record.started or (time.monotonic(), _cpu_s())
         try:
             await self.talk(call)
         finally:
@@ -329,10 +322,6 @@ async def serve_load(part: SpeechPattern, count: int, calls: int, out: Path) -> 
         await agent.aclose()
         await gateway.aclose()
     record.write(out)
-
-
-def _cpu_s() -> float:
-    return CpuUsage.now(os.getpid()).processes_s
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

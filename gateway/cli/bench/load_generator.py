@@ -12,14 +12,16 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 import numpy as np
 
-from ..phones.audiosocket_phones import PhoneFailed
-from ..phones.wires import AUDIOSOCKET, MAKE_PHONES
+from ..phones.audiosocket_phones import CallRefused, PhoneFailed
+from ..phones.wires import AUDIOSOCKET, MAKE_PHONES, Phones
 from ..received_audio import ReceivedCall
 from .trace import PacketTrace
 
@@ -44,15 +46,27 @@ class PhoneLoadResult:
     connected: float  # monotonic seconds, when the last call was connected
     ended: float  # monotonic seconds
     cpu_share: float  # cores used while calls were up
+    refused: int = 0  # calls that were refused and dialled again
+
+
+@dataclass(frozen=True, slots=True)
+class RedialPolicy:
+    """How calls that a busy gateway refuses are dialled again. Times in seconds."""
+
+    answer_s: float = 0.3  # after which a call that is still up is not refused
+    pause_s: float = 5.0  # before the refused calls are dialled again
+    max_s: float = 60.0  # from the first refusal on; then the phones fail
+    interval_s: float = 0.05  # between two calls
+
+
+_REDIAL: Final = RedialPolicy()
 
 
 def run_phones(options: PhoneLoadOptions) -> PhoneLoadResult:
-    """Dial, listen, hang up and write the traces; raises PhoneFailed if a connection fails."""
+    """Dial, listen, hang up and write the traces; raises PhoneFailed as ``dial_calls`` does."""
     simulator = MAKE_PHONES[options.over](options.host, options.port)
     start, cpu = time.monotonic(), _cpu_s()
-    for number in range(options.calls):
-        simulator.run(start + options.ramp_s * number / options.calls)
-        simulator.dial()
+    refused = dial_calls(simulator, options.calls, options.ramp_s)
     connected = time.monotonic()
     _print_message({"connected": connected})
     simulator.run(connected + options.seconds)
@@ -60,7 +74,40 @@ def run_phones(options: PhoneLoadOptions) -> PhoneLoadResult:
     share = (_cpu_s() - cpu) / (ended - start)
     simulator.close()
     save_traces(options.out, simulator.received_calls())
-    return PhoneLoadResult(connected, ended, share)
+    return PhoneLoadResult(connected, ended, share, refused)
+
+
+def dial_calls(phones: Phones, calls: int, ramp_s: float, redial: RedialPolicy = _REDIAL) -> int:
+    """Dial evenly over ``ramp_s``, and again each call that is refused; return the number of refusals.
+
+    Raises PhoneFailed if a connection fails, or if the gateway refuses calls for ``redial.max_s``.
+    """
+    start = time.monotonic()
+    for number in range(calls):
+        _run_until(phones, start + ramp_s * number / calls)
+        _dial(phones)
+    _run_until(phones, time.monotonic() + redial.answer_s)
+    refused, give_up_at = 0, time.monotonic() + redial.max_s
+    while missing := calls - phones.open_calls:
+        if time.monotonic() >= give_up_at:
+            raise PhoneFailed(f"the gateway refused {missing} of {calls} calls for {redial.max_s:g} s")
+        refused += missing
+        _run_until(phones, time.monotonic() + redial.pause_s)
+        for _ in range(missing):
+            _dial(phones)
+            _run_until(phones, time.monotonic() + redial.interval_s)
+        _run_until(phones, time.monotonic() + redial.answer_s)
+    return refused
+
+
+def _dial(phones: Phones) -> None:
+    with suppress(CallRefused):  # AudioSocket hangs up instead; either way the call is missing
+        phones.dial()
+
+
+def _run_until(phones: Phones, until: float) -> None:
+    phones.run(until)
+    time.sleep(max(0.0, until - time.monotonic()))  # without an open call ``run`` returns at once
 
 
 def _cpu_s() -> float:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from .report import BenchFailed
 
@@ -167,14 +167,14 @@ class BenchProcess:
         """Wait until a line can be read or the process has ended; False after ``within_s``."""
         return bool(select.select([self._stdout], [], [], within_s)[0])
 
-    def read_line(self, within_s: float) -> dict[str, float]:
+    def read_line(self, within_s: float) -> dict[str, Any]:
         """The next line as JSON; raises BenchFailed if none arrives within ``within_s``."""
         line = self._stdout.readline() if self.wait_output(within_s) else b""
         if not line:
             raise BenchFailed(
                 f"{self._module} printed nothing for {within_s:g} s or ended: {self._last_error_line()}"
             )
-        message: dict[str, float] = json.loads(line)
+        message: dict[str, Any] = json.loads(line)
         return message
 
     def close_input(self) -> None:

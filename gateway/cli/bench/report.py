@@ -6,13 +6,16 @@ Every bench module has ``measure(...) -> BenchReport``. Load generators run in a
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table
 
 from ....tts_engine.errors import VivavoceError
+
+Result = TypeVar("Result")
 
 
 class BenchFailed(VivavoceError):
@@ -46,9 +49,15 @@ class BenchReport:
     bench: str  # name of the command
     figures: tuple[BenchFigure, ...]
     settings: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    failures: tuple[str, ...] = ()  # parts that could not be measured, and why
+
+    @property
+    def has_missed(self) -> bool:
+        """Whether a target was missed, or a part could not be measured."""
+        return bool(self.failures) or any(figure.reached is False for figure in self.figures)
 
     def as_json(self) -> str:
-        """One JSON object: bench, machine, settings, figures with ``reached``."""
+        """One JSON object: bench, machine, settings, figures with ``reached``, failures."""
         return json.dumps(
             {
                 "bench": self.bench,
@@ -58,12 +67,13 @@ class BenchReport:
                     asdict(figure) | {"value": float(figure.value), "reached": figure.reached}
                     for figure in self.figures
                 ],
+                "failures": list(self.failures),
             },
             indent=2,
         )
 
     def print_table(self, console: Console) -> None:
-        """Print a table with a verdict for each figure that has a target."""
+        """Print a table with a verdict for each figure that has a target, and for each failure."""
         settings = ", ".join(f"{key} {value}" for key, value in self.settings.items())
         table = Table(title=f"bench {self.bench} ({os.cpu_count()} cores; {settings})", title_justify="left")
         for heading in ("figure", "measured", "must reach", ""):
@@ -72,7 +82,29 @@ class BenchReport:
             table.add_row(
                 figure.name, f"{figure.value:,.4g} {figure.unit}", _target_text(figure), _verdict_text(figure)
             )
+        for failure in self.failures:
+            table.add_row(failure, "", "", "FAILED")
         console.print(table)
+
+
+def run_parts(
+    parts: Iterable[tuple[str, Callable[[], Result]]], console: Console
+) -> tuple[list[Result], tuple[str, ...]]:
+    """Run the parts of a bench in order; return their results, and a line for each part that failed.
+
+    Raises BenchFailed if every part failed.
+    """
+    results: list[Result] = []
+    failures: list[str] = []
+    for name, run in parts:
+        try:
+            with console.status(f"bench: {name}"):
+                results.append(run())
+        except BenchFailed as error:
+            failures.append(f"{name} was not measured: {error}")
+    if failures and not results:
+        raise BenchFailed("; ".join(failures))
+    return results, tuple(failures)
 
 
 def _target_text(figure: BenchFigure) -> str:

@@ -46,6 +46,10 @@ class PhoneFailed(VivavoceError):
     """The call could not be made, or its recording could not be written."""
 
 
+class CallRefused(PhoneFailed):
+    """The gateway takes no call now; later it may."""
+
+
 @dataclass(slots=True)
 class SimulatedPhone:
     """One call in progress. Times are monotonic seconds."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Final
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from .audiosocket_phones import (
     PTIME_S,
     SAMPLE_RATE,
     TIMESPEC,
+    CallRefused,
     PhoneFailed,
     arrival_time,
     check_digits,
@@ -122,7 +124,7 @@ class RtpPhones:
         return sum(one.ended is None for one in self._phones)
 
     def dial(self, *, digits: str = "") -> UUID:
-        """Ask for a call; raises PhoneFailed if there is none, BadRequest for an invalid digit."""
+        """Ask for a call; raises CallRefused, PhoneFailed, and BadRequest for an invalid digit."""
         check_digits(digits)
         sock, report_sock = _bind_pair(self._address)
         try:
@@ -186,7 +188,9 @@ class RtpPhones:
             place = answer.json()
             return UUID(place["call"]), (place["address"], place["port"])
         except httpx.HTTPStatusError as error:
-            raise PhoneFailed(f"the gateway refused the call: {error.response.text[:200]}") from error
+            busy = error.response.status_code == HTTPStatus.SERVICE_UNAVAILABLE
+            failure = CallRefused if busy else PhoneFailed
+            raise failure(f"the gateway refused the call: {error.response.text[:200]}") from error
         except (httpx.HTTPError, ValueError, KeyError) as error:
             address = f"{self._address[0]}:{self._address[1]}"
             raise PhoneFailed(

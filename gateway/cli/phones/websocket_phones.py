@@ -4,24 +4,21 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from http import HTTPStatus
 from uuid import UUID, uuid4
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from ....tts_engine.errors import VivavoceError
 from ..received_audio import ReceivedCall, ReceivedPacket
+from .audiosocket_phones import CallRefused, PhoneFailed
 from .peer import Message, SimulatedPeer
 
 CONNECT_TIMEOUT_S = 5.0
 FIRST_DIGIT_S = 1.0  # after the connection
 DIGIT_EVERY_S = 0.3
 _PERIOD_S = 0.020
-
-
-class PeerRefused(VivavoceError):
-    """The gateway did not accept the WebSocket."""
 
 
 class WebSocketPhone:
@@ -37,14 +34,17 @@ class WebSocketPhone:
         self._next_digit_at = 0.0  # monotonic seconds
 
     async def run(self, url: str, headers: dict[str, str] | None = None) -> None:
-        """Connect and play. Raises PeerRefused."""
-        socket = await self._connect(url, headers)
+        """Connect and play; raises as ``open_socket`` does."""
+        await self.play(await self.open_socket(url, headers))
+
+    async def play(self, socket: ClientConnection) -> None:
+        """Play on an open WebSocket."""
         self.connected_at = time.monotonic()
         self._next_digit_at = self.connected_at + FIRST_DIGIT_S
         receiving = asyncio.create_task(self._receive(socket))
         try:
             await self._send(socket, self.peer.start())
-            await self._play(socket, receiving)
+            await self._play_packets(socket, receiving)
         except ConnectionClosed:
             self.reason = "the gateway hung up"
         finally:
@@ -53,7 +53,8 @@ class WebSocketPhone:
             await asyncio.wait({receiving})
             await self._hang_up(socket)
 
-    async def _connect(self, url: str, headers: dict[str, str] | None) -> ClientConnection:
+    async def open_socket(self, url: str, headers: dict[str, str] | None = None) -> ClientConnection:
+        """Open the WebSocket; raises CallRefused and PhoneFailed."""
         try:
             return await connect(
                 url + self.peer.path,
@@ -64,9 +65,10 @@ class WebSocketPhone:
                 open_timeout=CONNECT_TIMEOUT_S,
             )
         except (OSError, TimeoutError, InvalidHandshake) as error:
-            raise PeerRefused(f"cannot call {url}{self.peer.path}: {error}") from None
+            failure = CallRefused if _is_busy(error) else PhoneFailed
+            raise failure(f"cannot call {url}{self.peer.path}: {error}") from None
 
-    async def _play(self, socket: ClientConnection, receiving: "asyncio.Task[None]") -> None:
+    async def _play_packets(self, socket: ClientConnection, receiving: "asyncio.Task[None]") -> None:
         slot = 0
         while not receiving.done():
             due = self.connected_at + slot * _PERIOD_S
@@ -107,6 +109,10 @@ class WebSocketPhone:
         )
 
 
+def _is_busy(error: Exception) -> bool:
+    return isinstance(error, InvalidStatus) and error.response.status_code == HTTPStatus.SERVICE_UNAVAILABLE
+
+
 class WebSocketPhones:
     """Phones on an event loop of their own: ``dial`` them, ``run`` until a time, ``close``.
 
@@ -128,19 +134,22 @@ class WebSocketPhones:
         return sum(not call.done() for call in self._calls)
 
     def dial(self, *, digits: str = "") -> UUID:
-        """Add a phone, which presses ``digits`` from one second after the connection on."""
+        """Connect a phone, which presses ``digits`` from one second after the connection on.
+
+        The other calls go on meanwhile. Raises CallRefused and PhoneFailed.
+        """
         call_id = uuid4()
         phone = WebSocketPhone(self._make_peer(str(call_id)), digits)
+        self._runner.run(self._connect(phone))
         self._phones.append(phone)
-        self._calls.add(self._runner.get_loop().create_task(phone.run(self._url)))
         return call_id
 
     def run(self, until: float) -> None:
-        """Play until ``until`` (monotonic seconds), or until the last call has ended; raises PeerRefused."""
+        """Play until ``until`` (monotonic seconds), or until the last call has ended."""
         self._runner.run(self._wait(until))
 
     def require_protocol(self) -> None:
-        """Do nothing: a server without the WebSocket refuses it in ``run``."""
+        """Do nothing: ``dial`` fails if the server is another."""
 
     def received_calls(self) -> list[ReceivedCall]:
         """Return what each phone has heard so far, in the order of dialling."""
@@ -150,6 +159,11 @@ class WebSocketPhones:
         """Hang up every call, and close the loop."""
         with self._runner:
             self._runner.run(self._hang_up())
+
+    async def _connect(self, phone: WebSocketPhone) -> None:
+        socket = await phone.open_socket(self._url)
+        self._calls.add(asyncio.create_task(phone.play(socket)))
+        await asyncio.sleep(0)  # a task that has not begun would not close its socket
 
     async def _wait(self, until: float) -> None:
         if not self._calls:

@@ -16,7 +16,10 @@ class Phones(Protocol):
         """Number of calls that have not ended."""
 
     def dial(self, *, digits: str = "") -> UUID:
-        """Add a phone, which presses ``digits`` from one second after the connection on."""
+        """Add a phone, which presses ``digits`` from one second after the connection on.
+
+        Raises CallRefused if the gateway says that it takes no call now, PhoneFailed if it cannot be reached.
+        """
 
     def run(self, until: float) -> None:
         """Send and receive until ``until`` (monotonic seconds), or until the last call has ended."""

@@ -198,6 +198,24 @@ def test_jambonz() -> None:
 
 
 @pytest.mark.parametrize(("kind", "start"), STARTS)
+def test_audio_is_taken_at_once_and_nothing_else(
+    kind: type[MediaStreamConnection], start: dict[str, Any]
+) -> None:
+    is_binary = kind in (VonageStreamConnection, JambonzStreamConnection)
+    media = {"event": "media", "media": {"track": "inbound", "payload": BASE64}}
+    message = bytes(320) if is_binary else json.dumps(media)
+    assert kind().receive_audio(message) is None  # before the start
+    connection, event = started(kind, start)
+    payload = bytes(320) if is_binary else PAYLOAD
+    assert connection.receive_audio(message) == event.format.decode(payload)
+    for other in ("{}", "7", "x", '{"event":"mark","mark":{"name":"m1"}}', "x" * 200_000):
+        assert connection.receive_audio(other) is None
+    if not is_binary:
+        for wrong in ({"payload": "="}, {"payload": 7}, {"track": "outbound", "payload": BASE64}, [], None):
+            assert connection.receive_audio(json.dumps({"event": "media", "media": wrong})) is None
+
+
+@pytest.mark.parametrize(("kind", "start"), STARTS)
 def test_a_second_start_or_audio_before_the_start_is_an_error(
     kind: type[MediaStreamConnection], start: dict[str, Any]
 ) -> None:

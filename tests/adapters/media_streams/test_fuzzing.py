@@ -170,3 +170,33 @@ def test_any_conversation_gives_events_in_order_or_a_protocol_error(
                 messages = connection.send(command) if state is MediaStreamState.OPEN else []
                 assert all(len(one) <= 65_500 for one in messages)
     connection.send_hangup()
+
+
+def taken(
+    kind: type[MediaStreamConnection], messages: list[Message], *, at_once: bool
+) -> list[StreamEvent | str]:
+    """The events and errors of a conversation; with ``at_once``, audio is taken without the parser."""
+    connection, found, rate = kind(), list[StreamEvent | str](), 0
+    for message in messages:
+        pcm = connection.receive_audio(message) if at_once else None
+        if pcm is not None:
+            found.append(StreamAudio(pcm, rate))
+            continue
+        connection.receive_data(message)
+        try:
+            for event in connection.events():
+                found.append(event)
+                rate = event.format.sample_rate if isinstance(event, StreamStarted) else rate
+        except MediaStreamProtocolError as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize(("kind", "start"), WIRES, ids=lambda one: getattr(one, "__name__", ""))
+@FUZZ
+@given(st.data())
+def test_audio_taken_at_once_is_that_of_the_events(
+    kind: type[MediaStreamConnection], start: Any, data: st.DataObject
+) -> None:
+    messages = data.draw(conversations(start))
+    assert taken(kind, messages, at_once=True) == taken(kind, messages, at_once=False)

@@ -127,6 +127,23 @@ def test_the_peer_holds_at_most_max_ahead() -> None:
     line.run(8.0, check=lambda: within(line.peer.held_s, 1.05))
 
 
+def test_a_peer_that_holds_much_is_sent_whole_pieces() -> None:
+    line = Line()
+    line.push_words(40)
+    line.playout.finish()
+    sent: list[int] = []
+    take = line.peer.take
+
+    def count(outgoing: list[PeerMedia | PeerMark | PeerClear], now: float) -> None:
+        sent.extend(len(item.pcm) for item in outgoing if isinstance(item, PeerMedia))
+        take(outgoing, now)
+
+    line.peer.take = count  # type: ignore[method-assign]
+    line.run(11.0, check=lambda: within(0.75, line.peer.held_s + (line.now > 108.9)))
+    assert line.peer.played == sum(sent) // 2 == pytest.approx(40 * WORD_S * RATE, abs=160)
+    assert len(sent) <= 51 and set(sent[:-1]) == {3_200}
+
+
 def within(value: float, limit: float) -> None:
     assert value <= limit
 
@@ -298,7 +315,7 @@ def test_a_lost_report_of_the_last_mark_does_not_keep_the_playout_busy() -> None
 def test_a_full_peer_gets_no_speech_until_it_resumes_or_is_cleared() -> None:
     line = Line()
     line.push_words(8)
-    line.run(0.2)
+    line.run(0.24)
     line.playout.pause()
     line.run(2.0)
     assert line.peer.played == pytest.approx(1.2 * RATE, abs=320)  # the second that it held, and 0.2 s

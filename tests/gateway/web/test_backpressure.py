@@ -122,6 +122,27 @@ def test_a_client_without_audio_in_advance_is_not_kept_waiting() -> None:
 
 
 @on_linux
+@pytest.mark.parametrize(("unread_share", "is_kept_waiting"), [(0.8, False), (1.0, True)])
+def test_after_a_hold_only_a_client_that_seems_to_read_nothing_is_kept_waiting(
+    unread_share: float, is_kept_waiting: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows that shrink again, without a reason, must not stop the speech of a client that reads."""
+    monkeypatch.setattr(backpressure, "MAX_HOLD_S", 0.02)
+    monkeypatch.setattr(backpressure, "MIN_LEAD_S", 100.0)  # it has nothing in advance
+
+    async def test() -> None:
+        transport = FakeTransport(400_000)
+        peer = BackpressureSender(cast(asyncio.Transport, transport))
+        for window in (400_000, 300_000, 300_000):  # the second write is held
+            transport.windows = [window]
+            assert await send(peer, SECOND) == [SECOND]
+        transport.windows = [300_000 - round(unread_share * len(SECOND))]
+        assert (len(await send(peer, PIECE)) > 1) == is_kept_waiting
+
+    asyncio.run(test())
+
+
+@on_linux
 def test_a_client_that_reads_nothing_for_long_times_out_and_a_slow_one_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,7 +5,7 @@ American English: no "and" inside numbers, and the month first where a fraction 
 
 import re
 
-from ..tokenizer import ScanState, any_of, compile_rules
+from ..tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
 from . import number_words as numbers
 from . import vocabulary
 from .codes import is_counted
@@ -24,6 +24,11 @@ _STREET_AHEAD = re.compile(
 )
 _VERSION_NUMBER = re.compile(r"\d+(?:\.\d+)*")
 _IDIOMATIC_NUMBER = any_of(vocabulary.IDIOMATIC_NUMBERS)
+# "× 40 × 20 cm": sizes are read with "by", products with "times".
+_SIZE_AHEAD = re.compile(
+    rf"× ?{DECIMAL} ?(?:× ?{DECIMAL} ?)?-?(?:[ckm]?m|in|ft|px|inch(?:es)?|feet|met(?:er|re)s|[\"'])(?!\w)"
+)
+_CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{1,3}[A-Z]? ?\Z")
 
 
 def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
@@ -90,6 +95,15 @@ def _read_ordinal(scan: ScanState, match: re.Match[str]) -> int:
     scan.emit(numbers.ordinal(int(match.group(1).replace(",", ""))), match.start(), match.end())
     scan.context.note_number()
     scan.context.address_words_left = 1
+    return match.end()
+
+
+def _read_century(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "19th c."."""
+    scan.emit(numbers.ordinal(int(match.group(1))), match.start(), match.start(2))
+    scan.emit("century", match.start(2), match.end())
+    note_english_word(scan.context, "century")
+    end_sentence_if_capital_follows(scan, match.end())
     return match.end()
 
 
@@ -181,6 +195,45 @@ def _read_times_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_multiplication_sign(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the × of "35 × 45 mm" as "by", and of "3 × 4" as "times"."""
+    is_size = scan.context.after_number and _SIZE_AHEAD.match(scan.view, match.start())
+    word = "by" if is_size else "times"
+    scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_first_code_of_range(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "B1-" of "gates B1-B6"."""
+    if scan.context.code_words_left or int(match.group(2)) >= int(match.group(3)):
+        return None
+    ENGLISH_SPELLER.spell(scan, match.start(1), match.end(1))
+    scan.emit(amount_words(match.group(2)), match.start(2), match.end(2))
+    scan.emit("to", match.end(2), match.end())
+    note_english_word(scan.context, "to")
+    return match.end()
+
+
+def _read_dash_between_codes(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the dash of "SW1A–SW1X"."""
+    if not _CODE_BEHIND.search(scan.view, max(0, match.start() - 8), match.start()):
+        return None
+    scan.emit("to", match.start(), match.end())
+    note_english_word(scan.context, "to")
+    return match.end()
+
+
+def _read_aircraft(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "787-9" and "737-800"."""
+    for group in (1, 2):
+        number = match.group(group)
+        words = numbers.house_number(int(number)) if len(number) == 3 else amount_words(number)
+        scan.emit(words, match.start(group), match.end(group))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_number_times(scan: ScanState, match: re.Match[str]) -> int:
     """Read the "2x" of "2x4"."""
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
@@ -210,11 +263,13 @@ def _read_possessive(scan: ScanState, match: re.Match[str]) -> int | None:
 
 LETTER_RULES = compile_rules(
     (r"x(?= ?[$£€]?\d)", _read_times_sign),
+    (r"([A-Z]{1,2})(\d{1,3})-(?=\1(\d{1,3})(?![\w-]))", _read_first_code_of_range),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
 )
 DIGIT_RULES = compile_rules(
     (rf"({_IDIOMATIC_NUMBER})(?![\w%-]|[.,:/]\d)", _read_idiomatic_number),
     (r"([1-9]\d{0,3})[A-Z](?!\w)", _read_house_letter),
+    (r"(7[0-8]7)-(8|9|10|[2-9]00)(?![\w-])", _read_aircraft),
     # "2x4"
     (r"([1-9]\d{0,4})x(?=[1-9]\d{0,4}(?!\w))", _read_number_times),
     (r"(\d{1,3}):(\d{1,3})(?![\w:])", _read_ratio),
@@ -222,6 +277,7 @@ DIGIT_RULES = compile_rules(
     (r"\d{1,5}(?:\.\d{1,5}){2,5}(?!\w|\.\d)", ENGLISH_SPELLER.read_version),
     # "5 million", "10k"
     (rf"({DECIMAL})(?: (thousand|million|billion|trillion|lakh|crore)|([kKMB]|bn))(?!\w)", _read_magnitude),
+    (rf"(\d{{1,2}}){ORDINAL_SUFFIX}[ -](c(?:ent)?\.)", _read_century),
     (rf"(\d{{1,3}}(?:,\d{{3}})+|\d{{1,15}}){ORDINAL_SUFFIX}(?!\w)", _read_ordinal),
 )
 PLAIN_NUMBER_RULES = compile_rules(
@@ -230,6 +286,8 @@ PLAIN_NUMBER_RULES = compile_rules(
 )
 SYMBOL_RULES = compile_rules(
     (r"'s(?!\w)", _read_possessive),
+    (r"×(?= ?\d)", _read_multiplication_sign),
+    (r" ?– ?(?=[A-Z]{1,3}-?\d)", _read_dash_between_codes),
     (rf" ?[-–] ?(?=[$£€]?\d|(?:{MONTH}|{WEEKDAY})(?!\w))", _read_range),
     (r"-(?= ?[$£€]?\.?\d)", _read_minus),
     # ".75"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ..clause_boundaries import MAX_CLAUSE_CHARACTERS
-from ..folding import fold
+from ..folding import FOLDED_CHARACTERS, fold
 from ..normalizer import SpokenWord, TextNormalizer
 from ..pronunciation.finder import PronunciationFinder
 from ..reading_context import ReadingContext
@@ -15,6 +15,7 @@ from .grammar import ENGLISH_GRAMMAR
 
 # Of English voices: foreign names are read letter by letter as far as English has a sound for them.
 ENGLISH_VOICE_SCRIPTS = ReadableScripts(LATIN, GREEK, CYRILLIC)
+_FOLDED_CHARACTERS = {**FOLDED_CHARACTERS, "★": "★", "⭐": "★"}  # "a 4★ hotel"
 
 
 class EnglishClauseNormalizer:
@@ -35,7 +36,7 @@ class EnglishClauseNormalizer:
 
     def fold(self, text: str) -> tuple[str, list[int]]:
         """Return ``text`` folded to ASCII as far as possible, and the position of each character in it."""
-        return fold(text)
+        return fold(text, _FOLDED_CHARACTERS)
 
     def forced_cut(self, view: str) -> int | None:
         """Return ``max_characters`` if ``view`` has as many."""

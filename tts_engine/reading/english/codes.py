@@ -10,14 +10,18 @@ from ..reading_context import CODE_CONTINUATION_WINDOW, ReadingContext
 from ..tokenizer import ScanState, any_of, compile_rules
 from . import number_words as numbers
 from . import vocabulary
-from .spelling import ENGLISH_SPELLER, has_vowel, phone_group_sizes
+from .literals import read_password
+from .spelling import ENGLISH_SPELLER, has_vowel, is_formula, phone_group_sizes
 
 _MAX_CODE_GROUP = 6  # letters and digits of a mixed code that are read without a pause
 _ALPHANUMERIC_RUN = re.compile(r"[^\W_]+")
 _LETTER_OR_DIGIT_RUN = re.compile(r"[^\W\d_]+|\d+")
 _WORD_AND_YEAR = re.compile(r"[A-Z]?[a-z]+-(?:1[89]|20)\d\ds?")  # "mid-1990s", "pre-2020"
 _SHORT_WORDS = frozenset({"by", "in", "of", "on", "or", "to"})
-_HYPHENATED_COMPOUND = re.compile(rf"(?:^|-)(?:[a-z]{{3,}}|{any_of(_SHORT_WORDS)})(?:-|$)")  # "4-digit"
+# "4-digit", and the oil "5W-30"
+_HYPHENATED_COMPOUND = re.compile(
+    rf"(?:^|-)(?:[a-z]{{3,}}|{any_of(_SHORT_WORDS)})(?:-|$)|\A\d{{1,2}}W-\d\d\Z"
+)
 _MIN_GROUPED_CHARACTERS = 9  # of a mixed code that is read in groups of three or four
 _TWO_DIGITS = frozenset(map(str, range(1, 100)))  # "caller #12" is twelve
 _ROOMS = frozenset(("suite", "room", "apartment", "unit", "box"))
@@ -36,7 +40,7 @@ _UNPRONOUNCEABLE = re.compile(
 _QUEUE_AHEAD = re.compile(r" (?:in (?:the )?(?:line|queue)|of \d)\b")
 _CALLED = re.compile(
     rf"\b(?:{any_of(vocabulary.WORDS_BEFORE_PHONES)})[:.]?"
-    r"(?: us)?(?: (?:on|at))? (?:[\d -]{3,20},? (?:or|and) )?\Z",
+    r"(?: us)?(?: (?:on|at))? (?:[\d -]{3,20}(?:\([^()]{1,20}\))?,? (?:or|and) )?\Z",
     re.IGNORECASE,
 )
 _TEXTED = re.compile(r"\b(?:[Tt]ext|TEXT|[Ss]end|SMS|[Rr]eply)\b[^.!?]{1,40} to \Z")
@@ -212,6 +216,11 @@ def _read_mixed(scan: ScanState, match: re.Match[str]) -> int | None:
     if not any(map(str.isdigit, text)) or not any(map(str.isalpha, text)):
         return None
     code_expected = scan.context.code_words_left or scan.context.identifier_expected
+    if scan.context.code_words_left and not _HYPHENATED_COMPOUND.search(text):
+        end = read_password(scan, match)
+        if end is not None:
+            _note_code(scan.context)
+            return end
     if _OFFER_BEHIND.search(scan.view, 0, match.start()) and _is_word_and_number(text):
         return _read_offer_code(scan, match)
     if _WORD_AND_YEAR.fullmatch(text) and not code_expected:
@@ -302,8 +311,10 @@ def _is_spelled_in_name(text: str) -> bool:
         return False
     if len(text) < 3:
         return text not in _SHORT_WORDS
-    return not has_vowel(text) or (
-        text.isupper() and (len(text) < 4 or text in vocabulary.SPELLED_INITIALISMS)
+    return (
+        not has_vowel(text)
+        or is_formula(text)
+        or (text.isupper() and (len(text) < 4 or text in vocabulary.SPELLED_INITIALISMS))
     )
 
 
@@ -378,7 +389,7 @@ LETTER_RULES = compile_rules(
     (r"(?=\w*[\d-])[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )
 SYMBOL_RULES = compile_rules(
-    (r"\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){1,7}(?!\w)", _read_phone),
+    (r"\+(?=(?:[ .()-]{0,2}\d){7})\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){1,7}(?!\w)", _read_phone),
     (r"\(\d{3}\)[-. ]?\d{3}[-. ]?\d{4}(?!\w|-\d)", _read_phone),
     (r"\(0\d{2,4}\) ?\d{3,4}(?: \d{3,4}){1,2}(?![\w-])", _read_phone),
     (

@@ -5,6 +5,7 @@ American English: the month first, as "March third"; the day first only where it
 
 import re
 
+from ..reading_context import CODE_WINDOW
 from ..tokenizer import ScanState, compile_rules, end_sentence_if_capital_follows
 from . import number_words as numbers
 from . import vocabulary
@@ -23,6 +24,7 @@ _WEEKDAY_AHEAD = re.compile(rf"\.?{_BETWEEN_WEEKDAYS}{WEEKDAY}(?!\w)")
 _WEEKDAY_BEHIND = re.compile(rf"\b{WEEKDAY}\.?{_BETWEEN_WEEKDAYS}\Z")
 _DATE_AFTER_DASH = re.compile(rf" ?[-–—] ?(?:{WEEKDAY}\.?,? )?{MONTH}(?![\w])")
 _HOUR_AFTER_DASH = re.compile(r" ?[-–] ?\d{1,2}(?::[0-5]\d)?[ap](?!\w)")
+_LONG_WEEKDAYS = frozenset(name.lower() for name in vocabulary.WEEKDAY_NAMES.values())
 _AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
 _FIRST_YEAR_OF_1900S = 51  # years of two digits: 51 to 99 are of the 1900s
 
@@ -258,11 +260,20 @@ def _read_iso_date(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _read_slash_date(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "3/14/2026" in the order of the style, or in the other if the month were more than 12."""
+    if _is_grouped_code(scan, match.group()):
+        return None
     first, second, year = int(match.group(1)), int(match.group(2)), _full_year(int(match.group(3)))
     if scan.style.day_first and second <= 12 and 1 <= first <= 31:
         return _finish_date(scan, match, f"{day_and_month(scan, first, second)} {numbers.year(year)}")
     month, day = (first, second) if first <= 12 else (second, first)
     return _finish_date(scan, match, _date_words(year, month, day))
+
+
+def _is_grouped_code(scan: ScanState, text: str) -> bool:
+    """Whether "20-11-07" is a code: it follows "sort code" or "sort code is"."""
+    context = scan.context
+    just_announced = context.code_words_left >= CODE_WINDOW - 1
+    return just_announced and context.previous_word in vocabulary.CODE_WORDS | {"is"} and text[2::3] == "--"
 
 
 def _read_dotted_date(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -272,6 +283,15 @@ def _read_dotted_date(scan: ScanState, match: re.Match[str]) -> int | None:
     first, second, year = int(match.group(1)), int(match.group(2)), _full_year(int(match.group(3)))
     day, month = (first, second) if second <= 12 else (second, first)
     return _finish_date(scan, match, _date_words(year, month, day))
+
+
+def _read_day_with_stop(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "26.11" of "on 26.11", a day and a month if nothing else can be meant."""
+    day, month = int(match.group(1)), int(match.group(2))
+    announced = scan.context.previous_word in ("on", "dated", *_LONG_WEEKDAYS)
+    if not announced or not (12 < day <= 31 or match.group(1)[0] == "0") or not 1 <= month <= 12:
+        return None
+    return _finish_date(scan, match, day_and_month(scan, day, month))
 
 
 def _finish_date(scan: ScanState, match: re.Match[str], words: str | None) -> int | None:
@@ -314,6 +334,7 @@ DIGIT_RULES = compile_rules(
     (r"([12]\d{3})([-/])(\d{1,2})\2(\d{1,2})(?![\w/-])", _read_iso_date),
     (r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?!\w|\.\d)", _read_dotted_date),
     (r"([0-3]\d)\.([0-3]\d)\.([0-4]\d)(?!\w|\.\d)", _read_dotted_date),
+    (r"(\d{1,2})\.(\d{2})(?![\w%°/–:-]|[.,]\d| ?%| ?[AaPp]\.?[Mm])", _read_day_with_stop),
     # "09-Feb-2026", "09/Feb/26"; then "2026-Feb-09"
     (rf"(\d{{1,2}})[-/ ]({MONTH})[-/ ]([12]\d{{3}}|\d\d(?![\w:]|\.\d))(?![\w-])", _read_day_month),
     (rf"(?P<year>[12]\d{{3}})-(?P<month>{MONTH})-(?P<day>\d{{1,2}})(?![\w-])", _read_month_first),

@@ -8,7 +8,7 @@ import re
 
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..tokenizer import WORD, Grammar, ScanState, compile_rules
-from . import amounts, codes, dates, money, slashes, units, vocabulary, words
+from . import amounts, codes, dates, literals, money, slashes, units, vocabulary, words
 from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 
@@ -84,6 +84,24 @@ def _read_plus_plus(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_stars(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the sign of "a 4★ hotel" and "rated 4.5★"; without a number it is decoration."""
+    if scan.context.after_number and len(match.group()) == 1:
+        word = "star" if scan.next_word(match.end()).islower() else "stars"
+        scan.emit(word, match.start(), match.end())
+        note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_letter_in_brackets(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the letter of "(a) wait, (b) rebook" and "section 4(b)"."""
+    scan.punctuate(",")
+    ENGLISH_SPELLER.spell(scan, match.start(1), match.end(1))
+    note_english_word(scan.context, match.group(1))
+    scan.punctuate(",")
+    return match.end()
+
+
 _LINE_RULES = compile_rules(*LINE_START_ROWS, (r"(\d{1,3})[.)] +(?=\S)", ENGLISH_SPELLER.read_list_number))
 _MARKUP_RULES = compile_rules(
     *MARKUP_ROWS, (r"&(?:amp;)?", _read_ampersand), (r"\*(\d{1,3})(?![\w*])", _read_star_code)
@@ -93,11 +111,14 @@ _MARK_RULES = compile_rules(
     (r"#(\w[\w-]{0,39})", _read_hash),
     (r"[#*](?![\w#*])", _read_telephone_key),
     (r"\+\+", _read_plus_plus),
+    (r"★+", _read_stars),
+    (r"\(([a-z])\)(?![\w(-])", _read_letter_in_brackets),
     *PUNCTUATION_ROWS,
     (r"[@+=%±×÷≈≤≥→§°¢$£€¥₹]", _read_symbol),
 )
 _SYMBOL_RULES = (
     *_MARKUP_RULES,
+    *literals.SYMBOL_RULES,
     *codes.SYMBOL_RULES,
     *money.SYMBOL_RULES,
     *units.SYMBOL_RULES,
@@ -117,6 +138,7 @@ _LETTER_RULES = (
 )
 _DIGIT_RULES = (
     *words.ADDRESS_RULES,
+    *literals.DIGIT_RULES,
     *codes.GROUPED_DIGIT_RULES,
     *units.CLOCK_DURATION_RULES,
     *dates.DIGIT_RULES,

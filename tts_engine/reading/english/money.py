@@ -33,6 +33,11 @@ _PRICED_NOUN_AHEAD = re.compile(
 _PERIOD_AHEAD = re.compile(r"-an?-[a-z]{3,}")  # "$300-a-month plan"
 # Also "a -$5 adjustment", "a pending $5 hold".
 _ARTICLE_BEHIND = re.compile(r"\b[Aa]n? (?:[a-z]{3,} )?-?\Z")
+# "1 USD = " and "$1 is ", after which a rate follows.
+_RATE_BEHIND = re.compile(
+    rf"(?:(?<![\d.,])1(?:\.0+)? ?(?:{_CURRENCY_CODE}|{_TRAILING_SIGN})|(?:{_CURRENCY_SIGN})1(?:\.0+)?)"
+    r" ?(?:=|≈|is|equals) \Z"
+)
 # "$3.40/share"; units of the vocabulary are read by the rule of rates.
 _EACH_AHEAD = re.compile(r" ?/ ?([a-z]{3,})(?![\w/-])")
 
@@ -56,10 +61,19 @@ def _money_words(amount: str, magnitude: str | None, currency: str) -> str:
     return small if cents else large
 
 
+def _price_words(
+    scan: ScanState, match: re.Match[str], amount: str, magnitude: str | None, currency: str
+) -> str:
+    """Return the words of a price, or of a rate of exchange: "zero point nine two euros"."""
+    if _RATE_BEHIND.search(scan.view, max(0, match.start() - 20), match.start()):
+        return f"{amount_words(amount)} {vocabulary.CURRENCIES[currency][0 if is_one(amount) else 1]}"
+    return _money_words(amount, magnitude, currency)
+
+
 def _read_money(scan: ScanState, match: re.Match[str]) -> int:
     """Read "$5" as "five dollars", and in "a $5 fee" as "five dollar"."""
     currency, amount, magnitude = match.group(1), match.group(2), match.group(3)
-    words = _money_words(amount, magnitude, currency)
+    words = _price_words(scan, match, amount, magnitude, currency)
     if _is_adjective(scan, match.start(), match.end()):
         words = _singular(words, currency)
     scan.emit(words, match.start(), match.end())
@@ -111,8 +125,16 @@ def _read_trailing_money(scan: ScanState, match: re.Match[str]) -> int:
     if currency == "¢":
         words = f"{amount_words(amount)} {'cent' if is_one(amount) else 'cents'}"
     else:
-        words = _money_words(amount, magnitude, currency)
+        words = _price_words(scan, match, amount, magnitude, currency)
     scan.emit(words, match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_pence(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "53.4p" and "20p per minute"."""
+    amount = match.group(1)
+    scan.emit(f"{amount_words(amount)} {'penny' if is_one(amount) else 'pence'}", match.start(), match.end())
     scan.context.note_number()
     return match.end()
 
@@ -123,6 +145,7 @@ LETTER_RULES = compile_rules(
 )
 DIGIT_RULES = compile_rules(
     (rf"({_AMOUNT}){_MAGNITUDE} ?(¢|{_TRAILING_SIGN}|(?:{_CURRENCY_CODE})(?!\w))", _read_trailing_money),
+    (r"(\d{1,4}\.\d{1,2}|\d{1,3}(?=p(?:/| per\b)))p(?!\w)", _read_pence),
 )
 SYMBOL_RULES = compile_rules(
     # "$5-$10"

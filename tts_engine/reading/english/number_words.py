@@ -147,7 +147,9 @@ def _in_two_halves(number: int) -> str:
 
 
 def house_number(number: int) -> str:
-    """Return a number of 3 or 4 digits as a house, route or model: "two twenty one", "sixteen hundred"."""
+    """Return a number of up to 4 digits as a house, route or model: "two twenty one", "sixteen hundred"."""
+    if number < 100:
+        return cardinal(number)
     if number >= 1000:
         return cardinal(number) if number % 1000 == 0 else _in_two_halves(number)
     hundreds, rest = divmod(number, 100)

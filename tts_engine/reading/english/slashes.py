@@ -11,6 +11,7 @@ from . import number_words as numbers
 from . import vocabulary
 from .dates import day_and_month
 from .number_words import amount_words
+from .spelling import ENGLISH_SPELLER
 from .units import UNIT, end_of_unit
 from .word_context import note_english_word
 
@@ -28,9 +29,20 @@ _DATE_BEHIND = re.compile(
     rf"\b(?:{any_of(vocabulary.WORDS_OF_NEW_DATES)})\b[^.;!?]{{0,60}} to \Z"
     r"|\b(?:as|week|night|morning|evening|day) of \Z"
 )
+# "reduced by 1/3" is a fraction, not a date.
+_CHANGE_BEHIND = re.compile(
+    rf"\b(?:{any_of(vocabulary.WORDS_OF_CHANGE)})\b[^.;!?]{{0,20}} by \Z", re.IGNORECASE
+)
+# "250 mg/5 ml"
+_CONCENTRATION_BEHIND = re.compile(r"(?:g|μg|mcg|IU|mEq|mmol|units?) ?\Z")
+_VOLUME_AHEAD = re.compile(r"/ ?\d+(?:\.\d+)? ?(?:[md]?[lL]|kg|h|hr|hours?)(?!\w)")
+_ACCOUNT_BEHIND = re.compile(r"\b(?:bank|savings|current|checking|salary|joint) \Z", re.IGNORECASE)
+_ACCOUNT_AHEAD = re.compile(r" (?:no|number|ending|holder|balance|name)\b| #?\d")
+_HALF_NOUN_AHEAD = re.compile(rf" (?:{any_of(vocabulary.NOUNS_AFTER_HALF)})\b")
 _STOP_BEFORE_WORD = re.compile(r"\. [a-z]")
 _FILE_NAME = re.compile(r"_|/[\w-]{2,}\.[a-z]")
 _MAX_WORD_CHARACTERS = 40  # of the word before a slash
+_MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
 
 
 def _fraction_words(numerator: int, denominator: int) -> str:
@@ -96,15 +108,16 @@ def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     first, second = int(match.group(1)), int(match.group(2))
-    date = _date_words(scan, first, second)
-    date_expected = (
-        scan.context.previous_word in vocabulary.WORDS_BEFORE_DATES | vocabulary.WORDS_BEFORE_EXPIRY
-    ) or _DATE_BEHIND.search(scan.view, 0, match.start())
+    date, date_expected = _date_words(scan, first, second), _is_date_expected(scan, match)
+    if date_expected and not date and scan.context.previous_word != "is" and second <= 12 < first <= 31:
+        date = day_and_month(scan, first, second)
     if match.group() in ("24/7", "9/11", "20/20") or first + second == 100:
         return f"{numbers.cardinal(first)} {numbers.cardinal(second)}"
     if (unit := _UNIT_AHEAD.match(scan.view, match.end())) and unit.group(2) != "mmHg":
         is_fraction = second in numbers.FRACTIONS and 0 < first < second
         return _fraction_words(first, second) if is_fraction else _both_words(first, second)
+    if (first, second) == (1, 2) and _HALF_NOUN_AHEAD.match(scan.view, match.end()):
+        return "half"
     if second > 99 and first <= second:
         return f"{numbers.house_number(first)} out of {numbers.house_number(second)}"
     if first > 99:
@@ -122,17 +135,26 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     return _both_words(first, second)
 
 
+def _is_date_expected(scan: ScanState, match: re.Match[str]) -> bool:
+    if _CHANGE_BEHIND.search(scan.view, 0, match.start()):
+        return False
+    words_before = vocabulary.WORDS_BEFORE_DATES | vocabulary.WORDS_BEFORE_EXPIRY
+    return scan.context.previous_word in words_before or bool(
+        _DATE_BEHIND.search(scan.view, 0, match.start())
+    )
+
+
 def _both_words(first: int, second: int) -> str:
     return f"{numbers.cardinal(first)} slash {numbers.cardinal(second)}"
 
 
 def _is_part_of_sequence(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether "1/3" counts the steps, pages or messages of a sequence."""
-    if not 0 < int(match.group(1)) <= int(match.group(2)):
+    first, last = int(match.group(1)), int(match.group(2))
+    if not 0 < first <= last:
         return False
-    in_brackets = (
-        scan.view[max(0, match.start() - 1)] == "(" and scan.view[match.end() : match.end() + 1] == ")"
-    )
+    around = scan.view[max(0, match.start() - 1)] + scan.view[match.end() : match.end() + 1]
+    in_brackets = around == "()" and last not in _MAX_MARKS
     named = scan.context.previous_word in vocabulary.SEQUENCE_NOUNS
     return in_brackets or named or bool(_PARTS_AHEAD.match(scan.view, match.end()))
 
@@ -166,9 +188,9 @@ def _date_words(scan: ScanState, first: int, second: int) -> str:
 
 
 def _read_rating(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "4.5/5"."""
+    """Read "4.5/5" and "3.7/4.0"."""
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
-    scan.emit(f"out of {numbers.cardinal(int(match.group(2)))}", match.end(1), match.end())
+    scan.emit(f"out of {amount_words(match.group(2))}", match.end(1), match.end())
     scan.context.note_number()
     return match.end()
 
@@ -190,12 +212,31 @@ def _read_season(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
-def _read_or_before_number(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the slash of "6 a.m./8 a.m." and "500 ml/16 oz"."""
+def _read_number_of_act(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the number of "Regulation 2016/679"."""
+    if scan.context.code_words_left or scan.context.identifier_expected:
+        return None
+    scan.emit(numbers.year(int(match.group(1))), match.start(), match.end(1))
+    scan.emit("slash", match.end(1), match.start(2))
+    if match.group(2)[0] == "0":
+        ENGLISH_SPELLER.spell(scan, match.start(2), match.end())
+    else:
+        scan.emit(numbers.house_number(int(match.group(2))), match.start(2), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the slash of "500 ml/16 oz" as "or", of "250 mg/5 ml" as "per", and between digits as "slash"."""
     if not scan.context.after_number:
         return None
-    scan.emit("or", match.start(), match.end())
-    scan.context.previous_word, scan.context.after_number = "or", False
+    word, start = "or", match.start()
+    if _VOLUME_AHEAD.match(scan.view, start) and _CONCENTRATION_BEHIND.search(scan.view, 0, start):
+        word = "per"
+    elif scan.view[start - 1].isdigit() and scan.view[match.end()].isdigit():
+        word = "slash"
+    scan.emit(word, start, match.end())
+    scan.context.previous_word, scan.context.after_number = word, False
     return match.end()
 
 
@@ -240,8 +281,11 @@ def _read_path(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_slash_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "w/", "c/o", "and/or" or "N/A"."""
+    """Read "w/", "c/o" or "N/A"; "a/c" is an account or air conditioning."""
     word = vocabulary.SLASH_ABBREVIATIONS[match.group().lower()]
+    before_account = _ACCOUNT_AHEAD.match(scan.view, match.end())
+    if word == "A C" and (before_account or _ACCOUNT_BEHIND.search(scan.view, 0, match.start())):
+        word = "account"
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)
     return match.end()
@@ -257,12 +301,13 @@ LETTER_RULES = compile_rules(
 DIGIT_RULES = compile_rules(
     (r"(\d{1,3}) +(\d{1,2})/(\d{1,2})(?![\w/])", _read_mixed_fraction),
     # "4.5/5", then "1/2"
-    (r"(\d\.\d)/(5|10)(?![\w/])", _read_rating),
+    (r"(\d\.\d{1,2})/((?:4|5|10)(?:\.0)?)(?![\w/]|\.\d)", _read_rating),
     (r"(\d{1,3})/(\d{1,3})(?![\w/])", _read_slashed_numbers),
     (r"((?:19|20)\d\d)/((?:19|20)\d\d|\d\d)(?![\w/])", _read_season),
+    (r"((?:19|20)\d\d)/(\d{3,4})(?![\w/-])", _read_number_of_act),
 )
 SYMBOL_RULES = compile_rules(
-    (r"/(?=[$£€]?\d)", _read_or_before_number),
+    (r"/(?=[$£€]?\d)", _read_slash_before_number),
     (r"/[a-z][a-z-]*(?:/[a-z][a-z-]*)*(?![\w/])", _read_path),
     (r" ?/ ?(?=[^\W\d])", _read_slash_between_words),
 )

@@ -24,11 +24,18 @@ _MARKS = {
     "#": "hash",
     "~": "tilde",
     "%": "percent",
+    "!": "exclamation mark",
+    "$": "dollar sign",
+    "*": "asterisk",
+    "^": "caret",
 }
 _USER_NAME_BEHIND = re.compile(
     r"\b(?:user ?name|login|handle|user ID|screen name)(?: is|:)? \Z", re.IGNORECASE
 )
 _CAMEL_CASE_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]")
+# Symbols of chemical elements, as in CaCO3 and HbA1c; not the syllables of WiFi6.
+_ELEMENTS = re.compile(r"(?=.+[a-z])(?=.+[A-Z])(?:[A-Z][a-z]?){2,6}")
+_OPEN_SYLLABLES = re.compile(r"(?:[A-Z][aeiouy]){2,6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,11 @@ def phone_group_sizes(digits: str) -> tuple[int, ...]:
 def has_vowel(word: str) -> bool:
     """Whether ``word`` can be pronounced as a word."""
     return any(letter in "aeiouy" for letter in unicodedata.normalize("NFD", word.lower()))
+
+
+def is_formula(word: str) -> bool:
+    """Whether ``word`` is written like a chemical formula: CaCO, HbA."""
+    return bool(_ELEMENTS.fullmatch(word)) and not _OPEN_SYLLABLES.fullmatch(word)
 
 
 def _is_spelled_in_address(text: str) -> bool:

@@ -21,7 +21,8 @@ _DIMENSION_AHEAD = re.compile(rf" ?x ?\d| {_LENGTH_WORDS}\b")
 _WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | vocabulary.LENGTH_WORDS | {"of", "x"}
 _NAME_AHEAD = re.compile(r" +[A-Z\d]")
 _INITIAL_AHEAD = re.compile(r"\. *[A-Z\d]")  # "45 W. Oak St."
-_SPACED_LETTERS = frozenset("dghlmsLVW")  # units of one letter that are no words
+_OIL_GRADE_AHEAD = re.compile(r"-\d\d(?!\w)")  # "5W-30"
+_SPACED_LETTERS = frozenset("dghlmstLVW")  # units of one letter that are no words
 _AMP_NOUN_AHEAD = re.compile(rf" (?:{any_of(vocabulary.AMP_NOUNS)})\b")
 _DECADE_AHEAD = re.compile(
     rf"(?:,| and| or| to|-|–) ?(?:the )?\d0s(?!\w)| (?:{any_of(vocabulary.DECADE_NOUNS)})\b"
@@ -37,6 +38,12 @@ _DAYS, _HOURS, _MINUTES, _SECONDS = (
 )
 _DURATION_PART = re.compile(rf"(\d+) ?({_DAYS}|{_HOURS}|{_MINUTES}|{_SECONDS})(?![^\W\d_])")
 _MINUTES_AHEAD = rf"(?= (?:{any_of(vocabulary.WORDS_AFTER_MINUTES)})\b)"
+_MILLION_AHEAD = re.compile(rf" (?:{any_of(vocabulary.NOUNS_OF_MILLIONS)})\b")
+_POPULATION_BEHIND = re.compile(r"\b[Pp]op(?:ulation|\.)[^;!?]{0,30}\Z")
+# The x of "3x = 12" and "y = 3x" is a variable.
+_EQUATION_AHEAD = re.compile(r" ?[=^]")
+_EQUATION_BEHIND = re.compile(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
+_UNIT_AFTER_POWER = re.compile(rf" ?({UNIT})(?![\w'-])")
 
 
 def _read_percent(scan: ScanState, match: re.Match[str]) -> int:
@@ -60,21 +67,31 @@ def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
     number, gap, unit = match.group(1), match.group(2), match.group(3)
     if gap and unit in vocabulary.UNITS_WITHOUT_SPACE and not _is_spaced_unit(scan, match.end(), unit):
         return None
-    if not gap and len(unit) == 1 and unit.isupper() and _is_named(scan):
+    if not gap and len(unit) == 1 and _is_other_letter(scan, match):
         return None
     is_adjective = gap == "-" or _is_before_measured_noun(scan, match.end())
+    name = vocabulary.UNITS[unit][0 if is_adjective or is_one(number) else 1]
     scan.emit(amount_words(number), match.start(), match.end(1))
-    scan.emit(
-        vocabulary.UNITS[unit][0 if is_adjective or is_one(number) else 1], match.start(3), match.end(3)
-    )
+    scan.emit("million" if _is_millions(scan, match) else name, match.start(3), match.end(3))
     scan.context.note_number()
     return end_of_unit(scan, match.end())
 
 
-def _is_named(scan: ScanState) -> bool:
-    """Whether a number with a letter is the name of a place: "route 9W", "exit 4L"."""
-    context = scan.context
-    return context.identifier_expected or context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS
+def _is_other_letter(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether the letter after a number is no unit: "exit 4L", "5W-30", "3x = 12"."""
+    context, letter, end = scan.context, match.group(3), match.end()
+    if letter == "x":
+        in_equation = _EQUATION_BEHIND.search(scan.view, 0, match.start())
+        return bool(in_equation or _EQUATION_AHEAD.match(scan.view, end))
+    is_named = context.identifier_expected or context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS
+    is_oil = letter == "W" and _OIL_GRADE_AHEAD.match(scan.view, end)
+    return letter.isupper() and bool(is_named or is_oil)
+
+
+def _is_millions(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a number with "m" counts people or copies, as in "1.3m users", and is no length."""
+    ahead = _MILLION_AHEAD.match(scan.view, match.end())
+    return match.group(3) == "m" and bool(ahead or _POPULATION_BEHIND.search(scan.view, 0, match.start()))
 
 
 def _is_before_measured_noun(scan: ScanState, end: int) -> bool:
@@ -91,9 +108,8 @@ def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
     context = scan.context
     named = context.identifier_expected or context.code_words_left or context.previous_capitalized
     is_direction = unit == "W" and _INITIAL_AHEAD.match(scan.view, end)
-    return (
-        unit in _SPACED_LETTERS and not named and not is_direction and not _NAME_AHEAD.match(scan.view, end)
-    )
+    continues = scan.view[end : end + 1] == "-" or _NAME_AHEAD.match(scan.view, end)  # "5 t-shirts"
+    return unit in _SPACED_LETTERS and not (named or is_direction or continues)
 
 
 def end_of_unit(scan: ScanState, end: int) -> int:
@@ -119,11 +135,17 @@ def _read_height(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_power(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "^2" of "x^2", and the "^8 m/s" of "3×10^8 m/s"."""
     power = int(match.group(1))
     words = {2: "squared", 3: "cubed"}.get(power, f"to the power of {numbers.cardinal(power)}")
     scan.emit(words, match.start(), match.end())
     scan.context.note_number()
-    return match.end()
+    unit = _UNIT_AFTER_POWER.match(scan.view, match.end())
+    after_digit = scan.view[max(0, match.start() - 1)].isdigit()
+    if unit is None or not after_digit or unit.group(1) in vocabulary.UNITS_WITHOUT_SPACE - _SPACED_LETTERS:
+        return match.end()
+    scan.emit(vocabulary.UNITS[unit.group(1)][1], unit.start(1), unit.end())
+    return end_of_unit(scan, unit.end())
 
 
 def _read_rate(scan: ScanState, match: re.Match[str]) -> int | None:

@@ -78,6 +78,9 @@ NAME_SUFFIXES = frozenset(("Jr", "Sr"))
 # Units and money
 UNITS = {unit: _pair(forms) for unit, forms in _TABLES["units"].items()}
 UNITS_WITHOUT_SPACE = _words("units_without_space")
+NOUNS_OF_MILLIONS = _words("nouns_of_millions")
+NOUNS_AFTER_HALF = _words("nouns_after_half")
+WORDS_OF_CHANGE = _words("words_of_change")
 LENGTH_WORDS = _words("length_words")
 SCREEN_NOUNS = _words("screen_nouns")
 AMP_NOUNS = _words("amp_nouns")

@@ -1,9 +1,19 @@
-"""Effect of an English word on how the words after it are read."""
+"""Effect of an English word on how the words after it are read, and of the words around one."""
+
+import re
 
 from ..reading_context import CODE_WINDOW, ReadingContext
+from ..tokenizer import ScanState
 from . import vocabulary
 
 _WORDS_AFTER_EXPIRY = ("date", "is")  # "expiration date is 05/29"
+
+
+def is_shouted(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether the word before or after the match is in capitals too."""
+    before = re.search(r"([^\W\d_]{2,})\W*\Z", scan.view[max(0, match.start() - 20) : match.start()])
+    following = scan.next_word(match.end())
+    return bool(before and before.group(1).isupper()) or (len(following) > 1 and following.isupper())
 
 
 def note_english_word(context: ReadingContext, word: str) -> None:

@@ -11,22 +11,21 @@ from ..clause_boundaries import AbbreviationKind
 from ..tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
 from . import number_words as numbers
 from . import vocabulary
+from .addresses import read_direction, read_state, read_street
 from .spelling import ENGLISH_SPELLER, NAME_ROWS, has_vowel
-from .word_context import note_english_word
+from .units import end_of_unit
+from .word_context import is_shouted, note_english_word
 
 _ADDRESS_PATTERNS = address_patterns(top_level_domains=f"{TOP_LEVEL_DOMAINS}|in")
 # Initial consonants that no English word begins with.
 _UNPRONOUNCEABLE = re.compile(r"(?!SCH|SCR|SHR|SPL|SPR|STR|THR|CHR|PHR)[B-DF-HJ-NP-TV-XZ]{3}")
 _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
-_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?-?\d)")
+_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)")
 _CAPITALS_OR_VERB_AHEAD = re.compile(r" (?:[A-Z]{2,6}(?!\w)|[a-z])")  # "part no. WRX", "serial no. reads"
-_ORDINAL_AHEAD = re.compile(r" \d{1,3}(?:st|nd|rd|th)\b")  # "E. 4th"
-_ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
 # A number, a price or a quotation after "A" shows the article: "A 10% discount", 'A "gold" plan'.
 _AMOUNT_AHEAD = re.compile(r" +[\"'(*_~<>+-]*[$£€¥₹]?[\w.]")
-_ROUTE_BEHIND = re.compile(r"\b(?:I|US|SR|CR|Hwy\.?|Highway|[Rr]oute|Rte\.?|Interstate)[- ]?\d{1,3} \Z")
-_FROM_THE_BEHIND = re.compile(r"\b(?:from|in|to|of|toward) the \Z")
 _PLURAL_SUFFIX = r"(?:e?s|ren)"
+_UNITS_AFTER_PER = vocabulary.UNITS.keys() - {"in", "x"}
 
 
 def read_word(scan: ScanState, match: re.Match[str]) -> int:
@@ -95,7 +94,7 @@ def _is_initialism(scan: ScanState, word: str, match: re.Match[str]) -> bool:
         return False
     lower = word.lower()
     if word in vocabulary.SPELLED_INITIALISMS:
-        return lower not in vocabulary.COMMON_WORDS or not _is_shouted(scan, match)
+        return lower not in vocabulary.COMMON_WORDS or not is_shouted(scan, match)
     if not has_vowel(word) or _UNPRONOUNCEABLE.match(word):
         return True
     known = (
@@ -104,13 +103,6 @@ def _is_initialism(scan: ScanState, word: str, match: re.Match[str]) -> bool:
         or lower in vocabulary.IDENTIFIED_NOUNS
     )
     return len(word) < 4 and not known
-
-
-def _is_shouted(scan: ScanState, match: re.Match[str]) -> bool:
-    """Whether the word before or after the match is in capitals too."""
-    before = re.search(r"([^\W\d_]{2,})\W*\Z", scan.view[max(0, match.start() - 20) : match.start()])
-    following = scan.next_word(match.end())
-    return bool(before and before.group(1).isupper()) or (len(following) > 1 and following.isupper())
 
 
 def _read_mixed_case_acronym(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -177,11 +169,17 @@ def _read_dotted_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
 def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read an abbreviation of the vocabulary with its full stop, or without where it needs none."""
     word, dotted = match.group(1), bool(match.group(2))
+    if scan.context.previous_word == "per" and word in _UNITS_AFTER_PER:
+        return _read_unit_after_per(scan, match)
     if word in vocabulary.STREET_ABBREVIATIONS:
-        return _read_street(scan, match, dotted)
+        return read_street(scan, match, dotted)
     if word not in vocabulary.ABBREVIATIONS:
         return None
     spoken, kind = vocabulary.ABBREVIATIONS[word]
+    following = scan.next_visible(match.end())
+    is_word = word in vocabulary.AMBIGUOUS_ABBREVIATIONS and not (following.islower() or following.isdigit())
+    if is_word and kind is AbbreviationKind.MAY_END_SENTENCE:
+        return None
     if kind is AbbreviationKind.NUMBERED:
         return _read_numbered_abbreviation(scan, match, spoken, dotted)
     is_title = kind is AbbreviationKind.TITLE and scan.next_visible(match.end(1)).isupper()
@@ -194,9 +192,17 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
         scan.context.address_words_left = 2
     elif dotted and kind is AbbreviationKind.MAY_END_SENTENCE:
         end_sentence_if_capital_follows(scan, match.end())
-    elif dotted and not scan.next_visible(match.end()):
+    elif dotted and not following:
         scan.punctuate(".")
     return match.end()
+
+
+def _read_unit_after_per(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the unit of "24p per kWh"."""
+    unit = vocabulary.UNITS[match.group(1)][0]
+    scan.emit(unit, match.start(), match.end(1))
+    note_english_word(scan.context, unit)
+    return end_of_unit(scan, match.end(1))
 
 
 def _form_of_unit(scan: ScanState, word: str, end: int) -> str:
@@ -218,7 +224,10 @@ def _read_numbered_abbreviation(
 ) -> int | None:
     """Read "No. 5" or "ext. 7"; "x7" is an extension after a phone number only."""
     word = match.group(1)
-    following = _NUMBER_AHEAD.match(scan.view, match.end())
+    announced = dotted and scan.view[match.end() : match.end() + 1] == ":"  # "Ref. no.:"
+    following = announced or _NUMBER_AHEAD.match(scan.view, match.end())
+    if word == "pp" and scan.context.after_number:  # "$95 pp"
+        spoken, following = "per person", True
     if word in ("Fl", "fl", "Qtr", "qtr") and _ORDINAL_BEHIND.search(scan.view, 0, match.start()):
         scan.emit(spoken, match.start(), match.end())
         note_english_word(scan.context, spoken)
@@ -242,82 +251,6 @@ def _end_of_abbreviation(scan: ScanState, match: re.Match[str], dotted: bool) ->
     return match.end()
 
 
-def _read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | None:
-    """Read "St." and "Dr." as Saint and Doctor before a name, and as Street and Drive after one."""
-    word = match.group(1)
-    following = scan.next_visible(match.end())
-    if word == "Hwy" and following.isdigit():
-        scan.emit(vocabulary.STREET_ABBREVIATIONS[word], match.start(), match.end())
-        note_english_word(scan.context, "highway")
-        return match.end()
-    after_name = scan.context.previous_capitalized or scan.context.address_words_left > 0
-    if word in ("St", "Dr") and following.isupper() and not after_name:
-        scan.emit(vocabulary.ABBREVIATIONS[word][0], match.start(), match.end())
-        note_english_word(scan.context, "saint")
-        return match.end()
-    if not (dotted or after_name):
-        return None
-    scan.emit(vocabulary.STREET_ABBREVIATIONS[word], match.start(), match.end())
-    note_english_word(scan.context, "street")
-    scan.context.address_words_left, scan.context.previous_capitalized = 0, False
-    if dotted:
-        end_sentence_if_capital_follows(scan, match.end())
-    return match.end()
-
-
-def _read_state(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read a state's letters before a ZIP code, or after a name if they are not a word or initialism too."""
-    letters, context = match.group(), scan.context
-    name = vocabulary.STATES.get(letters)
-    before_zip = _ZIP_AHEAD.match(scan.view, match.end()) and not (
-        letters == "ID" and context.identifier_expected
-    )
-    likely = (
-        vocabulary.UNAMBIGUOUS_STATES
-        if not context.after_comma or _is_shouted(scan, match)
-        else vocabulary.STATES_AFTER_CITIES
-    )
-    if name is None or not (before_zip or (context.previous_capitalized and letters in likely)):
-        return None
-    scan.emit(name, match.start(), match.end())
-    note_english_word(scan.context, "zip" if before_zip else name)
-    return match.end()
-
-
-def _read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the direction of "123 E. 45th St" or "Pennsylvania Ave NW"."""
-    letters, context = match.group(1), scan.context
-    if _is_direction_of_way(scan, match) or (
-        _ORDINAL_AHEAD.match(scan.view, match.end())
-        and context.previous_word not in vocabulary.NOUNS_BEFORE_LETTERS
-    ):
-        scan.emit(vocabulary.DIRECTIONS[letters], match.start(), match.end())
-        note_english_word(context, letters)
-        if match.group().endswith("."):
-            end_sentence_if_capital_follows(scan, match.end())
-        return match.end()
-    if context.previous_word == "london":  # the first part of a postcode: "London SW"
-        return None
-    in_address = context.address_words_left > 0 and bool(scan.next_word(match.end()) or context.after_number)
-    if not (in_address or (len(letters) == 2 and context.previous_word == "street")):
-        return None
-    left = context.address_words_left
-    scan.emit(vocabulary.DIRECTIONS[letters], match.start(), match.end())
-    note_english_word(context, letters)
-    context.address_words_left = left
-    return match.end()
-
-
-def _is_direction_of_way(scan: ScanState, match: re.Match[str]) -> bool:
-    """Whether a direction is of "I-95 N", "winds NW" or "head W. on I-80"."""
-    if _ROUTE_BEHIND.search(scan.view, 0, match.start()):
-        return True
-    if scan.context.previous_word in vocabulary.WORDS_BEFORE_DIRECTIONS:
-        return len(match.group(1)) == 2 or scan.next_word(match.end()).islower()
-    at_end = scan.view[match.end() : match.end() + 1] in (".", ",", ";", "!", "?", ")", "")
-    return len(match.group(1)) == 2 and at_end and bool(_FROM_THE_BEHIND.search(scan.view, 0, match.start()))
-
-
 def _read_initial(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the initials of "J. K. Rowling" without a pause after them."""
     if scan.context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS or match.group(1) == "I":
@@ -338,17 +271,17 @@ def _read_temperature_scale(scan: ScanState, match: re.Match[str]) -> int | None
 
 
 def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the number of "Chapter IV" or "King Charles III"; II and III may follow any name."""
-    previous = scan.context.previous_word
+    """Read the number of "Chapter IV" or "King Charles III's"; II and III may follow any name."""
+    previous, numeral = scan.context.previous_word, match.group(1)
     if previous in vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS:
-        words = numbers.cardinal(numbers.roman_value(match.group()))
-    elif (
-        previous in vocabulary.RULER_NAMES and (scan.context.previous_capitalized or len(match.group()) > 1)
-    ) or (scan.context.previous_capitalized and match.group() in ("II", "III")):
-        words = f"the {numbers.ordinal(numbers.roman_value(match.group()))}"
+        words = numbers.cardinal(numbers.roman_value(numeral))
+    elif (previous in vocabulary.RULER_NAMES and (scan.context.previous_capitalized or len(numeral) > 1)) or (
+        scan.context.previous_capitalized and numeral in ("II", "III")
+    ):
+        words = f"the {numbers.ordinal(numbers.roman_value(numeral))}"
     else:
         return None
-    scan.emit(words, match.start(), match.end())
+    scan.emit(words + (match.group(2) or ""), match.start(), match.end())
     scan.context.note_number()
     return match.end()
 
@@ -370,31 +303,35 @@ ADDRESS_RULES = compile_rules(
     # "john_doe"
     (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", ENGLISH_SPELLER.read_address),
 )
+# "pH", "NaCl"
+_MIXED_CASE_ACRONYM = any_of(
+    word for word in vocabulary.PRONOUNCED_ACRONYMS if word.isalpha() and not word.isupper()
+)
 # "B.Sc": the academic degrees, which have full stops inside.
 _DEGREE = any_of(word for word in vocabulary.ABBREVIATIONS if re.search(r"\w\w\.|\.\w\w", word))
 ABBREVIATION_RULES = compile_rules(
     (rf"(?:{_DEGREE})(?:\.|(?!\w))", _read_dotted_abbreviation),
     (r"(?:[^\W\d_]\.){1,8}[^\W\d_](?:\.|(?!\w))|Ph\.?D\.?(?!\w)", _read_dotted_abbreviation),
     # "N.", "NW": a direction in an address
-    (r"([NS][EW]?|[EW])\.?(?![\w'-])", _read_direction),
+    (r"([NS][EW]?|[EW])\.?(?![\w'-])", read_direction),
     (r"([A-Z])\.(?= [A-Z])", _read_initial),
     # "No.5", which is no domain; then any word of the vocabulary; then "x7", an extension
     (r"([Nn]o)(\.)(?=\d)", _read_abbreviation),
     (r"([A-Za-z]{1,6})(\.?)(?!\w)(?!'\w)", _read_abbreviation),
     (r"(x)()(?=\d)", _read_abbreviation),
-    (r"[A-Z]{2}(?![\w'])", _read_state),
+    (r"[A-Z]{2}(?![\w'])", read_state),
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
     *NAME_ROWS,
 )
 LETTER_RULES = compile_rules(
     (rf"([^\W\d_]{{2,40}})\(({_PLURAL_SUFFIX})\)(?!\w)", _read_optional_plural),
     (r"[CF](?![\w'-])", _read_temperature_scale),
-    (r"[IVXLC]{1,6}(?![\w'])", _read_roman),
+    (r"([IVXLC]{1,6})('s)?(?![\w'])", _read_roman),
     (r"Rx(?!\w)", _read_initialism),
     (r"[CF]#(?!\w)", _read_sharp),
     # Grades and blood groups; not "A- and B-rated"
     (r"(?:[A-DFO]|AB)-(?![\w-]| (?:and|or) \w+-\w)", _read_minus_grade),
-    (r"(?:JPEG|JPG|SaaS|VoIP|Ok|ok|PayPal|pH|YoY|QoQ|PaaS|IaaS)(?!\w)", _read_mixed_case_acronym),
+    (rf"(?:{_MIXED_CASE_ACRONYM})(?!\w)", _read_mixed_case_acronym),
     (r"([A-Z]{2,6})('?s)(?![^\W_]|')", _read_inflected_initialism),
     (r"[A-Z]{2,12}(?![^\W_]|'[A-Z])", _read_capitals),
 )

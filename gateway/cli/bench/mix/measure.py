@@ -12,20 +12,22 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
-from ..processes import READY_TIMEOUT_S, BenchProcess, CpuUsage
+from ..processes import READY_TIMEOUT_S, BenchProcess, CpuUsage, resident_mb
 from ..report import BenchFigure, BenchReport
 from ..trace import percentile
 
 WARM_UP_SHARE = 0.1  # of the samples; memory grows until every part has been used once
 _END_TIMEOUT_S = 180.0
 _MAX_HELD_SHOWN = 8
-
+_SAMPLE_INTERVAL_S = 5.0
+_WITHHELD_S = 0.02  # of two processors in one sample: it may be heard
 
 Moment = tuple[str, float]  # call id, monotonic seconds
 Sound = tuple[str, float, float]  # call id, arrivals of the first and the last audible packet
@@ -45,6 +47,24 @@ class MixOptions:
     seed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class HealthSample:
+    """The state of the gateway, and what the host withheld from the machine, at one moment."""
+
+    at: float  # monotonic seconds
+    resident_mb: float  # with the processes that it started
+    files: int  # open descriptors
+    threads: int
+    withheld_s: float  # of processor time, since the machine started
+
+    @classmethod
+    def now(cls, pid: int) -> "HealthSample":
+        """Read the state of a process."""
+        files, threads = (len(os.listdir(f"/proc/{pid}/{folder}")) for folder in ("fd", "task"))
+        usage = CpuUsage.now()
+        return cls(usage.moment, resident_mb(pid), files, threads, usage.stolen_s)
+
+
 def measure(options: MixOptions) -> BenchReport:
     """Run the mix and return its figures; raises BenchFailed if a process ends early."""
     with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder, ExitStack() as stack:
@@ -60,9 +80,9 @@ def measure(options: MixOptions) -> BenchReport:
         streams = start("streams", f"http://127.0.0.1:{ports['http']}", *stream_flags)
         usage, gateway_usage = CpuUsage.now(gateway.pid, phones.pid, streams.pid), CpuUsage.now(gateway.pid)
         with Console(stderr=True).status(f"bench mix: {options.seconds:g} s"):
-            time.sleep(options.seconds / 2)
+            samples = _sample_health(gateway.pid, options.seconds / 2)
             _stop_process(gateway.pid, options.stopped_s)
-            time.sleep(options.seconds / 2)
+            samples += _sample_health(gateway.pid, options.seconds / 2)
         gateway_share = CpuUsage.now(gateway.pid).share_since(gateway_usage)
         used = CpuUsage.now(gateway.pid, phones.pid, streams.pid)
         heard: dict[str, Any] = phones.read_line(_END_TIMEOUT_S)
@@ -72,9 +92,9 @@ def measure(options: MixOptions) -> BenchReport:
         log = gateway.error_lines()
     _print_details(record, read, log)
     figures = [
-        *_call_figures(heard, record),
+        *_call_figures(heard, record, samples),
         *_stream_figures(read),
-        *_health_figures(record["samples"]),
+        *_health_figures(samples, record["tasks"]),
         BenchFigure("log lines above INFO", len(log), "", at_most=0),
         BenchFigure("processor of the gateway", 100 * gateway_share, "% of a core"),
         BenchFigure("processor of everything else", 100 * used.other_cpu_share_since(usage), "% of a core"),
@@ -82,6 +102,15 @@ def measure(options: MixOptions) -> BenchReport:
     ]
     settings = {name: getattr(options, name) for name in MixOptions.__dataclass_fields__}
     return BenchReport("mix", tuple(figures), settings)
+
+
+def _sample_health(pid: int, seconds: float) -> list[HealthSample]:
+    """Sample a process every 5 s for so long, and at the end."""
+    samples, until = [HealthSample.now(pid)], time.monotonic() + seconds
+    while (left_s := until - time.monotonic()) > 0:
+        time.sleep(min(_SAMPLE_INTERVAL_S, left_s))
+        samples.append(HealthSample.now(pid))
+    return samples
 
 
 def _stop_process(pid: int, seconds: float) -> None:
@@ -95,7 +124,9 @@ def _flags(options: MixOptions, *names: str) -> list[str]:
     return [part for name in names for part in (f"--{name.replace('_', '-')}", str(getattr(options, name)))]
 
 
-def _call_figures(heard: dict[str, Any], record: dict[str, Any]) -> list[BenchFigure]:
+def _call_figures(
+    heard: dict[str, Any], record: dict[str, Any], samples: Sequence[HealthSample]
+) -> list[BenchFigure]:
     return [
         BenchFigure("calls", heard["calls"], ""),
         BenchFigure("calls ended by the gateway", heard["lost_calls"], "", at_most=0),
@@ -107,6 +138,11 @@ def _call_figures(heard: dict[str, Any], record: dict[str, Any]) -> list[BenchFi
         BenchFigure("holes over 60 ms at the phones", heard["holes"], "", at_most=0),
         BenchFigure("holes over 200 ms at the phones", heard["long_holes"], "", at_most=0),
         BenchFigure("longest hole at the phones", heard["max_hole_ms"], "ms"),
+        BenchFigure(
+            "holes while the host withheld the processor",
+            sum(was_withheld(at, samples) for at in heard["hole_ends"]),
+            "",
+        ),
         BenchFigure("most packets of a call in 200 ms", heard["max_burst"], ""),
         BenchFigure("packets sent that no phone received", record["packets"] - heard["packets"], ""),
         BenchFigure("underruns in the gateway", record["underruns"], "", at_most=0),
@@ -167,18 +203,27 @@ def _stream_figures(read: dict[str, Any]) -> list[BenchFigure]:
     ]
 
 
-def _health_figures(samples: Sequence[dict[str, float]]) -> list[BenchFigure]:
-    steady = samples[int(len(samples) * WARM_UP_SHARE) :]
+def was_withheld(at: float, samples: Sequence[HealthSample]) -> bool:
+    """Return whether the host withheld over 20 ms in the 5 s around a moment."""
+    return any(
+        before.at <= at <= after.at and after.withheld_s - before.withheld_s > _WITHHELD_S
+        for before, after in pairwise(samples)
+    )
+
+
+def _health_figures(samples: Sequence[HealthSample], tasks: Sequence[tuple[float, int]]) -> list[BenchFigure]:
+    series: list[tuple[str, list[tuple[float, float]]]] = [
+        ("resident memory, MB", [(each.at, each.resident_mb) for each in samples]),
+        ("open descriptors", [(each.at, each.files) for each in samples]),
+        ("threads", [(each.at, each.threads) for each in samples]),
+        ("tasks", [(at, number) for at, number in tasks]),
+    ]
     figures = []
-    for field, name in (
-        ("resident_mb", "resident memory, MB"),
-        ("files", "open descriptors"),
-        ("threads", "threads"),
-        ("tasks", "tasks"),
-    ):
-        slope, half_width = slope_per_hour([s["at_s"] for s in steady], [s[field] for s in steady])
+    for name, values in series:
+        times, steady = zip(*values[int(len(values) * WARM_UP_SHARE) :], strict=True)
+        slope, half_width = slope_per_hour(times, steady)
         figures += [
-            BenchFigure(f"{name}, last", steady[-1][field], ""),
+            BenchFigure(f"{name}, last", steady[-1], ""),
             BenchFigure(f"{name}, slope", slope, f"an hour, +- {half_width:.3g}"),
         ]
     return figures
@@ -204,6 +249,8 @@ def _print_details(record: dict[str, Any], read: dict[str, Any], log: Sequence[s
             f"held the event loop over 5 ms: {name}: {times:g} times, {total_ms:.0f} ms in all, "
             f"longest {longest_ms:.0f} ms"
         )
+    for stream in read["faulty"]:
+        console.print(f"API stream {stream}")
     for kind, count in read["failures"].items():
         console.print(f"{count} API streams failed: {kind}")
     for line in log[:20]:

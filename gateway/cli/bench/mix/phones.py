@@ -51,6 +51,7 @@ class MixedCallResult:
     holes: int = 0  # over 60 ms between two packets of a call
     long_holes: int = 0  # over 200 ms
     max_hole_ms: float = 0.0
+    hole_ends: list[float] = field(default_factory=list)  # monotonic seconds
     max_burst: int = 0  # packets of one call within 200 ms
     lost_calls: int = 0  # ended by the gateway
     cpu_share: float = 0.0  # cores used by this process
@@ -80,7 +81,7 @@ class MeasuredCall:
         if not packets:
             return
         if self._last_arrival is not None:
-            _count_hole(arrived_at - self._last_arrival - (packets - 1) * PTIME_S, result)
+            _count_hole(arrived_at - self._last_arrival - (packets - 1) * PTIME_S, arrived_at, result)
         self._last_arrival = arrived_at
         self._count_burst(arrived_at, packets, result)
         result.packets += packets
@@ -99,8 +100,10 @@ class MeasuredCall:
             self._sound = None
 
 
-def _count_hole(hole_s: float, result: MixedCallResult) -> None:
-    result.holes += hole_s > HOLE_S
+def _count_hole(hole_s: float, ended_at: float, result: MixedCallResult) -> None:
+    if hole_s > HOLE_S:
+        result.holes += 1
+        result.hole_ends.append(ended_at)
     result.long_holes += hole_s > LONG_HOLE_S
     result.max_hole_ms = max(result.max_hole_ms, 1000 * hole_s)
 

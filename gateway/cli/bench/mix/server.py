@@ -7,8 +7,8 @@ standard input closes, and prints what it recorded as a second line.
 import argparse
 import asyncio
 import json
-import os
 import sys
+import tempfile
 import time
 from asyncio import events
 from collections.abc import Callable, Sequence
@@ -22,11 +22,10 @@ from ....process_tuning import tune_process
 from ....serve import Gateway
 from ....settings import Settings
 from ..call_server import LoadAgent, LoadRecord, first_clause_tokens
-from ..processes import resident_mb
 
 BARGE_IN_S = (0.3, 3.0)  # from the start of an utterance to its discard
 HELD_S = 0.005  # a callback of the event loop that takes longer is recorded
-_SAMPLE_INTERVAL_S = 5.0
+_COUNT_INTERVAL_S = 5.0
 _BEAT_S = 0.01
 
 
@@ -39,15 +38,21 @@ class MixedServerOptions:
     discards_per_s: float
 
 
-@dataclass(slots=True)
-class HealthSample:
-    """The state of the process at one moment."""
+class MomentFile:
+    """Moments of calls in a temporary file: an hour of them must not show in the memory of the process."""
 
-    at_s: float  # since the start
-    resident_mb: float
-    files: int  # open descriptors
-    threads: int
-    tasks: int  # of asyncio
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile("w+", encoding="ascii")  # noqa: SIM115  # open until read
+
+    def add(self, call_id: str, at: float) -> None:
+        """Add a moment, monotonic seconds."""
+        self._file.write(f"{call_id} {at}\n")
+
+    def read(self) -> list[tuple[str, float]]:
+        """Return all moments and close the file."""
+        with self._file:
+            self._file.seek(0)
+            return [(call_id, float(at)) for call_id, at in map(str.split, self._file)]
 
 
 @dataclass(slots=True)
@@ -64,7 +69,7 @@ class MixedServerRecord:
     # The first clause of each call was pushed.
     first_clause_at: list[tuple[str, float]] = field(default_factory=list)
     held: dict[str, list[float]] = field(default_factory=dict)  # by callback: times, total ms, longest ms
-    samples: list[HealthSample] = field(default_factory=list)
+    tasks: list[tuple[float, int]] = field(default_factory=list)  # of asyncio; monotonic seconds, number
 
 
 class MixedAgent(LoadAgent):
@@ -75,6 +80,7 @@ class MixedAgent(LoadAgent):
         self.texts += 2 * [
             first_clause(text) for text in self.texts
         ]  # short answers are usual in a conversation
+        self.discards, self.first_clauses = MomentFile(), MomentFile()
         self._mix_record = record
         self._mean_pause_s = options.calls / options.utterances_per_s
         self._discard_share = options.discards_per_s / options.utterances_per_s
@@ -99,7 +105,7 @@ class MixedAgent(LoadAgent):
             is_first = False
             if self.random.random() < self._discard_share:
                 await asyncio.wait({speaking}, timeout=self.random.uniform(*BARGE_IN_S))
-                self._mix_record.discarded_at.append((call.call_id, time.monotonic()))
+                self.discards.add(call.call_id, time.monotonic())
                 call.discard()
             await speaking
             await call.wait_played()
@@ -112,7 +118,7 @@ class MixedAgent(LoadAgent):
         outcome = await self.speak(call, record)
         self._mix_record.failed += outcome is UtteranceOutcome.FAILED
         if is_first and record.clause_pushed is not None:
-            self._mix_record.first_clause_at.append((call.call_id, record.clause_pushed))
+            self.first_clauses.add(call.call_id, record.clause_pushed)
 
 
 def first_clause(text: str) -> str:
@@ -165,20 +171,11 @@ def _callback_name(handle: events.Handle) -> str:
     return str(getattr(callback, "__qualname__", callback))
 
 
-async def sample_health(record: MixedServerRecord) -> None:
-    """Add a sample every 5 s, until cancelled."""
-    start = time.monotonic()
+async def count_tasks(record: MixedServerRecord) -> None:
+    """Count the tasks every 5 s, until cancelled."""
     while True:
-        record.samples.append(
-            HealthSample(
-                time.monotonic() - start,
-                resident_mb(os.getpid()),
-                len(os.listdir("/proc/self/fd")),
-                len(os.listdir("/proc/self/task")),
-                len(asyncio.all_tasks()),
-            )
-        )
-        await asyncio.sleep(_SAMPLE_INTERVAL_S)
+        record.tasks.append((time.monotonic(), len(asyncio.all_tasks())))
+        await asyncio.sleep(_COUNT_INTERVAL_S)
 
 
 async def serve_mix(options: MixedServerOptions) -> MixedServerRecord:
@@ -194,8 +191,9 @@ async def serve_mix(options: MixedServerOptions) -> MixedServerRecord:
     record = MixedServerRecord()
     trace = LoopTrace(record)
     trace.install()
-    gateway = await Gateway.open(settings, agent=MixedAgent(options, record))
-    tasks = [asyncio.create_task(trace.beat()), asyncio.create_task(sample_health(record))]
+    agent = MixedAgent(options, record)
+    gateway = await Gateway.open(settings, agent=agent)
+    tasks = [asyncio.create_task(trace.beat()), asyncio.create_task(count_tasks(record))]
     try:
         tune_process()
         addresses = {"audiosocket": gateway.addresses.audiosocket[1], "http": gateway.addresses.http[1]}
@@ -205,6 +203,8 @@ async def serve_mix(options: MixedServerOptions) -> MixedServerRecord:
         for task in tasks:
             task.cancel()
         await gateway.aclose()
+    record.discarded_at = agent.discards.read()
+    record.first_clause_at = agent.first_clauses.read()
     return record
 
 

@@ -66,6 +66,7 @@ class MixedStreamResult:
     healthy_streams: int = 0  # whose clients read everything
     holes: int = 0  # of healthy streams
     max_hole_ms: float = 0.0
+    faulty: list[str] = field(default_factory=list)  # each healthy stream with a hole, in words
     max_open: int = 0  # streams at once
     cpu_share: float = 0.0  # cores used by this process
 
@@ -77,6 +78,8 @@ class Player:
         self.max_hole_s = 0.0
         self.holes = 0
         self._plays_until: float | None = None
+        self._started_at = time.monotonic()
+        self.hole_at_s = 0.0  # the longest; since the stream was opened
 
     def add_piece(self, size: int) -> None:
         """Queue a piece of ``size`` bytes that has arrived now."""
@@ -84,7 +87,8 @@ class Player:
         if self._plays_until is not None:
             hole_s = now - self._plays_until
             self.holes += hole_s > HOLE_S
-            self.max_hole_s = max(self.max_hole_s, hole_s)
+            if hole_s > self.max_hole_s:
+                self.max_hole_s, self.hole_at_s = hole_s, now - self._started_at
         self._plays_until = max(self._plays_until or now, now) + size / 2 / SAMPLE_RATE
 
     def lead_s(self) -> float:
@@ -99,28 +103,28 @@ class MixedStreams:
         self.result = MixedStreamResult()
         self._options = options
         self._random = random.Random(options.seed)
+        self._clients: dict[SpeechApi, ApiClient] = {}
         self._open = 0
 
     async def run(self) -> None:
         """Start streams for ``seconds`` and wait for their ends."""
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as streams:
-            clients = [
-                await stack.enter_async_context(open_client(api, self._options.url)) for api in SpeechApi
-            ]
+            for api in SpeechApi:
+                self._clients[api] = await stack.enter_async_context(open_client(api, self._options.url))
             until = time.monotonic() + self._options.seconds
             while time.monotonic() < until:
                 await asyncio.sleep(self._random.expovariate(self._options.streams_per_s))
                 reading = self._random.choices(tuple(SHARES), tuple(SHARES.values()))[0]
-                streams.create_task(self._run_stream(self._random.choice(clients), reading))
+                streams.create_task(self._run_stream(self._random.choice(tuple(SpeechApi)), reading))
 
-    async def _run_stream(self, client: ApiClient, reading: Reading) -> None:
+    async def _run_stream(self, api: SpeechApi, reading: Reading) -> None:
         result = self.result
         result.streams += 1
         self._open += 1
         result.max_open = max(result.max_open, self._open)
         try:
             async with asyncio.timeout(_STREAM_TIMEOUT_S):
-                await self._read(client, reading)
+                await self._read(api, reading)
         except Overloaded:
             result.refused += 1
         except (VivavoceError, OSError, TimeoutError, httpx.HTTPError, WebSocketException) as error:
@@ -129,9 +133,9 @@ class MixedStreams:
         finally:
             self._open -= 1
 
-    async def _read(self, client: ApiClient, reading: Reading) -> None:
+    async def _read(self, api: SpeechApi, reading: Reading) -> None:
         player = Player()
-        async with aclosing(client.speak(self._tokens())) as pieces:  # type: ignore[type-var]
+        async with aclosing(self._clients[api].speak(self._tokens())) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
                 player.add_piece(len(piece))
                 if reading is Reading.PLAYING:
@@ -143,12 +147,17 @@ class MixedStreams:
                 elif reading is Reading.LEAVING and player.lead_s() > 1.0:
                     return
         if reading in (Reading.AT_ONCE, Reading.PLAYING):
-            self._count(player)
+            self._count(player, api, reading)
 
-    def _count(self, player: Player) -> None:
+    def _count(self, player: Player, api: SpeechApi, reading: Reading) -> None:
         self.result.healthy_streams += 1
         self.result.holes += player.holes
         self.result.max_hole_ms = max(self.result.max_hole_ms, 1000 * player.max_hole_s)
+        if player.holes:
+            self.result.faulty.append(
+                f"{api} {reading}: {player.holes} holes, the longest {1000 * player.max_hole_s:.0f} ms "
+                f"after {player.hole_at_s:.1f} s, at {time.monotonic():.0f} s of the machine's clock"
+            )
 
     async def _tokens(self) -> AsyncIterator[str]:
         text = " ".join(self._random.choices(SENTENCES, k=_SENTENCES_PER_STREAM))

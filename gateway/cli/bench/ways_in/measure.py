@@ -2,11 +2,14 @@
 
 For each way in, one call is measured for its first sound, and calls that speak at once for packets and
 processor time, with the gateway and the phones started anew. Late packets are those of ``bench.call``, and
-are counted where the gateway paces the playout; with the others, the simulated peer's own clock does.
+are counted where the gateway paces the playout; with the others, the simulated peer's own clock does. A way
+in that cannot be measured is reported as such, and the others are measured.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 from typing import Final
 
 from rich.console import Console
@@ -21,7 +24,7 @@ from ..call import (
     summarize_simultaneous_calls,
 )
 from ..call_server import SpeechPattern
-from ..report import BenchFigure, BenchReport
+from ..report import BenchFigure, BenchReport, run_parts
 from ..trace import percentile
 
 PACED_BY_GATEWAY: Final = frozenset({AUDIOSOCKET, "rtp"})
@@ -40,6 +43,7 @@ class WayIn:
     underruns: int  # counted by the gateway
     failed: int  # utterances
     cost_ms: float  # processor time of the gateway for a second of a call that speaks
+    refused: int = 0  # calls that were refused and dialled again
 
 
 def measure(*, overs: Sequence[str], utterances: int, calls: int, seconds: float) -> BenchReport:
@@ -50,46 +54,55 @@ def measure(*, overs: Sequence[str], utterances: int, calls: int, seconds: float
         calls: that speak at once.
         seconds: for which they are measured.
 
-    Raises BenchFailed if the gateway or the phones end early.
+    Raises BenchFailed if no way in can be measured.
     """
-    console = Console(stderr=True)
-    ways: list[WayIn] = []
-    for over in overs:
-        with console.status(f"bench call: {over}"):
-            ways.append(_measure_way_in(over, utterances, calls, seconds))
+    parts = [(over, partial(_measure_way_in, over, utterances, calls, seconds)) for over in overs]
+    ways, failures = run_parts(parts, Console(stderr=True))
     return BenchReport(
         "call",
-        tuple(compare(ways)),
+        tuple(compare(ways, overs[0])),
         {"over": " ".join(overs), "utterances": utterances, "calls": calls, "seconds": seconds},
+        failures,
     )
 
 
-def compare(ways: Sequence[WayIn]) -> list[BenchFigure]:
-    """Return the figures of each way in, and those of all but the first also against the first."""
-    first = ways[0]
+def compare(ways: Sequence[WayIn], reference: str) -> list[BenchFigure]:
+    """Return the figures of each way in, and those of all but the reference also against it, if it is one."""
+    first = next((way for way in ways if way.over == reference), None)
     figures: list[BenchFigure] = []
     for way in ways:
-        ttfa_ms = percentile(way.ttfa_ms, 50)
-        figures += [
-            BenchFigure(f"{way.over}: TTFA, 1 call, p50", ttfa_ms, "ms"),
-            BenchFigure(f"{way.over}: TTFA, 1 call, p95", percentile(way.ttfa_ms, 95), "ms"),
-            BenchFigure(f"{way.over}: utterances not heard, 1 call", way.not_heard, "", at_most=0),
-            BenchFigure(f"{way.over}: underruns in the gateway", way.underruns, "", at_most=0),
-            BenchFigure(f"{way.over}: utterances that failed", way.failed, "", at_most=0),
-            BenchFigure(f"{way.over}: processor time for a second of a call", way.cost_ms, "ms"),
-        ]
-        if way.over in PACED_BY_GATEWAY:
-            late = 100 * way.late_share
-            name = f"{way.over}: packets late or never sent"
-            figures.append(BenchFigure(name, late, "%", at_most=100 * MAX_LATE_SHARE))
-        if way is not first:
-            above_ms = ttfa_ms - percentile(first.ttfa_ms, 50)
-            ratio = way.cost_ms / first.cost_ms if first.cost_ms else float("inf")
-            figures += [
-                BenchFigure(f"{way.over}: TTFA p50 above {first.over}", above_ms, "ms", MAX_TTFA_ABOVE_MS),
-                BenchFigure(f"{way.over}: processor time against {first.over}", ratio, "", MAX_COST_RATIO),
-            ]
+        figures += _figures_of(way)
+        if first is not None and way is not first:
+            figures += _figures_against(first, way)
     return figures
+
+
+def _figures_of(way: WayIn) -> list[BenchFigure]:
+    over = way.over
+    figures = [
+        BenchFigure(f"{over}: TTFA, 1 call, p50", percentile(way.ttfa_ms, 50), "ms"),
+        BenchFigure(f"{over}: TTFA, 1 call, p95", percentile(way.ttfa_ms, 95), "ms"),
+        BenchFigure(f"{over}: utterances not heard, 1 call", way.not_heard, "", at_most=0),
+        BenchFigure(f"{over}: underruns in the gateway", way.underruns, "", at_most=0),
+        BenchFigure(f"{over}: utterances that failed", way.failed, "", at_most=0),
+        BenchFigure(f"{over}: calls refused and dialled again", way.refused, ""),
+        BenchFigure(f"{over}: processor time for a second of a call", way.cost_ms, "ms"),
+    ]
+    if over in PACED_BY_GATEWAY:
+        late = 100 * way.late_share
+        figures.append(
+            BenchFigure(f"{over}: packets late or never sent", late, "%", at_most=100 * MAX_LATE_SHARE)
+        )
+    return figures
+
+
+def _figures_against(first: WayIn, way: WayIn) -> list[BenchFigure]:
+    above_ms = percentile(way.ttfa_ms, 50) - percentile(first.ttfa_ms, 50) if first.ttfa_ms else inf
+    ratio = way.cost_ms / first.cost_ms if first.cost_ms else inf
+    return [
+        BenchFigure(f"{way.over}: TTFA p50 above {first.over}", above_ms, "ms", MAX_TTFA_ABOVE_MS),
+        BenchFigure(f"{way.over}: processor time against {first.over}", ratio, "", MAX_COST_RATIO),
+    ]
 
 
 def _measure_way_in(over: str, utterances: int, calls: int, seconds: float) -> WayIn:
@@ -105,5 +118,6 @@ def _measure_way_in(over: str, utterances: int, calls: int, seconds: float) -> W
         summary.late_share,
         summary.underruns,
         at_once.record.failed,
-        1000 * at_once.record.cpu_share / calls,
+        1000 * at_once.cpu_share / calls,
+        alone.phones.refused + at_once.phones.refused,
     )

@@ -54,7 +54,9 @@ def test_a_signed_webhook_of_twilio_is_answered_with_a_stream_that_works_once() 
 
 
 @pytest.mark.parametrize("signature", [None, "", "AAAA", "MlvbHJI5NvntA8/mlnTov+AJ36U="])
-def test_a_forged_signature_is_refused(signature: str | None) -> None:
+def test_a_forged_signature_is_refused_and_logged_with_the_call(
+    signature: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     headers = {} if signature is None else {"X-Twilio-Signature": signature}
 
     async def test(server: WebSocketCallServer) -> None:
@@ -65,6 +67,9 @@ def test_a_forged_signature_is_refused(signature: str | None) -> None:
         assert len(server.gateway.call_registry) == 0
 
     with_server(test, twilio_auth_token="secret", media_streams_token=TOKEN, public_url=PUBLIC)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    why = "of twilio from 127.0.0.1 refused: the signature of twilio is missing or wrong"
+    assert warnings == [f"Call {BODY['CallSid']!r} {why}", f"Call '' {why}"]
 
 
 def test_a_signed_stream_of_twilio_needs_no_ticket() -> None:

@@ -116,15 +116,15 @@ def test_a_second_stream_of_a_call_leaves_the_first_one_alone(caplog: pytest.Log
     attack(caplog, "/v1/media-streams/twilio", attacker, "got a second stream of the call")
 
 
-def test_a_message_of_10_megabytes() -> None:
-    async def test(server: WebSocketCallServer) -> None:
-        url = server.url + "/v1/asterisk/media"
-        async with connect(url, compression=None, proxy=None, max_size=None) as socket:
-            with pytest.raises(ConnectionClosed):
-                await socket.send(bytes(10_000_000))
-                await socket.recv()
+def test_a_message_of_10_megabytes(caplog: pytest.LogCaptureFixture) -> None:
+    async def attacker(server: WebSocketCallServer, socket: ClientConnection) -> None:
+        await socket.send(str(SimulatedAsterisk("A1").start()[0]))
+        await until(lambda: server.find("A1") is not None)
+        with pytest.raises(ConnectionClosed):
+            await socket.send(bytes(10_000_000))
+            await socket.recv()
 
-    with_server(test)
+    attack(caplog, "/v1/asterisk/media", attacker, "Call A1: the WebSocket was closed with 1009 ")
 
 
 def test_a_peer_that_never_reads(caplog: pytest.LogCaptureFixture) -> None:

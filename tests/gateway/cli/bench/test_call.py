@@ -124,10 +124,10 @@ def test_random_utterances_are_assigned_to_free_calls_and_counted_when_none_is_f
 
 def test_a_load_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     note = UtteranceRecord(str(CALL), 3, "Well, then.", 1.0, 1.5, 1.6, None, 4.0)
-    book = LoadRecord([note], [CallCounters(str(CALL), 100, 2, 1, 4)], unassigned=2, cpu_share=0.5)
+    book = LoadRecord([note], [CallCounters(str(CALL), 100, 2, 1, 4)], unassigned=2, failed=1)
     book.write(tmp_path / "notes.json")
     read, utterances = read_load_record(tmp_path / "notes.json")
-    assert (read.calls, read.unassigned, read.cpu_share) == (book.calls, 2, 0.5)
+    assert (read.calls, read.unassigned, read.failed) == (book.calls, 2, 1)
     assert utterances == [UtteranceTimes(CALL, 3, "Well, then.", 1.0, 1.5, 1.6, None, 4.0)]
 
 

@@ -7,11 +7,13 @@ import pytest
 
 from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio, encode
 from vivavoce.gateway.cli.bench.mix.measure import (
+    HealthSample,
     MixOptions,
     discard_delays_ms,
     first_sound_delays_ms,
     measure,
     slope_per_hour,
+    was_withheld,
 )
 from vivavoce.gateway.cli.bench.mix.phones import MeasuredCall, MixedCallResult
 from vivavoce.gateway.cli.bench.processes import CpuUsage, process_tree, run_neighbour
@@ -34,6 +36,7 @@ def test_packets_that_were_read_late_together_are_no_hole() -> None:
 def test_packets_that_came_late_are_a_hole() -> None:
     result = holes((0.00, 1), (0.09, 1), (0.11, 1), (0.35, 2))
     assert (result.packets, result.holes, result.long_holes) == (5, 2, 1)
+    assert result.hole_ends == [0.09, 0.35]
     assert result.max_hole_ms == pytest.approx(220)
 
 
@@ -113,3 +116,9 @@ def test_a_neighbour_takes_the_processor_that_was_asked_for_and_ends() -> None:
     assert 0.3 < sum(used_s) <= 2.75  # less where the machine has no more
     assert min(used_s) < 0.25 * elapsed_s + 0.25  # with the time that its start took
     assert set(process_tree(own)) <= before
+
+
+def test_a_hole_is_put_down_to_the_host_where_it_withheld_the_processor_around_it() -> None:
+    withheld_s = (0.0, 0.01, 0.01, 0.05)
+    samples = [HealthSample(5.0 * number, 0.0, 0, 0, each) for number, each in enumerate(withheld_s)]
+    assert [was_withheld(at, samples) for at in (1.0, 9.0, 12.0, 20.0)] == [False, False, True, False]

@@ -1,10 +1,13 @@
-"""The comparison of the ways in: figures against the first one, and phones of every wire."""
+"""The comparison of the ways in: figures against the first one, and ways that cannot be measured."""
 
 import time
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
+from vivavoce.gateway.cli.bench.report import BenchFailed, BenchReport, run_parts
 from vivavoce.gateway.cli.bench.ways_in.measure import WayIn, compare
 from vivavoce.gateway.cli.phones.wires import MAKE_PHONES
 
@@ -13,7 +16,7 @@ FIRST = WayIn("audiosocket", (20.0, 30.0, 40.0), 0, late_share=0.0005, underruns
 
 def test_the_others_are_compared_with_the_first() -> None:
     second = replace(FIRST, over="rtp", ttfa_ms=(35.0, 41.0, 60.0), cost_ms=12.5, late_share=0.002)
-    figures = {figure.name: figure for figure in compare([FIRST, second])}
+    figures = {figure.name: figure for figure in compare([FIRST, second], "audiosocket")}
     above, ratio = (
         figures["rtp: TTFA p50 above audiosocket"],
         figures["rtp: processor time against audiosocket"],
@@ -26,15 +29,42 @@ def test_the_others_are_compared_with_the_first() -> None:
 
 
 def test_late_packets_are_those_of_ways_that_the_gateway_paces() -> None:
-    names = [figure.name for figure in compare([FIRST, replace(FIRST, over="twilio", late_share=1.0)])]
+    twilio = replace(FIRST, over="twilio", late_share=1.0)
+    names = [figure.name for figure in compare([FIRST, twilio], "audiosocket")]
     assert "twilio: packets late or never sent" not in names
 
 
-def test_a_way_that_is_not_heard_reaches_no_target() -> None:
-    silent = replace(FIRST, over="websocket", ttfa_ms=(), not_heard=3)
-    figures = {figure.name: figure for figure in compare([FIRST, silent])}
+@pytest.mark.parametrize("silent", ["audiosocket", "websocket"])
+def test_a_way_that_is_not_heard_reaches_no_target(silent: str) -> None:
+    ways = [FIRST, replace(FIRST, over="websocket")]
+    ways = [replace(way, ttfa_ms=(), not_heard=3) if way.over == silent else way for way in ways]
+    figures = {figure.name: figure for figure in compare(ways, "audiosocket")}
     assert figures["websocket: TTFA p50 above audiosocket"].reached is False
-    assert figures["websocket: utterances not heard, 1 call"].reached is False
+    assert figures[f"{silent}: utterances not heard, 1 call"].reached is False
+
+
+def test_nothing_is_compared_with_a_first_way_that_could_not_be_measured() -> None:
+    names = [figure.name for figure in compare([replace(FIRST, over="rtp")], "audiosocket")]
+    assert "rtp: processor time for a second of a call" in names
+    assert not [name for name in names if "against" in name or "above" in name]
+
+
+def test_a_part_that_cannot_be_measured_is_a_row_and_the_others_are_measured() -> None:
+    def refused() -> int:
+        raise BenchFailed("the gateway refused 3 of 50 calls for 60 s")
+
+    console = Console(quiet=True)
+    results, failures = run_parts(
+        [("rtp", lambda: 1), ("twilio", refused), ("websocket", lambda: 2)], console
+    )
+    assert results == [1, 2]
+    assert failures == ("twilio was not measured: the gateway refused 3 of 50 calls for 60 s",)
+    assert BenchReport("call", (), failures=failures).has_missed
+    printed = StringIO()
+    BenchReport("call", (), failures=failures).print_table(Console(file=printed, width=120))
+    assert "twilio was not measured" in printed.getvalue() and "FAILED" in printed.getvalue()
+    with pytest.raises(BenchFailed, match="twilio was not measured: the gateway refused"):
+        run_parts([("twilio", refused)], console)
 
 
 @pytest.mark.parametrize("over", ["websocket", "twilio", "rtp", "audiosocket"])

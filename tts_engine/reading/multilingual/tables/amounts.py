@@ -10,6 +10,7 @@ from .speller import TableSpeller
 
 _MIN_NOUN_LETTERS = 3  # of a noun whose ending tells its gender
 _FEW = 1  # plural category of 2, 3 and 4
+_COUNTED_NOUN_BEHIND = re.compile(r"\d [^\W\d_]{2,20}\Z")
 _ROMAN = re.compile(r"(?=[IVXLC])(C{0,3})(XC|XL|L?X{0,3})(IX|IV|V?I{0,3})\Z")
 _ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 
@@ -35,6 +36,7 @@ class TableAmounts:
             *self.money_rows(),
             (rf"% ?{self._decimal}", self._read_percent_sign),
             (rf"[-−](?=(?:{self._signs})? ?\d)", self._read_minus),
+            (rf"/(?:{any_of(self._table.per_nouns) or '(?!)'})(?!\w)", self._read_slash),
         )
 
     def money_rows(self) -> tuple[RuleRow, ...]:
@@ -45,7 +47,11 @@ class TableAmounts:
             (rf"{amount}(?:,-{{1,2}}(?!\d))?", self._read_money),
         )
 
-    def roman_rows(self) -> tuple[RuleRow, ...]:
+    def letter_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of the "x" of a size, and of Roman numerals."""
+        return ((r"x(?= ?\d)", self._read_by), *self._roman_rows())
+
+    def _roman_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of Roman numerals with a word or a suffix that tells what they are."""
         table = self._table
         rows: list[RuleRow] = []
@@ -55,7 +61,7 @@ class TableAmounts:
                 (rf"(?P<roman>[IVX]|[IVXLC]{{2,7}})(?P<word>{after})(?!\w)", self._read_roman_ordinal)
             )
         if table.roman_numbers:
-            rows.append((r"(?P<roman>[IVXLC]{1,7})(?!\w)", self._read_roman_number))
+            rows.append((r"(?P<roman>[IVX]|[IVXLC]{2,7})(?!\w)", self._read_roman_number))
         return tuple(rows)
 
     def number_rows(self) -> tuple[RuleRow, ...]:
@@ -66,6 +72,9 @@ class TableAmounts:
         large = rf"{decimal}\s?(?P<magnitude>{self._magnitudes})"
         return (
             (rf"(?:{any_of(table.fractions) or '(?!)'})(?![\w/])", self._read_known_fraction),
+            (r"(?P<over>\d{1,2}):(?P<under>\d{1,2})(?![\d:])" + end, self._read_ratio),
+            (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_size),
+            (rf"(?P<whole>{self.integer})x{end}", self._read_times),
             (r"(?P<over>\d{1,3})/(?P<under>\d{1,3})(?![\d/])" + end, self._read_fraction),
             (rf"{decimal}\s?%", self._read_percent),
             (rf"{large}\s?{money}", self._read_large_money),
@@ -144,6 +153,36 @@ class TableAmounts:
 
     def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
         return self._emit(scan, self._table.fractions[match.group()], *match.span())
+
+    def _read_ratio(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "3:1" of a score."""
+        if not self._table.ratio_word:
+            return None
+        over, under = self._numbers.amount(match["over"], None), self._numbers.amount(match["under"], None)
+        return self._emit(scan, f"{over} {self._table.ratio_word} {under}", *match.span())
+
+    def _read_size(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "35x" of "35x45 mm"."""
+        amount = self._numbers.amount(match["whole"], match["fraction"])
+        return self._emit(scan, f"{amount} {self._table.marks['×']}", *match.span())
+
+    def _read_by(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "x" of "35 x 45 mm"."""
+        if not scan.context.after_number:
+            return None
+        return self._emit(scan, self._table.marks["×"], *match.span())
+
+    def _read_times(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "3x" as "drei mal"."""
+        if self._table.times is None:
+            return None
+        words = self._numbers.counted(match["whole"], None, self._table.times, self._case(scan))
+        return self._emit(scan, words, *match.span())
+
+    def _read_slash(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "/jour" of "3 fois/jour"."""
+        is_counted = _COUNTED_NOUN_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
+        return self._read_per(scan, match.start()) if is_counted else None
 
     def _read_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
         over, under = self._numbers.amount(match["over"], None), self._numbers.amount(match["under"], None)
@@ -243,9 +282,11 @@ class TableAmounts:
     def _read_roman_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "XX" of "siglo XX"."""
         number = _roman_value(match["roman"])
-        rules = self._table.roman_numbers.get(scan.context.previous_word)
-        if number is None or rules is None:
+        rules, _, last = self._table.roman_numbers.get(scan.context.previous_word, "").partition(" ")
+        if number is None or not rules:
             return None
+        if last and number > int(last):
+            rules = "spellout-numbering"
         return self._emit(scan, self._numbers.spell_out(number, rules), *match.span())
 
 

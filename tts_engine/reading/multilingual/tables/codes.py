@@ -60,6 +60,7 @@ class TableCodes:
             (r"\d{3}(?:\.\d{3}){2}-\d\d" + end, read),
             (LONG_DIGIT_GROUPS + end, read),
             (r"\d{1,6}(?:-\d{2,7}){2,4}(?![-\d])" + end, read),
+            (r"\d(?:-\d){2,8}(?![-\d])" + end, read),
         ]
         if " " not in self._table.thousands_separators:
             rows.append((r"\d{3}(?: \d{2,3}){2,3}(?![\d-])", read))

@@ -26,12 +26,14 @@ class TableDates:
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of abbreviated days of the week."""
         days = any_of(self._table.weekdays)
+        days_of_letters = any_of(day for day in self._table.weekdays if len(day) > 1) or r"(?!)"
         if not days:
             return ()
         date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
         return (
             (rf"({days})\.?(?: ?[-–] ?)({days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
+            (rf"({days_of_letters})\.(?!\w)", self._read_announced_weekday),
         )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
@@ -74,6 +76,11 @@ class TableDates:
         scan.emit(name, match.start(), match.end())
         scan.context.note_word(name)
         return match.end()
+
+    def _read_announced_weekday(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the days of "du lun. au ven."."""
+        announced = scan.context.previous_word in self._table.weekday_cues
+        return self._read_weekday(scan, match) if announced else None
 
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "Mo-Fr"."""

@@ -74,6 +74,9 @@ class LanguageTable:
     percent_prefix: str = ""  # before the number, instead of ``percent`` after it
     per_word: str = ""  # the "/" between a price and a unit
     per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
+    per_nouns: frozenset[str] = frozenset()  # after the "/" of a counted noun: "3 fois/jour"
+    ratio_word: str = ""  # between the numbers of "3:1"
+    times: CountedNoun | None = None  # the x of "3x"
     # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
     ordinal_rules: Mapping[str, str] = field(default_factory=dict)  # word before "3."; to rule sets
@@ -86,7 +89,8 @@ class LanguageTable:
     ordinal_tens: bool = False  # "twentieth sixth": the tens of an ordinal are one too
     silent_one: str = ""  # not said at the start of an ordinal: "одна " of thousands
     roman_ordinals: Mapping[str, str] = field(default_factory=dict)  # word after Roman numerals; to rule sets
-    roman_numbers: Mapping[str, str] = field(default_factory=dict)  # word before Roman numerals; to rule sets
+    # Word before Roman numerals, to rule sets; with the largest number that they are used for
+    roman_numbers: Mapping[str, str] = field(default_factory=dict)
     # Dates and times that differ
     day_rules: str = _NUMBERING  # rule set of the day of a date
     year_rules: str = _NUMBERING  # rule set of the year of a date
@@ -98,6 +102,7 @@ class LanguageTable:
     month_suffix: str = ""  # after the number of a month
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
+    weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
     minute: CountedNoun = _UNNAMED
     minute_zero_word: str = ""  # before minutes below 10
     whole_hours: bool = False  # "8h" is a time of day
@@ -149,11 +154,19 @@ def language_table(code: str) -> LanguageTable:
     return _parse_table(code, load_tables(__file__, f"{code}.toml"))
 
 
-_WORD_SETS = ("code_words", "mid_sentence_words", "spelled_words", "function_words", "hour_cues")
+_WORD_SETS = (
+    "code_words",
+    "mid_sentence_words",
+    "spelled_words",
+    "function_words",
+    "hour_cues",
+    "per_nouns",
+    "weekday_cues",
+)
 _NAME_LISTS = ("months", "month_abbreviations")
-_NOUNS = ("percent", "hour", "minute")
+_NOUNS = ("percent", "hour", "minute", "times")
 _NOUN_TABLES = ("units", "magnitudes")
-_NAMED_TABLES = ("cases", "genders", "ordinal_rules", "years_after", "weekdays", "per")
+_NAMED_TABLES = ("cases", "genders", "ordinal_rules", "years_after", "weekdays", "per", "roman_numbers")
 _ENDING_TABLES = ("gender_by_ending", "few_gender_by_ending")
 
 

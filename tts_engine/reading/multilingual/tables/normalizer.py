@@ -48,7 +48,7 @@ class TableNormalizer:
             letters=compile_rules(
                 *addresses,
                 *self._amounts.money_rows(),
-                *self._amounts.roman_rows(),
+                *self._amounts.letter_rows(),
                 *self._dates.letter_rows(),
                 *self._abbreviation_rows(),
                 (

@@ -1,0 +1,83 @@
+"""Share of English sentences that are read as a careful person reads them, and the time of a sentence.
+
+The lists are ``tests/tts_engine/reading/independent_sentences*.txt``: "written => reading", by authors who
+had not seen the rules. ``{a|b}`` is a choice of equally usual words. Not compared: pauses, capitals, "oh"
+for "zero", and "and" after hundred, thousand and the units of money.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+from vivavoce.gateway.cli.bench.report import BenchFigure
+from vivavoce.tts_engine.reading.english import vocabulary
+from vivavoce.tts_engine.reading.english.clause_normalizer import normalize
+
+MIN_RIGHT_PERCENT = 95.0
+FOLDER = Path(__file__).parents[1] / "tts_engine/reading"
+_LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
+_LETTER_WITH_ENDING = re.compile(r"\b([a-z])'s\b")
+_OPTIONAL_AND = re.compile(r"\b(hundred|thousand|million|billion|dollars?|pounds?|euros?|francs?) and\b")
+
+
+def sentence_lists() -> list[str]:
+    """Return the names of the lists."""
+    return sorted(path.stem for path in FOLDER.glob("independent_sentences*.txt"))
+
+
+def read_sentences(name: str) -> list[tuple[str, set[str]]]:
+    """Return each sentence of a list with its readings."""
+    lines = (FOLDER / f"{name}.txt").read_text("utf-8").splitlines()
+    rows = [line.split(" => ") for line in lines if " => " in line and not line.startswith("# ")]
+    return [(written, _readings(pattern)) for written, pattern in rows]
+
+
+def spoken(text: str) -> str:
+    """Return the spoken words, with the names of letters as letters."""
+    return _comparable(" ".join(_letter_of(word.text) for word in normalize(text)))
+
+
+def misreadings(name: str) -> list[tuple[str, str]]:
+    """Return the sentences of a list that are read otherwise, with the words that are spoken."""
+    said = [(written, spoken(written), right) for written, right in read_sentences(name)]
+    return [(written, words) for written, words, right in said if words not in right]
+
+
+def measure_english(show_wrong: Callable[[str], None] | None = None) -> list[BenchFigure]:
+    """Measure each list. show_wrong: receives the sentences that are read otherwise."""
+    figures: list[BenchFigure] = []
+    for name in sentence_lists():
+        wrong = misreadings(name)  # compiles the patterns
+        sentences = read_sentences(name)
+        begin = time.process_time()
+        for written, _ in sentences:
+            normalize(written)
+        each_ms = 1000 * (time.process_time() - begin) / len(sentences)
+        right = 100 * (1 - len(wrong) / len(sentences))
+        figures.append(BenchFigure(f"en, {name}: sentences", len(sentences), ""))
+        figures.append(BenchFigure(f"en, {name}: read right", right, "%", at_least=MIN_RIGHT_PERCENT))
+        figures.append(BenchFigure(f"en, {name}: a sentence", each_ms, "ms"))
+        for written, said in wrong:
+            if show_wrong:
+                show_wrong(f"en: {written} -> {said}")
+    return figures
+
+
+def _readings(pattern: str) -> set[str]:
+    """Return all readings of a pattern with choices, such as "call {oh|zero} two"."""
+    parts = [part.split("|") if odd % 2 else [part] for odd, part in enumerate(re.split("[{}]", pattern))]
+    return {_comparable("".join(choice)) for choice in product(*parts)}
+
+
+def _comparable(text: str) -> str:
+    """Return the words without what is not compared."""
+    words = re.sub(r"[^a-z' ]", " ", text.lower())
+    words = _LETTER_WITH_ENDING.sub(r"\1 s", words)
+    return _OPTIONAL_AND.sub(r"\1", " ".join(re.sub(r"\boh\b", "zero", words).split()))
+
+
+def _letter_of(word: str) -> str:
+    name = word.removesuffix("'s")
+    return _LETTERS.get(name, name) + word[len(name) :]

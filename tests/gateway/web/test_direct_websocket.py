@@ -1,0 +1,173 @@
+"""WebSocket messages handed over as they arrive: whole, split, joined and fragmented, in order."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import pytest
+from fastapi import FastAPI
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.types import Receive, Scope, Send
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
+
+from shared.event_loop import until
+from vivavoce.gateway.web.direct_websocket import DirectWebSocketProtocol, Message, whole_message
+from vivavoce.gateway.web.http_server import HttpServer
+
+MESSAGES: list[Message] = ["", "a", b"\0" * 160, "é" * 70, b"x" * 65_535, "y" * 70_000, b""]
+
+
+def frame_of(message: Message, *, fin: bool = True, opcode: Opcode | None = None) -> bytes:
+    """The frame of a client, as ``websockets`` writes it."""
+    kind = Opcode.TEXT if isinstance(message, str) else Opcode.BINARY
+    data = message.encode() if isinstance(message, str) else message
+    return Frame(kind if opcode is None else opcode, data, fin).serialize(mask=True)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: str(len(message)))
+def test_a_whole_frame_is_its_message(message: Message) -> None:
+    frame = frame_of(message)
+    assert whole_message(frame) == (message if len(message) < 65_536 else None)
+    assert whole_message(frame + b"\x81") is None
+    assert whole_message(frame[:-1]) is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(list(Opcode)), st.binary(max_size=125), st.booleans(), st.booleans(), st.integers(0, 8)
+)
+def test_a_frame_that_is_not_a_whole_message_is_left_alone(
+    opcode: Opcode, data: bytes, fin: bool, mask: bool, rest: int
+) -> None:
+    if opcode >= Opcode.CLOSE:
+        fin = True  # control frames are whole
+    frame = Frame(opcode, data, fin).serialize(mask=mask) + bytes(rest)
+    message = whole_message(frame)
+    if message is None:
+        is_text = opcode is Opcode.TEXT
+        is_message = fin and mask and not rest and opcode in (Opcode.TEXT, Opcode.BINARY)
+        assert not is_message or (is_text and "\ufffd" in data.decode(errors="replace"))
+    else:
+        assert fin and mask and not rest
+        assert (opcode, message) in ((Opcode.TEXT, data.decode(errors="replace")), (Opcode.BINARY, data))
+
+
+class Application:
+    """Receives messages as ASGI has it up to ``direct_after``, then as they arrive."""
+
+    def __init__(self, direct_after: int) -> None:
+        self.received: list[Message] = []
+        self.direct = 0
+        self.ended = False
+        self._direct_after = direct_after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        protocol = DirectWebSocketProtocol.from_scope(scope)
+        assert protocol is not None
+        await receive()
+        await send({"type": "websocket.accept"})
+        for _ in range(self._direct_after):
+            self._take((await receive())["text"])
+        protocol.deliver_to(self._take_direct)
+        while (message := await receive())["type"] != "websocket.disconnect":
+            text = message.get("text")
+            self._take(message["bytes"] if text is None else text)
+        await protocol.send_messages(["never sent"])
+        self.ended = True
+
+    def _take(self, message: Message) -> None:
+        self.received.append(message)
+
+    def _take_direct(self, message: Message) -> None:
+        self.direct += 1
+        self._take(message)
+
+
+def talk(application: Application, test: Callable[[ClientConnection], Awaitable[None]]) -> None:
+    """Run ``test`` with a client of a server with that application."""
+
+    async def run() -> None:
+        sock = socket.create_server(("127.0.0.1", 0))
+        server = HttpServer(cast(FastAPI, application), sock)
+        serving = asyncio.create_task(server.run_until_closed())
+        await server.wait_started(serving)
+        async with asyncio.timeout(30):
+            url = f"ws://127.0.0.1:{sock.getsockname()[1]}"
+            async with connect(url, compression=None, proxy=None, ping_interval=None) as client:
+                await test(client)
+            await until(lambda: application.ended)
+        server.close()
+        await serving
+
+    asyncio.run(run())
+
+
+def test_messages_arrive_in_order_however_they_are_sent() -> None:
+    application = Application(0)
+    parts = [
+        [frame_of(message) for message in MESSAGES],
+        [b"".join(frame_of(message) for message in MESSAGES)],
+        [frame_of("a", fin=False), frame_of("b", opcode=Opcode.CONT)],
+        [frame_of("c", fin=False) + frame_of(b"", opcode=Opcode.PING) + frame_of("d", opcode=Opcode.CONT)],
+        [bytes([byte]) for byte in frame_of("bytes")],
+    ]
+    expected: list[Message] = [*MESSAGES, *MESSAGES, "ab", "cd", "bytes"]
+
+    async def test(client: ClientConnection) -> None:
+        for pieces in parts:
+            for piece in pieces:
+                client.transport.write(piece)
+                await asyncio.sleep(0.001)
+        await until(lambda: len(application.received) >= len(expected))
+
+    talk(application, test)
+    assert application.received == expected
+    assert application.direct == len(expected)
+
+
+def test_messages_before_the_change_are_received_before_those_after_it() -> None:
+    application = Application(1)
+
+    async def test(client: ClientConnection) -> None:
+        client.transport.write(b"".join(frame_of(f"{number}") for number in range(100)))
+        await until(lambda: len(application.received) == 100)
+        await client.send("100")
+        await until(lambda: len(application.received) == 101)
+
+    talk(application, test)
+    assert application.received == [f"{number}" for number in range(101)]
+    assert application.direct == 1
+
+
+def test_text_that_is_not_utf_8_ends_the_connection() -> None:
+    application = Application(0)
+
+    async def test(client: ClientConnection) -> None:
+        client.transport.write(frame_of(b"\xff\xfe", opcode=Opcode.TEXT))
+        with pytest.raises(ConnectionClosed):
+            await client.recv()
+        assert client.close_code == 1007
+
+    talk(application, test)
+    assert application.received == []
+
+
+def test_messages_are_sent_at_once_and_in_order() -> None:
+    class Sender(Application):
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            await receive()
+            await send({"type": "websocket.accept"})
+            protocol = DirectWebSocketProtocol.from_scope(scope)
+            assert protocol is not None
+            await protocol.send_messages(MESSAGES)
+            await receive()
+            self.ended = True
+
+    async def test(client: ClientConnection) -> None:
+        assert [await client.recv() for _ in MESSAGES] == MESSAGES
+
+    talk(Sender(0), test)

@@ -1,0 +1,90 @@
+"""Rules of postal addresses and of the way to them: streets, states, directions."""
+
+import re
+
+from ..tokenizer import ScanState, end_sentence_if_capital_follows
+from . import vocabulary
+from .word_context import is_shouted, note_english_word
+
+_ORDINAL_AHEAD = re.compile(r" \d{1,3}(?:st|nd|rd|th)\b")  # "E. 4th"
+_ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
+_ROUTE_BEHIND = re.compile(r"\b(?:I|US|SR|CR|Hwy\.?|Highway|[Rr]oute|Rte\.?|Interstate)[- ]?\d{1,3} \Z")
+_FROM_THE_BEHIND = re.compile(r"\b(?:from|in|to|of|toward) the \Z")
+_DEGREES_BEHIND = re.compile(r"° ?\Z")
+
+
+def read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | None:
+    """Read "St." and "Dr." as Saint and Doctor before a name, and as Street and Drive after one."""
+    word = match.group(1)
+    following = scan.next_visible(match.end())
+    if word == "Hwy" and following.isdigit():
+        scan.emit(vocabulary.STREET_ABBREVIATIONS[word], match.start(), match.end())
+        note_english_word(scan.context, "highway")
+        return match.end()
+    after_name = scan.context.previous_capitalized or scan.context.address_words_left > 0
+    if word in ("St", "Dr") and following.isupper() and not after_name:
+        scan.emit(vocabulary.ABBREVIATIONS[word][0], match.start(), match.end())
+        note_english_word(scan.context, "saint")
+        return match.end()
+    if not (dotted or after_name):
+        return None
+    scan.emit(vocabulary.STREET_ABBREVIATIONS[word], match.start(), match.end())
+    note_english_word(scan.context, "street")
+    scan.context.address_words_left, scan.context.previous_capitalized = 0, False
+    if dotted:
+        end_sentence_if_capital_follows(scan, match.end())
+    return match.end()
+
+
+def read_state(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read a state's letters before a ZIP code, or after a name if they are not a word or initialism too."""
+    letters, context = match.group(), scan.context
+    name = vocabulary.STATES.get(letters)
+    before_zip = _ZIP_AHEAD.match(scan.view, match.end()) and not (
+        letters == "ID" and context.identifier_expected
+    )
+    likely = (
+        vocabulary.UNAMBIGUOUS_STATES
+        if not context.after_comma or is_shouted(scan, match)
+        else vocabulary.STATES_AFTER_CITIES
+    )
+    if name is None or not (before_zip or (context.previous_capitalized and letters in likely)):
+        return None
+    scan.emit(name, match.start(), match.end())
+    note_english_word(scan.context, "zip" if before_zip else name)
+    return match.end()
+
+
+def read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the direction of "123 E. 45th St" or "Pennsylvania Ave NW"."""
+    letters, context = match.group(1), scan.context
+    if _is_direction_of_way(scan, match) or (
+        _ORDINAL_AHEAD.match(scan.view, match.end())
+        and context.previous_word not in vocabulary.NOUNS_BEFORE_LETTERS
+    ):
+        scan.emit(vocabulary.DIRECTIONS[letters], match.start(), match.end())
+        note_english_word(context, letters)
+        if match.group().endswith("."):
+            end_sentence_if_capital_follows(scan, match.end())
+        return match.end()
+    if context.previous_word == "london":  # the first part of a postcode: "London SW"
+        return None
+    in_address = context.address_words_left > 0 and bool(scan.next_word(match.end()) or context.after_number)
+    if not (in_address or (len(letters) == 2 and context.previous_word == "street")):
+        return None
+    left = context.address_words_left
+    scan.emit(vocabulary.DIRECTIONS[letters], match.start(), match.end())
+    note_english_word(context, letters)
+    context.address_words_left = left
+    return match.end()
+
+
+def _is_direction_of_way(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a direction is of "I-95 N", "48.9° N", "winds NW" or "head W. on I-80"."""
+    start = match.start()
+    if _ROUTE_BEHIND.search(scan.view, 0, start) or _DEGREES_BEHIND.search(scan.view, 0, start):
+        return True
+    if scan.context.previous_word in vocabulary.WORDS_BEFORE_DIRECTIONS:
+        return len(match.group(1)) == 2 or scan.next_word(match.end()).islower()
+    at_end = scan.view[match.end() : match.end() + 1] in (".", ",", ";", "!", "?", ")", "")
+    return len(match.group(1)) == 2 and at_end and bool(_FROM_THE_BEHIND.search(scan.view, 0, match.start()))
