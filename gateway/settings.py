@@ -122,7 +122,7 @@ class Settings(PhoneSystemSettings, BaseSettings):
     )
     other_language: Annotated[
         Literal["refuse", "warn", "other-voice"], Field(description="refuse, warn or other-voice")
-    ] = "refuse"  # of [bundles]: a text in a language that its voice does not speak
+    ] = "refuse"  # a text, with [bundles], or a part of SSML, in a language that its voice does not speak
     voice: Annotated[
         Annotated[str, Field(min_length=1)] | None, Field(description="the id of a loaded voice")
     ] = None  # None: the first voice of the bundle

@@ -15,6 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,18 +23,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .backends.base import Backend, Delivery, InterruptibleBackend, SlotRequest, SlotTurn, Stages, StepResult
+from .backends.base import (
+    Backend,
+    Delivery,
+    InterruptibleBackend,
+    SlotRequest,
+    SlotTurn,
+    Stages,
+    StepResult,
+    request_in,
+)
 from .backends.loading import load_backend
 from .chunk import SAMPLE_RATE
-from .errors import BadRequest, Overloaded
+from .errors import BadRequest, LanguageNotSpoken, Overloaded, UnknownVoice
 from .metrics import Metrics
 from .reading.english.grammar import ENGLISH_GRAMMAR
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .scheduler import Admission, ComputeCost, SchedulerPolicy, admit, runs_dry_at, schedule, step_cost_s
+from .segmenter import Segmenter
 from .session import Session
 from .stream import Stream
+from .voices.languages import OtherLanguage, language_read
 from .voices.voices import Voices
 
 if TYPE_CHECKING:
@@ -49,13 +61,14 @@ _UNREAD_WARNING_INTERVAL_S = 60.0
 class EngineConfig:
     """Settings of an engine. max_characters: of text in one stream. reading: of English numbers.
 
-    lexicon: says words in every stream.
+    lexicon: says words in every stream. other_language: for parts of a text.
     """
 
     scheduler: SchedulerPolicy = field(default_factory=SchedulerPolicy)
     max_characters: int = 200_000
     reading: ReadingStyle = DEFAULT_READING_STYLE
     lexicon: LexiconFile | None = None
+    other_language: OtherLanguage = OtherLanguage.REFUSE
 
 
 class Engine:
@@ -235,6 +248,8 @@ class Engine:
     ) -> Stream:
         loop = asyncio.get_running_loop()
         own_lexicons = [self._config.lexicon.current()] if self._config.lexicon else []
+        all_lexicons = (*lexicons, *own_lexicons)
+        segmenter_in = functools.partial(self._segmenter_in, request, all_lexicons)
         with self._condition:
             if self._closing:
                 raise BadRequest("the engine is closed")
@@ -242,13 +257,36 @@ class Engine:
             if refusal is not None:
                 self.metrics.refusals.labels(refusal.reason).inc()
                 raise refusal
-            segmenter = self._backend.segmenter(request)
-            segmenter.use_lexicons([*lexicons, *own_lexicons])
+            segmenter = self._segmenter(request, all_lexicons)
             session = Session(self._backend.open_slot(request), opened_at=time.monotonic())
-            stream = Stream(self, session, segmenter, loop, self._config.max_characters)
+            stream = Stream(self, session, segmenter, loop, self._config.max_characters, segmenter_in)
             self._streams[session] = stream
         self.metrics.active_streams.inc()
         return stream
+
+    def language_spoken(self, voice: str | None, language: str) -> str | None:
+        """As ``language_read``, by a voice of the engine. Raises UnknownVoice too."""
+        return language_read(self.voices.get(voice), language, self._config.other_language)
+
+    def _segmenter_in(
+        self, request: SlotRequest, lexicons: Sequence[Lexicon], language: str | None
+    ) -> Segmenter:
+        """The segmenter of a part of a stream's text. Raises LanguageNotSpoken."""
+        if language is not None:
+            with suppress(UnknownVoice):  # one that was removed after the stream was opened
+                language = self.language_spoken(request.voice, language)
+        try:
+            with self._condition:
+                segmenter = self._segmenter(request_in(request, language), lexicons)
+        except BadRequest as error:
+            raise LanguageNotSpoken(str(error)) from None
+        segmenter.language = language
+        return segmenter
+
+    def _segmenter(self, request: SlotRequest, lexicons: Sequence[Lexicon]) -> Segmenter:
+        segmenter = self._backend.segmenter(request)
+        segmenter.use_lexicons(lexicons)
+        return segmenter
 
     async def aclose(self) -> None:
         """Cancel every stream, stop the workers and close the backend. May be called twice."""

@@ -162,6 +162,7 @@ def _configure_logging(level: str, file: Path | None) -> None:
 @click.option("--speed", type=click.FloatRange(0.5, 2.0), default=1.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--sample-rate", type=click.Choice(["24000", "8000"]), default="24000", show_default=True)
+@click.option("--ssml", "is_ssml", is_flag=True, help="The text is SSML even without <speak at its start.")
 def say(
     text: str | None,
     out: str | None,
@@ -174,6 +175,7 @@ def say(
     speed: float,
     seed: int,
     sample_rate: str,
+    is_ssml: bool,
 ) -> None:
     """Speak TEXT, or standard input as it arrives, to the loudspeaker or a file."""
     from . import say as speaking
@@ -184,6 +186,7 @@ def say(
         speed=speed,
         seed=seed,
         sample_rate=int(sample_rate),
+        is_ssml=is_ssml,
         bundle=bundle,
         voices=store,
         precision=precision,

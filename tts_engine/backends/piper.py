@@ -22,11 +22,12 @@ from ..chunk import SAMPLE_RATE
 from ..errors import BundleError
 from ..reading.normalizer import SpokenWord
 from ..segmenter import Segment, Segmenter
+from ..voices.languages import require_language
 from ..voices.voices import Voice, Voices
 from .base import SlotRequest, segment_speed
 from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
 from .espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
-from .voice_reader import VoiceReader, require_language
+from .voice_reader import VoiceReader
 
 logger = logging.getLogger(__name__)
 

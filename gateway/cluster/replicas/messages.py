@@ -45,6 +45,13 @@ class SetRate:
 
 
 @dataclass(frozen=True, slots=True)
+class SetLanguage:
+    """As ``Stream.set_language``."""
+
+    language: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Flush:
     """As ``Stream.flush``."""
 
@@ -54,7 +61,7 @@ class EndInput:
     """As ``Stream.end_input``."""
 
 
-StreamInput = PushText | SetRate | Flush | EndInput
+StreamInput = PushText | SetRate | SetLanguage | Flush | EndInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,13 @@ from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bu
 from vivavoce.models.cosyvoice.execution import Executor, Precision
 from vivavoce.models.cosyvoice.layers import Linear
 from vivavoce.models.cosyvoice.lm.generation import START_INPUT, TURN_INPUT
-from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, sample_ids, seeded_uniforms
-from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm, SpeechLmState
+from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, sample_ids
+from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm
 from vivavoce.models.cosyvoice.networks import load_lm
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import graph_path, is_exported
 from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm
+from vivavoce.models.decoding.kv_memory import SpeechLmState
+from vivavoce.models.decoding.uniforms import seeded_uniforms
 from vivavoce.tts_engine.bundles import bundle_errors, check_bundle, export_bundle
 from vivavoce.tts_engine.cosyvoice.policy import parse_precision
 
