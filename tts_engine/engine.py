@@ -121,7 +121,8 @@ class Engine:
 
         bundle: "default" for the packaged voice, or a folder of Piper, Kokoro or CosyVoice.
         voices: folder of a ``VoiceStore``, for CosyVoice.
-        precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8" or "int4".
+        precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8", "int4"
+            or "int4-int8" (int4 with the flow in int8).
         device: for CosyVoice: "auto" (a GPU if torch can use one), "cpu", "cuda" or "cuda:N".
         executor: of CosyVoice's networks: "torch", "onnxruntime" or "auto" (the faster one).
         backend: used instead of the bundle's backend.
