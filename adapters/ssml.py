@@ -1,9 +1,10 @@
 """SSML parser: a document becomes pieces of plain text, each with its pronunciation, pause and rate.
 
 ``sub``, ``phoneme`` (alphabet "ipa") and ``say-as`` say their content in another way; ``break`` is silence
-after a piece; ``mark`` is a place. ``prosody`` sets the rate of a part. Rate, pitch and volume of an element
-that contains all of the text are the document's; pitch and volume of a part are ignored. The content of
-sounds, ``lang`` and unknown elements is spoken as text, as SSML demands.
+after a piece; ``mark`` is a place. ``prosody`` sets the rate of a part, ``lang`` its language. Rate, pitch
+and volume of an element that contains all of the text are the document's; pitch and volume of a part are
+ignored, as is ``xml:lang`` of other elements. The content of sounds and unknown elements is spoken as text,
+as SSML demands.
 
 Document types are refused, so there are no entities to expand. Depth and length are bounded.
 
@@ -29,6 +30,7 @@ MAX_PRONOUNCED_CHARACTERS: Final = 64  # of the content of ``sub``, ``phoneme`` 
 MAX_BREAK_S: Final = 20.0  # a longer one is shortened
 _MAX_MARKS: Final = 1_000
 _STRENGTHS: Final = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.5, "strong": 1.0, "x-strong": 1.5}
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8}){0,8}")
 _TIME: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s)", re.ASCII)
 _PUNCTUATION: Final = ",.;:!?，。；：！？、…"
 _BLANKS: Final = re.compile(r"[ \t\r\n]+")
@@ -48,6 +50,7 @@ class SsmlPiece:
     rate: float = 1.0  # a factor, besides the document's
     pause_s: float | None = None  # silence after the piece, instead of the usual pause
     mark: str | None = None  # a mark before the piece
+    language: str | None = None  # BCP 47; None: that of the utterance
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +59,22 @@ class SsmlDocument:
 
     pieces: tuple[SsmlPiece, ...]
     prosody: Prosody = field(default_factory=Prosody)
+    source_characters: int = 0  # markup included
 
     @property
     def text(self) -> str:
         """The text without markup, as it was written."""
         return "".join(piece.text for piece in self.pieces)
 
+    @property
+    def languages(self) -> frozenset[str]:
+        """The languages that the document names."""
+        return frozenset(piece.language for piece in self.pieces if piece.language)
+
 
 def plain_document(text: str) -> SsmlDocument:
     """Return a document of a text without markup."""
-    return SsmlDocument((SsmlPiece(text),))
+    return SsmlDocument((SsmlPiece(text),), source_characters=len(text))
 
 
 def parse_ssml(document: str) -> SsmlDocument:
@@ -80,7 +89,15 @@ def parse_ssml(document: str) -> SsmlDocument:
         raise BadSsml(f"SSML, line {error.lineno}, column {error.offset + 1}: {reason}") from None
     prosody = reduce(Prosody.combined_with, reader.enclosing_prosodies, Prosody())
     pieces = (replace(piece, rate=piece.rate / (prosody.speed or 1.0)) for piece in reader.pieces)
-    return SsmlDocument(tuple(pieces), prosody)
+    return SsmlDocument(tuple(pieces), prosody, len(document))
+
+
+@dataclass(frozen=True, slots=True)
+class _PartStyle:
+    """What elements set for the pieces in them."""
+
+    rate: float = 1.0
+    language: str | None = None
 
 
 class _SsmlReader:
@@ -88,7 +105,7 @@ class _SsmlReader:
         self.pieces: list[SsmlPiece] = []
         self.enclosing_prosodies: list[Prosody] = []  # of closed elements that contain all text so far
         self._open_prosodies: dict[int, Prosody] = {}  # by the depth of the open element, if before all text
-        self._rates = [1.0]  # of each open element
+        self._styles = [_PartStyle()]  # of each open element
         self._has_text = False
         self._text = ""  # read and not yet in a piece
         self._mark: str | None = None  # before the text
@@ -116,9 +133,10 @@ class _SsmlReader:
             self._refuse("the outermost element must be speak")
         self._depth += 1
         prosody = parse_prosody(attributes) if name in ("speak", "prosody") else Prosody()
-        if self._pronounced is None and prosody.speed != 1.0:
+        style = self._style_in(name, attributes, prosody)
+        if self._pronounced is None and style != self._styles[-1]:
             self._end_piece()
-        self._rates.append(self._rates[-1] * prosody.speed)
+        self._styles.append(style)
         if name in ("speak", "prosody") and not self._has_text:
             self._open_prosodies[self._depth] = prosody
         if self._pronounced is not None:
@@ -139,12 +157,20 @@ class _SsmlReader:
             self._end_sentence(name)
         if self._depth in self._open_prosodies:
             self.enclosing_prosodies.append(self._open_prosodies.pop(self._depth))
-        if self._rates[-1] != self._rates[-2] and self._pronounced is None:
+        if self._styles[-1] != self._styles[-2] and self._pronounced is None:
             self._end_piece()
-        self._rates.pop()
+        self._styles.pop()
         self._depth -= 1
         if not self._depth:
             self._end_document()
+
+    def _style_in(self, name: str, attributes: dict[str, str], prosody: Prosody) -> _PartStyle:
+        """The style of the text in an element that begins."""
+        outer = self._styles[-1]
+        language = attributes.get("xml:lang", "").strip() if name == "lang" else ""
+        if language and not _LANGUAGE.fullmatch(language):
+            self._refuse(f"got the language {language[:32]!r}; write 'de' or 'en-GB'")
+        return _PartStyle(outer.rate * prosody.speed, language or outer.language)
 
     def _add_text(self, text: str) -> None:
         text = _BLANKS.sub(" ", text)
@@ -158,8 +184,12 @@ class _SsmlReader:
         if not self._text:
             return
         has_words = any(map(str.isalnum, self._text))  # else it belongs to the words before
-        rate = self._rates[-1] if has_words or not self.pieces else self.pieces[-1].rate
-        self.pieces.append(SsmlPiece(self._text, pronunciation, rate, None, self._mark))
+        style = self._styles[-1]
+        if not has_words and self.pieces:
+            style = _PartStyle(self.pieces[-1].rate, self.pieces[-1].language)
+        self.pieces.append(
+            SsmlPiece(self._text, pronunciation, style.rate, mark=self._mark, language=style.language)
+        )
         self._text, self._mark = "", None
 
     def _end_pronounced(self, pronunciation: Pronunciation | None) -> None:

@@ -1,20 +1,47 @@
-"""Recognition of SSML documents in the text of an utterance, which may arrive in pieces.
+"""SSML documents in the text of an utterance: found in text that arrives in pieces, and given to a stream.
 
 A text that begins with ``<speak`` is a document; it is held until its end has arrived. After a document or a
 flush, the next text may be one again.
 """
 
 import re
+from dataclasses import replace
 from enum import Enum, auto
-from typing import Final
+from typing import Final, Protocol
 
-from .ssml import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlDocument, parse_ssml, plain_document
+from ..tts_engine.reading.pronunciation.lexicon import Pronunciation
+from .ssml import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlDocument, SsmlPiece, parse_ssml, plain_document
 
-_OPENING: Final = "<speak"
-_BEGINS: Final = re.compile(r"<speak[\s/>]")
+# The beginning of a document, in group 1, or all of the text as far as it may become one.
+_OPENING: Final = re.compile(r"\s*+(?:(<speak[\s/>])|(?:<(?:s(?:p(?:e(?:a(?:k)?)?)?)?)?)?\Z)")
 _END: Final = re.compile(r"</speak\s{0,8}>")
 _MAX_END_CHARACTERS: Final = 16
+_MAX_DOCUMENTS: Final = 1_000  # in an utterance
 _EMPTY: Final = re.compile(r"\s*<speak[^<>]*/>")
+
+
+class DocumentSink(Protocol):
+    """The methods of the engine's stream that take text and what a document says about it."""
+
+    def push_text(
+        self, text: str, pronunciation: Pronunciation | None = None, pause_s: float | None = None
+    ) -> None:
+        """Add text, split anywhere."""
+
+    def set_rate(self, rate: float) -> None:
+        """Speak the text from here on faster or slower."""
+
+    def set_language(self, language: str | None) -> None:
+        """Read the text from here on in a language; None: in the stream's own."""
+
+    def mark(self, name: str) -> None:
+        """Name the place between the text so far and the next."""
+
+    def flush(self) -> None:
+        """Speak the buffered text without waiting for more."""
+
+    def end_input(self) -> None:
+        """End the text; no more will come."""
 
 
 class _Kind(Enum):
@@ -24,25 +51,24 @@ class _Kind(Enum):
 
 
 class SsmlInput:
-    """Turns pieces of text into documents; plain text is passed on at once."""
+    """Turns the text of one utterance, in pieces, into documents; plain text is passed on at once."""
 
     def __init__(self) -> None:
         self._held: list[str] = []
         self._characters = 0
         self._kind = _Kind.UNDECIDED
+        self._documents = 0
+        self._follows_document = False
 
     def push(self, text: str) -> list[SsmlDocument]:
         """Take text; what can be spoken now. Raises BadSsml."""
+        if not text:
+            return []
         if self._kind is _Kind.PLAIN:
             return [plain_document(text)]
         self._held.append(text)
         self._characters += len(text)
-        if self._kind is _Kind.UNDECIDED:
-            held = "".join(self._held)
-            self._held, self._kind = [held], _kind_of(held)
-        if self._kind is _Kind.PLAIN:
-            return [plain_document(self._take())]
-        if self._kind is _Kind.UNDECIDED or ">" not in text:
+        if self._kind is _Kind.DOCUMENT and ">" not in text:
             self._require_room()
             return []
         return self._take_documents(len(text))
@@ -53,22 +79,44 @@ class SsmlInput:
         held = self._take()
         if kind is _Kind.DOCUMENT:
             return [parse_ssml(held.strip())]  # which names the place
-        return [plain_document(held)] if held else []
+        return [self._apart(plain_document(held))] if held else []
 
     def _take_documents(self, new_characters: int) -> list[SsmlDocument]:
-        """The document that has its end in the text held, and what follows it."""
-        held = "".join(self._held)
-        self._held = [held]
-        end = _END.search(held, max(0, len(held) - new_characters - _MAX_END_CHARACTERS)) or _EMPTY.match(
-            held
-        )
-        if end is None:
+        """The documents that have their end in the text held, and plain text after them."""
+        held = self._take()
+        unsearched = max(0, len(held) - new_characters - _MAX_END_CHARACTERS)
+        documents: list[SsmlDocument] = []
+        begin = 0
+        self._kind = _kind_of(held, begin)
+        while self._kind is _Kind.DOCUMENT:
+            end = _EMPTY.match(held, begin) or _END.search(held, max(begin, unsearched))
+            if end is None:
+                break
+            documents.append(self._parse(held[begin : end.end()]))
+            begin = end.end()
+            self._kind = _kind_of(held, begin)
+        rest = held[begin:]
+        if self._kind is _Kind.PLAIN:
+            return [*documents, self._apart(plain_document(rest))]
+        if rest and not (documents and rest.isspace()):
+            self._held, self._characters = [rest], len(rest)
             self._require_room()
-            return []
-        self._take()
-        self._kind = _Kind.UNDECIDED
-        rest = held[end.end() :]
-        return [parse_ssml(held[: end.end()].strip()), *(self.push(rest) if rest.strip() else [])]
+        return documents
+
+    def _parse(self, document: str) -> SsmlDocument:
+        self._documents += 1
+        if self._documents > _MAX_DOCUMENTS:
+            raise BadSsml(f"SSML: more than {_MAX_DOCUMENTS} documents in an utterance")
+        parsed = self._apart(parse_ssml(document.strip()))
+        self._follows_document = True
+        return parsed
+
+    def _apart(self, document: SsmlDocument) -> SsmlDocument:
+        """Begin with a blank what follows a document, so that their words stay apart."""
+        follows, self._follows_document = self._follows_document, False
+        if not follows or document.text[:1].isspace():
+            return document
+        return replace(document, pieces=(SsmlPiece(" "), *document.pieces))
 
     def _require_room(self) -> None:
         if self._characters > MAX_DOCUMENT_CHARACTERS:
@@ -82,8 +130,27 @@ class SsmlInput:
         return held
 
 
-def _kind_of(text: str) -> _Kind:
-    stripped = text.lstrip()
-    if _BEGINS.match(stripped):
-        return _Kind.DOCUMENT
-    return _Kind.UNDECIDED if _OPENING.startswith(stripped) else _Kind.PLAIN
+def push_document(
+    stream: DocumentSink, document: SsmlDocument, *, rate: float = 1.0, tempo: float = 1.0
+) -> None:
+    """Give a document to a stream, piece by piece.
+
+    rate: of all of it, a factor besides the rates of its parts. tempo: factor by which the audio is played
+    faster; pauses are longer by it. Raises as the methods of ``DocumentSink``.
+    """
+    for piece in document.pieces:
+        if piece.mark is not None:
+            stream.mark(piece.mark)
+        if piece.text:
+            stream.set_rate(rate * piece.rate)
+            stream.set_language(piece.language)
+        pause_s = None if piece.pause_s is None else piece.pause_s * tempo
+        stream.push_text(piece.text, piece.pronunciation, pause_s)
+
+
+def _kind_of(text: str, begin: int) -> _Kind:
+    """The kind of the text from ``begin`` on."""
+    opening = _OPENING.match(text, begin)
+    if opening is None:
+        return _Kind.PLAIN
+    return _Kind.DOCUMENT if opening[1] else _Kind.UNDECIDED

@@ -15,11 +15,12 @@ from ..tts_engine.backends.loading import BundleKind, find_kind, load_backend
 from ..tts_engine.backends.process import ProcessPolicy
 from ..tts_engine.bundles import require_folder
 from ..tts_engine.engine import Engine, EngineConfig
-from ..tts_engine.engine_set import EngineSet, NamedEngine, OtherLanguage
+from ..tts_engine.engine_set import EngineSet, NamedEngine
 from ..tts_engine.errors import BadRequest, MissingExtra, VivavoceError
 from ..tts_engine.metrics import Metrics
 from ..tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ..tts_engine.scheduler import SchedulerPolicy
+from ..tts_engine.voices.languages import OtherLanguage
 from .bundle_settings import MAIN_BUNDLE, BundleSetting
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority
 from .settings import Settings
@@ -145,6 +146,7 @@ def _engine_config(settings: Settings) -> EngineConfig:
         scheduler=SchedulerPolicy(max_streams=settings.max_streams),
         reading=settings.reading_style,
         lexicon=LexiconFile(settings.lexicon) if settings.lexicon else None,
+        other_language=OtherLanguage(settings.other_language),
     )
 
 

@@ -122,7 +122,7 @@ class Settings(PhoneSystemSettings, BaseSettings):
     )
     other_language: Annotated[
         Literal["refuse", "warn", "other-voice"], Field(description="refuse, warn or other-voice")
-    ] = "refuse"  # of [bundles]: a text in a language that its voice does not speak
+    ] = "refuse"  # a text, with [bundles], or a part of SSML, in a language that its voice does not speak
     voice: Annotated[
         Annotated[str, Field(min_length=1)] | None, Field(description="the id of a loaded voice")
     ] = None  # None: the first voice of the bundle
@@ -150,8 +150,8 @@ class Settings(PhoneSystemSettings, BaseSettings):
         "objects"  # as Open WebUI reads them; names for clients of older versions of Kokoro-FastAPI
     )
     precision: Annotated[
-        Literal["fp32", "bf16", "fp16", "int8", "int4"],
-        Field(description="fp32, bf16, fp16, int8 or int4"),
+        Literal["fp32", "bf16", "fp16", "int8", "int4", "int4-int8"],
+        Field(description="fp32, bf16, fp16, int8, int4 or int4-int8"),
     ] = "fp32"  # as published; the others trade accuracy for speed or memory
     device: Annotated[
         str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$", description="auto, cpu, cuda or cuda:N")

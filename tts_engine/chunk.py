@@ -18,7 +18,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place that the caller named, and when it is heard: with the first word after it, or at the end."""
+    """A place that the caller named, and when it is heard: with the next word, or at the sentence's end."""
 
     name: str
     at_s: float  # seconds from the first sample of the stream
@@ -46,6 +46,7 @@ class AudioChunk:
     provenance: Provenance
     final: bool  # the last chunk of the stream
     marks: tuple[Mark, ...] = ()  # that are heard in this chunk
+    sentence_stop: int | None = None  # end of a sentence in the text pushed, if it ends with this chunk
 
     @property
     def seconds(self) -> float:

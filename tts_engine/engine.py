@@ -14,7 +14,9 @@ import functools
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,18 +33,21 @@ from .backends.base import (
     Stage,
     Stages,
     StepResult,
+    request_in,
 )
 from .backends.loading import load_backend
 from .chunk import SAMPLE_RATE
-from .errors import BadRequest, Overloaded
+from .errors import BadRequest, LanguageNotSpoken, Overloaded, UnknownVoice
 from .metrics import Metrics
 from .reading.english.grammar import ENGLISH_GRAMMAR
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .scheduler import Admission, ComputeCost, SchedulerPolicy, admit, runs_dry_at, schedule, step_cost_s
+from .segmenter import Segmenter
 from .session import Session
 from .stream import Stream
+from .voices.languages import OtherLanguage, language_read
 from .voices.voices import Voices
 
 if TYPE_CHECKING:
@@ -58,13 +63,14 @@ _UNREAD_WARNING_INTERVAL_S = 60.0
 class EngineConfig:
     """Settings of an engine. max_characters: of text in one stream. reading: of English numbers.
 
-    lexicon: says words in every stream.
+    lexicon: says words in every stream. other_language: for parts of a text.
     """
 
     scheduler: SchedulerPolicy = field(default_factory=SchedulerPolicy)
     max_characters: int = 200_000
     reading: ReadingStyle = DEFAULT_READING_STYLE
     lexicon: LexiconFile | None = None
+    other_language: OtherLanguage = OtherLanguage.REFUSE
 
 
 class Engine:
@@ -81,6 +87,7 @@ class Engine:
         self._config = config
         self._cost = ComputeCost(backend.workers)
         self._streams: dict[Session, Stream] = {}
+        self._untaken: weakref.WeakSet[Session] = weakref.WeakSet()  # rendered, the final chunk not taken
         self._condition = threading.Condition()
         self._workers_differ = len(set(backend.workers)) > 1
         self._closing = False
@@ -114,7 +121,8 @@ class Engine:
 
         bundle: "default" for the packaged voice, or a folder of Piper, Kokoro or CosyVoice.
         voices: folder of a ``VoiceStore``, for CosyVoice.
-        precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8" or "int4".
+        precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8", "int4"
+            or "int4-int8" (int4 with the flow in int8).
         device: for CosyVoice: "auto" (a GPU if torch can use one), "cpu", "cuda" or "cuda:N".
         executor: of CosyVoice's networks: "torch", "onnxruntime" or "auto" (the faster one).
         backend: used instead of the bundle's backend.
@@ -170,6 +178,7 @@ class Engine:
                 cost=self._cost,
                 policy=self._config.scheduler,
                 admission=admission,
+                untaken_streams=len(self._untaken),
             )
         except Overloaded as refusal:
             return refusal
@@ -244,6 +253,8 @@ class Engine:
     ) -> Stream:
         loop = asyncio.get_running_loop()
         own_lexicons = [self._config.lexicon.current()] if self._config.lexicon else []
+        all_lexicons = (*lexicons, *own_lexicons)
+        segmenter_in = functools.partial(self._segmenter_in, request, all_lexicons)
         with self._condition:
             if self._closing:
                 raise BadRequest("the engine is closed")
@@ -251,13 +262,36 @@ class Engine:
             if refusal is not None:
                 self.metrics.refusals.labels(refusal.reason).inc()
                 raise refusal
-            segmenter = self._backend.segmenter(request)
-            segmenter.use_lexicons([*lexicons, *own_lexicons])
+            segmenter = self._segmenter(request, all_lexicons)
             session = Session(self._backend.open_slot(request), opened_at=time.monotonic())
-            stream = Stream(self, session, segmenter, loop, self._config.max_characters)
+            stream = Stream(self, session, segmenter, loop, self._config.max_characters, segmenter_in)
             self._streams[session] = stream
         self.metrics.active_streams.inc()
         return stream
+
+    def language_spoken(self, voice: str | None, language: str) -> str | None:
+        """As ``language_read``, by a voice of the engine. Raises UnknownVoice too."""
+        return language_read(self.voices.get(voice), language, self._config.other_language)
+
+    def _segmenter_in(
+        self, request: SlotRequest, lexicons: Sequence[Lexicon], language: str | None
+    ) -> Segmenter:
+        """The segmenter of a part of a stream's text. Raises LanguageNotSpoken."""
+        if language is not None:
+            with suppress(UnknownVoice):  # one that was removed after the stream was opened
+                language = self.language_spoken(request.voice, language)
+        try:
+            with self._condition:
+                segmenter = self._segmenter(request_in(request, language), lexicons)
+        except BadRequest as error:
+            raise LanguageNotSpoken(str(error)) from None
+        segmenter.language = language
+        return segmenter
+
+    def _segmenter(self, request: SlotRequest, lexicons: Sequence[Lexicon]) -> Segmenter:
+        segmenter = self._backend.segmenter(request)
+        segmenter.use_lexicons(lexicons)
+        return segmenter
 
     async def aclose(self) -> None:
         """Cancel every stream, stop the workers and close the backend. May be called twice."""
@@ -303,10 +337,14 @@ class Engine:
     def release(self, session: Session) -> None:
         """Forget a session and close its slot; the commit closes the slot of one in a step. The lock is held.
 
-        The session stops counting towards admission at once.
+        The session stops counting towards admission at once, unless it is rendered to its end: then when its
+        final chunk is taken, or it is cancelled, which release it again.
         """
         if self._streams.pop(session, None) is None:
+            self._untaken.discard(session)
             return
+        if session.is_fully_rendered and session.cancelled_at is None:
+            self._untaken.add(session)
         if not session.running:
             self._close_slot(session)
         elif isinstance(self._backend, InterruptibleBackend):
@@ -396,7 +434,7 @@ class Engine:
             self.release(session)
             return
         audio_s = len(result.samples) / SAMPLE_RATE
-        self._cost.observe(max(compute_s, result.device_s), audio_s, stages)
+        self._cost.observe(max(compute_s, result.device_s), audio_s, time.monotonic(), stages)
         self.metrics.audio_seconds.inc(audio_s)
         self._observe_first_audio(session, audio_s)
         stream.deliver(result, wall_s)

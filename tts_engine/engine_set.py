@@ -15,33 +15,24 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .backends.base import Delivery
-from .backends.voice_reader import require_language, speaks
 from .engine import Engine
 from .errors import BadRequest, Overloaded, UnknownVoice
 from .reading.pronunciation.lexicon import Lexicon
 from .scheduler import Admission
 from .stream import Stream
 from .voices.enrollable import EnrollableVoices
+from .voices.languages import OtherLanguage, require_language, speaks
 from .voices.voices import Voice, Voices
 
 logger = logging.getLogger(__name__)
 
 _MAX_WARNED = 1_000  # languages come from clients
 _RETIRING_INTERVAL_S = 0.2  # between two looks at an engine that may be closed
-
-
-class OtherLanguage(StrEnum):
-    """What happens to a text in a language that its voice does not speak."""
-
-    REFUSE = "refuse"
-    WARN = "warn"  # speak it with the voice's own rules
-    OTHER_VOICE = "other-voice"  # speak it with the default voice of its language; refuse without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +211,11 @@ class EngineSet(Engine):
             except Overloaded:  # it is a trial; the engine itself has room of its own
                 pass
         return open_in(engine)
+
+    def language_spoken(self, voice: str | None, language: str) -> str | None:
+        """As ``Engine.language_spoken``, in the engine of the voice."""
+        engine, own_id = self.voices.owner(self.voices.get(voice or self._default_voice).id)
+        return engine.language_spoken(own_id, language)
 
     def exchange(self, engines: tuple[NamedEngine, ...], needed_voices: Iterable[str] = ()) -> None:
         """Serve these engines from now on.

@@ -4,7 +4,8 @@
     ├── BadRequest            a request that is not allowed; the message says what is
     │   ├── UnknownVoice      no voice with that id
     │   ├── BadText           text that cannot be spoken: beyond a limit, for example
-    │   │   └── UnreadableText    the voice can read no word of it
+    │   │   ├── UnreadableText    the voice can read no word of it
+    │   │   └── LanguageNotSpoken the voice does not speak its language
     │   └── StreamClosed      text pushed after end_input() or cancel()
     ├── Overloaded            no capacity now; carries a reason and the seconds after which to retry
     ├── BundleError           a voice's files are missing, damaged or of another version
@@ -45,6 +46,10 @@ class UnreadableText(BadText):
 
     def __reduce__(self) -> "tuple[type[UnreadableText], tuple[()]]":
         return UnreadableText, ()  # to be pickled
+
+
+class LanguageNotSpoken(BadText):
+    """The voice does not speak the language of a text."""
 
 
 class StreamClosed(BadRequest):

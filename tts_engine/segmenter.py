@@ -53,6 +53,7 @@ class Segment:
     stop: int
     ending: BoundaryKind
     rate: float = 1.0  # a factor, besides the stream's speed
+    language: str | None = None  # BCP 47, of its words; None: the stream's
 
     @property
     def spoken(self) -> str:
@@ -72,6 +73,7 @@ class Segmenter:
         has_words: whether the text so far has words, readable or not.
         unread_characters: letters so far that the voice cannot read.
         rate: of the segments that follow.
+        language: of the segments that follow; None: that of the stream.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Segmenter:
         self.has_words = False
         self.unread_characters = 0
         self.rate = 1.0
+        self.language: str | None = None
         self._scripts = scripts
         self._policy = policy
         self._reader = reader or TextNormalizer(
@@ -96,6 +99,12 @@ class Segmenter:
     def use_lexicons(self, lexicons: Sequence[Lexicon]) -> None:
         """Say words as the lexicons have them, from the next text on; the first that has a word decides."""
         self._reader.use_lexicons(lexicons)
+
+    def follow(self, before: "Segmenter") -> None:
+        """Go on after the text of another segmenter, which was flushed: its positions, counts and rate."""
+        self._start, self.rate = before._start, before.rate
+        self.has_words, self.unread_characters = before.has_words, before.unread_characters
+        self._reader.begin_at(before._reader.pushed_characters)
 
     def push(self, text: str, pronunciation: Pronunciation | None = None) -> list[Segment]:
         """Add text, split anywhere; the segments that it completes. pronunciation: of the whole text."""
@@ -144,7 +153,7 @@ class Segmenter:
         words, self._pending_words = self._pending_words[:count], self._pending_words[count:]
         if ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH):
             _end_sentence(words)
-        segment = Segment(tuple(words), self._start, stop, ending, self.rate)
+        segment = Segment(tuple(words), self._start, stop, ending, self.rate, self.language)
         self._start = stop
         self._has_spoken = True
         return segment

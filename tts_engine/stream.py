@@ -26,7 +26,7 @@ _MAX_FINAL_SILENCE_S = 1.0
 
 
 class TextSink(Protocol):
-    """The methods of a ``Stream`` that take text."""
+    """The methods of a ``Stream`` that take plain text."""
 
     def push_text(self, text: str) -> None:
         """Add text, split anywhere."""
@@ -49,7 +49,7 @@ class StreamHost(Protocol):
         """Tell a worker that a session may have work; the lock is held."""
 
     def release(self, session: Session) -> None:
-        """Forget a session; the lock is held."""
+        """Forget a session that is rendered, cancelled, or taken to its end; the lock is held."""
 
     def report_unread(self, characters: int) -> None:
         """Count letters of an ended stream that the voice could not read; the lock is held."""
@@ -59,6 +59,9 @@ class Stream:
     """One utterance. Use ``async with`` and iterate; leaving the block cancels the rest.
 
     Call its methods on the loop that opened it. None of them waits, apart from reading chunks.
+
+    Args:
+        segmenter_in: makes another segmenter, of a part of the text in a language; raises LanguageNotSpoken.
     """
 
     def __init__(
@@ -68,10 +71,13 @@ class Stream:
         segmenter: Segmenter,
         loop: asyncio.AbstractEventLoop,
         max_characters: int,
+        segmenter_in: Callable[[str | None], Segmenter],
     ) -> None:
         self._host = host
         self._session = session
         self._segmenter = segmenter
+        self._segmenter_in = segmenter_in
+        self._language: str | None = None  # of the text from here on; None: the stream's
         self._loop = loop
         self._max_characters = max_characters
         self._text: list[str] = []
@@ -151,6 +157,19 @@ class Stream:
         self._queue(self._segmenter.flush(BoundaryKind.FORCED), None)
         self._segmenter.rate = rate
 
+    def set_language(self, language: str | None) -> None:
+        """Read the text from here on by the rules of a language, BCP 47; None: of the stream's own.
+
+        The voice stays the same. Raises StreamClosed, and LanguageNotSpoken if it does not speak that.
+        """
+        self._require_open()
+        if language == self._language:
+            return
+        segmenter = self._segmenter_in(language)
+        self._queue(self._segmenter.flush(BoundaryKind.FORCED), None)
+        segmenter.follow(self._segmenter)
+        self._segmenter, self._language = segmenter, language
+
     def mark(self, name: str) -> None:
         """Name the place between the text so far and the next; a chunk reports it. Raises StreamClosed."""
         self._require_open()
@@ -217,7 +236,10 @@ class Stream:
         self._ended = chunk.final
         with self._host.lock:
             self._session.unread_s -= chunk.seconds
-            self._host.wake()
+            if chunk.final:
+                self._host.release(self._session)
+            elif self._session.has_work:
+                self._host.wake()
         return chunk
 
     # Called by the engine's commit with the lock held, on a worker's thread or on the loop
@@ -230,7 +252,8 @@ class Stream:
         self._last_word_stop_s = max([self._last_word_stop_s, *(word.stop_s for word in rendered.words)])
         if len(rendered.samples):
             provenance = Provenance(rendered.speech_ids, rendered.mel_frames, wall_s, rendered.device_s)
-            self._send_chunk(_pcm(rendered.samples), rendered.words, provenance, final=False)
+            stop = _sentence_stop(current.segment) if current and rendered.segment_done else None
+            self._send_chunk(_pcm(rendered.samples), rendered.words, provenance, sentence_stop=stop)
 
     def deliver_end(self) -> None:
         """Send the silence that ends every stream, or an error if the text has words and none was spoken."""
@@ -250,11 +273,26 @@ class Stream:
         self._call_on_loop(self._receive_failure, failure)
 
     def _send_chunk(
-        self, pcm: bytes, words: tuple[Word, ...], provenance: Provenance, *, final: bool
+        self,
+        pcm: bytes,
+        words: tuple[Word, ...],
+        provenance: Provenance,
+        *,
+        final: bool = False,
+        sentence_stop: int | None = None,
     ) -> None:
         session = self._session
         start, stop = session.samples, session.samples + len(pcm) // 2
-        chunk = AudioChunk(pcm, session.chunks, (start, stop), self._text_range, words, provenance, final)
+        chunk = AudioChunk(
+            pcm,
+            session.chunks,
+            (start, stop),
+            self._text_range,
+            words,
+            provenance,
+            final,
+            sentence_stop=sentence_stop,
+        )
         session.samples, session.chunks = stop, session.chunks + 1
         session.unread_s += chunk.seconds
         self._call_on_loop(self._receive_chunk, chunk)
@@ -276,14 +314,19 @@ class Stream:
         self._changed.set()
 
     def _reached_marks(self, chunk: AudioChunk) -> tuple[Mark, ...]:
-        """Take the marks before a word of the chunk, and at the end all."""
+        """Take the marks before a word of the chunk, those at a sentence's end, and at the end all."""
         reached: list[Mark] = []
         for word in chunk.words:
             while self._marks and self._marks[0][0] <= word.text_start:
                 reached.append(Mark(self._marks.popleft()[1], word.start_s))
-        while chunk.final and self._marks:
+        while self._marks and (chunk.final or self._ends_sentence(chunk, self._marks[0][0])):
             reached.append(Mark(self._marks.popleft()[1], chunk.samples[1] / SAMPLE_RATE))
         return tuple(reached)
+
+    def _ends_sentence(self, chunk: AudioChunk, position: int) -> bool:
+        """Whether a sentence ends with the chunk, without a word between its end and a place in the text."""
+        stop = chunk.sentence_stop
+        return stop is not None and not self.text[stop:position].strip()
 
     def _receive_failure(self, failure: Exception) -> None:
         self._failure = failure
@@ -294,6 +337,11 @@ class Stream:
             raise StreamClosed("the stream is cancelled")
         if self._session.input_ended:
             raise StreamClosed("no more text after end_input()")
+
+
+def _sentence_stop(segment: Segment) -> int | None:
+    ends = segment.ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH)
+    return segment.stop if ends else None
 
 
 def _pcm(samples: np.ndarray) -> bytes:

@@ -14,10 +14,11 @@ Source: the 5:15 interleave of FunAudioLLM/CosyVoice@ace7c47 cosyvoice/llm/llm.p
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..models.cosyvoice.config import SPEECH_IDS_PER_S
+from .chunk import SAMPLE_RATE, Word
 from .reading.unicode_scripts import WrittenWord, estimate_seconds, group_written_words
 from .segmenter import SpokenWord
 
@@ -101,3 +102,17 @@ class WordTimeEstimator:
         """The speech id at which the model is given the word's first text id; infinite until then."""
         step = bisect_right(self._text_ids_given, waiting.text_id)
         return self._given_at_speech_id[step] if step < len(self._given_at_speech_id) else math.inf
+
+
+def words_in_stream(
+    timed: Iterable[TimedWord], start_sample: int, ids_per_s: float, latest_s: float = math.inf
+) -> Iterator[Word]:
+    """Times of words in a stream, in seconds. ``Word.text`` is empty, as ``StepResult`` has it.
+
+    start_sample: of the sentence, in the stream. ids_per_s: speech ids in a second of its audio, at its
+    speed. latest_s: end of the audio; no word begins after it.
+    """
+    for each in timed:
+        begin_s, end_s = (start_sample / SAMPLE_RATE + place / ids_per_s for place in (each.start, each.stop))
+        begin_s = min(begin_s, latest_s)
+        yield Word("", begin_s, max(begin_s, end_s), each.word.start, each.word.stop)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ...tts_engine.chunk import AudioChunk
-from ..playback.heard_words import DiscardResult, HeardWord
+from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ..playback.playout import PlayoutStats
 
 
@@ -54,8 +54,8 @@ class RecordedAudio:
 class MediaListener(Protocol):
     """Receives what happens on a call. The methods run on the loop of the call and must not block."""
 
-    def on_words_heard(self, words: Sequence[HeardWord]) -> None:
-        """Words whose middle has been sent to the caller."""
+    def on_words_heard(self, words: Sequence[HeardWord | HeardMark]) -> None:
+        """Words whose middle has been sent to the caller, and marks whose place has, in order."""
 
     def on_played(self, pushes: int) -> None:
         """All speech of the first ``pushes`` chunks has been sent, and its utterances have ended."""

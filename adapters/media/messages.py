@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ...tts_engine.chunk import AudioChunk
 from ..audiosocket.protocol import CallId, encode
-from ..playback.heard_words import DiscardResult, HeardWord
+from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ..rtp.connection import RtpOptions
 from .call_media import CallerAudioOptions, MediaReport, RecordedAudio
 from .paced_media import TICKS_PER_REPORT
@@ -128,10 +128,10 @@ class MediaReady:
 
 @dataclass(frozen=True, slots=True)
 class WordsHeard:
-    """Words were heard."""
+    """Words and marks were heard."""
 
     call: int
-    words: tuple[HeardWord, ...]
+    words: tuple[HeardWord | HeardMark, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 from ...tts_engine.chunk import SAMPLE_RATE
 from ..audio.resample import BUILT_IN_RATES, PassthroughResampler, Resampler, soxr_resampler
-from ..playback.heard_words import DiscardResult, HeardWord
+from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ..playback.playout import Playout
 from .call_media import MediaReport, RecordedAudio
 from .clock import Clock
@@ -165,8 +165,8 @@ class PhoneCall:
 
     # Called by the media
 
-    def on_words_heard(self, words: Sequence[HeardWord]) -> None:
-        """Report words."""
+    def on_words_heard(self, words: Sequence[HeardWord | HeardMark]) -> None:
+        """Report words and marks."""
         self._send_message(WordsHeard(self._number, tuple(words)))
 
     def on_played(self, pushes: int) -> None:

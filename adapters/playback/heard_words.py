@@ -1,18 +1,20 @@
-"""The words that a listener has heard: word positions compared with the playback position.
+"""The words and marks that a listener has heard: their positions compared with the playback position.
 
 ``Playout`` or ``PeerPlayout`` advances the position; ``HeardWords`` turns it into words and into the length
 of the text that has been heard. Positions are samples of speech at the listener's rate since the playout
-began, dropped speech included. **A word counts as heard when its middle has been played.** There is no audio
-and no clock here.
+began, dropped speech included. **A word counts as heard when its middle has been played**, a mark of SSML
+when its place has. There is no audio and no clock here.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
-from ...tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
+from ...tts_engine.chunk import SAMPLE_RATE, AudioChunk, Mark, Word
 
-MAX_UNREPORTED_WORDS: Final = 2_000  # words kept for a caller that does not take them
+MAX_UNREPORTED_WORDS: Final = 2_000  # words and marks kept for a caller that does not take them
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,14 @@ class HeardWord:
 
 
 @dataclass(frozen=True, slots=True)
+class HeardMark:
+    """A mark whose place has been played."""
+
+    utterance: int  # as of a HeardWord
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
 class DiscardResult:
     """Speech that a barge-in dropped, and the part of the current utterance that was heard."""
 
@@ -32,11 +42,12 @@ class DiscardResult:
     words: tuple[Word, ...]  # all heard words of the utterance, also those that were taken before
     text_stop: int  # characters of its text up to the last heard word; all of them if nothing was cut
     silent_at: float  # monotonic seconds from which none of the dropped speech is audible
+    marks: tuple[str, ...] = ()  # names of the marks of the utterance that were heard
 
 
 @dataclass(slots=True)
 class PlayedUtterance:
-    """Position of one utterance in the speech, and its heard words."""
+    """Position of one utterance in the speech, and its heard words and marks."""
 
     number: int  # from 0 in its playout
     begin: int  # position of its first sample
@@ -44,6 +55,7 @@ class PlayedUtterance:
     pushed_samples: int = 0  # at 24 kHz
     text_stop: int = 0  # characters of its text that were pushed
     heard: list[Word] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)  # names of those heard
 
     def heard_text_stop(self, position: int) -> int:
         """Return the number of characters of its text that were heard by ``position``."""
@@ -57,15 +69,15 @@ class PlayedUtterance:
 
 
 class HeardWords:
-    """Tracks the words of one listener from the chunk that carries them until they are heard."""
+    """Tracks the words and marks of one listener from the chunk that carries them until they are heard."""
 
     def __init__(self, sample_rate: int) -> None:
         self._sample_rate = sample_rate
         self._open: PlayedUtterance | None = None  # being pushed
         self._queue: deque[PlayedUtterance] = deque()  # from the one being heard to the one being pushed
-        # Positions of the middles of words not yet heard, in order.
-        self._word_middles: deque[tuple[int, PlayedUtterance, Word]] = deque()
-        self._unreported: deque[HeardWord] = deque(maxlen=MAX_UNREPORTED_WORDS)
+        # Positions of marks, and of the middles of words, not yet heard, in order.
+        self._unheard: deque[tuple[int, PlayedUtterance, Word | Mark]] = deque()
+        self._unreported: deque[HeardWord | HeardMark] = deque(maxlen=MAX_UNREPORTED_WORDS)
         self._next_number = 0
 
     @property
@@ -76,35 +88,37 @@ class HeardWords:
     def push(
         self, chunk: AudioChunk, *, position: int, end: int, number: int | None = None
     ) -> PlayedUtterance:
-        """Add a chunk's words; ``end`` is the position behind the speech before this chunk.
+        """Add a chunk's words and marks; ``end`` is the position behind the speech before this chunk.
 
         number: of the utterance, if the chunk begins one; None: the next.
         """
         utterance = self._open or self._begin(chunk, position, end, number)
         utterance.pushed_samples += len(chunk.pcm) // 2
         utterance.text_stop = max(utterance.text_stop, chunk.text[1])
-        for word in chunk.words:
-            middle = round((word.start_s + word.stop_s) / 2 * self._sample_rate)
-            self._word_middles.append((utterance.begin + middle, utterance, word))
+        places = self._places(chunk, utterance)
+        # A mark comes before the word whose beginning it names.
+        self._unheard.extend(sorted(places, key=itemgetter(0)) if chunk.marks else places)
         return utterance
 
     def finish(self, *, position: int, end: int) -> None:
-        """End the open utterance at ``end``; words that would end later are moved there."""
+        """End the open utterance at ``end``; words and marks that would come later are moved there."""
         if self._open is None:
             return
         self._open.end = end
-        self._word_middles = deque(
-            (min(middle, end), utterance, word) for middle, utterance, word in self._word_middles
-        )
+        self._unheard = deque((min(at, end), utterance, place) for at, utterance, place in self._unheard)
         self._open = None
         self.advance(position)
 
     def advance(self, position: int) -> None:
-        """Mark the words up to ``position`` as heard."""
-        while self._word_middles and self._word_middles[0][0] <= position:
-            _, utterance, word = self._word_middles.popleft()
-            utterance.heard.append(word)
-            self._unreported.append(HeardWord(utterance.number, word))
+        """Take the words and marks up to ``position`` for heard."""
+        while self._unheard and self._unheard[0][0] <= position:
+            _, utterance, place = self._unheard.popleft()
+            if isinstance(place, Mark):
+                utterance.marks.append(place.name)
+                self._unreported.append(HeardMark(utterance.number, place))
+            else:
+                utterance.heard.append(place)
+                self._unreported.append(HeardWord(utterance.number, place))
 
     def utterance_at(self, position: int) -> PlayedUtterance | None:
         """Return the utterance at ``position``, or the last one before it."""
@@ -112,25 +126,39 @@ class HeardWords:
             self._queue.popleft()
         return self._queue[0] if self._queue else None
 
-    def take_heard_words(self) -> tuple[HeardWord, ...]:
-        """Return the words heard since the last call, at most the newest 2,000."""
+    def take_heard_words(self) -> tuple[HeardWord | HeardMark, ...]:
+        """Return the words and marks heard since the last call, in order, at most the newest 2,000."""
+        if not self._unreported:
+            return ()
         words = tuple(self._unreported)
         self._unreported.clear()
         return words
 
     def discard(self, *, position: int, cut: int, silent_at: float) -> DiscardResult:
-        """Drop all words not heard by ``position``; ``cut`` is the number of samples dropped."""
+        """Drop all words and marks not heard by ``position``; ``cut`` is the number of samples dropped."""
         utterance = self.utterance_at(position)
         self._open = None
         self._queue.clear()
-        self._word_middles.clear()
+        self._unheard.clear()
         return DiscardResult(
             utterance=utterance.number if utterance else -1,
             cut_ms=1000 * cut / self._sample_rate,
             words=tuple(utterance.heard) if utterance else (),
             text_stop=utterance.heard_text_stop(position) if utterance else 0,
             silent_at=silent_at,
+            marks=tuple(utterance.marks) if utterance else (),
         )
+
+    def _places(
+        self, chunk: AudioChunk, utterance: PlayedUtterance
+    ) -> Iterator[tuple[int, PlayedUtterance, Word | Mark]]:
+        """Yield the marks and words of a chunk with their positions."""
+        for mark in chunk.marks:
+            # One at the beginning is heard with the first sample.
+            yield utterance.begin + max(1, round(mark.at_s * self._sample_rate)), utterance, mark
+        for word in chunk.words:
+            middle = round((word.start_s + word.stop_s) / 2 * self._sample_rate)
+            yield utterance.begin + middle, utterance, word
 
     def _begin(self, chunk: AudioChunk, position: int, end: int, number: int | None) -> PlayedUtterance:
         self.utterance_at(position)

@@ -22,7 +22,7 @@ from typing import Final
 
 from ...tts_engine.chunk import AudioChunk
 from ..audio.resample import Resampler, resampler_to
-from .heard_words import DiscardResult, HeardWord, HeardWords
+from .heard_words import DiscardResult, HeardMark, HeardWord, HeardWords
 from .playout import MAX_LEAD_S, UNDERRUN_AFTER_S, PlayoutStats
 
 MARK_EVERY_MS: Final = 200
@@ -202,8 +202,8 @@ class PeerPlayout:
         self._discards += 1
         return discarded
 
-    def take_heard_words(self) -> tuple[HeardWord, ...]:
-        """Return the words heard since the last call."""
+    def take_heard_words(self) -> tuple[HeardWord | HeardMark, ...]:
+        """Return the words and marks heard since the last call, in order."""
         return self._words.take_heard_words()
 
     def take_reached_marks(self) -> tuple[str, ...]:

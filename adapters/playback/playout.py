@@ -22,7 +22,7 @@ import numpy as np
 
 from ...tts_engine.chunk import AudioChunk
 from ..audio.resample import Resampler, resampler_to
-from .heard_words import DiscardResult, HeardWord, HeardWords
+from .heard_words import DiscardResult, HeardMark, HeardWord, HeardWords
 
 LATE_AFTER_S: Final = 0.020
 UNDERRUN_AFTER_S: Final = 0.060  # of silence where speech is expected; less is heard as a pause
@@ -186,8 +186,8 @@ class Playout:
         self._discards += 1
         return discarded
 
-    def take_heard_words(self) -> tuple[HeardWord, ...]:
-        """Return the words heard since the last call, at most the newest 2,000."""
+    def take_heard_words(self) -> tuple[HeardWord | HeardMark, ...]:
+        """Return the words and marks heard since the last call, in order, at most the newest 2,000."""
         return self._words.take_heard_words()
 
     def next_due(self) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from ...tts_engine.chunk import AudioChunk
-from .heard_words import DiscardResult, HeardWord
+from .heard_words import DiscardResult, HeardMark, HeardWord
 from .playout import PlayoutStats
 
 Packet_co = TypeVar("Packet_co", covariant=True)
@@ -45,8 +45,8 @@ class Transport(Protocol[Packet_co]):
     def discard(self, now: float) -> DiscardResult:
         """Barge-in: drop the speech and marks not yet played; return what was dropped and what was heard."""
 
-    def take_heard_words(self) -> tuple[HeardWord, ...]:
-        """Return the words heard since the last call."""
+    def take_heard_words(self) -> tuple[HeardWord | HeardMark, ...]:
+        """Return the words and marks of SSML heard since the last call, in order."""
 
     def take_reached_marks(self) -> tuple[str, ...]:
         """Return the marks played since the last call, in order; discarded marks are never returned."""

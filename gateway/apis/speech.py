@@ -23,11 +23,11 @@ from ...adapters.audio.encoders import AudioFormat, Codec, open_encoder
 from ...adapters.audio.tempo import TimeStretcher
 from ...adapters.prosody import Prosody
 from ...adapters.ssml import BadSsml, SsmlDocument
-from ...adapters.ssml_input import SsmlInput
+from ...adapters.ssml_input import SsmlInput, push_document
 from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import SAMPLE_RATE, Mark, Word
 from ...tts_engine.engine import Engine
-from ...tts_engine.errors import BadRequest
+from ...tts_engine.errors import BadRequest, LanguageNotSpoken
 from ...tts_engine.reading.pronunciation.lexicon import Lexicon
 from ...tts_engine.stream import Stream
 from .encoding_threads import EncodingThreads, EncodingUrgency
@@ -139,7 +139,7 @@ class EncodedStream:
         self._make_stretcher()
         self._encoder = open_encoder(options.audio)
         self._ssml_input = SsmlInput() if options.finds_ssml else None
-        self._fault: BadSsml | None = None
+        self._fault: BadSsml | LanguageNotSpoken | None = None
         self._samples = 0  # given to the encoder so far, at 24 kHz
         self._opened_at = time.monotonic()
         self._first_audio_at: float | None = None  # monotonic s of the first piece with audio
@@ -187,7 +187,8 @@ class EncodedStream:
     def push_text(self, text: str) -> None:
         """Add text, split anywhere; one that begins with ``<speak`` is an SSML document.
 
-        Raises StreamClosed after ``end_input``, BadText if there is too much. The iteration raises BadSsml.
+        Raises StreamClosed after ``end_input``, BadText if there is too much. The iteration raises BadSsml
+        and LanguageNotSpoken.
         """
         if self._ssml_input is None:
             self._stream.push_text(text)
@@ -197,13 +198,7 @@ class EncodedStream:
     def push_document(self, document: SsmlDocument) -> None:
         """Add an SSML document; the prosody of the first text counts. Raises StreamClosed or BadText."""
         self.set_prosody(document.prosody)
-        for piece in document.pieces:
-            if piece.mark is not None:
-                self._stream.mark(piece.mark)
-            self._stream.set_rate(piece.rate)
-            # The stretcher also stretches pauses.
-            pause_s = None if piece.pause_s is None else piece.pause_s * self._tempo
-            self._stream.push_text(piece.text, piece.pronunciation, pause_s)
+        push_document(self._stream, document, tempo=self._tempo)
 
     def flush(self) -> None:
         """Speak the buffered text as a sentence, without waiting for more."""
@@ -223,13 +218,11 @@ class EncodedStream:
         if self._fault is not None:
             return
         try:
-            documents = find()
-        except BadSsml as error:
+            for document in find():
+                self.push_document(document)
+        except (BadSsml, LanguageNotSpoken) as error:
             self._fault = error
             self._stream.cancel()
-            return
-        for document in documents:
-            self.push_document(document)
 
     def cancel(self) -> None:
         """End the utterance: the iteration stops, and the engine is free after the step under way."""
@@ -240,7 +233,7 @@ class EncodedStream:
         return self
 
     async def __anext__(self) -> EncodedChunk:
-        """Return the next piece; raises SynthesisFailed, UnreadableText or BadSsml once."""
+        """Return the next piece; raises, once, SynthesisFailed or a BadText, such as BadSsml."""
         try:
             chunk = await anext(self._stream)
         except StopAsyncIteration:

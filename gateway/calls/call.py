@@ -16,7 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...adapters.media.call_media import CallerAudioOptions, CallMedia, MediaReport, RecordedAudio
-from ...adapters.playback.heard_words import DiscardResult, HeardWord
+from ...adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
+from ...adapters.ssml import SsmlDocument
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
 from ...tts_engine.scheduler import Admission
@@ -137,6 +138,11 @@ class Call:
         for start in range(0, len(text), _MAX_WRITTEN_CHARACTERS):
             self.events.emit(TextWritten(turn.number, text[start : start + _MAX_WRITTEN_CHARACTERS]))
 
+    def require_languages(self, document: SsmlDocument, voice: str | None) -> None:
+        """Raise LanguageNotSpoken if a voice does not speak a language that a document names."""
+        for language in document.languages:
+            self._engine.language_spoken(voice, language)
+
     async def speak(
         self,
         text: str | AsyncIterable[TextDelta],
@@ -145,6 +151,8 @@ class Call:
         turn: Turn | None = None,
     ) -> UtteranceOutcome:
         """Speak ``text``, whole or as it is written; return when its last audio is in the playout.
+
+        Text that begins with ``<speak`` is an SSML document.
 
         A VivavoceError, of the engine or of the text's source, is logged with the call's id and ends this
         utterance only. Another exception of the source is raised, after the text before it was rendered.
@@ -269,8 +277,8 @@ class Call:
 
     # Called by the media
 
-    def on_words_heard(self, words: Sequence[HeardWord]) -> None:
-        """Emit the words, and the ends of utterances before them."""
+    def on_words_heard(self, words: Sequence[HeardWord | HeardMark]) -> None:
+        """Emit the words and marks, and the ends of utterances before them."""
         self._tracker.add_heard(words)
 
     def on_played(self, pushes: int) -> None:

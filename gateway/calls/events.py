@@ -7,7 +7,7 @@ synchronously; one that forwards events to a slow socket queues them itself (``a
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...tts_engine.chunk import Word
+from ...tts_engine.chunk import Mark, Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,14 @@ class WordHeard:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkHeard:
+    """A mark of SSML has been reached: its time is in the audio of its utterance."""
+
+    utterance: int
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
 class SpeechFinished:
     """The last audio of an utterance has been sent to the listener."""
 
@@ -55,6 +63,7 @@ class SpeechDiscarded:
     cut_ms: float  # speech that was dropped
     heard: str  # text of the utterance up to the last word heard
     words: tuple[Word, ...] = ()  # of the utterance, those that were heard
+    marks: tuple[str, ...] = ()  # names of its marks that were heard
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,7 @@ CallStateEvent = (
     TextWritten
     | SpeechStarted
     | WordHeard
+    | MarkHeard
     | SpeechFinished
     | SpeechDiscarded
     | CallerSpeaking

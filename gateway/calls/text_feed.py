@@ -1,4 +1,4 @@
-"""Text on its way into a stream while it is written: buffer, quota, and the task that pushes it.
+"""Text on its way into a stream while it is written: buffer, quota, and the task that pushes it, SSML too.
 
 Not a segmenter: it only decides whether a position in the text ends a sentence, so that a call that is ending
 stops there.
@@ -6,12 +6,13 @@ stops there.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from enum import Enum
 from typing import Self
 
+from ...adapters.ssml import SsmlDocument
+from ...adapters.ssml_input import DocumentSink, SsmlInput, push_document
 from ...tts_engine.chunk import AudioChunk
-from ...tts_engine.stream import TextSink
 from ..access.errors import RateLimited, RequestTooLarge
 
 _SENTENCE_ENDS = (".", "!", "?", "…", "\n")
@@ -25,12 +26,18 @@ class TextCommand(Enum):
     FLUSH = "flush"  # speak what is buffered without waiting for the end of a sentence
 
 
-TextDelta = str | TextCommand
+TextDelta = str | SsmlDocument | TextCommand
 
 
 def waiting_characters_of(delta: TextDelta) -> int:
-    """Return the characters that ``delta`` counts for while it waits; a command and an empty text count 1."""
-    return len(delta) or 1 if isinstance(delta, str) else 1
+    """Return the characters that ``delta`` counts for while it waits, markup included; at least 1."""
+    match delta:
+        case TextCommand():
+            return 1
+        case SsmlDocument(source_characters=characters):
+            return characters or 1
+        case _:
+            return len(delta) or 1
 
 
 class TextBuffer:
@@ -70,7 +77,7 @@ class CharacterQuota:
         self._charge = charge
         self._is_exceeded = False
 
-    def accept(self, delta: TextDelta) -> bool:
+    def accept(self, delta: str | TextCommand) -> bool:
         """Charge ``delta`` and return whether it may be spoken.
 
         Raises what ``charge`` raises for the first piece that is refused; later ones return False.
@@ -99,25 +106,28 @@ class CharacterQuota:
 class TextFeed:
     """Pushes text into a stream. As an async context manager it owns the task that does.
 
+    A text that begins with ``<speak`` is an SSML document; its rate applies, its pitch and volume do not.
+
     The stream's input is ended when the text ends for any reason, so that what was pushed is spoken.
 
     Args:
         stream: takes the text.
         text: all of it, or its source, which is closed when the feed stops before its end.
-        on_text: called with each piece after it was pushed.
+        on_text: called with each piece, without markup, after it was pushed.
         now: clock of ``first_text_at``.
     """
 
     def __init__(
         self,
-        stream: TextSink,
-        text: str | AsyncIterable[TextDelta],
+        stream: DocumentSink,
+        text: str | SsmlDocument | AsyncIterable[TextDelta],
         on_text: Callable[[str], None] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cut_short = False  # whether ``end_after_sentence`` was called
         self.first_text_at: float | None = None  # monotonic s of the first piece pushed
         self._stream = stream
+        self._ssml_input = SsmlInput()
         self._on_text = on_text
         self._now = now
         self._pushed: list[str] = []
@@ -126,7 +136,7 @@ class TextFeed:
 
     @property
     def text(self) -> str:
-        """All text pushed so far."""
+        """All text pushed so far, without markup."""
         return "".join(self._pushed)
 
     async def __aenter__(self) -> Self:
@@ -160,12 +170,14 @@ class TextFeed:
         if not self._task.cancelled():
             self._task.result()
 
-    async def _run(self, text: str | AsyncIterable[TextDelta]) -> None:
+    async def _run(self, text: str | SsmlDocument | AsyncIterable[TextDelta]) -> None:
         try:
-            if isinstance(text, str):
+            if isinstance(text, str | SsmlDocument):
                 self._push(text)
             else:
                 await self._push_all(text)
+            if not self.cut_short:
+                self._push_documents(self._ssml_input.flush())
         finally:
             self._stream.end_input()
 
@@ -180,15 +192,23 @@ class TextFeed:
                 await deltas.aclose()
 
     def _push(self, delta: TextDelta) -> None:
-        if isinstance(delta, TextCommand):
-            self._stream.flush()
-            return
-        self._pushed.append(delta)
-        self._stream.push_text(delta)
-        if self.first_text_at is None:
-            self.first_text_at = self._now()
-        if self._on_text is not None:
-            self._on_text(delta)
+        match delta:
+            case TextCommand():
+                self._push_documents(self._ssml_input.flush())
+                self._stream.flush()
+            case SsmlDocument():
+                self._push_documents([delta])
+            case _:
+                self._push_documents(self._ssml_input.push(delta))
+
+    def _push_documents(self, documents: Sequence[SsmlDocument]) -> None:
+        for document in documents:
+            self._pushed.append(document.text)
+            push_document(self._stream, document, rate=document.prosody.speed)
+            if self.first_text_at is None:
+                self.first_text_at = self._now()
+            if self._on_text is not None:
+                self._on_text(document.text)
 
 
 def _ends_sentence(text: str) -> bool:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from ...adapters.playback.heard_words import DiscardResult, HeardWord
-from .events import CallEvents, SpeechDiscarded, SpeechFinished, SpeechStarted, WordHeard
+from ...adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
+from .events import CallEvents, MarkHeard, SpeechDiscarded, SpeechFinished, SpeechStarted, WordHeard
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,11 +81,14 @@ class UtteranceTracker:
         if self._unheard and self._unheard[-1].outcome is None:
             self._unheard[-1].outcome = outcome
 
-    def add_heard(self, words: Sequence[HeardWord]) -> None:
-        """Emit words that were heard, and the ends of the utterances before them."""
+    def add_heard(self, words: Sequence[HeardWord | HeardMark]) -> None:
+        """Emit words and marks that were heard, and the ends of the utterances before them."""
         for heard in words:
             self._finish_before(heard.utterance)
-            self._emit_word(heard)
+            if isinstance(heard, HeardMark):
+                self._events.emit(MarkHeard(heard.utterance, heard.mark))
+            else:
+                self._emit_word(heard)
 
     def finish(self) -> None:
         """Emit the ends of all utterances that have no more audio: it has been heard."""
@@ -102,7 +105,7 @@ class UtteranceTracker:
         if cut is None:
             return SpeechDiscarded(None, discarded.cut_ms, "")
         text = cut.source.text[: discarded.text_stop]
-        result = SpeechDiscarded(cut.number, discarded.cut_ms, text, discarded.words)
+        result = SpeechDiscarded(cut.number, discarded.cut_ms, text, discarded.words, discarded.marks)
         self._events.emit(result)
         return result
 

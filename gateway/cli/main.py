@@ -71,7 +71,9 @@ _BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the pac
 )
 @click.option("--bundle", metavar="DIR", help=_BUNDLE_HELP)
 @click.option(
-    "--precision", metavar="fp32|bf16|fp16|int8|int4", help="Of CosyVoice's weights.  [default: fp32]"
+    "--precision",
+    metavar="fp32|bf16|fp16|int8|int4|int4-int8",
+    help="Of CosyVoice's weights.  [default: fp32]",
 )
 @DEVICE
 @EXECUTOR
@@ -160,6 +162,7 @@ def _configure_logging(level: str, file: Path | None) -> None:
 @click.option("--speed", type=click.FloatRange(0.5, 2.0), default=1.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--sample-rate", type=click.Choice(["24000", "8000"]), default="24000", show_default=True)
+@click.option("--ssml", "is_ssml", is_flag=True, help="The text is SSML even without <speak at its start.")
 def say(
     text: str | None,
     out: str | None,
@@ -172,6 +175,7 @@ def say(
     speed: float,
     seed: int,
     sample_rate: str,
+    is_ssml: bool,
 ) -> None:
     """Speak TEXT, or standard input as it arrives, to the loudspeaker or a file."""
     from . import say as speaking
@@ -182,6 +186,7 @@ def say(
         speed=speed,
         seed=seed,
         sample_rate=int(sample_rate),
+        is_ssml=is_ssml,
         bundle=bundle,
         voices=store,
         precision=precision,

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...adapters.ssml import SsmlDocument, parse_ssml
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest
@@ -28,6 +29,7 @@ class SayOptions:
     speed: float  # 0.5 to 2.0
     seed: int
     sample_rate: int  # Hz of the output: 24000 or 8000
+    is_ssml: bool = False  # the text is one SSML document, also if it does not begin with <speak
     # As in ``Engine.open``:
     bundle: str = "default"
     voices: Path | None = None  # folder of the voice store
@@ -39,9 +41,11 @@ class SayOptions:
 async def say(text: str | None, options: SayOptions) -> None:
     """Speak ``text``, or standard input as it arrives if ``text`` is None.
 
-    Raises VivavoceError when the text, the voice or the output is invalid, or when there is nothing to say.
+    A text that begins with ``<speak`` is an SSML document, whose pitch and volume are ignored. Raises
+    VivavoceError when the text, the voice or the output is invalid, or when there is nothing to say.
     """
     check_output(options.out)
+    source = await _source(text, options)
     async with (
         await Engine.open(
             options.bundle,
@@ -52,7 +56,7 @@ async def say(text: str | None, options: SayOptions) -> None:
             warm_up=False,  # the text itself is the first sentence
         ) as engine,
         engine.stream(voice=options.voice, speed=options.speed, seed=options.seed) as stream,
-        TextFeed(stream, standard_input() if text is None else text) as feed,
+        TextFeed(stream, source) as feed,
     ):
         first = await anext(stream)
         if first.final and not feed.has_failed:
@@ -60,8 +64,17 @@ async def say(text: str | None, options: SayOptions) -> None:
         if not feed.has_failed:
             # Opened last: an error before this point leaves an existing file untouched.
             with open_sink(options.out, options.sample_rate) as sink:
-                await _write_speech(first, stream, feed, sink, None if text is None else len(text))
+                await _write_speech(first, stream, feed, sink, None if text is None else len(feed.text))
         await feed.raise_source_error()
+
+
+async def _source(text: str | None, options: SayOptions) -> str | SsmlDocument | AsyncIterator[str]:
+    """Return the text, or standard input for None; a document is read to its end. Raises BadSsml."""
+    if not options.is_ssml:
+        return standard_input() if text is None else text
+    if text is None:
+        text = "".join([piece async for piece in standard_input()])
+    return parse_ssml(text.strip())
 
 
 async def _write_speech(

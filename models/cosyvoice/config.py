@@ -105,6 +105,11 @@ class SpeechLmConfig:
         require(self.norm_epsilon >= 0, "norm_epsilon", self.norm_epsilon, "at least 0")
 
     @property
+    def queries_per_key(self) -> int:
+        """Heads of queries that share a head of keys."""
+        return self.heads // self.kv_heads
+
+    @property
     def head_width(self) -> int:
         """Channels of one head."""
         return self.hidden // self.heads

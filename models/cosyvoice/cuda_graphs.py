@@ -14,16 +14,19 @@ torch.cuda.CUDAGraph, whose warm-up on a side stream this follows.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Generic
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from .devices import new_pinned
 from .state import State, map_state, tensors
+
+Key = TypeVar("Key", bound=Hashable)
+Step = TypeVar("Step")
 
 _ALIGNMENT = 16  # bytes, the size of the largest element type
 _WARM_UPS = 2  # libraries choose algorithms and allocate in their first calls
@@ -135,6 +138,25 @@ class StepGraph:
             torch.cuda.graph(self._graph, pool.handle, pool.stream, capture_error_mode="thread_local"),
         ):
             self._output = self._run()
+
+
+class CapturedSteps(Generic[Key, Step]):
+    """Steps of one network by their sizes, captured when first needed, in one memory pool."""
+
+    def __init__(self, device: torch.device, capture: Callable[[Key, GraphMemoryPool | None], Step]) -> None:
+        self._pool, self._capture = new_graph_pool(device), capture
+        self._steps: dict[Key, Step] = {}
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Sizes for which steps have been captured."""
+        return tuple(self._steps)
+
+    def get(self, key: Key) -> Step:
+        """The step for these sizes; captured if there is none."""
+        if key not in self._steps:
+            self._steps[key] = self._capture(key, self._pool)
+        return self._steps[key]
 
 
 def bucket(count: int, max_count: int, min_count: int = 1) -> int:

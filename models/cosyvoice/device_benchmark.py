@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..decoding.uniforms import seeded_uniforms
 from .checkpoint.bundle import CosyVoiceBundle
 from .config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
 from .devices import to_device, to_host
@@ -21,7 +22,6 @@ from .flow.state import FlowChunk
 from .lm.decode_graphs import DecodeGraphs
 from .lm.decoding import DecodeTurn
 from .lm.generation import Generation, LmInput, LmInputKind, RequestGenerator, SamplingRequest, SpecialIds
-from .lm.sampling import seeded_uniforms
 from .lm.speech_lm import SpeechLm
 from .networks import load_flow, load_lm
 

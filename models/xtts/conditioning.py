@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..cosyvoice.layers import load_weights
 from .config import CONDITIONING_MEL_BANDS, ConditioningConfig
 
-_ENCODER, _PERCEIVER = "gpt.conditioning_encoder.", "gpt.conditioning_perceiver."
+CONDITIONING_PREFIXES = "gpt.conditioning_encoder.", "gpt.conditioning_perceiver."  # of its keys
 
 
 class ConditioningEncoder(nn.Module):
@@ -38,7 +38,7 @@ class ConditioningEncoder(nn.Module):
         with torch.device("meta"):
             network = cls(config)
         taken = {}
-        for ours, theirs in (("encoder.", _ENCODER), ("perceiver.", _PERCEIVER)):
+        for ours, theirs in zip(("encoder.", "perceiver."), CONDITIONING_PREFIXES, strict=True):
             for key in [key for key in weights if key.startswith(theirs)]:
                 taken[ours + key.removeprefix(theirs)] = weights.pop(key)
         load_weights(network, taken)

@@ -26,13 +26,8 @@ from torch.nn import functional
 from ..cosyvoice.devices import to_device
 from ..cosyvoice.execution import Precision
 from ..cosyvoice.layers import load_weights
-from ..cosyvoice.lm.speech_lm import (
-    SpeechLmState,
-    input_and_write_positions,
-    lazy_zeros,
-    lengths_after,
-)
 from ..cosyvoice.precision import MatrixRole, linear_class
+from ..decoding.kv_memory import KvStepPlan, SpeechLmState, empty_state, place_columns
 from .config import XttsGptConfig
 
 
@@ -96,17 +91,16 @@ class XttsGpt(nn.Module):
     def init_state(self, rows: int, capacity: int) -> SpeechLmState:
         """Empty memory for ``capacity`` columns a row."""
         config = self.config
-        shape = (rows, config.layers, 2, config.heads, capacity + 1, config.head_width)
-        kv = lazy_zeros(shape, self.speech_embedding.weight)
-        return SpeechLmState(kv, torch.zeros(rows, dtype=torch.int64))
+        heads_shape = (config.layers, config.heads, config.head_width)
+        return empty_state(rows, capacity, heads_shape, self.speech_embedding.weight)
 
     def embed_prompts(self, prompts: Sequence[XttsPrompt]) -> tuple[Tensor, Tensor]:
         """Voice, text and start id of each sentence, padded at the right.
 
-        Returns (B, T, hidden), and (B,) int64 the number of real columns, on the host. Raises ValueError for
-        a text that is too long, IndexError for an id outside the vocabulary.
+        Returns (B, T, hidden), and (B,) int64 the number of real columns, on the host. Raises as
+        ``embed_sentence``.
         """
-        rows = [self._embed_prompt(prompt) for prompt in prompts]
+        rows = [torch.cat([prompt.conditioning, self.embed_sentence(prompt.text_ids)]) for prompt in prompts]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
 
     def embed_speech(self, speech_ids: Tensor, positions: Tensor) -> Tensor:
@@ -123,25 +117,16 @@ class XttsGpt(nn.Module):
         a row unchanged. The output at padding is undefined. Raises ValueError if a row would outgrow its
         memory.
         """
-        rows, columns, _ = x.shape
-        if valid is None:
-            valid = state.lengths.new_full((rows,), columns)
-        lengths = lengths_after(state, valid)
-        positions, write_positions = (
-            to_device(part, x.device) for part in input_and_write_positions(state, valid, columns)
-        )
-        attended = int(lengths.max())
-        visible = torch.arange(attended, device=x.device) <= positions[:, None, :, None]
-        plan = _StepPlan(
-            torch.arange(rows, device=x.device)[:, None],
-            write_positions,
-            attended,
-            # One row attends to its whole length, so no mask is needed.
-            None if rows == columns == 1 else visible,
-        )
+        placed = place_columns(state, x, valid)
+        hidden = self.run_layers(x, state.kv, placed.plan())
+        return hidden, SpeechLmState(state.kv, placed.lengths)
+
+    def run_layers(self, x: Tensor, kv: Tensor, plan: KvStepPlan) -> Tensor:
+        """Run the layers and the norm after them on (B, T, hidden), with the ``kv`` of a state."""
         for index, layer in enumerate(self.layers):
-            x = layer(x, state.kv[:, index], plan)
-        return self.norm(x), SpeechLmState(state.kv, lengths)
+            x = layer(x, kv[:, index], plan)
+        normed: Tensor = self.norm(x)
+        return normed
 
     def latents(self, hidden: Tensor) -> Tensor:
         """What the vocoder and the head read: (..., hidden) to (..., hidden)."""
@@ -153,30 +138,20 @@ class XttsGpt(nn.Module):
         scores: Tensor = self.head(latents)
         return scores
 
-    def embed_text(self, prompt: XttsPrompt) -> Tensor:
-        """Voice and text of a sentence without the start id: (32 + text ids + 2, hidden)."""
-        if len(prompt.text_ids) > self.config.max_text_ids:
+    def embed_sentence(self, text_ids: Sequence[int]) -> Tensor:
+        """What follows the voice: [START], the text, [STOP] and the start id, (text ids + 3, hidden).
+
+        Raises ValueError for a text that is too long, IndexError for an id outside the vocabulary.
+        """
+        if len(text_ids) > self.config.max_text_ids:
             raise ValueError(
-                f"a sentence has {len(prompt.text_ids):,} text ids; it may have {self.config.max_text_ids:,}"
+                f"a sentence has {len(text_ids):,} text ids; it may have {self.config.max_text_ids:,}"
             )
         start, stop = self.text_ends
-        ids = torch.tensor([start, *prompt.text_ids, stop], device=self.device)
+        ids = to_device(torch.tensor([start, *text_ids, stop]), self.device)
         text = self.text_embedding(ids) + self.text_positions.weight[: len(ids)]
-        return torch.cat([prompt.conditioning, text])
-
-    def _embed_prompt(self, prompt: XttsPrompt) -> Tensor:
-        start = self.speech_embedding.weight[self.config.start_speech_id] + self.speech_positions.weight[0]
-        return torch.cat([self.embed_text(prompt), start[None]])
-
-
-@dataclass(frozen=True, slots=True)
-class _StepPlan:
-    """Positions and mask of a step, shared by all layers."""
-
-    rows: Tensor  # (B, 1) int64
-    write_positions: Tensor  # (B, T) int64
-    attended_positions: int
-    visible: Tensor | None  # (B, 1, T, attended_positions) bool; None: all
+        begin = self.speech_embedding.weight[self.config.start_speech_id] + self.speech_positions.weight[0]
+        return torch.cat([text, begin[None]])
 
 
 class _Gpt2Block(nn.Module):
@@ -191,17 +166,15 @@ class _Gpt2Block(nn.Module):
         self.up = linear(config.hidden, 4 * config.hidden)
         self.down = linear(4 * config.hidden, config.hidden)
 
-    def forward(self, x: Tensor, kv: Tensor, plan: _StepPlan) -> Tensor:
+    def forward(self, x: Tensor, kv: Tensor, plan: KvStepPlan) -> Tensor:
         x = x + self.output(self._attend(self.qkv(self.attention_norm(x)), kv, plan))
         x = x + self.down(functional.gelu(self.up(self.mlp_norm(x)), approximate="tanh"))
         return x
 
-    def _attend(self, qkv: Tensor, kv: Tensor, plan: _StepPlan) -> Tensor:
+    def _attend(self, qkv: Tensor, kv: Tensor, plan: KvStepPlan) -> Tensor:
         rows, columns, _ = qkv.shape
         parts = qkv.view(rows, columns, 3, self.heads, self.width)
-        # Advanced indices come first in the result: (B, T, 2, heads, head_width).
-        kv[plan.rows, :, :, plan.write_positions] = parts[:, :, 1:]
-        keys, values = kv[:, 0, :, : plan.attended_positions], kv[:, 1, :, : plan.attended_positions]
+        keys, values = plan.update(kv, parts[:, :, 1:])
         query = parts[:, :, 0].transpose(1, 2)
         attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=plan.visible)
         return attended.transpose(1, 2).reshape(rows, columns, -1)
@@ -219,6 +192,7 @@ _TABLES = {
     "text_positions": "gpt.text_pos_embedding.emb",
     "speech_positions": "gpt.mel_pos_embedding.emb",
 }
+TEXT_EMBEDDING_KEY = f"{_TABLES['text_embedding']}.weight"
 _BLOCK_NORMS = {"attention_norm": "ln_1", "mlp_norm": "ln_2"}
 _BLOCK_MATRICES = {"qkv": "attn.c_attn", "output": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj"}
 _UNUSED_MODULE = "gpt.text_head"  # scores of text ids, for training

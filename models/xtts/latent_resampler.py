@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..cosyvoice.config import require
+from ..cosyvoice.devices import to_device
 from .config import FRAMES_PER_LATENT, XTTS_INPUT_RATE, XTTS_SAMPLE_RATE
 
 MIN_SPEED = 0.05  # slower is held here, as upstream does
@@ -82,10 +83,13 @@ class LinearInterpolator:
     def _make(self, times: NDArray[np.float32], fed: int) -> Tensor:
         assert self._kept is not None
         before = np.minimum(times.astype(np.int64), fed - 1)
-        share = torch.from_numpy(np.clip(times - before.astype(np.float32), 0, 1))
-        rows = torch.from_numpy(before - self._first_kept)
-        later = torch.from_numpy(np.minimum(before + 1, fed - 1) - self._first_kept)
-        share = share.to(self._kept)[:, None]
+        numbers = (
+            np.clip(times - before.astype(np.float32), 0, 1)[:, None],
+            before - self._first_kept,
+            np.minimum(before + 1, fed - 1) - self._first_kept,
+        )
+        device = self._kept.device
+        share, rows, later = (to_device(torch.from_numpy(each), device) for each in numbers)
         made = self._kept[rows] * (1 - share) + self._kept[later] * share
         self._made += len(times)
         self._forget()

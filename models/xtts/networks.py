@@ -1,7 +1,8 @@
 """Loads the networks of a checked XTTS bundle.
 
 Each network is built at the sizes that the bundle states and takes its tensors of model.pth; a missing tensor
-is an error. Nothing is downloaded, and no file is written.
+is an error. Nothing is downloaded, and no file is written. The encoders of voices are needed while a voice is
+made only, so they are loaded apart, and their weights stay in the file.
 """
 
 from dataclasses import dataclass
@@ -14,20 +15,21 @@ from ..cosyvoice.execution import Precision
 from ..cosyvoice.host_memory import return_freed_memory
 from .checkpoint.bundle import XttsBundle
 from .checkpoint.tensor_shapes import MEL_NORMS_KEY
-from .checkpoint.weight_file import load_model, model_path
-from .conditioning import ConditioningEncoder
+from .checkpoint.weight_file import load_model, map_model, model_path
+from .conditioning import CONDITIONING_PREFIXES, ConditioningEncoder
 from .config import XttsConfig
-from .gpt import XttsGpt
-from .speaker_encoder import XttsSpeakerEncoder
+from .gpt import TEXT_EMBEDDING_KEY, XttsGpt
+from .speaker_encoder import SPEAKER_ENCODER_PREFIX, XttsSpeakerEncoder
 from .vocoder import XttsVocoder
 from .voice import XttsVoiceEncoder
+
+_VOICE_ENCODER_KEYS = (*CONDITIONING_PREFIXES, SPEAKER_ENCODER_PREFIX, MEL_NORMS_KEY)
 
 
 @dataclass(frozen=True, slots=True)
 class XttsNetworks:
-    """Recordings to a voice, text ids to speech ids and latents, latents to samples."""
+    """Text ids to speech ids and latents, latents to samples."""
 
-    voice_encoder: XttsVoiceEncoder
     gpt: XttsGpt
     vocoder: XttsVocoder
 
@@ -35,12 +37,13 @@ class XttsNetworks:
 def load_networks(
     bundle: XttsBundle, device: torch.device = CPU, precision: Precision = Precision.FP32
 ) -> XttsNetworks:
-    """Load all networks of a bundle onto ``device``. precision: of the language model's matrices.
+    """Load what speaks onto ``device``. precision: of the language model's matrices.
 
-    Raises WeightFileError.
+    On a CPU the text embedding stays in its file: only rows that are read occupy memory. Raises
+    WeightFileError.
     """
     tokenizer = bundle.tokenizer()
-    weights = {key: tensor.to(device) for key, tensor in load_model(model_path(bundle.folder)).items()}
+    weights = _read_weights(bundle, device)
     networks = build_networks(
         bundle.settings.config, weights, tokenizer.start_id, tokenizer.stop_id, precision
     )
@@ -49,8 +52,12 @@ def load_networks(
 
 
 def load_voice_encoder(bundle: XttsBundle) -> XttsVoiceEncoder:
-    """Load what makes voices of recordings, on the CPU. Raises WeightFileError."""
-    return _voice_encoder(bundle.settings.config, load_model(model_path(bundle.folder)))
+    """What makes voices of recordings, on the CPU.
+
+    Its weights stay in the file: a page is read when it is first used, and leaves memory with the encoder.
+    Raises WeightFileError.
+    """
+    return build_voice_encoder(bundle.settings.config, map_model(model_path(bundle.folder)))
 
 
 def build_networks(
@@ -64,14 +71,25 @@ def build_networks(
 
     Raises KeyError or RuntimeError that names missing keys.
     """
-    voice_encoder = _voice_encoder(config, weights)
     gpt = XttsGpt.load(config.gpt, weights, start_text_id, stop_text_id, precision)
-    return XttsNetworks(voice_encoder, gpt, XttsVocoder.load(config.vocoder, weights))
+    return XttsNetworks(gpt, XttsVocoder.load(config.vocoder, weights))
 
 
-def _voice_encoder(config: XttsConfig, weights: dict[str, Tensor]) -> XttsVoiceEncoder:
+def build_voice_encoder(config: XttsConfig, weights: dict[str, Tensor]) -> XttsVoiceEncoder:
+    """Build the encoders of voices as ``build_networks``."""
     return XttsVoiceEncoder(
         ConditioningEncoder.load(config.conditioning, weights),
         XttsSpeakerEncoder.load(config.speaker_encoder, weights),
         weights.pop(MEL_NORMS_KEY),
     )
+
+
+def _read_weights(bundle: XttsBundle, device: torch.device) -> dict[str, Tensor]:
+    """The tensors of what speaks."""
+    path = model_path(bundle.folder)
+    weights = load_model(path)
+    for key in [key for key in weights if key.startswith(_VOICE_ENCODER_KEYS)]:
+        del weights[key]
+    if device.type == "cpu":
+        weights[TEXT_EMBEDDING_KEY] = map_model(path)[TEXT_EMBEDDING_KEY]
+    return {key: tensor.to(device) for key, tensor in weights.items()}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cosyvoice.config import require
-from ..cosyvoice.lm.sampling import Float, UniformSource
+from ..decoding.uniforms import Float, UniformSource, draw_columns, softmax
 
 PREFIX_ID = 1  # what upstream writes in the places of voice and text
 
@@ -84,17 +84,11 @@ def _sample(logits: Float, inputs: XttsSamplingInputs) -> int:
         scores[scores < kth] = -np.inf
     if parameters.top_p < 1:
         scores[_tail(scores, parameters.top_p)] = -np.inf
-    cumulative = _softmax(scores).astype(np.float64).cumsum()
-    return int(np.searchsorted(cumulative, inputs.source.random() * cumulative[-1], side="right"))
+    return int(draw_columns(softmax(scores)[None], [inputs.source])[0])
 
 
 def _tail(scores: Float, top_p: float) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Ids whose probabilities, added from the smallest, stay within 1 - top_p; never the likeliest id."""
     order = np.argsort(scores, kind="stable")
-    cumulative = np.cumsum(_softmax(scores[order]), dtype=np.float32)
+    cumulative = np.cumsum(softmax(scores[order]), dtype=np.float32)
     return order[:-1][cumulative[:-1] <= np.float32(1 - top_p)]
-
-
-def _softmax(scores: Float) -> Float:
-    powers: Float = np.exp(scores - scores.max())
-    return np.asarray(powers / powers.sum())

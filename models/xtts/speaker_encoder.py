@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..cosyvoice.layers import load_weights
 from .config import SpeakerEncoderConfig
 
-_PREFIX = "hifigan_decoder.speaker_encoder."
+SPEAKER_ENCODER_PREFIX = "hifigan_decoder.speaker_encoder."
 FRONT_END_KEYS = ("torch_spec.0.filter", "torch_spec.1.spectrogram.window", "torch_spec.1.mel_scale.fb")
 _MIN_VARIANCE = 1e-5
 
@@ -52,8 +52,8 @@ class XttsSpeakerEncoder(nn.Module):
         """
         with torch.device("meta"):
             network = cls(config)
-        keys = [key for key in weights if key.startswith(_PREFIX)]
-        taken = {key.removeprefix(_PREFIX): weights.pop(key) for key in keys}
+        keys = [key for key in weights if key.startswith(SPEAKER_ENCODER_PREFIX)]
+        taken = {key.removeprefix(SPEAKER_ENCODER_PREFIX): weights.pop(key) for key in keys}
         for key in FRONT_END_KEYS:
             taken.pop(key, None)
         load_weights(network, taken)

@@ -1,5 +1,7 @@
 """Pieces of SSML documents: pronunciations, pauses, rates and marks, and the place of a fault."""
 
+from pathlib import Path
+
 import pytest
 
 from vivavoce.adapters.ssml import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlPiece, parse_ssml
@@ -112,3 +114,28 @@ def test_say_as_reads_a_text_as_asked(text: str, kind: str, date_format: str, ex
     words = normalize(say_as(text, kind, date_format) or text)
     spoken = " ".join(word.text + word.punctuation for word in words).rstrip(".")
     assert spoken == expected
+
+
+def test_lang_is_the_language_of_its_text_to_its_end() -> None:
+    document = parse_ssml(
+        '<speak>Say <lang xml:lang="fr">bonjour <lang xml:lang="de-AT">Welt</lang> '
+        '<sub alias="b">a</sub></lang>!'
+        " <s xml:lang='nl'>Now</s> <lang>go</lang></speak>"
+    )
+    assert [(piece.text, piece.language) for piece in document.pieces] == [
+        ("Say ", None),
+        ("bonjour ", "fr"),
+        ("Welt", "de-AT"),
+        (" ", "de-AT"),  # blanks and punctuation belong to the words before
+        ("a", "fr"),
+        ("! Now. go", None),
+    ]
+    assert document.languages == {"fr", "de-AT"}
+    with pytest.raises(BadSsml, match="line 1, column 8: got the language 'no language'; write 'de'"):
+        parse_ssml('<speak><lang xml:lang="no language">x</lang></speak>')
+
+
+def test_the_example_is_well_formed() -> None:
+    document = parse_ssml((Path(__file__).parents[2] / "examples" / "prompt.ssml").read_text("utf-8"))
+    assert document.text.startswith("Thank you for calling W3. Your code is 0417. Again, 0417.")
+    assert [piece.mark for piece in document.pieces if piece.mark] == ["menu"]

@@ -1,6 +1,7 @@
 """One server with several bundles: voices, models, languages, faults of the settings."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -11,7 +12,7 @@ from vivavoce.gateway.bundle_settings import BundleSetting
 from vivavoce.gateway.engine_opening import open_engine
 from vivavoce.gateway.settings_loader import SettingsError, load_settings
 from vivavoce.tts_engine.backends.base import Delivery
-from vivavoce.tts_engine.errors import BadRequest, BundleError, UnknownVoice
+from vivavoce.tts_engine.errors import BadRequest, BundleError, LanguageNotSpoken, UnknownVoice
 
 
 def test_voice_and_model_choose_a_bundle_and_the_lists_show_them(tmp_path: Path) -> None:
@@ -116,3 +117,22 @@ def test_the_table_in_the_file(tmp_path: Path) -> None:
         file.write_text(wrong)
         with pytest.raises(SettingsError, match="bundles"):
             load_settings(file)
+
+
+@pytest.mark.parametrize("other_language", ["refuse", "other-voice", "warn"])
+def test_a_part_of_a_text_in_another_language_keeps_the_voice(tmp_path: Path, other_language: str) -> None:
+    async def test() -> None:
+        async with await open_engine(settings_with(tmp_path, other_language=other_language)) as engine:
+            async with engine.stream(voice="de_DE-otto-low/s0") as german:
+                german.set_language("de-AT")
+            async with engine.stream(voice="en_US-anna-low") as english:
+                if other_language == "warn":
+                    english.set_language("de")
+                    assert engine.language_spoken("en_US-anna-low", "de") is None
+                    return
+                for refuse in (english.set_language, partial(engine.language_spoken, "en_US-anna-low")):
+                    with pytest.raises(LanguageNotSpoken, match="anna-low speaks en-US"):
+                        refuse("de")
+                assert engine.language_spoken(None, "en-GB") == "en-GB"
+
+    asyncio.run(asyncio.wait_for(test(), 60))

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from vivavoce.models.cosyvoice.lm.decoding import DecodeTurn, choose
-from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, SpeechLmState
+from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
+from vivavoce.models.decoding.kv_memory import SpeechLmState
 
 
 def advance(lm: SpeechLm, state: SpeechLmState, turns: Sequence[DecodeTurn | None]) -> SpeechLmState:

@@ -3,6 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from vivavoce.adapters.playback.heard_words import HeardWord
+from vivavoce.adapters.playback.peer_playout import PeerPlayout
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance, Word
 
@@ -57,3 +59,8 @@ def packets_of(playout: Playout, slots: range) -> list[bytes]:
         (packet,) = playout.due(slot_time(slot))
         packets.append(packet)
     return packets
+
+
+def take_words(playout: Playout | PeerPlayout) -> list[HeardWord]:
+    """The words heard since the last call, without marks."""
+    return [heard for heard in playout.take_heard_words() if isinstance(heard, HeardWord)]

@@ -7,7 +7,7 @@ for each stage.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..chunk import Word
-from ..reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
+from ..reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle, style_of
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voices
 
@@ -100,6 +100,14 @@ class StepResult:
 def segment_speed(request: SlotRequest, segment: Segment) -> float:
     """The speed of a segment, 0.5 to 2.0."""
     return min(2.0, max(0.5, request.speed * segment.rate))
+
+
+def request_in(request: SlotRequest, language: str | None) -> SlotRequest:
+    """The request for a part of its text in another language, BCP 47; None: in the request's."""
+    if language is None:
+        return request
+    delivery = replace(request.delivery, language=language)
+    return replace(request, delivery=delivery, reading=style_of(language, request.reading))
 
 
 class Stage(Enum):

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.hibari.voice import Phonemizer, SpelledWord
+from ...models.hibari.phonemizer import Phonemizer, SpelledWord
 from ...models.kokoro.voice import (
     MAX_PHONEMES,
     SAMPLE_RATE,
@@ -34,11 +34,12 @@ from ...models.speech_edges import SilenceTrimmer, gain_to_level
 from ..errors import BundleError, UnknownVoice
 from ..reading.normalizer import SpokenWord
 from ..segmenter import Segment, Segmenter
+from ..voices.languages import require_language
 from ..voices.voices import Voice, Voices
 from .base import SlotRequest, segment_speed
 from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
 from .espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
-from .voice_reader import VoiceReader, require_language
+from .voice_reader import VoiceReader
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +120,7 @@ class KokoroVoices:
         self._readers = {"en-US": VoiceReader("en-US")}
         self._phonemizers: dict[str, EspeakPhonemizer] = {}
         self._gains: dict[str, float] = {}
+        self._reported: set[str] = set()
         self._lock = threading.Lock()
         rtf = self._measure(self.voices.default.id)
         warn_if_slow("of the Kokoro bundle", rtf)
@@ -137,7 +139,7 @@ class KokoroVoices:
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter of the request's language. Raises BadRequest for a language that Kokoro lacks."""
-        return self._reader(self._language(request)).segmenter(request)
+        return self._reader(self._language(request.voice, request.delivery.language)).segmenter(request)
 
     def close(self) -> None:
         """End the processes of espeak-ng."""
@@ -149,7 +151,9 @@ class KokoroVoices:
     ) -> Iterator[RenderedPiece]:
         """Render a segment; a very long one in several pieces."""
         words = [word for word in segment.words if not word.is_mark]
-        phonemes = self._phonemes(words, self._language(request))
+        phonemes = self._phonemes(
+            words, self._language(request.voice, segment.language or request.delivery.language)
+        )
         lines = [line for line in _split_lines(words, phonemes) if self._has_sound(line[1])]
         style = self._style(request.voice)
         gain = self._gain(request.voice)
@@ -161,6 +165,7 @@ class KokoroVoices:
                 style,
                 segment_speed(request, segment),
             )
+            self._report_missing()
             trimmer = SilenceTrimmer(SAMPLE_RATE)
             samples = limit(trimmer.push(rendered.samples * np.float32(gain), last=True))
             lead_s = trimmer.lead_samples / SAMPLE_RATE - start_s
@@ -171,12 +176,12 @@ class KokoroVoices:
             start_s += length_s
             yield RenderedPiece(samples, found, last=index == len(lines) - 1)
 
-    def _language(self, request: SlotRequest) -> str:
+    def _language(self, voice_id: str, language: str | None) -> str:
         """The language to read in, with the region of the voice where both have one language."""
-        voice = self.voices.get(request.voice)
-        require_language(voice, request.delivery.language)
+        voice = self.voices.get(voice_id)
+        require_language(voice, language)
         spoken = (voice.language, *voice.further_languages)
-        wanted = (request.delivery.language or voice.language).partition("-")[0].lower()
+        wanted = (language or voice.language).partition("-")[0].lower()
         return next((each for each in spoken if each.partition("-")[0] == wanted), voice.language)
 
     def _reader(self, language: str) -> VoiceReader:
@@ -203,6 +208,11 @@ class KokoroVoices:
 
     def _has_sound(self, phonemes: Sequence[PhonemeWord]) -> bool:
         return any(self._model.has_sound(word.phonemes) for word in phonemes)
+
+    def _report_missing(self) -> None:
+        if missing := (self._model.missing | self._english.missing) - self._reported:
+            self._reported |= missing
+            logger.warning("Kokoro has no sound for %s, which is left out", ", ".join(sorted(missing)))
 
     def _style(self, voice: str) -> NDArray[np.float32]:
         mixture = parse_mixture(voice, self._styles)

@@ -22,17 +22,18 @@ from ..chunk import SAMPLE_RATE
 from ..errors import BundleError
 from ..reading.normalizer import SpokenWord
 from ..segmenter import Segment, Segmenter
+from ..voices.languages import require_language
 from ..voices.voices import Voice, Voices
 from .base import SlotRequest, segment_speed
 from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
 from .espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
-from .voice_reader import VoiceReader, require_language
+from .voice_reader import VoiceReader
 
 logger = logging.getLogger(__name__)
 
 # Seconds of each piece of a clause: a short first one for an early sound, longer ones later, because each
 # is decoded with some 0.13 s of context on both sides.
-PIECE_S = (0.2, 0.6, 1.4)
+PIECE_S = (0.2, 0.4, 0.8)
 
 # A sentence of the voice's language measures its level; words of any language will do.
 _LEVEL_WORDS = ("one", "two", "three", "four", "five", "banana")

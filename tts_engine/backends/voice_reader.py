@@ -1,6 +1,6 @@
 """Segmenters for a voice of one language, from the reader that has most rules for it."""
 
-from ..errors import BadRequest, MissingExtra
+from ..errors import MissingExtra
 from ..reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS
 from ..reading.multilingual.clause_normalizer import LANGUAGE_CODES, LanguageGrammars
 from ..reading.normalizer import TextNormalizer
@@ -16,7 +16,7 @@ from ..reading.unicode_scripts import (
     ReadableScripts,
 )
 from ..segmenter import Segmenter
-from ..voices.voices import MULTIPLE_LANGUAGES, Voice
+from ..voices.languages import primary_language
 from .base import SlotRequest
 
 _SCRIPTS = {
@@ -32,25 +32,6 @@ _SCRIPTS = {
 }
 
 
-def require_language(voice: Voice, language: str | None) -> None:
-    """Raise BadRequest unless a voice speaks a language (BCP 47; None and "mul" leave it to the voice)."""
-    if language and not speaks(voice, language):
-        raise BadRequest(
-            f"the voice {voice.id} speaks {', '.join((voice.language, *voice.further_languages))}; "
-            f"the language of the text is {language!r}"
-        )
-
-
-def speaks(voice: Voice, language: str) -> bool:
-    """Whether a voice speaks a language, in any region."""
-    spoken = {_primary(each) for each in (voice.language, *voice.further_languages)}
-    return _primary(language) in spoken | {MULTIPLE_LANGUAGES} or MULTIPLE_LANGUAGES in spoken
-
-
-def _primary(language: str) -> str:
-    return language.replace("_", "-").partition("-")[0].lower()
-
-
 class VoiceReader:
     """Makes the segmenters of a voice.
 
@@ -60,7 +41,7 @@ class VoiceReader:
 
     def __init__(self, language: str) -> None:
         self.language = language
-        self._primary = _primary(language)
+        self._primary = primary_language(language)
         self._grammars = LanguageGrammars({}) if self._primary == "en" else _load(self._primary)
         known = _SCRIPTS.get(self._primary)
         self._scripts = ReadableScripts(*known) if known else ALL_SCRIPTS

@@ -5,7 +5,7 @@ Reading a bundle imports torch if it is installed.
 """
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
@@ -19,6 +19,7 @@ from ...models.cosyvoice.lm.generation import LmPrompt
 from ...models.cosyvoice.lm.sampling import SamplingParameters
 from ..backends.base import Delivery, DeliveryMode, SlotRequest
 from ..bundles import bundle_errors
+from ..decoding.policy import requested_sampling
 from ..errors import BadRequest
 from ..generation_segmenter import GenerationSegmenter, VoiceConversionSegmenter
 from ..reading.multilingual.clause_normalizer import MULTILINGUAL_VOICE_SCRIPTS, LanguageGrammars
@@ -113,7 +114,7 @@ class CosyVoiceFrontEnd:
         return VoiceConditioning(
             flow_prompt=_flow_prompt(profile).truncated_to_last(self._policy.max_prompt_ids),
             prompt=prompt,
-            sampling=_sampling(self._sampling, request.delivery),
+            sampling=requested_sampling(self._sampling, request.delivery),
             speed=request.speed,
             source_speech_ids=request.source_speech_ids,
             first_hop=self._first_hop(request.delivery.first_hop),
@@ -177,16 +178,6 @@ class CosyVoiceFrontEnd:
                 f"sentence with it may need {needed} ids; the model has room for {policy.lm_context_ids}. "
                 "Give a shorter transcript or instruction"
             )
-
-
-def _sampling(bundle: SamplingParameters, delivery: Delivery) -> SamplingParameters:
-    """The bundle's parameters with the delivery's. Raises BadRequest if one is out of range."""
-    names = ("temperature", "top_p", "top_k", "repetition_window", "repetition_threshold")
-    wanted = {name: value for name in names if (value := getattr(delivery, name)) is not None}
-    try:
-        return replace(bundle, **wanted)
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
 
 
 def _flow_prompt(profile: SpeakerProfile) -> FlowPrompt:

@@ -1,16 +1,10 @@
-"""Runs the language model for the sessions that need speech ids, and keeps their key-value cache.
+"""Runs the language model of CosyVoice for the sessions that need speech ids.
 
-Each session has a row of the cache. The inputs that precede a sentence's text are the same for every sentence
-of a prompt: they are prefilled once, kept, and copied into the row of each new sentence:
+The inputs that precede a sentence's text are the same for every sentence of a prompt. They are prefilled once
+and copied into the row of each new sentence:
 
     prompt      START t t t t t s s s ... s | inputs that depend on the text
                 |<-  prefix, kept         ->|
-
-Long inputs are prefilled alone and in parts, so that rows which need only their next id wait for one part and
-are not padded to its length:
-
-    row 0       p p p p . . p p p p . . d . . d .       p  a part of a long input
-    row 1       . . . . d d . . . . d d . d d . d       d  a decode step of all rows that have no long input
 
 On a CPU a step covers the rows that take part. On another device it is a recorded graph over the first rows,
 and yields a few ids for each (``decode_graphs``). Policy, counters and text are in ``session``. Used by one
@@ -18,9 +12,8 @@ thread.
 """
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,6 +23,8 @@ from ...models.cosyvoice.lm.decode_turn import DecodeTurn
 from ...models.cosyvoice.lm.generation import Generation, LmInput, LmPrompt, SamplingRequest
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
+from ..decoding.kv_rows import KvRows
+from ..decoding.recently_used import RecentlyUsed
 
 if TYPE_CHECKING:
     from ...models.cosyvoice.lm.decode_graphs import DecodeGraphs
@@ -99,11 +94,10 @@ class LmRunner:
         is_on_host = isinstance(lm, ArraySpeechLm) or lm.device.type == "cpu"
         self._voice_files = voice_files if is_on_host else None
         self._new_generation = new_generation
-        self._state = self._lm.init_state(rows, context_ids)
-        self._graphs = None if is_on_host else _decode_graphs(lm, self._state, ids_per_step)
-        self._max_prompt_prefixes = max_prompt_prefixes
+        self.rows = KvRows(self._lm.init_state(rows, context_ids))
+        self._graphs = None if is_on_host else _decode_graphs(lm, self.rows.state, ids_per_step)
         self._prefill_chunk = prefill_chunk
-        self._prompt_prefixes: OrderedDict[LmPrompt, PromptPrefix] = OrderedDict()
+        self._prompt_prefixes: RecentlyUsed[LmPrompt, PromptPrefix] = RecentlyUsed(max_prompt_prefixes)
 
     @property
     def ids_per_step(self) -> int:
@@ -112,16 +106,7 @@ class LmRunner:
 
     def prompt_prefix(self, prompt: LmPrompt, voice_id: str) -> PromptPrefix:
         """The prefix of a prompt, which may not be prefilled yet. voice_id: of its recording."""
-        if prompt not in self._prompt_prefixes:
-            units = _common_prefix(self._new_generation, prompt)
-            kept_voice = voice_id if prompt.speech_ids else ""
-            prefix = PromptPrefix(units, self._lm.init_state(1, len(units)), kept_voice)
-            self._load(prefix)
-            self._prompt_prefixes[prompt] = prefix
-            if len(self._prompt_prefixes) > self._max_prompt_prefixes:
-                self._prompt_prefixes.popitem(last=False)
-        self._prompt_prefixes.move_to_end(prompt)
-        return self._prompt_prefixes[prompt]
+        return self._prompt_prefixes.get(prompt, lambda: self._new_prefix(prompt, voice_id))
 
     def prefill(self, prefix: PromptPrefix) -> None:
         """Prefill the next part of a prefix, for all sentences that wait for it."""
@@ -132,6 +117,13 @@ class LmRunner:
             self._voice_files.save(
                 prefix.voice_id, self._file_part(prefix), {"kv": np.asarray(prefix.state.kv)}
             )
+
+    def _new_prefix(self, prompt: LmPrompt, voice_id: str) -> PromptPrefix:
+        units = _common_prefix(self._new_generation, prompt)
+        state = self._lm.init_state(1, len(units))
+        prefix = PromptPrefix(units, state, voice_id if prompt.speech_ids else "")
+        self._load(prefix)
+        return prefix
 
     def _file_part(self, prefix: PromptPrefix) -> str:
         """Name of a prefix's file: one for each network, transcript and way of speaking."""
@@ -150,22 +142,17 @@ class LmRunner:
 
     def copy_prefix(self, row: int, prefix: PromptPrefix) -> int:
         """Start a row with a copy of a prefix; the number of inputs copied."""
-        self._state.kv[row, :, :, :, : prefix.prefilled_units] = prefix.state.kv[
-            0, :, :, :, : prefix.prefilled_units
-        ]
-        self._state.lengths[row] = prefix.prefilled_units
-        return prefix.prefilled_units
+        return self.rows.begin(row, prefix.state)
 
     def prefill_row(self, row: int, units: Sequence[LmInput]) -> int:
         """Prefill the next part of a row's inputs, all but the last one; the number of inputs in it."""
         units_part = units[: min(self._prefill_chunk, len(units) - 1)]
-        after = self._lm.prefill(self._row_range(row, row + 1), units_part)
-        self._state.lengths[row] = after.lengths[0]
+        self.rows.commit([row], self._lm.prefill(self.rows.span([row]), units_part))
         return len(units_part)
 
     def clear_row(self, row: int) -> None:
         """Empty a row, so that attention is not computed over it."""
-        self._state.lengths[row] = 0
+        self.rows.clear_row(row)
         if self._graphs is not None:
             self._graphs.discard_decoded_ahead(row)
 
@@ -174,22 +161,15 @@ class LmRunner:
         if self._graphs is not None:
             return self._graphs.choose(turns)
         first, stop = min(turns), max(turns) + 1
-        units_part, chosen = self._lm.choose(
-            self._row_range(first, stop), [turns.get(row) for row in range(first, stop)]
+        after, chosen = self._lm.choose(
+            self.rows.span(turns.keys()), [turns.get(row) for row in range(first, stop)]
         )
-        # Only the rows of this step: a row in between may be cleared by another thread meanwhile.
-        for row in turns:
-            self._state.lengths[row] = units_part.lengths[row - first]
+        self.rows.commit(turns.keys(), after)
         return {first + row: id for row, id in chosen.items()}
 
     def decoded_ahead(self, row: int, ask: SamplingRequest | None) -> int | None:
         """The answer to a row's next request if the last ``choose`` has decoded it already, else None."""
         return self._graphs.decoded_ahead(row, ask) if self._graphs else None
-
-    def _row_range(self, first: int, stop: int) -> Any:
-        """A view of adjacent rows."""
-        state = self._state
-        return replace(state, kv=state.kv[first:stop], lengths=state.lengths[first:stop])
 
 
 def _steps_of(lm: "LmNetwork | ArraySpeechLm") -> LmSteppable:

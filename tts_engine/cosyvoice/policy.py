@@ -4,10 +4,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from ...models.cosyvoice.execution import DeviceError, Executor, Precision, is_torch_installed
+from ...models.cosyvoice.execution import Executor, Precision, is_torch_installed
 from ...models.cosyvoice.flow.policy import EXACT_POLICY, HALF_PRECISION_POLICY, FlowPolicy
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
-from ..errors import BadRequest, BundleError, MissingExtra
+from ..decoding.policy import DecodingPolicy, require_device
+from ..errors import BadRequest, MissingExtra
 
 
 class Interleave(Enum):
@@ -18,7 +19,7 @@ class Interleave(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CosyVoicePolicy:
+class CosyVoicePolicy(DecodingPolicy):
     """Settings of one CosyVoice backend. ``Delivery`` holds what a session chooses.
 
     A speech id is 40 ms of speech.
@@ -29,22 +30,10 @@ class CosyVoicePolicy:
     flow: FlowPolicy = field(default_factory=FlowPolicy)
     # Bounds of speech ids for each text id of a sentence.
     length: SpeechLengthRule = field(default_factory=SpeechLengthRule)
-    # Sessions open at once.
-    slots: int = 8
     # Ids in the language model's memory of a session; a page costs nothing until it is written.
     lm_context_ids: int = 6144
     # Text ids of one sentence; a longer one is spoken as several. Upstream splits at 80.
     max_text_ids: int = 100
-    # Speech ids that a DECODE step adds to each session; few, so that a cancelled session ends soon.
-    ids_per_decode_step: int = 4
-    # Sessions that share a DECODE step.
-    max_decode_rows: int = 32
-    # Sessions that share a RENDER step. On two cores, 4 chunks of 1 s in one step take 70 to 100 % of the
-    # time of four steps, and no chunk is delivered before the step ends; one by one, the first takes a
-    # quarter of that.
-    max_render_rows: int = 2
-    # Ids of a long prompt fed in one step; sessions that decode wait for it.
-    prefill_chunk: int = 128
     # Speech ids of the first chunk of audio, and of the longest chunk.
     first_hop: int = 25
     max_hop: int = 50
@@ -60,20 +49,12 @@ class CosyVoicePolicy:
     # Speech ids reserved for each session at admission, 10 s. A longer sentence takes what it needs, and
     # fewer sessions are admitted meanwhile.
     expected_ids: int = 10 * 25
-    # Precision of the language model's matrices.
-    precision: Precision = Precision.FP32
     # Library that computes the networks.
     executor: Executor = Executor.AUTO
-    # "auto" (the first GPU that torch can use, else the CPU), "cpu", "cuda" or "cuda:N".
-    device: str = "auto"
     # Folder of the voice store, in which prepared voices are kept; None keeps none.
     voice_store: Path | None = None
     # Of prepared voices on file; version 2 takes 116 MB for each second of a recording, version 3 90 MB.
     max_prepared_bytes: int = 8 * 2**30
-    # Run DECODE and RENDER steps at the same time, on two threads and device streams. On two cores, three new
-    # sessions were first heard after 9.8, 9.8 and 12.5 s without it, 8.5, 8.5 and 16.1 s with it, and all
-    # ended at the same time: neither stage leaves a core idle.
-    overlap: bool = False
 
 
 def policy_for(precision: str, device: str, executor: str = "auto") -> CosyVoicePolicy:
@@ -87,13 +68,7 @@ def policy_for(precision: str, device: str, executor: str = "auto") -> CosyVoice
     policy = CosyVoicePolicy(precision=parse_precision(precision), executor=Executor(executor), device=device)
     if not is_torch_installed():
         return replace(policy, executor=_executor_without_torch(policy.executor, device))
-    from ...models.cosyvoice.devices import find_device
-
-    try:
-        found = find_device(device)
-    except DeviceError as fault:
-        raise BundleError(str(fault)) from fault
-    if found.type == "cpu":
+    if require_device(device) == "cpu":
         return policy
     flow = EXACT_POLICY if policy.executor is Executor.TENSORRT else HALF_PRECISION_POLICY
     return replace(policy, slots=32, max_render_rows=4, flow=flow, overlap=True)

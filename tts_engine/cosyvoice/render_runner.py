@@ -13,7 +13,6 @@ sentence's ``SentenceRenderState`` and is replaced when a step ends, so a step t
 Used by one thread.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,6 +40,7 @@ from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ...models.cosyvoice.state import gather, join_states, map_state, tensors
 from ...models.cosyvoice.vocoder.noise_table import NoiseTable
 from ...models.cosyvoice.vocoder.vocoder import Vocoder
+from ..decoding.recently_used import RecentlyUsed
 from .conditioning import FlowPrompt
 from .flow_runner import EagerFlowRunner, FlowRunner, GraphFlowRunner, supports_graphs
 from .policy import CosyVoicePolicy
@@ -102,9 +102,8 @@ class RenderRunner:
         has_table = version is CosyVoiceVersion.V3
         self._noise_table = NoiseTable(self._vocoder.config.sine_count) if has_table else None
         self._voice_files = voice_files if _can_be_kept(networks.flow) else None
-        self._max_prepared_voices = policy.max_prepared_voices
         self._flow_runner = _flow_runner(networks.flow, policy)
-        self._prepared: OrderedDict[str, object] = OrderedDict()
+        self._prepared: RecentlyUsed[str, object] = RecentlyUsed(policy.max_prepared_voices)
 
     @property
     def memory_ids(self) -> int:
@@ -114,7 +113,7 @@ class RenderRunner:
     @property
     def prepared_voice_ids(self) -> int:
         """Speech ids of memory that prepared voices take."""
-        return sum(self._flow_runner.prepared_voice_ids(voice) for voice in [*self._prepared.values()])
+        return sum(self._flow_runner.prepared_voice_ids(voice) for voice in self._prepared.values)
 
     def copied_voice_ids(self, flow_prompt: FlowPrompt) -> int:
         """Speech ids of memory that each sentence takes for its voice."""
@@ -192,14 +191,9 @@ class RenderRunner:
         self._flow_runner.free(render_state.flow_sequence)
 
     def _prepared_voice(self, flow_prompt: FlowPrompt) -> object:
-        if flow_prompt.id not in self._prepared:
-            self._prepared[flow_prompt.id] = self._flow_runner.prepare_voice(
-                self._prefilled_voice(flow_prompt)
-            )
-            if len(self._prepared) > self._max_prepared_voices:
-                self._prepared.popitem(last=False)
-        self._prepared.move_to_end(flow_prompt.id)
-        return self._prepared[flow_prompt.id]
+        return self._prepared.get(
+            flow_prompt.id, lambda: self._flow_runner.prepare_voice(self._prefilled_voice(flow_prompt))
+        )
 
     @torch.inference_mode()
     def _prefilled_voice(self, flow_prompt: FlowPrompt) -> FlowState:

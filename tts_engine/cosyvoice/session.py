@@ -17,14 +17,15 @@ import numpy as np
 from ...models.cosyvoice.config import FRAMES_PER_SPEECH_ID, SPEECH_IDS_PER_S
 from ...models.cosyvoice.lm.decode_turn import DecodeTurn
 from ...models.cosyvoice.lm.generation import SamplingRequest
-from ...models.cosyvoice.lm.sampling import seeded_uniforms
+from ...models.decoding.uniforms import seeded_uniforms
 from ..backends.base import StepResult
 from ..chunk import SAMPLE_RATE, Word
-from ..reading.unicode_scripts import join_words
 from ..segmenter import BoundaryKind, Segment
+from ..word_timing import words_in_stream
 from .conditioning import VoiceConditioning
 from .rendering.render_input import RenderInput, Samples
-from .sentence import SentenceConfig, SpokenSentence, TextPiece, Words
+from .sentence import SentenceConfig, SpokenSentence, TextPiece
+from .text_encoder import Words
 
 SAMPLES_PER_ID = 960  # at 24 kHz
 
@@ -165,8 +166,7 @@ class CosyVoiceSession:
 
     def _split_to_fit(self, segment: Segment, before: Words, pause_s: float) -> Iterator[TextPiece]:
         """Split a segment into pieces that each fit into a sentence. before: the word that precedes it."""
-        whole = join_words((*before, *segment.words))[len(join_words(before)) :]
-        text_ids = tuple(self._config.encode_text(whole))
+        text_ids = self._config.text_encoder.encode(segment.words, before)
         half = len(segment.words) // 2
         if len(text_ids) <= self._config.max_text_ids:
             yield TextPiece(text_ids, segment, pause_s)
@@ -193,11 +193,7 @@ class CosyVoiceSession:
         speed = self.conditioning.speed
         until_speech_id = sentence.samples * speed / SAMPLES_PER_ID
         total = sentence.spoken_ids if sentence.generation.finished else None
-        for timed in sentence.word_times.take_words_until(
+        timed = sentence.word_times.take_words_until(
             sentence.spoken_ids if sentence.done else until_speech_id, total
-        ):
-            begin_s, end_s = (
-                start_sample / SAMPLE_RATE + place / (SPEECH_IDS_PER_S * speed)
-                for place in (timed.start, timed.stop)
-            )
-            yield Word("", begin_s, end_s, timed.word.start, timed.word.stop)
+        )
+        return words_in_stream(timed, start_sample, SPEECH_IDS_PER_S * speed)

@@ -113,6 +113,15 @@ class TextNormalizer:
         """Say words as the lexicons have them; the first that has a word decides."""
         self._clause_normalizer.pronunciations.lexicons = tuple(lexicons)
 
+    @property
+    def pushed_characters(self) -> int:
+        """Characters pushed in all, with those before ``begin_at``."""
+        return self._pushed
+
+    def begin_at(self, position: int) -> None:
+        """Count characters from ``position``; before the first push, for text that follows another's."""
+        self._pushed = position
+
     def push(self, text: str, pronunciation: Pronunciation | None = None) -> list[NormalizedClause]:
         """Take more text and return the clauses that are complete now.
 

@@ -30,3 +30,9 @@ READING_STYLES: Mapping[str, ReadingStyle] = {
     "en-ZA": _DAY_FIRST_OH,
     "en-IN": _DAY_FIRST,
 }  # by BCP 47 tag
+
+
+def style_of(language: str, default: ReadingStyle) -> ReadingStyle:
+    """The style of a BCP 47 tag such as "en-GB", in any case; ``default`` for others."""
+    known = {tag.lower(): style for tag, style in READING_STYLES.items()}
+    return known.get(language.lower(), default)

@@ -1,19 +1,19 @@
 """XTTS v2 as a backend in this process: voices, checked requests and segmenters over the renderer."""
 
 import logging
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ...models.cosyvoice.devices import find_device
 from ...models.xtts.checkpoint.bundle import LICENSE_NOTICE, XttsBundle, open_bundle
 from ...models.xtts.checkpoint.settings import XttsBundleSettings
 from ...models.xtts.config import XTTS_IDS_PER_S
-from ...models.xtts.networks import XttsNetworks, load_networks
-from ...models.xtts.sampling import XttsSampling
+from ...models.xtts.networks import XttsNetworks, load_networks, load_voice_encoder
 from ...models.xtts.text.tokenizer import XttsTokenizer
 from ...models.xtts.voice import XttsVoice
-from ..backends.base import Delivery, SlotRequest
+from ..backends.base import SlotRequest
 from ..bundles import BundleFamily, bundle_errors
+from ..decoding.policy import requested_sampling
 from ..errors import BadRequest
 from ..reading.multilingual.clause_normalizer import LanguageGrammars
 from ..reading.normalizer import TextNormalizer
@@ -77,10 +77,13 @@ class XttsBackend(XttsRenderer):
         logger.warning("%s", LICENSE_NOTICE)
         settings = bundle.settings
         with bundle_errors(BundleFamily.XTTS):
-            studio = bundle.voices()
-        bundle_voices = XttsVoices(
-            studio, networks.voice_encoder, settings.conditioning, settings.languages, voices
-        )
+            bundle_voices = XttsVoices(
+                bundle.voices(),
+                partial(load_voice_encoder, bundle),
+                settings.conditioning,
+                settings.languages,
+                voices,
+            )
         add_speakers(bundle.folder / SPEAKERS_FOLDER, bundle_voices)
         return cls(settings, networks, bundle.tokenizer(), bundle_voices, policy)
 
@@ -99,9 +102,9 @@ class XttsBackend(XttsRenderer):
         conditioning = XttsConditioning(
             voice,
             xtts_language(delivery.language, self._settings.languages),
-            _sampling(self._settings.sampling, delivery),
+            requested_sampling(self._settings.sampling, delivery),
             request.speed,
-            self._first_hop(delivery.first_hop),
+            _first_hop(delivery.first_hop),
         )
         return self.open_prepared(conditioning, request.seed)
 
@@ -110,20 +113,11 @@ class XttsBackend(XttsRenderer):
         self._sessions.clear()
         self.voices.close()
 
-    def _first_hop(self, delivery_ids: int | None) -> int | None:
-        """Speech ids of the first chunk, from ids at 25 a second. Raises BadRequest below 1."""
-        if delivery_ids is None:
-            return None
-        if delivery_ids < 1:
-            raise BadRequest(f"first_hop is {delivery_ids}; it must be at least 1")
-        return max(1, round(delivery_ids * XTTS_IDS_PER_S / _DELIVERY_IDS_PER_S))
 
-
-def _sampling(bundle: XttsSampling, delivery: Delivery) -> XttsSampling:
-    """The bundle's parameters with the delivery's. Raises BadRequest if one is out of range."""
-    names = ("temperature", "top_p", "top_k", "repetition_penalty")
-    wanted = {name: value for name in names if (value := getattr(delivery, name)) is not None}
-    try:
-        return replace(bundle, **wanted)
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
+def _first_hop(delivery_ids: int | None) -> int | None:
+    """Speech ids of the first chunk, from ids at 25 a second. Raises BadRequest below 1."""
+    if delivery_ids is None:
+        return None
+    if delivery_ids < 1:
+        raise BadRequest(f"first_hop is {delivery_ids}; it must be at least 1")
+    return max(1, round(delivery_ids * XTTS_IDS_PER_S / _DELIVERY_IDS_PER_S))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...models.cosyvoice.devices import find_device
-from ...models.cosyvoice.lm.sampling import PeekableUniforms, seeded_uniforms
+from ...models.decoding.uniforms import PeekableUniforms, seeded_uniforms
 from ...models.xtts.checkpoint.bundle import open_bundle
 from ...models.xtts.gpt import XttsGpt
 from ...models.xtts.networks import load_networks
@@ -100,23 +100,25 @@ def _decode(
     """Median seconds of a step of that many sessions, and the latents of the first one."""
     runner = XttsGptRunner(gpt, rows=rows, max_voices=1, prefill_chunk=128)
     text_ids = [5] * max(1, size.context - len(voice.latents) - 2)
-    for row in range(rows):
-        sentence = XttsGptInput(voice, None, text_ids)
-        while not sentence.is_prefilled:
-            runner.prefill_part(row, sentence)
+    columns = {row: _prefilled(runner, row, XttsGptInput(voice, None, text_ids)) for row in range(rows)}
     draws = [seeded_uniforms(row) for row in range(rows)]
     ids: list[list[int]] = [[] for _ in range(rows)]
     times: list[float] = []
     latents: list[Latent] = []
     for _ in range(size.ids):
         started = clock()
-        turns = {row: XttsGptTurn(each[-1] if each else None, len(each)) for row, each in enumerate(ids)}
-        decoded = runner.decode(turns)
-        for row, column in decoded.items():
+        for row, column in columns.items():
             ids[row].append(_sampled(column, ids[row], draws[row]))
+        columns = runner.decode({row: XttsGptTurn(each[-1], len(each)) for row, each in enumerate(ids)})
         times.append(clock() - started)
-        latents.append(decoded[0].latent)
+        latents.append(columns[0].latent)
     return statistics.median(times), latents
+
+
+def _prefilled(runner: XttsGptRunner, row: int, sentence: XttsGptInput) -> DecodedColumn:
+    while (column := runner.prefill_part(row, sentence)) is None:
+        pass
+    return column
 
 
 def _sampled(column: DecodedColumn, ids: Sequence[int], draws: PeekableUniforms) -> int:

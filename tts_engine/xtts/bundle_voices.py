@@ -1,7 +1,7 @@
 """The voices of an XTTS bundle: the studio voices of its file, and voices made of recordings."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,24 +25,25 @@ _MIN_LEVEL = 10 ** (-50 / 20)  # root mean square of full scale; below it, a rec
 
 
 class XttsVoices(EnrollableVoices):
-    """The voices of one bundle, with cloning. studio: by name. languages: codes of the bundle.
+    """The voices of one bundle, with cloning.
 
-    Their ``model_version`` is the number of the weights that make voices.
+    studio: by name. load_encoder: called for each voice that is made, so that the encoders take no memory
+    meanwhile. languages: codes of the bundle. Their ``model_version`` is the number of the encoders' weights.
     """
 
     def __init__(
         self,
         studio: Mapping[str, XttsVoice],
-        encoder: XttsVoiceEncoder,
+        load_encoder: Callable[[], XttsVoiceEncoder],
         conditioning: VoiceConditioningConfig,
         languages: Sequence[str],
         folder: Path | None = None,
     ) -> None:
         """folder: of a ``VoiceStore``; None keeps enrolled voices in memory only. Raises BundleError."""
-        version = encoder.version()
+        version = load_encoder().version()
         store = None if folder is None else VoiceStore(folder, version, read_prompt=XttsVoicePrompt.load)
         super().__init__(studio, languages, version, store)
-        self._encoder, self._conditioning = encoder, conditioning
+        self._load_encoder, self._conditioning = load_encoder, conditioning
         self._languages = frozenset(code.partition("-")[0] for code in languages)
         self._encoder_lock = threading.Lock()  # an encoder processes one voice at a time
 
@@ -54,11 +55,12 @@ class XttsVoices(EnrollableVoices):
         _check(recordings)
         inputs = [_at_input_rate(each) for each in recordings]
         with self._encoder_lock:
+            encoder = self._load_encoder()
             try:
-                voice = self._encoder.encode(inputs, self._conditioning)
+                voice = encoder.encode(inputs, self._conditioning)
             except ValueError as fault:
                 raise BadRequest(str(fault)) from fault
-        return XttsVoicePrompt(voice, self.model_version, transcript.strip())
+        return XttsVoicePrompt(voice, encoder.version(), transcript.strip())
 
     @property
     def encoder_digest(self) -> str:

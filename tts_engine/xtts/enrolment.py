@@ -1,6 +1,7 @@
 """Makes a voice of recordings with a bundle of XTTS, without keeping its language model and vocoder."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from ...models.xtts.checkpoint.bundle import open_bundle
@@ -14,5 +15,6 @@ def enroll(folder: Path, recordings: Sequence[Recording], transcript: str = "") 
     """Encode the recordings of a voice; errors as ``bundles.enroll``."""
     bundle = open_bundle(folder)
     settings = bundle.settings
-    voices = XttsVoices({}, load_voice_encoder(bundle), settings.conditioning, settings.languages)
+    load_encoder = partial(load_voice_encoder, bundle)
+    voices = XttsVoices({}, load_encoder, settings.conditioning, settings.languages)
     return voices.encode_recordings(recordings, transcript)

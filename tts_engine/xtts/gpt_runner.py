@@ -1,15 +1,12 @@
-"""Runs the language model of XTTS for the sessions that need speech ids, and keeps their key-value cache.
+"""Runs the language model of XTTS for the sessions that need speech ids.
 
-Each session has a row of the cache. The columns of a voice are the same for all of its sentences: they are
-prefilled once, kept, and copied into the row of each new sentence. The text is prefilled alone and in parts,
-so that rows which need only their next id wait for one part and are not padded to its length:
+Each session has a row of its memory. The columns of a voice are the same for all of its sentences: they are
+computed once and copied into the row. The text and the start id follow, in parts; the last part gives the
+first speech id. Then each step feeds the last id of all rows; on a GPU it is a captured graph:
 
-    voice (32, copied) | text, in parts | start id | speech ids, one a step for all rows
-
-Used by one thread, but for ``clear_row``.
+    voice (32, copied) | text and start id, in parts | speech ids, one a step for all rows
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,32 +16,35 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...models.cosyvoice.devices import to_device, to_host
-from ...models.cosyvoice.lm.speech_lm import SpeechLmState
-from ...models.xtts.gpt import XttsGpt, XttsPrompt
+from ...models.decoding.kv_memory import SpeechLmState
+from ...models.xtts.decode_graphs import XttsDecodeGraphs
+from ...models.xtts.gpt import XttsGpt
 from ...models.xtts.voice import XttsVoice
+from ..decoding.kv_rows import KvRows
+from ..decoding.recently_used import RecentlyUsed
 
 Latent = Tensor  # (hidden,) on the device
 
 
 @dataclass(slots=True, eq=False)
 class XttsGptInput:
-    """The input of one sentence: its voice, and the columns of its text that are not prefilled yet."""
+    """The input of one sentence: its voice, and the columns after it that are not prefilled yet."""
 
     voice: XttsVoice
-    columns: Tensor | None  # (T, hidden) after those of the voice; None before the voice is copied
+    columns: Tensor | None  # (T, hidden) of text and start id; None before the row begins with the voice
     text_ids: Sequence[int]
 
     @property
     def is_prefilled(self) -> bool:
-        """Whether only the start id and speech ids are left to feed."""
+        """Whether only speech ids are left to feed."""
         return self.columns is not None and not len(self.columns)
 
 
 @dataclass(frozen=True, slots=True)
 class XttsGptTurn:
-    """A session's part in a decode step. last_id: None before the first. decoded: ids so far."""
+    """A session's part in a decode step: its last id, and how many it has."""
 
-    last_id: int | None
+    last_id: int
     decoded: int
 
 
@@ -57,82 +57,72 @@ class DecodedColumn:
 
 
 class XttsGptRunner:
-    """The rows of the cache, and steps on them.
+    """Steps on the rows of the memory. Used by one thread, but for ``rows.clear_row``.
 
     max_voices: whose columns are kept. prefill_chunk: columns in one part.
     """
 
     def __init__(self, gpt: XttsGpt, *, rows: int, max_voices: int, prefill_chunk: int) -> None:
-        self._gpt = gpt
-        self._state = gpt.init_state(rows, gpt.config.max_positions)
-        self._max_voices, self._prefill_chunk = max_voices, prefill_chunk
-        self._voice_states: OrderedDict[XttsVoice, SpeechLmState] = OrderedDict()
+        self._gpt, self._prefill_chunk = gpt, prefill_chunk
+        self.rows = KvRows(gpt.init_state(rows, gpt.config.max_positions))
+        self._voice_states: RecentlyUsed[XttsVoice, SpeechLmState] = RecentlyUsed(max_voices)
+        self._graphs = None if gpt.device.type == "cpu" else _decode_graphs(gpt, self.rows.state)
 
-    def lengths(self) -> list[int]:
-        """Columns in the memory of each row."""
-        return [int(length) for length in self._state.lengths]
+    @torch.inference_mode()
+    def prefill_part(self, row: int, sentence: XttsGptInput) -> DecodedColumn | None:
+        """Prefill the voice of a sentence if it is not kept, or else the next part of its text.
 
-    def prefill_part(self, row: int, sentence: XttsGptInput) -> None:
-        """Prefill the next part of a sentence's input in its row, or its voice."""
+        Returns what the first speech id is sampled from after the last part, else None.
+        """
         if sentence.columns is None:
-            self._begin(row, sentence)
-            return
+            is_prepared = sentence.voice in self._voice_states
+            voice = self._voice_states.get(sentence.voice, lambda: self._prefilled(sentence.voice))
+            self.rows.begin(row, voice)
+            sentence.columns = self._gpt.embed_sentence(sentence.text_ids)
+            if not is_prepared:
+                return None
         part = sentence.columns[: self._prefill_chunk]
-        after = self._fed(
-            part, SpeechLmState(self._state.kv[row : row + 1], self._state.lengths[row : row + 1])
-        )
-        self._state.lengths[row] = after.lengths[0]
+        hidden, after = self._gpt.step(part[None], self.rows.span([row]))
+        self.rows.commit([row], after)
         sentence.columns = sentence.columns[len(part) :]
+        return _on_host(*self._read(hidden[:, -1]))[0] if sentence.is_prefilled else None
 
     @torch.inference_mode()
     def decode(self, turns: Mapping[int, XttsGptTurn]) -> dict[int, DecodedColumn]:
         """Feed the last id of each row. If this raises, nothing has changed."""
-        first, stop = min(turns), max(turns) + 1
-        start_id = self._gpt.config.start_speech_id
-        ids = torch.full((stop - first, 1), start_id)
-        positions = torch.full_like(ids, -1)  # of the start id: before the first speech id
-        valid = torch.zeros(stop - first, dtype=torch.int64)
+        first, stop = 0 if self._graphs else min(turns), max(turns) + 1
+        ids = torch.zeros(stop - first, 1, dtype=torch.int64)
+        decoded, valid = torch.zeros_like(ids), torch.zeros_like(ids[:, 0])
         for row, turn in turns.items():
-            valid[row - first] = 1
-            if turn.last_id is not None:
-                ids[row - first], positions[row - first] = turn.last_id, turn.decoded - 1
-        device = self._gpt.device
-        x = self._gpt.embed_speech(to_device(ids, device), to_device(positions, device))
-        state = SpeechLmState(self._state.kv[first:stop], self._state.lengths[first:stop])
-        hidden, after = self._gpt.step(x, state, valid)
-        latents = self._gpt.latents(hidden[:, 0])
-        logits = to_host(self._gpt.logits(latents).float()).numpy()
-        # Only the rows of this step: a row in between may be cleared by another thread meanwhile.
-        for row in turns:
-            self._state.lengths[row] = after.lengths[row - first]
-        return {row: DecodedColumn(latents[row - first], logits[row - first]) for row in turns}
+            ids[row - first], decoded[row - first], valid[row - first] = turn.last_id, turn.decoded - 1, 1
+        if self._graphs:
+            latents, logits = self._graphs.step(ids, decoded, valid)
+            latents = latents.clone()  # the next step overwrites them
+        else:
+            device = self._gpt.device
+            x = self._gpt.embed_speech(to_device(ids, device), to_device(decoded, device))
+            hidden, _ = self._gpt.step(x, self.rows.span(turns.keys()), valid)
+            latents, logits = self._read(hidden[:, 0])
+        columns = _on_host(latents, logits)
+        self.rows.advance(turns.keys())
+        return {row: columns[row - first] for row in turns}
 
-    def clear_row(self, row: int) -> None:
-        """Empty a row, so that attention is not computed over it."""
-        self._state.lengths[row] = 0
+    def _prefilled(self, voice: XttsVoice) -> SpeechLmState:
+        latents = to_device(voice.latents, self._gpt.device)
+        return self._gpt.step(latents[None], self._gpt.init_state(1, len(latents)))[1]
 
-    @torch.inference_mode()
-    def _begin(self, row: int, sentence: XttsGptInput) -> None:
-        """Copy the columns of the voice into the row, and embed the text."""
-        voice = self._voice_state(sentence.voice)
-        count = int(voice.lengths[0])
-        self._state.kv[row, :, :, :, :count] = voice.kv[0, :, :, :, :count]
-        prompt = XttsPrompt(self._latents(sentence.voice), sentence.text_ids)
-        sentence.columns = self._gpt.embed_text(prompt)[count:]
-        self._state.lengths[row] = count
+    def _read(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Latents and scores of the last columns (B, hidden) of rows."""
+        latents = self._gpt.latents(hidden)
+        return latents, self._gpt.logits(latents).float()
 
-    def _voice_state(self, voice: XttsVoice) -> SpeechLmState:
-        if voice not in self._voice_states:
-            latents = self._latents(voice)
-            self._voice_states[voice] = self._fed(latents, self._gpt.init_state(1, len(latents)))
-            if len(self._voice_states) > self._max_voices:
-                self._voice_states.popitem(last=False)
-        self._voice_states.move_to_end(voice)
-        return self._voice_states[voice]
 
-    def _latents(self, voice: XttsVoice) -> Tensor:
-        return to_device(voice.latents, self._gpt.device)
+def _decode_graphs(gpt: XttsGpt, state: SpeechLmState) -> XttsDecodeGraphs:
+    graphs = XttsDecodeGraphs(gpt, state)
+    if gpt.device.type == "cuda":
+        graphs.record()
+    return graphs
 
-    @torch.inference_mode()
-    def _fed(self, columns: Tensor, state: SpeechLmState) -> SpeechLmState:
-        return self._gpt.step(columns[None], state)[1]
+
+def _on_host(latents: Tensor, logits: Tensor) -> list[DecodedColumn]:
+    return [DecodedColumn(*row) for row in zip(latents, to_host(logits).numpy(), strict=True)]

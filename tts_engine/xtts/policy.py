@@ -3,10 +3,10 @@
 import math
 from dataclasses import dataclass, replace
 
-from ...models.cosyvoice.devices import find_device
-from ...models.cosyvoice.execution import DeviceError, Precision
+from ...models.cosyvoice.execution import Precision
 from ...models.xtts.config import XTTS_IDS_PER_S
-from ..errors import BadRequest, BundleError
+from ..decoding.policy import DecodingPolicy, require_device
+from ..errors import BadRequest
 from ..segmenter import SegmentPolicy
 
 # The model speaks very short texts badly, so clauses are collected into longer segments than usual.
@@ -31,7 +31,7 @@ class SpeechLengthBound:
 
 
 @dataclass(frozen=True, slots=True)
-class XttsPolicy:
+class XttsPolicy(DecodingPolicy):
     """Settings of one XTTS backend. ``Delivery`` holds what a session chooses.
 
     A speech id is 46.4 ms of speech.
@@ -39,15 +39,6 @@ class XttsPolicy:
 
     length: SpeechLengthBound = SpeechLengthBound()
     segments: SegmentPolicy = _SEGMENTS
-    # Sessions open at once.
-    slots: int = 8
-    # Speech ids that a DECODE step adds to each session; few, so that a cancelled session ends soon.
-    ids_per_decode_step: int = 4
-    # Sessions that share a DECODE step, and a RENDER step.
-    max_decode_rows: int = 32
-    max_render_rows: int = 2
-    # Columns of voice and text fed in one step; sessions that decode wait for it.
-    prefill_chunk: int = 128
     # Speech ids of the first chunk of audio, and of the others. The first 3 give no sound: they are the
     # lookahead of the vocoder.
     first_hop: int = 10
@@ -56,12 +47,6 @@ class XttsPolicy:
     max_prepared_voices: int = 16
     # Share of the pause that the text asks for after a sentence; the model adds a pause of its own.
     pause_share: float = 0.5
-    # Precision of the language model's matrices.
-    precision: Precision = Precision.FP32
-    # "auto" (the first GPU that torch can use, else the CPU), "cpu", "cuda" or "cuda:N".
-    device: str = "auto"
-    # Run DECODE and RENDER steps at the same time, on two threads and device streams.
-    overlap: bool = False
 
 
 _PRECISIONS = (Precision.FP32, Precision.BF16, Precision.FP16, Precision.INT8)
@@ -75,11 +60,8 @@ def xtts_policy_for(device: str, precision: str = "fp32") -> XttsPolicy:
     if precision not in _PRECISIONS:
         raise BadRequest(f"precision is {precision!r}; a bundle of XTTS has {', '.join(_PRECISIONS)}")
     policy = XttsPolicy(precision=Precision(precision), device=device)
-    try:
-        found = find_device(device)
-    except DeviceError as fault:
-        raise BundleError(str(fault)) from fault
-    if found.type == "cpu":
+    found = require_device(device)
+    if found == "cpu":
         return policy
     if policy.precision is Precision.INT8:
         raise BadRequest(f"int8 is for a CPU, and the device is {found}; take bf16 or fp16")

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.cosyvoice.lm.sampling import seeded_uniforms
+from ...models.decoding.uniforms import seeded_uniforms
 from ...models.xtts.config import XTTS_IDS_PER_S, XttsGptConfig
 from ...models.xtts.sampling import PREFIX_ID, XttsSampling, XttsSamplingInputs, sample_speech_ids
 from ...models.xtts.voice import XttsVoice
 from ..backends.base import StepResult
 from ..chunk import SAMPLE_RATE, Word
 from ..segmenter import Segment
-from ..word_timing import WordTimeEstimator
+from ..voices.languages import primary_language
+from ..word_timing import WordTimeEstimator, words_in_stream
 from .gpt_runner import DecodedColumn, Latent, XttsGptInput, XttsGptTurn
 from .policy import XttsPolicy
 from .render_runner import XttsRenderState
@@ -58,11 +59,6 @@ class XttsSentence:
         self._word_times.add(piece.segment.words, len(piece.text_ids))
         self._word_times.note_text_given(len(piece.text_ids), 0)
 
-    @property
-    def decode_turn(self) -> XttsGptTurn:
-        """The sentence's part in a decode step."""
-        return XttsGptTurn(self.ids[-1] if self.ids else None, len(self.ids))
-
     def take(self, latent: Latent, id: int, stop_id: int) -> None:
         """Add a decoded id and the latent that it was chosen from, which is spoken even for the stop id."""
         self.ids.append(id)
@@ -75,14 +71,10 @@ class XttsSentence:
         until = self.samples * self.speed / SAMPLES_PER_XTTS_ID
         total = len(self.ids) if self.finished else None
         is_rendered = self.finished and not self.latents
-        for timed in self._word_times.take_words_until(len(self.ids) if is_rendered else until, total):
-            begin_s, end_s = (
-                start_sample / SAMPLE_RATE + place / (XTTS_IDS_PER_S * self.speed)
-                for place in (timed.start, timed.stop)
-            )
-            # Ids are slightly longer than their samples, which end with a whole frame of the vocoder.
-            begin_s = min(begin_s, (start_sample + self.samples) / SAMPLE_RATE)
-            yield Word("", begin_s, max(begin_s, end_s), timed.word.start, timed.word.stop)
+        timed = self._word_times.take_words_until(len(self.ids) if is_rendered else until, total)
+        # Ids are slightly longer than their samples, which end with a whole frame of the vocoder.
+        latest_s = (start_sample + self.samples) / SAMPLE_RATE
+        return words_in_stream(timed, start_sample, XTTS_IDS_PER_S * self.speed, latest_s)
 
 
 class XttsSession:
@@ -93,21 +85,27 @@ class XttsSession:
     """
 
     def __init__(
-        self, conditioning: XttsConditioning, seed: int, policy: XttsPolicy, config: XttsGptConfig
+        self,
+        conditioning: XttsConditioning,
+        seed: int,
+        policy: XttsPolicy,
+        config: XttsGptConfig,
+        encoder: XttsTextEncoder,
     ) -> None:
         self.conditioning = conditioning
         self.sentence: XttsSentence | None = None
         self._draws = seeded_uniforms(seed)
-        self._policy, self._config = policy, config
+        self._policy, self._config, self._encoder = policy, config, encoder
         self._pieces: deque[EncodedPiece] = deque()
         self._rate = 1.0
         self._samples = self._speech_ids = 0
 
-    def begin(self, segment: Segment, pause_s: float, encoder: XttsTextEncoder) -> None:
+    def begin(self, segment: Segment, pause_s: float) -> None:
         """Queue the pieces of a segment. Raises ValueError for text that cannot be encoded."""
         self._rate = segment.rate
         pause_s *= self._policy.pause_share
-        self._pieces += encoder.encode(segment, self.conditioning.language, pause_s)
+        language = primary_language(segment.language) if segment.language else self.conditioning.language
+        self._pieces += self._encoder.encode(segment, language, pause_s)
         self._begin_sentence()
 
     @property
@@ -122,9 +120,12 @@ class XttsSession:
         return self.sentence is not None and not self.sentence.gpt_input.is_prefilled
 
     @property
-    def can_decode(self) -> bool:
-        """Whether the next speech id is to be decoded now."""
-        return self.sentence is not None and not self.needs_prefill and not self.is_chunk_ready
+    def decode_turn(self) -> XttsGptTurn | None:
+        """The session's part in a decode step; None if it needs no speech id now."""
+        sentence = self.sentence
+        if sentence is None or self.needs_prefill or self.is_chunk_ready:
+            return None
+        return XttsGptTurn(sentence.ids[-1], len(sentence.ids))
 
     def choose(self, decoded: DecodedColumn) -> None:
         """Sample the next speech id. Raises ValueError if its scores are not numbers."""

@@ -17,7 +17,7 @@ from ....tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from ...audiosocket.protocol import AudioSocketAudio, Dtmf
 from ...media.call_media import CallerAudioOptions, MediaReport, RecordedAudio
 from ...media.remote_media import RemoteMedia
-from ...playback.heard_words import DiscardResult, HeardWord
+from ...playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ...playback.playout import PlayoutStats
 
 _MAX_UNREAD_MESSAGES: Final = 150  # 3 s of audio; a pipeline that falls further behind loses the rest
@@ -137,7 +137,7 @@ class PipecatCallHandler:
 
     # Called by the media
 
-    def on_words_heard(self, words: Sequence[HeardWord]) -> None:
+    def on_words_heard(self, words: Sequence[HeardWord | HeardMark]) -> None:
         """Do nothing: words have no times here."""
 
     def on_played(self, pushes: int) -> None:

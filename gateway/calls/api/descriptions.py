@@ -11,6 +11,7 @@ from ..events import (
     CallStateEvent,
     HungUp,
     KeyPressed,
+    MarkHeard,
     PlayoutReport,
     SpeechDiscarded,
     SpeechFinished,
@@ -30,6 +31,7 @@ from .messages import (
     DiscardedMessage,
     HungUpMessage,
     KeyPressedMessage,
+    MarkMessage,
     ServerMessage,
     SpeechFinishedMessage,
     SpeechStartedMessage,
@@ -76,7 +78,7 @@ def describe_event(event: CallStateEvent) -> ServerMessage:
     match event:
         case TextWritten(turn, text):
             return UtteranceTextMessage(type="utterance", turn=turn, text=text)
-        case SpeechStarted() | WordHeard() | SpeechFinished() | SpeechDiscarded():
+        case SpeechStarted() | WordHeard() | MarkHeard() | SpeechFinished() | SpeechDiscarded():
             return _describe_speech(event)
         case CallerSpeaking():
             return CallerSpeakingMessage(type="caller_speaking")
@@ -99,7 +101,9 @@ def describe_event(event: CallStateEvent) -> ServerMessage:
             assert_never(event)
 
 
-def _describe_speech(event: SpeechStarted | WordHeard | SpeechFinished | SpeechDiscarded) -> ServerMessage:
+def _describe_speech(
+    event: SpeechStarted | WordHeard | MarkHeard | SpeechFinished | SpeechDiscarded,
+) -> ServerMessage:
     match event:
         case SpeechStarted(utterance, turn, after_text_ms):
             return SpeechStartedMessage(
@@ -115,13 +119,19 @@ def _describe_speech(event: SpeechStarted | WordHeard | SpeechFinished | SpeechD
                 start_s=round(word.start_s, 4),
                 stop_s=round(word.stop_s, 4),
             )
+        case MarkHeard(utterance, mark):
+            return MarkMessage(type="mark", utterance=utterance, name=mark.name, at_s=round(mark.at_s, 4))
         case SpeechFinished(utterance, outcome):
             return SpeechFinishedMessage(
                 type="speech_finished", utterance=utterance, outcome=UtteranceOutcome(outcome)
             )
-        case SpeechDiscarded(utterance, cut_ms, heard):
+        case SpeechDiscarded(utterance, cut_ms, heard, _, marks):
             return DiscardedMessage(
-                type="discarded", utterance=utterance, cut_ms=round(cut_ms, 1), heard=heard
+                type="discarded",
+                utterance=utterance,
+                cut_ms=round(cut_ms, 1),
+                heard=heard,
+                marks=list(marks),
             )
         case _:
             assert_never(event)

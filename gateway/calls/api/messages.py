@@ -2,8 +2,8 @@
 
     client -> server   text | flush | end | discard | hang_up | transfer | record | speech | on_speech |
                        ask | dtmf
-    server -> client   started | audio | speech_started | word | speech_finished | discarded |
-                       caller_speaking | caller_silent | dtmf | recording | error | hung_up
+    server -> client   started | audio | speech_started | word | mark | speech_finished |
+                       discarded | caller_speaking | caller_silent | dtmf | recording | error | hung_up
                        with all events: utterance | stats, and more fields of speech_started
 
 Each is a JSON object with a ``type``. Pure: text in, values out.
@@ -58,6 +58,10 @@ class TextMessage(CallMessage):
     If the caller or another peer interrupts an utterance before its ``end``, the text that still comes for it
     is dropped, up to the next ``end`` or ``discard``. The first piece that is dropped is answered with an
     ``error``.
+
+    Text that begins with ``<speak``, first in an utterance or after a document or a ``flush``, is an SSML
+    document. It is spoken when its end has come. One that is not well-formed is answered with an ``error``
+    that has line and column, and the rest of its utterance is dropped.
     """
 
     type: Literal["text"]
@@ -256,6 +260,15 @@ class WordMessage(CallMessage):
     stop_s: Annotated[float, Field(description="Seconds from the start of the utterance's audio.")]
 
 
+class MarkMessage(CallMessage):
+    """A mark of an SSML document that the caller has heard: the words before it, and none after it."""
+
+    type: Literal["mark"]
+    utterance: int
+    name: str
+    at_s: Annotated[float, Field(description="Seconds from the start of the utterance's audio.")]
+
+
 class SpeechFinishedMessage(CallMessage):
     """An utterance has been played to its end."""
 
@@ -273,6 +286,7 @@ class DiscardedMessage(CallMessage):
     ]
     cut_ms: Annotated[float, Field(description="Speech that was dropped.")]
     heard: Annotated[str, Field(description="Text of the utterance up to the last word heard.")]
+    marks: Annotated[list[str], Field(description="Names of its marks that were heard.")]
 
 
 class CallerSpeakingMessage(CallMessage):
@@ -335,6 +349,7 @@ ServerMessage = (
     | UtteranceTextMessage
     | SpeechStartedMessage
     | WordMessage
+    | MarkMessage
     | SpeechFinishedMessage
     | DiscardedMessage
     | CallerSpeakingMessage

@@ -79,6 +79,7 @@ class DiscardedSpeech(BaseModel):
     cut_ms: Annotated[float, Field(description="Speech that was dropped.")]
     heard: Annotated[str, Field(description="Text up to the last word heard.")]
     words: Annotated[list[str], Field(description="The words of that text.")]
+    marks: Annotated[list[str], Field(description="Names of the marks that were heard.")]
 
 
 class SpokenText(BaseModel):
@@ -146,7 +147,7 @@ SPEAK: Final = operation(
     "Speak the body as it arrives; the answer comes when it has been heard.",
     json_response(SpokenText),
     native_errors(
-        {400: "The voice can read no word of the text."},
+        {400: "The voice can read no word of the text, or an SSML document has a fault."},
         _NO_CALL,
         {409: "Another program is attached to the call."},
         {429: "The key has exceeded a limit; the text before that is spoken."},

@@ -2,7 +2,7 @@
 
     GET    /v1/calls                     the calls that are up
     GET    /v1/calls/{id}
-    POST   /v1/calls/{id}/speech         speak the request's body, text/plain, as it arrives
+    POST   /v1/calls/{id}/speech         speak the request's body, plain text or SSML, as it arrives
     POST   /v1/calls/{id}/discard        barge-in: how much was cut, what had been heard
     DELETE /v1/calls/{id}                hang up; ?result= is kept for the telephone system
     POST   /v1/calls/{id}/recording      record from now on; DELETE ends the recording
@@ -15,12 +15,13 @@
                                          ?events=all also sends text as it is written, and counters
 
 The messages on the socket are those of ``messages``. A program attaches exclusively: one at a time, over the
-socket or with POST speech. Text is charged to the key of the program that sends it. After a barge-in that the
-program did not send, text of the interrupted utterance is refused up to the next ``end`` or ``discard``.
+socket or with POST speech. Text that begins with ``<speak`` is an SSML document. Text is charged to the key
+of the program that sends it. After a barge-in that the program did not send, text of the interrupted
+utterance is refused up to the next ``end`` or ``discard``.
 """
 
 import codecs
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -29,7 +30,9 @@ from fastapi import APIRouter, Query, Request, WebSocket
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
-from ....tts_engine.errors import UnreadableText
+from ....adapters.ssml import BadSsml, SsmlDocument
+from ....adapters.ssml_input import SsmlInput
+from ....tts_engine.errors import BadRequest, LanguageNotSpoken, UnreadableText
 from ...access.access_control import Grant
 from ...access.dependencies import grant_of
 from ...access.errors import KeyRefused, RateLimited, RequestTooLarge
@@ -87,14 +90,18 @@ def routes(
     async def discard(call_id: str) -> JSONResponse:
         cut = await registry.get(call_id).call.discard()
         words = [word.text for word in cut.words]
-        return JSONResponse({"cut_ms": round(cut.cut_ms, 1), "heard": cut.heard, "words": words})
+        return JSONResponse(
+            {"cut_ms": round(cut.cut_ms, 1), "heard": cut.heard, "words": words, "marks": [*cut.marks]}
+        )
 
     @router.post("/{call_id}/speech", **operations.SPEAK)
     async def speak(call_id: str, request: Request) -> JSONResponse:
         active_call, body = registry.get(call_id), _ChargedBody(request, grant_of(request))
+        call = active_call.call
+        text = body.documents(lambda document: call.require_languages(document, speech.voice))
         with registry.attach(active_call):
-            outcome = await active_call.call.speak(body.text(), speech=speech)
-            await active_call.call.wait_played()
+            outcome = await call.speak(text, speech=speech)
+            await call.wait_played()
         if body.refusal is not None:
             raise body.refusal
         if outcome is UtteranceOutcome.UNREADABLE:
@@ -118,30 +125,41 @@ def routes(
 
 
 class _ChargedBody:
-    """A request's body as text, charged as it arrives."""
+    """A request's body as text, which may be SSML, charged as it arrives."""
 
     def __init__(self, request: Request, grant: Grant) -> None:
         # Why the text ended before the body did.
-        self.refusal: RateLimited | RequestTooLarge | KeyRefused | None = None
+        self.refusal: BadRequest | None = None
         self._request = request
         self._grant = grant
         self._charged_characters = 0
 
-    async def text(self) -> AsyncGenerator[str, None]:
-        """Yield the text up to the first piece that exceeds the quota; the rest of the body is not read."""
-        async with aclosing(_decode_body(self._request)) as pieces:
-            async for piece in pieces:
-                try:
-                    self._grant.charge_characters(len(piece))
-                except (KeyRefused, RequestTooLarge) as error:
-                    self.refusal = error
-                    return
-                except RateLimited as error:
-                    sentence = f"{error}; {self._charged_characters} characters of this text were taken"
-                    self.refusal = RateLimited(sentence, error.retry_after_s)
-                    return
-                self._charged_characters += len(piece)
-                yield piece
+    async def documents(self, check: Callable[[SsmlDocument], None]) -> AsyncGenerator[SsmlDocument, None]:
+        """Yield the text up to the first piece that is refused; the rest of the body is not read.
+
+        check: raises LanguageNotSpoken.
+        """
+        ssml_input = SsmlInput()
+        try:
+            async with aclosing(_decode_body(self._request)) as pieces:
+                async for piece in pieces:
+                    self._charge(len(piece))
+                    for document in ssml_input.push(piece):
+                        check(document)
+                        yield document
+            for document in ssml_input.flush():
+                check(document)
+                yield document
+        except (KeyRefused, RequestTooLarge, RateLimited, BadSsml, LanguageNotSpoken) as error:
+            self.refusal = error
+
+    def _charge(self, characters: int) -> None:
+        try:
+            self._grant.charge_characters(characters)
+        except RateLimited as error:
+            sentence = f"{error}; {self._charged_characters} characters of this text were taken"
+            raise RateLimited(sentence, error.retry_after_s) from None
+        self._charged_characters += characters
 
 
 async def _decode_body(request: Request) -> AsyncGenerator[str, None]:

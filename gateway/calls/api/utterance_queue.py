@@ -6,15 +6,18 @@ the utterances of all of them.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
-from ....tts_engine.errors import UnreadableText, VivavoceError
+from ....adapters.ssml import BadSsml, SsmlDocument
+from ....adapters.ssml_input import SsmlInput
+from ....tts_engine.errors import LanguageNotSpoken, UnreadableText, VivavoceError
 from ..call import Call
 from ..call_options import CallSpeechOptions
 from ..events import SpeechDiscarded
-from ..text_feed import CharacterQuota, TextBuffer, TextDelta, waiting_characters_of
+from ..text_feed import CharacterQuota, TextBuffer, TextCommand, TextDelta, waiting_characters_of
 from ..utterance_tracker import Turn, UtteranceOutcome
 from .messages import BadCallMessage
 
@@ -34,16 +37,26 @@ class _WrittenUtterance:
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
         self.buffer = TextBuffer()
-        self.is_over = False  # whether the call reads no more of its text
+        self.ssml_input = SsmlInput()
+        self.is_started = False  # whether any of its text could be spoken
+        self.is_over = False  # whether no more of its text is spoken
         self.is_refused = False  # whether the peer got an error for text that was dropped
 
     @property
     def queued_characters(self) -> int:
         return 0 if self.turn.discarded.is_set() else self.buffer.queued_characters
 
+    def read(self, delta: str | TextCommand) -> Sequence[TextDelta]:
+        """Return what can be spoken now; raises BadSsml."""
+        if isinstance(delta, str):
+            return self.ssml_input.push(delta)
+        return [*self.ssml_input.flush(), delta]
+
 
 class UtteranceQueue:
     """Turns the text messages of one peer into utterances of a call.
+
+    A text that begins with ``<speak`` is an SSML document, which is spoken when its end has come.
 
     Args:
         speech: options of the utterances; ``speech`` may be replaced, for those that begin later.
@@ -71,11 +84,12 @@ class UtteranceQueue:
         self._utterances: set[_WrittenUtterance] = set()  # being spoken or waiting for it
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def push(self, delta: TextDelta) -> None:
-        """Add to the open utterance, or begin one. Text that is refused is not charged.
+    def push(self, delta: str | TextCommand) -> None:
+        """Add to the open utterance, or begin one. Text for which there is no room is not charged.
 
         Text of an utterance that failed or was interrupted is dropped. Raises BadCallMessage if too much is
-        waiting, and once for an utterance that was interrupted; also what ``charge`` raises.
+        waiting, and once for an utterance that was interrupted; BadSsml and LanguageNotSpoken, after which
+        the rest of the utterance is dropped; also what ``charge`` raises.
         """
         if self._open is not None and (self._open.is_over or self._open.turn.discarded.is_set()):
             self._refuse(self._open)
@@ -84,37 +98,34 @@ class UtteranceQueue:
         if not self._quota.accept(delta):
             return
         if self._open is None:
-            self._open = self._begin()
-        self._open.buffer.push(delta)
-        if isinstance(delta, str):
-            self._call.announce_text(self._open.turn, delta)
+            self._open = _WrittenUtterance(self._call.begin_turn())
+        self._add(self._open, partial(self._open.read, delta))
 
     def end(self) -> None:
-        """End the open utterance."""
-        self._quota.end()
-        if self._open is not None:
-            self._open.buffer.end()
-            self._open = None
+        """End the open utterance; raises BadSsml for a document that has no end."""
+        utterance = self._close()
+        if utterance is None:
+            return
+        if not (utterance.is_over or utterance.turn.discarded.is_set()):
+            self._add(utterance, utterance.ssml_input.flush)
+        utterance.buffer.end()
 
     def discard(self) -> asyncio.Future[SpeechDiscarded]:
         """Barge-in, as ``Call.discard``; also forget every utterance of the peer that waits."""
-        self.end()
+        self._drop_open()
         self._utterances.clear()
         return self._call.discard()
 
     def say(self, text: str) -> None:
         """Speak ``text`` on behalf of the server, after what is waiting; it is not charged."""
-        turn = self._call.begin_turn()
-        self._call.announce_text(turn, text)
-        self._start(self._speak(text, turn, self.speech))
+        self._speak_tokens(_whole(text), charge=lambda characters: None)
 
     def answer(self, tokens: AsyncGenerator[str, None]) -> None:
         """Speak ``tokens`` as they are written, after what is waiting; each is charged.
 
         The source is closed at a barge-in. An error that it raises goes to ``on_failed``.
         """
-        turn = self._call.begin_turn()
-        self._start(self._speak(self._charged(tokens, turn), turn, self.speech))
+        self._speak_tokens(tokens, self._charge)
 
     def wrote(self, turn: int) -> bool:
         """Return whether the peer wrote that turn, as long as it is being spoken or waits for it."""
@@ -122,7 +133,7 @@ class UtteranceQueue:
 
     async def aclose(self) -> None:
         """Stop speaking, and wait until every task has ended."""
-        self.end()
+        self._drop_open()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -143,11 +154,36 @@ class UtteranceQueue:
         if self._open is None and len(self._utterances) >= MAX_WAITING_UTTERANCES:
             raise BadCallMessage(f"{MAX_WAITING_UTTERANCES} utterances are waiting to be spoken")
 
-    def _begin(self) -> _WrittenUtterance:
-        utterance = _WrittenUtterance(self._call.begin_turn())
-        self._utterances.add(utterance)
-        self._start(self._speak_written(utterance, self.speech))
+    def _close(self) -> _WrittenUtterance | None:
+        """Let the next text begin another utterance; return the one that was open."""
+        self._quota.end()
+        utterance, self._open = self._open, None
         return utterance
+
+    def _drop_open(self) -> None:
+        """End the open utterance without the text that is held of it."""
+        if (utterance := self._close()) is not None:
+            utterance.buffer.end()
+
+    def _add(self, utterance: _WrittenUtterance, read: Callable[[], Sequence[TextDelta]]) -> None:
+        """Have what was read of an utterance spoken; a fault of a document ends the utterance."""
+        try:
+            deltas = read()
+            for delta in deltas:
+                if isinstance(delta, SsmlDocument):
+                    self._call.require_languages(delta, self.speech.voice)
+        except (BadSsml, LanguageNotSpoken):
+            utterance.is_over = True
+            utterance.buffer.end()
+            raise
+        for delta in deltas:
+            if not utterance.is_started:
+                utterance.is_started = True
+                self._utterances.add(utterance)
+                self._start(self._speak_written(utterance, self.speech))
+            utterance.buffer.push(delta)
+            if isinstance(delta, SsmlDocument):
+                self._call.announce_text(utterance.turn, delta.text)
 
     async def _speak_written(self, utterance: _WrittenUtterance, speech: CallSpeechOptions) -> None:
         try:
@@ -166,13 +202,24 @@ class UtteranceQueue:
             case UtteranceOutcome.UNREADABLE:
                 self._on_failed(UnreadableText())
 
-    async def _charged(self, tokens: AsyncGenerator[str, None], turn: Turn) -> AsyncGenerator[str, None]:
+    def _speak_tokens(self, tokens: AsyncGenerator[str, None], charge: Callable[[int], None]) -> None:
+        turn = self._call.begin_turn()
+        self._start(self._speak(self._documents(tokens, turn, charge), turn, self.speech))
+
+    async def _documents(
+        self, tokens: AsyncGenerator[str, None], turn: Turn, charge: Callable[[int], None]
+    ) -> AsyncGenerator[SsmlDocument, None]:
+        ssml_input = SsmlInput()
         try:
             async with aclosing(tokens):
                 async for token in tokens:
-                    self._charge(len(token))
-                    self._call.announce_text(turn, token)
-                    yield token
+                    charge(len(token))
+                    for document in ssml_input.push(token):
+                        self._call.announce_text(turn, document.text)
+                        yield document
+            for document in ssml_input.flush():
+                self._call.announce_text(turn, document.text)
+                yield document
         except VivavoceError as error:  # the tokens before it are spoken
             logger.warning("Call %s: %s", self._call.call_id, error)
             self._on_failed(error)
@@ -186,3 +233,7 @@ class UtteranceQueue:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_error(error)
+
+
+async def _whole(text: str) -> AsyncGenerator[str, None]:
+    yield text

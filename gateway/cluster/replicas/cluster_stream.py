@@ -25,6 +25,7 @@ from .messages import (
     OpenStream,
     PushText,
     ReportPlayout,
+    SetLanguage,
     SetRate,
     StreamChunk,
     StreamFailed,
@@ -47,6 +48,9 @@ class ClusterStreamHost(Protocol):
 
     def forget(self, stream: "ClusterStream") -> None:
         """Forget a stream that ended."""
+
+    def language_spoken(self, voice: str | None, language: str) -> str | None:
+        """As ``Engine.language_spoken``."""
 
 
 class ClusterStream(Stream):
@@ -79,6 +83,7 @@ class ClusterStream(Stream):
         self._log = InputLog()
         self._text: list[str] = []
         self._rate = 1.0
+        self._language: str | None = None
         self.input_ended = self._cancelled = self._ended = False
         self._chunks: deque[AudioChunk] = deque()
         self._failure: Exception | None = None
@@ -118,6 +123,15 @@ class ClusterStream(Stream):
         if rate != self._rate:
             self._rate = rate
             self._give(SetRate(rate))
+
+    def set_language(self, language: str | None) -> None:
+        """As ``Stream.set_language``."""
+        self._require_open()
+        if language is not None:
+            language = self._cluster.language_spoken(self.request.voice, language)
+        if language != self._language:
+            self._language = language
+            self._give(SetLanguage(language))
 
     def mark(self, name: str) -> None:
         """As ``Stream.mark``."""
@@ -224,7 +238,17 @@ class ClusterStream(Stream):
             self._spoken_characters = stop
         samples = (chunk.samples[0] + self._first_sample, chunk.samples[1] + self._first_sample)
         index = chunk.index + self._first_index
-        self._add(replace(chunk, index=index, samples=samples, text=(start, stop), words=words))
+        sentence_stop = None if chunk.sentence_stop is None else chunk.sentence_stop + self._first_character
+        self._add(
+            replace(
+                chunk,
+                index=index,
+                samples=samples,
+                text=(start, stop),
+                words=words,
+                sentence_stop=sentence_stop,
+            )
+        )
 
     def _placed(self, word: Word, first_s: float, text: str) -> Word:
         start, stop = word.text_start + self._first_character, word.text_stop + self._first_character

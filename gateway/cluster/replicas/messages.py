@@ -47,6 +47,13 @@ class SetRate:
 
 
 @dataclass(frozen=True, slots=True)
+class SetLanguage:
+    """As ``Stream.set_language``."""
+
+    language: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Flush:
     """As ``Stream.flush``."""
 
@@ -56,7 +63,7 @@ class EndInput:
     """As ``Stream.end_input``."""
 
 
-StreamInput = PushText | SetRate | Flush | EndInput
+StreamInput = PushText | SetRate | SetLanguage | Flush | EndInput
 
 
 @dataclass(frozen=True, slots=True)

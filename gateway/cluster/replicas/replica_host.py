@@ -32,10 +32,12 @@ from .messages import (
     ReplicaLoad,
     ReplicaLost,
     ReportPlayout,
+    SetLanguage,
     SetRate,
     StreamChunk,
     StreamCommand,
     StreamFailed,
+    StreamInput,
     portable_error,
 )
 
@@ -242,7 +244,7 @@ class _HostedStream:
         self.runs_dry_at: float | None = None  # monotonic s, as the listener reported
         self.task = asyncio.create_task(self._send_chunks(), name=f"stream {number}")
 
-    def run(self, action: PushText | SetRate | Flush | EndInput | CancelStream | ReportPlayout) -> None:
+    def run(self, action: StreamInput | CancelStream | ReportPlayout) -> None:
         """Carry out a step. Boundary: an error ends the stream."""
         try:
             self._run(action)
@@ -252,13 +254,15 @@ class _HostedStream:
             self._link.post(StreamFailed(self._number, portable_error(error)))
             self.cancel()
 
-    def _run(self, action: PushText | SetRate | Flush | EndInput | CancelStream | ReportPlayout) -> None:
+    def _run(self, action: StreamInput | CancelStream | ReportPlayout) -> None:
         stream = self._stream
         match action:
             case PushText(text, pronunciation, pause_s):
                 stream.push_text(text, pronunciation, pause_s)
             case SetRate(rate):
                 stream.set_rate(rate)
+            case SetLanguage(language):
+                stream.set_language(language)
             case Flush():
                 stream.flush()
             case EndInput():

@@ -11,7 +11,7 @@ prefix).
 import pickle
 import struct
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -103,7 +103,7 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
 
 def _map_pickle(path: Path) -> dict[str, Tensor]:
     """Map the whole file. A tensor kept from it keeps the mapping; pages never read take no memory."""
-    return cast(dict[str, Tensor], torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+    return cast(dict[str, Tensor], map_pickled_data(path))
 
 
 def _map_safetensors(path: Path) -> dict[str, Tensor]:
@@ -126,9 +126,18 @@ def read_pickled_data(path: Path, device: str = "cpu") -> Any:
 
     ``device`` "meta" leaves the numbers on the disk. Raises WeightFileError.
     """
+    return _unpickle(path, lambda: torch.load(path, map_location=device, weights_only=True))
+
+
+def map_pickled_data(path: Path) -> Any:
+    """As ``read_pickled_data``, with the tensors left in the file: a page is read when first used."""
+    return _unpickle(path, lambda: torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+
+
+def _unpickle(path: Path, load: Callable[[], Any]) -> Any:
     _check_archive(path)
     try:
-        return torch.load(path, map_location=device, weights_only=True)
+        return load()
     except pickle.UnpicklingError as error:
         raise WeightFileError(
             f"{path.name}: its pickle is damaged or asks for code to be run ({_first_line(error)}); expected "

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..cuda_graphs import GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets, new_graph_pool
+from ...decoding.kv_memory import SpeechLmState, input_and_write_positions, plan_kv_step
+from ..cuda_graphs import CapturedSteps, GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets
 from ..devices import to_host
 from .decoding import DecodeTurn, RowRequest, collect_requests
 from .device_sampling import (
@@ -39,7 +40,7 @@ from .device_sampling import (
 )
 from .generation import LmInput, LmInputKind, SamplingRequest
 from .sampling import SamplingParameters
-from .speech_lm import SpeechLm, SpeechLmState, input_and_write_positions, make_lm_step_plan
+from .speech_lm import SpeechLm, make_lm_step_plan
 
 _MIN_ATTENDED = 256  # smallest bucket of attended positions
 _MAX_RECORDED_ATTENDED = 2048  # largest one that is captured in advance; a longer sentence captures its own
@@ -92,19 +93,20 @@ class DecodeGraphs:
     def __init__(self, lm: SpeechLm, state: SpeechLmState, max_inputs: int, ids_per_step: int = 1) -> None:
         self._lm, self._state, self._max_inputs, self.ids_per_step = lm, state, max_inputs, ids_per_step
         self._rows_decoded_ahead: dict[int, _DecodedAhead] = {}
-        self._steps: dict[DecodeGraphKey, _CapturedStep] = {}
-        self._pool = new_graph_pool(lm.device)
+        self._steps: CapturedSteps[DecodeGraphKey, _CapturedStep] = CapturedSteps(
+            lm.device, lambda key, pool: _CapturedStep(lm, state, key, ids_per_step, pool)
+        )
 
     @property
     def recorded(self) -> tuple[DecodeGraphKey, ...]:
         """Sizes for which steps have been captured."""
-        return tuple(self._steps)
+        return self._steps.keys
 
     @torch.inference_mode()
     def record(self) -> None:
         """Capture the common steps, so that no session waits for a capture later."""
         for key in self._common_keys():
-            self._captured_step(key)
+            self._steps.get(key)
 
     @torch.inference_mode()
     def choose(self, turns: Mapping[int, DecodeTurn]) -> dict[int, int]:
@@ -122,7 +124,7 @@ class DecodeGraphs:
             input_counts[each.row] = len(each.inputs)
         lengths = self._state.lengths + input_counts
         self._check(int(lengths.max()), int(input_counts.max()))
-        answers = self._captured_step(self._key_for(requests, lengths)).run(requests, input_counts)
+        answers = self._steps.get(self._key_for(requests, lengths)).run(requests, input_counts)
         chosen = {each.row: _chosen_id(answers[0][each.row]) for each in requests}
         for each in requests:
             self._state.lengths[each.row] = lengths[each.row]
@@ -188,11 +190,6 @@ class DecodeGraphs:
             for columns in (1, self._max_inputs):
                 for attended in buckets(min(self._state.capacity, _MAX_RECORDED_ATTENDED), _MIN_ATTENDED):
                     yield DecodeGraphKey(rows, columns, attended, _MIN_RECENT_IDS)
-
-    def _captured_step(self, key: DecodeGraphKey) -> "_CapturedStep":
-        if key not in self._steps:
-            self._steps[key] = _CapturedStep(self._lm, self._state, key, self.ids_per_step, self._pool)
-        return self._steps[key]
 
 
 class _CapturedStep:
@@ -264,7 +261,11 @@ class _CapturedStep:
 
     def _run_lm(self, indices: Tensor, positions: Tensor, write_positions: Tensor) -> Tensor:
         """Hidden states of the inputs: (B, T, hidden)."""
-        plan = make_lm_step_plan(positions, write_positions, self._key.attended_positions, self._lm.config)
+        config = self._lm.config
+        attention = plan_kv_step(
+            positions, write_positions, self._key.attended_positions, config.queries_per_key
+        )
+        plan = make_lm_step_plan(attention, positions, config)
         return self._lm.run_layers(self._lm.embed(indices), self._state.kv[: self._key.rows], plan)
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ...decoding.uniforms import PeekableUniforms
 from .generation import Generation, LmInput, SamplingRequest
-from .sampling import PeekableUniforms, SamplingContext, SamplingParameters
+from .sampling import SamplingContext, SamplingParameters
 
 
 @dataclass(frozen=True, slots=True)

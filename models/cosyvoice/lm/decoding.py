@@ -14,13 +14,14 @@ from collections.abc import Sequence
 
 import torch
 
+from ...decoding.kv_memory import SpeechLmState, last_valid_hidden
 from ..devices import to_device, to_host
 from .decode_turn import DecodeTurn as DecodeTurn
 from .decode_turn import RowRequest as RowRequest
 from .decode_turn import collect_requests as collect_requests
 from .generation import LmInput
 from .sampling import sample_ids
-from .speech_lm import LmNetwork, SpeechLmState, embed_inputs, last_valid_hidden
+from .speech_lm import LmNetwork, embed_inputs
 
 
 @torch.inference_mode()

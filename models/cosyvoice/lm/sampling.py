@@ -11,26 +11,14 @@ arXiv:2406.05370). Upstream draws by argmax(p / Exp(1)) from one global generato
 number through the cumulative probabilities, which has the same distribution.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...decoding.uniforms import Float, Integer, UniformSource, draw_columns, softmax
 from ..config import require
-
-Float = NDArray[np.float32]
-Integer = NDArray[np.int64]
-
-
-class UniformSource(Protocol):
-    """Random numbers of one session, e.g. a ``numpy.random.Generator``."""
-
-    def random(self) -> float:
-        """Return the next number, in [0, 1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,37 +58,14 @@ class SamplingContext:
     parameters: SamplingParameters = field(default_factory=SamplingParameters)
 
 
-class PeekableUniforms:
-    """Random numbers of a session; the next ones can be read before they are consumed."""
-
-    def __init__(self, source: UniformSource) -> None:
-        self._source = source
-        self._peeked: deque[float] = deque()
-
-    def random(self) -> float:
-        """Consume and return the next number, in [0, 1)."""
-        return self._peeked.popleft() if self._peeked else self._source.random()
-
-    def peek(self, count: int) -> list[float]:
-        """Return the next numbers without consuming them."""
-        while len(self._peeked) < count:
-            self._peeked.append(self._source.random())
-        return list(islice(self._peeked, count))
-
-
-def seeded_uniforms(seed: int) -> PeekableUniforms:
-    """Random numbers of a session from a seed of at least 0. The same seed gives the same speech."""
-    return PeekableUniforms(np.random.Generator(np.random.PCG64(seed)))
-
-
 def sample_ids(logits: Float, contexts: Sequence[SamplingContext]) -> list[SampledId]:
     """Sample one id for each row of logits (B, V), which need not be normalised.
 
     Raises ValueError if every id of a row is forbidden, or its logits are not numbers.
     """
     scores = np.stack([_masked_scores(row, context) for row, context in zip(logits, contexts, strict=True)])
-    top_ids, probabilities = _keep_nucleus(_softmax(scores), contexts)
-    columns = _inverse_transform_sample(probabilities, contexts)
+    top_ids, probabilities = _keep_nucleus(softmax(scores), contexts)
+    columns = draw_columns(probabilities, [each.source for each in contexts])
     ids = top_ids[np.arange(len(columns)), columns]
     redrawn = _are_repeated(ids, contexts)
     if redrawn.any():
@@ -116,11 +81,6 @@ def _masked_scores(logits: Float, context: SamplingContext) -> Float:
     if not np.isfinite(scores.max()):
         raise ValueError("no id is left to choose from: all are forbidden, or the logits are not numbers")
     return scores
-
-
-def _softmax(scores: Float) -> Float:
-    powers: Float = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def _keep_nucleus(probabilities: Float, contexts: Sequence[SamplingContext]) -> tuple[Integer, Float]:
@@ -157,17 +117,6 @@ def _top_ids(probabilities: Float, count: int) -> Integer:
     return np.take_along_axis(ids, order, 1)
 
 
-def _inverse_transform_sample(probabilities: Float, contexts: Sequence[SamplingContext]) -> Integer:
-    """One draw a row by the inverse of the cumulative probabilities: (B,) columns."""
-    shares = probabilities.astype(np.float64)
-    cumulative = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
-    uniform = np.array([[context.source.random()] for context in contexts])
-    columns = (cumulative <= uniform).sum(axis=1)
-    # Rounding can leave the total just below the number drawn.
-    last = probabilities.shape[1] - 1 - np.argmax(probabilities[:, ::-1] > 0, axis=1)
-    return np.asarray(np.minimum(columns, last))
-
-
 def _are_repeated(ids: Integer, contexts: Sequence[SamplingContext]) -> NDArray[np.bool_]:
     return np.array(
         [id in _repeated_ids(each.decoded, each.parameters) for id, each in zip(ids, contexts, strict=True)]
@@ -190,7 +139,7 @@ def _redraw_without(scores: Float, ids: Integer, contexts: Sequence[SamplingCont
     others[rows, ids] = -np.inf
     only = ~np.isfinite(others.max(axis=1))
     others[only] = scores[only]
-    return _inverse_transform_sample(_softmax(others), contexts)
+    return draw_columns(softmax(others), [each.source for each in contexts])
 
 
 def _selected(contexts: Sequence[SamplingContext], chosen: NDArray[np.bool_]) -> list[SamplingContext]:

@@ -7,48 +7,25 @@ A step runs a batch of sessions. The module holds the weights, ``SpeechLmState``
     hidden, state = lm.step(x, state, valid)
     logits = lm.logits(last_valid_hidden(hidden, valid))
 
-A row's memory holds keys and values of every id it was fed, at their positions; a step writes the new ones
-behind them and attends to all:
-
-    position    0 .. lengths-1         | lengths .. lengths+valid-1 | .. capacity-1 | capacity
-                fed before, untouched  | written by this step       | unused        | what padding writes
-
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/llm/llm.py:229-280, 474-549, 664-731 (inputs, heads, ids); the
 decoder is Qwen2 (arXiv:2407.10671): RMS norm, rotary positions, grouped queries, gated SiLU.
 """
 
-import math
-import mmap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ...decoding.kv_memory import KvStepPlan, SpeechLmState, empty_state, place_columns
 from ..config import TEXT_EMBEDDING_KEY, TIED_HEAD_KEY, CosyVoiceVersion, SpeechLmConfig
 from ..devices import to_device
 from ..execution import Precision
 from ..layers import Linear, load_weights
 from ..precision import MatrixRole, linear_class
 from .generation import LmInput, lm_input_index
-
-
-@dataclass(frozen=True, slots=True)
-class SpeechLmState:
-    """Memory of each row.
-
-    A step writes ``kv`` in place behind ``lengths``, so a state can be stepped from only once.
-    """
-
-    kv: Tensor  # (B, layers, 2, kv_heads, capacity + 1, head_width), keys and values; last position: scratch
-    lengths: Tensor  # (B,) int64 on the host, ids fed so far
-
-    @property
-    def capacity(self) -> int:
-        """Number of ids that a row can hold."""
-        return self.kv.shape[4] - 1
 
 
 class LmNetwork(Protocol):
@@ -111,10 +88,9 @@ class SpeechLm(nn.Module):
 
     def init_state(self, rows: int, capacity: int) -> SpeechLmState:
         """Empty memory for ``capacity`` ids a row. On a CPU, pages that are not written take no memory."""
-        config, weight = self.config, self.speech_embedding.weight
-        shape = (rows, config.layers, 2, config.kv_heads, capacity + 1, config.head_width)
-        kv = lazy_zeros(shape, weight)
-        return SpeechLmState(kv, torch.zeros(rows, dtype=torch.int64))
+        config = self.config
+        heads_shape = (config.layers, config.kv_heads, config.head_width)
+        return empty_state(rows, capacity, heads_shape, self.speech_embedding.weight)
 
     @property
     def device(self) -> torch.device:
@@ -156,17 +132,9 @@ class SpeechLm(nn.Module):
         a row unchanged. The output at padding is undefined. Raises ValueError if a row would outgrow its
         memory.
         """
-        rows, columns, _ = x.shape
-        if valid is None:
-            valid = state.lengths.new_full((rows,), columns)
-        lengths = lengths_after(state, valid)
-        positions, write_positions = (
-            to_device(part, x.device) for part in input_and_write_positions(state, valid, columns)
-        )
-        plan = make_lm_step_plan(positions, write_positions, int(lengths.max()), self.config)
-        if rows == columns == 1:
-            plan = replace(plan, visible=None)  # one row attends to its whole length, so no mask is needed
-        return self.run_layers(x, state.kv, plan), SpeechLmState(state.kv, lengths)
+        placed = place_columns(state, x, valid)
+        plan = make_lm_step_plan(placed.plan(self.config.queries_per_key), placed.positions, self.config)
+        return self.run_layers(x, state.kv, plan), SpeechLmState(state.kv, placed.lengths)
 
     def run_layers(self, x: Tensor, kv: Tensor, plan: "LmStepPlan") -> Tensor:
         """Run the layers and the final norm on (B, T, hidden), with the ``kv`` of a state."""
@@ -198,65 +166,18 @@ def embed_inputs(lm: LmNetwork, rows: Sequence[Sequence[LmInput]]) -> tuple[Tens
     return lm.embed(to_device(indices, lm.device)), valid
 
 
-def lengths_after(state: SpeechLmState, valid: Tensor) -> Tensor:
-    """Lengths of the rows after a step of ``valid`` inputs. Raises ValueError if a row has no room."""
-    lengths = state.lengths + valid
-    max_length = int(lengths.max())
-    if max_length > state.capacity:
-        raise ValueError(f"a row would hold {max_length} ids; its memory was made for {state.capacity}")
-    return lengths
-
-
-def lazy_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Zeros that take memory only once they are written.
-
-    They have to be zeros: masked values are multiplied by 0 and must be finite. Anonymous mmap pages of 4 kB
-    are used on a CPU, because torch.zeros writes all of them, and numpy's come in pages of 2 MB, of which the
-    keys of every head would occupy one.
-    """
-    if like.device.type != "cpu":
-        return torch.zeros(shape, dtype=like.dtype, device=like.device)
-    pages = mmap.mmap(-1, math.prod(shape) * like.element_size())
-    return torch.frombuffer(pages, dtype=like.dtype).view(shape)
-
-
-def last_valid_hidden(hidden: Tensor, valid: Tensor) -> Tensor:
-    """Hidden state at the last real column of each row: (B, hidden), undefined for empty rows."""
-    rows = torch.arange(hidden.shape[0], device=hidden.device)
-    return hidden[rows, to_device((valid - 1).clamp(min=0), hidden.device)]
-
-
 @dataclass(frozen=True, slots=True)
 class LmStepPlan:
-    """Positions, rotations and mask of a step, shared by all layers."""
+    """Places, mask and rotations of a step, shared by all layers."""
 
-    rows: Tensor  # (B, 1) int64
-    write_positions: Tensor  # (B, T) int64
+    attention: KvStepPlan
     cos: Tensor  # (B, 1, T, head_width)
     sin: Tensor  # (B, 1, T, head_width), signed for ``_rotate``
-    attended_positions: int
-    visible: Tensor | None  # (B, 1, G * T, attended_positions) bool, G queries a key; None: all
 
 
-def input_and_write_positions(state: SpeechLmState, valid: Tensor, columns: int) -> tuple[Tensor, Tensor]:
-    """Position of each input, and where it is written (padding: scratch); (B, T) int64 on the host."""
-    column = torch.arange(columns)
-    positions = state.lengths[:, None] + column
-    return positions, torch.where(column < valid[:, None], positions, state.capacity)
-
-
-def make_lm_step_plan(
-    positions: Tensor, write_positions: Tensor, max_length: int, config: SpeechLmConfig
-) -> LmStepPlan:
-    """Build the plan on the device of ``positions``.
-
-    ``max_length`` positions are attended to; of these an input sees its own and the earlier ones.
-    """
-    rows = torch.arange(len(positions), device=positions.device)[:, None]
-    cos, sin = _rotation(positions, config)
-    seen = torch.arange(max_length, device=positions.device) <= positions[..., None]
-    visible = seen[:, None].repeat(1, 1, config.heads // config.kv_heads, 1)
-    return LmStepPlan(rows, write_positions, cos, sin, max_length, visible)
+def make_lm_step_plan(attention: KvStepPlan, positions: Tensor, config: SpeechLmConfig) -> LmStepPlan:
+    """Add the rotations of columns at ``positions`` (B, T), on their device."""
+    return LmStepPlan(attention, *_rotation(positions, config))
 
 
 def _rotation(positions: Tensor, config: SpeechLmConfig) -> tuple[Tensor, Tensor]:
@@ -308,10 +229,10 @@ class _DecoderLayer(nn.Module):
         # (B, kv_heads, G * T, head_width).
         query = heads[:, : self.heads].reshape(rows, self.kv_heads, -1, self.width)
         new = heads[:, self.heads :].view(rows, 2, self.kv_heads, columns, self.width)
-        # Advanced indices come first in the result: (B, T, 2, kv_heads, head_width).
-        kv[plan.rows, :, :, plan.write_positions] = new.permute(0, 3, 1, 2, 4)
-        keys, values = kv[:, 0, :, : plan.attended_positions], kv[:, 1, :, : plan.attended_positions]
-        attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=plan.visible)
+        keys, values = plan.attention.update(kv, new.permute(0, 3, 1, 2, 4))
+        attended = functional.scaled_dot_product_attention(
+            query, keys, values, attn_mask=plan.attention.visible
+        )
         attended = attended.reshape(rows, self.heads, columns, self.width)
         return attended.transpose(1, 2).reshape(rows, columns, -1)
 

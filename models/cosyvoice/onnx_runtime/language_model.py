@@ -35,6 +35,10 @@ class ArrayLmState:
     kv: Float
     lengths: Integers
 
+    def clear_row(self, row: int) -> None:
+        """Empty a row."""
+        self.lengths[row] = 0
+
 
 class ArraySpeechLm:
     """The exported graphs of a language model. ``load`` opens them."""

@@ -15,7 +15,7 @@ load_checkpoint).
 
 import contextlib
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def describe_model(path: Path) -> dict[str, TensorInfo]:
     """Shape and type of every tensor that is used, under its present key. Raises WeightFileError."""
     if path.suffix == ".safetensors":
         return weight_files.describe_tensors(path)
-    tensors = _model_table(path, "meta")
+    tensors = _model_table(path, lambda: weight_files.read_pickled_data(path, "meta"))
     stored = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if stored > path.stat().st_size:
         raise WeightFileError(
@@ -59,7 +59,17 @@ def load_model(path: Path) -> dict[str, Tensor]:
     """Read every tensor that is used to the CPU, under its present key. Raises WeightFileError."""
     if path.suffix == ".safetensors":
         return weight_files.load_weight_file(path)
-    return _model_table(path, "cpu")
+    return _model_table(path, lambda: weight_files.read_pickled_data(path))
+
+
+def map_model(path: Path) -> dict[str, Tensor]:
+    """As ``load_model``, with the tensors left in the file: a page is read when it is first used.
+
+    The file may be replaced meanwhile, but not overwritten. Raises WeightFileError.
+    """
+    if path.suffix == ".safetensors":
+        return weight_files.map_weight_file(path)
+    return _model_table(path, lambda: weight_files.map_pickled_data(path))
 
 
 def convert_model(folder: Path) -> Path:
@@ -68,7 +78,7 @@ def convert_model(folder: Path) -> Path:
     Raises WeightFileError, and OSError if it cannot be written.
     """
     target = (folder / MODEL_FILE).with_suffix(".safetensors")
-    weight_files.write_safetensors(target, _model_table(folder / MODEL_FILE, "cpu"))
+    weight_files.write_safetensors(target, load_model(folder / MODEL_FILE))
     return target
 
 
@@ -81,9 +91,9 @@ def current_key(key: str) -> str | None:
     return f"{module}.{_OLD_NAMES[name]}" if name in _OLD_NAMES else key
 
 
-def _model_table(path: Path, device: str) -> dict[str, Tensor]:
+def _model_table(path: Path, unpickle: Callable[[], Any]) -> dict[str, Tensor]:
     with _inert_settings(path):
-        held: Any = weight_files.read_pickled_data(path, device)
+        held = unpickle()
     table = held.get("model", held) if isinstance(held, Mapping) else held
     if not isinstance(table, Mapping) or not all(isinstance(value, Tensor) for value in table.values()):
         raise WeightFileError(f"{path.name}: no table of tensors under 'model'; is it a model.pth of XTTS?")

@@ -18,7 +18,7 @@ from vivavoce.adapters.media.call_media import CallerAudioOptions, MediaReport
 from vivavoce.adapters.media.media_servers import MediaServers
 from vivavoce.adapters.media.messages import AudioSocketOpening, PhoneCallOptions
 from vivavoce.adapters.media.remote_media import RemoteMedia
-from vivavoce.adapters.playback.heard_words import DiscardResult, HeardWord
+from vivavoce.adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
 from vivavoce.adapters.voice_activity import VoiceActivityDetector
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 
@@ -46,8 +46,8 @@ class CallRecord:
     def fail(self, error: Exception) -> None:
         raise error
 
-    def on_words_heard(self, words: Sequence[HeardWord]) -> None:
-        self.words += [heard.word.text for heard in words]
+    def on_words_heard(self, words: Sequence[HeardWord | HeardMark]) -> None:
+        self.words += [heard.word.text for heard in words if isinstance(heard, HeardWord)]
 
     def on_played(self, pushes: int) -> None:
         self.played = pushes

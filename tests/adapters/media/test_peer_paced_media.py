@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from shared.playout_speech import chunk, constant_level, word
 from vivavoce.adapters.media.call_media import MediaReport, RecordedAudio
 from vivavoce.adapters.media.peer_paced_media import PeerPacedMedia
-from vivavoce.adapters.playback.heard_words import DiscardResult, HeardWord
+from vivavoce.adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
 from vivavoce.adapters.playback.peer_playout import PeerClear, PeerCommand, PeerMark, PeerMedia, PeerPlayout
 
 
@@ -28,8 +28,8 @@ class Recorder:
     def drop(self) -> None:
         self.dropped += 1
 
-    def on_words_heard(self, words: Sequence[HeardWord]) -> None:
-        self.heard += [heard.word.text for heard in words]
+    def on_words_heard(self, words: Sequence[HeardWord | HeardMark]) -> None:
+        self.heard += [heard.word.text for heard in words if isinstance(heard, HeardWord)]
 
     def on_played(self, pushes: int) -> None:
         self.played.append(pushes)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.playout_speech import take_words
 from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia, PeerPlayout
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.adapters.playback.transport import Transport
@@ -112,9 +113,7 @@ def test_all_speech_is_played_and_each_word_is_heard_once_in_order() -> None:
     line.push_words(20)
     line.playout.finish()
     line.run(6.0)
-    assert [heard.word.text for heard in line.playout.take_heard_words()] == [
-        str(number) for number in range(20)
-    ]
+    assert [heard.word.text for heard in take_words(line.playout)] == [str(number) for number in range(20)]
     assert line.peer.played == pytest.approx(20 * WORD_S * RATE, abs=160)
     assert line.playout.lead_s(line.now) == 0
     assert line.playout.runs_dry_at(line.now) == line.now
@@ -175,12 +174,10 @@ def test_marks_of_dropped_speech_do_not_affect_new_speech(on_clear: OnClear) -> 
     line.playout.finish()
     played_before = line.peer.played
     line.run(0.3)
-    (heard,) = line.playout.take_heard_words()
+    (heard,) = take_words(line.playout)
     assert (heard.utterance, heard.word.text) == (1, "0")
     line.run(3.0)
-    assert [word.word.text for word in line.playout.take_heard_words()] == [
-        str(number) for number in range(1, 8)
-    ]
+    assert [heard.word.text for heard in take_words(line.playout)] == [str(number) for number in range(1, 8)]
     assert line.peer.played - played_before == pytest.approx(8 * WORD_S * RATE, abs=160)
 
 
@@ -201,7 +198,7 @@ def test_late_speech_is_counted_from_the_time_it_is_played() -> None:
     line.run(3.0)
     line.push_words(2)
     line.run(0.2)
-    assert [heard.word.text for heard in line.playout.take_heard_words()] == ["0", "1", "2"]
+    assert [heard.word.text for heard in take_words(line.playout)] == ["0", "1", "2"]
 
 
 def test_reports_of_dropped_or_unknown_marks_are_ignored() -> None:
@@ -283,11 +280,11 @@ def test_any_sequence_of_operations_reports_words_once_in_order_and_no_negative_
     for words, seconds, discards in steps:
         line.push_words(words)
         line.run(seconds, check=lambda: within(0.0, line.playout.lead_s(line.now)))
-        heard += [(word.utterance, int(word.word.text)) for word in line.playout.take_heard_words()]
+        heard += [(word.utterance, int(word.word.text)) for word in take_words(line.playout)]
         if discards:
             line.playout.discard(line.now)
             line.new_utterance()
-            heard += [(word.utterance, int(word.word.text)) for word in line.playout.take_heard_words()]
+            heard += [(word.utterance, int(word.word.text)) for word in take_words(line.playout)]
     assert heard == sorted(set(heard))
 
 

@@ -1,5 +1,7 @@
 """``Playout``: words heard and barge-in, with times given by the tests."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,10 +16,12 @@ from shared.playout_speech import (
     samples,
     slot_time,
     speech,
+    take_words,
     word,
 )
-from vivavoce.adapters.playback.heard_words import MAX_UNREPORTED_WORDS, HeardWord
+from vivavoce.adapters.playback.heard_words import MAX_UNREPORTED_WORDS, HeardMark, HeardWord
 from vivavoce.adapters.playback.playout import Playout
+from vivavoce.tts_engine.chunk import Mark
 
 # Words
 
@@ -41,9 +45,9 @@ def test_words_keep_their_position_at_8_khz() -> None:
     first, second = word("a", 0.0, 0.0398, 0), word("b", 0.020, 0.0204, 2)
     playout.push(chunk(constant_level(100), first, second))
     packets_of(playout, range(1))
-    assert [heard.word for heard in playout.take_heard_words()] == [first]
+    assert [heard.word for heard in take_words(playout)] == [first]
     packets_of(playout, range(1, 2))
-    assert [heard.word for heard in playout.take_heard_words()] == [second]
+    assert [heard.word for heard in take_words(playout)] == [second]
 
 
 def test_word_times_of_the_next_utterance_count_from_its_beginning() -> None:
@@ -87,7 +91,36 @@ def test_only_the_newest_unreported_words_are_kept() -> None:
     words = [word(str(number), 0, 0, number) for number in range(MAX_UNREPORTED_WORDS + 1)]
     playout.push(chunk(speech(20), *words))
     packets_of(playout, range(1))
-    assert [heard.word for heard in playout.take_heard_words()] == words[1:]
+    assert [heard.word for heard in take_words(playout)] == words[1:]
+
+
+# Marks
+
+
+def test_a_mark_is_heard_when_its_place_has_been_sent_between_the_words_around_it() -> None:
+    playout = playout_24_khz()
+    one, two = word("one", 0, 0.030, 0), word("two", 0.030, 0.070, 4)
+    begin, middle, end = Mark("begin", 0.0), Mark("middle", 0.030), Mark("end", 0.070)
+    playout.push(replace(chunk(speech(70), one, two), marks=(begin, middle, end)))
+    playout.finish()
+    assert playout.take_heard_words() == ()
+    packets_of(playout, range(1))
+    assert playout.take_heard_words() == (HeardMark(0, begin), HeardWord(0, one))
+    packets_of(playout, range(1, 3))
+    assert playout.take_heard_words() == (HeardMark(0, middle), HeardWord(0, two))
+    packets_of(playout, range(3, 4))
+    assert playout.take_heard_words() == (HeardMark(0, end),)
+
+
+def test_a_barge_in_returns_the_marks_heard_and_drops_the_others() -> None:
+    playout = playout_24_khz()
+    marks = Mark("first", 0.0), Mark("second", 0.030), Mark("never", 0.1)
+    playout.push(replace(chunk(speech(200), word("one", 0, 0.1, 0)), marks=marks))
+    packets_of(playout, range(2))
+    assert playout.discard(slot_time(1)).marks == ("first", "second")
+    playout.take_heard_words()
+    packets_of(playout, range(2, 9))
+    assert playout.take_heard_words() == ()
 
 
 # Barge-in

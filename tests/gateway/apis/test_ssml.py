@@ -11,6 +11,7 @@ from vivavoce.adapters.ssml import BadSsml
 from vivavoce.gateway.apis.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
 from vivavoce.tts_engine.chunk import Mark, Word
 from vivavoce.tts_engine.engine import Engine, EngineConfig
+from vivavoce.tts_engine.errors import LanguageNotSpoken
 from vivavoce.tts_engine.metrics import Metrics
 
 SENTENCE_PAUSE_S = 0.32
@@ -85,9 +86,21 @@ def test_a_mark_is_heard_with_the_next_word_and_at_the_end() -> None:
             chunks, _ = await speak(engine, document, speed=speed)
             faster = max(1.0, speed / 2)  # the voice itself renders up to twice its pace
             expected = [Mark("a", 0.0), Mark("b", 2 * WORD_S / faster)]
-            assert [mark for chunk in chunks for mark in chunk.marks][:2] == expected
-            (last,) = chunks[-1].marks
-            assert (last.name, last.at_s) == ("end", pytest.approx((3 * WORD_S + END_S) / faster))
+            *others, last = (mark for chunk in chunks for mark in chunk.marks)
+            assert others == expected
+            assert (last.name, last.at_s) == ("end", pytest.approx(3 * WORD_S / faster))
+
+    with_engine(test)
+
+
+def test_a_mark_at_the_end_of_a_sentence_does_not_wait_for_more_text() -> None:
+    async def test(engine: Engine) -> None:
+        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+            utterance.push_text("<speak>One two. <mark name='a'/> <mark name='b'/></speak>")
+            utterance.flush()
+            chunks = [await anext(utterance), await anext(utterance)]
+            end_s = 2 * WORD_S + SENTENCE_PAUSE_S
+            assert [chunk.marks for chunk in chunks] == [(), (Mark("a", end_s), Mark("b", end_s))]
 
     with_engine(test)
 
@@ -114,6 +127,7 @@ def test_a_document_may_follow_another_and_a_flush() -> None:
             assert [word.text async for chunk in utterance for word in chunk.words] == [
                 *("One", "Two", "Three", "Four")
             ]
+            assert utterance.text == "One. Two. Three.Four."
 
     with_engine(test)
 
@@ -126,6 +140,7 @@ def test_a_document_may_follow_another_and_a_flush() -> None:
         (('<!DOCTYPE x><speak a="1"/>',), None),
         (('<speak><phoneme ph="QQ">q</phoneme></speak>',), "is not IPA"),
         (("<speak>" * 40 + "</speak>",), "nested elements"),
+        (('<speak>One <lang xml:lang="d">x</lang></speak>',), "column 12: got the language 'd'"),
         (("<speak>", *("x" * 50_000,) * 5), "at most 200000"),
     ],
 )
@@ -138,6 +153,16 @@ def test_a_fault_ends_the_utterance_with_an_error(parts: tuple[str, ...], messag
             await speak(engine, *parts)
         while engine.active_streams:  # a step may be running
             await asyncio.sleep(0.001)
+
+    with_engine(test)
+
+
+def test_a_language_that_the_voice_lacks_ends_the_utterance_with_an_error() -> None:
+    async def test(engine: Engine) -> None:
+        with pytest.raises(LanguageNotSpoken, match="speaks zxx; the language of the text is 'de'"):
+            await speak(engine, '<speak>One. <lang xml:lang="de">Zwei.</lang></speak>')
+        chunks, _ = await speak(engine, '<speak>One. <lang xml:lang="ZXX">Two.</lang></speak>')
+        assert [word.text for word in words(chunks)] == ["One", "Two"]
 
     with_engine(test)
 

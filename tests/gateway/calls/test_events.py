@@ -1,19 +1,20 @@
 """Events of a call: delivery to listeners, and the events of the utterance tracker."""
 
-from vivavoce.adapters.playback.heard_words import DiscardResult, HeardWord
+from vivavoce.adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
 from vivavoce.gateway.calls.events import (
     CallerAudio,
     CallEvent,
     CallEvents,
     HungUp,
     KeyPressed,
+    MarkHeard,
     SpeechDiscarded,
     SpeechFinished,
     SpeechStarted,
     WordHeard,
 )
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome, UtteranceTracker
-from vivavoce.tts_engine.chunk import Word
+from vivavoce.tts_engine.chunk import Mark, Word
 
 
 def test_a_listener_gets_the_events_between_its_addition_and_its_removal() -> None:
@@ -85,6 +86,22 @@ def test_an_utterance_emits_its_start_its_words_and_its_end_when_played() -> Non
     assert seen[2:] == [SpeechFinished(0, "spoken", "Hello.")]
 
 
+def test_marks_are_emitted_between_words_and_a_mark_ends_the_utterance_before() -> None:
+    tracker, seen = make_tracker()
+    tracker.begin(Source("Hello"), 0, 0.0)
+    tracker.end(UtteranceOutcome.SPOKEN)
+    tracker.begin(Source("Hello"), 1, 0.0)
+    end, begin = Mark("end", 0.4), Mark("begin", 0.0)
+    tracker.add_heard([HeardWord(0, HELLO), HeardMark(0, end), HeardMark(1, begin), HeardWord(1, HELLO)])
+    assert seen[2:] == [
+        WordHeard(0, HELLO),
+        MarkHeard(0, end),
+        SpeechFinished(0, "spoken", "Hello"),
+        MarkHeard(1, begin),
+        WordHeard(1, HELLO),
+    ]
+
+
 def test_an_utterance_ends_with_the_first_word_of_the_next() -> None:
     tracker, seen = make_tracker()
     tracker.begin(Source("Hello"), 0, 0.0)
@@ -116,8 +133,8 @@ def test_a_barge_in_reports_the_text_heard_and_drops_waiting_utterances() -> Non
     tracker.end(UtteranceOutcome.SPOKEN)
     tracker.begin(Source("And this was never heard."), 1, 0.0)
     tracker.add_heard([HeardWord(0, HELLO)])
-    discarded = tracker.discard(DiscardResult(0, 1500.0, (HELLO,), 5, 2.0), tracker.begun)
-    assert discarded == SpeechDiscarded(0, 1500.0, "Hello", (HELLO,))
+    discarded = tracker.discard(DiscardResult(0, 1500.0, (HELLO,), 5, 2.0, ("begin",)), tracker.begun)
+    assert discarded == SpeechDiscarded(0, 1500.0, "Hello", (HELLO,), ("begin",))
     assert seen[2:] == [WordHeard(0, HELLO), discarded]
     tracker.end(UtteranceOutcome.DISCARDED)
     tracker.finish()

@@ -6,18 +6,33 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
+from vivavoce.adapters.ssml import BadSsml
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.calls.text_feed import CharacterQuota, TextCommand, TextFeed
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance
+from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
 
 
 class Sink:
     def __init__(self) -> None:
         self.pushed: list[str] = []
         self.ended = 0
+        self.rate = 1.0
 
-    def push_text(self, text: str) -> None:
-        self.pushed.append(text)
+    def push_text(
+        self, text: str, pronunciation: Pronunciation | None = None, pause_s: float | None = None
+    ) -> None:
+        self.pushed.append(text if pause_s is None else f"{text}<pause {pause_s:g}>")
+
+    def set_rate(self, rate: float) -> None:
+        if rate != self.rate:
+            self.rate = rate
+            self.pushed.append(f"<rate {rate:g}>")
+
+    def set_language(self, language: str | None) -> None: ...
+
+    def mark(self, name: str) -> None:
+        self.pushed.append(f"<mark {name}>")
 
     def flush(self) -> None:
         self.pushed.append("<flush>")
@@ -153,3 +168,31 @@ def test_after_a_refusal_a_flush_or_the_end_lets_text_through_again() -> None:
     quota.end()
     assert quota.accept("")
     assert taken == [5, 4, 0]
+
+
+def test_a_document_is_pushed_piece_by_piece_with_its_rate_and_plain_text_follows_at_the_usual_one() -> None:
+    marked = 'One <mark name="a"/>two<break time="1s"/>'
+    document = f'<speak rate="2">{marked} <prosody rate="50%">3</prosody></speak>'
+
+    async def scenario() -> tuple[Sink, str, list[str]]:
+        sink, announced = Sink(), list[str]()
+        async with TextFeed(sink, deltas(document[:9], document[9:], "Four."), announced.append) as feed:
+            await feed.raise_source_error()
+            return sink, feed.text, announced
+
+    sink, text, announced = asyncio.run(scenario())
+    assert "".join(sink.pushed) == "<rate 2>One <mark a>two<pause 1> <rate 1>3 Four."
+    assert text == "".join(announced) == "One two 3 Four."
+
+
+def test_a_fault_of_a_document_is_an_error_of_the_source_and_the_text_before_it_is_spoken() -> None:
+    async def scenario() -> tuple[Sink, str]:
+        sink = Sink()
+        async with TextFeed(sink, deltas("<speak>One.</speak>", "<speak>Two.")) as feed:
+            with pytest.raises(BadSsml, match="no element found") as fault:
+                await feed.raise_source_error()
+        return sink, str(fault.value)
+
+    sink, fault = asyncio.run(scenario())
+    assert (sink.pushed, sink.ended) == (["One."], 1)
+    assert fault.startswith("SSML, line 1, column 12: ")

@@ -370,6 +370,48 @@ def test_text_from_a_regular_file_is_spoken(tmp_path: Path) -> None:
     assert spoken_words(np.frombuffer(pcm, "<i2"), SAMPLE_RATE) == pytest.approx(2, abs=0.4)
 
 
+DOCUMENT = '<speak>One<break time="1s"/> <sub alias="two three">2</sub>.</speak>'
+PROLOGUE = '<?xml version="1.0"?>\n<!-- a prompt -->\n'
+
+
+@pytest.mark.parametrize(
+    "arguments", [[DOCUMENT], ["--ssml", PROLOGUE + DOCUMENT], ["--ssml", f" {DOCUMENT}\n"]], ids=len
+)
+@pytest.mark.usefixtures("stand_in_voice")
+def test_say_speaks_a_document(arguments: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out.wav"
+    assert exit_code("say", *arguments, "-o", str(out)) == 0
+    with wave.open(str(out)) as file:
+        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    assert spoken_words(samples, SAMPLE_RATE) == pytest.approx(3, abs=0.4)
+    assert len(samples) / SAMPLE_RATE == pytest.approx(3 * 0.2 + 1.0, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["<speak>One\n <b>two</speak>"], "line 2, column 10: mismatched tag"),
+        (["<speak>One"], "line 1, column 11: no element found"),
+        (["--ssml", "One two."], "line 1, column 1: syntax error"),
+        (["--ssml", "<p>One.</p>"], "line 1, column 1: the outermost element must be speak"),
+    ],
+)
+@pytest.mark.usefixtures("stand_in_voice")
+def test_a_fault_of_a_document_is_one_sentence_with_its_place_and_nothing_is_written(
+    arguments: list[str], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code("say", *arguments, "-o", str(tmp_path / "out.wav")) == 1
+    assert capsys.readouterr().err == f"vivavoce: SSML, {fault}\n"
+    assert not (tmp_path / "out.wav").exists()
+
+
+def test_a_document_on_a_pipe_is_spoken() -> None:
+    with start_say("--ssml", "-o", "-") as say:
+        pcm, _ = say.communicate((PROLOGUE + DOCUMENT).encode())
+    assert say.returncode == 0
+    assert spoken_words(np.frombuffer(pcm, "<i2"), SAMPLE_RATE) == pytest.approx(3, abs=0.4)
+
+
 def test_a_closed_pipe_is_not_an_error() -> None:
     with start_say("-o", "-", "word " * 500) as say:
         assert say.stdout and say.stderr

@@ -14,7 +14,14 @@ from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.messages import CancelStream, OpenStream, ReportPlayout
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine, EngineConfig
-from vivavoce.tts_engine.errors import BadRequest, Overloaded, StreamClosed, SynthesisFailed, UnknownVoice
+from vivavoce.tts_engine.errors import (
+    BadRequest,
+    LanguageNotSpoken,
+    Overloaded,
+    StreamClosed,
+    SynthesisFailed,
+    UnknownVoice,
+)
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.stream import Stream
 
@@ -82,7 +89,7 @@ def test_a_replica_speaks_the_samples_of_a_local_engine() -> None:
     asyncio.run(run())
 
 
-def test_text_in_pieces_with_marks_rates_and_pauses_is_as_in_a_local_engine() -> None:
+def test_text_in_pieces_with_marks_rates_pauses_and_languages_is_as_in_a_local_engine() -> None:
     async def pieces(stream: Stream) -> list[AudioChunk]:
         async with stream:
             stream.mark("begin")
@@ -91,6 +98,7 @@ def test_text_in_pieces_with_marks_rates_and_pauses_is_as_in_a_local_engine() ->
             stream.push_text("o three, four. ", pause_s=0.5)
             stream.mark("middle")
             stream.set_rate(1.5)
+            stream.set_language("zxx-AA")
             stream.push_text("five six")
             stream.flush()
             stream.push_text(" seven")
@@ -106,6 +114,8 @@ def test_text_in_pieces_with_marks_rates_and_pauses_is_as_in_a_local_engine() ->
                 (chunk.pcm, chunk.words, chunk.marks) for chunk in here
             ]
             assert sum((chunk.marks for chunk in there), ())[0].name == "begin"
+            with pytest.raises(LanguageNotSpoken):
+                engine.stream().set_language("de")
 
     asyncio.run(run())
 

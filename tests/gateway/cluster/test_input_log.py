@@ -4,13 +4,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivavoce.gateway.cluster.replicas.input_log import InputLog
-from vivavoce.gateway.cluster.replicas.messages import EndInput, Flush, PushText, SetRate, StreamInput
+from vivavoce.gateway.cluster.replicas.messages import (
+    EndInput,
+    Flush,
+    PushText,
+    SetLanguage,
+    SetRate,
+    StreamInput,
+)
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import make_pronunciation
 
 _INPUTS = st.lists(
     st.one_of(
         st.text("ab c.", max_size=6).map(PushText),
         st.sampled_from([SetRate(0.5), SetRate(2.0), Flush(), EndInput()]),
+        st.sampled_from(["de", None]).map(SetLanguage),
     ),
     max_size=12,
 )
@@ -20,21 +28,23 @@ def text_of(inputs: list[StreamInput]) -> str:
     return "".join(each.text for each in inputs if isinstance(each, PushText))
 
 
-def rates_by_character(inputs: list[StreamInput]) -> list[tuple[str, float]]:
-    rate, found = 1.0, []
+def styles_by_character(inputs: list[StreamInput]) -> list[tuple[str, float, str | None]]:
+    rate, language, found = 1.0, None, list[tuple[str, float, str | None]]()
     for each in inputs:
         match each:
             case SetRate(new):
                 rate = new
+            case SetLanguage(other):
+                language = other
             case PushText(text):
-                found += [(character, rate) for character in text]
+                found += [(character, rate, language) for character in text]
             case _:
                 pass
     return found
 
 
 @given(_INPUTS, st.integers(0, 80))
-def test_the_rest_is_the_text_after_the_position_at_its_rates(
+def test_the_rest_is_the_text_after_the_position_in_its_rates_and_languages(
     inputs: list[StreamInput], position: int
 ) -> None:
     log = InputLog()
@@ -43,7 +53,7 @@ def test_the_rest_is_the_text_after_the_position_at_its_rates(
     begins, rest = log.after(position)
     assert begins == position
     assert text_of(rest) == text_of(inputs)[position:]
-    assert rates_by_character(rest) == rates_by_character(inputs)[position:]
+    assert styles_by_character(rest) == styles_by_character(inputs)[position:]
     assert (EndInput() in rest) == (EndInput() in inputs)
 
 

@@ -24,7 +24,8 @@ from vivavoce.models.cosyvoice.lm.generation import (
     lm_inputs,
     one_shot_prefix,
 )
-from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm, embed_inputs, last_valid_hidden
+from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm, embed_inputs
+from vivavoce.models.decoding.kv_memory import last_valid_hidden
 
 _TOLERANCE = 1e-4
 _ARGMAX_SOUNDS = 60  # of the trace speech_argmax60_zs

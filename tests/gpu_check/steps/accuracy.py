@@ -23,8 +23,9 @@ from vivavoce.models.cosyvoice.devices import CPU
 from vivavoce.models.cosyvoice.execution import Precision
 from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.lm.generation import LmInput
-from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, SpeechLmState
+from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
 from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder
+from vivavoce.models.decoding.kv_memory import SpeechLmState
 
 VECTORS = Path(__file__).parents[2] / "golden" / "data"
 _MEL_TOLERANCE = 5e-4

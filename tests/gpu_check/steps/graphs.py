@@ -32,9 +32,9 @@ from vivavoce.models.cosyvoice.lm.decode_graphs import DecodeGraphs
 from vivavoce.models.cosyvoice.lm.decode_turn import DecodeTurn
 from vivavoce.models.cosyvoice.lm.decoding import choose
 from vivavoce.models.cosyvoice.lm.generation import SpecialIds
-from vivavoce.models.cosyvoice.lm.sampling import seeded_uniforms
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm
+from vivavoce.models.decoding.uniforms import seeded_uniforms
 
 _ROWS = 4
 _ROUNDS_AT_ONCE = 3

@@ -8,6 +8,7 @@ import pytest
 if TYPE_CHECKING:  # imported in the fixtures, which run with torch only
     from vivavoce.models.xtts.checkpoint.bundle import XttsBundle
     from vivavoce.models.xtts.networks import XttsNetworks
+    from vivavoce.models.xtts.voice import XttsVoiceEncoder
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +32,10 @@ def networks(bundle: "XttsBundle") -> "XttsNetworks":
     from vivavoce.models.xtts.networks import load_networks
 
     return load_networks(bundle)
+
+
+@pytest.fixture(scope="session")
+def voice_encoder(bundle: "XttsBundle") -> "XttsVoiceEncoder":
+    from vivavoce.models.xtts.networks import load_voice_encoder
+
+    return load_voice_encoder(bundle)

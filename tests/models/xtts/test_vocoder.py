@@ -116,3 +116,17 @@ def test_frames_do_not_depend_on_the_split_of_latents(sizes: list[int], speed: f
         start += size
     pieces.append(resampler.finish(latents[start:]))
     assert torch.equal(torch.cat(pieces), LatentResampler(speed).finish(latents))
+
+
+def test_columns_before_the_utterance_are_not_computed(vocoder: XttsVocoder) -> None:
+    widths: list[int] = []
+    hook = vocoder.conv_post.register_forward_hook(
+        lambda _module, inputs, _y: widths.append(len(inputs[0][0, 0]))
+    )
+    state = vocoder.init_state(speakers(2))
+    for _ in range(2):
+        samples, state = vocoder.step(frames(2, count=30), state)
+        assert samples.shape == (2, 30 * VOCODER_HOP)
+    hook.remove()
+    before = vocoder.delay_samples - 3  # the last convolution adds 3
+    assert widths == [30 * VOCODER_HOP + 6 - before, 30 * VOCODER_HOP + 6]

@@ -5,14 +5,14 @@ import pytest
 
 pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from vivavoce.models.xtts.networks import XttsNetworks
+from vivavoce.models.xtts.voice import XttsVoiceEncoder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_a_recording_of_a_second_makes_a_voice(networks: XttsNetworks) -> None:
+def test_a_recording_of_a_second_makes_a_voice(voice_encoder: XttsVoiceEncoder) -> None:
     samples = np.random.default_rng(1).normal(0, 0.1, 22_050).astype(np.float32)
-    voice = networks.voice_encoder.encode([samples])
+    voice = voice_encoder.encode([samples])
     assert voice.latents.shape == (32, 64) and voice.speaker.shape == (512,)
     assert float(voice.speaker.norm()) == pytest.approx(1, abs=1e-5)
 
@@ -26,7 +26,7 @@ def test_a_recording_of_a_second_makes_a_voice(networks: XttsNetworks) -> None:
     ],
 )
 def test_a_recording_without_a_voice_is_refused(
-    networks: XttsNetworks, samples: np.ndarray, message: str
+    voice_encoder: XttsVoiceEncoder, samples: np.ndarray, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        networks.voice_encoder.encode([samples])
+        voice_encoder.encode([samples])

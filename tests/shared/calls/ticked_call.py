@@ -15,7 +15,7 @@ from vivavoce.gateway.calls.recordings import CallRecordings
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from vivavoce.tts_engine.errors import BadText, Overloaded, StreamClosed, SynthesisFailed
 from vivavoce.tts_engine.metrics import Metrics
-from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon
+from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon, Pronunciation
 from vivavoce.tts_engine.scheduler import Admission
 
 RunVirtually = Callable[[Coroutine[Any, Any, None]], None]
@@ -29,6 +29,7 @@ class FakeStream:
     def __init__(self, level: int, now: Callable[[], float]) -> None:
         self.pushed = ""
         self.ended = self.cancelled = False
+        self.rate = 1.0
         self.taken_at: list[float] = []
         self.deadlines: list[float] = []
         self.on_chunk: Callable[[], object] = lambda: None
@@ -43,13 +44,20 @@ class FakeStream:
     async def __aexit__(self, *exc: object) -> None:
         self.cancel()
 
-    def push_text(self, text: str) -> None:
+    def push_text(
+        self, text: str, pronunciation: Pronunciation | None = None, pause_s: float | None = None
+    ) -> None:
         if self.cancelled or self.ended:
             raise StreamClosed("no more")
         if "\x00" in text:
             raise BadText("a zero")
         self.pushed += text
         self._changed.set()
+
+    def set_rate(self, rate: float) -> None:
+        self.rate = rate
+
+    def set_language(self, language: str | None) -> None: ...
 
     def end_input(self) -> None:
         self.ended = True

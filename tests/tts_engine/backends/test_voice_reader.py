@@ -3,9 +3,7 @@
 import pytest
 
 from vivavoce.tts_engine.backends.base import SlotRequest
-from vivavoce.tts_engine.backends.voice_reader import VoiceReader, require_language, speaks
-from vivavoce.tts_engine.errors import BadRequest
-from vivavoce.tts_engine.voices.voices import Voice
+from vivavoce.tts_engine.backends.voice_reader import VoiceReader
 
 
 def words_of(language: str, text: str) -> tuple[list[str], int]:
@@ -35,12 +33,3 @@ def test_words_of_a_language(language: str, text: str, words: list[str]) -> None
 def test_words_in_other_scripts_are_counted_and_left_out(language: str, text: str) -> None:
     words, unread = words_of(language, text)
     assert words == [] and unread > 0
-
-
-def test_the_language_of_a_text_is_compared_without_its_region() -> None:
-    voice = Voice("anna", "de-AT", "", ("fr",))
-    for language in ("de", "DE_ch", "fr-CA", "mul", None, ""):
-        require_language(voice, language)
-    with pytest.raises(BadRequest, match="anna speaks de-AT, fr; the language of the text is 'nl'"):
-        require_language(voice, "nl")
-    assert speaks(Voice("all", "mul", ""), "nl")

@@ -43,7 +43,7 @@ def test_a_session_continues_decoding_while_a_long_prompt_is_prefilled(v2_folder
     backend = CosyVoiceBackend.load(v2_folder, policy)
     long_prompt_voice = backend.voices.enroll(recording(), 16_000, "a tone that wobbles " * 10).id
     driver = SessionDriver(backend)
-    lengths = backend._lm._state.lengths
+    lengths = backend._lm.rows.state.lengths
 
     def ids_in_context(slot: int) -> int:
         return int(lengths[backend._rows[slot]]) if slot in backend._rows else 0

@@ -186,7 +186,7 @@ def measure_resources(engine: Engine, backend: CosyVoiceBackend) -> Resources:
     return Resources(
         streams=engine.active_streams,
         slots=backend.open_slots,
-        rows=len(backend._rows) + len(backend._lm._state.lengths) - len(backend._free_rows),
+        rows=len(backend._rows) + len(backend._lm.rows.state.lengths) - len(backend._free_rows),
         tasks=len(asyncio.all_tasks()),
         threads=threading.active_count(),
         objects=sum("vivavoce" in repr(type(each)) for each in alive),

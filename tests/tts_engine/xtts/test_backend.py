@@ -24,7 +24,7 @@ from vivavoce.models.xtts.text.romanizer import _japanese
 from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.backends.loading import load_backend
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.errors import BadRequest, SynthesisFailed, UnreadableText
+from vivavoce.tts_engine.errors import BadRequest, LanguageNotSpoken, SynthesisFailed, UnreadableText
 from vivavoce.tts_engine.xtts.backend import XttsBackend
 from vivavoce.tts_engine.xtts.policy import SpeechLengthBound, XttsPolicy
 
@@ -131,6 +131,23 @@ def test_an_unknown_language_is_refused_with_the_list(backend: XttsBackend) -> N
                 engine.stream(delivery=Delivery(language="sv"))
             for language in ("German", "de-AT", "zh-cn", "pt_BR", "auto"):
                 engine.stream(delivery=Delivery(language=language)).cancel()
+
+    run(test())
+
+
+def test_a_part_in_another_language_is_spoken_as_a_text_in_it(backend: XttsBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            spoken = []
+            for whole, part in (("en", None), ("de", None), ("en", "de-AT")):
+                async with engine.stream(delivery=Delivery(language=whole)) as stream:
+                    stream.set_language(part)
+                    stream.push_text("Um 10 Uhr.")
+                    stream.end_input()
+                    spoken.append(b"".join([chunk.pcm async for chunk in stream]))
+            assert spoken[2] == spoken[1] != spoken[0]
+            with pytest.raises(LanguageNotSpoken, match="'xx'"):
+                engine.stream().set_language("xx")
 
     run(test())
 

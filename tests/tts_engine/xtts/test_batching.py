@@ -143,9 +143,9 @@ def test_a_cancelled_session_leaves_its_row_to_the_next(backend: XttsBackend) ->
         slot = backend.open_slot(request)
         backend.step(0, [SlotTurn(slot, segment_of(backend, TEXTS[1]))])
         assert backend._rows == {slot: 0}
-        assert backend._gpt.lengths()[0] > 0
+        assert backend._gpt.rows.state.lengths[0] > 0
         backend.close_slot(slot)
-        assert backend._gpt.lengths()[0] == 0
+        assert backend._gpt.rows.state.lengths[0] == 0
 
 
 def test_scores_that_are_not_numbers_end_only_their_session(

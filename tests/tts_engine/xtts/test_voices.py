@@ -1,6 +1,8 @@
 """Voices of an XTTS bundle: made of recordings, refused ones, and the folder of speakers."""
 
+import gc
 import shutil
+import sys
 import wave
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -163,3 +165,32 @@ def test_a_damaged_voice_file_is_refused(voices: XttsVoices, tmp_path: Path) -> 
         path.write_bytes(damaged)
         with pytest.raises(VoicePromptError, match="enrol again"):
             XttsVoicePrompt.load(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the kernel's list of mapped files")
+def test_the_encoders_are_in_memory_only_while_a_voice_is_made(
+    xtts_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(xtts_folder / MODEL_FILE)
+
+    def mapped_bytes() -> int:
+        lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+        ranges = [line[0].split("-") for line in lines if line[-1] == path]
+        return sum(int(stop, 16) - int(start, 16) for start, stop in ranges)
+
+    during: list[int] = []
+    encode: Callable[..., object] = XttsVoiceEncoder.encode
+
+    def watched(*arguments: object) -> object:
+        during.append(mapped_bytes())
+        return encode(*arguments)
+
+    monkeypatch.setattr(XttsVoiceEncoder, "encode", watched)
+    others = mapped_bytes()  # of other tests
+    with closing(XttsBackend.load(xtts_folder)) as backend:
+        gc.collect()
+        loaded = mapped_bytes() - others
+        assert 0 < loaded < 1.1 * Path(path).stat().st_size  # one mapping, for the text embedding
+        backend.voices.enroll(recording(), RATE)
+        gc.collect()
+        assert mapped_bytes() - others == loaded < during[0] - others

@@ -3,7 +3,6 @@
 A chunk is rendered for one sentence at a time, so a step of several sessions runs them one after the other.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
@@ -24,6 +23,7 @@ from ....models.cosyvoice.onnx_runtime.flow import ArrayFlowState
 from ....models.cosyvoice.onnx_runtime.networks import ArrayRenderNetworks
 from ....models.cosyvoice.onnx_runtime.vocoder import ArrayVocoderStream
 from ....models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
+from ...decoding.recently_used import RecentlyUsed
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
 from .render_input import RenderInput, Samples
@@ -61,21 +61,20 @@ class ArrayRenderRunner:
     ) -> None:
         self._flow, self._vocoder = networks.flow, networks.vocoder
         self._voice_files = voice_files
-        self._max_prepared_voices = policy.max_prepared_voices
         self._reserve_frames = policy.flow.reserve_frames
         bytes_per_s = state_bytes_per_s(networks.flow.config, networks.flow.policy)
         self._bytes_per_id = bytes_per_s * FRAMES_PER_SPEECH_ID / FRAMES_PER_S
         self.memory_ids = int(policy.memory_share * free_host_bytes() / self._bytes_per_id)
-        self._prepared: OrderedDict[str, PreparedVoice] = OrderedDict()
+        self._prepared: RecentlyUsed[str, PreparedVoice] = RecentlyUsed(policy.max_prepared_voices)
 
     @property
     def prepared_voice_ids(self) -> int:
         """Speech ids of memory that prepared voices take."""
-        return sum(voice.resident_ids for voice in [*self._prepared.values()])
+        return sum(voice.resident_ids for voice in self._prepared.values)
 
     def copied_voice_ids(self, flow_prompt: FlowPrompt) -> int:
-        """Speech ids of memory that each sentence takes for its voice."""
-        return len(flow_prompt.ids)
+        """Speech ids of memory that each sentence takes for its voice; 0 if it reads the voice's own."""
+        return 0 if self._flow.shares_voices else len(flow_prompt.ids)
 
     def begin_sentence(
         self, flow_prompt: FlowPrompt, speed: float, noise: np.random.Generator
@@ -136,14 +135,13 @@ class ArrayRenderRunner:
         return mel
 
     def _prepared_voice(self, flow_prompt: FlowPrompt) -> PreparedVoice:
-        if flow_prompt.id not in self._prepared:
-            state = self._with_reserve(self._prefilled_voice(flow_prompt))
-            # To write the pages of a block anew takes 0.1 s of a first chunk's 2 s; to keep them, 0.2 GB.
-            self._prepared[flow_prompt.id] = PreparedVoice(state, can_lend_memory=True, kept_frames=0)
-            if len(self._prepared) > self._max_prepared_voices:
-                self._prepared.popitem(last=False)
-        self._prepared.move_to_end(flow_prompt.id)
-        return self._prepared[flow_prompt.id]
+        return self._prepared.get(flow_prompt.id, lambda: self._new_prepared_voice(flow_prompt))
+
+    def _new_prepared_voice(self, flow_prompt: FlowPrompt) -> PreparedVoice:
+        state = self._with_reserve(self._prefilled_voice(flow_prompt))
+        # To write the pages of a block anew takes 0.1 s of a first chunk's 2 s; to keep them, 0.2 GB.
+        can_lend = not self._flow.shares_voices
+        return PreparedVoice(state, can_lend_memory=can_lend, kept_frames=0)
 
     def _prefilled_voice(self, flow_prompt: FlowPrompt) -> ArrayFlowState:
         blocks = max(0, len(flow_prompt.ids) - LOOKAHEAD_IDS) // BLOCK_IDS
@@ -152,7 +150,7 @@ class ArrayRenderRunner:
             return self._prefill(flow_prompt)
         part = type(self._flow).__name__
         speaker = self._flow.project_speaker(flow_prompt.embedding[None])
-        empty = self._flow.init_state(speaker, frames)
+        empty = self._flow.empty_voice(speaker, frames)
         if stored := files.load(flow_prompt.id, part, empty.packed_form()):
             return empty.unpacked(stored, frames)
         state = self._prefill(flow_prompt)
@@ -166,7 +164,8 @@ class ArrayRenderRunner:
         return self._flow.prefill(flow_prompt.embedding, ids, flow_prompt.mel)
 
     def _with_reserve(self, voice: ArrayFlowState) -> ArrayFlowState:
-        self._require_free_memory(voice.frames // FRAMES_PER_SPEECH_ID)
+        if not self._flow.shares_voices:
+            self._require_free_memory(voice.frames // FRAMES_PER_SPEECH_ID)
         return self._flow.copy_for_utterance(voice, voice.frames + self._reserve_frames)
 
     def _require_free_memory(self, ids: int) -> None:

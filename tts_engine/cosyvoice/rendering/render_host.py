@@ -302,7 +302,7 @@ class RenderHost:
         with self._condition:
             self._device_is_lost |= isolation.device_is_lost
             audio_s = sum(map(len, samples.values())) / SAMPLE_RATE
-            self._cost.observe(step_cost_s(wall, cpu), audio_s)
+            self._cost.observe(step_cost_s(wall, cpu), audio_s, self._clock())
             self.metrics.audio_seconds.inc(audio_s)
             for row, job in jobs.items():
                 self._commit(job, samples.get(row), isolation.failed.get(row))

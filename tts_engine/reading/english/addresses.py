@@ -10,7 +10,8 @@ _ORDINAL_AHEAD = re.compile(r" \d{1,3}(?:st|nd|rd|th)\b")  # "E. 4th"
 _ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
 _ROUTE_BEHIND = re.compile(r"\b(?:I|US|SR|CR|Hwy\.?|Highway|[Rr]oute|Rte\.?|Interstate)[- ]?\d{1,3} \Z")
 _FROM_THE_BEHIND = re.compile(r"\b(?:from|in|to|of|toward) the \Z")
-_DEGREES_BEHIND = re.compile(r"° ?\Z")
+# "48.858° N", "51.5074 N", "wind 15 km/h NW"
+_MEASURE_BEHIND = re.compile(r"(?:°|\d\.\d{3,}|\d ?(?:mph|km/h|kph|kts?|mi|km)) ?\Z")
 
 
 def read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | None:
@@ -82,7 +83,9 @@ def read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
 def _is_direction_of_way(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether a direction is of "I-95 N", "48.9° N", "winds NW" or "head W. on I-80"."""
     start = match.start()
-    if _ROUTE_BEHIND.search(scan.view, 0, start) or _DEGREES_BEHIND.search(scan.view, 0, start):
+    if _ROUTE_BEHIND.search(scan.view, 0, start) or _MEASURE_BEHIND.search(
+        scan.view, max(0, start - 12), start
+    ):
         return True
     if scan.context.previous_word in vocabulary.WORDS_BEFORE_DIRECTIONS:
         return len(match.group(1)) == 2 or scan.next_word(match.end()).islower()

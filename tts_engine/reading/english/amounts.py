@@ -28,7 +28,8 @@ _IDIOMATIC_NUMBER = any_of(vocabulary.IDIOMATIC_NUMBERS)
 _SIZE_AHEAD = re.compile(
     rf"× ?{DECIMAL} ?(?:× ?{DECIMAL} ?)?-?(?:[ckm]?m|in|ft|px|inch(?:es)?|feet|met(?:er|re)s|[\"'])(?!\w)"
 )
-_CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{1,3}[A-Z]? ?\Z")
+_CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
+_LETTER_BEHIND = re.compile(r"\b[A-Z] ?\Z")
 
 
 def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
@@ -183,8 +184,10 @@ def _read_minus(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_times_sign(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the x of "30 cm x 20 cm" and "3 x $5"."""
+    """Read the x of "30 cm x 20 cm", "3 x $5" and "L x W x H"."""
     after_length = scan.context.after_number or scan.context.previous_word in vocabulary.LENGTH_WORDS
+    if scan.next_visible(match.end()).isalpha():
+        after_length = bool(_LETTER_BEHIND.search(scan.view, max(0, match.start() - 3), match.start()))
     if scan.context.after_phone or not after_length:
         return None
     priced = scan.next_visible(match.end()) in "$£€"
@@ -216,7 +219,7 @@ def _read_first_code_of_range(scan: ScanState, match: re.Match[str]) -> int | No
 
 
 def _read_dash_between_codes(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the dash of "SW1A–SW1X"."""
+    """Read the dash of "SW1A–SW1X", "SFO–PVG" and "rows A–F"."""
     if not _CODE_BEHIND.search(scan.view, max(0, match.start() - 8), match.start()):
         return None
     scan.emit("to", match.start(), match.end())
@@ -262,7 +265,7 @@ def _read_possessive(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 LETTER_RULES = compile_rules(
-    (r"x(?= ?[$£€]?\d)", _read_times_sign),
+    (r"x(?= ?(?:[$£€]?\d|[A-Z](?!\w)))", _read_times_sign),
     (r"([A-Z]{1,2})(\d{1,3})-(?=\1(\d{1,3})(?![\w-]))", _read_first_code_of_range),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
 )
@@ -287,7 +290,7 @@ PLAIN_NUMBER_RULES = compile_rules(
 SYMBOL_RULES = compile_rules(
     (r"'s(?!\w)", _read_possessive),
     (r"×(?= ?\d)", _read_multiplication_sign),
-    (r" ?– ?(?=[A-Z]{1,3}-?\d)", _read_dash_between_codes),
+    (r" ?– ?(?=[A-Z]{1,3}(?:-?\d|(?![\w'])))", _read_dash_between_codes),
     (rf" ?[-–] ?(?=[$£€]?\d|(?:{MONTH}|{WEEKDAY})(?!\w))", _read_range),
     (r"-(?= ?[$£€]?\.?\d)", _read_minus),
     # ".75"

@@ -8,8 +8,8 @@ import re
 
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..tokenizer import WORD, Grammar, ScanState, compile_rules
-from . import amounts, codes, dates, literals, money, slashes, units, vocabulary, words
-from .spelling import ENGLISH_SPELLER
+from . import amounts, codes, dates, money, slashes, units, vocabulary, words
+from .spelling import ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
 from .word_context import note_english_word
 
 _COLOR_BEHIND = re.compile(r"\b(?:colou?r|shade|hex|background)s?\b", re.IGNORECASE)
@@ -87,7 +87,9 @@ def _read_plus_plus(scan: ScanState, match: re.Match[str]) -> int:
 def _read_stars(scan: ScanState, match: re.Match[str]) -> int:
     """Read the sign of "a 4★ hotel" and "rated 4.5★"; without a number it is decoration."""
     if scan.context.after_number and len(match.group()) == 1:
-        word = "star" if scan.next_word(match.end()).islower() else "stars"
+        following = scan.next_word(match.end())
+        is_adjective = following.islower() and following not in vocabulary.WORDS_AFTER_PRICES
+        word = "star" if is_adjective else "stars"
         scan.emit(word, match.start(), match.end())
         note_english_word(scan.context, word)
     return match.end()
@@ -112,13 +114,13 @@ _MARK_RULES = compile_rules(
     (r"[#*](?![\w#*])", _read_telephone_key),
     (r"\+\+", _read_plus_plus),
     (r"★+", _read_stars),
-    (r"\(([a-z])\)(?![\w(-])", _read_letter_in_brackets),
+    (r"\(([a-z])\)(?![\w-])", _read_letter_in_brackets),
     *PUNCTUATION_ROWS,
     (r"[@+=%±×÷≈≤≥→§°¢$£€¥₹]", _read_symbol),
 )
 _SYMBOL_RULES = (
     *_MARKUP_RULES,
-    *literals.SYMBOL_RULES,
+    *compile_rules(*PATH_ROWS),
     *codes.SYMBOL_RULES,
     *money.SYMBOL_RULES,
     *units.SYMBOL_RULES,
@@ -138,7 +140,7 @@ _LETTER_RULES = (
 )
 _DIGIT_RULES = (
     *words.ADDRESS_RULES,
-    *literals.DIGIT_RULES,
+    *compile_rules(*HOST_ROWS),
     *codes.GROUPED_DIGIT_RULES,
     *units.CLOCK_DURATION_RULES,
     *dates.DIGIT_RULES,

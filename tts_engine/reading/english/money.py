@@ -9,6 +9,7 @@ from ..tokenizer import ScanState, any_of, compile_rules
 from . import number_words as numbers
 from . import vocabulary
 from .number_words import DECIMAL, amount_words, is_one, plain_decimal, whole_words
+from .word_context import note_english_word
 
 _MAGNITUDE = (
     r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|Cr|MM|mm|[kKmMBT](?![\w'/-]))(?!\w))?"
@@ -139,13 +140,22 @@ def _read_pence(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_currency_pair(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the currencies of "USD/EUR 0.92"."""
+    first, second = (vocabulary.CURRENCIES[code][0] for code in match.groups())
+    scan.emit(f"{first} to {second}", match.start(), match.end())
+    note_english_word(scan.context, second)
+    return match.end()
+
+
 LETTER_RULES = compile_rules(
+    (rf"({_CURRENCY_CODE})/({_CURRENCY_CODE})(?=(?: at| is| =)? \d)", _read_currency_pair),
     (rf"({_CURRENCY_CODE}|{_LETTERED_SIGNS}) ?({_AMOUNT}){_MAGNITUDE}", _read_money),
     (rf"(Rs)\.? ?({_AMOUNT}){_MAGNITUDE}", _read_money),
 )
 DIGIT_RULES = compile_rules(
     (rf"({_AMOUNT}){_MAGNITUDE} ?(¢|{_TRAILING_SIGN}|(?:{_CURRENCY_CODE})(?!\w))", _read_trailing_money),
-    (r"(\d{1,4}\.\d{1,2}|\d{1,3}(?=p(?:/| per\b)))p(?!\w)", _read_pence),
+    (r"(\d{1,4}\.\d{1,2}|\d{1,3}(?=p(?:/| (?:per|an?|each)\b)))p(?!\w)", _read_pence),
 )
 SYMBOL_RULES = compile_rules(
     # "$5-$10"

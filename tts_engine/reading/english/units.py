@@ -62,6 +62,13 @@ def _read_degrees(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_oven_heat(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "heat to 200C"."""
+    if scan.context.previous_word not in ("to", "at", "about", "around", "fan", "oven"):
+        return None
+    return _read_degrees(scan, match)
+
+
 def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "5 lbs" as "five pounds", and "5 lb" in "a 5 lb bag" or "5-lb" in the singular."""
     number, gap, unit = match.group(1), match.group(2), match.group(3)
@@ -351,6 +358,7 @@ DIGIT_RULES = compile_rules(
     (r"(0[1-9])([0-5]\d) ?(?:hrs|hours|h)(?!\w)", _read_military_time),
     (rf"({DECIMAL}) ?%", _read_percent),
     (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
+    (r"([1-4]\d\d)([CF])(?!\w)", _read_oven_heat),
     # "2m 30s"; then "5m ago"
     (
         rf"\d{{1,4}} ?(?:{_DAYS}|{_HOURS}|{_MINUTES}),?"

@@ -169,7 +169,7 @@ def _read_dotted_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
 def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read an abbreviation of the vocabulary with its full stop, or without where it needs none."""
     word, dotted = match.group(1), bool(match.group(2))
-    if scan.context.previous_word == "per" and word in _UNITS_AFTER_PER:
+    if scan.context.previous_word in ("per", "sq") and word in _UNITS_AFTER_PER:
         return _read_unit_after_per(scan, match)
     if word in vocabulary.STREET_ABBREVIATIONS:
         return read_street(scan, match, dotted)
@@ -198,8 +198,9 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_unit_after_per(scan: ScanState, match: re.Match[str]) -> int:
-    """Read the unit of "24p per kWh"."""
-    unit = vocabulary.UNITS[match.group(1)][0]
+    """Read the unit of "24p per kWh", and of "per sq ft" and "in sq ft"."""
+    after_per = any(word.text == "per" for word in scan.words[-2:])
+    unit = vocabulary.UNITS[match.group(1)][0 if after_per else 1]
     scan.emit(unit, match.start(), match.end(1))
     note_english_word(scan.context, unit)
     return end_of_unit(scan, match.end(1))

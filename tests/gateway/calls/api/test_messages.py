@@ -17,6 +17,7 @@ from vivavoce.gateway.calls.events import (
     CallStateEvent,
     HungUp,
     KeyPressed,
+    MarkHeard,
     PlayoutReport,
     SpeechDiscarded,
     SpeechFinished,
@@ -24,7 +25,7 @@ from vivavoce.gateway.calls.events import (
     TextWritten,
     WordHeard,
 )
-from vivavoce.tts_engine.chunk import Word
+from vivavoce.tts_engine.chunk import Mark, Word
 
 HELLO = Word("Hello", 0.0, 0.4, 0, 5)
 EVENTS: list[tuple[CallStateEvent, str]] = [
@@ -38,13 +39,14 @@ EVENTS: list[tuple[CallStateEvent, str]] = [
         '{"type": "word", "utterance": 1, "text": "Hello", "text_start": 0, "text_stop": 5, "start_s": 0.0, '
         '"stop_s": 0.4}',
     ),
+    (MarkHeard(1, Mark("here", 0.41)), '{"type": "mark", "utterance": 1, "name": "here", "at_s": 0.41}'),
     (
         SpeechFinished(1, "cut short", "H"),
         '{"type": "speech_finished", "utterance": 1, "outcome": "cut short"}',
     ),
     (
-        SpeechDiscarded(1, 250.04, "Hello", (HELLO,)),
-        '{"type": "discarded", "utterance": 1, "cut_ms": 250.0, "heard": "Hello"}',
+        SpeechDiscarded(1, 250.04, "Hello", (HELLO,), ("here",)),
+        '{"type": "discarded", "utterance": 1, "cut_ms": 250.0, "heard": "Hello", "marks": ["here"]}',
     ),
     (CallerSpeaking(), '{"type": "caller_speaking"}'),
     (CallerSilent(), '{"type": "caller_silent"}'),
@@ -69,8 +71,8 @@ def test_without_all_events_text_and_counters_are_left_out() -> None:
     basic = [basic_message(describe_event(event)) for event, _ in EVENTS]
     sent = [message.fields() for message in basic if message is not None]
     assert [message["type"] for message in sent] == [
-        "speech_started", "word", "speech_finished", "discarded", "caller_speaking", "caller_silent", "dtmf",
-        "hung_up",
+        "speech_started", "word", "mark", "speech_finished", "discarded", "caller_speaking", "caller_silent",
+        "dtmf", "hung_up",
     ]  # fmt: skip
     assert sent[0] == {"type": "speech_started", "utterance": 1}
 

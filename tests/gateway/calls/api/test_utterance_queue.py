@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from vivavoce.adapters.ssml import BadSsml, SsmlDocument
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.calls.api.messages import BadCallMessage
 from vivavoce.gateway.calls.api.utterance_queue import MAX_WAITING_CHARACTERS, UtteranceQueue
@@ -13,7 +14,7 @@ from vivavoce.gateway.calls.call_options import CallSpeechOptions
 from vivavoce.gateway.calls.events import SpeechDiscarded
 from vivavoce.gateway.calls.text_feed import TextCommand, TextDelta
 from vivavoce.gateway.calls.utterance_tracker import Turn, UtteranceOutcome
-from vivavoce.tts_engine.errors import VivavoceError
+from vivavoce.tts_engine.errors import LanguageNotSpoken, VivavoceError
 
 
 class FakeCall:
@@ -41,6 +42,10 @@ class FakeCall:
         self.interrupted = asyncio.Event()
         return SpeechDiscarded(None, 0.0, "")
 
+    def require_languages(self, document: SsmlDocument, voice: str | None) -> None:
+        if "xx" in document.languages:
+            raise LanguageNotSpoken(f"{voice} does not speak xx")
+
     async def speak(
         self, text: str | AsyncIterable[TextDelta], *, speech: CallSpeechOptions, turn: Turn
     ) -> UtteranceOutcome:
@@ -52,7 +57,7 @@ class FakeCall:
             async for delta in _iterate(text):
                 if turn.discarded.is_set():
                     return UtteranceOutcome.DISCARDED
-                self.spoken[-1] += delta if isinstance(delta, str) else "<flush>"
+                self.spoken[-1] += delta.text if isinstance(delta, SsmlDocument) else "<flush>"
             return UtteranceOutcome.SPOKEN
 
 
@@ -137,13 +142,12 @@ def test_at_most_1000_utterances_wait() -> None:
     run(test())
 
 
-@pytest.mark.parametrize("empty", [TextCommand.FLUSH, ""], ids=["flush", "text"])
-def test_messages_without_text_count_towards_the_limit_too(empty: TextDelta) -> None:
+def test_flushes_count_towards_the_limit_too() -> None:
     async def test() -> None:
         queue = Recorder().queue(StuckCall())
         with pytest.raises(BadCallMessage, match="characters are waiting"):
             for _ in range(MAX_WAITING_CHARACTERS + 1):
-                queue.push(empty)
+                queue.push(TextCommand.FLUSH)
         await queue.aclose()
 
     run(test())
@@ -301,6 +305,89 @@ def test_the_server_s_own_text_is_spoken_uncharged_and_is_not_the_peer_s() -> No
 
     run(test())
     assert (call.spoken, call.announced, recorder.charged) == (["Welcome."], [(0, "Welcome.")], [])
+
+
+def test_a_document_is_spoken_when_its_end_has_come_and_announced_without_markup() -> None:
+    call = FakeCall()
+
+    async def test() -> None:
+        queue = Recorder().queue(call)
+        for piece in ("<spe", "ak>One <mark name='a'/>", "two.</spe"):
+            queue.push(piece)
+        await settle()
+        assert call.spoken == [] and not queue.wrote(0)
+        queue.push("ak>")
+        queue.push("<speak>Three.</speak>")
+        queue.push(TextCommand.FLUSH)
+        queue.push("Four.")
+        queue.push("<speak>")  # inside plain text it is text
+        queue.end()
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert call.spoken == ["One two. Three.<flush> Four.<speak>"]
+    assert call.announced == [(0, "One two."), (0, " Three."), (0, " Four."), (0, "<speak>")]
+
+
+def test_a_faulty_document_is_refused_with_its_place_and_ends_its_utterance_only() -> None:
+    call, recorder = FakeCall(), Recorder()
+
+    async def test() -> None:
+        queue = recorder.queue(call)
+        queue.push("<speak>One.</speak>")
+        with pytest.raises(BadSsml, match="line 1, column 20: mismatched tag"):
+            queue.push("<speak>Two <b>now</speak>")
+        queue.push("Dropped.")
+        queue.push(TextCommand.FLUSH)
+        queue.end()
+        queue.push("<speak>Three")
+        with pytest.raises(BadSsml, match="no element found"):
+            queue.end()
+        queue.push("Four.")
+        queue.end()
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert (call.spoken, recorder.failures) == (["One.", "Four."], [])
+
+
+def test_a_document_that_is_interrupted_or_discarded_while_it_is_written_is_never_spoken() -> None:
+    call = FakeCall()
+
+    async def test() -> None:
+        queue = Recorder().queue(call)
+        queue.push("<speak>One")
+        call.discard()
+        with pytest.raises(BadCallMessage, match="interrupted"):
+            queue.push(".</speak>")
+        queue.end()
+        queue.push("<speak>Two")
+        queue.discard()
+        queue.push("Three.")
+        queue.end()
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert call.spoken == ["Three."]
+
+
+def test_an_answer_and_the_server_s_own_text_may_be_documents() -> None:
+    call, recorder = FakeCall(), Recorder()
+
+    async def test() -> None:
+        queue = recorder.queue(call)
+        queue.say("<speak>Welcome.</speak>")
+        queue.answer(_tokens("<speak>", "One.</speak>"))
+        queue.answer(_tokens("<speak>Two"))
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert call.spoken == ["Welcome.", "One.", ""]
+    assert [type(error) for error in recorder.failures] == [BadSsml]
 
 
 async def _tokens(*tokens: str, closed: list[bool] | None = None) -> AsyncGenerator[str, None]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from golden.reference.comparison import Comparison, compare, read_arrays
 from golden.reference.xtts.networks import (
     Float,
-    load_rule_networks,
+    load_rule_voice_encoder,
     read_recordings,
     read_second_channel,
 )
@@ -30,7 +30,7 @@ _PIECE_S = 4
 @torch.inference_mode()
 def check_conditioning(folder: Path) -> Iterator[Comparison]:
     """Compare mel, every stage of the encoder, and the latents of pieces and of whole recordings."""
-    arrays, encoder = read_arrays(folder, "a_cond"), load_rule_networks(folder).voice_encoder
+    arrays, encoder = read_arrays(folder, "a_cond"), load_rule_voice_encoder(folder)
     first, _ = read_recordings(folder)
     size = _PIECE_S * XTTS_INPUT_RATE
     mels = [_mel(encoder, first[start : start + size]) for start in range(0, len(first), size)]
@@ -65,7 +65,7 @@ def _mel(encoder: XttsVoiceEncoder, samples: Float) -> Tensor:
 @torch.inference_mode()
 def check_speaker(folder: Path) -> Iterator[Comparison]:
     """Compare every stage of the speaker encoder, and the voices of one and of two recordings."""
-    arrays, encoder = read_arrays(folder, "b_speaker"), load_rule_networks(folder).voice_encoder
+    arrays, encoder = read_arrays(folder, "b_speaker"), load_rule_voice_encoder(folder)
     first, second = read_recordings(folder)
     network, two_seconds = encoder.speaker_encoder, first[: 2 * XTTS_INPUT_RATE]
     x16 = resample(two_seconds, XTTS_INPUT_RATE, SPEAKER_RATE)

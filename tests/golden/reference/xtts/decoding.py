@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from vivavoce.models.cosyvoice.lm.sampling import Float
+from vivavoce.models.decoding.uniforms import Float
 from vivavoce.models.xtts.gpt import XttsGpt, XttsPrompt
 from vivavoce.models.xtts.sampling import (
     PREFIX_ID,

@@ -23,7 +23,7 @@ def check_gpt(folder: Path) -> Iterator[Comparison]:
     """Compare the prompt, its hidden states, cached steps with given ids, and the longest text."""
     arrays, gpt = read_arrays(folder, "d_gpt"), load_rule_networks(folder).gpt
     prompt = _prompt(arrays, "text")
-    yield compare("d_gpt", "prefix", gpt.embed_text(prompt)[None], arrays["prefix"], 0.0)
+    yield compare("d_gpt", "prefix", gpt.embed_prompts([prompt])[0][:, :-1], arrays["prefix"], 0.0)
     x, valid = gpt.embed_prompts([prompt])
     first_layer: list[torch.Tensor] = []
     hook = gpt.layers[0].register_forward_hook(lambda _module, _inputs, y: first_layer.append(y))

@@ -22,7 +22,8 @@ from vivavoce.models.xtts.config import (
     XttsGptConfig,
     XttsVocoderConfig,
 )
-from vivavoce.models.xtts.networks import XttsNetworks, build_networks
+from vivavoce.models.xtts.networks import XttsNetworks, build_networks, build_voice_encoder
+from vivavoce.models.xtts.voice import XttsVoiceEncoder
 
 Float = NDArray[np.float32]
 
@@ -54,12 +55,23 @@ def read_network_config(folder: Path) -> XttsConfig:
 @lru_cache(maxsize=1)
 def load_rule_networks(folder: Path) -> XttsNetworks:
     """The networks of a folder, with the weights that its rule makes for their keys."""
+    stated = read_config(folder)
+    ends = stated["start_text_token"], stated["stop_text_token"]
+    return build_networks(read_network_config(folder), _rule_weights(folder), *ends)
+
+
+@lru_cache(maxsize=1)
+def load_rule_voice_encoder(folder: Path) -> XttsVoiceEncoder:
+    """The encoders of voices of a folder, as ``load_rule_networks``."""
+    return build_voice_encoder(read_network_config(folder), _rule_weights(folder))
+
+
+def _rule_weights(folder: Path) -> dict[str, Tensor]:
     stated, config = read_config(folder), read_network_config(folder)
-    weights = {
+    return {
         key: random_tensor(key, shape, stated["salt"], stated["multipliers"])
         for key, (shape, _) in model_tensors(config).items()
     }
-    return build_networks(config, weights, stated["start_text_token"], stated["stop_text_token"])
 
 
 def read_recordings(folder: Path) -> tuple[Float, Float]:

@@ -9,7 +9,11 @@ from golden.reference.comparison import Comparison, compare, compare_rows, read_
 from golden.reference.golden_config import read_config
 from golden.reference.xtts.conditioning import EMBEDDING_TOLERANCE, NETWORK_TOLERANCE
 from golden.reference.xtts.decoding import StoredUniforms, decode, sampled
-from golden.reference.xtts.networks import load_rule_networks, read_recordings
+from golden.reference.xtts.networks import (
+    load_rule_networks,
+    load_rule_voice_encoder,
+    read_recordings,
+)
 from golden.reference.xtts.text import text_ids
 from golden.reference.xtts.vocoder import WAVE_TOLERANCE, stream
 from vivavoce.models.xtts.gpt import XttsPrompt
@@ -22,7 +26,7 @@ def check_speech(folder: Path) -> Iterator[Comparison]:
     """Compare the voice, text ids, speech ids, latents and samples of every text."""
     arrays, networks = read_arrays(folder, "j_tts"), load_rule_networks(folder)
     config = VoiceConditioningConfig(max_reference_s=3, latents_s=6, piece_s=4)
-    voice = networks.voice_encoder.encode(read_recordings(folder), config)
+    voice = load_rule_voice_encoder(folder).encode(read_recordings(folder), config)
     yield compare("j_tts", "cond", voice.latents[None], arrays["cond"], NETWORK_TOLERANCE)
     yield compare("j_tts", "spk", voice.speaker[None, :, None], arrays["spk"], EMBEDDING_TOLERANCE)
     for name, stated in read_config(folder)["e2e"].items():

@@ -19,8 +19,10 @@ from vivavoce.models.cosyvoice.lm.generation import (  # noqa: E402
     SpecialIds,
     SpeechLengthRule,
 )
-from vivavoce.models.cosyvoice.lm.sampling import SamplingParameters, seeded_uniforms  # noqa: E402
-from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, SpeechLmState  # noqa: E402
+from vivavoce.models.cosyvoice.lm.sampling import SamplingParameters  # noqa: E402
+from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm  # noqa: E402
+from vivavoce.models.decoding.kv_memory import SpeechLmState  # noqa: E402
+from vivavoce.models.decoding.uniforms import seeded_uniforms  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -18,8 +18,8 @@ from vivavoce.models.cosyvoice.lm.generation import (  # noqa: E402
     OneShotGeneration,
     SpecialIds,
 )
-from vivavoce.models.cosyvoice.lm.sampling import seeded_uniforms  # noqa: E402
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm  # noqa: E402
+from vivavoce.models.decoding.uniforms import seeded_uniforms  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -16,12 +16,11 @@ from vivavoce.models.cosyvoice.lm.device_sampling import (  # noqa: E402
     write_sampling_inputs,
 )
 from vivavoce.models.cosyvoice.lm.sampling import (  # noqa: E402
-    PeekableUniforms,
     SamplingContext,
     SamplingParameters,
     sample_ids,
-    seeded_uniforms,
 )
+from vivavoce.models.decoding.uniforms import PeekableUniforms, seeded_uniforms  # noqa: E402
 
 IDS = 300
 

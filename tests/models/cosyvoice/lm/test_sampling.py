@@ -10,8 +10,8 @@ from vivavoce.models.cosyvoice.lm.sampling import (
     SamplingContext,
     SamplingParameters,
     sample_ids,
-    seeded_uniforms,
 )
+from vivavoce.models.decoding.uniforms import seeded_uniforms
 
 
 class FixedUniform:

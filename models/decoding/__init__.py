@@ -1,0 +1,1 @@
+"""Language models that decode speech ids: what the families of networks share."""
