@@ -56,13 +56,12 @@ def bench_cluster(
 
 
 @bench_group.command("scale-out")
-@click.option("--render", is_flag=True, help="Render replicas of a tiny CosyVoice instead of whole ones.")
 @AS_JSON
-def bench_scale_out(render: bool, as_json: bool) -> None:
+def bench_scale_out(as_json: bool) -> None:
     """Replicas on Ray under a step load: time from 1 to 3 that serve, and back while streams are spoken."""
     from benches.scale_out import measure
 
-    print_report(measure(render), as_json)
+    print_report(measure(), as_json)
 
 
 @bench_group.command("lexicon")

@@ -1,17 +1,15 @@
 """A step load on one replica until three serve, and back to one while streams are spoken.
 
-The replicas run on a Ray cluster of this process and are scaled by the policy that clusters use. Scaled are
-either whole replicas with the stand-in voice, or render replicas with a tiny CosyVoice, stages apart.
+The replicas have the stand-in voice, run on a Ray cluster of this process, and are scaled by the policy that
+clusters use.
 """
 
 import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import ray
 from prometheus_client import CollectorRegistry
@@ -21,16 +19,14 @@ from benches.cluster_listener import StreamListener, text_of
 from shared.ray_replicas import CostlySettings
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cluster.ray.application import APPLICATION
-from vivavoce.gateway.cluster.ray.cluster_config import BUILDER
 from vivavoce.gateway.cluster.ray.operations import bring_up
 from vivavoce.gateway.cluster.ray.ray_connection import LOOPBACK, open_ray_engine
 from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
-from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle
-from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.tts_engine.engine import EngineConfig
 from vivavoce.tts_engine.errors import Overloaded
 
+_DEPLOYMENT = "voice"
 _REPLICAS = 3
 _MAX_SCALE_OUT_S = 10.0  # without the time in which replicas start
 _WARM_UP_S = 8.0  # with few clients, until the cost of speech is measured
@@ -38,90 +34,46 @@ _SCALE_IN_AFTER_S = 3.0
 _RETRY_S = 0.2
 _POLL_S = 0.1
 _GIVE_UP_S = 180.0
-_OPTIONS: Mapping[str, Any] = {"ray_actor_options": {"num_cpus": 0.1}}
-_SENTENCE = "Well, who is it, at night? It is me."
+# A word of 0.2 s costs 10 ms: 30 streams need 1.5 of a replica's time, of which one should have 0.7 at most.
+_COST = CostlySettings(step_s=0.01, max_batch_size=1, reports_cost=True)
+_CLIENTS, _WARM_UP_CLIENTS, _LONG_STREAMS = 30, 2, 6
+_TEXT, _LONG_TEXT = text_of(8), text_of(60)
 
 
-@dataclass(frozen=True, slots=True)
-class ScaledDeployment:
-    """What is scaled, and the load for which three replicas are needed."""
-
-    name: str
-    import_path: str
-    args: Mapping[str, object]
-    clients: int
-    text: str  # of each utterance of the load
-    long_text: str  # spoken while the replicas are removed
-    long_streams: int
-    warm_up_clients: int = 0  # of the clients, for the seconds before the step
-    max_load: float = 0.7  # as of ``AutoscalingPolicy``
-    fixed: tuple[str, ...] = ()  # deployments with one replica
-
-    def config(self) -> str:
-        """Ray Serve's configuration file."""
-        scaling = {
-            **{"min_replicas": 1, "max_replicas": _REPLICAS, "upscale_delay_s": 0, "downscale_delay_s": 0},
-            **{"metrics_interval_s": 1, "look_back_period_s": 2},
-            "policy": {
-                "policy_function": "vivavoce.gateway.cluster.ray.autoscaling:ListenerScaling",
-                "policy_kwargs": {"scale_in_after_s": _SCALE_IN_AFTER_S, "max_load": self.max_load},
-            },
-        }
-        deployments = [{"name": self.name, "autoscaling_config": scaling, **_OPTIONS}]
-        deployments += [{"name": name, "num_replicas": 1, **_OPTIONS} for name in self.fixed]
-        application = {
-            **{"name": APPLICATION, "import_path": self.import_path, "route_prefix": None},
-            **{"args": dict(self.args), "deployments": deployments},
-        }
-        return json.dumps({"proxy_location": "Disabled", "applications": [application]})
-
-
-def measure(render: bool) -> BenchReport:
-    """Scale render replicas, or whole ones."""
-    with tempfile.TemporaryDirectory() as folder:
-        scaled = _render_replicas(Path(folder)) if render else _whole_replicas()
-        file = Path(folder) / "cluster.yaml"
-        file.write_text(scaled.config())
-        ray.init(address="local", include_dashboard=True, dashboard_port=0, log_to_driver=False)
-        try:
+def measure() -> BenchReport:
+    """Scale out and in."""
+    ray.init(address="local", include_dashboard=True, dashboard_port=0, log_to_driver=False)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "cluster.yaml"
+            file.write_text(_config())
             bring_up(file, "auto", LOOPBACK)
-            figures = asyncio.run(_measure(scaled))
-        finally:
-            serve.shutdown()
-            ray.shutdown()
-    return BenchReport("scale-out", figures, {"deployment": scaled.name, "clients": scaled.clients})
+        figures = asyncio.run(_measure())
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+    return BenchReport("scale-out", figures, {"clients": _CLIENTS})
 
 
-def _whole_replicas() -> ScaledDeployment:
-    """A word of 0.2 s costs 10 ms: 30 streams need 1.5 of a replica's time, and one may have 0.7."""
-    settings = CostlySettings(step_s=0.01, max_batch_size=1, reports_cost=True)
-    return ScaledDeployment(
-        name="voice",
-        import_path="shared.ray_replicas:build",
-        args=settings.model_dump(),
-        clients=30,
-        text=text_of(8),
-        long_text=text_of(60),
-        long_streams=2 * _REPLICAS,
-        warm_up_clients=2,
-    )
-
-
-def _render_replicas(folder: Path) -> ScaledDeployment:
-    """A tiny network costs little of a second's speech, so the limit of the load is low."""
-    bundle = folder / "V2"
-    write_random_bundle(bundle, CosyVoiceVersion.V2, BundleSize.TINY, seed=1)
-    return ScaledDeployment(
-        name="render",
-        import_path=BUILDER,
-        args={"bundle": str(bundle), "executor": "torch", "stages": "apart"},
-        clients=4,
-        text=_SENTENCE,
-        long_text=" ".join([_SENTENCE] * 8),
-        long_streams=_REPLICAS,
-        max_load=0.01,
-        fixed=("decode",),
-    )
+def _config() -> str:
+    """Ray Serve's configuration file."""
+    scaling = {
+        **{"min_replicas": 1, "max_replicas": _REPLICAS, "upscale_delay_s": 0, "downscale_delay_s": 0},
+        **{"metrics_interval_s": 1, "look_back_period_s": 2},
+        "policy": {
+            "policy_function": "vivavoce.gateway.cluster.ray.autoscaling:ListenerScaling",
+            "policy_kwargs": {"scale_in_after_s": _SCALE_IN_AFTER_S},
+        },
+    }
+    deployment = {
+        **{"name": _DEPLOYMENT, "autoscaling_config": scaling},
+        "ray_actor_options": {"num_cpus": 0.1},
+    }
+    application = {
+        **{"name": APPLICATION, "import_path": "shared.ray_replicas:build", "route_prefix": None},
+        **{"args": _COST.model_dump(), "deployments": [deployment]},
+    }
+    return json.dumps({"proxy_location": "Disabled", "applications": [application]})
 
 
 @dataclass(slots=True)
@@ -171,24 +123,23 @@ class _ScaleOut:
     starting_s: float
 
 
-async def _measure(scaled: ScaledDeployment) -> tuple[BenchFigure, ...]:
+async def _measure() -> tuple[BenchFigure, ...]:
     async with await open_ray_engine("auto", ReplicaSettings(), EngineConfig()) as engine:
-        load = _Load(engine, scaled.text)
-        if scaled.warm_up_clients:
-            load.add(scaled.warm_up_clients)
-            await asyncio.sleep(_WARM_UP_S)
-        load.add(scaled.clients - scaled.warm_up_clients)
-        grown = await _scale_out(engine, scaled.name)
-        long = [await load.open(scaled.long_text) for _ in range(scaled.long_streams)]
+        load = _Load(engine, _TEXT)
+        load.add(_WARM_UP_CLIENTS)
+        await asyncio.sleep(_WARM_UP_S)
+        load.add(_CLIENTS - _WARM_UP_CLIENTS)
+        grown = await _scale_out(engine)
+        long = [await load.open(_LONG_TEXT) for _ in range(_LONG_STREAMS)]
         speaking = [asyncio.create_task(each.listen()) for each in long]
         while not all(each.has_heard for each in long):
             await asyncio.sleep(_POLL_S)
         await load.stop()
         stopped_at = time.monotonic()
-        in_use = await _replicas_in_use(scaled.name)
+        in_use = await _replicas_in_use()
         await asyncio.gather(*speaking)
         spoken_s = time.monotonic() - stopped_at
-        while await _replicas_in_use(scaled.name) > 1:
+        while await _replicas_in_use() > 1:
             _check_time(stopped_at)
             await asyncio.sleep(_POLL_S)
         return (
@@ -207,43 +158,43 @@ async def _measure(scaled: ScaledDeployment) -> tuple[BenchFigure, ...]:
         )
 
 
-async def _scale_out(engine: ClusterEngine, deployment: str) -> _ScaleOut:
+async def _scale_out(engine: ClusterEngine) -> _ScaleOut:
     begins = before = time.monotonic()
-    rendered_before = _rendered_s(engine.metrics.registry, deployment)
+    rendered_before = _rendered_s(engine.metrics.registry)
     starting_s = 0.0
     while True:
-        rendered_s = _rendered_s(engine.metrics.registry, deployment)
+        rendered_s = _rendered_s(engine.metrics.registry)
         serving = sum(each > rendered_before.get(replica, 0.0) for replica, each in rendered_s.items())
         if serving >= _REPLICAS:
             return _ScaleOut(time.monotonic() - begins, starting_s)
         _check_time(begins)
         await asyncio.sleep(_POLL_S)
-        states = await _states(deployment)
+        states = await _states()
         now = time.monotonic()
         starting_s += (now - before) if states.get("STARTING") else 0.0
         before = now
 
 
-def _rendered_s(registry: CollectorRegistry, deployment: str) -> dict[str, float]:
+def _rendered_s(registry: CollectorRegistry) -> dict[str, float]:
     """Seconds of speech by replica, as the gateway's metrics show them."""
     return {
         sample.labels["replica"]: sample.value
         for family in registry.collect()
         for sample in family.samples
-        if sample.name == "vivavoce_replica_audio_seconds_total" and sample.labels["deployment"] == deployment
+        if sample.name == "vivavoce_replica_audio_seconds_total"
     }
 
 
-async def _replicas_in_use(deployment: str) -> int:
+async def _replicas_in_use() -> int:
     """Replicas that run or finish their streams."""
-    states = await _states(deployment)
+    states = await _states()
     return sum(count for state, count in states.items() if state != "STARTING")
 
 
-async def _states(deployment: str) -> dict[str, int]:
+async def _states() -> dict[str, int]:
     """Replicas by state, as Ray Serve reports them."""
     status = await asyncio.to_thread(serve.status)
-    states = status.applications[APPLICATION].deployments[deployment].replica_states
+    states = status.applications[APPLICATION].deployments[_DEPLOYMENT].replica_states
     return {str(getattr(state, "value", state)): count for state, count in states.items()}
 
 
