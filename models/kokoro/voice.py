@@ -50,6 +50,8 @@ class KokoroModel:
     Args:
         phoneme_ids: Kokoro's alphabet.
         threads: that compute one clause.
+    Attributes:
+        missing: phonemes so far that the alphabet lacks; they are left out.
     """
 
     def __init__(self, path: Path, phoneme_ids: Mapping[str, int], threads: int) -> None:
@@ -70,6 +72,7 @@ class KokoroModel:
                 f"{path}: is no Kokoro model: its inputs are {', '.join(inputs)}; it has tokens, style, speed"
             )
         self._ids_input, self._phoneme_ids = found[0], phoneme_ids
+        self.missing: set[str] = set()
         self._audio = self._session.get_outputs()[0].name
         self._speed_type = np.float32 if "float" in inputs["speed"] else np.int32
 
@@ -89,6 +92,7 @@ class KokoroModel:
             if len(ids) > 1 and not follows:
                 ids.append(self._phoneme_ids[" "])
             known = [symbol for symbol in phonemes if symbol in self._phoneme_ids]
+            self.missing |= set(phonemes).difference(self._phoneme_ids, _MARKS)
             sounds = [index for index, symbol in enumerate(known) if symbol not in _MARKS]
             ranges.append((len(ids), len(ids) + (sounds[-1] + 1 if sounds else 0)))
             ids += [self._phoneme_ids[symbol] for symbol in known]

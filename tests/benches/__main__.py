@@ -55,6 +55,15 @@ def bench_cluster(
     print_report(measure(ClusterLoad(utterances, streams, seconds), step_ms / 1000, kills), as_json)
 
 
+@bench_group.command("scale-out")
+@AS_JSON
+def bench_scale_out(as_json: bool) -> None:
+    """Replicas on Ray under a step load: time from 1 to 3 that serve, and back while streams are spoken."""
+    from benches.scale_out import measure
+
+    print_report(measure(), as_json)
+
+
 @bench_group.command("lexicon")
 @click.option("--entries", type=click.IntRange(1), default=10_000, show_default=True, help="Of the lexicon.")
 @AS_JSON
@@ -69,21 +78,66 @@ def bench_lexicon(entries: int, as_json: bool) -> None:
 @click.option("--verbose", is_flag=True, help="Show every sentence that is read otherwise.")
 @AS_JSON
 def bench_readings(verbose: bool, as_json: bool) -> None:
-    """Sentences of bots in every language: share read right, processor time."""
+    """Sentences of bots in every language: share read right, in English beside WeText; processor time."""
     from benches.readings import measure
 
     print_report(measure(_print_line if verbose else None), as_json)
 
 
 @bench_group.command("words")
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="A folder of voices.  [default: the packaged voice]",
+)
+@click.option("--voice", metavar="ID", help="[default: the first one]")
 @click.option("--limit", type=click.IntRange(1), help="Sentences, instead of all.")
 @click.option("--verbose", is_flag=True, help="Show every difference.")
 @AS_JSON
-def bench_words(limit: int | None, verbose: bool, as_json: bool) -> None:
+def bench_words(
+    bundle: Path | None, voice: str | None, limit: int | None, verbose: bool, as_json: bool
+) -> None:
     """Word errors in call-centre sentences, by speech recognition."""
     from benches.word_errors import measure
 
-    print_report(measure(limit, _print_line if verbose else None), as_json)
+    show = _print_line if verbose else None
+    print_report(measure(limit, show, str(bundle or "default"), voice), as_json)
+
+
+@bench_group.command("voice")
+@AS_JSON
+def bench_voice(as_json: bool) -> None:
+    """The packaged voice: pitch at joints and of questions, speed, pauses, names."""
+    from benches.voices.packaged_voice import measure
+
+    print_report(measure(), as_json)
+
+
+_INSTALLED_VOICES = ("packaged", "piper", "kokoro")  # as InstalledVoice
+
+
+@bench_group.command("first-audio")
+@click.option(
+    "--voice",
+    type=click.Choice(_INSTALLED_VOICES),
+    default="packaged",
+    show_default=True,
+    help="The last two are of the extra test-voices.",
+)
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="The first voice of this folder instead.",
+)
+@click.option("--utterances", type=click.IntRange(1), default=20, show_default=True)
+@AS_JSON
+def bench_first_audio(voice: str, bundle: Path | None, utterances: int, as_json: bool) -> None:
+    """First audio of ten-word clauses in an engine, without a phone."""
+    from benches.voices.first_audio import InstalledVoice, measure
+
+    print_report(measure(InstalledVoice(voice), bundle, utterances), as_json)
 
 
 @bench_group.command("schedule")
@@ -174,6 +228,9 @@ def bench_xtts(bundle: Path, precision: str, as_json: bool) -> None:
     print_report(measure(bundle, precision), as_json)
 
 
+EXPORTED = ("fp32", "int8", "int4", "int4-int8")
+
+
 @bench_group.command("precision")
 @SIZE
 @VERSION
@@ -184,7 +241,7 @@ def bench_xtts(bundle: Path, precision: str, as_json: bool) -> None:
     "precisions",
     multiple=True,
     type=PRECISIONS,
-    help="Only this; repeatable.  [default: fp32, and bf16, int8; or int8, int4]",
+    help="Only this; repeatable.  [default: fp32, and bf16, int8; or int8, int4, int4-int8]",
 )
 @AS_JSON
 def bench_precision(
@@ -195,11 +252,11 @@ def bench_precision(
     precisions: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """CosyVoice's language model in 16, 8 and 4 bits: time, error and memory against fp32."""
+    """CosyVoice in 16, 8 and 4 bits against fp32: the language model, and the flow's error in 8 bits."""
     from benches.cosyvoice import precision
     from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
 
-    defaults = {"torch": precision.DEFAULT_PRECISIONS, "onnxruntime": ("fp32", "int8", "int4")}
+    defaults = {"torch": precision.DEFAULT_PRECISIONS, "onnxruntime": EXPORTED}
     weights = BenchWeights(bundle, size, int(version))
     print_report(precision.measure(precisions or defaults[executor], weights, executor), as_json)
 
@@ -208,7 +265,7 @@ def bench_precision(
 @SIZE
 @VERSION
 @WEIGHTS
-@click.option("--precision", type=click.Choice(["fp32", "int8", "int4"]), default="int4", show_default=True)
+@click.option("--precision", type=click.Choice(EXPORTED), default="int4", show_default=True)
 @AS_JSON
 def bench_exported(size: str, version: str, bundle: Path | None, precision: str, as_json: bool) -> None:
     """An exported bundle in ONNX Runtime without torch: memory by part, first packet."""

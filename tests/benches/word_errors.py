@@ -94,18 +94,23 @@ def sentences() -> list[ReferenceSentence]:
     return [ReferenceSentence(row["text"], tuple(row["names"]), row["reference"]) for row in rows]
 
 
-def measure(limit: int | None = None, show: Callable[[str], None] | None = None) -> BenchReport:
+def measure(
+    limit: int | None = None,
+    show: Callable[[str], None] | None = None,
+    bundle: str = "default",
+    voice: str | None = None,
+) -> BenchReport:
     """Synthesise and transcribe the first ``limit`` sentences of each kind (default: all).
 
-    ``show``: called with a line for each mistake. Raises MissingExtra without the [stt] extra.
+    ``show``: called with a line for each mistake. ``bundle``: speaks with ``voice``, or with its first one.
+    Raises MissingExtra without the [stt] extra.
     """
     console = Console(stderr=True)
     model = _load_recogniser()
     chosen_sentences = sentences()[:limit]
+    texts = [*(sentence.text for sentence in chosen_sentences), *PLAIN_SENTENCES[:limit]]
     with console.status("bench words: synthesising"):
-        spoken = asyncio.run(
-            _synthesize_all([*(sentence.text for sentence in chosen_sentences), *PLAIN_SENTENCES[:limit]])
-        )
+        spoken = asyncio.run(_synthesize_all(texts, bundle, voice))
     figures: list[BenchFigure] = []
     for path in (
         RecognitionPath("wide band", MAX_WIDE_BAND_ERROR_PERCENT, to_wide_band),
@@ -130,9 +135,12 @@ def measure(limit: int | None = None, show: Callable[[str], None] | None = None)
             "word start, median distance from ASR", _median(errors), "ms", at_most=MAX_WORD_START_ERROR_MS
         )
     )
-    return BenchReport(
-        "words", tuple(figures), {"sentences": len(chosen_sentences), "recogniser": "Whisper tiny.en"}
-    )
+    settings: dict[str, str | int] = {
+        "sentences": len(chosen_sentences),
+        "bundle": bundle,
+        "recogniser": "Whisper tiny.en",
+    }
+    return BenchReport("words", tuple(figures), settings)
 
 
 def _figures(path: RecognitionPath, scores: Sequence[TranscriptScore]) -> Iterator[BenchFigure]:
@@ -161,16 +169,16 @@ def _print_mistakes(
 # Synthesis
 
 
-async def _synthesize_all(texts: Sequence[str]) -> list[SpokenText]:
-    engine = await Engine.open()
+async def _synthesize_all(texts: Sequence[str], bundle: str, voice: str | None) -> list[SpokenText]:
+    engine = await Engine.open(bundle)
     try:
-        return [await _synthesize(engine, text) for text in texts]
+        return [await _synthesize(engine, text, voice) for text in texts]
     finally:
         await engine.aclose()
 
 
-async def _synthesize(engine: Engine, text: str) -> SpokenText:
-    async with engine.stream(seed=7) as stream:
+async def _synthesize(engine: Engine, text: str, voice: str | None) -> SpokenText:
+    async with engine.stream(voice=voice, seed=7) as stream:
         stream.push_text(text)
         stream.end_input()
         chunks = [chunk async for chunk in stream]

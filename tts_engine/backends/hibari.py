@@ -2,7 +2,8 @@
 
 A segment is rendered line by line, a line being what the phonemizer reads as one utterance. A line in the
 middle of a sentence is encoded with the line before it and with words that could follow: its melody then goes
-on. So is a question that yes or no would answer: its melody then rises.
+on. So is a question that yes or no would answer: its melody then rises. Pauses have the room tone of the
+voice, whose own pauses inside a line are not silent.
 """
 
 import logging
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...models.hibari import voice as hibari_voice
+from ...models.hibari.phonemizer import PhonemeLine, Phonemizer, SpelledWord
+from ...models.room_tone import RoomTone
 from ..chunk import SAMPLE_RATE, Word
 from ..reading.clause_boundaries import BoundaryKind
 from ..reading.normalizer import SpokenWord
@@ -48,9 +51,9 @@ class _HibariSlot:
     request: SlotRequest
     noise: np.random.Generator
     samples: int = 0
-    lines: list[tuple[hibari_voice.PhonemeLine, list[SpokenWord]]] = field(default_factory=list)
-    before: hibari_voice.PhonemeLine | None = None  # of the same sentence, the line before ``lines``
-    after: hibari_voice.PhonemeLine | None = None  # encoded after ``lines``, and not rendered
+    lines: list[tuple[PhonemeLine, list[SpokenWord]]] = field(default_factory=list)
+    before: PhonemeLine | None = None  # of the same sentence, the line before ``lines``
+    after: PhonemeLine | None = None  # encoded after ``lines``, and not rendered
     goes_on: bool = False  # whether the sentence does after ``lines``
     rises: bool = False  # whether ``lines`` are a question with rising pitch
     rendering: _LineRendering | None = None
@@ -63,14 +66,14 @@ class _HibariSlot:
 class _Continuations:
     """Words that are encoded after a line and not rendered, for its melody."""
 
-    clause: hibari_voice.PhonemeLine  # of ten, the one that changes the pitch before it least
-    question: hibari_voice.PhonemeLine  # of ten, the one before which questions rise most
+    clause: PhonemeLine  # of ten, the one that changes the pitch before it least
+    question: PhonemeLine  # of ten, the one before which questions rise most
 
     @classmethod
-    def make(cls, phonemizer: hibari_voice.Phonemizer) -> "_Continuations":
-        def line(text: str, mark: str) -> hibari_voice.PhonemeLine:
-            *words, last = map(hibari_voice.SpelledWord, text.split())
-            (phonemes,) = phonemizer.phonemize([*words, hibari_voice.SpelledWord(last.text, mark)])
+    def make(cls, phonemizer: Phonemizer) -> "_Continuations":
+        def line(text: str, mark: str) -> PhonemeLine:
+            *words, last = map(SpelledWord, text.split())
+            (phonemes,) = phonemizer.phonemize([*words, SpelledWord(last.text, mark)])
             return phonemes
 
         return cls(clause=line("which is what we want", "."), question=line("and then", "?"))
@@ -86,6 +89,7 @@ class HibariBackend:
     def __init__(self, voices: Sequence[hibari_voice.HibariVoice]) -> None:
         self._voices = voices
         self._continuations = _Continuations.make(voices[0].phonemizer)
+        self._room_tone = voices[0].room_tone()
         self._slots: dict[int, _HibariSlot] = {}
         self._next_slot = 0
         self._reported: set[str] = set()
@@ -125,8 +129,9 @@ class HibariBackend:
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         """Render one step of one slot."""
         (turn,) = turns
-        result = _render(self._voices[worker], self._slots[turn.slot], turn, self._continuations)
-        self._report_missing(self._voices[worker].phonemizer.missing)
+        voice, slot = self._voices[worker], self._slots[turn.slot]
+        result = _render(voice, slot, turn, self._continuations, self._room_tone)
+        self._report_missing(voice.phonemizer.missing)
         return [result]
 
     def _report_missing(self, missing: set[str]) -> None:
@@ -140,6 +145,7 @@ def _render(
     slot: _HibariSlot,
     turn: SlotTurn,
     continuations: _Continuations,
+    room_tone: RoomTone,
 ) -> StepResult:
     if turn.segment is not None:
         _begin_segment(voice, slot, turn.segment, turn.pause_s)
@@ -156,7 +162,8 @@ def _render(
     words = _words_begun(rendering)
     done = hibari_voice.is_finished(rendering.utterance, rendering.state) and _end_line(slot)
     if done:
-        samples = np.concatenate([samples, np.zeros(round(slot.pause_s * SAMPLE_RATE), np.float32)])
+        pause = room_tone.pause(slot.samples + len(samples), round(slot.pause_s * SAMPLE_RATE))
+        samples = np.concatenate([samples, pause])
     slot.samples += len(samples)
     return StepResult(samples, words, done, mel_frames=(first, rendering.state.decoded_frames))
 
@@ -164,7 +171,7 @@ def _render(
 def _begin_segment(
     voice: hibari_voice.HibariVoice, slot: _HibariSlot, segment: Segment, pause_s: float
 ) -> None:
-    words = [hibari_voice.SpelledWord(word.text, word.punctuation, word.phonemes) for word in segment.words]
+    words = [SpelledWord(word.text, word.punctuation, word.phonemes) for word in segment.words]
     rest = list(segment.words)
     slot.lines = []
     for line in voice.phonemizer.phonemize(words):

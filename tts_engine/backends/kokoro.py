@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.hibari.voice import Phonemizer, SpelledWord
+from ...models.hibari.phonemizer import Phonemizer, SpelledWord
 from ...models.kokoro.voice import (
     MAX_PHONEMES,
     SAMPLE_RATE,
@@ -120,6 +120,7 @@ class KokoroVoices:
         self._readers = {"en-US": VoiceReader("en-US")}
         self._phonemizers: dict[str, EspeakPhonemizer] = {}
         self._gains: dict[str, float] = {}
+        self._reported: set[str] = set()
         self._lock = threading.Lock()
         rtf = self._measure(self.voices.default.id)
         warn_if_slow("of the Kokoro bundle", rtf)
@@ -164,6 +165,7 @@ class KokoroVoices:
                 style,
                 segment_speed(request, segment),
             )
+            self._report_missing()
             trimmer = SilenceTrimmer(SAMPLE_RATE)
             samples = limit(trimmer.push(rendered.samples * np.float32(gain), last=True))
             lead_s = trimmer.lead_samples / SAMPLE_RATE - start_s
@@ -206,6 +208,11 @@ class KokoroVoices:
 
     def _has_sound(self, phonemes: Sequence[PhonemeWord]) -> bool:
         return any(self._model.has_sound(word.phonemes) for word in phonemes)
+
+    def _report_missing(self) -> None:
+        if missing := (self._model.missing | self._english.missing) - self._reported:
+            self._reported |= missing
+            logger.warning("Kokoro has no sound for %s, which is left out", ", ".join(sorted(missing)))
 
     def _style(self, voice: str) -> NDArray[np.float32]:
         mixture = parse_mixture(voice, self._styles)

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 # Seconds of each piece of a clause: a short first one for an early sound, longer ones later, because each
 # is decoded with some 0.13 s of context on both sides.
-PIECE_S = (0.2, 0.6, 1.4)
+PIECE_S = (0.2, 0.4, 0.8)
 
 # A sentence of the voice's language measures its level; words of any language will do.
 _LEVEL_WORDS = ("one", "two", "three", "four", "five", "banana")

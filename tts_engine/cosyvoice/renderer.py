@@ -32,6 +32,7 @@ from .rendering.render_input import RenderInput
 from .rendering.render_stage import RenderStage
 from .sentence import SentenceConfig
 from .session import CosyVoiceSession
+from .text_encoder import CosyVoiceTextEncoder
 
 if TYPE_CHECKING:
     from ...models.cosyvoice.lm.speech_lm import LmNetwork
@@ -53,7 +54,7 @@ class CosyVoiceRenderer(SessionRenderer[CosyVoiceSession]):
         ids = SpecialIds(version, lm.config.codebook_size, tokenizer.end_of_prompt)
         new_generation = _generation_factory(ids, policy, lm.config.mix_ratio)
         self._sentence_config = SentenceConfig(
-            encode_text=tokenizer.encode_plain,
+            text_encoder=CosyVoiceTextEncoder(tokenizer.encode_plain, tokenizer.marks),
             new_generation=new_generation,
             new_filter=SilenceFilter if version is CosyVoiceVersion.V3 else None,
             ids=ids,
@@ -88,7 +89,7 @@ class CosyVoiceRenderer(SessionRenderer[CosyVoiceSession]):
     def open_prepared(self, prepared: PreparedRequest) -> int:
         """Open a slot."""
         return self.open_session(
-            CosyVoiceSession(self._sentence_config, prepared.conditioning, prepared.seed)
+            CosyVoiceSession(self._sentence_config, prepared.conditioning, prepared.seed, prepared.trace_id)
         )
 
     def close_slot(self, slot: int) -> None:

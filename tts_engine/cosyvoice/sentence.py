@@ -18,19 +18,18 @@ from ...models.cosyvoice.lm.generation import (
     SpecialIds,
 )
 from ...models.cosyvoice.lm.silence_filter import SilenceFilter
-from ..segmenter import BoundaryKind, Segment, SpokenWord
+from ..segmenter import BoundaryKind, Segment
 from ..word_timing import WordTimeEstimator
 from .conditioning import VoiceConditioning
 from .lm_runner import PromptPrefix
-
-Words = tuple[SpokenWord, ...]
+from .text_encoder import CosyVoiceTextEncoder, Words
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceConfig:
     """What all sentences of a backend share."""
 
-    encode_text: Callable[[str], list[int]]  # text to text ids
+    text_encoder: CosyVoiceTextEncoder
     new_generation: Callable[[LmPrompt], Generation]
     new_filter: Callable[[], SilenceFilter] | None  # CosyVoice 3 shortens long silences
     ids: SpecialIds

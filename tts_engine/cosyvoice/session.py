@@ -20,12 +20,12 @@ from ...models.cosyvoice.lm.generation import SamplingRequest
 from ...models.decoding.uniforms import seeded_uniforms
 from ..backends.base import StepResult
 from ..chunk import SAMPLE_RATE, Word
-from ..reading.unicode_scripts import join_words
 from ..segmenter import BoundaryKind, Segment
 from ..word_timing import words_in_stream
 from .conditioning import VoiceConditioning
 from .rendering.render_input import RenderInput, Samples
-from .sentence import SentenceConfig, SpokenSentence, TextPiece, Words
+from .sentence import SentenceConfig, SpokenSentence, TextPiece
+from .text_encoder import Words
 
 SAMPLES_PER_ID = 960  # at 24 kHz
 
@@ -39,8 +39,11 @@ class CosyVoiceSession:
             draws from the second.
     """
 
-    def __init__(self, config: SentenceConfig, conditioning: VoiceConditioning, seed: int) -> None:
+    def __init__(
+        self, config: SentenceConfig, conditioning: VoiceConditioning, seed: int, trace_id: str = "-"
+    ) -> None:
         self.conditioning = conditioning
+        self._trace_id = trace_id
         self.sentence: SpokenSentence | None = None
         self.sampling_rng, self.vocoder_rng = seeded_uniforms(seed), np.random.default_rng([seed, 1])
         self._config = config
@@ -108,7 +111,9 @@ class CosyVoiceSession:
         if sentence is None or sentence.next_chunk is None:
             return None
         assert sentence.render_state is not None
-        return RenderInput(sentence.render_state, sentence.next_chunk, sentence.ids, runs_dry_at)
+        return RenderInput(
+            sentence.render_state, sentence.next_chunk, sentence.ids, runs_dry_at, self._trace_id
+        )
 
     def empty_result(self) -> StepResult:
         """The result of a step that rendered nothing."""
@@ -161,8 +166,7 @@ class CosyVoiceSession:
 
     def _split_to_fit(self, segment: Segment, before: Words, pause_s: float) -> Iterator[TextPiece]:
         """Split a segment into pieces that each fit into a sentence. before: the word that precedes it."""
-        whole = join_words((*before, *segment.words))[len(join_words(before)) :]
-        text_ids = tuple(self._config.encode_text(whole))
+        text_ids = self._config.text_encoder.encode(segment.words, before)
         half = len(segment.words) // 2
         if len(text_ids) <= self._config.max_text_ids:
             yield TextPiece(text_ids, segment, pause_s)

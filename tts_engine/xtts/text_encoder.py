@@ -1,5 +1,6 @@
 """Words of a segment to text ids: cleaned, with the tag of their language, split to what the model takes."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ from ..errors import MissingExtra
 from ..reading.unicode_scripts import estimate_seconds
 from ..segmenter import BoundaryKind, Segment, best_cut
 from .languages import XTTS_LANGUAGES, language_of_text
+
+logger = logging.getLogger(__name__)
 
 _CHARACTER_S = 0.075  # of cleaned text, at a brisk pace
 _EXTRA_OF_LANGUAGE = {"ja": "japanese"}  # for its script; the others: that of the networks
@@ -33,6 +36,7 @@ class XttsTextEncoder:
     def __init__(self, tokenizer: XttsTokenizer, numbers: NumberWords, max_text_ids: int) -> None:
         self._tokenizer, self._numbers, self._max_text_ids = tokenizer, numbers, max_text_ids
         self._cleaning = threading.Lock()  # romanizers serve one thread at a time
+        self._reported_phonemes = False
 
     def encode(self, segment: Segment, language: str | None, pause_s: float) -> Iterator[EncodedPiece]:
         """The pieces of a segment, each within the limits; none for a segment without words.
@@ -42,6 +46,7 @@ class XttsTextEncoder:
         """
         if not segment.words:
             return
+        self._report_unused_phonemes(segment)
         code = language or language_of_text(segment.spoken)
         cleaned = self._cleaned(segment.spoken, code)
         text_ids = tuple(self._tokenizer.encode(cleaned, code))
@@ -56,6 +61,11 @@ class XttsTextEncoder:
         first = replace(segment, words=words[:count], stop=middle, ending=BoundaryKind.FORCED)
         yield from self.encode(first, code, 0.0)
         yield from self.encode(replace(segment, words=words[count:], start=middle), code, pause_s)
+
+    def _report_unused_phonemes(self, segment: Segment) -> None:
+        if not self._reported_phonemes and any(word.phonemes for word in segment.words):
+            self._reported_phonemes = True
+            logger.warning("XTTS reads letters; phonemes of words are not used")
 
     def _cleaned(self, text: str, code: str) -> str:
         try:

@@ -12,14 +12,12 @@ import pytest
 from numpy.typing import NDArray
 
 from shared.speech_level import active_speech_level
+from vivavoce.models.hibari.phonemizer import MAX_PHONEMES, PhonemeLine, SpelledWord
 from vivavoce.models.hibari.voice import (
-    MAX_PHONEMES,
     SAMPLE_RATE,
     EncodedLine,
     HibariRenderState,
     HibariVoice,
-    PhonemeLine,
-    SpelledWord,
     init_state,
     is_finished,
     raise_end,
@@ -277,3 +275,31 @@ def test_the_end_of_a_question_is_raised(voice: HibariVoice) -> None:
     last = int(np.flatnonzero(encoded.f0[: encoded.words[-1][1]])[-1])
     assert raised.f0[last] == pytest.approx(encoded.f0[last] * 2**0.25, rel=1e-4)
     np.testing.assert_array_equal(raised.f0[: last - 24], encoded.f0[: last - 24])
+
+
+OCTAVES_HZ = (125, 250, 500, 1_000, 2_000, 4_000, 8_000)
+
+
+def octave_levels_db(samples: NDArray[np.float32]) -> NDArray[np.float64]:
+    window = np.hanning(len(samples))
+    power = 2 * np.abs(np.fft.rfft(samples * window)) ** 2 / np.sum(window**2) / len(samples)
+    places = [round(edge / SAMPLE_RATE * len(samples)) for edge in OCTAVES_HZ]
+    return 10 * np.log10([power[low:high].sum() for low, high in itertools.pairwise(places)])
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "She lives in Chicago, near the river and the old station.",
+        "The blue one is sold out, but the green one is in stock.",
+    ],
+)
+def test_the_room_tone_is_that_of_the_pauses_inside_a_line(voice: HibariVoice, sentence: str) -> None:
+    samples = speak(voice, sentence)
+    loud = np.flatnonzero(np.abs(samples) > 10 ** (-50 / 20))
+    at = int(np.diff(loud).argmax())
+    pause = samples[loud[at] + 1_200 : loud[at + 1] - 1_200]
+    assert len(pause) > 2_400
+    tone = voice.room_tone().period
+    np.testing.assert_allclose(octave_levels_db(tone), octave_levels_db(pause), atol=5.0)
+    assert 10 * np.log10(np.mean(tone**2)) == pytest.approx(10 * np.log10(np.mean(pause**2)), abs=3.0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shared.speech_level import active_speech_level
 from shared.unreadable_texts import UNREADABLE_TEXTS
-from vivavoce.models.hibari import voice as hibari_voice
+from vivavoce.models.hibari.phonemizer import SpelledWord
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
 from vivavoce.tts_engine.backends.hibari import STEP_FRAMES, HibariBackend
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
@@ -133,6 +133,19 @@ def test_a_pause_follows_a_sentence_but_not_the_last_one(backend: HibariBackend)
     run(test())
 
 
+def test_a_pause_has_a_faint_tone_and_a_text_without_words_is_digital_silence(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            samples = samples_of(await speak(engine, "Hello there. Goodbye now.")).astype(float) / 32768
+            loud = np.flatnonzero(np.abs(samples) > 10 ** (-50 / 20))
+            at = int(np.diff(loud).argmax())
+            pause = samples[loud[at] + 720 : loud[at + 1] - 240]  # without the fades
+            assert -70 < 10 * np.log10(np.mean(pause**2)) < -60
+            assert not samples_of(await speak(engine, "...")).any()
+
+    run(test())
+
+
 def test_the_speech_level_is_minus_20_dbfs(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
@@ -197,7 +210,7 @@ def test_every_accented_latin_letter_is_readable_and_has_a_sound(backend: Hibari
     phonemizer = backend._voices[0].phonemizer
     for letter in LATIN_LETTERS:
         assert ENGLISH_VOICE_SCRIPTS.can_read(letter)
-        lines = phonemizer.phonemize([hibari_voice.SpelledWord(word.text) for word in normalize(letter)])
+        lines = phonemizer.phonemize([SpelledWord(word.text) for word in normalize(letter)])
         assert any(line.has_phonemes for line in lines), letter
 
 

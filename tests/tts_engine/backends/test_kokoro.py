@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from shared.engine_streams import speak
+from shared.engine_streams import pcm, speak
 from shared.installed_voices import kokoro_folder
 from shared.tiny_kokoro import write_tiny_kokoro
 from shared.voice_registry_setup import SPEAKER
@@ -90,6 +91,30 @@ def test_text_in_a_language_that_it_lacks_is_refused(tmp_path: Path) -> None:
                 await speak(engine, "你好", voice="jm_three")
 
     asyncio.run(asyncio.wait_for(test(), 60))
+
+
+@pytest.mark.parametrize("voice", ["af_one", "bf_two"])
+def test_phonemes_of_a_word_are_spoken_and_those_it_lacks_are_named_once(
+    tmp_path: Path, voice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if voice.startswith("b") and shutil.which("espeak-ng") is None:
+        pytest.skip("needs espeak-ng: apt-get install espeak-ng")
+
+    async def test() -> None:
+        async with await Engine.open(str(write_tiny_kokoro(tmp_path, ("af_one", "bf_two")))) as engine:
+            texts = ("a cat", "a [dog](/kæt/)", "a [dog](/kǂæt/)", "a dog")
+            with caplog.at_level(logging.WARNING):
+                cat, *same, dog = [await speak(engine, text, voice=voice) for text in texts]
+                await speak(engine, texts[2], voice=voice)
+            # The packaged voice's rules have the same phonemes for "cat"; espeak-ng has others.
+            assert [pcm(chunks) == pcm(cat) for chunks in same] == [voice.startswith("a")] * 2
+            assert pcm(same[0]) == pcm(same[1]) != pcm(dog)
+            assert [word.text for chunk in same[0] for word in chunk.words] == ["a", "dog"]
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+    assert [record.getMessage() for record in caplog.records] == [
+        "Kokoro has no sound for ǂ, which is left out"
+    ]
 
 
 def test_a_part_of_a_text_in_another_language_has_the_phonemes_of_that(

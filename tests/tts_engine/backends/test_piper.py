@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from shared.installed_voices import joe_folder
 from shared.speech_level import active_speech_level
 from shared.tiny_piper import write_tiny_piper
 from vivavoce.tts_engine.backends.base import Delivery
+from vivavoce.tts_engine.backends.espeak import EspeakPhonemizer
 from vivavoce.tts_engine.backends.piper import PIECE_S
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine
@@ -91,6 +93,52 @@ def test_a_missing_phoneme_is_reported_once(tmp_path: Path, caplog: pytest.LogCa
     asyncio.run(asyncio.wait_for(test(), 60))
     assert [record.getMessage() for record in caplog.records] == [
         "the voice xx_XX-tiny-low has no sound for z, which is left out"
+    ]
+
+
+def test_a_voice_that_reads_letters_says_once_that_phonemes_are_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with await Engine.open(str(write_tiny_piper(tmp_path).parent)) as engine:
+            plain = await speak(engine, "a cat", seed=1)
+            with caplog.at_level(logging.WARNING):
+                for _ in range(2):
+                    given = await speak(engine, "a [cat](/dɔːɡ/)", seed=1)
+            assert np.array_equal(samples_of(given), samples_of(plain))
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+    assert [record.getMessage() for record in caplog.records] == [
+        "the voice xx_XX-tiny-low reads letters; phonemes of words are not used"
+    ]
+
+
+@pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="needs espeak-ng: apt-get install espeak-ng")
+def test_phonemes_of_a_word_are_spoken_in_place_of_those_of_espeak(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    phoneme_ids = {sign: [index] for index, sign in enumerate("_^$ ðədɔɡkætˈːɑ")}
+    voice = {"phoneme_type": "espeak", "espeak": {"voice": "en-us"}, "phoneme_id_map": phoneme_ids}
+    folder = write_tiny_piper(tmp_path, config=voice).parent
+    phonemizer = EspeakPhonemizer("en-us")
+    _, dog = phonemizer.phonemize(["the", "dog"])
+    phonemizer.close()
+
+    async def test() -> None:
+        async with await Engine.open(str(folder)) as engine:
+            dogs = await speak(engine, "the dog", seed=1)
+            cats = await speak(engine, "the cat", seed=1)
+            given = await speak(engine, f"the [cat](/{dog.phonemes}/)", seed=1)
+            assert np.array_equal(samples_of(given), samples_of(dogs))
+            assert not np.array_equal(samples_of(given), samples_of(cats))
+            assert [word.text for chunk in given for word in chunk.words] == ["the", "cat"]
+            caplog.clear()
+            with caplog.at_level(logging.WARNING):
+                await speak(engine, "the [cat](/kǂæt/)")
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+    assert [record.getMessage() for record in caplog.records] == [
+        "the voice xx_XX-tiny-low has no sound for ǂ, which is left out"
     ]
 
 

@@ -12,6 +12,7 @@ from vivavoce.models.cosyvoice.lm.silence_filter import SilenceFilter
 from vivavoce.tts_engine.cosyvoice.conditioning import FlowPrompt, VoiceConditioning
 from vivavoce.tts_engine.cosyvoice.sentence import SentenceConfig
 from vivavoce.tts_engine.cosyvoice.session import CosyVoiceSession
+from vivavoce.tts_engine.cosyvoice.text_encoder import CosyVoiceTextEncoder
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, SpokenWord
 
 IDS = SpecialIds(CosyVoiceVersion.V2)
@@ -34,7 +35,7 @@ def segment(text: str, ending: BoundaryKind, start: int = 0) -> Segment:
 
 def new_session(*, max_text_ids: int = 30, min_ratio: float = 2, filtered: bool = False) -> CosyVoiceSession:
     config = SentenceConfig(
-        encode_text=lambda text: list(range(len(text))),
+        text_encoder=CosyVoiceTextEncoder(lambda text: list(range(len(text))), ()),
         new_generation=lambda prompt: BistreamGeneration(IDS, prompt, SpeechLengthRule(min_ratio, 4)),
         new_filter=SilenceFilter if filtered else None,
         ids=IDS,

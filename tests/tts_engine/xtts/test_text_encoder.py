@@ -1,5 +1,7 @@
 """Text for XTTS: numbers in words, the limits of a language, languages by name and by script."""
 
+import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,19 @@ def test_text_over_the_limit_of_its_language_is_split_between_words(
     assert all(len(piece.segment.spoken) <= CHARACTER_LIMITS[language] for piece in pieces)
     assert tuple(word for piece in pieces for word in piece.segment.words) == whole.words
     assert [piece.pause_s for piece in pieces] == [0.0] * (len(pieces) - 1) + [0.4]
+
+
+def test_phonemes_of_words_are_not_used_which_the_log_says_once(
+    encoder: XttsTextEncoder, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = segment("hello", "there")
+    pronounced = replace(plain, words=(replace(plain.words[0], phonemes="həˈloʊ"), plain.words[1]))
+    with caplog.at_level(logging.WARNING):
+        pieces = [[*encoder.encode(each, "en", 0.0)] for each in (plain, pronounced, pronounced)]
+    assert len({tuple(piece.text_ids for piece in each) for each in pieces}) == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "XTTS reads letters; phonemes of words are not used"
+    ]
 
 
 def test_a_word_that_is_longer_than_a_generation_is_cut(encoder: XttsTextEncoder) -> None:

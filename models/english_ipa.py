@@ -1,4 +1,4 @@
-"""IPA in the phoneme alphabet of the packaged voice, which learnt American English only.
+"""IPA in the sounds of American English, for voices that learnt them only.
 
     "ʃɪˈvɔːn" -> "ʃɪvˈɔn"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vivavoce.models.hibari.ipa import from_ipa
-from vivavoce.models.hibari.voice import Phonemizer, SpelledWord
+from vivavoce.models.english_ipa import from_ipa
+from vivavoce.models.hibari.phonemizer import Phonemizer, SpelledWord
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,59 @@
+"""Room tone: noise like a voice's own silence, for the pauses that are put between its clauses.
+
+A voice learnt from recordings is never digitally silent: its pauses inside a sentence have a faint noise. A
+pause of zeros beside them sounds as if the line were cut. The tone has the power spectrum of the voice's
+silence and random phases. It is one period of a periodic signal, so that its end goes on at its start without
+a seam.
+
+Source: Welch 1967, The use of fast Fourier transform for the estimation of power spectra.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_PERIOD = 48_000  # samples, 2 s at 24 kHz; longer than usual pauses
+_WINDOW = 512  # samples of the spectrum's estimate
+_FADE = 120  # samples, 5 ms at 24 kHz
+_SEED = 20_261_123
+
+Float = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoomTone:
+    """The tone of one voice. period: (N,) float32 samples that repeat."""
+
+    period: Float
+
+    @classmethod
+    def like(cls, silence: Float, max_level_db: float) -> "RoomTone":
+        """The tone with the spectrum and level of a voice's silence.
+
+        silence: (N,) float32, at least 512 samples. max_level_db: dBFS; a louder silence is made fainter.
+        """
+        frequencies, estimated_at = (np.linspace(0, 1, size // 2 + 1) for size in (_PERIOD, _WINDOW))
+        magnitudes = np.sqrt(_PERIOD * np.interp(frequencies, estimated_at, _power_spectrum(silence)))
+        magnitudes[[0, -1]] = 0  # they have no phase
+        phases = np.random.default_rng(_SEED).uniform(0, 2 * np.pi, len(magnitudes))
+        period = np.fft.irfft(magnitudes * np.exp(1j * phases), _PERIOD)
+        level = float(np.sqrt(np.mean(period**2)))
+        return cls((period * min(1.0, 10 ** (max_level_db / 20) / max(level, 1e-12))).astype(np.float32))
+
+    def pause(self, start: int, samples: int) -> Float:
+        """A pause at the sample ``start`` of a stream: (samples,) float32, faded in and out over 5 ms."""
+        tone = self.period[np.arange(start, start + samples) % len(self.period)]
+        fade = min(_FADE, samples // 2)
+        rise = np.linspace(0, 1, fade, endpoint=False, dtype=np.float32)
+        tone[:fade] *= rise
+        tone[samples - fade :] *= rise[::-1]
+        return tone
+
+
+def _power_spectrum(samples: Float) -> NDArray[np.float64]:
+    """Mean power of a sample by frequency: (257,)."""
+    window = np.hanning(_WINDOW)
+    blocks = np.lib.stride_tricks.sliding_window_view(samples, _WINDOW)[:: _WINDOW // 4]
+    power: NDArray[np.float64] = np.mean(np.abs(np.fft.rfft(blocks * window, axis=1)) ** 2, axis=0)
+    return power / np.sum(window**2)

@@ -1,0 +1,219 @@
+"""Measurement of the packaged voice: pitch at joints and of questions, speed, room tone, names.
+
+What is measured is what the backend renders: its segments, with the context that it gives each line. The
+sentences are in ``melody.toml``; names are words of CMUdict that the voice's own lexicons lack.
+"""
+
+import random
+import statistics
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.models.hibari.cmudict import read_names, read_words
+from vivavoce.models.hibari.phonemizer import Phonemizer, SpelledWord
+from vivavoce.models.hibari.voice import EncodedLine
+from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
+from vivavoce.tts_engine.backends.hibari import VOICE, HibariBackend
+from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
+from vivavoce.tts_engine.segmenter import Segment, Segmenter
+
+MAX_END_SEMITONES, MAX_START_SEMITONES = 0.7, 0.2
+MIN_QUESTION_SEMITONES = 3.0
+MAX_SPEED_ERROR_PERCENT = 2.0
+MAX_TONE_DB = -60.0
+MAX_WRONG_NAMES_PERCENT = 2.0
+SPEEDS = tuple(round(0.85 + 0.05 * step, 2) for step in range(14))  # 0.85 to 1.5
+NAMES = 500
+_PAUSE_S = 0.25
+_PITCH_FRAMES = 12  # voiced, 0.15 s
+_VOICED_HZ = 60.0
+_EDGE_SAMPLES = 480  # 20 ms of fades beside a pause
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """What the backend rendered. samples: (N,) float32 at 24 kHz, pauses included."""
+
+    lines: tuple[EncodedLine, ...]
+    samples: NDArray[np.float32]
+
+
+def measure() -> BenchReport:
+    """Measure all figures, in a few seconds."""
+    sentences = tomllib.loads(Path(__file__).with_name("melody.toml").read_text("utf-8"))
+    backend = HibariBackend.load()
+    try:
+        figures = (
+            *_joint_figures(backend, sentences["joints"]),
+            *_question_figures(backend, sentences["questions"]),
+            *_speed_figures(backend, [joint.replace(" | ", " ") for joint in sentences["joints"][:10]]),
+            *_tone_figures(backend, sentences["joints"][:10]),
+            *_name_figures(),
+        )
+    finally:
+        backend.close()
+    return BenchReport("voice", figures)
+
+
+def render(backend: HibariBackend, segments: Sequence[Segment], speed: float = 1.0) -> Rendering:
+    """Render segments with a pause after each but the last."""
+    slot = backend.open_slot(SlotRequest(VOICE.id, speed=speed, seed=1))
+    lines: list[EncodedLine] = []
+    parts: list[NDArray[np.float32]] = []
+    try:
+        for index, segment in enumerate(segments):
+            turn = SlotTurn(slot, segment, _PAUSE_S if index < len(segments) - 1 else 0.0)
+            done = False
+            while not done:
+                (result,) = backend.step(0, [turn])
+                assert not isinstance(result, Exception)
+                turn, done = SlotTurn(slot, None), result.segment_done
+                parts.append(result.samples)
+                rendering = backend._slots[slot].rendering
+                if rendering is not None and not (lines and lines[-1] is rendering.utterance):
+                    lines.append(rendering.utterance)
+    finally:
+        backend.close_slot(slot)
+    return Rendering(tuple(lines), np.concatenate(parts))
+
+
+def segments_of(text: str) -> list[Segment]:
+    """The segments of a text, as the engine cuts them."""
+    segmenter = Segmenter()
+    return segmenter.push(text) + segmenter.flush()
+
+
+def _joined(segments: Sequence[Segment]) -> Segment:
+    words = tuple(word for segment in segments for word in segment.words)
+    return Segment(words, 0, segments[-1].stop, BoundaryKind.SENTENCE)
+
+
+# Pitch
+
+
+def end_semitones(line: EncodedLine, word: int = -1) -> float:
+    """Pitch at the end of a word."""
+    return _semitones(line.f0[: line.words[word][1]], slice(-_PITCH_FRAMES, None))
+
+
+def start_semitones(line: EncodedLine, word: int = 0) -> float:
+    """Pitch at the start of a word."""
+    return _semitones(line.f0[line.words[word][0] :], slice(_PITCH_FRAMES))
+
+
+def _semitones(f0: NDArray[np.float32], part: slice) -> float:
+    """The median of a part of the voiced frames, above 1 Hz."""
+    return float(12 * np.log2(np.median(f0[f0 > _VOICED_HZ][part])))
+
+
+def _joint_figures(backend: HibariBackend, joints: Sequence[str]) -> Iterator[BenchFigure]:
+    ends, starts = [], []
+    for joint in joints:
+        segments = segments_of(joint.replace(" | ", " "))
+        words = len(joint.partition(" | ")[0].split())
+        if len(segments[0].words) != words:
+            continue  # the sentence is not cut there
+        before, after, *_ = render(backend, segments).lines
+        (whole,) = render(backend, [_joined(segments)]).lines
+        ends.append(end_semitones(before) - end_semitones(whole, words - 1))
+        starts.append(start_semitones(after) - start_semitones(whole, words))
+    median_end, median_start = statistics.median(ends), statistics.median(starts)
+    against = "against the sentence uncut, median"
+    yield BenchFigure("clauses cut", len(ends), "")
+    yield BenchFigure(f"pitch at a clause's end {against}", abs(median_end), "semitones", MAX_END_SEMITONES)
+    yield BenchFigure(
+        f"pitch at the next one's start {against}", abs(median_start), "semitones", MAX_START_SEMITONES
+    )
+
+
+def _question_figures(backend: HibariBackend, questions: Sequence[str]) -> Iterator[BenchFigure]:
+    rises = []
+    for question in questions:
+        asked, stated = (
+            render(backend, segments_of(text)).lines[-1] for text in (question, question.replace("?", "."))
+        )
+        rises.append(end_semitones(asked) - end_semitones(stated))
+    name = f"final pitch of {len(rises)} yes/no questions above the statement"
+    yield BenchFigure(f"{name}, median", statistics.median(rises), "semitones", None, MIN_QUESTION_SEMITONES)
+    yield BenchFigure(f"{name}, lowest", min(rises), "semitones")
+
+
+# Time and sound
+
+
+def _speed_figures(backend: HibariBackend, texts: Sequence[str]) -> Iterator[BenchFigure]:
+    def samples(speed: float) -> int:
+        return sum(len(render(backend, [_joined(segments_of(text))], speed).samples) for text in texts)
+
+    usual = samples(1.0)
+    errors = {speed: 100 * abs(usual / samples(speed) / speed - 1) for speed in SPEEDS}
+    worst = max(errors, key=lambda speed: errors[speed])
+    name = f"speed {SPEEDS[0]} to {SPEEDS[-1]}, largest error (at {worst})"
+    yield BenchFigure(name, errors[worst], "%", MAX_SPEED_ERROR_PERCENT)
+
+
+def _tone_figures(backend: HibariBackend, joints: Sequence[str]) -> Iterator[BenchFigure]:
+    """Level of the pauses between clauses, and of those that the voice makes inside the same sentences."""
+    between, inside = [], []
+    for joint in joints:
+        segments = segments_of(joint.replace(" | ", " "))
+        between.append(longest_pause(render(backend, segments).samples))
+        inside.append(longest_pause(render(backend, [_joined(segments)]).samples))
+    tone_db, own_db = level_db(np.concatenate(between)), level_db(np.concatenate(inside))
+    yield BenchFigure("level of pauses between clauses", tone_db, "dBFS", MAX_TONE_DB)
+    yield BenchFigure("level of the voice's own pauses in the same sentences uncut", own_db, "dBFS")
+
+
+def longest_pause(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The longest part below -50 dBFS, without 20 ms at its ends."""
+    loud = np.flatnonzero(np.abs(samples) > 10 ** (-50 / 20))
+    at = int(np.diff(loud).argmax())
+    return samples[loud[at] + _EDGE_SAMPLES : max(loud[at] + _EDGE_SAMPLES, loud[at + 1] - _EDGE_SAMPLES)]
+
+
+def level_db(samples: NDArray[np.float32]) -> float:
+    """Level in dBFS; -inf for digital silence."""
+    power = float(np.mean(np.square(samples, dtype=np.float64))) if len(samples) else 0.0
+    return 10 * float(np.log10(power)) if power else float("-inf")
+
+
+# Names
+
+
+def _name_figures() -> Iterator[BenchFigure]:
+    words = read_words()
+    names = random.Random(0).sample(sorted(words.keys() - read_names().keys()), NAMES)
+    phonemizer = Phonemizer.load()
+    wrong = 0
+    for name in names:
+        (said,) = phonemizer.word_phonemes([SpelledWord(name.capitalize())])
+        wrong += differing_sounds(_sounds(said), _sounds(words[name])) >= 2
+    yield BenchFigure(
+        f"of {NAMES} names of CMUdict, two or more sounds wrong",
+        100 * wrong / NAMES,
+        "%",
+        MAX_WRONG_NAMES_PERCENT,
+    )
+
+
+def _sounds(phonemes: str) -> str:
+    """Without marks of stress, and with one of the two signs of a flap."""
+    return phonemes.strip().translate(str.maketrans("ɾ", "T", "ˈˌ"))
+
+
+def differing_sounds(said: str, expected: str) -> int:
+    """Sounds to insert, leave out or replace. Source: Levenshtein 1966."""
+    row = list(range(len(expected) + 1))
+    for count, sound in enumerate(said, 1):
+        costs = [count]
+        for index, (diagonal, above) in enumerate(pairwise(row)):
+            costs.append(min(above + 1, costs[-1] + 1, diagonal + (sound != expected[index])))
+        row = costs
+    return row[-1]

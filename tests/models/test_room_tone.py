@@ -1,0 +1,58 @@
+"""Room tone against the silence that it is like: level, spectrum in bands, no seam, no sound at the ends."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from vivavoce.models.room_tone import RoomTone
+
+
+def silence(level_db: float = -70.0, samples: int = 24_000) -> NDArray[np.float32]:
+    """Noise that falls by 6 dB an octave above 700 Hz."""
+    white = np.random.default_rng(1).standard_normal(samples + 5_000)
+    noise = np.convolve(white, 0.83 ** np.arange(200), "valid")[:samples]
+    return (noise / np.sqrt(np.mean(noise**2)) * 10 ** (level_db / 20)).astype(np.float32)
+
+
+def level_db(samples: NDArray[np.float32]) -> float:
+    return float(10 * np.log10(np.mean(samples.astype(np.float64) ** 2)))
+
+
+def bands_db(samples: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Level of each octave of 24 kHz speech from 94 Hz on, by one transform of all samples."""
+    power = np.abs(np.fft.rfft(samples)) ** 2 / len(samples) ** 2
+    edges = (np.array([94, 188, 375, 750, 1500, 3000, 6000, 12000]) / 12_000 * (len(power) - 1)).astype(int)
+    return 10 * np.log10([power[low:high].sum() for low, high in itertools.pairwise(edges)])
+
+
+@pytest.mark.parametrize("samples", [2_400, 24_000])
+def test_the_tone_has_level_and_spectrum_of_the_silence(samples: int) -> None:
+    source = silence(samples=samples)
+    tone = RoomTone.like(source, -60.0).period
+    assert level_db(tone) == pytest.approx(level_db(source), abs=0.5)
+    np.testing.assert_allclose(bands_db(tone), bands_db(source), atol=2.0)
+
+
+def test_a_loud_silence_is_made_fainter() -> None:
+    assert level_db(RoomTone.like(silence(-40.0), -62.0).period) == pytest.approx(-62.0, abs=0.1)
+    assert not RoomTone.like(np.zeros(4_800, np.float32), -62.0).period.any()
+
+
+def test_the_period_goes_on_at_its_start_without_a_seam() -> None:
+    period = RoomTone.like(silence(), -60.0).period
+    pause = RoomTone.like(silence(), -60.0).pause(len(period) - 2_000, 4_000)
+    np.testing.assert_array_equal(pause[200:-200], np.roll(period, 2_000)[200:3_800])
+    around = np.diff(np.roll(period, 2_000)[:4_000], 2)
+    assert np.abs(around[1_990:2_010]).max() < 4 * around.std()
+
+
+@pytest.mark.parametrize("samples", [0, 1, 100, 6_000, 200_000])
+def test_a_pause_has_the_length_that_is_asked_for_and_begins_and_ends_softly(samples: int) -> None:
+    tone = RoomTone.like(silence(), -60.0)
+    before = tone.period.copy()
+    pause = tone.pause(12_345, samples)
+    assert pause.shape == (samples,) and pause.dtype == np.float32
+    assert samples < 2 or pause[0] == pause[-1] == 0
+    np.testing.assert_array_equal(tone.period, before)

@@ -1,0 +1,74 @@
+"""Words to text ids of CosyVoice. Words with phonemes become version 3's marks of English sounds.
+
+    Siobhan, phonemes "ʃɪˈvɔːn"  ->  [SH][IH0][V][AO1][N]
+
+Sounds of other languages become the nearest English ones. Version 2 has no such marks and reads the word.
+Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/tokenizer/tokenizer.py:285-327 (marks), example.py (a word
+as marks in a sentence).
+"""
+
+import logging
+from collections.abc import Callable, Container, Iterator
+from dataclasses import replace
+
+from ...models.arpabet import to_arpabet
+from ...models.english_ipa import from_ipa
+from ..reading.unicode_scripts import join_words
+from ..segmenter import SpokenWord
+
+logger = logging.getLogger(__name__)
+
+Words = tuple[SpokenWord, ...]
+
+
+class CosyVoiceTextEncoder:
+    """Encodes the words of a bundle's sessions.
+
+    Args:
+        encode_text: text to text ids.
+        marks: of the model, such as "[laughter]" and "[AY1]".
+    """
+
+    def __init__(self, encode_text: Callable[[str], list[int]], marks: Container[str]) -> None:
+        self._encode_text = encode_text
+        self._has_sounds = "[AY1]" in marks
+        self._reported: set[str] = set()
+
+    def encode(self, words: Words, before: Words = ()) -> tuple[int, ...]:
+        """The text ids of words. before: the word before them, which decides on the blank between."""
+        known = len(join_words(self._written(before)))
+        return tuple(self._encode_text(join_words(self._written((*before, *words)))[known:]))
+
+    def _written(self, words: Words) -> Words:
+        """The words as the model takes them."""
+        if all(word.phonemes is None for word in words):
+            return words
+        if not self._has_sounds:
+            self._report("CosyVoice 2 reads letters; phonemes of words are not used")
+            return words
+        return tuple(self._with_marks(words))
+
+    def _with_marks(self, words: Words) -> Iterator[SpokenWord]:
+        """The words, those with phonemes in marks. A word whose phonemes are in the one before joins it."""
+        pending: SpokenWord | None = None
+        for word in words:
+            if word.phonemes == "" and pending is not None:
+                pending = replace(pending, punctuation=word.punctuation or pending.punctuation)
+                continue
+            if pending is not None:
+                yield pending
+            pending = replace(word, text=self._marks(word.phonemes) or word.text) if word.phonemes else word
+        if pending is not None:
+            yield pending
+
+    def _marks(self, ipa: str) -> str:
+        phonemes, missing = from_ipa(ipa)
+        for sign in sorted(missing):
+            self._report(f"CosyVoice has no sound for {sign}, which is left out")
+        return "".join(f"[{sound}]" for sound in to_arpabet(phonemes))
+
+    def _report(self, message: str) -> None:
+        """Log a warning once."""
+        if message not in self._reported:
+            self._reported.add(message)
+            logger.warning(message)
