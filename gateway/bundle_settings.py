@@ -21,7 +21,7 @@ class BundleSetting(BaseModel):
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$")] = (
         "auto"  # if it computes on others
     )
-    precision: Literal["fp32", "bf16", "fp16", "int8", "int4"] = "fp32"  # of CosyVoice and XTTS
+    precision: Literal["fp32", "bf16", "fp16", "int8", "int4", "int4-int8"] = "fp32"  # of CosyVoice and XTTS
     canary_of: BundleName | None = None  # a bundle, "vivavoce" for the main one
     share: Annotated[float, Field(gt=0, le=1)] = 0.1  # of the new streams of ``canary_of``, for this one
 

@@ -150,8 +150,8 @@ class Settings(PhoneSystemSettings, BaseSettings):
         "objects"  # as Open WebUI reads them; names for clients of older versions of Kokoro-FastAPI
     )
     precision: Annotated[
-        Literal["fp32", "bf16", "fp16", "int8", "int4"],
-        Field(description="fp32, bf16, fp16, int8 or int4"),
+        Literal["fp32", "bf16", "fp16", "int8", "int4", "int4-int8"],
+        Field(description="fp32, bf16, fp16, int8, int4 or int4-int8"),
     ] = "fp32"  # as published; the others trade accuracy for speed or memory
     device: Annotated[
         str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$", description="auto, cpu, cuda or cuda:N")

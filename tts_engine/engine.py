@@ -14,6 +14,7 @@ import functools
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ from .backends.base import (
     InterruptibleBackend,
     SlotRequest,
     SlotTurn,
+    Stage,
     Stages,
     StepResult,
     request_in,
@@ -85,6 +87,7 @@ class Engine:
         self._config = config
         self._cost = ComputeCost(backend.workers)
         self._streams: dict[Session, Stream] = {}
+        self._untaken: weakref.WeakSet[Session] = weakref.WeakSet()  # rendered, the final chunk not taken
         self._condition = threading.Condition()
         self._workers_differ = len(set(backend.workers)) > 1
         self._closing = False
@@ -118,7 +121,8 @@ class Engine:
 
         bundle: "default" for the packaged voice, or a folder of Piper, Kokoro or CosyVoice.
         voices: folder of a ``VoiceStore``, for CosyVoice.
-        precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8" or "int4".
+        precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8", "int4"
+            or "int4-int8" (int4 with the flow in int8).
         device: for CosyVoice: "auto" (a GPU if torch can use one), "cpu", "cuda" or "cuda:N".
         executor: of CosyVoice's networks: "torch", "onnxruntime" or "auto" (the faster one).
         backend: used instead of the bundle's backend.
@@ -174,6 +178,7 @@ class Engine:
                 cost=self._cost,
                 policy=self._config.scheduler,
                 admission=admission,
+                untaken_streams=len(self._untaken),
             )
         except Overloaded as refusal:
             return refusal
@@ -188,18 +193,19 @@ class Engine:
         delivery: Delivery | None = None,
         lexicons: Sequence[Lexicon] = (),
         admission: Admission = Admission.NEW,
+        trace_id: str = "-",
     ) -> Stream:
         """Open an utterance stream on the running loop.
 
         voice: an id; None is the default. speed: 0.5 to 2.0. seed: at least 0; equal seeds give equal
         samples. lexicons: ahead of the engine's own, the first one first. admission: what the stream is for.
+        trace_id: names the stream in logs, of this process and of others that speak it.
 
         Raises UnknownVoice, BadRequest for a bad value or a delivery that the voice does not support, and
         Overloaded without waiting.
         """
-        return self._open_stream(
-            self._request(voice, speed, seed, delivery or Delivery()), lexicons, admission
-        )
+        request = self._request(voice, speed, seed, delivery or Delivery())
+        return self._open_stream(replace(request, trace_id=trace_id), lexicons, admission)
 
     async def convert(
         self,
@@ -331,10 +337,14 @@ class Engine:
     def release(self, session: Session) -> None:
         """Forget a session and close its slot; the commit closes the slot of one in a step. The lock is held.
 
-        The session stops counting towards admission at once.
+        The session stops counting towards admission at once, unless it is rendered to its end: then when its
+        final chunk is taken, or it is cancelled, which release it again.
         """
         if self._streams.pop(session, None) is None:
+            self._untaken.discard(session)
             return
+        if session.is_fully_rendered and session.cancelled_at is None:
+            self._untaken.add(session)
         if not session.running:
             self._close_slot(session)
         elif isinstance(self._backend, InterruptibleBackend):
@@ -368,7 +378,8 @@ class Engine:
                         return
                     self._condition.wait()
                     turns = self._next_turns(stages)
-            self._run_step(worker, stages, turns)
+                stage = self._backend.stage(next(iter(turns)).slot)  # the same for all of them
+            self._run_step(worker, stages, stage, turns)
 
     def _next_turns(self, stages: Stages) -> dict[Session, SlotTurn]:
         """Schedule a batch and mark its sessions as running; the lock is held."""
@@ -385,7 +396,7 @@ class Engine:
             turns[session] = _next_turn(session)
         return turns
 
-    def _run_step(self, worker: int, stages: Stages, turns: dict[Session, SlotTurn]) -> None:
+    def _run_step(self, worker: int, stages: Stages, stage: Stage, turns: dict[Session, SlotTurn]) -> None:
         """Run one step and commit its results. Boundary: an exception ends only the sessions of the step."""
         wall, cpu = time.monotonic(), time.thread_time()
         results: Sequence[StepResult | Exception]
@@ -395,6 +406,7 @@ class Engine:
             logger.exception("a step of %d sessions failed", len(turns))
             results = [error] * len(turns)
         wall, cpu = time.monotonic() - wall, time.thread_time() - cpu
+        self.metrics.steps.labels(stage.value).observe(wall)
         with self._condition:
             for session, result in zip(turns, results, strict=True):
                 self._commit(session, result, wall, step_cost_s(wall, cpu) / len(turns), stages)
@@ -422,7 +434,7 @@ class Engine:
             self.release(session)
             return
         audio_s = len(result.samples) / SAMPLE_RATE
-        self._cost.observe(max(compute_s, result.device_s), audio_s, stages)
+        self._cost.observe(max(compute_s, result.device_s), audio_s, time.monotonic(), stages)
         self.metrics.audio_seconds.inc(audio_s)
         self._observe_first_audio(session, audio_s)
         stream.deliver(result, wall_s)

@@ -183,6 +183,7 @@ class EngineSet(Engine):
         delivery: Delivery | None = None,
         lexicons: Sequence[Lexicon] = (),
         admission: Admission = Admission.NEW,
+        trace_id: str = "-",
     ) -> Stream:
         """Open a stream in the engine of the voice, as ``Engine.stream``.
 
@@ -201,6 +202,7 @@ class EngineSet(Engine):
             delivery=delivery,
             lexicons=lexicons,
             admission=admission,
+            trace_id=trace_id,
         )
         canary = self._due_canary(engine, own_id)
         if canary is not None:

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 _TTFA_BUCKETS_S = (0.01, 0.02, 0.03, 0.045, 0.06, 0.09, 0.12, 0.2, 0.35, 0.6, 1.0, 2.0)
 _LEAD_BUCKETS_S = (0.0, 0.02, 0.06, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _CANCEL_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+_STEP_BUCKETS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Metrics:
@@ -31,6 +32,13 @@ class Metrics:
             "vivavoce_cancel_seconds",
             "From cancel() to the slot being free.",
             buckets=_CANCEL_BUCKETS_S,
+            registry=registry,
+        )
+        self.steps = Histogram(
+            "vivavoce_step_seconds",
+            "Duration of a step, which renders a piece for one stream or for several.",
+            ["stage"],
+            buckets=_STEP_BUCKETS_S,
             registry=registry,
         )
         self.underruns = Counter(

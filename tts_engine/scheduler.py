@@ -11,6 +11,7 @@ simulated and rejected: see ``tests/benches/schedule.py``.
 """
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class SchedulerPolicy:
 
     max_unread_s: float = 1.0  # audio rendered ahead of a listener that does not take it; about five steps
     max_streams: int = 256  # open at once
-    max_load: float = 0.85  # share of the workers' time that open streams may cost, for a new one
+    max_load: float = 0.95  # share of the workers' time that open streams may cost, for a new one
     max_ongoing_load: float = 1.0  # the same for the next utterance of a call that was admitted
 
 
@@ -105,22 +106,26 @@ def step_cost_s(wall_s: float, cpu_s: float) -> float:
 class ComputeCost:
     """Measures the compute time for one second of audio, for ``admit``.
 
-    An exponential average over about the last 30 s of audio. workers: as in ``Backend``; workers with equal
-    stages share the cost of these.
+    An exponential average over about the last 30 s of audio, or 2 s of time if more was rendered in them.
+    workers: as in ``Backend``; workers with equal stages share the cost of these.
     """
 
     _AVERAGING_S = 30.0  # seconds of audio
+    _MIN_AVERAGING_S = 2.0  # of time: among many streams, 30 s of audio are a few steps
     _MIN_MEASURED_S = 5.0  # of audio, before the average is used
 
     def __init__(self, workers: Sequence[Stages] = (ALL_STAGES,)) -> None:
         self._workers_by_stages = Counter(workers)
         self._compute_s = dict.fromkeys(workers, 0.0)
         self._audio_s = self._measured_audio_s = 0.0
+        self._observed_at = -math.inf  # the last audio
 
-    def observe(self, compute_s: float, audio_s: float, stages: Stages = ALL_STAGES) -> None:
-        """Add one step of a worker that runs these stages. Times are in seconds."""
-        decay = max(0.0, 1.0 - audio_s / self._AVERAGING_S)
+    def observe(self, compute_s: float, audio_s: float, now: float, stages: Stages = ALL_STAGES) -> None:
+        """Add one step of a worker that runs these stages. Times are in seconds; now: monotonic."""
+        elapsed_s = now - self._observed_at
+        decay = max(0.0, 1.0 - min(audio_s / self._AVERAGING_S, elapsed_s / self._MIN_AVERAGING_S))
         if audio_s:
+            self._observed_at = now
             self._compute_s = {each: decay * so_far for each, so_far in self._compute_s.items()}
         self._compute_s[stages] += compute_s
         self._audio_s = self._audio_s * decay + audio_s
@@ -145,8 +150,13 @@ def admit(
     cost: ComputeCost,
     policy: SchedulerPolicy,
     admission: Admission = Admission.NEW,
+    untaken_streams: int = 0,
 ) -> None:
-    """Raise Overloaded if one more stream does not fit. slots, memory_slots: the backend's."""
+    """Raise Overloaded if one more stream does not fit.
+
+    slots, memory_slots: the backend's. untaken_streams: rendered to their end ahead of their listeners. They
+    count as load, because a call goes on with its next utterance when this one has been heard.
+    """
     max_count = min(policy.max_streams, slots)
     if open_streams >= max_count:
         raise Overloaded(
@@ -162,7 +172,7 @@ def admit(
         )
     if admission is Admission.OVERDUE:
         return
-    load = (open_streams + 1) * cost.compute_s_per_audio_s
+    load = (open_streams + untaken_streams + 1) * cost.compute_s_per_audio_s
     max_load = policy.max_load if admission is Admission.NEW else policy.max_ongoing_load
     # A machine that is too slow for real time still serves one stream at a time.
     if open_streams and load > max_load:

@@ -27,7 +27,7 @@ class PendingSegment:
     pause_s: float
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Session:
     """The state of one utterance. Times are ``time.monotonic()`` in seconds."""
 

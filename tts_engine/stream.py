@@ -49,7 +49,7 @@ class StreamHost(Protocol):
         """Tell a worker that a session may have work; the lock is held."""
 
     def release(self, session: Session) -> None:
-        """Forget a session; the lock is held."""
+        """Forget a session that is rendered, cancelled, or taken to its end; the lock is held."""
 
     def report_unread(self, characters: int) -> None:
         """Count letters of an ended stream that the voice could not read; the lock is held."""
@@ -236,7 +236,10 @@ class Stream:
         self._ended = chunk.final
         with self._host.lock:
             self._session.unread_s -= chunk.seconds
-            self._host.wake()
+            if chunk.final:
+                self._host.release(self._session)
+            elif self._session.has_work:
+                self._host.wake()
         return chunk
 
     # Called by the engine's commit with the lock held, on a worker's thread or on the loop

@@ -73,14 +73,7 @@ class AudioSocketAudio:
     payload: bytes
 
     def __post_init__(self) -> None:
-        if self.sample_rate not in _KIND_OF_RATE:
-            raise ValueError(
-                f"got {self.sample_rate} Hz; AudioSocket has {', '.join(map(str, _KIND_OF_RATE))}"
-            )
-        if len(self.payload) % 2 or not self.payload:
-            raise ValueError(
-                f"got {len(self.payload)} bytes of audio; allowed are one or more 16-bit samples"
-            )
+        _check_audio(self.sample_rate, self.payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +274,13 @@ class AudioSocketConnection:
         self._own_side.record_sent(type(event))
         return message
 
+    def send_audio(self, sample_rate: int, pcm: bytes) -> bytes:
+        """Return the bytes of one audio message, and raise, as ``send`` does; it costs less."""
+        if AudioSocketAudio not in self._own_side.may_send:
+            raise ValueError(self._own_side.transition_error(AudioSocketAudio))
+        _check_audio(sample_rate, pcm)
+        return _encode_audio(sample_rate, pcm)
+
     def _check(self, kind: int, length: int) -> None:
         message_kind = _KINDS.get(kind)
         if message_kind is None or message_kind.event not in self._peer_side.may_send:
@@ -336,11 +336,7 @@ def encode(event: AudioSocketMessage) -> bytes:
     """Return the bytes of one message, regardless of state; raises ValueError for more than 1,400 bytes."""
     match event:
         case AudioSocketAudio(sample_rate, payload):
-            if len(payload) > MAX_SENT_BYTES:
-                raise ValueError(
-                    f"got {len(payload)} bytes of audio; at most {MAX_SENT_BYTES} fit one TCP segment"
-                )
-            return _HEADER.pack(_KIND_OF_RATE[sample_rate], len(payload)) + payload
+            return _encode_audio(sample_rate, payload)
         case CallId(uuid):
             return _HEADER.pack(0x01, 16) + uuid.bytes
         case Dtmf(digit):
@@ -351,3 +347,16 @@ def encode(event: AudioSocketMessage) -> bytes:
             return _HEADER.pack(0xFF, 1) + bytes((code,))
         case _:
             assert_never(event)
+
+
+def _encode_audio(sample_rate: int, pcm: bytes) -> bytes:
+    if len(pcm) > MAX_SENT_BYTES:
+        raise ValueError(f"got {len(pcm)} bytes of audio; at most {MAX_SENT_BYTES} fit one TCP segment")
+    return _HEADER.pack(_KIND_OF_RATE[sample_rate], len(pcm)) + pcm
+
+
+def _check_audio(sample_rate: int, pcm: bytes) -> None:
+    if sample_rate not in _KIND_OF_RATE:
+        raise ValueError(f"got {sample_rate} Hz; AudioSocket has {', '.join(map(str, _KIND_OF_RATE))}")
+    if len(pcm) % 2 or not pcm:
+        raise ValueError(f"got {len(pcm)} bytes of audio; allowed are one or more 16-bit samples")

@@ -122,9 +122,9 @@ class AudioSocketServerConnection:
             raise AudioSocketProtocolError(f"no call id within {self._timeouts.first_message_s:g} s")
         raise AudioSocketProtocolError(f"a message stayed incomplete for {self._timeouts.stalled_s:g} s")
 
-    def encode_packet(self, packet: AudioSocketAudio, unsent_bytes: int) -> bytes:
+    def encode_packet(self, sample_rate: int, pcm: bytes, unsent_bytes: int) -> bytes:
         """Return the message to write at once, or b"" to drop it because more than two are unsent."""
-        message = self._connection.send(packet)
+        message = self._connection.send_audio(sample_rate, pcm)
         if unsent_bytes > _MAX_UNSENT_PACKETS * len(message):
             self.dropped += 1
             self._consecutive_drops += 1

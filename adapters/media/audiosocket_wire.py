@@ -80,8 +80,7 @@ class AudioSocketWire:
 
     def send(self, packet: bytes) -> None:
         """Send one packet, or drop it if the peer reads late; raises WireEnded if it reads nothing."""
-        audio = AudioSocketAudio(self._sample_rate, packet)
-        if message := self._connection.encode_packet(audio, len(self._unsent)):
+        if message := self._connection.encode_packet(self._sample_rate, packet, len(self._unsent)):
             self._write(message)
         elif self._connection.has_stalled:
             problem = f"the peer has taken nothing for {self._connection.stalled_s:g} s"

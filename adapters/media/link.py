@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 _LENGTH: Final = struct.Struct("<I")
-_READ_BYTES: Final = 256 * 1024
+_READ_BYTES: Final = 64 * 1024  # glibc maps and unmaps a buffer over 128 KiB at each read
 _MAX_DESCRIPTORS: Final = 64  # in one read
+_MAX_JOINED_BYTES: Final = 64 * 1024  # messages after these are another write
 
 
 class MessageLink:
@@ -39,6 +40,7 @@ class MessageLink:
         self._unsent: deque[tuple[bytes, int]] = deque()  # rest of a frame, descriptor to send with it or -1
         self.unsent_bytes = 0
         self._closed = False
+        self._is_flush_scheduled = False
         self._loop.add_reader(sock, self._receive)
 
     def send(self, message: object, descriptor: int = -1) -> None:
@@ -46,11 +48,18 @@ class MessageLink:
         if self._closed:
             _close_descriptor(descriptor)
             return
-        body = pickle.dumps((message, descriptor >= 0), pickle.HIGHEST_PROTOCOL)
-        self._unsent.append((_LENGTH.pack(len(body)) + body, descriptor))
-        self.unsent_bytes += _LENGTH.size + len(body)
+        self._queue(message, descriptor)
         if len(self._unsent) == 1:
             self._send_queued()
+
+    def send_soon(self, message: object) -> None:
+        """Send a message in one write with others of this turn of the event loop."""
+        if self._closed:
+            return
+        self._queue(message, -1)
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._loop.call_soon(self._flush)
 
     def close(self) -> None:
         """Close this end; the peer gets what was sent before the queue, and then its ``on_closed``."""
@@ -65,10 +74,20 @@ class MessageLink:
         self._descriptors.clear()
         self._unsent.clear()
 
+    def _queue(self, message: object, descriptor: int) -> None:
+        body = pickle.dumps((message, descriptor >= 0), pickle.HIGHEST_PROTOCOL)
+        self._unsent.append((_LENGTH.pack(len(body)) + body, descriptor))
+        self.unsent_bytes += _LENGTH.size + len(body)
+
+    def _flush(self) -> None:
+        self._is_flush_scheduled = False
+        if not self._closed:
+            self._send_queued()
+
     def _send_queued(self) -> None:
         try:
             while self._unsent:
-                frame, descriptor = self._unsent[0]
+                frame, descriptor = self._join_first()
                 if descriptor >= 0:
                     sent = socket.send_fds(self._sock, [frame], [descriptor])
                     os.close(descriptor)
@@ -84,6 +103,16 @@ class MessageLink:
             self._lose()
         else:
             self._loop.remove_writer(self._sock)
+
+    def _join_first(self) -> tuple[bytes, int]:
+        """Join the frames at the head of the queue up to the next one with a descriptor; return the first."""
+        unsent, frames, size = self._unsent, [], 0
+        while unsent and unsent[0][1] < 0 and size < _MAX_JOINED_BYTES:
+            frames.append(unsent.popleft()[0])
+            size += len(frames[-1])
+        if frames:
+            unsent.appendleft((b"".join(frames) if len(frames) > 1 else frames[0], -1))
+        return unsent[0]
 
     def _receive(self) -> None:
         try:

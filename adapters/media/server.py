@@ -76,7 +76,7 @@ class MediaServer:
             self._send(CallClosed(number, f"the connection could not be served ({error})", MediaReport()))
 
     def _send(self, message: MediaMessage) -> int:
-        self._link.send(message)
+        self._link.send_soon(message)  # most are sent in ticks, many in one
         return self._link.unsent_bytes
 
     def _report_problem(self, number: int, text: str) -> None:

@@ -128,6 +128,8 @@ class HeardWords:
 
     def take_heard_words(self) -> tuple[HeardWord | HeardMark, ...]:
         """Return the words and marks heard since the last call, in order, at most the newest 2,000."""
+        if not self._unreported:
+            return ()
         words = tuple(self._unreported)
         self._unreported.clear()
         return words

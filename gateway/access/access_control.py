@@ -19,7 +19,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from .errors import KeyRefused, ScopeMissing
 from .keys import ApiKey, KeyLimits, KeysFile, Scope
 from .origins import Origins
 from .rate_limits import KeyRateLimiter
+from .trace_context import new_trace_id, trace_id_of
 
 PAGE_COOKIE_NAME = "vivavoce"
 PAGE_TICKET_LIFETIME_S = 12 * 3600  # a working day
@@ -39,7 +40,7 @@ _KEY_HEADERS = ("x-api-key", "xi-api-key", "api-key")
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The scopes and limits of an authenticated request or connection.
+    """The scopes, limits and trace of an authenticated request or connection.
 
     A connection may last for hours, so each charge first checks that the key has not been revoked.
     """
@@ -53,6 +54,7 @@ class Grant:
     # Raises KeyRefused once the key is revoked.
     check_not_revoked: Callable[[], object] = field(default=lambda: None, compare=False, repr=False)
     lexicon: LexiconFile | None = field(default=None, compare=False, repr=False)  # ahead of the server's
+    trace_id: str = field(default_factory=new_trace_id, compare=False)  # names the streams in logs
 
     def allows(self, scope: Scope) -> bool:
         """Return whether the key has the scope, or ``admin``."""
@@ -130,14 +132,15 @@ class AccessControl:
         """
         if self.keys is None:
             self.origins.check(headers)
-            return self._anonymous_grant
+            return replace(self._anonymous_grant, trace_id=trace_id_of(headers))
         key = _key_in_headers(headers)
         if key is None:
             self.origins.check(headers)
             key = self._key_of_ticket(headers)
         if key is None:
             raise KeyRefused()
-        return self._grant_of(self.keys.check(key), functools.partial(self.keys.check, key))
+        grant = self._grant_of(self.keys.check(key), functools.partial(self.keys.check, key))
+        return replace(grant, trace_id=trace_id_of(headers))
 
     def list_grant(self, headers: Mapping[str, str]) -> Grant | None:
         """Return the grant for a list of models or voices, None for what a client without a key may see.

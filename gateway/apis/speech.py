@@ -106,13 +106,14 @@ def open_encoded_stream(
     options: SynthesisOptions,
     threads: EncodingThreads | None = None,
     lexicons: Sequence[Lexicon] = (),
+    trace_id: str = "-",
 ) -> "EncodedStream":
     """Return an utterance; ``async with`` opens its stream of the engine.
 
     threads: shared by the utterances of a server; None for threads of its own. lexicons: ahead of the
-    engine's, after that of the options.
+    engine's, after that of the options. trace_id: names the stream in logs.
     """
-    return EncodedStream(engine, options, threads or EncodingThreads(), lexicons)
+    return EncodedStream(engine, options, threads or EncodingThreads(), lexicons, trace_id)
 
 
 class EncodedStream:
@@ -122,9 +123,14 @@ class EncodedStream:
     """
 
     def __init__(
-        self, engine: Engine, options: SynthesisOptions, threads: EncodingThreads, lexicons: Sequence[Lexicon]
+        self,
+        engine: Engine,
+        options: SynthesisOptions,
+        threads: EncodingThreads,
+        lexicons: Sequence[Lexicon],
+        trace_id: str,
     ) -> None:
-        self._engine = engine
+        self._engine, self._trace_id = engine, trace_id
         self._lexicons = (*([options.lexicon] if options.lexicon else []), *lexicons)
         self._threads = threads
         self._options = options
@@ -155,6 +161,7 @@ class EncodedStream:
             seed=options.seed,
             delivery=options.delivery,
             lexicons=self._lexicons,
+            trace_id=self._trace_id,
         )
         return self
 

@@ -33,7 +33,9 @@ class SpeechServer:
 
     def open_stream(self, options: SynthesisOptions, grant: Grant) -> EncodedStream:
         """Return an utterance of a key, whose lexicon is ahead of the server's."""
-        return open_encoded_stream(self.engine, options, self.encoding_threads, grant.lexicons())
+        return open_encoded_stream(
+            self.engine, options, self.encoding_threads, grant.lexicons(), grant.trace_id
+        )
 
     def authorize(self, headers: Mapping[str, str], scope: Scope = Scope.SPEAK) -> Grant:
         """Return the grant of a request's key.

@@ -374,6 +374,7 @@ class Call:
                 seed=speech.seed,
                 lexicons=speech.lexicons(),
                 admission=Admission.OVERDUE,
+                trace_id=self.call_id,
             )
             async with (
                 self._stream as stream,

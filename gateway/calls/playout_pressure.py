@@ -13,7 +13,7 @@ from ...tts_engine.metrics import Metrics
 
 WINDOW_S: Final = 10.0
 MIN_PACKETS: Final = 5_000  # ten calls in the window; with fewer, one fault is a large share
-MAX_UNDERRUN_SHARE: Final = 1 / 1_000  # of the packets: an underrun in every call every 20 s
+MAX_UNDERRUN_SHARE: Final = 1 / 5_000  # of the packets: an underrun in every call every 100 s
 MAX_LATE_SHARE: Final = 0.02
 _RETRY_AFTER_S: Final = 5.0
 

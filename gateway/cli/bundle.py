@@ -112,10 +112,11 @@ def convert(folder: Path) -> None:
 @click.option("--to", "target", type=click.Choice(["onnx", "tensorrt"]), required=True, help="Format.")
 @click.option(
     "--precision",
-    type=click.Choice(["fp32", "int8", "int4", "bf16", "fp16"]),
+    type=click.Choice(["fp32", "int8", "int4", "int4-int8", "bf16", "fp16"]),
     default="fp32",
     show_default=True,
-    help="fp32, int8, int4: the language model's matrices. fp32, bf16, fp16: the engine of the flow.",
+    help="fp32, int8, int4: the language model's matrices. fp32, bf16, fp16: the engine of the flow. "
+    "int4-int8: both, for ONNX Runtime.",
 )
 def export(folder: Path, target: str, precision: str) -> None:
     """Export the networks in DIR as graphs in DIR/onnx, with the digest of the weights in their metadata.

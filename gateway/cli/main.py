@@ -71,7 +71,9 @@ _BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the pac
 )
 @click.option("--bundle", metavar="DIR", help=_BUNDLE_HELP)
 @click.option(
-    "--precision", metavar="fp32|bf16|fp16|int8|int4", help="Of CosyVoice's weights.  [default: fp32]"
+    "--precision",
+    metavar="fp32|bf16|fp16|int8|int4|int4-int8",
+    help="Of CosyVoice's weights.  [default: fp32]",
 )
 @DEVICE
 @EXECUTOR

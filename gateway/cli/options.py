@@ -43,4 +43,4 @@ EXECUTOR = click.option(
     metavar="auto|torch|onnxruntime|tensorrt|ray",
     help="What computes CosyVoice's networks; ray: the replicas of a cluster.  [default: auto]",
 )
-PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8", "int4"])
+PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8", "int4", "int4-int8"])

@@ -26,7 +26,7 @@ class AutoscalingPolicy:
     max_replicas: int = 1
     max_first_audio_p95_s: float = 0.3
     max_short_lead_share: float = 0.02  # of the speaking streams
-    max_load: float = 0.7  # of the replicas' time; admission refuses at 0.85
+    max_load: float = 0.7  # of the replicas' time; admission refuses at 0.95
     scale_in_after_s: float = 60.0  # for which fewer replicas must have been enough
     idle_after_s: float = 600.0  # without a stream, before the last replica ends
 

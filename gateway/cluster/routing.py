@@ -94,7 +94,7 @@ class RoutingPolicy:
     tie_s: float = 0.002  # scores within this of the best are equal
     encode_s_per_reference_s: float = 0.02  # compute seconds that encode one second of a recording
     unmeasured_compute_s: float = 0.1  # compute_s_per_audio_s of a replica that has not measured it
-    max_load: float = 0.85  # share of a replica's time that its streams may cost, as ``SchedulerPolicy``
+    max_load: float = 0.85  # share of a replica's time that its streams may cost
     max_report_age_s: float = 5.0  # a replica that is silent for longer gets no streams
 
 

@@ -24,8 +24,9 @@ logger = logging.getLogger(__name__)
 class RequestRecord:
     """One request under way."""
 
-    def __init__(self, api: str, key_id: str, request_id: str, clock: Callable[[], float]) -> None:
-        self.api, self.key_id, self.id = api, key_id, request_id
+    def __init__(self, api: str, grant: Grant, request_id: str, clock: Callable[[], float]) -> None:
+        self.api, self.key_id, self.id = api, grant.key_id, request_id
+        self.trace_id = grant.trace_id
         self.voice = "-"  # the engine's id, once known
         self.characters = 0
         self.audio_s = 0.0
@@ -59,7 +60,7 @@ class RequestLog:
 
         The outcome is "ok", "refused" (BadRequest, Overloaded), "cancelled" (the client left) or "failed".
         """
-        record = RequestRecord(api, grant.key_id, request_id, self._clock)
+        record = RequestRecord(api, grant, request_id, self._clock)
         started_at = self._clock()
         active = self._metrics.active_requests.labels(api)
         active.inc()
@@ -87,7 +88,7 @@ class RequestLog:
         first_byte_ms = "-" if record.first_byte_s is None else f"{1000 * record.first_byte_s:.0f}"
         logger.info(
             "request %s: %s by key %s, voice %s: %s, %d characters, %.2f s of speech, "
-            "first byte %s ms, took %.2f s",
+            "first byte %s ms, took %.2f s, trace %s",
             *(record.id, api, key, record.voice, outcome),
-            *(record.characters, record.audio_s, first_byte_ms, took_s),
+            *(record.characters, record.audio_s, first_byte_ms, took_s, record.trace_id),
         )

@@ -18,13 +18,24 @@ class Executor(StrEnum):
 
 
 class Precision(StrEnum):
-    """Number format of the language model's matrices."""
+    """Number format of the language model's matrices, and where a second one is named, of the flow's."""
 
     FP32 = "fp32"
     BF16 = "bf16"
     FP16 = "fp16"
     INT8 = "int8"
     INT4 = "int4"
+    INT4_INT8 = "int4-int8"
+
+    @property
+    def of_lm(self) -> "Precision":
+        """The format of the language model."""
+        return Precision.INT4 if self is Precision.INT4_INT8 else self
+
+    @property
+    def of_exported_flow(self) -> "Precision":
+        """The format of the flow's exported graphs."""
+        return Precision.INT8 if self is Precision.INT4_INT8 else Precision.FP32
 
 
 class DeviceError(ValueError):

@@ -56,6 +56,10 @@ class NetworkLoader:
     def __init__(
         self, executor: Executor, bundle: CosyVoiceBundle, precision: Precision, device: torch.device
     ) -> None:
+        if precision is Precision.INT4_INT8:
+            raise DeviceError(
+                f"{precision} needs the executor onnxruntime on a CPU, and it is {executor} on {device}"
+            )
         if executor is Executor.ONNXRUNTIME or (executor is Executor.AUTO and precision is Precision.INT4):
             _check_supported(precision, device)
         if executor is Executor.TENSORRT and device.type != "cuda":

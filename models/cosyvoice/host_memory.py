@@ -65,6 +65,24 @@ def release_pages(begin: int, total: int, buffer_shape: tuple[int, ...], item_si
             raise OSError(ctypes.get_errno(), "madvise")
 
 
+def release_file_pages(path: Path) -> None:
+    """Drop the pages of a mapped file that this process has read, under Linux; they can be read again.
+
+    For files that are mapped to be read only.
+    """
+    try:
+        mappings = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for mapping in mappings:
+        addresses, *_, name = mapping.split(maxsplit=5)
+        if name == str(path.resolve()):
+            begin, end = (int(address, 16) for address in addresses.split("-"))
+            madvise(begin, end - begin, mmap.MADV_DONTNEED)
+
+
 def return_freed_memory() -> None:
     """Give memory that the process has freed back to the system, where the C library can."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc

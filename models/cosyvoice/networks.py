@@ -104,8 +104,8 @@ def load_lm(
     """
     if precision is Precision.INT8 and device.type != "cpu":
         raise DeviceError(f"int8 is for a CPU, and the device is {device}; take bf16 or fp16")
-    if precision is Precision.INT4:
-        raise DeviceError("int4 needs the executor onnxruntime, and the executor is torch")
+    if precision.of_lm is Precision.INT4:
+        raise DeviceError(f"{precision} needs the executor onnxruntime, and the executor is torch")
     weights = _read_weights(bundle, "llm.pt", device, memory_mapped=(TEXT_EMBEDDING_KEY,))
     lm = SpeechLm.load(bundle.network_config.lm, weights, precision)
     if weights:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 SAMPLE_RATE = 24_000
@@ -63,12 +64,13 @@ class HarmonicVocoderState:
 
 @cache
 def noise_table() -> Float:
-    """Complex normal noise for 25.6 s, and its first second again: (2128, 1202) float32, re and im in turn.
+    """Complex normal noise for 25.6 s, and its first second again: (2128, 2, 601) float32, re before im.
 
     Drawing new noise for every frame would take a quarter of the vocoder's time. Each utterance begins at a
     row of its own; a repetition after 25.6 s is inaudible.
     """
-    table = np.random.default_rng(0).standard_normal((NOISE_ROWS, 2 * BINS), dtype=np.float32)
+    pairs = np.random.default_rng(0).standard_normal((NOISE_ROWS, BINS, 2), dtype=np.float32)
+    table = pairs.transpose(0, 2, 1)
     return np.concatenate([table, table[:_REPEATED_NOISE_ROWS]])
 
 
@@ -95,11 +97,12 @@ def step(
     # 5 x (T, 601)
     harmonic, theta, breath, free, phi = spectrum.reshape(frames, PARTS, BINS).transpose(1, 0, 2)
     breath_noise = _noise_for(state, frames, noise)
-    source, state = _source(f0, state, frames)
-    mixed = _polar(_exp(harmonic), np.float32(np.pi) * np.tanh(theta))
-    mixed *= source
-    mixed += breath_noise * _exp(breath)
-    mixed += _polar(_exp(free), phi)
+    voiced, source, state = _source(f0, state, frames)
+    mixed = np.empty(free.shape, np.complex64)
+    level, breath_level = _exp(free), _exp(breath)
+    mixed.real = level * np.cos(phi) + breath_level * breath_noise[:, 0]
+    mixed.imag = level * np.sin(phi) + breath_level * breath_noise[:, 1]
+    mixed[voiced] += source * _polar(_exp(harmonic[voiced]), np.float32(np.pi) * np.tanh(theta[voiced]))
     return _overlap_add(mixed, state)
 
 
@@ -108,12 +111,12 @@ def finish(state: HarmonicVocoderState) -> Float:
     return state.unfinished[:DELAY_FRAMES].reshape(-1)
 
 
-def _noise_for(state: HarmonicVocoderState, frames: int, noise: Float) -> NDArray[np.complex64]:
-    """The noise under the next frames: (T, 601) complex64."""
+def _noise_for(state: HarmonicVocoderState, frames: int, noise: Float) -> Float:
+    """The noise under the next frames: (T, 2, 601)."""
     first = (state.noise_row + state.frame) % NOISE_ROWS
     if first + frames > len(noise):
-        return noise[np.arange(first, first + frames) % NOISE_ROWS].view(np.complex64)
-    return noise[first : first + frames].view(np.complex64)
+        return noise[np.arange(first, first + frames) % NOISE_ROWS]
+    return noise[first : first + frames]
 
 
 def _exp(log_magnitude: Float) -> Float:
@@ -129,14 +132,18 @@ def _polar(magnitude: Float, angle: Float) -> NDArray[np.complex64]:
 
 def _source(
     f0: Float, state: HarmonicVocoderState, frames: int
-) -> tuple[NDArray[np.complex64], HarmonicVocoderState]:
-    """Spectrum of the pulse train under each of the next frames: (T, 601) complex64."""
+) -> tuple[NDArray[np.bool_], NDArray[np.complex64], HarmonicVocoderState]:
+    """Which of the next T frames have pulses, and the spectrum of the pulse train under these V frames.
+
+    voiced: (T,). source: (V, 601) complex64.
+    """
     first = state.frame - DELAY_FRAMES + len(state.pulses)
     new, phase = _pulses(f0, first, state.frame + frames + 1, state.phase)
     pulses = np.concatenate([state.pulses, new])
-    windows = np.lib.stride_tricks.sliding_window_view(pulses.reshape(-1), WINDOW)[::HOP][:frames]
+    voiced = np.asarray(sliding_window_view(pulses.any(axis=1), _BLOCKS).any(axis=1))
+    windows = sliding_window_view(pulses.reshape(-1), WINDOW)[::HOP][voiced]
     source = np.fft.rfft(windows * _ANALYSIS, axis=1, norm="forward").astype(np.complex64, copy=False)
-    return source, replace(state, phase=phase, pulses=pulses[frames:])
+    return voiced, source, replace(state, phase=phase, pulses=pulses[frames:])
 
 
 def _pulses(f0: Float, first: int, stop: int, phase: float) -> tuple[Float, float]:

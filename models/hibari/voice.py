@@ -74,7 +74,7 @@ class HibariRenderState:
     """Memory of a line's rendering between steps."""
 
     decoded_frames: int
-    contexts: tuple[Float, ...]  # (1, C, 3 or 6) float32, of each convolution of the decoder
+    contexts: tuple[Float, ...]  # of the decoder's layers: (1, 130, K), then (1, 1, K, 256); K is 0, 3 or 6
     vocoder: HarmonicVocoderState
     withheld: Float  # the last 4 ms of samples, while none has been audible
     trimmed_lead_samples: int | None  # leading silence that was cut; None while no sample was audible
@@ -107,9 +107,8 @@ class HibariVoice:
         files = PreparedFiles.load(ASSETS)
         with ThreadPoolExecutor(2) as threads:
             encoder = threads.submit(inference_session, files.encoder, optimized=True)
-            decoders = [
-                threads.submit(inference_session, files.decoder, optimized=True) for _ in range(count)
-            ]
+            # Not optimized: how the decoder lays out its convolutions depends on the processor.
+            decoders = [threads.submit(inference_session, files.decoder) for _ in range(count)]
             phonemizer = Phonemizer(files)
         return [cls(encoder.result(), decoder.result(), phonemizer) for decoder in decoders]
 
@@ -162,7 +161,8 @@ class HibariVoice:
         before[-1] = replace(before[-1], punctuation=",")
         (words,) = self.phonemizer.phonemize([*before, *after])
         line = self.encode(words)
-        spectrum, _ = self._decode(line.hidden, _no_contexts(), at_edge=True)
+        contexts = tuple(_padding(layer, EDGE_FRAMES) for layer in range(LAYERS))
+        spectrum, _ = self._decode(line.hidden, contexts, at_edge=True)
         state = harmonic_vocoder.init_state()
         samples, _ = harmonic_vocoder.step(spectrum, line.f0, state, self._noise)
         return RoomTone.like(_longest_pause(samples * _GAIN), _MAX_ROOM_TONE_DB)
@@ -172,8 +172,9 @@ class HibariVoice:
     ) -> tuple[Float, HibariRenderState]:
         """Render ``frames`` more frames of speech: (N,) float32 samples, |x| < 1, and the next state.
 
-        The first step also decodes the leading silence and the lookahead of 27 frames. The last step is the
-        one that reaches the end (``is_finished``). N is 0 as long as no sample is audible.
+        The first step also decodes the lookahead of 27 frames, and as much of the leading silence as the
+        first frame depends on. The last step is the one that reaches the end (``is_finished``). N is 0 as
+        long as no sample is audible.
 
             decoded frames    |leading silence|  frames  |2|   27    |
             samples out                       |  frames  |    vocoder's delay, decoder's lookahead
@@ -182,7 +183,9 @@ class HibariVoice:
         last = stop == line.decoded_frames
         at_edge = stop == line.hidden.shape[2]
         spectrum, contexts = self._decode(line.hidden[:, :, first:stop], state.contexts, at_edge)
-        spectrum = spectrum[_frames_before_onset(state) :][: line.frames - state.vocoder.frame]
+        if first == 0:
+            spectrum = spectrum[line.onset - EDGE_FRAMES * _unpadded_layers(line) :]
+        spectrum = spectrum[: line.frames - state.vocoder.frame]
         samples, vocoder_state = harmonic_vocoder.step(spectrum, line.f0, state.vocoder, self._noise)
         if last:
             samples = np.concatenate([samples, harmonic_vocoder.finish(vocoder_state)])
@@ -196,33 +199,27 @@ class HibariVoice:
         edge = EDGE_FRAMES if at_edge else 0
         feed = {
             "hidden": hidden,
-            "edge_in": np.zeros((1, HIDDEN_CHANNELS, edge), np.float32),
-            "edge": np.zeros((1, CHANNELS, edge), np.float32),
+            "edge_in": _padding(0, edge),
+            "edge": _padding(1, edge),
         }
         feed |= {f"context_{layer}": context for layer, context in enumerate(contexts)}
         spectrum, *following = self._decoder.run(self._decoder_outputs, feed)
-        return spectrum[0], tuple(following)
+        return spectrum[0, 0], tuple(following)
 
 
 def init_state(line: EncodedLine, noise: np.random.Generator) -> HibariRenderState:
     """The state before the first step. ``noise`` draws the row of the noise table to begin with."""
+    padded_layers = LAYERS - _unpadded_layers(line)
+    contexts = tuple(_padding(layer, EDGE_FRAMES if layer < padded_layers else 0) for layer in range(LAYERS))
     noise_row = int(noise.integers(NOISE_ROWS))
     return HibariRenderState(
         decoded_frames=0,
-        contexts=_no_contexts(),
+        contexts=contexts,
         vocoder=harmonic_vocoder.init_state(line.onset, noise_row),
         withheld=np.zeros(0, np.float32),
         trimmed_lead_samples=None,
         samples=0,
         trailing_quiet_samples=0,
-    )
-
-
-def _no_contexts() -> tuple[Float, ...]:
-    """Contexts before the first frame: zeros, as the decoder pads."""
-    return tuple(
-        np.zeros((1, CHANNELS if layer else HIDDEN_CHANNELS, EDGE_FRAMES), np.float32)
-        for layer in range(LAYERS)
     )
 
 
@@ -282,9 +279,21 @@ def _cut_frame(words: Sequence[tuple[int, int]], index: int) -> int:
     return start - min(_ONSET_MARGIN_FRAMES, max(0, start - end) // 2)
 
 
-def _frames_before_onset(state: HibariRenderState) -> int:
-    """Decoded frames of the first step that the vocoder skips."""
-    return state.vocoder.frame if state.decoded_frames == 0 else 0
+def _padding(layer: int, frames: int) -> Float:
+    """Frames of zeros before or after the input of a decoder's layer."""
+    return np.zeros((1, 1, frames, CHANNELS) if layer else (1, HIDDEN_CHANNELS, frames), np.float32)
+
+
+def _unpadded_layers(line: EncodedLine) -> int:
+    """The last layers of the decoder that need no padding before the first step: nothing before the onset is
+    rendered, and each layer without padding begins 3 frames later.
+
+    layers 1, 2     |000|frame 0 ......
+    layer 3            |frame 0 .......
+    layer 4               |frame 3 ....
+    spectrum                 |frame 6 .     two layers without padding, of an onset in frames 6 to 8
+    """
+    return min(LAYERS, line.onset // EDGE_FRAMES)
 
 
 def _trim(samples: Float, state: HibariRenderState, last: bool) -> tuple[Float, HibariRenderState]:

@@ -55,6 +55,15 @@ def bench_cluster(
     print_report(measure(ClusterLoad(utterances, streams, seconds), step_ms / 1000, kills), as_json)
 
 
+@bench_group.command("scale-out")
+@AS_JSON
+def bench_scale_out(as_json: bool) -> None:
+    """Replicas on Ray under a step load: time from 1 to 3 that serve, and back while streams are spoken."""
+    from benches.scale_out import measure
+
+    print_report(measure(), as_json)
+
+
 @bench_group.command("lexicon")
 @click.option("--entries", type=click.IntRange(1), default=10_000, show_default=True, help="Of the lexicon.")
 @AS_JSON
@@ -219,6 +228,9 @@ def bench_xtts(bundle: Path, precision: str, as_json: bool) -> None:
     print_report(measure(bundle, precision), as_json)
 
 
+EXPORTED = ("fp32", "int8", "int4", "int4-int8")
+
+
 @bench_group.command("precision")
 @SIZE
 @VERSION
@@ -229,7 +241,7 @@ def bench_xtts(bundle: Path, precision: str, as_json: bool) -> None:
     "precisions",
     multiple=True,
     type=PRECISIONS,
-    help="Only this; repeatable.  [default: fp32, and bf16, int8; or int8, int4]",
+    help="Only this; repeatable.  [default: fp32, and bf16, int8; or int8, int4, int4-int8]",
 )
 @AS_JSON
 def bench_precision(
@@ -240,11 +252,11 @@ def bench_precision(
     precisions: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """CosyVoice's language model in 16, 8 and 4 bits: time, error and memory against fp32."""
+    """CosyVoice in 16, 8 and 4 bits against fp32: the language model, and the flow's error in 8 bits."""
     from benches.cosyvoice import precision
     from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
 
-    defaults = {"torch": precision.DEFAULT_PRECISIONS, "onnxruntime": ("fp32", "int8", "int4")}
+    defaults = {"torch": precision.DEFAULT_PRECISIONS, "onnxruntime": EXPORTED}
     weights = BenchWeights(bundle, size, int(version))
     print_report(precision.measure(precisions or defaults[executor], weights, executor), as_json)
 
@@ -253,7 +265,7 @@ def bench_precision(
 @SIZE
 @VERSION
 @WEIGHTS
-@click.option("--precision", type=click.Choice(["fp32", "int8", "int4"]), default="int4", show_default=True)
+@click.option("--precision", type=click.Choice(EXPORTED), default="int4", show_default=True)
 @AS_JSON
 def bench_exported(size: str, version: str, bundle: Path | None, precision: str, as_json: bool) -> None:
     """An exported bundle in ONNX Runtime without torch: memory by part, first packet."""

@@ -135,8 +135,12 @@ def measure(
             "word start, median distance from ASR", _median(errors), "ms", at_most=MAX_WORD_START_ERROR_MS
         )
     )
-    settings: dict[str, str | int] = {"sentences": len(chosen_sentences), "bundle": bundle}
-    return BenchReport("words", tuple(figures), settings | {"recogniser": "Whisper tiny.en"})
+    settings: dict[str, str | int] = {
+        "sentences": len(chosen_sentences),
+        "bundle": bundle,
+        "recogniser": "Whisper tiny.en",
+    }
+    return BenchReport("words", tuple(figures), settings)
 
 
 def _figures(path: RecognitionPath, scores: Sequence[TranscriptScore]) -> Iterator[BenchFigure]:

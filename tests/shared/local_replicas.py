@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
+from vivavoce.gateway.cluster.replicas.cluster_metrics import replica_families
 from vivavoce.gateway.cluster.replicas.messages import (
     ReplicaDescription,
     ReplicaEvent,
     ReplicaLost,
+    ReplicaMetrics,
     StreamCommand,
 )
 from vivavoce.gateway.cluster.replicas.replica_host import ReplicaHost
@@ -103,6 +105,10 @@ class LocalReplicas:
 
     def connect(self, description: ReplicaDescription) -> LocalReplica:
         return next(each for each in self.replicas if each.name == description.replica)
+
+    async def report_metrics(self) -> list[ReplicaMetrics]:
+        living = [each for each in self.listed if each.is_alive]
+        return [ReplicaMetrics(each.name, "voice", replica_families(each.engine.metrics)) for each in living]
 
     async def aclose(self) -> None:
         for each in self.replicas:

@@ -3,6 +3,7 @@
 import functools
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pydantic import BaseModel
 from ray.serve import Application
@@ -14,25 +15,31 @@ from vivavoce.tts_engine.engine import Engine
 from .standin_backend import StandInBackend
 
 
-class CostlyBackend(StandInBackend):
-    """The stand-in voice on a device that takes ``step_s`` for a batch of up to 16 words."""
+class CostlySettings(BaseModel):
+    step_s: float = 0.001  # of each step
+    max_batch_size: int = 16  # words in a step
+    digest: str = "stand-in"
+    reports_cost: bool = False  # as time of a device, which admission and autoscaling count
 
-    def __init__(self, step_s: float) -> None:
-        super().__init__(max_batch_size=16)
-        self._step_s = step_s
+
+class CostlyBackend(StandInBackend):
+    """The stand-in voice on a device that takes ``step_s`` for each step."""
+
+    def __init__(self, settings: CostlySettings) -> None:
+        super().__init__(max_batch_size=settings.max_batch_size)
+        self._settings = settings
 
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
-        time.sleep(self._step_s)
-        return super().step(worker, turns)
-
-
-class CostlySettings(BaseModel):
-    step_s: float = 0.001
-    digest: str = "stand-in"
+        time.sleep(self._settings.step_s)
+        results = super().step(worker, turns)
+        if not self._settings.reports_cost:
+            return results
+        device_s = self._settings.step_s / len(turns)
+        return [replace(each, device_s=device_s) for each in results if isinstance(each, StepResult)]
 
 
 async def open_costly_engine(settings: CostlySettings) -> tuple[Engine, str]:
-    return await Engine.open(backend=CostlyBackend(settings.step_s), warm_up=False), settings.digest
+    return await Engine.open(backend=CostlyBackend(settings), warm_up=False), settings.digest
 
 
 def build(args: CostlySettings) -> Application:

@@ -4,12 +4,15 @@ Tests that use the fixture ``stand_in`` run with the backend in this process and
 """
 
 import asyncio
+import gc
 import threading
+import time
 
 import numpy as np
 import pytest
 
 from shared.engine_streams import TEXT, MakeStandIn, collect, content, pcm, run, speak
+from shared.event_loop import until
 from shared.standin_backend import StandInBackend
 from vivavoce.tts_engine.backends.base import SlotRequest
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
@@ -23,6 +26,7 @@ from vivavoce.tts_engine.errors import (
     UnknownVoice,
 )
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
+from vivavoce.tts_engine.stream import Stream
 
 
 def test_bad_requests_are_refused_at_once(stand_in: MakeStandIn) -> None:
@@ -83,6 +87,33 @@ def test_of_a_thousand_requested_streams_32_are_admitted_and_rendered_as_alone(
             assert all_content[:3] == alone
             assert len({repr(each) for each in all_content}) == 32
             assert (await speak(engine, TEXT))[-1].final
+
+    run(test())
+
+
+def test_a_stream_that_is_rendered_ahead_counts_as_load_until_its_last_chunk_is_taken() -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=StandInBackend()) as engine, engine.stream():
+            engine._cost.observe(3e6, 1e7, time.monotonic())  # 0.3 of the compute each: two are admitted
+
+            async def render() -> Stream:
+                rendered = engine.stream()
+                rendered.push_text("One.")
+                rendered.end_input()
+                await until(lambda: engine.active_streams == 1)
+                refusal = engine.refusal()
+                assert refusal is not None and refusal.reason == "compute"
+                return rendered
+
+            taken = await render()
+            await collect(taken)
+            assert engine.refusal() is None
+            cancelled = await render()
+            cancelled.cancel()
+            assert engine.refusal() is None
+            await render()  # and forget it
+            gc.collect()
+            assert engine.refusal() is None
 
     run(test())
 

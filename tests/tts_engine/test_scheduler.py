@@ -124,19 +124,31 @@ def test_the_last_segment_alone_has_no_pause_after_it() -> None:
 
 def test_cost_is_unknown_until_five_seconds_of_audio_were_measured() -> None:
     cost = ComputeCost()
-    cost.observe(0.4, 4.0)
+    cost.observe(0.4, 4.0, now=4.0)
     assert cost.compute_s_per_audio_s == 0.0
-    cost.observe(0.2, 2.0)
+    cost.observe(0.2, 2.0, now=6.0)
     assert cost.compute_s_per_audio_s == pytest.approx(0.1)
 
 
 def test_cost_follows_the_current_cost_of_rendering() -> None:
     cost = ComputeCost()
-    for _ in range(60):
-        cost.observe(0.1, 1.0)
-    for _ in range(120):
-        cost.observe(0.4, 1.0)
+    for second in range(60):
+        cost.observe(0.1, 1.0, second)
+    for second in range(60, 180):
+        cost.observe(0.4, 1.0, second)
     assert cost.compute_s_per_audio_s == pytest.approx(0.4, rel=0.05)
+
+
+def test_among_many_streams_a_cheap_moment_changes_the_cost_little() -> None:
+    cost = ComputeCost()
+    for step in range(2_000):  # 200 s of audio a second
+        cost.observe(0.01, 1.0, step / 200)
+    for step in range(2_000, 2_030):
+        cost.observe(0.005, 1.0, step / 200)
+    assert cost.compute_s_per_audio_s == pytest.approx(0.01, rel=0.05)
+    for step in range(2_030, 4_000):
+        cost.observe(0.005, 1.0, step / 200)
+    assert cost.compute_s_per_audio_s == pytest.approx(0.005, rel=0.02)
 
 
 def test_a_stream_beyond_max_streams_is_refused_with_the_reason() -> None:
@@ -163,20 +175,22 @@ def test_a_stream_beyond_the_memory_slots_is_refused_with_the_reason() -> None:
 def test_a_stream_that_does_not_fit_the_compute_is_refused() -> None:
     cost = ComputeCost()
     for _ in range(10):
-        cost.observe(0.3, 1.0)
+        cost.observe(0.3, 1.0, now=0.0)
     admit(1, slots=9, memory_slots=9, cost=cost, policy=POLICY)  # 2 x 0.3 = 60 %
     with pytest.raises(Overloaded, match="90%") as refusal:
         admit(2, slots=9, memory_slots=9, cost=cost, policy=POLICY)
     assert refusal.value.reason == "compute"
+    with pytest.raises(Overloaded, match="90%"):  # one is rendered, and still being heard
+        admit(1, slots=9, memory_slots=9, cost=cost, policy=POLICY, untaken_streams=1)
     two = ComputeCost((ALL_STAGES,) * 2)
     for _ in range(10):
-        two.observe(0.3, 1.0)
+        two.observe(0.3, 1.0, now=0.0)
     admit(2, slots=9, memory_slots=9, cost=two, policy=POLICY)
 
 
 def test_the_utterances_of_calls_that_are_up_are_admitted_before_new_streams() -> None:
     cost = ComputeCost()
-    cost.observe(3.0, 10.0)
+    cost.observe(3.0, 10.0, now=0.0)
 
     def fits(open_streams: int, admission: Admission) -> bool:
         try:
@@ -202,19 +216,19 @@ def test_time_that_a_step_lost_to_others_is_part_of_its_cost_but_a_stall_is_not(
 def test_the_cost_is_that_of_the_busiest_kind_of_worker() -> None:
     decode, render = frozenset({Stage.DECODE}), frozenset({Stage.RENDER})
     cost = ComputeCost((decode, render))
-    for _ in range(10):
-        cost.observe(0.05, 0.0, decode)
-        cost.observe(0.05, 0.0, decode)
-        cost.observe(0.3, 1.0, render)
+    for second in range(10):
+        cost.observe(0.05, 0.0, second, decode)
+        cost.observe(0.05, 0.0, second, decode)
+        cost.observe(0.3, 1.0, second, render)
     assert cost.compute_s_per_audio_s == pytest.approx(0.3)
     for _ in range(10):
-        cost.observe(0.3, 0.0, decode)
+        cost.observe(0.3, 0.0, 10.0, decode)
     assert cost.compute_s_per_audio_s > 0.35
 
 
 def test_a_machine_too_slow_for_one_stream_admits_one() -> None:
     cost = ComputeCost()
-    cost.observe(50.0, 10.0)
+    cost.observe(50.0, 10.0, now=0.0)
     admit(0, slots=9, memory_slots=9, cost=cost, policy=POLICY)
     with pytest.raises(Overloaded):
         admit(1, slots=9, memory_slots=9, cost=cost, policy=POLICY)

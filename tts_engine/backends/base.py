@@ -62,6 +62,7 @@ class SlotRequest:
     reading: ReadingStyle = DEFAULT_READING_STYLE  # of a voice that takes English words
     source_speech_ids: tuple[int, ...] | None = None  # ``Voices.tokenize_speech``, to convert instead of text
     speaker_profile: object = None  # ``Voices.speaker_profile``, read before the engine's lock is taken
+    trace_id: str = "-"  # of the stream, for logs
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ class PreparedRequest:
 
     conditioning: VoiceConditioning
     seed: int
+    trace_id: str = "-"  # of the stream, for logs
 
 
 class CosyVoiceFrontEnd:
@@ -99,7 +100,7 @@ class CosyVoiceFrontEnd:
 
     def prepare_request(self, request: SlotRequest) -> PreparedRequest:
         """Check a request and look up its voice. Raises BadRequest if the voice or the model cannot do it."""
-        return PreparedRequest(self._conditioning(request), request.seed)
+        return PreparedRequest(self._conditioning(request), request.seed, request.trace_id)
 
     def close(self) -> None:
         """Close the voice store."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
 from ...models.cosyvoice.config import CosyVoiceVersion
-from ...models.cosyvoice.execution import Executor
+from ...models.cosyvoice.execution import Executor, Precision
 from ...models.cosyvoice.onnx_graphs.graph_files import bundle_digest
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.onnx_runtime.networks import (
@@ -116,7 +116,7 @@ def _load_render_networks(
     bundle: CosyVoiceBundle, policy: CosyVoicePolicy
 ) -> "RenderNetworks | ArrayRenderNetworks":
     if _runs_without_torch(policy):
-        return load_array_render_networks(bundle, policy.flow)
+        return load_array_render_networks(bundle, policy.flow, policy.precision)
     from ...models.cosyvoice.devices import find_device
     from ...models.cosyvoice.networks import load_render_networks
 
@@ -125,4 +125,6 @@ def _load_render_networks(
 
 
 def _runs_without_torch(policy: CosyVoicePolicy) -> bool:
-    return policy.executor is Executor.ONNXRUNTIME and can_run_policy(policy.flow)
+    # The flow in int8 exists as exported graphs only.
+    is_chosen = policy.executor is Executor.AUTO and policy.precision is Precision.INT4_INT8
+    return (is_chosen or policy.executor is Executor.ONNXRUNTIME) and can_run_policy(policy.flow)

@@ -89,7 +89,7 @@ class CosyVoiceRenderer(SessionRenderer[CosyVoiceSession]):
     def open_prepared(self, prepared: PreparedRequest) -> int:
         """Open a slot."""
         return self.open_session(
-            CosyVoiceSession(self._sentence_config, prepared.conditioning, prepared.seed)
+            CosyVoiceSession(self._sentence_config, prepared.conditioning, prepared.seed, prepared.trace_id)
         )
 
     def close_slot(self, slot: int) -> None:

@@ -39,8 +39,11 @@ class CosyVoiceSession:
             draws from the second.
     """
 
-    def __init__(self, config: SentenceConfig, conditioning: VoiceConditioning, seed: int) -> None:
+    def __init__(
+        self, config: SentenceConfig, conditioning: VoiceConditioning, seed: int, trace_id: str = "-"
+    ) -> None:
         self.conditioning = conditioning
+        self._trace_id = trace_id
         self.sentence: SpokenSentence | None = None
         self.sampling_rng, self.vocoder_rng = seeded_uniforms(seed), np.random.default_rng([seed, 1])
         self._config = config
@@ -108,7 +111,9 @@ class CosyVoiceSession:
         if sentence is None or sentence.next_chunk is None:
             return None
         assert sentence.render_state is not None
-        return RenderInput(sentence.render_state, sentence.next_chunk, sentence.ids, runs_dry_at)
+        return RenderInput(
+            sentence.render_state, sentence.next_chunk, sentence.ids, runs_dry_at, self._trace_id
+        )
 
     def empty_result(self) -> StepResult:
         """The result of a step that rendered nothing."""

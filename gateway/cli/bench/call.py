@@ -16,9 +16,8 @@ measured from discard() to the arrival of the last audible packet.
 
 import contextlib
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, pairwise
 from pathlib import Path
@@ -29,14 +28,16 @@ from rich.console import Console
 
 from ..phones.wires import AUDIOSOCKET
 from . import call_server, load_generator
-from .processes import READY_TIMEOUT_S, BenchProcess, CpuUsage, resident_mb
+from .processes import READY_TIMEOUT_S, BenchProcess, CpuUsage, peak_resident_mb
 from .report import BenchFailed, BenchFigure, BenchReport, run_parts
 from .trace import (
+    PACKET_S,
     OnsetDelay,
     PacketTrace,
     UtteranceTimes,
     correlation,
     count_arrival_gaps,
+    mean_calls_speaking,
     measure_barge_in,
     measure_lateness,
     measure_onset,
@@ -59,6 +60,7 @@ class CallBenchPart(StrEnum):
     LOAD = "load"
     CALLS = "calls"
     KNEE = "knee"
+    OVERLOAD = "overload"
     BARGE_IN = "barge-in"
 
 
@@ -75,6 +77,7 @@ class LoadSetup:
     ramp_s: float  # time over which the phones dial
     seconds: float  # after the last phone has dialled
     over: str = AUDIOSOCKET  # wire of the phones
+    redials: bool = True  # the calls that are refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,13 @@ class LoadResult:
     other_cpu_share: float  # cores used by other processes meanwhile
     stolen_cpu_share: float  # cores that the host withheld meanwhile
     cpu_share: float = 0.0  # cores used by the gateway while all phones were connected
+
+    @property
+    def cost_ms(self) -> float:
+        """Processor time of the gateway, with all it does for its calls, for a second of audible speech."""
+        start, stop = self.phones.connected, self.phones.ended
+        audible_s = PACKET_S * sum(int(np.sum(trace.between(start, stop).audible)) for trace in self.traces)
+        return 1000 * self.cpu_share * (stop - start) / audible_s if audible_s else 0.0
 
     def utterances_by_call(self) -> dict[UUID, list[UtteranceTimes]]:
         """The utterances of each call in the order of their starts."""
@@ -127,6 +137,7 @@ def measure(
         CallBenchPart.LOAD: lambda: _measure_under_load(speaking, seconds, over),
         CallBenchPart.CALLS: lambda: _measure_simultaneous_calls(calls, seconds, over),
         CallBenchPart.KNEE: lambda: _find_capacity(calls, seconds, over, console),
+        CallBenchPart.OVERLOAD: lambda: _measure_overload(calls, seconds, over),
         CallBenchPart.BARGE_IN: lambda: _measure_barge_in(over),
     }
     figures, failures = run_parts([(part, steps[part]) for part in parts], console)
@@ -157,13 +168,14 @@ def _measure_under_load(speaking: int, seconds: float, over: str) -> list[BenchF
     seconds = max(seconds, 30.0) + SETTLE_S
     run = run_load(LoadSetup(call_server.SpeechPattern.RANDOM, speaking, phones, 1.0, seconds, over))
     onsets = measure_onsets(run)
+    mean_speaking = mean_calls_speaking(run.utterances, run.phones.ended)
     name = f"{speaking} calls speaking"
     return [
         *_ttfa_figures(f"TTFA, {name}", onsets, {95: 200.0}),
         *_from_punctuation_figures(f"TTFA from the punctuation, {name}", onsets),
         BenchFigure(f"utterances, {name}", len(onsets), ""),
         BenchFigure(f"utterances that failed, {name}", run.record.failed, "", at_most=0),
-        BenchFigure("calls speaking at once, mean", round(mean_calls_speaking(run), 1), ""),
+        BenchFigure("calls speaking at once, mean", mean_speaking, ""),
         BenchFigure("utterances for which no call was free", run.record.unassigned, ""),
         *_cost_figures(name, run),
     ]
@@ -189,6 +201,20 @@ def _measure_simultaneous_calls(calls: int, seconds: float, over: str) -> list[B
         BenchFigure(f"worst packet, {name}", 1000 * at_once.max_lateness_s, "ms"),
         BenchFigure(f"packets with speech, {name}, quietest call", 100 * at_once.min_speech_share, "%"),
         BenchFigure(f"resident memory, {name}", run.peak_rss_mb, "MB", at_most=600.0),
+        *_cost_figures(name, run),
+    ]
+
+
+def _measure_overload(calls: int, seconds: float, over: str) -> list[BenchFigure]:
+    run = run_load(replace(simultaneous_setup(calls, seconds, over), redials=False))
+    admitted = summarize_simultaneous_calls(run)
+    name = f"{calls} calls offered"
+    return [
+        BenchFigure(f"calls admitted, {name}", admitted.calls, ""),
+        BenchFigure(f"underruns in the gateway, {name}", admitted.underruns, "", at_most=0),
+        BenchFigure(f"gaps over 60 ms at the phones, {name}", admitted.arrival_gaps, "", at_most=0),
+        BenchFigure(f"utterances that failed, {name}", admitted.failed, "", at_most=0),
+        BenchFigure(f"packets with speech, {name}, quietest call", 100 * admitted.min_speech_share, "%"),
         *_cost_figures(name, run),
     ]
 
@@ -252,19 +278,6 @@ def measure_onsets(run: LoadResult) -> list[OnsetDelay]:
         for trace, utterance, before in run.measured_utterances()
         if utterance.ended is not None
     ]
-
-
-def mean_calls_speaking(run: LoadResult) -> float:
-    """Mean number of calls speaking at once, from the end of the first utterance to the end of the run."""
-    spoken = [one for one in run.utterances if one.clause_pushed is not None]
-    start = min((one.ended for one in spoken if one.ended is not None), default=run.phones.ended)
-    if start >= run.phones.ended:
-        return 0.0
-    overlaps = [
-        min(one.ended or run.phones.ended, run.phones.ended) - max(one.clause_pushed or start, start)
-        for one in spoken
-    ]
-    return sum(overlap for overlap in overlaps if overlap > 0) / (run.phones.ended - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +354,8 @@ def _from_punctuation_figures(name: str, onsets: Sequence[OnsetDelay]) -> list[B
 
 def _cost_figures(name: str, run: LoadResult) -> list[BenchFigure]:
     return [
-        BenchFigure(f"calls refused and dialled again, {name}", run.phones.refused, ""),
+        BenchFigure(f"processor time for a second of speech, {name}", run.cost_ms, "ms"),
+        BenchFigure(f"calls refused, {name}", run.phones.refused, ""),
         BenchFigure(f"processor of the gateway, {name}", 100 * run.cpu_share, "% of a core"),
         BenchFigure(f"processor of the phones, {name}", 100 * run.phones.cpu_share, "% of a core"),
         BenchFigure(f"processor of everything else, {name}", 100 * run.other_cpu_share, "% of a core"),
@@ -362,7 +376,7 @@ def run_load(setup: LoadSetup) -> LoadResult:
         phones = stack.enter_context(BenchProcess(Path(folder), *_phone_arguments(setup, port, heard)))
         connected = phones.read_line(setup.ramp_s + READY_TIMEOUT_S)["connected"]
         usage, gateway_usage = CpuUsage.now(gateway.pid, phones.pid), CpuUsage.now(gateway.pid)
-        rss_mb = _peak_resident_mb(gateway.pid, connected + setup.seconds, phones)
+        rss_mb = peak_resident_mb(gateway.pid, connected + setup.seconds, phones)
         used, gateway_used = CpuUsage.now(gateway.pid, phones.pid), CpuUsage.now(gateway.pid)
         done = load_generator.PhoneLoadResult(**phones.read_line(END_TIMEOUT_S))
         gateway.finish(END_TIMEOUT_S)
@@ -388,11 +402,5 @@ def _phone_arguments(setup: LoadSetup, port: int, heard: Path) -> list[str]:
     times = ["--ramp", str(setup.ramp_s), "--seconds", str(setup.seconds)]
     calls = ["--calls", str(setup.phones)]
     wire = ["--over", setup.over, "--out", str(heard)]
-    return ["vivavoce.gateway.cli.bench.load_generator", "127.0.0.1", str(port), *calls, *times, *wire]
-
-
-def _peak_resident_mb(pid: int, until: float, phones: "BenchProcess") -> float:
-    peak_mb = resident_mb(pid)
-    while (left_s := until - time.monotonic()) > 0 and not phones.wait_output(min(0.5, left_s)):
-        peak_mb = max(peak_mb, resident_mb(pid))
-    return peak_mb
+    once = [] if setup.redials else ["--once"]
+    return ["vivavoce.gateway.cli.bench.load_generator", "127.0.0.1", str(port), *calls, *times, *wire, *once]

@@ -17,7 +17,7 @@ def bench() -> None:
     """Measure this machine: calls, speech requests, a graphics card."""
 
 
-_CALL_PARTS = ("ttfa", "load", "calls", "knee", "barge-in")
+_CALL_PARTS = ("ttfa", "load", "calls", "knee", "overload", "barge-in")
 
 
 NEIGHBOUR = click.option(
@@ -35,7 +35,7 @@ NEIGHBOUR = click.option(
     "parts",
     multiple=True,
     type=click.Choice(_CALL_PARTS),
-    help="Only this; repeatable.  [default: all but knee]",
+    help="Only this; repeatable.  [default: all but knee and overload]",
 )
 @click.option(
     "--utterances", type=click.IntRange(1), default=30, show_default=True, help="Of the single call."

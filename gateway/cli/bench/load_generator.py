@@ -37,6 +37,7 @@ class PhoneLoadOptions:
     seconds: float  # of listening after the last call is connected
     out: Path  # the ``.npz`` file
     over: str = AUDIOSOCKET  # a wire of ``phones.wires``
+    once: bool = False  # refused calls are not dialled again
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class PhoneLoadResult:
     connected: float  # monotonic seconds, when the last call was connected
     ended: float  # monotonic seconds
     cpu_share: float  # cores used while calls were up
-    refused: int = 0  # calls that were refused and dialled again
+    refused: int = 0  # calls that were refused, and dialled again if they may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ def run_phones(options: PhoneLoadOptions) -> PhoneLoadResult:
     """Dial, listen, hang up and write the traces; raises PhoneFailed as ``dial_calls`` does."""
     simulator = MAKE_PHONES[options.over](options.host, options.port)
     start, cpu = time.monotonic(), _cpu_s()
-    refused = dial_calls(simulator, options.calls, options.ramp_s)
+    redial = None if options.once else _REDIAL
+    refused = dial_calls(simulator, options.calls, options.ramp_s, redial)
     connected = time.monotonic()
     _print_message({"connected": connected})
     simulator.run(connected + options.seconds)
@@ -77,8 +79,10 @@ def run_phones(options: PhoneLoadOptions) -> PhoneLoadResult:
     return PhoneLoadResult(connected, ended, share, refused)
 
 
-def dial_calls(phones: Phones, calls: int, ramp_s: float, redial: RedialPolicy = _REDIAL) -> int:
+def dial_calls(phones: Phones, calls: int, ramp_s: float, redial: RedialPolicy | None = _REDIAL) -> int:
     """Dial evenly over ``ramp_s``, and again each call that is refused; return the number of refusals.
+
+    redial: None: refused calls are left out.
 
     Raises PhoneFailed if a connection fails, or if the gateway refuses calls for ``redial.max_s``.
     """
@@ -86,7 +90,9 @@ def dial_calls(phones: Phones, calls: int, ramp_s: float, redial: RedialPolicy =
     for number in range(calls):
         _run_until(phones, start + ramp_s * number / calls)
         _dial(phones)
-    _run_until(phones, time.monotonic() + redial.answer_s)
+    _run_until(phones, time.monotonic() + (redial or _REDIAL).answer_s)
+    if redial is None:
+        return calls - phones.open_calls
     refused, give_up_at = 0, time.monotonic() + redial.max_s
     while missing := calls - phones.open_calls:
         if time.monotonic() >= give_up_at:
@@ -159,6 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--over", default=AUDIOSOCKET)
+    parser.add_argument("--once", action="store_true", help="do not dial refused calls again")
     try:
         result = run_phones(PhoneLoadOptions(**vars(parser.parse_args(arguments))))
     except PhoneFailed as error:

@@ -197,3 +197,11 @@ class BenchProcess:
 
     def _last_error_line(self) -> str:
         return next((line for line in reversed(self.error_lines()) if line.strip()), "no message")
+
+
+def peak_resident_mb(pid: int, until: float, phones: BenchProcess) -> float:
+    """Peak resident memory of a process tree up to ``until``, or until the phones print a line."""
+    peak_mb = resident_mb(pid)
+    while (left_s := until - time.monotonic()) > 0 and not phones.wait_output(min(0.5, left_s)):
+        peak_mb = max(peak_mb, resident_mb(pid))
+    return peak_mb

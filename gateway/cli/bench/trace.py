@@ -203,3 +203,13 @@ def correlation(heard: NDArray[np.int16], clean: NDArray[np.int16]) -> float:
 def percentile(values: Sequence[float], percent: float) -> float:
     """Percentile with linear interpolation; infinite without values, so that no target is reached."""
     return float(np.percentile(values, percent)) if len(values) else float("inf")
+
+
+def mean_calls_speaking(utterances: Sequence[UtteranceTimes], until: float) -> float:
+    """Mean number of calls speaking at once, from the end of the first utterance to ``until``."""
+    spoken = [one for one in utterances if one.clause_pushed is not None]
+    start = min((one.ended for one in spoken if one.ended is not None), default=until)
+    if start >= until:
+        return 0.0
+    overlaps = [min(one.ended or until, until) - max(one.clause_pushed or start, start) for one in spoken]
+    return sum(overlap for overlap in overlaps if overlap > 0) / (until - start)

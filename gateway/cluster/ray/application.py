@@ -25,10 +25,18 @@ from ray.serve.config import RequestRouterConfig
 from ....tts_engine.engine import Engine
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.voices.recording import Recording
-from ..replicas.messages import ReplicaDescription, ReplicaEvent, ReplicaLost, StreamCommand
+from ..replicas.cluster_metrics import replica_families
+from ..replicas.messages import (
+    ReplicaDescription,
+    ReplicaEvent,
+    ReplicaLost,
+    ReplicaMetrics,
+    StreamCommand,
+)
 from ..replicas.replica_host import ReplicaHost
 from .render_connection import open_decode_engine
 from .render_replica import bind_render_replicas
+from .replica_logging import log_with_serve
 from .replica_settings import ReplicaSettings
 from .request_router import NamedReplicaRouter
 
@@ -48,8 +56,11 @@ class VoiceReplica:
     async def __init__(  # type: ignore[misc]  # Ray Serve awaits it
         self, open_engine: Callable[..., Awaitable[tuple[Engine, str]]], *stages: object
     ) -> None:
-        self._replica = serve.get_replica_context().replica_id.unique_id
+        log_with_serve()
+        context = serve.get_replica_context()
+        self._replica, self._deployment = context.replica_id.unique_id, context.deployment
         engine, digest = await open_engine(*stages)
+        self._metrics = engine.metrics
         self._host = ReplicaHost(engine, self._replica, digest)
         await self._host.prepare_cloning()
         logger.info("replica %s speaks with the bundle %s", self._replica, digest)
@@ -75,6 +86,10 @@ class VoiceReplica:
         """As ``ReplicaHost.encode``. Raises ReplicaLost if another replica is meant."""
         self._check_is(replica)
         return await self._host.encode(recordings, transcript)
+
+    async def report_metrics(self) -> ReplicaMetrics:
+        """The metrics of the engine; for a broadcast."""
+        return ReplicaMetrics(self._replica, self._deployment, replica_families(self._metrics))
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """As ``ReplicaHost.listener_stats``; Ray Serve calls it, and ``autoscaling`` reads it."""

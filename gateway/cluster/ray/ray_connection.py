@@ -33,7 +33,8 @@ async def open_ray_engine(
     await asyncio.to_thread(join_cluster, address)
     if address == LOCAL:
         await asyncio.to_thread(_deploy_here, local)
-    replicas = RayReplicas(await _find_application())
+    handle = await _find_application()
+    replicas = RayReplicas(handle, await asyncio.to_thread(_other_stages, handle))
     return await ClusterEngine.connect(replicas, config, voice_store=voice_store)
 
 
@@ -47,6 +48,16 @@ async def _find_application() -> "DeploymentHandle[object]":
             error = missing
             await asyncio.sleep(1.0)
     raise BundleError(f"no application {APPLICATION!r} runs in the cluster") from error
+
+
+def _other_stages(handle: "DeploymentHandle[object]") -> list["DeploymentHandle[object]"]:
+    """The handles of the application's deployments that gateways do not call."""
+    deployments = serve.status().applications[APPLICATION].deployments
+    return [
+        serve.get_deployment_handle(name, APPLICATION)
+        for name in deployments
+        if name != handle.deployment_name
+    ]
 
 
 def join_cluster(address: str) -> str:

@@ -17,7 +17,9 @@ from ....tts_engine.cosyvoice.rendering.render_messages import (
     RenderReplicaDescription,
     RenderReply,
 )
-from ..replicas.messages import ReplicaLost
+from ..replicas.cluster_metrics import replica_families
+from ..replicas.messages import ReplicaLost, ReplicaMetrics
+from .replica_logging import log_with_serve
 from .replica_settings import ReplicaSettings
 from .request_router import NamedReplicaRouter
 
@@ -32,7 +34,9 @@ class RenderReplica:
     """One replica. Its methods are those of ``RenderHost``, and raise ReplicaLost if another one is meant."""
 
     async def __init__(self, settings: ReplicaSettings) -> None:  # type: ignore[misc]  # Ray Serve awaits it
-        self._replica = serve.get_replica_context().replica_id.unique_id
+        log_with_serve()
+        context = serve.get_replica_context()
+        self._replica, self._deployment = context.replica_id.unique_id, context.deployment
         self._host = await asyncio.to_thread(settings.load_render_host, self._replica)
         self._answer_s = metrics.Histogram(
             "vivavoce_render_answer_seconds",
@@ -70,6 +74,10 @@ class RenderReplica:
         """As ``RenderHost.release``."""
         self._check_is(replica)
         self._host.release(decoder, sentence)
+
+    async def report_metrics(self) -> ReplicaMetrics:
+        """The metrics of the render stage; for a broadcast."""
+        return ReplicaMetrics(self._replica, self._deployment, replica_families(self._host.metrics))
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """As ``RenderHost.listener_stats``; Ray Serve calls it, and ``autoscaling`` reads it."""

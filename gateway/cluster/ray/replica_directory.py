@@ -1,13 +1,16 @@
 """The replicas of a Ray Serve application, as a gateway finds and calls them: over handles, without a proxy.
 
-describe       broadcast to the running replicas, every second
-events         one streaming call to each replica; its items are batches of events
-run_commands   one unary call at a time to each replica, with a batch of commands
-encode         one unary call for the recordings of a voice
+describe         broadcast to the running replicas, every second
+report_metrics   broadcast to those of all stages, every two seconds
+events           one streaming call to each replica; its items are batches of events
+run_commands     one unary call at a time to each replica, with a batch of commands
+encode           one unary call for the recordings of a voice
 """
 
+import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 
 from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
@@ -15,17 +18,23 @@ from ray.serve.handle import DeploymentHandle
 
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.voices.recording import Recording
-from ..replicas.messages import ReplicaDescription, ReplicaEvent, ReplicaLost, StreamCommand
+from ..replicas.messages import ReplicaDescription, ReplicaEvent, ReplicaLost, ReplicaMetrics, StreamCommand
 
 _DISCOVERY_TIMEOUT_S = 2.0
 _FAULTS = (RayError, RayServeException)
 
 
 class RayReplicas:
-    """The running replicas behind a handle; a ``ReplicaDirectory``."""
+    """The running replicas behind a handle; a ``ReplicaDirectory``.
 
-    def __init__(self, handle: "DeploymentHandle[object]") -> None:
+    other_stages: the deployments that only replicas call.
+    """
+
+    def __init__(
+        self, handle: "DeploymentHandle[object]", other_stages: Sequence["DeploymentHandle[object]"] = ()
+    ) -> None:
         self._handle = handle
+        self._handles = (handle, *other_stages)
         self._gateway = uuid.uuid4().hex
 
     async def discover(self) -> list[ReplicaDescription]:
@@ -38,13 +47,28 @@ class RayReplicas:
             raise ReplicaLost(str(error)) from error
         return [each for each in found if isinstance(each, ReplicaDescription)]
 
+    async def report_metrics(self) -> list[ReplicaMetrics]:
+        """The metrics of the replicas that answer, of all stages."""
+        answers = await asyncio.gather(*map(_ask_metrics, self._handles))
+        return [each for answer in answers for each in answer if isinstance(each, ReplicaMetrics)]
+
     def connect(self, description: ReplicaDescription) -> "RayChannel":
         """A channel to a replica."""
         return RayChannel(self._handle, description.replica, f"{self._gateway}-{uuid.uuid4().hex[:8]}")
 
     async def aclose(self) -> None:
-        """Stop the handle's router."""
-        await self._handle.shutdown_async()
+        """Stop the routers of the handles."""
+        await asyncio.gather(*(handle.shutdown_async() for handle in self._handles))
+
+
+async def _ask_metrics(handle: "DeploymentHandle[object]") -> Sequence[object]:
+    """The answers of a deployment; none if one of its replicas hangs."""
+    with suppress(*_FAULTS, TimeoutError):
+        answers: Sequence[object] = await handle.broadcast("report_metrics").results_async(
+            timeout_s=_DISCOVERY_TIMEOUT_S, return_exceptions=True
+        )
+        return answers
+    return ()
 
 
 class RayChannel:

@@ -32,7 +32,7 @@ class ReplicaSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bundle: Annotated[str, Field(min_length=1)] = "default"  # or a folder that every machine has
-    precision: Literal["fp32", "bf16", "fp16", "int8", "int4"] = "fp32"
+    precision: Literal["fp32", "bf16", "fp16", "int8", "int4", "int4-int8"] = "fp32"
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$")] = "auto"
     executor: Literal["auto", "torch", "onnxruntime"] = "auto"
     engine_process: bool = False  # a replica is a process of its own already

@@ -30,6 +30,7 @@ from ....tts_engine.scheduler import Admission
 from ....tts_engine.stream import Stream
 from ....tts_engine.voices.packed_prompt import PackedPrompt
 from ..routing import RoutingPolicy, RoutingTable, estimate_work
+from .cluster_metrics import REPORT_INTERVAL_S, ClusterMetrics
 from .cluster_stream import ClusterStream
 from .cluster_voices import ClusterVoices, EnrollableClusterVoices, voices_of
 from .messages import (
@@ -38,6 +39,7 @@ from .messages import (
     PromptForgotten,
     ReplicaDescription,
     ReplicaLost,
+    ReplicaMetrics,
     ReportPlayout,
     SentPrompt,
     StreamCommand,
@@ -63,6 +65,9 @@ class ReplicaDirectory(Protocol):
     def connect(self, description: ReplicaDescription) -> ReplicaChannel:
         """A transport to a replica."""
 
+    async def report_metrics(self) -> Sequence[ReplicaMetrics]:
+        """The metrics of the replicas that answer, of all stages."""
+
     async def aclose(self) -> None:
         """Leave the cluster."""
 
@@ -73,6 +78,7 @@ class ClusterEngine(Engine):
     def __init__(self, directory: ReplicaDirectory, config: EngineConfig, metrics: Metrics) -> None:
         # Not the base class's: the replicas have sessions, threads and backends.
         self.metrics = metrics
+        self._cluster_metrics = ClusterMetrics(metrics.registry)
         self.voices: ClusterVoices | EnrollableClusterVoices = ClusterVoices(())
         self._config = config
         self._directory = directory
@@ -83,7 +89,7 @@ class ClusterEngine(Engine):
         self._digest: str | None = None
         self._refused: set[str] = set()
         self._closing = False
-        self._polling: asyncio.Task[None] | None = None
+        self._polling: list[asyncio.Task[None]] = []
 
     @classmethod
     async def connect(
@@ -112,7 +118,10 @@ class ClusterEngine(Engine):
             ) from None
         first = next(iter(engine._links.values()))
         engine.voices = voices_of(first.description, engine._open_links, voice_store)
-        engine._polling = asyncio.create_task(engine._poll(), name="replicas")
+        engine._polling = [
+            asyncio.create_task(engine._poll(), name="replicas"),
+            asyncio.create_task(engine._poll_metrics(), name="metrics of replicas"),
+        ]
         return engine
 
     async def __aenter__(self) -> "ClusterEngine":
@@ -180,7 +189,13 @@ class ClusterEngine(Engine):
         assert prompt is None or isinstance(prompt, PackedPrompt)
         sent = None if prompt is None else SentPrompt(prompt.id)
         opening = OpenStream(
-            request.voice, request.speed, request.seed, request.delivery, tuple(lexicons), sent
+            voice=request.voice,
+            speed=request.speed,
+            seed=request.seed,
+            delivery=request.delivery,
+            lexicons=tuple(lexicons),
+            prompt=sent,
+            trace_id=request.trace_id,
         )
         stream = ClusterStream(self, next(self._numbers), opening, self._config.max_characters, prompt)
         self._place(stream)
@@ -192,10 +207,10 @@ class ClusterEngine(Engine):
         self._closing = True
         for stream in list(self._speaking):
             stream.cancel()
-        if self._polling is not None:
-            self._polling.cancel()
+        for polling in self._polling:
+            polling.cancel()
             with suppress(asyncio.CancelledError):
-                await self._polling
+                await polling
         links, self._links = list(self._links.values()), {}
         await asyncio.gather(*(link.aclose() for link in links))
         await self._directory.aclose()
@@ -215,6 +230,7 @@ class ClusterEngine(Engine):
         work = estimate_work(stream.text, text_ended=stream.input_ended, voice=prompt_id)
         link = self._links[self._routing.route(work, time.monotonic(), fit).id]
         stream.tried.add(link.replica)
+        logger.debug("%s is placed at replica %s", stream, link.replica)
         self._speaking[stream] = link
         link.open(stream)
         for action in (_opening(stream, link), *stream.remainder()):
@@ -240,10 +256,18 @@ class ClusterEngine(Engine):
         if isinstance(error, ReplicaLost | Overloaded | PromptForgotten) and len(stream.tried) <= _MAX_MOVES:
             with suppress(Overloaded):
                 self._place(stream)
+                self._note_move(stream, link, error)
                 return
         self.metrics.failures.inc()
-        logger.error("stream %d failed: %s", stream.number, error)
+        logger.error("%s failed: %s", stream, error)
         stream.fail(error)
+
+    def _note_move(self, stream: ClusterStream, before: ReplicaLink, error: VivavoceError) -> None:
+        now = self._speaking[stream].replica
+        if now == before.replica:
+            return
+        self._cluster_metrics.moved_streams.inc()
+        logger.info("%s moves from replica %s to %s: %s", stream, before.replica, now, error)
 
     def forget(self, stream: ClusterStream) -> None:
         """Forget a stream that ended."""
@@ -258,6 +282,11 @@ class ClusterEngine(Engine):
         while True:
             await asyncio.sleep(_POLL_INTERVAL_S)
             await self._update_links()
+
+    async def _poll_metrics(self) -> None:
+        while True:
+            self._cluster_metrics.take(await self._directory.report_metrics())
+            await asyncio.sleep(REPORT_INTERVAL_S)
 
     async def _update_links(self) -> None:
         """Take new replicas, and leave those that no longer take streams once they have none."""
@@ -315,6 +344,7 @@ class ClusterEngine(Engine):
 
     def _lose(self, link: ReplicaLink, error: ReplicaLost) -> None:
         """Go on without a replica: its streams move."""
+        self._cluster_metrics.lost_replicas.inc()
         self._routing.remove(link.replica)
         if self._links.get(link.replica) is link:
             del self._links[link.replica]

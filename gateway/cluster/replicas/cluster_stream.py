@@ -6,6 +6,7 @@ words, is lost with the replica; nothing that was received is spoken again.
 """
 
 import asyncio
+import logging
 import time
 from collections import deque
 from dataclasses import replace
@@ -30,6 +31,8 @@ from .messages import (
     StreamFailed,
     StreamInput,
 )
+
+logger = logging.getLogger(__name__)
 
 _FINAL_SILENCE = bytes(2 * SAMPLE_RATE // 50)  # 20 ms, as at the end of every stream
 
@@ -75,6 +78,7 @@ class ClusterStream(Stream):
         self.request = request
         self.prompt = prompt
         self.tried: set[str] = set()
+        self._opened_at = time.monotonic()
         self._max_characters = max_characters
         self._log = InputLog()
         self._text: list[str] = []
@@ -91,6 +95,9 @@ class ClusterStream(Stream):
         self._samples = self._count = self._unread = 0
         self._spoken_characters = 0  # up to the end of the last word that began
         self._has_words = False
+
+    def __str__(self) -> str:
+        return f"trace {self.request.trace_id}: stream {self.number}"
 
     @property
     def unread_characters(self) -> int:
@@ -250,6 +257,10 @@ class ClusterStream(Stream):
     def _add(self, chunk: AudioChunk) -> None:
         self._samples, self._count = chunk.samples[1], chunk.index + 1
         self._chunks.append(replace(chunk, marks=self._reached_marks(chunk)))
+        after_ms = 1000 * (time.monotonic() - self._opened_at)
+        logger.debug(
+            "%s: chunk %d, %.2f s of speech, came after %.0f ms", self, chunk.index, chunk.seconds, after_ms
+        )
         self._changed.set()
         if chunk.final:
             self._cluster.forget(self)

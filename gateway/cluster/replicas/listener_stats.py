@@ -23,6 +23,7 @@ class ListenerStats:
             "load": engine.active_streams * engine.compute_s_per_audio_s,
             "first_audio_p95_s": _p95_s(before, self._counts),
             "short_lead_share": sum(lead < SHORT_LEAD_S for lead in leads) / max(1, len(leads)),
+            "refused_share": float(engine.active_streams > 0 and engine.refusal() is not None),
         }
 
     def _first_audio_counts(self) -> dict[float, float]:

@@ -9,6 +9,8 @@ Times are durations, never clock readings, so that the clocks of the machines ma
 
 from dataclasses import dataclass
 
+from prometheus_client import Metric
+
 from ....tts_engine.backends.base import Delivery
 from ....tts_engine.chunk import AudioChunk
 from ....tts_engine.errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
@@ -82,6 +84,7 @@ class OpenStream:
     delivery: Delivery
     lexicons: tuple[Lexicon, ...] = ()
     prompt: SentPrompt | None = None  # of an enrolled voice, which the replica knows by nothing else
+    trace_id: str = "-"  # of the stream, for logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,15 @@ class CloningOffer:
 
     model_version: int  # as ``EnrollableVoices.model_version``
     encoder_digest: str  # as ``EnrollableVoices.encoder_digest``
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaMetrics:
+    """The metrics of a replica, as it counts them since its start."""
+
+    replica: str  # id
+    deployment: str  # "voice", "decode" or "render"
+    families: tuple[Metric, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 
+from ....tts_engine.chunk import AudioChunk
 from ....tts_engine.engine import Engine
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.stream import Stream
@@ -45,6 +46,7 @@ logger = logging.getLogger(__name__)
 MAX_SILENCE_S = 10.0  # gateways send something every second; a stall of the network may last 5 s
 _MAX_UNTAKEN_S = 1.0  # of audio sent and not taken by a listener; the engine renders another second ahead
 _MAX_COMMANDS = 10_000  # in a batch
+_MAX_GAP_S = 0.06  # of nothing inside speech; more is an underrun
 
 
 class ReplicaHost:
@@ -139,6 +141,7 @@ class _GatewayLink:
 
     def __init__(self, engine: Engine, voices: HostedVoices) -> None:
         self._engine = engine
+        self.metrics = engine.metrics
         self._voices = voices
         self._streams: dict[int, _HostedStream] = {}
         self._events: deque[ReplicaEvent] = deque()  # bounded: each stream has _MAX_UNTAKEN_S of audio in it
@@ -188,7 +191,7 @@ class _GatewayLink:
                 logger.exception("a stream was not opened")
             self.post(StreamFailed(number, portable_error(error)))
             return
-        self._streams[number] = _HostedStream(number, stream, self)
+        self._streams[number] = _HostedStream(number, stream, self, request.trace_id)
 
     def _open_stream(self, request: OpenStream) -> Stream:
         """Raises as ``Engine.stream`` and ``HostedVoices.registered``."""
@@ -204,6 +207,7 @@ class _GatewayLink:
                 seed=request.seed,
                 delivery=delivery,
                 lexicons=request.lexicons,
+                trace_id=request.trace_id,
             )
 
     def leads_s(self, now: float) -> Iterator[float]:
@@ -228,8 +232,11 @@ class _GatewayLink:
 class _HostedStream:
     """One stream of the engine, whose chunks become events."""
 
-    def __init__(self, number: int, stream: Stream, link: _GatewayLink) -> None:
-        self._number, self._stream, self._link = number, stream, link
+    def __init__(self, number: int, stream: Stream, link: _GatewayLink, trace_id: str) -> None:
+        self._number, self._stream, self._link, self._trace_id = number, stream, link, trace_id
+        self._opened_at = time.monotonic()
+        self._first_audio_s: float | None = None  # from then
+        self._chunks, self._sent_s = 0, 0.0  # sent so far
         self._untaken_s = 0.0  # sent, and not taken by the listener
         self._taken = asyncio.Event()
         self._cancelled = False
@@ -279,15 +286,45 @@ class _HostedStream:
 
     async def _send_chunks(self) -> None:
         """Boundary: an error ends the stream."""
+        outcome = "spoken"
         try:
             async with self._stream as stream:
                 async for chunk in stream:
                     self._link.post(StreamChunk(self._number, chunk, stream.unread_characters))
-                    self._untaken_s += chunk.seconds
+                    self._count(chunk)
                     await self._wait_for_listener()
         except Exception as error:
+            outcome = "failed"
             self._link.post(StreamFailed(self._number, portable_error(error)))
         self._link.forget(self._number)
+        self._log_end("cancelled" if self._cancelled else outcome)
+
+    def _count(self, chunk: AudioChunk) -> None:
+        """Count a chunk that was sent, and what its listener had left to play."""
+        now = time.monotonic()
+        if self.runs_dry_at is not None:
+            if self.input_ended and not chunk.final:  # else the text may be what was late
+                lead_s = self.runs_dry_at - now
+                self._link.metrics.playout_lead.observe(max(0.0, lead_s))
+                self._link.metrics.underruns.inc(lead_s < -_MAX_GAP_S)
+            self.runs_dry_at = max(now, self.runs_dry_at) + chunk.seconds
+        if self._first_audio_s is None:
+            self._first_audio_s = now - self._opened_at
+        self._chunks, self._sent_s = self._chunks + 1, self._sent_s + chunk.seconds
+        self._untaken_s += chunk.seconds
+        logger.debug(
+            "trace %s: stream %d: chunk %d, %.2f s of speech, sent after %.0f ms, rendered in %.0f ms",
+            *(self._trace_id, self._number, chunk.index, chunk.seconds),
+            *(1000 * (now - self._opened_at), 1000 * chunk.provenance.wall_s),
+        )
+
+    def _log_end(self, outcome: str) -> None:
+        first_audio_ms = "-" if self._first_audio_s is None else f"{1000 * self._first_audio_s:.0f}"
+        logger.info(
+            "trace %s: stream %d is %s: %d chunks, %.2f s of speech, first audio %s ms, took %.2f s",
+            *(self._trace_id, self._number, outcome, self._chunks, self._sent_s),
+            *(first_audio_ms, time.monotonic() - self._opened_at),
+        )
 
     async def _wait_for_listener(self) -> None:
         while self._untaken_s >= _MAX_UNTAKEN_S and not self._cancelled:

@@ -24,6 +24,7 @@ from .graph_files import (
     OPSET_KEY,
     PRECISION_KEY,
     bundle_digest,
+    flow_graph_path,
     graph_path,
     write_digest,
 )
@@ -36,21 +37,22 @@ MATRIX_FORMATS: Mapping[Precision, LmMatrixFormat] = {
     Precision.FP32: LmMatrixFormat(32),
     Precision.INT8: LmMatrixFormat(8, 32),
     Precision.INT4: LmMatrixFormat(4, 32),
+    Precision.INT4_INT8: LmMatrixFormat(4, 32),
 }
 
 
 def export_bundle(bundle: CosyVoiceBundle, precision: Precision) -> Iterator[Path]:
-    """Write the graphs of a bundle, with the language model in a precision; yields each when it is in place.
+    """Write the graphs of a bundle in a precision; yields each when it is in place.
 
     A graph is written beside its place and moved there complete, so a server that loads it meanwhile finds
     the old or the new one. Raises InvalidBundleError, OSError.
     """
     digest = bundle_digest(bundle)
     (bundle.folder / GRAPH_FOLDER).mkdir(exist_ok=True)
-    metadata = {DIGEST_KEY: digest, OPSET_KEY: str(OPSET), PRECISION_KEY: precision.value}
+    metadata = {DIGEST_KEY: digest, OPSET_KEY: str(OPSET)}
     exact = metadata | {PRECISION_KEY: Precision.FP32.value}
-    yield from _export_lm(bundle, precision, metadata, exact)
-    yield from _export_flow(bundle, exact)
+    yield from _export_lm(bundle, precision.of_lm, metadata)
+    yield from _export_flow(bundle, precision.of_exported_flow, metadata)
     yield _export_vocoder(bundle, exact)
     for model in (bundle.speaker_encoder, bundle.speech_tokenizer):
         path = graph_path(bundle, model.stem)
@@ -63,18 +65,18 @@ def export_bundle(bundle: CosyVoiceBundle, precision: Precision) -> Iterator[Pat
 def export_rendering(bundle: CosyVoiceBundle) -> Iterator[Path]:
     """Write the graphs of flow and vocoder only. Raises InvalidBundleError, OSError."""
     (bundle.folder / GRAPH_FOLDER).mkdir(exist_ok=True)
-    metadata = {DIGEST_KEY: bundle_digest(bundle), OPSET_KEY: str(OPSET), PRECISION_KEY: Precision.FP32.value}
-    yield from _export_flow(bundle, metadata)
-    yield _export_vocoder(bundle, metadata)
+    metadata = {DIGEST_KEY: bundle_digest(bundle), OPSET_KEY: str(OPSET)}
+    yield from _export_flow(bundle, Precision.FP32, metadata)
+    yield _export_vocoder(bundle, metadata | {PRECISION_KEY: Precision.FP32.value})
 
 
-def _export_lm(
-    bundle: CosyVoiceBundle, precision: Precision, metadata: Mapping[str, str], exact: Mapping[str, str]
-) -> Iterator[Path]:
+def _export_lm(bundle: CosyVoiceBundle, precision: Precision, metadata: Mapping[str, str]) -> Iterator[Path]:
     config, matrices = bundle.network_config.lm, MATRIX_FORMATS[precision]
     weights = bundle.load("llm.pt")
     path = graph_path(bundle, "lm_embed")
+    exact = {**metadata, PRECISION_KEY: Precision.FP32.value}
     write_lm_embedding(_begin(path), config, weights, exact)
+    metadata = {**metadata, PRECISION_KEY: precision.value}
     yield _finish(path)
     path = graph_path(bundle, "lm_step", precision)
     write_lm_step(_begin(path), config, weights, matrices, metadata)
@@ -84,16 +86,17 @@ def _export_lm(
     yield _finish(path)
 
 
-def _export_flow(bundle: CosyVoiceBundle, metadata: Mapping[str, str]) -> Iterator[Path]:
+def _export_flow(
+    bundle: CosyVoiceBundle, precision: Precision, metadata: Mapping[str, str]
+) -> Iterator[Path]:
     config, weights = bundle.network_config.flow, bundle.load("flow.pt")
-    graphs = {
-        "flow_speaker": write_flow_speaker,
-        "flow_encoder": write_flow_encoder,
-        "flow_step": write_flow_step,
-    }
-    for name, write in graphs.items():
-        path = graph_path(bundle, name)
-        write(_begin(path), config, weights, metadata)
+    path = graph_path(bundle, "flow_speaker")
+    write_flow_speaker(_begin(path), config, weights, {**metadata, PRECISION_KEY: Precision.FP32.value})
+    yield _finish(path)
+    metadata = {**metadata, PRECISION_KEY: precision.value}
+    for name, write in (("flow_encoder", write_flow_encoder), ("flow_step", write_flow_step)):
+        path = flow_graph_path(bundle, name, precision)
+        write(_begin(path), config, weights, metadata, precision)
         yield _finish(path)
 
 

@@ -14,9 +14,11 @@ import numpy as np
 from torch import Tensor
 
 from ..config import FRAMES_PER_SPEECH_ID, MEL_BANDS, EncoderConfig, FlowConfig
+from ..execution import Precision
 from .graph_builder import OnnxGraphBuilder
 from .graph_values import GraphValue, arange, concat
 from .network_graph import AttentionGraph, NetworkGraph
+from .products import PRODUCTS
 
 _NORM_EPSILON = 1e-12  # of the layers
 
@@ -34,11 +36,15 @@ def write_flow_speaker(
 
 
 def write_flow_encoder(
-    path: Path, config: FlowConfig, weights: Mapping[str, Tensor], metadata: Mapping[str, str]
+    path: Path,
+    config: FlowConfig,
+    weights: Mapping[str, Tensor],
+    metadata: Mapping[str, str],
+    precision: Precision = Precision.FP32,
 ) -> None:
-    """Write ``flow_encoder`` from the tensors of flow.pt."""
+    """Write ``flow_encoder`` from the tensors of flow.pt; with int8, matrices of the layers have 8 bits."""
     with OnnxGraphBuilder(path) as builder:
-        graph = NetworkGraph(builder, weights)
+        graph = NetworkGraph(builder, weights, product=PRODUCTS[precision])
         table = graph.constant(graph.array("input_embedding.weight"))
         x, future = (
             table.gather(
@@ -49,7 +55,7 @@ def write_flow_encoder(
         if config.encoder is None:
             mu = _add_lookahead_only(graph, x, future, config)
         else:
-            mu = graph.linear(_EncoderGraph(graph, config.encoder).run(x, future), "encoder_proj")
+            mu = graph.exact.linear(_EncoderGraph(graph, config.encoder).run(x, future), "encoder_proj")
         graph.output("mu", mu, ("batch", "frames", MEL_BANDS))
         builder.save(metadata)
 
@@ -90,7 +96,7 @@ class _EncoderGraph:
         return graph.layer_norm(x, "after_norm")
 
     def _project_input(self, x: GraphValue, name: str) -> GraphValue:
-        projected = self._graph.linear(x, f"{name}.out.0")
+        projected = self._graph.exact.linear(x, f"{name}.out.0")
         return self._graph.layer_norm(projected, f"{name}.out.1") * float(np.sqrt(self._config.width))
 
     def _run_layers(
@@ -141,7 +147,7 @@ class _DistanceGraph:
 
     def scores(self, part: NetworkGraph, query: GraphValue, heads: int, head_width: int) -> GraphValue:
         """query: (B, H, T, d) -> (B, H, T, S)."""
-        projected = part.linear(self._sines, "linear_pos").reshape(-1, heads, head_width)
+        projected = part.exact.linear(self._sines, "linear_pos").reshape(-1, heads, head_width)
         by_row = (query * float(head_width**-0.5)) @ projected.transpose(1, 2, 0)
         index = self._index.expand(query.size(0), heads, self._frames, self._visible)
         return by_row.apply("GatherElements", index, axis=3)

@@ -16,24 +16,37 @@ import numpy as np
 from torch import Tensor
 
 from ..config import MEL_BANDS, DitConfig, FlowConfig, UnetConfig
+from ..execution import Precision
 from ..flow.dit import MODULATION_PARTS, NORM_EPSILON, POSITION_GROUPS, POSITION_KERNEL
 from ..flow.flow import Flow
 from ..layers import load_weights
 from .graph_builder import OnnxGraphBuilder
 from .graph_values import GraphValue, arange, concat
 from .network_graph import AttentionGraph, NetworkGraph
+from .products import PRODUCTS
+from .shared_voice_attention import SharedVoiceAttentionGraph
 
 STEPS_KEY = "solver_steps"  # metadata of flow_step
 
 _ESTIMATOR = "decoder.estimator"
 
+EstimatorAttention = AttentionGraph | SharedVoiceAttentionGraph
+
 
 def write_flow_step(
-    path: Path, config: FlowConfig, weights: Mapping[str, Tensor], metadata: Mapping[str, str]
+    path: Path,
+    config: FlowConfig,
+    weights: Mapping[str, Tensor],
+    metadata: Mapping[str, str],
+    precision: Precision = Precision.FP32,
 ) -> None:
-    """Write ``flow_step`` from the tensors of flow.pt."""
+    """Write ``flow_step`` from the tensors of flow.pt, in float32 or int8.
+
+    With int8, the matrices of the transformers have 8 bits, keys and values 16, and a voice has a memory of
+    its own, which its sentences share.
+    """
     with OnnxGraphBuilder(path) as builder:
-        graph = NetworkGraph(builder, weights)
+        graph = NetworkGraph(builder, weights, product=PRODUCTS[precision])
         flow = _torch_flow(config, weights)
         assert flow.solver_offsets is not None
         index = graph.number("solver_step")
@@ -75,19 +88,23 @@ def _guidance_rows(x: GraphValue, conditions: list[GraphValue]) -> GraphValue:
 class _EstimatorGraph:
     """What both estimators have in common: the memory, and contexts of convolutions by number."""
 
-    def __init__(self, graph: NetworkGraph, layers: int, inner: int) -> None:
-        self.graph, self._layers, self._inner = graph, layers, inner
+    def __init__(self, graph: NetworkGraph, layers: int, heads: int, head_width: int) -> None:
+        self.graph, self._layers, self._heads, self._head_width = graph, layers, heads, head_width
         self._contexts = 0
 
-    def _begin_attention(self, x: GraphValue) -> AttentionGraph:
+    def _begin_attention(self, x: GraphValue) -> EstimatorAttention:
         graph = self.graph
-        memory = graph.input("memory", ("batch", 2, self._layers, 2, "capacity", self._inner))
+        if not graph.is_exact:
+            return SharedVoiceAttentionGraph(graph, self._head_width, x)
+        inner = self._heads * self._head_width
+        memory = graph.input("memory", ("batch", 2, self._layers, 2, "capacity", inner))
         return AttentionGraph(memory, 2, self._layers, x, graph.number("length"), graph.number("block"))
 
-    def _end_attention(self, attention: AttentionGraph) -> None:
-        new = attention.new_keys_values([-1, 2])
-        shape = ("batch", 2, self._layers, 2, "frames", self._inner)
-        self.graph.output("new_keys_values", new, shape)
+    def _end_attention(self, attention: EstimatorAttention) -> None:
+        if isinstance(attention, AttentionGraph):
+            new = attention.new_keys_values([-1, 2])
+            shape = ("batch", 2, self._layers, 2, "frames", self._heads * self._head_width)
+            self.graph.output("new_keys_values", new, shape)
 
     def _past_context(self, frames: int, width: int) -> GraphValue:
         past = self.graph.input(f"past_context.{self._contexts}", ("batch", 2, frames, width))
@@ -109,7 +126,7 @@ class _UnetGraph(_EstimatorGraph):
     """Adds the estimator of version 2. offsets: (1, resnets, C) of the solver step."""
 
     def __init__(self, graph: NetworkGraph, config: UnetConfig, offsets: GraphValue) -> None:
-        super().__init__(graph, config.attention_layers, config.inner)
+        super().__init__(graph, config.attention_layers, config.heads, config.head_width)
         self._config, self._offsets = config, offsets
 
     def run(self, x: GraphValue) -> GraphValue:
@@ -129,16 +146,16 @@ class _UnetGraph(_EstimatorGraph):
             if level.has("2.weight"):
                 x = self._causal_conv(level, x, "2")
         self._end_attention(attention)
-        return self.graph.linear(self._conv_norm(self.graph.part("final_block"), x), "final_proj")
+        return self.graph.exact.linear(self._conv_norm(self.graph.part("final_block"), x), "final_proj")
 
     def _resnet(self, graph: NetworkGraph, x: GraphValue, offset: GraphValue) -> GraphValue:
         h = self._conv_norm(graph.part("block1"), x) + offset
-        return self._conv_norm(graph.part("block2"), h) + graph.linear(x, "res_conv")
+        return self._conv_norm(graph.part("block2"), h) + graph.exact.linear(x, "res_conv")
 
     def _conv_norm(self, graph: NetworkGraph, x: GraphValue) -> GraphValue:
-        return graph.layer_norm(self._causal_conv(graph, x, "block.0"), "block.2").apply("Mish")
+        return graph.layer_norm(self._causal_conv(graph, x, "block.0"), "block.2").mish()
 
-    def _transformer(self, graph: NetworkGraph, x: GraphValue, attention: AttentionGraph) -> GraphValue:
+    def _transformer(self, graph: NetworkGraph, x: GraphValue, attention: EstimatorAttention) -> GraphValue:
         normed = graph.layer_norm(x, "norm1")
         query, keys, values = (graph.linear(normed, f"attn1.to_{name}") for name in "qkv")
         x = x + graph.linear(attention.attend(query, keys, values, self._config.heads), "attn1.to_out.0")
@@ -150,7 +167,7 @@ class _DitGraph(_EstimatorGraph):
     """Adds the estimator of version 3. offsets: (1, 6 depth + 2, C) of the solver step."""
 
     def __init__(self, graph: NetworkGraph, config: DitConfig, offsets: GraphValue) -> None:
-        super().__init__(graph, config.depth, config.inner)
+        super().__init__(graph, config.depth, config.heads, config.head_width)
         self._config, self._offsets = config, offsets
         self._ones = graph.constant(np.ones(config.width))
 
@@ -158,7 +175,7 @@ class _DitGraph(_EstimatorGraph):
         """(2 B, T, 320) -> velocity (2 B, T, 80)."""
         graph, config = self.graph, self._config
         attention = self._begin_attention(x)
-        x = graph.linear(x, "input_embed.proj")
+        x = graph.exact.linear(x, "input_embed.proj")
         positions = x
         for name in ("conv1", "conv2"):
             positions = self._grouped_conv(positions, f"input_embed.conv_pos_embed.{name}.0")
@@ -168,7 +185,7 @@ class _DitGraph(_EstimatorGraph):
             x = self._block(graph.part(f"transformer_blocks.{layer}"), layer, x, attention, rotary)
         self._end_attention(attention)
         last = config.depth * MODULATION_PARTS
-        return graph.linear(self._modulate(x, scale=last, shift=last + 1), "proj_out")
+        return graph.exact.linear(self._modulate(x, scale=last, shift=last + 1), "proj_out")
 
     def _grouped_conv(self, x: GraphValue, name: str) -> GraphValue:
         frames, width = POSITION_KERNEL - 1, self._config.width
@@ -176,14 +193,14 @@ class _DitGraph(_EstimatorGraph):
         self._keep_context(with_context.slice(1, x.size(1)), frames, width)
         weight, bias = self.graph.weight_and_bias(name)
         y = with_context.transpose(0, 2, 1).apply("Conv", weight, bias, group=POSITION_GROUPS)
-        return y.apply("Mish").transpose(0, 2, 1)
+        return y.mish().transpose(0, 2, 1)
 
     def _block(
         self,
         graph: NetworkGraph,
         layer: int,
         x: GraphValue,
-        attention: AttentionGraph,
+        attention: EstimatorAttention,
         rotary: "_RotaryGraph",
     ) -> GraphValue:
         shift, scale, gate, ff_shift, ff_scale, ff_gate = (
@@ -209,7 +226,7 @@ class _DitGraph(_EstimatorGraph):
 class _RotaryGraph:
     """Rotates the channels of the first head by the position of their frame."""
 
-    def __init__(self, graph: NetworkGraph, attention: AttentionGraph) -> None:
+    def __init__(self, graph: NetworkGraph, attention: EstimatorAttention) -> None:
         rates = graph.array("rotary_embed.inv_freq").repeat(2)
         self._width = len(rates)
         positions = (arange(attention.frames) + attention.length).cast(np.float32).unsqueeze(1)

@@ -4,6 +4,7 @@
     onnx/lm_step.int4.onnx                   a graph in a precision, each with its weights in NAME.onnx.data
     onnx/lm_head.int4.onnx
     onnx/flow_speaker.onnx, flow_encoder.onnx, flow_step.onnx, vocoder.onnx
+    onnx/flow_encoder.int8.onnx, flow_step.int8.onnx
     onnx/campplus.onnx                       front-end models of the release, with metadata added
     onnx/speech_tokenizer_v2.onnx
 
@@ -20,7 +21,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
 from ..checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 from ..checkpoint.bundle_files import WeightFileError
 from ..config import SpeechLmConfig
-from ..execution import is_torch_installed
+from ..execution import Precision, is_torch_installed
+from ..host_memory import release_file_pages
 
 GRAPH_FOLDER = "onnx"
 DIGEST_KEY = "bundle_digest"
@@ -78,6 +80,17 @@ def graph_path(bundle: CosyVoiceBundle, graph: str, precision: str = "") -> Path
     return bundle.folder / GRAPH_FOLDER / name
 
 
+def flow_graph_path(bundle: CosyVoiceBundle, graph: str, precision: Precision) -> Path:
+    """Path of a graph of the flow; those in float32 do not name it."""
+    return graph_path(bundle, graph, "" if precision is Precision.FP32 else precision)
+
+
+def is_exported(bundle: CosyVoiceBundle, precision: Precision) -> bool:
+    """Whether language model and flow are exported in a precision."""
+    lm = graph_path(bundle, "lm_step", precision.of_lm)
+    return lm.exists() and flow_graph_path(bundle, "flow_step", precision.of_exported_flow).exists()
+
+
 def open_graph(path: Path, digest: str, threads: int) -> onnxruntime.InferenceSession:
     """Load a graph for execution on the CPU.
 
@@ -97,6 +110,8 @@ def open_graph(path: Path, digest: str, threads: int) -> onnxruntime.InferenceSe
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except _OnnxErrors as error:
         raise InvalidBundleError(f"{path}: {str(error).splitlines()[0][:200]}; {remedy}") from error
+    # Packing has copied the matrices.
+    release_file_pages(path.with_name(f"{path.name}.data"))
     found = session.get_modelmeta().custom_metadata_map.get(DIGEST_KEY)
     if found != digest:
         raise InvalidBundleError(f"{path}: made from other weights ({found}, expected {digest}); {remedy}")

@@ -125,6 +125,15 @@ class GraphValue:
         self.graph.add("Identity", [self.name], name)
         return GraphValue(self.graph, name, self.dtype)
 
+    def mish(self) -> "GraphValue":
+        """x tanh(log(1 + exp(x))), without the operator Softplus, which is slow in ONNX Runtime.
+
+        With e = exp(x), the hyperbolic tangent is n / (n + 2) for n = e (e + 2), and 1 from x = 20 on.
+        """
+        e = self.minimum(20.0).apply("Exp")
+        n = e * (e + 2.0)
+        return self * (n / (n + 2.0))
+
     def silu(self) -> "GraphValue":
         """x / (1 + exp(-x))."""
         return self * self.apply("Sigmoid")

@@ -15,17 +15,37 @@ from torch import Tensor
 
 from .graph_builder import OnnxGraphBuilder
 from .graph_values import GraphValue, arange, concat, constant, slice_axes
+from .products import Product, float32_product
 
 
 class NetworkGraph:
-    """A graph, the tensors of a weight file, and the prefix of the keys that are read."""
+    """A graph, the tensors of a weight file, and the prefix of the keys that are read.
 
-    def __init__(self, builder: OnnxGraphBuilder, weights: Mapping[str, Tensor], prefix: str = "") -> None:
-        self.builder, self._weights, self._prefix = builder, weights, prefix
+    product: computes ``linear``; convolutions are computed in float32.
+    """
+
+    def __init__(
+        self,
+        builder: OnnxGraphBuilder,
+        weights: Mapping[str, Tensor],
+        prefix: str = "",
+        product: Product = float32_product,
+    ) -> None:
+        self.builder, self._weights, self._prefix, self._product = builder, weights, prefix, product
 
     def part(self, prefix: str) -> "NetworkGraph":
         """The same graph; keys begin with a longer prefix."""
-        return NetworkGraph(self.builder, self._weights, f"{self._prefix}{prefix}.")
+        return NetworkGraph(self.builder, self._weights, f"{self._prefix}{prefix}.", self._product)
+
+    @property
+    def exact(self) -> "NetworkGraph":
+        """The same graph with every product in float32."""
+        return NetworkGraph(self.builder, self._weights, self._prefix)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every product is computed in float32."""
+        return self._product is float32_product
 
     def input(
         self, name: str, shape: Sequence[int | str], dtype: type[np.generic] = np.float32
@@ -61,11 +81,12 @@ class NetworkGraph:
 
     def linear(self, x: GraphValue, *names: str) -> GraphValue:
         """x: (..., inputs) -> (..., outputs); the outputs of several matrices one after the other."""
-        weight = np.concatenate([self.array(f"{name}.weight") for name in names])
-        product = x @ self.constant(weight.reshape(len(weight), -1).T)
-        if not self.has(f"{names[0]}.bias"):
-            return product
-        return product + self.constant(np.concatenate([self.array(f"{name}.bias") for name in names]))
+        weight = self._joined(names, "weight")
+        bias = self._joined(names, "bias") if self.has(f"{names[0]}.bias") else None
+        return self._product(x, weight.reshape(len(weight), -1), bias)
+
+    def _joined(self, names: Sequence[str], kind: str) -> NDArray[np.float32]:
+        return np.concatenate([self.array(f"{name}.{kind}") for name in names], dtype=np.float32)
 
     def layer_norm(self, x: GraphValue, name: str, epsilon: float = 1e-5) -> GraphValue:
         """Layer norm over channels."""
@@ -116,16 +137,8 @@ class AttentionGraph:
         self._memory, self._row_axes, self._layers = memory, row_axes, layers
         self.length, self._rows, self.frames = length, chunk.size(0), chunk.size(1)
         self.visible = length + self.frames
-        self._block = block
-        self.mask = self._make_mask()
+        self.mask = block_mask(self.frames, length, block)
         self._new: list[GraphValue] = []
-
-    def _make_mask(self) -> GraphValue:
-        """What is added to a score: 0 where a frame sees a slot, else -inf. (T, S) float32."""
-        horizon = ((arange(self.frames) / self._block + 1) * self._block + self.length).unsqueeze(1)
-        seen = arange(self.visible).unsqueeze(0) < horizon
-        zero = constant(self._memory.graph, np.zeros(1, np.float32))
-        return seen.where(zero, zero.constant(-np.inf))
 
     def attend(
         self,
@@ -154,3 +167,14 @@ class AttentionGraph:
         """Keys and values of the chunk in all layers, (*rows, layers, 2, T, D), to be kept by the caller."""
         joined = concat([part.unsqueeze(1) for part in self._new], 1)
         return joined.reshape(*rows, self._layers, 2, self.frames, self._new[0].size(2))
+
+
+def block_mask(frames: GraphValue, length: GraphValue, block: GraphValue) -> GraphValue:
+    """What is added to a score: 0 where a frame of a chunk sees a slot, else -inf. (T, S) float32.
+
+    The chunk has ``frames`` frames, behind ``length`` earlier ones; S is their sum.
+    """
+    horizon = ((arange(frames) / block + 1) * block + length).unsqueeze(1)
+    seen = arange(length + frames).unsqueeze(0) < horizon
+    zero = constant(frames.graph, np.zeros(1, np.float32))
+    return seen.where(zero, zero.constant(-np.inf))

@@ -82,6 +82,7 @@ def _to_graph_state(state: FlowState) -> ArrayFlowState:
     contexts_and_memories = [[*tensors(part)] for part in state.solver]
     return ArrayFlowState(
         int(state.frames[0]),
+        state.capacity,
         state.speaker,
         encoder,
         memories,

@@ -6,6 +6,7 @@ are stepped one by one; a batch would save a few per cent. ``OnnxFlow`` gives te
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import onnxruntime
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS, FlowConfig
+from ..execution import Precision
 from ..flow.policy import EXACT_POLICY, FlowPolicy
 from ..host_memory import release_array_pages
-from ..onnx_graphs.graph_files import bundle_digest, graph_path, open_graph
+from ..onnx_graphs.graph_files import bundle_digest, flow_graph_path, open_graph
 from .graph_runs import Array, Float, Integers, OrtGraph, RunnableGraph, State, paged_zeros, thread_count
 from .random_numbers import normal_numbers
 
@@ -32,16 +34,12 @@ class ArrayFlowState:
     """
 
     frames: int  # mel frames so far, of all rows
+    capacity: int  # frames for which the memories that a step writes into have room
     speaker: Array  # (B, 80)
     encoder: State
     encoder_memories: State  # none in version 3
     solver: tuple[State, ...]
     solver_memories: tuple[Array, ...]
-
-    @property
-    def capacity(self) -> int:
-        """Frames for which there is room."""
-        return int(self.solver_memories[0].shape[-2])
 
     @property
     def memories(self) -> list[Array]:
@@ -59,7 +57,7 @@ class ArrayFlowState:
         The rounding changes a mel by 4e-5.
         """
         memories = enumerate(self.memories)
-        packed = {f"memory.{index}": memory.astype(np.float16) for index, memory in memories}
+        packed = {f"memory.{index}": memory.astype(np.float16, copy=False) for index, memory in memories}
         return self._named_contexts() | packed
 
     def packed_form(self) -> dict[str, NDArray[np.generic]]:
@@ -70,14 +68,16 @@ class ArrayFlowState:
 
     def _named_contexts(self) -> dict[str, NDArray[np.generic]]:
         parts = enumerate((self.encoder, *self.solver))
-        return {f"{index}.{name}": array for index, part in parts for name, array in part.items()}
+        return {
+            f"{index}.{name}": array for index, part in parts for name, array in part.items() if array.size
+        }
 
     def unpacked(self, stored: Mapping[str, NDArray[np.generic]], frames: int) -> "ArrayFlowState":
         """The state of ``packed`` for that many frames, written into the memories of this one."""
         for index, memory in enumerate(self.memories):
             np.copyto(memory, stored[f"memory.{index}"])
         encoder, *solver = (
-            {name: stored[f"{index}.{name}"] for name in part}
+            {name: stored.get(f"{index}.{name}", array) for name, array in part.items()}
             for index, part in enumerate((self.encoder, *self.solver))
         )
         return replace(self, frames=frames, encoder=encoder, solver=tuple(solver))
@@ -101,13 +101,16 @@ class ArrayFlow:
         policy: FlowPolicy = EXACT_POLICY,
         digest: str = "",
         graph: Callable[[onnxruntime.InferenceSession], RunnableGraph] = OrtGraph,
-    ) -> "ArrayFlow":
+        precision: Precision = Precision.FP32,
+    ) -> Self:
         """Open the graphs of a bundle. ``digest`` is the bundle's, if known. Raises InvalidBundleError."""
         digest, threads = digest or bundle_digest(bundle), thread_count()
-        names = ("flow_speaker", "flow_encoder", "flow_step")
-        speaker, encoder, step = (
-            graph(open_graph(graph_path(bundle, name), digest, threads)) for name in names
+        paths = (
+            flow_graph_path(bundle, "flow_speaker", Precision.FP32),
+            flow_graph_path(bundle, "flow_encoder", precision),
+            flow_graph_path(bundle, "flow_step", precision),
         )
+        speaker, encoder, step = (graph(open_graph(path, digest, threads)) for path in paths)
         return cls(bundle.network_config.flow, speaker, encoder, step, policy)
 
     def project_speaker(self, embedding: Array) -> Array:
@@ -116,7 +119,7 @@ class ArrayFlow:
 
     def init_state(self, speaker: Array, frames: int) -> ArrayFlowState:
         """The state before the first chunk. speaker: of ``project_speaker``. frames: initial capacity."""
-        rows, steps = len(speaker), range(self.config.solver_steps)
+        rows = len(speaker)
         sizes = {"id_memory": frames // FRAMES_PER_SPEECH_ID, "frame_memory": frames}
         memories = {
             name: self._encoder.empty_memory(name, rows, slots)
@@ -125,12 +128,30 @@ class ArrayFlow:
         }
         return ArrayFlowState(
             0,
+            frames,
             speaker,
             self._encoder.initial_state(rows),
             memories,
-            tuple(self._step.initial_state(rows) for _ in steps),
-            tuple(self._step.empty_memory("memory", rows, frames) for _ in steps),
+            tuple(self._initial_contexts(rows) for _ in range(self.config.solver_steps)),
+            self._solver_memories(rows, frames),
         )
+
+    @property
+    def shares_voices(self) -> bool:
+        """Whether a sentence reads the memory of its voice where it is, and takes none for it."""
+        return False
+
+    def empty_voice(self, speaker: Array, frames: int) -> ArrayFlowState:
+        """A state to unpack a voice of ``frames`` frames into."""
+        return self.init_state(speaker, frames)
+
+    def _initial_contexts(self, rows: int) -> State:
+        """Of a solver step."""
+        return self._step.initial_state(rows)
+
+    def _solver_memories(self, rows: int, frames: int) -> tuple[Array, ...]:
+        steps = range(self.config.solver_steps)
+        return tuple(self._step.empty_memory("memory", rows, frames) for _ in steps)
 
     def prefill(self, embedding: Float, ids: Integers, mel: Float) -> ArrayFlowState:
         """The state after the whole blocks of a recording. embedding: (192,). ids: (P,). mel: (80, 2 P)."""
@@ -144,7 +165,7 @@ class ArrayFlow:
 
     def copy_for_utterance(self, voice: ArrayFlowState, frames: int) -> ArrayFlowState:
         """A copy of a voice's state with room for ``frames`` frames."""
-        return _with_capacity(voice, max(frames, voice.frames))
+        return self._with_capacity(voice, max(frames, voice.frames))
 
     def step(
         self, ids: Integers, future: Integers, prompt_mel: Float, state: ArrayFlowState
@@ -163,7 +184,11 @@ class ArrayFlow:
         """The state, in larger memories if it has no room for ``frames`` frames in all."""
         if frames <= state.capacity:
             return state
-        return _with_capacity(state, max(frames, state.capacity * 3 // 2))
+        return self._with_capacity(state, max(frames, state.capacity * 3 // 2))
+
+    def _with_capacity(self, state: ArrayFlowState, frames: int) -> ArrayFlowState:
+        solver = tuple(resized(memory, state, frames) for memory in state.solver_memories)
+        return with_encoder_capacity(replace(state, solver_memories=solver), frames)
 
     def compute(
         self,
@@ -184,14 +209,19 @@ class ArrayFlow:
         inputs = {"mu": mu, "speaker": state.speaker, "prompt_mel": prompt_mel.swapaxes(1, 2), **place}
         solver = []
         for index, (contexts, memory) in enumerate(zip(state.solver, state.solver_memories, strict=True)):
-            given = {**inputs, **contexts, "x": x, "memory": memory, "solver_step": index}
-            outputs = self._step.run(given)
-            _write(memory, outputs["new_keys_values"], state.frames)
+            given = {**inputs, "x": x, "solver_step": index}
+            outputs = self._run_step(given, contexts, memory)
             solver.append(_present(outputs, contexts))
             x = outputs["next_x"]
         return x.swapaxes(1, 2), replace(
             state, frames=state.frames + x.shape[1], encoder=encoder, solver=tuple(solver)
         )
+
+    def _run_step(self, inputs: State, contexts: State, memory: Array) -> State:
+        """Run a solver step, and write what it has to remember of the chunk."""
+        outputs = self._step.run({**inputs, **contexts, "memory": memory})
+        _write(memory, outputs["new_keys_values"], inputs["length"])
+        return outputs
 
     def _encode(self, inputs: State, place: State, state: ArrayFlowState) -> tuple[Array, State]:
         """The conditioning of the solver (B, 2 T, 80), and the encoder's next contexts."""
@@ -224,16 +254,15 @@ def _write(memory: Array, keys_values: Array, begin: int) -> None:
     memory[..., begin : begin + keys_values.shape[-2], :] = keys_values
 
 
-def _with_capacity(state: ArrayFlowState, frames: int) -> ArrayFlowState:
-    def resized(memory: Float) -> Float:
-        slots, used = (count * memory.shape[-2] // state.capacity for count in (frames, state.frames))
-        larger = paged_zeros((*memory.shape[:-2], slots, memory.shape[-1]))
-        larger[..., :used, :] = memory[..., :used, :]
-        return larger
+def resized(memory: Array, state: ArrayFlowState, frames: int) -> Array:
+    """A memory of a state, copied to one with room for ``frames`` frames."""
+    slots, used = (count * memory.shape[-2] // state.capacity for count in (frames, state.frames))
+    larger = paged_zeros((*memory.shape[:-2], slots, memory.shape[-1]))
+    larger[..., :used, :] = memory[..., :used, :]
+    return larger
 
-    encoder = {name: resized(memory) for name, memory in state.encoder_memories.items()}
-    return replace(
-        state,
-        encoder_memories=encoder,
-        solver_memories=tuple(resized(part) for part in state.solver_memories),
-    )
+
+def with_encoder_capacity(state: ArrayFlowState, frames: int) -> ArrayFlowState:
+    """The state with room for ``frames`` frames in the memories of the encoder."""
+    memories = {name: resized(memory, state, frames) for name, memory in state.encoder_memories.items()}
+    return replace(state, capacity=frames, encoder_memories=memories)

@@ -7,9 +7,10 @@ from ..execution import DeviceError, Precision
 from ..flow.policy import CacheForm, FlowPolicy
 from .flow import ArrayFlow
 from .language_model import ArraySpeechLm
+from .shared_voice_flow import SharedVoiceFlow
 from .vocoder import ArrayVocoder
 
-EXPORTED_PRECISIONS = (Precision.FP32, Precision.INT8, Precision.INT4)
+EXPORTED_PRECISIONS = (Precision.FP32, Precision.INT8, Precision.INT4, Precision.INT4_INT8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class ArrayNetworks(ArrayRenderNetworks):
 
 def load_array_networks(bundle: CosyVoiceBundle, policy: FlowPolicy, precision: Precision) -> ArrayNetworks:
     """Open the graphs of a bundle. Raises InvalidBundleError, and DeviceError for another precision."""
-    lm, render = load_array_lm(bundle, precision), load_array_render_networks(bundle, policy)
+    lm = load_array_lm(bundle, precision)
+    render = load_array_render_networks(bundle, policy, precision)
     return ArrayNetworks(flow=render.flow, vocoder=render.vocoder, lm=lm)
 
 
@@ -39,12 +41,20 @@ def load_array_lm(bundle: CosyVoiceBundle, precision: Precision) -> ArraySpeechL
         raise DeviceError(
             f"the executor onnxruntime has {', '.join(EXPORTED_PRECISIONS)}, and the precision is {precision}"
         )
-    return ArraySpeechLm.load(bundle, precision)
+    return ArraySpeechLm.load(bundle, precision.of_lm)
 
 
-def load_array_render_networks(bundle: CosyVoiceBundle, policy: FlowPolicy) -> ArrayRenderNetworks:
+def load_array_render_networks(
+    bundle: CosyVoiceBundle, policy: FlowPolicy, precision: Precision
+) -> ArrayRenderNetworks:
     """Open the graphs of flow and vocoder only. Raises InvalidBundleError."""
-    return ArrayRenderNetworks(ArrayFlow.load(bundle, policy), ArrayVocoder.load(bundle))
+    return ArrayRenderNetworks(load_array_flow(bundle, policy, precision), ArrayVocoder.load(bundle))
+
+
+def load_array_flow(bundle: CosyVoiceBundle, policy: FlowPolicy, precision: Precision) -> ArrayFlow:
+    """Open the flow's graphs only. Raises InvalidBundleError."""
+    flow = SharedVoiceFlow if precision.of_exported_flow is Precision.INT8 else ArrayFlow
+    return flow.load(bundle, policy)
 
 
 def can_run_policy(policy: FlowPolicy) -> bool:

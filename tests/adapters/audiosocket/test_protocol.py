@@ -171,6 +171,16 @@ def test_nothing_may_be_sent_after_a_hangup(role: AudioSocketRole) -> None:
     for event in (AudioSocketAudio(8_000, PAYLOAD), CallId(CALL_UUID), Hangup()):
         with pytest.raises(ValueError, match="after the end of the call"):
             connection.send(event)
+    with pytest.raises(ValueError, match="after the end of the call"):
+        connection.send_audio(8_000, PAYLOAD)
+
+
+def test_audio_is_sent_as_its_message_and_refused_for_the_same_reasons() -> None:
+    server = AudioSocketConnection(AudioSocketRole.SERVER)
+    assert server.send_audio(8_000, PAYLOAD) == AUDIO_MESSAGE
+    for sample_rate, pcm in ((8_001, PAYLOAD), (8_000, b""), (8_000, b"odd"), (8_000, bytes(1_402))):
+        with pytest.raises(ValueError, match="got"):
+            server.send_audio(sample_rate, pcm)
 
 
 def test_more_audio_than_fits_one_tcp_segment_is_refused() -> None:

@@ -128,8 +128,8 @@ def decode(data: bytes) -> list[object]:
 def test_packets_and_the_hangup_are_encoded_as_complete_messages() -> None:
     connection = connection_with(CALL_ID)
     assert decode(
-        connection.encode_packet(PACKET, 0)
-        + connection.encode_packet(PACKET, 646)
+        connection.encode_packet(PACKET.sample_rate, PACKET.payload, 0)
+        + connection.encode_packet(PACKET.sample_rate, PACKET.payload, 646)
         + connection.encode_hangup()
     ) == [
         PACKET,
@@ -140,7 +140,10 @@ def test_packets_and_the_hangup_are_encoded_as_complete_messages() -> None:
 
 def test_packets_are_dropped_whole_while_more_than_two_are_unsent() -> None:
     connection = connection_with(CALL_ID)
-    sent = [connection.encode_packet(PACKET, unsent) for unsent in (0, 646, 647, 5_000, 0)]
+    sent = [
+        connection.encode_packet(PACKET.sample_rate, PACKET.payload, unsent)
+        for unsent in (0, 646, 647, 5_000, 0)
+    ]
     assert [bool(message) for message in sent] == [True, True, False, False, True]
     assert connection.dropped == 2
 
@@ -154,6 +157,6 @@ def test_a_peer_has_stalled_only_if_it_reads_no_packet_at_all(
     connection = connection_with(CALL_ID)
     for number in range(100):
         assert not connection.has_stalled
-        connection.encode_packet(PACKET, unsent(number))
+        connection.encode_packet(PACKET.sample_rate, PACKET.payload, unsent(number))
     assert connection.has_stalled is stalled
     assert connection.dropped > 90

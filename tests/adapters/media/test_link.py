@@ -55,6 +55,48 @@ def test_messages_arrive_whole_and_in_order() -> None:
     with_link(test)
 
 
+class CountingSocket(socket.socket):
+    """Counts its writes."""
+
+    writes = 0
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        self.writes += 1
+        return super().send(data, flags)
+
+
+def test_messages_that_are_sent_soon_go_out_in_order_and_in_one_write() -> None:
+    async def test() -> None:
+        own, peer = socket.socketpair()
+        counting = CountingSocket(fileno=own.detach())
+        one, other = LinkEnd(counting), LinkEnd(peer)
+        reading, writing = os.pipe()
+        for number in range(5):
+            one.link.send_soon(number)
+        one.link.send("with a descriptor", writing)
+        one.link.send_soon("last")
+        await until(lambda: len(other.received) == 7)
+        assert other.received == [0, 1, 2, 3, 4, "with a descriptor", "last"]
+        assert (counting.writes, one.link.unsent_bytes) == (2, 0)
+        for end in (one, other):
+            end.link.close()
+        for descriptor in (reading, *other.descriptors):
+            os.close(descriptor)
+        one.link.send_soon("nobody reads this")
+
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_a_link_that_is_closed_before_it_has_sent_sends_nothing() -> None:
+    async def test(one: LinkEnd, other: LinkEnd) -> None:
+        one.link.send_soon("not yet sent")
+        one.link.close()
+        await until(lambda: other.losses)
+        assert other.received == []
+
+    with_link(test)
+
+
 def test_a_descriptor_arrives_with_its_message_behind_a_full_queue() -> None:
     async def test(one: LinkEnd, other: LinkEnd) -> None:
         reading, writing = os.pipe()

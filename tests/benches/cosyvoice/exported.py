@@ -41,8 +41,8 @@ def measure_exported(folder: Path, precision: str) -> Iterator[BenchFigure]:
     """Yield the figures of a bundle whose graphs are exported in a precision. Raises BundleError."""
     from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
     from vivavoce.models.cosyvoice.execution import Precision
-    from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow
-    from vivavoce.models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
+    from vivavoce.models.cosyvoice.flow.policy import EXACT_POLICY
+    from vivavoce.models.cosyvoice.onnx_runtime.networks import load_array_flow, load_array_lm
     from vivavoce.models.cosyvoice.onnx_runtime.vocoder import ArrayVocoder
 
     before = resident_bytes()
@@ -50,8 +50,8 @@ def measure_exported(folder: Path, precision: str) -> Iterator[BenchFigure]:
     with bundle_errors():
         bundle = open_bundle(folder)
         parts: dict[str, Callable[[], object]] = {
-            "language model": lambda: ArraySpeechLm.load(bundle, Precision(precision)),
-            "flow": lambda: ArrayFlow.load(bundle),
+            "language model": lambda: load_array_lm(bundle, Precision(precision)),
+            "flow": lambda: load_array_flow(bundle, EXACT_POLICY, Precision(precision)),
             "vocoder": lambda: ArrayVocoder.load(bundle),
         }
         for name, load in parts.items():

@@ -5,6 +5,9 @@ from rich.console import Console
 from benches.cosyvoice.bench_process import measure_in_process
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released, without_targets
 from vivavoce.gateway.cli.bench.report import BenchReport
+from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
+from vivavoce.models.cosyvoice.execution import Precision
+from vivavoce.models.cosyvoice.onnx_graphs.graph_files import is_exported
 from vivavoce.tts_engine.bundles import check_bundle, export_bundle
 
 MODULE = "benches.cosyvoice.exported"
@@ -14,7 +17,7 @@ def measure(weights: BenchWeights, precision: str) -> BenchReport:
     """Measure in a process of its own. Raises BundleError, BenchFailed."""
     with weights.folder() as folder, Console(stderr=True).status("bench exported"):
         checked = check_bundle(folder)
-        if not (folder / "onnx" / f"lm_step.{precision}.onnx").exists():
+        if not is_exported(open_bundle(folder), Precision(precision)):
             list(export_bundle(folder, precision))
         figures = tuple(measure_in_process(MODULE, folder, precision))
     if not is_released(checked):

@@ -15,6 +15,7 @@ from rich.console import Console
 from torch import Tensor
 
 from benches.cosyvoice.bench_process import measure_in_process, print_figures
+from benches.cosyvoice.flow_precision import flow_errors
 from benches.cosyvoice.stopwatch import THREADS, MeasuredTime, Stopwatch, median_time
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released, without_targets
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
@@ -25,7 +26,7 @@ from vivavoce.models.cosyvoice.lm.generation import START_INPUT, TURN_INPUT
 from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, sample_ids
 from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm
 from vivavoce.models.cosyvoice.networks import load_lm
-from vivavoce.models.cosyvoice.onnx_graphs.graph_files import graph_path
+from vivavoce.models.cosyvoice.onnx_graphs.graph_files import graph_path, is_exported
 from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm
 from vivavoce.models.decoding.kv_memory import SpeechLmState
 from vivavoce.models.decoding.uniforms import seeded_uniforms
@@ -83,7 +84,7 @@ def measure(precisions: Sequence[str], weights: BenchWeights, executor: str = "t
 
 def _is_exported(folder: Path, precision: str) -> bool:
     with bundle_errors():
-        return graph_path(open_bundle(folder), "lm_step", precision).exists()
+        return is_exported(open_bundle(folder), Precision(precision))
 
 
 def measure_precision(
@@ -102,8 +103,8 @@ def measure_precision(
             torch_lm = lm = load_lm(bundle, chosen)
             yield BenchFigure(f"{precision}, matrices", _matrix_bytes(torch_lm) / 1e6, "MB")
         else:
-            lm = OnnxSpeechLm.load(bundle, chosen)
-            yield BenchFigure(f"{precision}, matrices", _graph_bytes(bundle, chosen) / 1e6, "MB")
+            lm = OnnxSpeechLm.load(bundle, chosen.of_lm)
+            yield BenchFigure(f"{precision}, matrices", _graph_bytes(bundle, chosen.of_lm) / 1e6, "MB")
     _step(lm, _prefilled_state(lm, 1, 1))
     yield BenchFigure(f"{precision}, memory", (_private_bytes() - before) / 1e6, "MB")
     batched, sequential = _tokens_per_s(lm, size.tokens)
@@ -119,6 +120,8 @@ def measure_precision(
         yield from _beside_torch(bundle, lm, precision, size)
     if precision != Precision.FP32:
         yield from _beside_float32(bundle, lm, precision, size)
+    if chosen.of_exported_flow is not Precision.FP32:
+        yield from flow_errors(bundle, chosen, precision)
 
 
 @torch.inference_mode()
@@ -152,7 +155,7 @@ def _beside_float32(
     logits = _teacher_forced_logits(lm, inputs)
     error = logit_error(logits[: size.positions], exact_logits[: size.positions])
     # float16 is for a GPU, and four bits lose more; what they lose is stated.
-    has_targets = not precision.endswith((Precision.FP16, Precision.INT4))
+    has_targets = not precision.endswith((Precision.FP16, Precision.INT4, Precision.INT4_INT8))
     agreement_name = f"{precision}, likeliest id as fp32's where it leads by 0.1"
     yield BenchFigure(f"{precision}, mean KL to fp32", error.kl, "nats", 0.01 if has_targets else None)
     min_agreement = 99 if has_targets else None

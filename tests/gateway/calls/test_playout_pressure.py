@@ -22,6 +22,13 @@ def test_underruns_refuse_calls_and_are_named() -> None:
     assert "20 underruns and 0 late packets of 10000" in str(refusal)
 
 
+def test_an_underrun_for_5000_packets_is_no_pressure() -> None:
+    pressure = counted(packets=500)
+    for underruns, is_refused in ((2, False), (1, True)):
+        pressure.add(0.0, packets=0, late_packets=0, underruns=underruns)
+        assert (pressure.refusal(5.0) is not None) is is_refused
+
+
 def test_late_packets_refuse_calls() -> None:
     assert counted(packets=500, late_packets=10).refusal(5.0) is None
     assert counted(packets=500, late_packets=11).refusal(5.0) is not None

@@ -15,8 +15,10 @@ from vivavoce.tts_engine.errors import BadRequest, MissingExtra
 
 def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(sys.modules):
-        if name.startswith("vivavoce.gateway.cluster.ray."):
+        package, _, module = name.rpartition(".")
+        if package == "vivavoce.gateway.cluster.ray":
             monkeypatch.delitem(sys.modules, name)
+            monkeypatch.delattr(sys.modules[package], module)
     monkeypatch.setitem(sys.modules, "ray", None)
 
 

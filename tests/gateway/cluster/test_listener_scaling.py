@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from vivavoce.gateway.cluster.replicas.listener_stats import ListenerStats
+from vivavoce.tts_engine.errors import Overloaded
 from vivavoce.tts_engine.metrics import Metrics
 
 pytest.importorskip("ray", reason="the extra ray is not installed")
@@ -51,10 +52,18 @@ def test_a_limit_with_another_name_is_refused() -> None:
 
 
 def test_first_audio_counts_the_streams_since_the_last_call() -> None:
-    engine = SimpleNamespace(metrics=Metrics(), active_streams=3, compute_s_per_audio_s=0.1)
+    engine = SimpleNamespace(
+        metrics=Metrics(), active_streams=3, compute_s_per_audio_s=0.1, refusal=lambda: None
+    )
     stats = ListenerStats(engine)  # type: ignore[arg-type]
     assert stats.take([]) == pytest.approx(
-        {"open_streams": 3.0, "load": 0.3, "first_audio_p95_s": 0.0, "short_lead_share": 0.0}
+        {
+            "open_streams": 3.0,
+            "load": 0.3,
+            "first_audio_p95_s": 0.0,
+            "short_lead_share": 0.0,
+            "refused_share": 0.0,
+        }
     )
     for seconds in [0.015] * 18 + [0.3, 0.3]:
         engine.metrics.ttfa.observe(seconds)
@@ -63,3 +72,18 @@ def test_first_audio_counts_the_streams_since_the_last_call() -> None:
     assert taken["short_lead_share"] == 0.5
     engine.metrics.ttfa.observe(99.0)
     assert stats.take([])["first_audio_p95_s"] == 2.0  # the last limit
+
+
+def test_replicas_are_added_when_every_one_is_full() -> None:
+    full = Overloaded("8 streams are open", reason="streams", retry_after_s=1.0)
+    engine = SimpleNamespace(
+        metrics=Metrics(), active_streams=8, compute_s_per_audio_s=0.0, refusal=lambda: full
+    )
+    stats = ListenerStats(engine)  # type: ignore[arg-type]
+    assert stats.take([])["refused_share"] == 1.0
+    engine.active_streams = 0  # what is missing is not a replica
+    assert stats.take([])["refused_share"] == 0.0
+    one_full = context(2, 0.0, open_streams=4, load=0.2)
+    one_full.aggregated_metrics["refused_share"] = {"replica-0": 1.0, "replica-1": 0.0}
+    assert ListenerScaling()(one_full)[0] == 2
+    assert ListenerScaling()(context(1, 0.0, open_streams=8, load=0.2, refused_share=1.0))[0] == 2

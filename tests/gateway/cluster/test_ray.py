@@ -98,6 +98,16 @@ async def wait_for_replicas(engine: ClusterEngine, count: int) -> None:
             await asyncio.sleep(0.1)
 
 
+def reporting_replicas(engine: ClusterEngine) -> set[str]:
+    """The replicas that have rendered speech, as the gateway's metrics show them."""
+    return {
+        sample.labels["replica"]
+        for family in engine.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "vivavoce_replica_audio_seconds_total" and sample.value > 0
+    }
+
+
 def process_of(replica: str) -> int:
     """The process id of a replica, from Ray's list of the actors that run here."""
     from ray.util.state import list_actors
@@ -117,6 +127,9 @@ def test_streams_over_ray_have_the_samples_of_a_local_engine(deploy: Callable[[s
         for there in await asyncio.gather(*(speak(engine.stream()) for _ in range(20))):
             assert b"".join(chunk.pcm for chunk in there) == b"".join(chunk.pcm for chunk in here)
             assert [chunk.words for chunk in there] == [chunk.words for chunk in here]
+        async with asyncio.timeout(30):  # one scrape has all of them
+            while reporting_replicas(engine) != set(engine.replicas):
+                await asyncio.sleep(0.1)
 
     with_engine(compare)
     assert "voice: HEALTHY, 2 running" in run_cluster_command("status")

@@ -4,7 +4,8 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +22,30 @@ pytestmark = [
 from ray import serve  # noqa: E402
 from ray.util.state import list_actors  # noqa: E402
 
+from shared.recordings import recording as sound_file  # noqa: E402
+from shared.redis_server import RedisServer  # noqa: E402
 from shared.tiny_cosyvoice import recording  # noqa: E402
+from shared.voice_registry_setup import ANNA  # noqa: E402
 from vivavoce.gateway.cluster.ray.operations import bring_up  # noqa: E402
+from vivavoce.gateway.cluster.ray.replica_directory import RayChannel  # noqa: E402
+from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine  # noqa: E402
+from vivavoce.gateway.cluster.replicas.cluster_voices import EnrollableClusterVoices  # noqa: E402
+from vivavoce.gateway.cluster.shared_store.conditioning import SharedConditioning  # noqa: E402
+from vivavoce.gateway.cluster.shared_store.redis_link import RedisLink  # noqa: E402
+from vivavoce.gateway.cluster.shared_store.shared_voices import SharedVoices  # noqa: E402
 from vivavoce.gateway.engine_opening import open_engine  # noqa: E402
 from vivavoce.gateway.settings import Settings  # noqa: E402
+from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.tts_engine.chunk import AudioChunk  # noqa: E402
 from vivavoce.tts_engine.engine import Engine  # noqa: E402
+from vivavoce.tts_engine.errors import VivavoceError  # noqa: E402
+from vivavoce.tts_engine.stream import Stream  # noqa: E402
+from vivavoce.tts_engine.voices.recording import Recording  # noqa: E402
 
 TEXT = "Well, who is it, at night? It is me."
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 CPUS = {"ray_actor_options": {"num_cpus": 0.1}}
 
 
@@ -67,21 +82,31 @@ def deploy(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
         ray.shutdown()
 
 
-async def speak(engine: Engine, seed: int) -> list[AudioChunk]:
-    """Speak with a voice that is cloned first."""
-    voice = await asyncio.to_thread(engine.voices.enroll, recording(), 16_000, "a tone that wobbles")
-    async with engine.stream(voice=voice.id, seed=seed) as stream:
+async def read(stream: Stream) -> list[AudioChunk]:
+    """Speak the text."""
+    async with stream:
         stream.push_text(TEXT)
         stream.end_input()
         return [chunk async for chunk in stream]
+
+
+async def speak(engine: Engine, seed: int) -> list[AudioChunk]:
+    """Speak with a voice that is cloned first."""
+    voice = await asyncio.to_thread(engine.voices.enroll, recording(), 16_000, "a tone that wobbles")
+    return await read(engine.stream(voice=voice.id, seed=seed, trace_id=TRACE_ID))
 
 
 def samples(chunks: list[AudioChunk]) -> np.ndarray:
     return np.frombuffer(b"".join(chunk.pcm for chunk in chunks), "<i2") / 32_768
 
 
-async def compare(bundle: Path, store: Path, disturb: Callable[[], None] = lambda: None) -> None:
-    """Speak here and through the cluster, twice at once; with a disturbance after the first chunk."""
+async def compare(
+    bundle: Path, store: Path, deployments: set[str], disturb: Callable[[], None] = lambda: None
+) -> None:
+    """Speak here and through the cluster, twice at once; with a disturbance after the first chunk.
+
+    deployments: whose replicas the gateway's metrics show at their steps.
+    """
     async with await Engine.open(str(bundle), executor="torch") as here:
         expected = [await speak(here, seed) for seed in (1, 2)]
     engine = await open_engine(Settings(executor="ray", ray_address="auto", voice_store=store))
@@ -93,8 +118,28 @@ async def compare(bundle: Path, store: Path, disturb: Callable[[], None] = lambd
                 chunk.provenance.speech_ids for chunk in wanted
             ]
             assert np.abs(samples(chunks) - samples(wanted)).max() < 1e-4 + 1 / 32_768  # a step of 16 bits
+        async with asyncio.timeout(30):
+            while not rendering_deployments(engine) >= deployments:
+                await asyncio.sleep(0.1)
     finally:
         await engine.aclose()
+
+
+def rendering_deployments(engine: Engine) -> set[str]:
+    """The deployments whose steps of the render stage the gateway's metrics have."""
+    return {
+        sample.labels["deployment"]
+        for family in engine.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "vivavoce_replica_step_seconds_count" and sample.labels["stage"] == "render"
+    }
+
+
+def traced_deployments() -> set[str]:
+    """The deployments whose replicas name the trace in the log files that Ray Serve keeps of them."""
+    logs = Path("/tmp/ray", ray.get_runtime_context().get_session_name(), "logs", "serve")
+    files = logs.glob("replica_vivavoce_*.log")
+    return {file.name.split("_")[2] for file in files if f"trace {TRACE_ID}: " in file.read_text()}
 
 
 def render_processes() -> list[int]:
@@ -105,7 +150,66 @@ def render_processes() -> list[int]:
 
 def test_a_replica_speaks_with_a_bundle(deploy: Callable[..., None], bundle: Path, tmp_path: Path) -> None:
     deploy("together", {"voice": 1})
-    asyncio.run(asyncio.wait_for(compare(bundle, tmp_path), 300))
+    asyncio.run(asyncio.wait_for(compare(bundle, tmp_path, {"voice"}), 300))
+    assert traced_deployments() == {"voice"}
+
+
+@pytest.mark.usefixtures("decoded_in_this_process")
+def test_three_gateways_enrol_a_recording_once_and_every_replica_speaks_it_alike(
+    deploy: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy("together", {"voice": 2})
+    encoded: list[str] = []
+    encode_there = RayChannel.encode
+
+    async def counted(
+        channel: RayChannel, recordings: Sequence[Recording], transcript: str
+    ) -> bytes | VivavoceError:
+        encoded.append(transcript)
+        return await encode_there(channel, recordings, transcript)
+
+    monkeypatch.setattr(RayChannel, "encode", counted)
+
+    async def test() -> None:
+        async with AsyncExitStack() as opened:
+            redis = opened.enter_context(RedisServer())
+            gateways = []
+            for number in range(3):
+                store = tmp_path / str(number)
+                engine = await open_engine(Settings(executor="ray", ray_address="auto", voice_store=store))
+                opened.push_async_callback(engine.aclose)
+                assert isinstance(engine, ClusterEngine)
+                assert isinstance(engine.voices, EnrollableClusterVoices) and engine.voices.store
+                link = RedisLink(redis.url)
+                opened.push_async_callback(link.aclose)
+                registry = VoiceRegistry(engine.voices, conditioning=SharedConditioning(link))
+                opened.callback(registry.close)
+                sharing = SharedVoices(link, engine.voices, engine.voices.store)
+                gateways.append((engine, registry, sharing))
+                while len(engine.replicas) < 2:
+                    await asyncio.sleep(0.1)
+            await asyncio.gather(
+                *(
+                    registry.create(sound_file(), NewVoice(f"Anna {number}", "a tone"), ANNA)
+                    for number, (_, registry, _) in enumerate(gateways)
+                )
+            )
+            assert encoded == ["a tone"]
+            for _, _, sharing in gateways * 2:
+                await sharing.exchange()
+            spoken: list[np.ndarray] = []
+            speakers: set[str] = set()
+            for engine, registry, _ in gateways:
+                voice = registry.resolve("Anna 1", ANNA)
+                streams = [engine.stream(voice=voice, seed=3) for _ in range(4)]
+                spoken += map(samples, await asyncio.gather(*map(read, streams)))
+                speakers |= {replica for stream in streams for replica in getattr(stream, "tried", ())}
+            assert len(speakers) == 2
+            for each in spoken[1:]:  # in other batches
+                assert np.abs(each - spoken[0]).max() < 1e-4 + 1 / 32_768
+            assert encoded == ["a tone"]
+
+    asyncio.run(asyncio.wait_for(test(), 300))
 
 
 def test_stages_apart_have_the_samples_of_one_process(
@@ -116,6 +220,7 @@ def test_stages_apart_have_the_samples_of_one_process(
     def kill_one() -> None:
         os.kill(render_processes()[0], signal.SIGKILL)
 
-    asyncio.run(asyncio.wait_for(compare(bundle, tmp_path), 300))
+    asyncio.run(asyncio.wait_for(compare(bundle, tmp_path, {"decode", "render"}), 300))
+    assert traced_deployments() >= {"decode", "render"}
     assert len(render_processes()) == 2
-    asyncio.run(asyncio.wait_for(compare(bundle, tmp_path, kill_one), 300))
+    asyncio.run(asyncio.wait_for(compare(bundle, tmp_path, {"decode", "render"}, kill_one), 300))

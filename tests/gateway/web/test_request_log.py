@@ -37,6 +37,7 @@ def test_a_request_is_counted_by_api_and_key(caplog: pytest.LogCaptureFixture) -
     assert value(metrics, "first_byte_seconds_sum", api="openai") == pytest.approx(0.04)
     assert "req-1: openai by key 3f9c2a71, voice heart: ok, 12 characters, 2.00 s of speech" in caplog.text
     assert "first byte 40 ms" in caplog.text
+    assert caplog.text.rstrip().endswith(f"trace {GRANT.trace_id}")
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def test_damaged_and_foreign_graphs_of_flow_and_vocoder_are_refused(
 def test_what_an_executor_lacks_is_refused_in_a_sentence(bundle: CosyVoiceBundle) -> None:
     with pytest.raises(InvalidBundleError, match="missing; run vivavoce bundle export"):
         load(bundle, Executor.ONNXRUNTIME)
-    with pytest.raises(DeviceError, match="has fp32, int8, int4, and the precision is bf16"):
+    with pytest.raises(DeviceError, match="has fp32, int8, int4, int4-int8, and the precision is bf16"):
         load(bundle, Executor.ONNXRUNTIME, Precision.BF16)
     with pytest.raises(DeviceError, match="for a CPU, and the device is cuda"):
         load(bundle, Executor.ONNXRUNTIME, device=torch.device("cuda"))
@@ -190,3 +190,5 @@ def test_what_an_executor_lacks_is_refused_in_a_sentence(bundle: CosyVoiceBundle
         )
     with pytest.raises(DeviceError, match="int4 needs the executor onnxruntime"):
         load(bundle, Executor.TORCH, Precision.INT4)
+    with pytest.raises(DeviceError, match="int4-int8 needs the executor onnxruntime on a CPU"):
+        load(bundle, Executor.TORCH, Precision.INT4_INT8)

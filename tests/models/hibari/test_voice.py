@@ -2,6 +2,7 @@
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import hibari
@@ -73,11 +74,27 @@ def test_the_split_graph_gives_the_spectrum_of_the_shipped_one(voice: HibariVoic
     feed = {"ids": line.ids[None], "speed": np.ones(1, np.float32)}
     expected = np.concatenate([part[0] for part in shipped.run(["lh", "theta", "ln", "lr", "phi"], feed)])
     encoded = voice.encode(line)
-    state = init_state(encoded, np.random.default_rng(0))
+    state = init_state(replace(encoded, onset=0), np.random.default_rng(0))  # with the leading silence
     spectrum, _ = voice._decode(encoded.hidden, state.contexts, at_edge=True)
     assert spectrum.T.shape == expected.shape
     # Both quantize to 8 bits with different ranges: each is near 43 dB from the float32 weights.
     assert signal_to_difference_db(expected, spectrum.T) > 36
+
+
+@pytest.mark.parametrize("onset", [2, 3, 14, 27, 40])
+def test_what_is_not_decoded_before_the_onset_changes_nothing_after_it(
+    voice: HibariVoice, onset: int
+) -> None:
+    encoded = replace(voice.encode(line_of(voice, SENTENCES[1])), onset=onset)
+    padded = replace(encoded, onset=0)
+    (some, some_next), (every, all_next) = (
+        voice._decode(line.hidden[:, :, :120], init_state(line, np.random.default_rng(0)).contexts, False)
+        for line in (encoded, padded)
+    )
+    assert len(every) - len(some) == min(27, onset - onset % 3)
+    difference = np.linalg.norm(every[-len(some) :] - some)
+    assert difference < 0.01 * np.linalg.norm(some)  # 0 on most processors, else 8-bit roundings
+    assert [state.shape for state in some_next] == [state.shape for state in all_next]
 
 
 @pytest.mark.parametrize("frames", [(1000,), (5, 7, 9), (1,), (33,)])

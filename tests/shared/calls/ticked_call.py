@@ -121,6 +121,7 @@ class FakeEngine:
         seed: int,
         lexicons: tuple[Lexicon, ...],
         admission: Admission,
+        trace_id: str,
     ) -> FakeStream:
         if self.full:
             raise Overloaded("256 streams are open", reason="streams", retry_after_s=1.0)

@@ -24,7 +24,7 @@ TEXTS = ("It is me.", "Thank you for calling. How are you?", "Yes.")
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("executors") / "bundle"
     shutil.copytree(request.getfixturevalue(request.param), folder)
-    for precision in ("fp32", "int4"):
+    for precision in ("fp32", "int4", "int4-int8"):
         list(export_bundle(folder, precision))
     return folder
 
@@ -55,9 +55,10 @@ def test_onnxruntime_speaks_as_torch_does(exported: Path) -> None:
     run(test())
 
 
-def test_int4_speaks_the_same_alone_and_in_a_batch(exported: Path) -> None:
+@pytest.mark.parametrize("precision", [Precision.INT4, Precision.INT4_INT8])
+def test_four_bits_speak_the_same_alone_and_in_a_batch(exported: Path, precision: Precision) -> None:
     async def test() -> None:
-        spoken = await render(exported, Executor.AUTO, Precision.INT4)
+        spoken = await render(exported, Executor.AUTO, precision)
         assert_close(spoken[: len(TEXTS)], spoken[len(TEXTS) :], 1e-4)
 
     run(test())

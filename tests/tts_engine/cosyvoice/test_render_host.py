@@ -1,5 +1,6 @@
 """The order of requests at a render replica, its room, and what it drops; with a renderer of a few lines."""
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -82,14 +83,21 @@ class HostedReplica:
         self.host.keep_voice(VOICE)
 
     def ask(
-        self, sentence: int, lead_s: float | None = None, decoder: str = "d", *, opens: bool = True
+        self,
+        sentence: int,
+        lead_s: float | None = None,
+        decoder: str = "d",
+        *,
+        opens: bool = True,
+        trace_id: str = "",
     ) -> "Future[RenderReply]":
         first = 0 if opens else CHUNK.lookahead_stop
         chunk = CHUNK if opens else LAST
         ids = tuple(range(first, chunk.lookahead_stop))
         noise = np.random.default_rng(0) if opens else None
         request = ChunkRequest(
-            decoder, sentence, voice_key(VOICE), float(sentence), first, ids, (chunk,), lead_s, noise
+            *(decoder, sentence, voice_key(VOICE), float(sentence), first, ids, (chunk,), lead_s, noise),
+            trace_id,
         )
         return self.host.render(request)
 
@@ -209,5 +217,24 @@ def test_late_answers_are_counted_for_autoscaling(replica: HostedReplica) -> Non
         "load": 0.0,  # until 5 s of audio were rendered
         "first_audio_p95_s": 0.3,
         "short_lead_share": 0.5,
+        "refused_share": 0.0,
     }
     assert replica.host.listener_stats()["short_lead_share"] == 0.0
+
+
+def test_a_rendered_sentence_is_in_the_log_with_its_trace_and_in_the_metrics(
+    replica: HostedReplica, caplog: pytest.LogCaptureFixture
+) -> None:
+    def value(name: str, **labels: str) -> float | None:
+        return replica.host.metrics.registry.get_sample_value(f"vivavoce_{name}", labels)
+
+    with caplog.at_level(logging.INFO):
+        assert samples(replica.ask(7, trace_id="4bf9")) == 7
+        assert value("active_streams") == 1 and caplog.messages == []
+        assert samples(replica.ask(7, 0.5, opens=False, trace_id="4bf9")) == 7
+    assert value("active_streams") == 0
+    assert value("step_seconds_count", stage="render") == 2
+    assert value("audio_seconds_total") == 2 * 960 / 24_000
+    assert (value("playout_lead_seconds_count"), value("playout_lead_seconds_sum")) == (1, 0.5)
+    expected = "trace 4bf9: sentence 7 of decoder d: 2 chunks, 0.08 s of speech, rendered in 0 ms"
+    assert caplog.messages == [expected]

@@ -181,3 +181,16 @@ def test_a_replica_with_another_bundle_is_refused(v2_folder: Path, caplog: pytes
         assert caplog.text.count("render replica render-2 is refused") == 1
     finally:
         replicas.close()
+
+
+def test_the_requests_to_a_replica_name_the_trace_of_their_stream(v2_folder: Path) -> None:
+    async def test(backend: CosyVoiceBackend) -> None:
+        opening = Engine.open(backend=backend, warm_up=False)
+        async with await opening as engine, engine.stream(trace_id="4bf9") as stream:
+            stream.push_text(TEXTS[1])
+            stream.end_input()
+            assert [chunk async for chunk in stream][-1].final
+
+    with apart(v2_folder, 1) as (backend, replicas):
+        asyncio.run(asyncio.wait_for(test(backend), 120))
+        assert {request.trace_id for _, request in replicas.requests} == {"4bf9"}

@@ -73,8 +73,8 @@ class ArrayRenderRunner:
         return sum(voice.resident_ids for voice in self._prepared.values)
 
     def copied_voice_ids(self, flow_prompt: FlowPrompt) -> int:
-        """Speech ids of memory that each sentence takes for its voice."""
-        return len(flow_prompt.ids)
+        """Speech ids of memory that each sentence takes for its voice; 0 if it reads the voice's own."""
+        return 0 if self._flow.shares_voices else len(flow_prompt.ids)
 
     def begin_sentence(
         self, flow_prompt: FlowPrompt, speed: float, noise: np.random.Generator
@@ -140,7 +140,8 @@ class ArrayRenderRunner:
     def _new_prepared_voice(self, flow_prompt: FlowPrompt) -> PreparedVoice:
         state = self._with_reserve(self._prefilled_voice(flow_prompt))
         # To write the pages of a block anew takes 0.1 s of a first chunk's 2 s; to keep them, 0.2 GB.
-        return PreparedVoice(state, can_lend_memory=True, kept_frames=0)
+        can_lend = not self._flow.shares_voices
+        return PreparedVoice(state, can_lend_memory=can_lend, kept_frames=0)
 
     def _prefilled_voice(self, flow_prompt: FlowPrompt) -> ArrayFlowState:
         blocks = max(0, len(flow_prompt.ids) - LOOKAHEAD_IDS) // BLOCK_IDS
@@ -149,7 +150,7 @@ class ArrayRenderRunner:
             return self._prefill(flow_prompt)
         part = type(self._flow).__name__
         speaker = self._flow.project_speaker(flow_prompt.embedding[None])
-        empty = self._flow.init_state(speaker, frames)
+        empty = self._flow.empty_voice(speaker, frames)
         if stored := files.load(flow_prompt.id, part, empty.packed_form()):
             return empty.unpacked(stored, frames)
         state = self._prefill(flow_prompt)
@@ -163,7 +164,8 @@ class ArrayRenderRunner:
         return self._flow.prefill(flow_prompt.embedding, ids, flow_prompt.mel)
 
     def _with_reserve(self, voice: ArrayFlowState) -> ArrayFlowState:
-        self._require_free_memory(voice.frames // FRAMES_PER_SPEECH_ID)
+        if not self._flow.shares_voices:
+            self._require_free_memory(voice.frames // FRAMES_PER_SPEECH_ID)
         return self._flow.copy_for_utterance(voice, voice.frames + self._reserve_frames)
 
     def _require_free_memory(self, ids: int) -> None:

@@ -74,6 +74,7 @@ class RemoteSentence:
             chunks=(wanted.chunk,) if continues else (*self.rendered, wanted.chunk),
             lead_s=None if wanted.runs_dry_at is None else wanted.runs_dry_at - now,
             noise=None if continues else self.noise,
+            trace_id=wanted.trace_id,
         )
 
     def commit(self, chunk: SpeechIdChunk, answer: RenderedChunk) -> None:
@@ -187,14 +188,21 @@ class RemoteRenderStage:
                     case RenderingFailed(error):
                         raise error
             except RenderReplicaLost as error:
-                logger.error("render replica %s is lost: %s", replica, error)
+                logger.error("trace %s: render replica %s is lost: %s", wanted.trace_id, replica, error)
                 lost.add(replica)
                 self._lose(replica)
         raise RenderReplicaLost(f"no render replica has answered in {_MAX_REQUESTS} requests")
 
     def _ask(self, replica: str, sentence: RemoteSentence, wanted: RenderInput) -> RenderReply:
-        request = sentence.request(self._decoder, wanted, self._clock())
-        return self._wait(replica, self._transport.render(replica, request))
+        asked_at = self._clock()
+        request = sentence.request(self._decoder, wanted, asked_at)
+        reply = self._wait(replica, self._transport.render(replica, request))
+        logger.debug(
+            "trace %s: sentence %d, speech ids %d to %d: render replica %s answered in %.0f ms",
+            *(wanted.trace_id, sentence.number, wanted.chunk.start, wanted.chunk.stop),
+            *(replica, 1000 * (self._clock() - asked_at)),
+        )
+        return reply
 
     def _wait(self, replica: str, answer: "Future[Answer]") -> Answer:
         """Wait for an answer as long as the replica is heard. Raises RenderReplicaLost."""

@@ -7,6 +7,7 @@ decode replica is silent, and when another sentence needs the room of one whose 
 replica that still wants it sends it once more.
 """
 
+import logging
 import threading
 import time
 from collections import OrderedDict, deque
@@ -18,9 +19,11 @@ from typing import Any
 import numpy as np
 
 from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
+from ...backends.base import Stage
 from ...chunk import SAMPLE_RATE
 from ...errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
 from ...fault_isolation import FaultIsolation, is_device_lost, is_out_of_memory
+from ...metrics import Metrics
 from ...scheduler import ComputeCost, SchedulerPolicy, admit, step_cost_s
 from ..conditioning import FlowPrompt
 from .render_input import RenderInput, Samples
@@ -36,6 +39,8 @@ from .render_messages import (
 )
 from .render_stage import LocalRenderStage
 from .render_stats import RenderStats
+
+logger = logging.getLogger(__name__)
 
 _MAX_SILENCE_S = 10.0  # of a decode replica, which asks every second
 _MIN_PAUSE_S = 5.0  # without a request, before a sentence gives up its room; a chunk has 2 s at most
@@ -54,6 +59,10 @@ class HostedSentence:
     ids: list[int] = field(default_factory=list)
     state: Any = None  # of the runner; None before the first chunk
     used_at: float = 0.0  # when its last request came or was answered
+    trace_id: str = "-"  # of the stream, for logs
+    chunks: int = 0  # answered
+    samples: int = 0  # in these chunks
+    answer_s: float = 0.0  # from the requests to the answers of these chunks, in all
 
     def render_input(self, stage: LocalRenderStage, chunk: SpeechIdChunk) -> RenderInput:
         """The stage's input for a chunk. Raises MemoryError."""
@@ -84,6 +93,9 @@ class RenderHost:
 
     replica: its id. bundle_digest: equal digests render equally. slots, max_rows: sentences at once, and in
     a step. clock: monotonic seconds.
+
+    Attributes:
+        metrics: steps, speech rendered, leads and failures; its streams are the sentences.
     """
 
     def __init__(
@@ -106,6 +118,7 @@ class RenderHost:
         self._opened = 0
         self._cost = ComputeCost()
         self._stats = RenderStats()
+        self.metrics = Metrics()
         self._closing = self._device_is_lost = False
         self._thread = threading.Thread(target=self._work, name="vivavoce-render", daemon=True)
         self._thread.start()
@@ -164,7 +177,9 @@ class RenderHost:
         with self._condition:
             sentences = len(self._sentences)
             load = sentences * self._cost.compute_s_per_audio_s
-            return {"open_streams": float(sentences), "load": load, **self._stats.take()}
+            refused_share = float(sentences > 0 and self._refusal() is not None)
+            counts = {"open_streams": float(sentences), "load": load, "refused_share": refused_share}
+            return counts | self._stats.take()
 
     def close(self) -> None:
         """End all sentences and the thread."""
@@ -185,12 +200,16 @@ class RenderHost:
         self._voices.move_to_end(request.voice)
         self._drop(key)
         self._opened += 1
-        self._sentences[key] = HostedSentence(self._opened, flow_prompt, request.speed, request.noise)
+        sentence = HostedSentence(self._opened, flow_prompt, request.speed, request.noise)
+        sentence.trace_id = request.trace_id
+        self._sentences[key] = sentence
+        self.metrics.active_streams.set(len(self._sentences))
         return True
 
     def _drop(self, key: tuple[str, int]) -> None:
         if self._sentences.pop(key, None) is None:
             return
+        self.metrics.active_streams.set(len(self._sentences))
         for job in [job for job in self._jobs if job.key == key]:
             self._jobs.remove(job)
             job.answer.set_result(_released())
@@ -279,10 +298,12 @@ class RenderHost:
         )
         samples = self._stage.render(render_inputs, isolation)
         wall, cpu = time.monotonic() - wall, time.thread_time() - cpu
+        self.metrics.steps.labels(Stage.RENDER.value).observe(wall)
         with self._condition:
             self._device_is_lost |= isolation.device_is_lost
             audio_s = sum(map(len, samples.values())) / SAMPLE_RATE
-            self._cost.observe(step_cost_s(wall, cpu), audio_s)
+            self._cost.observe(step_cost_s(wall, cpu), audio_s, self._clock())
+            self.metrics.audio_seconds.inc(audio_s)
             for row, job in jobs.items():
                 self._commit(job, samples.get(row), isolation.failed.get(row))
 
@@ -294,6 +315,8 @@ class RenderHost:
         """Answer a request whose chunk was rendered, or queue its next chunk; the lock is held."""
         is_open = self._sentences.get(job.key) is job.sentence
         if error is not None or samples is None:
+            self.metrics.failures.inc()
+            logger.error("trace %s: a chunk was not rendered: %s", job.sentence.trace_id, error)
             if is_open:
                 self._drop(job.key)
             job.answer.set_result(RenderingFailed(_portable(error)))
@@ -308,8 +331,24 @@ class RenderHost:
         if chunk.final:
             self._drop(job.key)
         job.sentence.used_at = self._clock()
-        self._stats.observe(job.sentence.used_at - job.received_at, job.lead_s)
+        self._observe(job, len(samples), chunk.final)
         job.answer.set_result(RenderedChunk(samples, job.sentence.noise if chunk.final else None))
+
+    def _observe(self, job: _Job, samples: int, final: bool) -> None:
+        """Count an answer in the statistics, the metrics and the log; the lock is held."""
+        sentence, answer_s = job.sentence, job.sentence.used_at - job.received_at
+        sentence.chunks, sentence.samples = sentence.chunks + 1, sentence.samples + samples
+        sentence.answer_s += answer_s
+        self._stats.observe(answer_s, job.lead_s)
+        if job.lead_s is not None:
+            self.metrics.playout_lead.observe(max(0.0, job.lead_s - answer_s))
+        decoder, number = job.key
+        logger.log(
+            logging.INFO if final else logging.DEBUG,
+            "trace %s: sentence %d of decoder %s: %d chunks, %.2f s of speech, rendered in %.0f ms",
+            *(sentence.trace_id, number, decoder),
+            *(sentence.chunks, sentence.samples / SAMPLE_RATE, 1000 * sentence.answer_s),
+        )
 
 
 def _answered(reply: RenderReply) -> "Future[RenderReply]":

@@ -19,6 +19,7 @@ class RenderInput:
     chunk: SpeechIdChunk
     ids: list[int]
     runs_dry_at: float | None = None  # as of ``SlotTurn``
+    trace_id: str = "-"  # of the stream, for logs
 
     @property
     def length(self) -> int:

@@ -36,6 +36,7 @@ class ChunkRequest:
     chunks: tuple[SpeechIdChunk, ...]  # to render in order; the samples of the last one are the answer
     lead_s: float | None  # until the listener has nothing left to hear; None: there was no audio yet
     noise: np.random.Generator | None  # as it was at the sentence's beginning; None continues the sentence
+    trace_id: str = "-"  # of the stream, for logs
 
 
 @dataclass(frozen=True, slots=True)

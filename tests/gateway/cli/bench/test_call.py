@@ -19,10 +19,8 @@ from vivavoce.gateway.cli.bench.call import (
     LoadSetup,
     SimultaneousCalls,
     count_mixed_utterances,
-    mean_calls_speaking,
     measure,
     measure_onsets,
-    resident_mb,
     run_load,
     summarize_simultaneous_calls,
 )
@@ -37,8 +35,9 @@ from vivavoce.gateway.cli.bench.call_server import (
     timed_tokens,
     utterance_texts,
 )
+from vivavoce.gateway.cli.bench.processes import resident_mb
 from vivavoce.gateway.cli.bench.report import BenchFailed
-from vivavoce.gateway.cli.bench.trace import PacketTrace, UtteranceTimes
+from vivavoce.gateway.cli.bench.trace import PacketTrace, UtteranceTimes, mean_calls_speaking
 from vivavoce.gateway.cli.received_audio import ReceivedCall, ReceivedPacket
 
 CALL = UUID(int=5)
@@ -179,6 +178,12 @@ def test_calls_with_packets_in_time_meet_the_targets() -> None:
     assert (at_once.underruns, at_once.arrival_gaps, at_once.audible_calls) == (0, 0, 2)
 
 
+def test_the_cost_is_the_processor_time_for_a_second_of_audible_speech() -> None:
+    run = run_of(steady(1), steady(2), steady(3, level=0))  # 8 s are audible in 102 s
+    assert replace(run, cpu_share=0.5).cost_ms == pytest.approx(1000 * 0.5 * 102 / 8)
+    assert run_of(steady(1)).cost_ms == 0
+
+
 def test_one_underrun_misses_the_targets() -> None:
     assert not summarize_simultaneous_calls(run_of(steady(1), underruns=1)).meets_targets
 
@@ -259,8 +264,8 @@ def test_mean_calls_speaking_is_speech_time_over_time() -> None:
         spoken(2, 60.0, ended=None),  # cut by the end of the run
         spoken(3, 20.0, ended=40.0),
     )
-    assert mean_calls_speaking(run_of(utterances=notes)) == pytest.approx((40 + 40 + 20) / 80)
-    assert mean_calls_speaking(run_of()) == 0.0
+    assert mean_calls_speaking(notes, 100.0) == pytest.approx((40 + 40 + 20) / 80)
+    assert mean_calls_speaking((), 100.0) == 0.0
 
 
 def test_an_utterance_after_a_barge_in_is_compared_with_its_whole_reading() -> None:

@@ -56,6 +56,12 @@ def test_a_gateway_that_keeps_refusing_calls_fails_the_phones() -> None:
         dial_calls(phones, 4, 0.0, policy)
 
 
+def test_refused_calls_are_left_out_if_they_are_dialled_once() -> None:
+    phones = BusyPhones(3, hangs_up=True)
+    assert dial_calls(phones, 4, 0.0, redial=None) == 3
+    assert (phones.open_calls, phones.dialled) == (1, 4)
+
+
 @contextmanager
 def http_server(status: int) -> Iterator[int]:
     """Answer every request with a status; yields the port."""

@@ -1,0 +1,84 @@
+"""Metrics of a cluster in the scrape of a gateway: what it did itself, and what all replicas report.
+
+    replica   its engine's metrics ---ReplicaMetrics, every 2 s---> gateway   the same as vivavoce_replica_*
+
+A name of its own keeps them apart from the gateway's streams, which are the same ones seen from the caller's
+side. Each gateway has the metrics of all replicas, so a sum over several gateways counts them more than once.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Metric
+from prometheus_client.registry import Collector
+
+from ....tts_engine.metrics import Metrics
+from .messages import ReplicaMetrics
+
+REPORT_INTERVAL_S = 2.0
+_MAX_AGE_S = 10.0  # of a report; a replica that ended disappears after as long
+
+
+def replica_families(metrics: Metrics) -> tuple[Metric, ...]:
+    """The metrics that mean something at a replica, which has neither calls nor requests."""
+    counted = (
+        *(metrics.ttfa, metrics.steps, metrics.playout_lead, metrics.cancel_latency),
+        *(metrics.active_streams, metrics.audio_seconds, metrics.unread_characters),
+        *(metrics.underruns, metrics.refusals, metrics.failures),
+    )
+    return tuple(family for each in counted for family in each.collect())
+
+
+class ClusterMetrics(Collector):
+    """The metrics of one gateway's cluster, in its registry. clock: monotonic seconds.
+
+    Attributes:
+        lost_replicas, moved_streams: counted by the engine.
+    """
+
+    def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic) -> None:
+        self.lost_replicas = Counter(
+            "vivavoce_lost_replicas", "Replicas that ended or did not answer while in use.", registry=registry
+        )
+        self.moved_streams = Counter(
+            "vivavoce_moved_streams", "Streams that went on at another replica.", registry=registry
+        )
+        self._clock = clock
+        self._reports: dict[str, tuple[float, ReplicaMetrics]] = {}  # by replica, with the time
+        registry.register(self)
+
+    def take(self, reports: Iterable[ReplicaMetrics]) -> None:
+        """Show these reports in the place of earlier ones of the same replicas."""
+        now = self._clock()
+        self._reports |= {each.replica: (now, each) for each in reports}
+        self._forget_old()
+
+    def collect(self) -> Iterator[Metric]:
+        """One family for each name, with the samples of all replicas that reported lately."""
+        self._forget_old()
+        families: dict[str, Metric] = {}
+        for _, report in self._reports.values():
+            for reported in report.families:
+                name = _replica_name(reported.name)
+                family = families.setdefault(name, Metric(name, reported.documentation, reported.type))
+                _add_samples(family, reported, report)
+        yield from families.values()
+
+    def _forget_old(self) -> None:
+        since = self._clock() - _MAX_AGE_S
+        self._reports = {
+            replica: (taken_at, report)
+            for replica, (taken_at, report) in self._reports.items()
+            if taken_at > since
+        }
+
+
+def _add_samples(family: Metric, reported: Metric, report: ReplicaMetrics) -> None:
+    origin = {"replica": report.replica, "deployment": report.deployment}
+    for sample in reported.samples:
+        if not sample.name.endswith("_created"):
+            family.add_sample(_replica_name(sample.name), sample.labels | origin, sample.value)
+
+
+def _replica_name(name: str) -> str:
+    return name.replace("vivavoce_", "vivavoce_replica_", 1)

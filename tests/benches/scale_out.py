@@ -1,0 +1,203 @@
+"""A step load on one replica until three serve, and back to one while streams are spoken.
+
+The replicas have the stand-in voice, run on a Ray cluster of this process, and are scaled by the policy that
+clusters use.
+"""
+
+import asyncio
+import json
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import ray
+from prometheus_client import CollectorRegistry
+from ray import serve
+
+from benches.cluster_listener import StreamListener, text_of
+from shared.ray_replicas import CostlySettings
+from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.gateway.cluster.ray.application import APPLICATION
+from vivavoce.gateway.cluster.ray.operations import bring_up
+from vivavoce.gateway.cluster.ray.ray_connection import LOOPBACK, open_ray_engine
+from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
+from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
+from vivavoce.tts_engine.engine import EngineConfig
+from vivavoce.tts_engine.errors import Overloaded
+
+_DEPLOYMENT = "voice"
+_REPLICAS = 3
+_MAX_SCALE_OUT_S = 10.0  # without the time in which replicas start
+_WARM_UP_S = 8.0  # with few clients, until the cost of speech is measured
+_SCALE_IN_AFTER_S = 3.0
+_RETRY_S = 0.2
+_POLL_S = 0.1
+_GIVE_UP_S = 180.0
+# A word of 0.2 s costs 10 ms: 30 streams need 1.5 of a replica's time, of which one should have 0.7 at most.
+_COST = CostlySettings(step_s=0.01, max_batch_size=1, reports_cost=True)
+_CLIENTS, _WARM_UP_CLIENTS, _LONG_STREAMS = 30, 2, 6
+_TEXT, _LONG_TEXT = text_of(8), text_of(60)
+
+
+def measure() -> BenchReport:
+    """Scale out and in."""
+    ray.init(address="local", include_dashboard=True, dashboard_port=0, log_to_driver=False)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "cluster.yaml"
+            file.write_text(_config())
+            bring_up(file, "auto", LOOPBACK)
+        figures = asyncio.run(_measure())
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+    return BenchReport("scale-out", figures, {"clients": _CLIENTS})
+
+
+def _config() -> str:
+    """Ray Serve's configuration file."""
+    scaling = {
+        **{"min_replicas": 1, "max_replicas": _REPLICAS, "upscale_delay_s": 0, "downscale_delay_s": 0},
+        **{"metrics_interval_s": 1, "look_back_period_s": 2},
+        "policy": {
+            "policy_function": "vivavoce.gateway.cluster.ray.autoscaling:ListenerScaling",
+            "policy_kwargs": {"scale_in_after_s": _SCALE_IN_AFTER_S},
+        },
+    }
+    deployment = {
+        **{"name": _DEPLOYMENT, "autoscaling_config": scaling},
+        "ray_actor_options": {"num_cpus": 0.1},
+    }
+    application = {
+        **{"name": APPLICATION, "import_path": "shared.ray_replicas:build", "route_prefix": None},
+        **{"args": _COST.model_dump(), "deployments": [deployment]},
+    }
+    return json.dumps({"proxy_location": "Disabled", "applications": [application]})
+
+
+@dataclass(slots=True)
+class _Load:
+    """Clients that ask for one utterance after the other."""
+
+    engine: ClusterEngine
+    text: str
+    refused: int = 0
+    failed: int = 0
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def add(self, clients: int) -> None:
+        self.tasks += [asyncio.create_task(self._speak_on()) for _ in range(clients)]
+
+    async def stop(self) -> None:
+        """End the clients in the middle of their utterances."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def _speak_on(self) -> None:
+        while True:
+            listener = await self.open(self.text)
+            await listener.listen()
+            if isinstance(listener.error, Overloaded):  # by the replica, which was full by then
+                self.refused += 1
+                await asyncio.sleep(_RETRY_S)
+            else:
+                self.failed += listener.error is not None
+
+    async def open(self, text: str) -> StreamListener:
+        """A listener, as soon as the engine takes one."""
+        while True:
+            try:
+                return StreamListener(self.engine, text)
+            except Overloaded:
+                self.refused += 1
+                await asyncio.sleep(_RETRY_S)
+
+
+@dataclass(slots=True)
+class _ScaleOut:
+    """Seconds from the step of the load until three replicas serve; in some of them replicas started."""
+
+    total_s: float
+    starting_s: float
+
+
+async def _measure() -> tuple[BenchFigure, ...]:
+    async with await open_ray_engine("auto", ReplicaSettings(), EngineConfig()) as engine:
+        load = _Load(engine, _TEXT)
+        load.add(_WARM_UP_CLIENTS)
+        await asyncio.sleep(_WARM_UP_S)
+        load.add(_CLIENTS - _WARM_UP_CLIENTS)
+        grown = await _scale_out(engine)
+        long = [await load.open(_LONG_TEXT) for _ in range(_LONG_STREAMS)]
+        speaking = [asyncio.create_task(each.listen()) for each in long]
+        while not all(each.has_heard for each in long):
+            await asyncio.sleep(_POLL_S)
+        await load.stop()
+        stopped_at = time.monotonic()
+        in_use = await _replicas_in_use()
+        await asyncio.gather(*speaking)
+        spoken_s = time.monotonic() - stopped_at
+        while await _replicas_in_use() > 1:
+            _check_time(stopped_at)
+            await asyncio.sleep(_POLL_S)
+        return (
+            BenchFigure("from the load to 3 replicas that serve", grown.total_s, "s"),
+            BenchFigure("of it, replicas started", grown.starting_s, "s"),
+            BenchFigure("the rest", grown.total_s - grown.starting_s, "s", at_most=_MAX_SCALE_OUT_S),
+            BenchFigure("refused meanwhile, and asked again", load.refused, ""),
+            BenchFigure("failed meanwhile", load.failed, "", at_most=0),
+            BenchFigure("replicas when the load ends", in_use, "", at_least=_REPLICAS),
+            BenchFigure("streams that go on", len(long), ""),
+            BenchFigure("that failed", sum(each.error is not None for each in long), "", at_most=0),
+            BenchFigure("that lost their replica", sum(len(each.tried) > 1 for each in long), "", at_most=0),
+            BenchFigure("their underruns", sum(each.underruns for each in long), ""),
+            BenchFigure("from the end of the load to theirs", spoken_s, "s"),
+            BenchFigure("from there to 1 replica", time.monotonic() - stopped_at - spoken_s, "s"),
+        )
+
+
+async def _scale_out(engine: ClusterEngine) -> _ScaleOut:
+    begins = before = time.monotonic()
+    rendered_before = _rendered_s(engine.metrics.registry)
+    starting_s = 0.0
+    while True:
+        rendered_s = _rendered_s(engine.metrics.registry)
+        serving = sum(each > rendered_before.get(replica, 0.0) for replica, each in rendered_s.items())
+        if serving >= _REPLICAS:
+            return _ScaleOut(time.monotonic() - begins, starting_s)
+        _check_time(begins)
+        await asyncio.sleep(_POLL_S)
+        states = await _states()
+        now = time.monotonic()
+        starting_s += (now - before) if states.get("STARTING") else 0.0
+        before = now
+
+
+def _rendered_s(registry: CollectorRegistry) -> dict[str, float]:
+    """Seconds of speech by replica, as the gateway's metrics show them."""
+    return {
+        sample.labels["replica"]: sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "vivavoce_replica_audio_seconds_total"
+    }
+
+
+async def _replicas_in_use() -> int:
+    """Replicas that run or finish their streams."""
+    states = await _states()
+    return sum(count for state, count in states.items() if state != "STARTING")
+
+
+async def _states() -> dict[str, int]:
+    """Replicas by state, as Ray Serve reports them."""
+    status = await asyncio.to_thread(serve.status)
+    states = status.applications[APPLICATION].deployments[_DEPLOYMENT].replica_states
+    return {str(getattr(state, "value", state)): count for state, count in states.items()}
+
+
+def _check_time(since: float) -> None:
+    if time.monotonic() - since > _GIVE_UP_S:
+        raise TimeoutError(f"the replicas were not scaled within {_GIVE_UP_S:g} s")
