@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -26,7 +27,7 @@ from shared.recordings import recording as sound_file  # noqa: E402
 from shared.redis_server import RedisServer  # noqa: E402
 from shared.tiny_cosyvoice import recording  # noqa: E402
 from shared.voice_registry_setup import ANNA  # noqa: E402
-from vivavoce.gateway.cluster.ray.operations import bring_up  # noqa: E402
+from vivavoce.gateway.cluster.ray.operations import bring_up, deployment_states  # noqa: E402
 from vivavoce.gateway.cluster.ray.replica_directory import RayChannel  # noqa: E402
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine  # noqa: E402
 from vivavoce.gateway.cluster.replicas.cluster_voices import EnrollableClusterVoices  # noqa: E402
@@ -142,6 +143,17 @@ def traced_deployments() -> set[str]:
     return {file.name.split("_")[2] for file in files if f"trace {TRACE_ID}: " in file.read_text()}
 
 
+def wait_for_running(deployment: str, replicas: int) -> None:
+    """Wait until a deployment has its replicas, which load slowly on a busy machine."""
+    give_up_at = time.monotonic() + 240
+    while time.monotonic() < give_up_at:
+        states = [each for each in deployment_states("auto") if each.deployment == deployment]
+        if [each.replicas.get("RUNNING") for each in states] == [replicas]:
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"{deployment} has no {replicas} replicas")
+
+
 def render_processes() -> list[int]:
     """The process ids of the render replicas that run."""
     actors = list_actors(detail=True, filters=[("state", "=", "ALIVE")])
@@ -159,6 +171,7 @@ def test_three_gateways_enrol_a_recording_once_and_every_replica_speaks_it_alike
     deploy: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy("together", {"voice": 2})
+    wait_for_running("voice", 2)
     encoded: list[str] = []
     encode_there = RayChannel.encode
 
