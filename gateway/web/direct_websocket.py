@@ -40,9 +40,10 @@ class DirectWebSocketProtocol(WebSocketsSansIOProtocol):
         return protocol if isinstance(protocol, cls) else None
 
     def deliver_to(self, take: Callable[[Message], None]) -> None:
-        """Call ``take`` with each message that arrives after those that the application has not received.
+        """Call ``take`` with each message from now on; ``receive`` returns those before, and the end.
 
-        ``receive`` then returns the end of the connection. ``take`` must not block, and must not raise.
+        uvicorn does not read while messages wait for ``receive``, so ``take`` gets none before them. It must
+        not block, and must not raise.
         """
         self._take = take
 
@@ -71,7 +72,7 @@ class DirectWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def send_receive_event_to_app(self) -> None:
         """Hand over a message that ``websockets`` has parsed."""
-        if self._take is None or self.close_sent or not self.queue.empty():
+        if self._take is None or self.close_sent:
             super().send_receive_event_to_app()
             return
         data = b"".join(self.frames)
@@ -84,13 +85,12 @@ class DirectWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def _is_between_messages(self) -> bool:
         conn = self.conn
-        return (
-            not conn.reader.buffer
-            and not self.frames
-            and conn.state is State.OPEN
-            and not self.close_sent
-            and self.queue.empty()
-        )
+        if self.frames or self.close_sent or conn.state is not State.OPEN:
+            return False
+        waiting: Any = conn.parser
+        while waiting.gi_yieldfrom is not None:
+            waiting = waiting.gi_yieldfrom
+        return bool(waiting.__name__ == "at_eof")  # where the parser waits for a frame to begin
 
 
 def whole_message(data: bytes) -> Message | None:

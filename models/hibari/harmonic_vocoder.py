@@ -140,7 +140,7 @@ def _source(
     first = state.frame - DELAY_FRAMES + len(state.pulses)
     new, phase = _pulses(f0, first, state.frame + frames + 1, state.phase)
     pulses = np.concatenate([state.pulses, new])
-    voiced: NDArray[np.bool_] = np.asarray(sliding_window_view(pulses.any(axis=1), _BLOCKS).any(axis=1))
+    voiced = np.asarray(sliding_window_view(pulses.any(axis=1), _BLOCKS).any(axis=1))
     windows = sliding_window_view(pulses.reshape(-1), WINDOW)[::HOP][voiced]
     source = np.fft.rfft(windows * _ANALYSIS, axis=1, norm="forward").astype(np.complex64, copy=False)
     return voiced, source, replace(state, phase=phase, pulses=pulses[frames:])

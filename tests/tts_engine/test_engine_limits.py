@@ -94,7 +94,7 @@ def test_of_a_thousand_requested_streams_32_are_admitted_and_rendered_as_alone(
 def test_a_stream_that_is_rendered_ahead_counts_as_load_until_its_last_chunk_is_taken() -> None:
     async def test() -> None:
         async with await Engine.open(backend=StandInBackend()) as engine, engine.stream():
-            engine._cost.observe(3e6, 1e7, time.monotonic())  # 0.3 of the compute each: two are admitted
+            engine._cost.observe(4e6, 1e7, time.monotonic())  # 0.4 of the compute each: two are admitted
 
             async def render() -> Stream:
                 rendered = engine.stream()

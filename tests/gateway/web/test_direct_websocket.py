@@ -171,3 +171,32 @@ def test_messages_are_sent_at_once_and_in_order() -> None:
         assert [await client.recv() for _ in MESSAGES] == MESSAGES
 
     talk(Sender(0), test)
+
+
+def test_bytes_that_look_like_a_message_in_the_middle_of_another_one_are_part_of_it() -> None:
+    application = Application(0)
+    inner = frame_of("inner")
+
+    async def test(client: ClientConnection) -> None:
+        client.transport.write(bytes([0x82, 0x80 | len(inner), 0, 0, 0, 0]))  # the mask changes nothing
+        await asyncio.sleep(0.01)
+        client.transport.write(inner)
+        await until(lambda: application.received)
+
+    talk(application, test)
+    assert application.received == [inner]
+
+
+def test_a_message_between_the_fragments_of_another_one_ends_the_connection() -> None:
+    application = Application(0)
+
+    async def test(client: ClientConnection) -> None:
+        client.transport.write(frame_of("a", fin=False))
+        await asyncio.sleep(0.01)
+        client.transport.write(frame_of("b"))
+        with pytest.raises(ConnectionClosed):
+            await client.recv()
+        assert client.close_code == 1002
+
+    talk(application, test)
+    assert application.received == []

@@ -21,7 +21,6 @@ from vivavoce.gateway.cli.bench.call import (
     count_mixed_utterances,
     measure,
     measure_onsets,
-    resident_mb,
     run_load,
     summarize_simultaneous_calls,
 )
@@ -36,6 +35,7 @@ from vivavoce.gateway.cli.bench.call_server import (
     timed_tokens,
     utterance_texts,
 )
+from vivavoce.gateway.cli.bench.processes import resident_mb
 from vivavoce.gateway.cli.bench.report import BenchFailed
 from vivavoce.gateway.cli.bench.trace import PacketTrace, UtteranceTimes, mean_calls_speaking
 from vivavoce.gateway.cli.received_audio import ReceivedCall, ReceivedPacket
