@@ -65,7 +65,7 @@ def test_a_precision_is_chosen_by_name_in_this_process_and_in_a_child(v3_folder:
     [
         ("default", "int8", "precision is 'int8'; only a CosyVoice bundle has others than fp32"),
         ("default", "half", "precision is 'half'; only a CosyVoice bundle has others than fp32"),
-        (".", "half", "precision is 'half'; it must be fp32, bf16, fp16, int8, int4"),
+        (".", "half", "precision is 'half'; it must be fp32, bf16, fp16, int8, int4, int4-int8"),
     ],
 )
 def test_an_unsupported_precision_is_refused(bundle: str, precision: str, sentence: str) -> None:

@@ -73,7 +73,7 @@ def test_the_graphs_give_upstreams_vectors(case: str, version: CosyVoiceVersion,
 
 def test_the_graphs_are_valid_and_name_their_bundle(exported: CosyVoiceBundle) -> None:
     graphs = sorted((exported.folder / "onnx").glob("*.onnx"))
-    assert len(graphs) == 13
+    assert len(graphs) == 15
     for path in graphs:
         onnx.checker.check_model(str(path), full_check=True)
         metadata = {
