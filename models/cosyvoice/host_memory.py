@@ -81,10 +81,3 @@ def release_file_pages(path: Path) -> None:
         if name == str(path.resolve()):
             begin, end = (int(address, 16) for address in addresses.split("-"))
             madvise(begin, end - begin, mmap.MADV_DONTNEED)
-
-
-def return_freed_memory() -> None:
-    """Give memory that the process has freed back to the system, where the C library can."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
-    if trim is not None:
-        trim(0)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..cosyvoice.devices import CPU
 from ..cosyvoice.execution import Precision
-from ..cosyvoice.host_memory import return_freed_memory
+from ..cosyvoice.host_memory import release_free_heap
 from .checkpoint.bundle import XttsBundle
 from .checkpoint.tensor_shapes import MEL_NORMS_KEY
 from .checkpoint.weight_file import load_model, map_model, model_path
@@ -47,7 +47,7 @@ def load_networks(
     networks = build_networks(
         bundle.settings.config, weights, tokenizer.start_id, tokenizer.stop_id, precision
     )
-    return_freed_memory()  # matrices are packed one by one, which leaves half a gigabyte in pieces
+    release_free_heap()  # matrices are packed one by one, which leaves half a gigabyte in pieces
     return networks
 
 
