@@ -16,6 +16,7 @@ from shared.tiny_cosyvoice import BRIEF
 from vivavoce.adapters.client import SpeechClient, SpeechOptions
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
+from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.tts_engine.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.sentence import SpokenSentence, TextPiece
@@ -42,7 +43,7 @@ class ServerWithBundle:
 async def server_with_bundle(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[ServerWithBundle]:
     write_random_bundle(folder, 3, "tiny", 1)
     backend = CosyVoiceBackend.load(folder, BRIEF)
-    tokenizer, given = backend._tokenizer, list[str]()
+    tokenizer, given = open_bundle(folder).text_tokenizer(), list[str]()
     add_text = SpokenSentence.add_text
 
     def recorded(sentence: SpokenSentence, piece: TextPiece) -> None:

@@ -110,9 +110,12 @@ def reporting_replicas(engine: ClusterEngine) -> set[str]:
 
 def process_of(replica: str) -> int:
     """The process id of a replica, from Ray's list of the actors that run here."""
+    import ray
     from ray.util.state import list_actors
 
-    found = [each.pid for each in list_actors(detail=True) if each.name and each.name.endswith(replica)]
+    address = ray.get_runtime_context().gcs_address  # other tests may run another Ray at the same time
+    actors = list_actors(address, detail=True)
+    found = [each.pid for each in actors if each.name and each.name.endswith(replica)]
     assert len(found) == 1
     return int(found[0])
 

@@ -110,6 +110,7 @@ def test_a_discard_is_answered_when_nothing_is_playing() -> None:
                     "utterance": None,
                     "cut_ms": 0.0,
                     "heard": "",
+                    "marks": [],
                 }
 
     run(test())
