@@ -22,8 +22,8 @@ import numpy as np
 from ...adapters.audio.encoders import AudioFormat, Codec, open_encoder
 from ...adapters.audio.tempo import TimeStretcher
 from ...adapters.prosody import Prosody
-from ...adapters.ssml import BadSsml, SsmlDocument
-from ...adapters.ssml_input import SsmlInput, push_document
+from ...adapters.ssml.document import BadSsml, SsmlDocument
+from ...adapters.ssml.input import SsmlInput, push_document
 from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import SAMPLE_RATE, Mark, Word
 from ...tts_engine.engine import Engine

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...adapters.media.call_media import CallerAudioOptions, CallMedia, MediaReport, RecordedAudio
 from ...adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
-from ...adapters.ssml import SsmlDocument
+from ...adapters.ssml.document import SsmlDocument
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
 from ...tts_engine.scheduler import Admission

@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from enum import Enum
 from typing import Self
 
-from ...adapters.ssml import SsmlDocument
-from ...adapters.ssml_input import DocumentSink, SsmlInput, push_document
+from ...adapters.ssml.document import SsmlDocument
+from ...adapters.ssml.input import DocumentSink, SsmlInput, push_document
 from ...tts_engine.chunk import AudioChunk
 from ..access.errors import RateLimited, RequestTooLarge
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..cosyvoice.devices import to_device
-from ..cosyvoice.host_memory import release_pages
+from ..host_memory import release_pages
 
 # Positions whose pages an empty row keeps: most sentences need no more, and new pages cost time.
 _KEPT_POSITIONS = 256

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..cosyvoice.devices import CPU
 from ..cosyvoice.execution import Precision
-from ..cosyvoice.host_memory import release_free_heap
+from ..host_memory import release_free_heap
 from .checkpoint.bundle import XttsBundle
 from .checkpoint.tensor_shapes import MEL_NORMS_KEY
 from .checkpoint.weight_file import load_model, map_model, model_path

@@ -8,7 +8,7 @@ BadRequest
 from dataclasses import dataclass
 
 from ....adapters.dashscope.events import DashScopeErrorCode as Code
-from ....adapters.ssml import BadSsml
+from ....adapters.ssml.document import BadSsml
 from ....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ...access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, UrlRefused
 from ..model_names import UnknownModel

@@ -27,7 +27,7 @@ from ....adapters.dashscope.billing import billed_characters
 from ....adapters.dashscope.connection import MAX_FRAME_CHARACTERS
 from ....adapters.dashscope.events import DashScopeErrorCode, SentenceBegin, SentenceEnd, SentenceSynthesis
 from ....adapters.dashscope.sentence_events import SentenceEventBuilder
-from ....adapters.ssml import SsmlDocument, parse_ssml, plain_document
+from ....adapters.ssml.document import SsmlDocument, parse_ssml, plain_document
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import UnknownVoice, VivavoceError
 from ...access.access_control import Grant

@@ -15,7 +15,7 @@ from ....adapters.dashscope.billing import billed_characters
 from ....adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTimeouts
 from ....adapters.dashscope.events import RunTask, SentenceSynthesis
 from ....adapters.dashscope.sentence_events import SentenceEventBuilder
-from ....adapters.ssml import parse_ssml, plain_document
+from ....adapters.ssml.document import parse_ssml, plain_document
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest, Overloaded
 from ...access.access_control import Grant

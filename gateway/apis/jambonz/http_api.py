@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from ....adapters.audio.encoders import AudioFormat
-from ....adapters.ssml import parse_ssml, plain_document
+from ....adapters.ssml.document import parse_ssml, plain_document
 from ....tts_engine.backends.base import Delivery
 from ....tts_engine.chunk import SAMPLE_RATE
 from ...access.access_control import Grant

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from ....adapters.ssml import BadSsml
+from ....adapters.ssml.document import BadSsml
 from ....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ...access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
 from ..transcripts import TranscriptQueueFull

@@ -20,22 +20,12 @@ of the program that sends it. After a barge-in that the program did not send, te
 utterance is refused up to the next ``end`` or ``discard``.
 """
 
-import codecs
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, WebSocket
+from fastapi import APIRouter, Query, WebSocket
 from fastapi.responses import JSONResponse
-from starlette.requests import ClientDisconnect
 
-from ....adapters.ssml import BadSsml, SsmlDocument
-from ....adapters.ssml_input import SsmlInput
-from ....tts_engine.errors import BadRequest, LanguageNotSpoken, UnreadableText
-from ...access.access_control import Grant
-from ...access.dependencies import grant_of
-from ...access.errors import KeyRefused, RateLimited, RequestTooLarge
 from ...voice_registry import VoiceRegistry
 from ...web.responses import ErrorBody
 from ...web.unmatched import ErrorFormat
@@ -43,13 +33,13 @@ from ...web.websocket import close_socket
 from ..call_options import CallSpeechOptions
 from ..expected_calls import ExpectedCalls
 from ..registry import CallRegistry
-from ..utterance_tracker import UtteranceOutcome
 from . import operations
 from .descriptions import describe_call
 from .dial_plan_routes import add_dial_plan_routes
 from .messages import MAX_RESULT_CHARACTERS, BadCallMessage
 from .program_socket import HANG_UP_REASON, ProgramOptions, ProgramSocket
 from .recording_routes import add_recording_routes
+from .speech_routes import add_speech_route
 
 # Other paths below /v1 are OpenAI's.
 ERROR_FORMAT = ErrorFormat("/v1/calls", lambda status, message: ErrorBody(error=message))
@@ -68,6 +58,7 @@ def routes(
     router = APIRouter(prefix="/v1/calls")
     add_dial_plan_routes(router, registry, expected)
     add_recording_routes(router, registry)
+    add_speech_route(router, registry, speech)
 
     @router.get("", **operations.LIST_CALLS)
     async def list_calls() -> JSONResponse:
@@ -94,20 +85,6 @@ def routes(
             {"cut_ms": round(cut.cut_ms, 1), "heard": cut.heard, "words": words, "marks": [*cut.marks]}
         )
 
-    @router.post("/{call_id}/speech", **operations.SPEAK)
-    async def speak(call_id: str, request: Request) -> JSONResponse:
-        active_call, body = registry.get(call_id), _ChargedBody(request, grant_of(request))
-        call = active_call.call
-        text = body.documents(lambda document: call.require_languages(document, speech.voice))
-        with registry.attach(active_call):
-            outcome = await call.speak(text, speech=speech)
-            await call.wait_played()
-        if body.refusal is not None:
-            raise body.refusal
-        if outcome is UtteranceOutcome.UNREADABLE:
-            raise UnreadableText()
-        return JSONResponse({"call": call_id, "outcome": outcome.value})
-
     @router.websocket("/{call_id}/socket")
     async def attach(
         socket: WebSocket,
@@ -122,52 +99,3 @@ def routes(
         await close_socket(socket, code)
 
     return router
-
-
-class _ChargedBody:
-    """A request's body as text, which may be SSML, charged as it arrives."""
-
-    def __init__(self, request: Request, grant: Grant) -> None:
-        # Why the text ended before the body did.
-        self.refusal: BadRequest | None = None
-        self._request = request
-        self._grant = grant
-        self._charged_characters = 0
-
-    async def documents(self, check: Callable[[SsmlDocument], None]) -> AsyncGenerator[SsmlDocument, None]:
-        """Yield the text up to the first piece that is refused; the rest of the body is not read.
-
-        check: raises LanguageNotSpoken.
-        """
-        ssml_input = SsmlInput()
-        try:
-            async with aclosing(_decode_body(self._request)) as pieces:
-                async for piece in pieces:
-                    self._charge(len(piece))
-                    for document in ssml_input.push(piece):
-                        check(document)
-                        yield document
-            for document in ssml_input.flush():
-                check(document)
-                yield document
-        except (KeyRefused, RequestTooLarge, RateLimited, BadSsml, LanguageNotSpoken) as error:
-            self.refusal = error
-
-    def _charge(self, characters: int) -> None:
-        try:
-            self._grant.charge_characters(characters)
-        except RateLimited as error:
-            sentence = f"{error}; {self._charged_characters} characters of this text were taken"
-            raise RateLimited(sentence, error.retry_after_s) from None
-        self._charged_characters += characters
-
-
-async def _decode_body(request: Request) -> AsyncGenerator[str, None]:
-    """Yield the body as it arrives; invalid UTF-8 becomes U+FFFD."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    with suppress(ClientDisconnect):  # the text before it is spoken
-        async for piece in request.stream():
-            if text := decoder.decode(piece):
-                yield text
-    if text := decoder.decode(b"", final=True):
-        yield text

@@ -11,8 +11,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from ....adapters.ssml import BadSsml, SsmlDocument
-from ....adapters.ssml_input import SsmlInput
+from ....adapters.ssml.document import BadSsml, SsmlDocument
+from ....adapters.ssml.input import SsmlInput
 from ....tts_engine.errors import LanguageNotSpoken, UnreadableText, VivavoceError
 from ..call import Call
 from ..call_options import CallSpeechOptions

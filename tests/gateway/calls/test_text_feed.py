@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
-from vivavoce.adapters.ssml import BadSsml
+from vivavoce.adapters.ssml.document import BadSsml
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.calls.text_feed import CharacterQuota, TextCommand, TextFeed
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance

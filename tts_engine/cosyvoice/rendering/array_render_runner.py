@@ -18,11 +18,11 @@ from ....models.cosyvoice.config import (
 )
 from ....models.cosyvoice.flow.array_mel_stretcher import ArrayMelStretcher
 from ....models.cosyvoice.flow.policy import state_bytes_per_s
-from ....models.cosyvoice.host_memory import free_host_bytes, release_free_heap
 from ....models.cosyvoice.onnx_runtime.flow import ArrayFlowState
 from ....models.cosyvoice.onnx_runtime.networks import ArrayRenderNetworks
 from ....models.cosyvoice.onnx_runtime.vocoder import ArrayVocoderStream
 from ....models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
+from ....models.host_memory import free_host_bytes, release_free_heap
 from ...decoding.recently_used import RecentlyUsed
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vivavoce.adapters.ssml import BadSsml, SsmlDocument
+from vivavoce.adapters.ssml.document import BadSsml, SsmlDocument
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.calls.api.messages import BadCallMessage
 from vivavoce.gateway.calls.api.utterance_queue import MAX_WAITING_CHARACTERS, UtteranceQueue

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivavoce.adapters.ssml import BadSsml, SsmlDocument
-from vivavoce.adapters.ssml_input import SsmlInput
+from vivavoce.adapters.ssml.document import BadSsml, SsmlDocument
+from vivavoce.adapters.ssml.input import SsmlInput
 
 TEXTS = [
     ("Hello <speak>", ["Hello <speak>"]),

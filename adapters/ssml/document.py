@@ -18,11 +18,11 @@ from functools import reduce
 from typing import Final, NoReturn
 from xml.parsers import expat
 
-from ..tts_engine.errors import BadText
-from ..tts_engine.reading.pronunciation.ipa import BadIpa, read_ipa
-from ..tts_engine.reading.pronunciation.lexicon import Pronunciation
-from .prosody import Prosody, parse_prosody
-from .ssml_say_as import say_as
+from ...tts_engine.errors import BadText
+from ...tts_engine.reading.pronunciation.ipa import BadIpa, read_ipa
+from ...tts_engine.reading.pronunciation.lexicon import Pronunciation
+from ..prosody import Prosody, parse_prosody
+from .say_as import say_as
 
 MAX_ELEMENT_DEPTH: Final = 32  # nested elements
 MAX_DOCUMENT_CHARACTERS: Final = 200_000  # as a stream's text

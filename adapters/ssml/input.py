@@ -9,8 +9,8 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from ..tts_engine.reading.pronunciation.lexicon import Pronunciation
-from .ssml import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlDocument, SsmlPiece, parse_ssml, plain_document
+from ...tts_engine.reading.pronunciation.lexicon import Pronunciation
+from .document import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlDocument, SsmlPiece, parse_ssml, plain_document
 
 # The beginning of a document, in group 1, or all of the text as far as it may become one.
 _OPENING: Final = re.compile(r"\s*+(?:(<speak[\s/>])|(?:<(?:s(?:p(?:e(?:a(?:k)?)?)?)?)?)?\Z)")

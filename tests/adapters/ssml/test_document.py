@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivavoce.adapters.prosody import Prosody, parse_prosody
-from vivavoce.adapters.ssml import MAX_ELEMENT_DEPTH, BadSsml, parse_ssml
+from vivavoce.adapters.ssml.document import MAX_ELEMENT_DEPTH, BadSsml, parse_ssml
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,87 @@
+"""The part of the calls API that speaks the body of a request."""
+
+import codecs
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
+
+from ....adapters.ssml.document import BadSsml, SsmlDocument
+from ....adapters.ssml.input import SsmlInput
+from ....tts_engine.errors import BadRequest, LanguageNotSpoken, UnreadableText
+from ...access.access_control import Grant
+from ...access.dependencies import grant_of
+from ...access.errors import KeyRefused, RateLimited, RequestTooLarge
+from ..call_options import CallSpeechOptions
+from ..registry import CallRegistry
+from ..utterance_tracker import UtteranceOutcome
+from . import operations
+
+
+def add_speech_route(router: APIRouter, registry: CallRegistry, speech: CallSpeechOptions) -> None:
+    """Add the route to the router of the calls API. speech: how calls are spoken on."""
+
+    @router.post("/{call_id}/speech", **operations.SPEAK)
+    async def speak(call_id: str, request: Request) -> JSONResponse:
+        active_call, body = registry.get(call_id), _ChargedBody(request, grant_of(request))
+        call = active_call.call
+        text = body.documents(lambda document: call.require_languages(document, speech.voice))
+        with registry.attach(active_call):
+            outcome = await call.speak(text, speech=speech)
+            await call.wait_played()
+        if body.refusal is not None:
+            raise body.refusal
+        if outcome is UtteranceOutcome.UNREADABLE:
+            raise UnreadableText()
+        return JSONResponse({"call": call_id, "outcome": outcome.value})
+
+
+class _ChargedBody:
+    """A request's body as text, which may be SSML, charged as it arrives."""
+
+    def __init__(self, request: Request, grant: Grant) -> None:
+        # Why the text ended before the body did.
+        self.refusal: BadRequest | None = None
+        self._request = request
+        self._grant = grant
+        self._charged_characters = 0
+
+    async def documents(self, check: Callable[[SsmlDocument], None]) -> AsyncGenerator[SsmlDocument, None]:
+        """Yield the text up to the first piece that is refused; the rest of the body is not read.
+
+        check: raises LanguageNotSpoken.
+        """
+        ssml_input = SsmlInput()
+        try:
+            async with aclosing(_decode_body(self._request)) as pieces:
+                async for piece in pieces:
+                    self._charge(len(piece))
+                    for document in ssml_input.push(piece):
+                        check(document)
+                        yield document
+            for document in ssml_input.flush():
+                check(document)
+                yield document
+        except (KeyRefused, RequestTooLarge, RateLimited, BadSsml, LanguageNotSpoken) as error:
+            self.refusal = error
+
+    def _charge(self, characters: int) -> None:
+        try:
+            self._grant.charge_characters(characters)
+        except RateLimited as error:
+            sentence = f"{error}; {self._charged_characters} characters of this text were taken"
+            raise RateLimited(sentence, error.retry_after_s) from None
+        self._charged_characters += characters
+
+
+async def _decode_body(request: Request) -> AsyncGenerator[str, None]:
+    """Yield the body as it arrives; invalid UTF-8 becomes U+FFFD."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with suppress(ClientDisconnect):  # the text before it is spoken
+        async for piece in request.stream():
+            if text := decoder.decode(piece):
+                yield text
+    if text := decoder.decode(b"", final=True):
+        yield text
