@@ -1,8 +1,10 @@
 """Replicas in this process: engines behind the messages of a cluster, without a transport."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
+from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.cluster_metrics import replica_families
 from vivavoce.gateway.cluster.replicas.messages import (
     ReplicaDescription,
@@ -114,3 +116,16 @@ class LocalReplicas:
         for each in self.replicas:
             await each.host.aclose()
             await each.engine.aclose()
+
+
+@asynccontextmanager
+async def open_cluster(count: int) -> AsyncIterator[tuple[ClusterEngine, LocalReplicas]]:
+    """The engine of a gateway with so many replicas."""
+    directory = LocalReplicas()
+    for _ in range(count):
+        await directory.add()
+    engine = await ClusterEngine.connect(directory, EngineConfig())
+    try:
+        yield engine, directory
+    finally:
+        await engine.aclose()

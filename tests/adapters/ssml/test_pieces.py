@@ -136,6 +136,6 @@ def test_lang_is_the_language_of_its_text_to_its_end() -> None:
 
 
 def test_the_example_is_well_formed() -> None:
-    document = parse_ssml((Path(__file__).parents[2] / "examples" / "prompt.ssml").read_text("utf-8"))
+    document = parse_ssml((Path(__file__).parents[3] / "examples" / "prompt.ssml").read_text("utf-8"))
     assert document.text.startswith("Thank you for calling W3. Your code is 0417. Again, 0417.")
     assert [piece.mark for piece in document.pieces if piece.mark] == ["menu"]

@@ -2,13 +2,12 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import pytest
 
-from shared.local_replicas import LocalReplica, LocalReplicas
+from shared.event_loop import until
+from shared.local_replicas import LocalReplica, LocalReplicas, open_cluster
 from shared.standin_backend import StandInBackend
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.messages import CancelStream, OpenStream, ReportPlayout
@@ -30,29 +29,11 @@ WORDS = TEXT.split()
 T = TypeVar("T")
 
 
-@asynccontextmanager
-async def cluster(count: int) -> AsyncIterator[tuple[ClusterEngine, LocalReplicas]]:
-    directory = LocalReplicas()
-    for _ in range(count):
-        await directory.add()
-    engine = await ClusterEngine.connect(directory, EngineConfig())
-    try:
-        yield engine, directory
-    finally:
-        await engine.aclose()
-
-
 async def speak(stream: Stream, text: str = TEXT) -> list[AudioChunk]:
     async with stream:
         stream.push_text(text)
         stream.end_input()
         return [chunk async for chunk in stream]
-
-
-async def eventually(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not is_true():
-            await asyncio.sleep(0.01)
 
 
 def heard_words(chunks: list[AudioChunk]) -> list[str]:
@@ -78,7 +59,7 @@ def speaking_replica(directory: LocalReplicas) -> LocalReplica:
 
 def test_a_replica_speaks_the_samples_of_a_local_engine() -> None:
     async def run() -> None:
-        async with cluster(1) as (engine, _), await Engine.open(backend=StandInBackend()) as local:
+        async with open_cluster(1) as (engine, _), await Engine.open(backend=StandInBackend()) as local:
             for text in (TEXT, "Hello.", "", "...", TEXT[:20]):
                 here, there = await speak(local.stream(), text), await speak(engine.stream(), text)
                 assert b"".join(chunk.pcm for chunk in there) == b"".join(chunk.pcm for chunk in here)
@@ -108,7 +89,7 @@ def test_text_in_pieces_with_marks_rates_pauses_and_languages_is_as_in_a_local_e
             return [chunk async for chunk in stream]
 
     async def run() -> None:
-        async with cluster(1) as (engine, _), await Engine.open(backend=StandInBackend()) as local:
+        async with open_cluster(1) as (engine, _), await Engine.open(backend=StandInBackend()) as local:
             here, there = await pieces(local.stream()), await pieces(engine.stream())
             assert [(chunk.pcm, chunk.words, chunk.marks) for chunk in there] == [
                 (chunk.pcm, chunk.words, chunk.marks) for chunk in here
@@ -125,7 +106,7 @@ def test_a_stream_goes_on_at_another_replica_after_any_chunk_without_a_word_lost
     chunks: int,
 ) -> None:
     async def run() -> None:
-        async with cluster(2) as (engine, directory):
+        async with open_cluster(2) as (engine, directory):
             stream = engine.stream()
             speaker = next(each for each in directory.replicas if each.name in stream.tried)
             speaker.max_chunks = chunks
@@ -140,12 +121,12 @@ def test_a_stream_goes_on_at_another_replica_after_any_chunk_without_a_word_lost
 
 def test_text_that_comes_after_the_loss_is_spoken_by_the_other_replica() -> None:
     async def run() -> None:
-        async with cluster(2) as (engine, directory), engine.stream() as stream:
+        async with open_cluster(2) as (engine, directory), engine.stream() as stream:
             stream.push_text("One two three, four. ")
-            await eventually(lambda: any(each.engine.active_streams for each in directory.replicas))
+            await until(lambda: any(each.engine.active_streams for each in directory.replicas))
             first = await anext(stream)
             speaking_replica(directory).kill()
-            await eventually(lambda: len(engine.replicas) == 1)
+            await until(lambda: len(engine.replicas) == 1)
             stream.push_text("Five six.")
             stream.end_input()
             heard = [first, *[chunk async for chunk in stream]]
@@ -156,7 +137,7 @@ def test_text_that_comes_after_the_loss_is_spoken_by_the_other_replica() -> None
 
 def test_without_another_replica_the_stream_ends_with_an_error_and_the_next_is_refused() -> None:
     async def run() -> None:
-        async with cluster(1) as (engine, directory):
+        async with open_cluster(1) as (engine, directory):
             stream = engine.stream()
             stream.push_text(TEXT)
             await anext(stream)
@@ -174,7 +155,7 @@ def test_without_another_replica_the_stream_ends_with_an_error_and_the_next_is_r
 
 def test_a_text_that_ends_replicas_does_not_end_all_of_them() -> None:
     async def run() -> None:
-        async with cluster(5) as (engine, directory):
+        async with open_cluster(5) as (engine, directory):
             for each in directory.replicas:
                 each.max_chunks = 1
             with pytest.raises(SynthesisFailed):
@@ -186,7 +167,7 @@ def test_a_text_that_ends_replicas_does_not_end_all_of_them() -> None:
 
 def test_other_streams_do_not_notice_a_lost_replica() -> None:
     async def run() -> None:
-        async with cluster(2) as (engine, directory):
+        async with open_cluster(2) as (engine, directory):
             streams = [engine.stream() for _ in range(6)]
             placed = {stream: engine._speaking[stream].replica for stream in streams}
             assert sorted(placed.values()) == ["replica-1"] * 3 + ["replica-2"] * 3
@@ -202,7 +183,7 @@ def test_other_streams_do_not_notice_a_lost_replica() -> None:
 
 def test_cancel_reaches_the_replica_and_frees_its_slot() -> None:
     async def run() -> None:
-        async with cluster(1) as (engine, directory):
+        async with open_cluster(1) as (engine, directory):
             replica = directory.replicas[0]
             stream = engine.stream()
             stream.push_text(TEXT)
@@ -212,7 +193,7 @@ def test_cancel_reaches_the_replica_and_frees_its_slot() -> None:
             assert [chunk async for chunk in stream] == []
             with pytest.raises(StreamClosed):
                 stream.push_text("more")
-            await eventually(lambda: replica.engine.active_streams == 0)
+            await until(lambda: replica.engine.active_streams == 0)
             assert CancelStream() in [command.action for command in replica.commands]
 
     asyncio.run(run())
@@ -220,12 +201,12 @@ def test_cancel_reaches_the_replica_and_frees_its_slot() -> None:
 
 def test_a_listener_that_takes_nothing_stops_the_rendering() -> None:
     async def run() -> None:
-        async with cluster(1) as (engine, directory):
+        async with open_cluster(1) as (engine, directory):
             stream = engine.stream()
             stream.push_text("word " * 500)
             stream.end_input()
             rendered = directory.replicas[0].engine.metrics.audio_seconds
-            await eventually(lambda: rendered._value.get() > 1.9)
+            await until(lambda: rendered._value.get() > 1.9)
             await asyncio.sleep(0.1)
             assert rendered._value.get() < 3.0  # of 100 s
             assert len(heard_words([chunk async for chunk in stream])) == 500
@@ -235,13 +216,13 @@ def test_a_listener_that_takes_nothing_stops_the_rendering() -> None:
 
 def test_deadlines_reach_the_scheduler_of_the_replica() -> None:
     async def run() -> None:
-        async with cluster(1) as (engine, directory):
+        async with open_cluster(1) as (engine, directory):
             replica = directory.replicas[0]
             stream = engine.stream()
             stream.push_text("word " * 100)
             await anext(stream)
             stream.set_deadline(asyncio.get_running_loop().time() + 5.0)
-            await eventually(
+            await until(
                 lambda: any(
                     isinstance(command.action, ReportPlayout) and command.action.lead_s is not None
                     for command in replica.commands
@@ -256,10 +237,10 @@ def test_deadlines_reach_the_scheduler_of_the_replica() -> None:
 
 def test_a_replica_of_another_bundle_is_refused() -> None:
     async def run() -> None:
-        async with cluster(1) as (engine, directory):
+        async with open_cluster(1) as (engine, directory):
             await directory.add(digest="other")
             same = await directory.add()
-            await eventually(lambda: same.name in engine.replicas)
+            await until(lambda: same.name in engine.replicas)
             assert engine.replicas == ("replica-1", "replica-3")
 
     asyncio.run(run())
@@ -267,18 +248,18 @@ def test_a_replica_of_another_bundle_is_refused() -> None:
 
 def test_a_leaving_replica_ends_its_streams_and_takes_no_new_one() -> None:
     async def run() -> None:
-        async with cluster(2) as (engine, directory):
+        async with open_cluster(2) as (engine, directory):
             stream = engine.stream()
             leaving = next(each for each in directory.replicas if each.name in stream.tried)
             directory.listed.remove(leaving)
-            await eventually(lambda: leaving.name not in engine.replicas)
+            await until(lambda: leaving.name not in engine.replicas)
             others = [engine.stream() for _ in range(3)]
             assert all(leaving.name not in other.tried for other in others)
             stream.push_text(TEXT)
             stream.end_input()
             assert heard_words([chunk async for chunk in stream]) == [word.strip(",.!") for word in WORDS]
             assert stream.tried == {leaving.name}
-            await eventually(lambda: leaving.name not in engine._links)
+            await until(lambda: leaving.name not in engine._links)
             for other in others:
                 other.cancel()
 
@@ -287,7 +268,7 @@ def test_a_leaving_replica_ends_its_streams_and_takes_no_new_one() -> None:
 
 def test_requests_are_checked_before_a_replica_is_asked() -> None:
     async def run() -> None:
-        async with cluster(1) as (engine, directory):
+        async with open_cluster(1) as (engine, directory):
             with pytest.raises(UnknownVoice):
                 engine.stream(voice="nobody")
             with pytest.raises(BadRequest, match="speed"):

@@ -3,44 +3,24 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from shared.local_replicas import LocalReplicas
+from shared.event_loop import until
+from shared.local_replicas import open_cluster
 from vivavoce.gateway.cluster.replicas import cluster_engine, replica_link
-from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.cluster_metrics import ClusterMetrics, replica_families
 from vivavoce.gateway.cluster.replicas.messages import ReplicaMetrics
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
-from vivavoce.tts_engine.engine import EngineConfig
 from vivavoce.tts_engine.metrics import Metrics
 
 TEXT = "One two three four, five six seven. Eight nine ten, and eleven! Twelve thirteen fourteen fifteen."
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
-
-
-@asynccontextmanager
-async def cluster(count: int) -> AsyncIterator[tuple[ClusterEngine, LocalReplicas]]:
-    directory = LocalReplicas()
-    for _ in range(count):
-        await directory.add()
-    engine = await ClusterEngine.connect(directory, EngineConfig())
-    try:
-        yield engine, directory
-    finally:
-        await engine.aclose()
-
-
-async def eventually(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not is_true():
-            await asyncio.sleep(0.01)
 
 
 def scraped(registry: CollectorRegistry) -> dict[tuple[str, str], float]:
@@ -77,7 +57,7 @@ def test_a_gateway_shows_what_its_replicas_rendered_and_what_it_lost(monkeypatch
     monkeypatch.setattr(cluster_engine, "REPORT_INTERVAL_S", 0.02)
 
     async def run() -> None:
-        async with cluster(2) as (engine, directory):
+        async with open_cluster(2) as (engine, directory):
             registry = engine.metrics.registry
             stream = engine.stream()
             speaker = next(each for each in directory.replicas if each.name in stream.tried)
@@ -88,16 +68,14 @@ def test_a_gateway_shows_what_its_replicas_rendered_and_what_it_lost(monkeypatch
                 stream.set_deadline(time.monotonic() - 60.0)  # the listener has heard nothing for a minute
                 spoken += [await anext(stream) for _ in range(6)]
                 rendered = "vivavoce_replica_audio_seconds_total"
-                await eventually(lambda: scraped(registry).get((rendered, speaker.name), 0.0) > 0)
-                await eventually(
-                    lambda: scraped(registry)["vivavoce_replica_underruns_total", speaker.name] >= 1
-                )
+                await until(lambda: scraped(registry).get((rendered, speaker.name), 0.0) > 0)
+                await until(lambda: scraped(registry)["vivavoce_replica_underruns_total", speaker.name] >= 1)
                 speaker.kill()
                 spoken += [chunk async for chunk in stream]
             assert len([word for chunk in spoken for word in chunk.words]) == len(TEXT.split())
             other = next(each for each in directory.replicas if each is not speaker)
-            await eventually(lambda: (rendered, other.name) in scraped(registry))
-            await eventually(
+            await until(lambda: (rendered, other.name) in scraped(registry))
+            await until(
                 lambda: (
                     scraped(registry)[rendered, other.name] == other.engine.metrics.audio_seconds._value.get()
                 )
@@ -114,7 +92,7 @@ def test_the_trace_of_a_request_is_in_the_log_of_the_gateway_and_of_each_replica
     monkeypatch.setattr(replica_link, "MAX_ANSWER_S", 60.0)  # opening a gateway stops the loop for a while
 
     async def run() -> None:
-        async with cluster(2) as (engine, directory):
+        async with open_cluster(2) as (engine, directory):
             for each in directory.replicas:
                 each.max_chunks = 4  # the first one dies, and the other one has enough for the rest
             settings = Settings(http_port=0, audiosocket_port=0, agent="none")

@@ -9,6 +9,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from shared.calls.call_server import call_server, run, until
+from shared.event_loop import until as wait_until
 from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio
 
 FORM = {"number": "+15550100", "name": "A & B", "called": "102", "agent": "", "queue": "sales", "empty": ""}
@@ -94,7 +95,7 @@ def test_other_calls_are_refused_if_only_expected_ones_are_taken(caplog: pytest.
             await expected.hung_up.wait()
             again = await server.dial(call_id)  # a call is expected once
             await again.hung_up.wait()
-            assert len(server.gateway.call_registry) == 0
+            await wait_until(lambda: len(server.gateway.call_registry) == 0)
             assert caplog.text.count("is expected") == 2
 
     run(test())

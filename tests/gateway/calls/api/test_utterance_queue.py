@@ -1,7 +1,8 @@
 """The utterance queue of one peer: limits, charges, options, and text after a barge-in."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -101,6 +102,16 @@ class Recorder:
             on_error=self.errors.append,
         )
 
+    @asynccontextmanager
+    async def settled_queue(
+        self, call: FakeCall, charge: Callable[[int], None] | None = None
+    ) -> AsyncIterator[UtteranceQueue]:
+        """A queue that is closed when every task that the block began waits."""
+        queue = self.queue(call, charge)
+        yield queue
+        await settle()
+        await queue.aclose()
+
 
 def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 60))
@@ -191,14 +202,12 @@ def test_speech_options_apply_to_utterances_that_begin_later() -> None:
     call = FakeCall()
 
     async def test() -> None:
-        queue = Recorder().queue(call)
-        for voice in ("second", "third"):
-            queue.push("Hm. ")
-            queue.speech = CallSpeechOptions(voice)
-            queue.push("And so on.")
-            queue.end()
-        await settle()
-        await queue.aclose()
+        async with Recorder().settled_queue(call) as queue:
+            for voice in ("second", "third"):
+                queue.push("Hm. ")
+                queue.speech = CallSpeechOptions(voice)
+                queue.push("And so on.")
+                queue.end()
 
     run(test())
     assert call.voices == ["first", "second"]
@@ -224,14 +233,12 @@ def test_a_discard_also_drops_utterances_whose_task_has_not_started() -> None:
     call = FakeCall()
 
     async def test() -> None:
-        queue = Recorder().queue(call)
-        queue.push("Never said.")
-        queue.end()
-        queue.discard()
-        queue.push("Said.")
-        queue.end()
-        await settle()
-        await queue.aclose()
+        async with Recorder().settled_queue(call) as queue:
+            queue.push("Never said.")
+            queue.end()
+            queue.discard()
+            queue.push("Said.")
+            queue.end()
 
     run(test())
     assert call.spoken == ["Said."]
@@ -241,19 +248,17 @@ def test_the_rest_of_an_utterance_that_another_party_interrupted_is_refused_once
     call, recorder = FakeCall(), Recorder()
 
     async def test() -> None:
-        queue = recorder.queue(call)
-        queue.push("One ")
-        await settle()
-        call.discard()
-        with pytest.raises(BadCallMessage, match=r"interrupted; .* up to the next end or discard"):
-            queue.push("two ")
-        queue.push(TextCommand.FLUSH)
-        queue.push("three.")
-        queue.end()
-        queue.push("Four.")
-        queue.end()
-        await settle()
-        await queue.aclose()
+        async with recorder.settled_queue(call) as queue:
+            queue.push("One ")
+            await settle()
+            call.discard()
+            with pytest.raises(BadCallMessage, match=r"interrupted; .* up to the next end or discard"):
+                queue.push("two ")
+            queue.push(TextCommand.FLUSH)
+            queue.push("three.")
+            queue.end()
+            queue.push("Four.")
+            queue.end()
 
     run(test())
     assert call.spoken == ["One ", "Four."]
@@ -264,13 +269,11 @@ def test_after_the_peer_s_own_discard_text_begins_a_new_utterance() -> None:
     call = FakeCall()
 
     async def test() -> None:
-        queue = Recorder().queue(call)
-        queue.push("One ")
-        await settle()
-        queue.discard()
-        queue.push("Two.")
-        await settle()
-        await queue.aclose()
+        async with Recorder().settled_queue(call) as queue:
+            queue.push("One ")
+            await settle()
+            queue.discard()
+            queue.push("Two.")
 
     run(test())
     assert call.spoken == ["One ", "Two."]
@@ -280,14 +283,12 @@ def test_an_utterance_that_is_complete_when_it_is_interrupted_needs_no_error() -
     call = FakeCall()
 
     async def test() -> None:
-        queue = Recorder().queue(call)
-        queue.push("One.")
-        queue.end()
-        call.discard()
-        queue.push("Two.")
-        queue.end()
-        await settle()
-        await queue.aclose()
+        async with Recorder().settled_queue(call) as queue:
+            queue.push("One.")
+            queue.end()
+            call.discard()
+            queue.push("Two.")
+            queue.end()
 
     run(test())
     assert call.spoken == ["Two."]
@@ -297,11 +298,9 @@ def test_the_server_s_own_text_is_spoken_uncharged_and_is_not_the_peer_s() -> No
     call, recorder = FakeCall(), Recorder()
 
     async def test() -> None:
-        queue = recorder.queue(call)
-        queue.say("Welcome.")
-        assert not queue.wrote(0)
-        await settle()
-        await queue.aclose()
+        async with recorder.settled_queue(call) as queue:
+            queue.say("Welcome.")
+            assert not queue.wrote(0)
 
     run(test())
     assert (call.spoken, call.announced, recorder.charged) == (["Welcome."], [(0, "Welcome.")], [])
@@ -311,19 +310,17 @@ def test_a_document_is_spoken_when_its_end_has_come_and_announced_without_markup
     call = FakeCall()
 
     async def test() -> None:
-        queue = Recorder().queue(call)
-        for piece in ("<spe", "ak>One <mark name='a'/>", "two.</spe"):
-            queue.push(piece)
-        await settle()
-        assert call.spoken == [] and not queue.wrote(0)
-        queue.push("ak>")
-        queue.push("<speak>Three.</speak>")
-        queue.push(TextCommand.FLUSH)
-        queue.push("Four.")
-        queue.push("<speak>")  # inside plain text it is text
-        queue.end()
-        await settle()
-        await queue.aclose()
+        async with Recorder().settled_queue(call) as queue:
+            for piece in ("<spe", "ak>One <mark name='a'/>", "two.</spe"):
+                queue.push(piece)
+            await settle()
+            assert call.spoken == [] and not queue.wrote(0)
+            queue.push("ak>")
+            queue.push("<speak>Three.</speak>")
+            queue.push(TextCommand.FLUSH)
+            queue.push("Four.")
+            queue.push("<speak>")  # inside plain text it is text
+            queue.end()
 
     run(test())
     assert call.spoken == ["One two. Three.<flush> Four.<speak>"]
@@ -334,20 +331,18 @@ def test_a_faulty_document_is_refused_with_its_place_and_ends_its_utterance_only
     call, recorder = FakeCall(), Recorder()
 
     async def test() -> None:
-        queue = recorder.queue(call)
-        queue.push("<speak>One.</speak>")
-        with pytest.raises(BadSsml, match="line 1, column 20: mismatched tag"):
-            queue.push("<speak>Two <b>now</speak>")
-        queue.push("Dropped.")
-        queue.push(TextCommand.FLUSH)
-        queue.end()
-        queue.push("<speak>Three")
-        with pytest.raises(BadSsml, match="no element found"):
+        async with recorder.settled_queue(call) as queue:
+            queue.push("<speak>One.</speak>")
+            with pytest.raises(BadSsml, match="line 1, column 20: mismatched tag"):
+                queue.push("<speak>Two <b>now</speak>")
+            queue.push("Dropped.")
+            queue.push(TextCommand.FLUSH)
             queue.end()
-        queue.push("Four.")
-        queue.end()
-        await settle()
-        await queue.aclose()
+            queue.push("<speak>Three")
+            with pytest.raises(BadSsml, match="no element found"):
+                queue.end()
+            queue.push("Four.")
+            queue.end()
 
     run(test())
     assert (call.spoken, recorder.failures) == (["One.", "Four."], [])
@@ -357,18 +352,16 @@ def test_a_document_that_is_interrupted_or_discarded_while_it_is_written_is_neve
     call = FakeCall()
 
     async def test() -> None:
-        queue = Recorder().queue(call)
-        queue.push("<speak>One")
-        call.discard()
-        with pytest.raises(BadCallMessage, match="interrupted"):
-            queue.push(".</speak>")
-        queue.end()
-        queue.push("<speak>Two")
-        queue.discard()
-        queue.push("Three.")
-        queue.end()
-        await settle()
-        await queue.aclose()
+        async with Recorder().settled_queue(call) as queue:
+            queue.push("<speak>One")
+            call.discard()
+            with pytest.raises(BadCallMessage, match="interrupted"):
+                queue.push(".</speak>")
+            queue.end()
+            queue.push("<speak>Two")
+            queue.discard()
+            queue.push("Three.")
+            queue.end()
 
     run(test())
     assert call.spoken == ["Three."]
@@ -378,12 +371,10 @@ def test_an_answer_and_the_server_s_own_text_may_be_documents() -> None:
     call, recorder = FakeCall(), Recorder()
 
     async def test() -> None:
-        queue = recorder.queue(call)
-        queue.say("<speak>Welcome.</speak>")
-        queue.answer(_tokens("<speak>", "One.</speak>"))
-        queue.answer(_tokens("<speak>Two"))
-        await settle()
-        await queue.aclose()
+        async with recorder.settled_queue(call) as queue:
+            queue.say("<speak>Welcome.</speak>")
+            queue.answer(_tokens("<speak>", "One.</speak>"))
+            queue.answer(_tokens("<speak>Two"))
 
     run(test())
     assert call.spoken == ["Welcome.", "One.", ""]
@@ -408,10 +399,8 @@ def test_an_answer_is_charged_token_by_token_and_closed_where_the_quota_ends() -
         recorder.charged.append(characters)
 
     async def test() -> None:
-        queue = recorder.queue(call, charge)
-        queue.answer(_tokens("One ", "two.", " Three.", closed=closed))
-        await settle()
-        await queue.aclose()
+        async with recorder.settled_queue(call, charge) as queue:
+            queue.answer(_tokens("One ", "two.", " Three.", closed=closed))
 
     run(test())
     assert (call.spoken, closed) == (["One two."], [True])
@@ -426,10 +415,8 @@ def test_a_fault_in_a_task_is_reported() -> None:
         raise ArithmeticError("no words")
 
     async def test() -> None:
-        queue = recorder.queue(FakeCall())
-        queue.answer(broken())
-        await settle()
-        await queue.aclose()
+        async with recorder.settled_queue(FakeCall()) as queue:
+            queue.answer(broken())
 
     run(test())
     assert [str(error) for error in recorder.errors] == ["no words"]
