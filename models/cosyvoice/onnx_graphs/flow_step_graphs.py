@@ -1,10 +1,14 @@
 """Writes one Euler step of the flow, with classifier-free guidance, as an ONNX graph.
 
-    flow_step    x (B, T, 80), mu, speaker, prompt_mel, solver_step, memory of that step
-                 -> next_x (B, T, 80), new keys and values, next contexts
+    flow_step         x (B, T, 80), mu, speaker, prompt_mel, solver_step, memory of that step
+                      -> next_x (B, T, 80), new keys and values, next contexts
+    flow_step.int8    the same and ``half``, memory of that step and half
+                      -> change (B, T, 80), new keys and values, next contexts
 
-The graph runs the estimator, U-Net or DiT, on 2 B rows, a conditioned and a free one for each of B. Memories
-and contexts have an axis for the two: (B, 2, ...). What the solver time adds is a table, made at export.
+In float32 the graph runs the estimator, U-Net or DiT, on 2 B rows, a conditioned and a free one for each of
+B. Memories and contexts have an axis for the two: (B, 2, ...). In int8 it runs one half, conditioned or free,
+so that two threads compute both without waiting for each other at every operator: ``next_x`` is ``x`` and
+both changes. What the solver time adds is a table, made at export.
 
 Source: ``flow.flow``, ``flow.unet`` and ``flow.dit``, whose computation and weights these are.
 """
@@ -42,8 +46,8 @@ def write_flow_step(
 ) -> None:
     """Write ``flow_step`` from the tensors of flow.pt, in float32 or int8.
 
-    With int8, the matrices of the transformers have 8 bits, keys and values 16, and a voice has a memory of
-    its own, which its sentences share.
+    With int8, a graph is for half of the guidance, the matrices of the transformers have 8 bits, keys and
+    values 16, and a voice has a memory of its own, which its sentences share.
     """
     with OnnxGraphBuilder(path) as builder:
         graph = NetworkGraph(builder, weights, product=PRODUCTS[precision])
@@ -58,12 +62,22 @@ def write_flow_step(
         estimator = _UnetGraph if isinstance(config.estimator, UnetConfig) else _DitGraph
         network = estimator(graph.part(_ESTIMATOR), config.estimator, offsets)  # type: ignore[arg-type]
         conditions = [prompt_mel, mu, speaker] if estimator is _DitGraph else [mu, speaker, prompt_mel]
-        velocity = network.run(_guidance_rows(x, conditions))
-        halves = velocity.reshape(x.size(0), 2, x.size(1), MEL_BANDS)
-        conditioned, free = (halves.slice(1, half, half + 1).reshape(*_shape(x)) for half in (0, 1))
         widths = graph.constant(np.array([dt for _, dt in flow.times])).gather(index, 0)
-        guided = conditioned * (1 + config.guidance) - free * config.guidance
-        graph.output("next_x", x + guided * widths, ("batch", "frames", MEL_BANDS))
+        shares = (1 + config.guidance, -config.guidance)  # of a conditioned and a free velocity
+        if graph.is_exact:
+            velocity = network.run(_guidance_rows(x, conditions))
+            halves = velocity.reshape(x.size(0), 2, x.size(1), MEL_BANDS)
+            conditioned, free = (
+                halves.slice(1, half, half + 1).reshape(*_shape(x)) * share
+                for half, share in enumerate(shares)
+            )
+            graph.output("next_x", x + (conditioned + free) * widths, ("batch", "frames", MEL_BANDS))
+        else:
+            half = graph.number("half")
+            is_conditioned = (half < 1).cast(np.float32)
+            velocity = network.run(concat([x, *(each * is_conditioned for each in conditions)], 2))
+            change = velocity * (widths * graph.constant(shares).gather(half, 0))
+            graph.output("change", change, ("batch", "frames", MEL_BANDS))
         builder.save({**metadata, STEPS_KEY: str(config.solver_steps)})
 
 
@@ -90,6 +104,7 @@ class _EstimatorGraph:
 
     def __init__(self, graph: NetworkGraph, layers: int, heads: int, head_width: int) -> None:
         self.graph, self._layers, self._heads, self._head_width = graph, layers, heads, head_width
+        self._halves = (2,) if graph.is_exact else ()  # axis of contexts
         self._contexts = 0
 
     def _begin_attention(self, x: GraphValue) -> EstimatorAttention:
@@ -107,12 +122,13 @@ class _EstimatorGraph:
             self.graph.output("new_keys_values", new, shape)
 
     def _past_context(self, frames: int, width: int) -> GraphValue:
-        past = self.graph.input(f"past_context.{self._contexts}", ("batch", 2, frames, width))
-        return past.reshape(-1, frames, width)
+        shape = ("batch", *self._halves, frames, width)
+        return self.graph.input(f"past_context.{self._contexts}", shape).reshape(-1, frames, width)
 
     def _keep_context(self, context: GraphValue, frames: int, width: int) -> None:
-        following = context.reshape(-1, 2, frames, width)
-        self.graph.output(f"present_context.{self._contexts}", following, ("batch", 2, frames, width))
+        shape = (*self._halves, frames, width)
+        following = context.reshape(-1, *shape)
+        self.graph.output(f"present_context.{self._contexts}", following, ("batch", *shape))
         self._contexts += 1
 
     def _causal_conv(self, graph: NetworkGraph, x: GraphValue, name: str) -> GraphValue:

@@ -57,10 +57,10 @@ class NetworkGraph:
         """Declare an input of one whole number, () int64; the value has the shape (1,)."""
         return self.input(name, (), np.int64).reshape(1)
 
-    def output(self, name: str, value: GraphValue, shape: Sequence[int | str]) -> None:
-        """Declare a value as an output."""
-        value.named(name)
+    def output(self, name: str, value: GraphValue, shape: Sequence[int | str]) -> GraphValue:
+        """Declare a value as an output. Use the returned value for more of the graph: that saves a copy."""
         self.builder.output(name, value.dtype.type, shape)
+        return value.named(name)
 
     def array(self, key: str) -> NDArray[Any]:
         """A tensor of the weight file."""

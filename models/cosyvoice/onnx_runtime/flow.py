@@ -29,8 +29,9 @@ _NOISE_FRAMES = 15_000
 class ArrayFlowState:
     """Memory of B utterances between chunks; a step writes into it, so it must not be used again.
 
-    encoder, solver: ``past_`` inputs of the encoder, and of each solver step. memories: of the encoder by
-    name, and of each solver step, with slots on the last axis but one.
+    encoder, solver: ``past_`` inputs of the encoder, and of each run of ``flow_step``. memories: of the
+    encoder by name, and of each run, with slots on the last axis but one. Steps read those of a voice and
+    write into the others.
     """
 
     frames: int  # mel frames so far, of all rows
@@ -40,11 +41,18 @@ class ArrayFlowState:
     encoder_memories: State  # none in version 3
     solver: tuple[State, ...]
     solver_memories: tuple[Array, ...]
+    voice_memories: tuple[Array, ...] = ()  # of ``SharedVoiceFlow``, in front of ``solver_memories``
+
+    @property
+    def voice_frames(self) -> int:
+        """Frames in the memories of a voice, which begin ``frames``."""
+        return self.voice_memories[0].shape[-2] if self.voice_memories else 0
 
     @property
     def memories(self) -> list[Array]:
-        """All memories."""
-        return [*self.encoder_memories.values(), *self.solver_memories]
+        """All memories that have slots."""
+        memories = [*self.encoder_memories.values(), *self.voice_memories, *self.solver_memories]
+        return [memory for memory in memories if memory.shape[-2]]
 
     def release_behind(self, frames: int) -> None:
         """Return the memory after the first ``frames`` frames to the system. Raises OSError if it refuses."""
@@ -110,8 +118,21 @@ class ArrayFlow:
             flow_graph_path(bundle, "flow_encoder", precision),
             flow_graph_path(bundle, "flow_step", precision),
         )
-        speaker, encoder, step = (graph(open_graph(path, digest, threads)) for path in paths)
+        counts = (threads, threads, cls._step_threads(threads))
+        speaker, encoder, step = (
+            graph(open_graph(path, digest, count)) for path, count in zip(paths, counts, strict=True)
+        )
         return cls(bundle.network_config.flow, speaker, encoder, step, policy)
+
+    @staticmethod
+    def _step_threads(threads: int) -> int:
+        """Threads of a run of ``flow_step``."""
+        return threads
+
+    @property
+    def _runs(self) -> int:
+        """Runs of ``flow_step`` in a chunk."""
+        return self.config.solver_steps
 
     def project_speaker(self, embedding: Array) -> Array:
         """(B, 192) speaker embedding -> (B, 80) conditioning."""
@@ -132,7 +153,7 @@ class ArrayFlow:
             speaker,
             self._encoder.initial_state(rows),
             memories,
-            tuple(self._initial_contexts(rows) for _ in range(self.config.solver_steps)),
+            tuple(self._initial_contexts(rows) for _ in range(self._runs)),
             self._solver_memories(rows, frames),
         )
 
@@ -146,12 +167,11 @@ class ArrayFlow:
         return self.init_state(speaker, frames)
 
     def _initial_contexts(self, rows: int) -> State:
-        """Of a solver step."""
+        """Of a run."""
         return self._step.initial_state(rows)
 
     def _solver_memories(self, rows: int, frames: int) -> tuple[Array, ...]:
-        steps = range(self.config.solver_steps)
-        return tuple(self._step.empty_memory("memory", rows, frames) for _ in steps)
+        return tuple(self._step.empty_memory("memory", rows, frames) for _ in range(self._runs))
 
     def prefill(self, embedding: Float, ids: Integers, mel: Float) -> ArrayFlowState:
         """The state after the whole blocks of a recording. embedding: (192,). ids: (P,). mel: (80, 2 P)."""
@@ -187,8 +207,13 @@ class ArrayFlow:
         return self._with_capacity(state, max(frames, state.capacity * 3 // 2))
 
     def _with_capacity(self, state: ArrayFlowState, frames: int) -> ArrayFlowState:
-        solver = tuple(resized(memory, state, frames) for memory in state.solver_memories)
-        return with_encoder_capacity(replace(state, solver_memories=solver), frames)
+        own_used, own_slots = (count - state.voice_frames for count in (state.frames, frames))
+        solver = tuple(_resized(memory, own_used, own_slots) for memory in state.solver_memories)
+        encoder = {}
+        for name, memory in state.encoder_memories.items():
+            used, slots = (count * memory.shape[-2] // state.capacity for count in (state.frames, frames))
+            encoder[name] = _resized(memory, used, slots)
+        return replace(state, capacity=frames, encoder_memories=encoder, solver_memories=solver)
 
     def compute(
         self,
@@ -207,21 +232,21 @@ class ArrayFlow:
         place = {"length": state.frames, "block": block}
         mu, encoder = self._encode({"ids": ids, "future": future}, place, state)
         inputs = {"mu": mu, "speaker": state.speaker, "prompt_mel": prompt_mel.swapaxes(1, 2), **place}
-        solver = []
-        for index, (contexts, memory) in enumerate(zip(state.solver, state.solver_memories, strict=True)):
-            given = {**inputs, "x": x, "solver_step": index}
-            outputs = self._run_step(given, contexts, memory)
-            solver.append(_present(outputs, contexts))
-            x = outputs["next_x"]
+        solver: list[State] = []
+        for step in range(self.config.solver_steps):
+            x, contexts = self._solve({**inputs, "x": x, "solver_step": step}, state)
+            solver += contexts
         return x.swapaxes(1, 2), replace(
             state, frames=state.frames + x.shape[1], encoder=encoder, solver=tuple(solver)
         )
 
-    def _run_step(self, inputs: State, contexts: State, memory: Array) -> State:
-        """Run a solver step, and write what it has to remember of the chunk."""
+    def _solve(self, inputs: State, state: ArrayFlowState) -> tuple[Array, list[State]]:
+        """Take a solver step, and write what it has to remember of the chunk: the next x, and contexts."""
+        step = inputs["solver_step"]
+        contexts, memory = state.solver[step], state.solver_memories[step]
         outputs = self._step.run({**inputs, **contexts, "memory": memory})
-        _write(memory, outputs["new_keys_values"], inputs["length"])
-        return outputs
+        _write(memory, outputs["new_keys_values"], state.frames)
+        return outputs["next_x"], [present(outputs, contexts)]
 
     def _encode(self, inputs: State, place: State, state: ArrayFlowState) -> tuple[Array, State]:
         """The conditioning of the solver (B, 2 T, 80), and the encoder's next contexts."""
@@ -230,7 +255,7 @@ class ArrayFlow:
         for name, memory in state.encoder_memories.items():
             begin = state.frames if name == "frame_memory" else state.frames // FRAMES_PER_SPEECH_ID
             _write(memory, outputs[f"new_{name.removesuffix('_memory')}_keys_values"], begin)
-        return outputs["mu"], _present(outputs, state.encoder)
+        return outputs["mu"], present(outputs, state.encoder)
 
     def _noise_rows(self, begin: int, frames: int) -> Float:
         """The solver's initial values from frame ``begin`` on, (frames, 80), as ``StreamingFlow.noise``."""
@@ -245,7 +270,8 @@ class ArrayFlow:
         return self._noise[index]
 
 
-def _present(outputs: State, past: State) -> State:
+def present(outputs: State, past: State) -> State:
+    """The next contexts, by the names of the past ones."""
     return {name: outputs[name.replace("past_", "present_")] for name in past}
 
 
@@ -254,15 +280,8 @@ def _write(memory: Array, keys_values: Array, begin: int) -> None:
     memory[..., begin : begin + keys_values.shape[-2], :] = keys_values
 
 
-def resized(memory: Array, state: ArrayFlowState, frames: int) -> Array:
-    """A memory of a state, copied to one with room for ``frames`` frames."""
-    slots, used = (count * memory.shape[-2] // state.capacity for count in (frames, state.frames))
-    larger = paged_zeros((*memory.shape[:-2], slots, memory.shape[-1]))
+def _resized(memory: Array, used: int, slots: int) -> Array:
+    """A memory, whose first ``used`` slots are copied to one of ``slots`` slots."""
+    larger = paged_zeros((*memory.shape[:-2], slots, memory.shape[-1]), memory.dtype)
     larger[..., :used, :] = memory[..., :used, :]
     return larger
-
-
-def with_encoder_capacity(state: ArrayFlowState, frames: int) -> ArrayFlowState:
-    """The state with room for ``frames`` frames in the memories of the encoder."""
-    memories = {name: resized(memory, state, frames) for name, memory in state.encoder_memories.items()}
-    return replace(state, capacity=frames, encoder_memories=memories)

@@ -1,12 +1,14 @@
 """The exported flow in int8 on arrays, whose sentences read the memory of their voice where it is.
 
     voice       keys and values of the recording in every layer: made once, shared, never written
-    sentence    those of its speech so far, in memory that each step replaces by a longer one
+    sentence    those of its speech so far, in a memory with room for more, which the graph writes into
 
-The encoder's memories, 1 MB a second, are copied for every sentence.
+The encoder's memories, 1 MB a second, are copied for every sentence. Two threads compute the halves of the
+guidance, conditioned and free.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Self
 
@@ -16,19 +18,20 @@ from numpy.typing import NDArray
 
 from ...networks.execution import Precision
 from ..checkpoint.bundle import CosyVoiceBundle
+from ..config import UnetConfig
 from ..flow.policy import EXACT_POLICY, FlowPolicy
-from .flow import ArrayFlow, ArrayFlowState, with_encoder_capacity
+from .flow import ArrayFlow, ArrayFlowState, present
 from .graph_runs import Array, Float, Integers, OrtGraph, RunnableGraph, State, paged_zeros
 
 _PARTS = ("key", "value")
-_SENTENCE = "past_memory"  # among the contexts of a solver step
+_HALVES = 2
 
 
 class SharedVoiceFlow(ArrayFlow):
     """The exported graphs of a flow in int8. ``load`` opens them.
 
-    A memory is (layers, 2, B, 2, H, frames, d) float16 for each solver step: the voice's are the
-    ``solver_memories`` of a state, the sentence's are with the contexts.
+    A memory is (layers, 2, frames, B * H * d) float16 for each solver step and half, keys before values: the
+    ``voice_memories`` of a state, and the ``solver_memories`` of its sentence.
     """
 
     @classmethod
@@ -43,55 +46,81 @@ class SharedVoiceFlow(ArrayFlow):
         """Open the graphs of a bundle. ``digest`` is the bundle's, if known. Raises InvalidBundleError."""
         return super().load(bundle, replace(policy, dtype="float16"), digest, graph, precision)
 
+    @staticmethod
+    def _step_threads(threads: int) -> int:
+        return max(1, threads // _HALVES)
+
+    @property
+    def _runs(self) -> int:
+        return _HALVES * self.config.solver_steps
+
     @property
     def shares_voices(self) -> bool:
         """A sentence takes no memory for its voice."""
         return True
 
+    def init_state(self, speaker: Array, frames: int) -> ArrayFlowState:
+        """As ``ArrayFlow.init_state``, without a voice."""
+        state = super().init_state(speaker, frames)
+        return replace(state, voice_memories=self._solver_memories(len(speaker), 0))
+
     def empty_voice(self, speaker: Array, frames: int) -> ArrayFlowState:
         """A state to unpack a voice of ``frames`` frames into."""
-        state = self.init_state(speaker, frames)
-        shapes = ((*memory.shape[:-2], frames, memory.shape[-1]) for memory in state.solver_memories)
-        return replace(state, solver_memories=tuple(paged_zeros(shape, np.float16) for shape in shapes))
+        return _as_voice(replace(self.init_state(speaker, frames), frames=frames))
 
     def prefill(self, embedding: Float, ids: Integers, mel: Float) -> ArrayFlowState:
         """As ``ArrayFlow.prefill``; the memory becomes the voice's."""
         state = super().prefill(embedding, ids, mel)
-        empty = self._initial_contexts(1)[_SENTENCE]
-        return replace(
-            state,
-            solver=tuple({**contexts, _SENTENCE: empty} for contexts in state.solver),
-            solver_memories=tuple(contexts[_SENTENCE] for contexts in state.solver),
-        )
+        return _as_voice(state) if state.frames else state
 
     def _initial_contexts(self, rows: int) -> State:
+        memories = tuple(f"past_{part}." for part in _PARTS)
         contexts = self._step.initial_state(rows)
-        names = [name for name in contexts if name.startswith(tuple(f"past_{part}." for part in _PARTS))]
-        parts = np.stack([contexts.pop(name) for name in names])
-        return {**contexts, _SENTENCE: parts.reshape(len(names) // 2, 2, *parts.shape[1:])}
+        return {name: context for name, context in contexts.items() if not name.startswith(memories)}
 
     def _solver_memories(self, rows: int, frames: int) -> tuple[Array, ...]:
-        """Those of no voice."""
-        return (self._initial_contexts(rows)[_SENTENCE],) * self.config.solver_steps
+        estimator = self.config.estimator
+        layers = estimator.attention_layers if isinstance(estimator, UnetConfig) else estimator.depth
+        shape = (layers, len(_PARTS), frames, rows * estimator.inner)
+        return tuple(paged_zeros(shape, np.float16) for _ in range(self._runs))
 
-    def _with_capacity(self, state: ArrayFlowState, frames: int) -> ArrayFlowState:
-        return with_encoder_capacity(state, frames)
+    def _solve(self, inputs: State, state: ArrayFlowState) -> tuple[Array, list[State]]:
+        with ThreadPoolExecutor(1) as other_thread:
+            free = other_thread.submit(self._run_half, 1, inputs, state)
+            conditioned_change, conditioned = self._run_half(0, inputs, state)
+        free_change, others = free.result()
+        return inputs["x"] + conditioned_change + free_change, [conditioned, others]
 
-    def _run_step(self, inputs: State, contexts: State, memory: Array) -> State:
+    def _run_half(self, half: int, inputs: State, state: ArrayFlowState) -> tuple[Array, State]:
+        """What a half changes in x, and its next contexts."""
         assert isinstance(self._step, OrtGraph)
-        others = {name: context for name, context in contexts.items() if name != _SENTENCE}
-        past = contexts[_SENTENCE]
-        frames = past.shape[-2] + inputs["x"].shape[1]
-        present = paged_zeros((*past.shape[:-2], frames, past.shape[-1]), past.dtype)
-        given = {**inputs, **others, **_by_layer("voice", memory), **_by_layer("past", past)}
-        outputs = self._step.run_into(given, _by_layer("present", present))
-        return {**outputs, _SENTENCE.replace("past", "present"): present}
+        rows, frames, _ = inputs["x"].shape
+        run = _HALVES * inputs["solver_step"] + half
+        contexts, voice, memory = state.solver[run], state.voice_memories[run], state.solver_memories[run]
+        used = state.frames - state.voice_frames
+        past, new = memory[:, :, :used], memory[:, :, used : used + frames]
+        memories = {**_by_layer("voice", voice, rows), **_by_layer("past", past, rows)}
+        outputs = self._step.run_into(
+            {**inputs, **contexts, **memories, "half": half}, _by_layer("new", new, rows)
+        )
+        return outputs["change"], present(outputs, contexts)
 
 
-def _by_layer(time: str, memory: NDArray[np.float16]) -> dict[str, NDArray[np.float16]]:
-    """The parts of a memory by the names of inputs and outputs."""
+def _as_voice(state: ArrayFlowState) -> ArrayFlowState:
+    """The state behind a recording, whose frames become those of the voice; it has no room for others."""
+    whole = state.solver_memories
+    return replace(
+        state,
+        voice_memories=tuple(memory[:, :, : state.frames] for memory in whole),
+        solver_memories=tuple(memory[:, :, :0] for memory in whole),
+    )
+
+
+def _by_layer(time: str, memory: NDArray[np.float16], rows: int) -> dict[str, NDArray[np.float16]]:
+    """The parts of a memory by the names of inputs and outputs, (frames, B, H * d)."""
+    _, _, frames, width = memory.shape
     return {
-        f"{time}_{part}.{layer}": memory[layer, place]
+        f"{time}_{part}.{layer}": memory[layer, place].reshape(frames, rows, width // rows)
         for layer in range(len(memory))
         for place, part in enumerate(_PARTS)
     }

@@ -111,7 +111,7 @@ def test_sentences_share_the_memory_of_their_voice_and_leave_it_as_it_is(
     before = [memory.copy() for memory in voice.memories]
     sentences = [flow.copy_for_utterance(voice, 400) for _ in range(2)]
     for sentence in sentences:
-        assert all(a is b for a, b in zip(sentence.solver_memories, voice.solver_memories, strict=True))
+        assert all(a is b for a, b in zip(sentence.voice_memories, voice.voice_memories, strict=True))
     first, second = (in_chunks(flow, sentence, ids, mel, [75, 100, 150]) for sentence in sentences)
     assert np.array_equal(first, second)
     for memory, kept in zip(voice.memories, before, strict=True):
