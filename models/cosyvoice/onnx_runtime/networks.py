@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ...host_memory import release_free_heap
 from ...networks.execution import DeviceError, Precision
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..flow.policy import CacheForm, FlowPolicy
@@ -32,6 +33,7 @@ def load_array_networks(bundle: CosyVoiceBundle, policy: FlowPolicy, precision: 
     """Open the graphs of a bundle. Raises InvalidBundleError, and DeviceError for another precision."""
     lm = load_array_lm(bundle, precision)
     render = load_array_render_networks(bundle, policy, precision)
+    release_free_heap()  # packing matrices leaves it in pieces
     return ArrayNetworks(flow=render.flow, vocoder=render.vocoder, lm=lm)
 
 

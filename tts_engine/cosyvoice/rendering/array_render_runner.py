@@ -3,6 +3,7 @@
 A chunk is rendered for one sentence at a time, so a step of several sessions runs them one after the other.
 """
 
+import weakref
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
@@ -82,6 +83,8 @@ class ArrayRenderRunner:
         """The state of a new sentence. Raises MemoryError."""
         voice = self._prepared_voice(flow_prompt)
         flow = voice.lend_memory() if voice.can_lend_memory else OwnSequence(self._with_reserve(voice.state))
+        # Each thread keeps what its steps have freed; a sentence leaves up to 0.1 GB.
+        weakref.finalize(flow, release_free_heap)
         tail = FRAMES_PER_SPEECH_ID * (len(flow_prompt.ids) - len(flow_prompt.prompt_tail_ids))
         stream = self._vocoder.open_stream(noise)
         return ArrayRenderState(flow, flow_prompt.mel[:, tail:], ArrayMelStretcher(speed), stream)
