@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from benches.peer_discards import WIRES, measure
+from benches.peer_discards import measure
+from vivavoce.gateway.cli.phones.peers.kinds import MAKE_PEER
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", MAKE_PEER)
 def test_what_is_reported_as_heard_is_what_the_peer_played_to_within_a_word(wire: str) -> None:
     discards = asyncio.run(measure(wire, calls=2, discards=2))
     assert len(discards) == 4

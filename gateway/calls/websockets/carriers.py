@@ -1,4 +1,4 @@
-"""The carriers whose media streams are served: their wire, their webhook and how they authenticate."""
+"""The carriers and systems whose media streams are served: wire, webhook and authentication of each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from ....adapters.media_streams.answers import (
 )
 from ....adapters.media_streams.connection import MediaStreamConnection
 from ....adapters.media_streams.exotel import ExotelStreamConnection
+from ....adapters.media_streams.freeswitch import AudioForkConnection, AudioStreamConnection
 from ....adapters.media_streams.jambonz import SUBPROTOCOLS, JambonzStreamConnection
 from ....adapters.media_streams.plivo import PlivoStreamConnection
 from ....adapters.media_streams.telnyx import TelnyxStreamConnection
@@ -58,31 +59,40 @@ class Carrier:
     """One carrier."""
 
     name: str  # in paths, and the kind of its calls
-    make_connection: Callable[[], MediaStreamConnection]
-    answer: AnswerWebhook
+    make_connection: Callable[[Mapping[str, str]], MediaStreamConnection]  # takes the URL's parameters
+    answer: AnswerWebhook | None  # None: it has no webhook
     fields: WebhookFields = WebhookFields()
     signature: SignatureScheme = SignatureScheme.NONE
     subprotocols: tuple[str, ...] = ()  # the first one that the carrier offers is selected
 
 
+def _of(kind: Callable[[], MediaStreamConnection]) -> Callable[[Mapping[str, str]], MediaStreamConnection]:
+    """Return what makes connections to which the URL's parameters mean nothing."""
+    return lambda parameters: kind()
+
+
 _ALL: Final = (
-    Carrier("twilio", TwilioStreamConnection, twiml, signature=SignatureScheme.TWILIO),
-    Carrier("telnyx", TelnyxStreamConnection, texml),
+    Carrier("twilio", _of(TwilioStreamConnection), twiml, signature=SignatureScheme.TWILIO),
+    Carrier("telnyx", _of(TelnyxStreamConnection), texml),
     Carrier(
         "plivo",
-        PlivoStreamConnection,
+        _of(PlivoStreamConnection),
         plivo_xml,
         WebhookFields(call_id="CallUUID"),
         signature=SignatureScheme.PLIVO,
     ),
-    Carrier("vonage", VonageStreamConnection, ncco, WebhookFields("uuid", "from", "to", "from_user")),
-    Carrier("exotel", ExotelStreamConnection, exotel_url, WebhookFields("CallSid", "CallFrom", "CallTo")),
+    Carrier("vonage", _of(VonageStreamConnection), ncco, WebhookFields("uuid", "from", "to", "from_user")),
+    Carrier(
+        "exotel", _of(ExotelStreamConnection), exotel_url, WebhookFields("CallSid", "CallFrom", "CallTo")
+    ),
     Carrier(
         "jambonz",
-        JambonzStreamConnection,
+        _of(JambonzStreamConnection),
         jambonz_verbs,
         WebhookFields("call_sid", "from", "to", "caller_name"),
         subprotocols=SUBPROTOCOLS,
     ),
+    Carrier("mod_audio_fork", AudioForkConnection, None, subprotocols=SUBPROTOCOLS),
+    Carrier("mod_audio_stream", AudioStreamConnection, None),
 )
 CARRIERS: Final[Mapping[str, Carrier]] = MappingProxyType({carrier.name: carrier for carrier in _ALL})

@@ -18,8 +18,8 @@ from vivavoce.gateway.calls.caller import Caller
 from vivavoce.gateway.calls.websockets.carrier_access import TICKET_LIFETIME_S, StreamTickets
 from vivavoce.gateway.calls.websockets.carriers import CARRIERS
 from vivavoce.gateway.calls.websockets.leg import KnownCaller
-from vivavoce.gateway.cli.phones.asterisk_peer import SimulatedAsterisk
-from vivavoce.gateway.cli.phones.twilio_peer import SimulatedTwilio
+from vivavoce.gateway.cli.phones.peers.asterisk import SimulatedAsterisk
+from vivavoce.gateway.cli.phones.peers.twilio import SimulatedTwilio
 
 PUBLIC = "https://voice.example.org"
 TOKEN = "t" * 16
