@@ -105,6 +105,20 @@ def bench_words(
     print_report(measure(limit, show, str(bundle or "default"), voice), as_json)
 
 
+@bench_group.command("caller-audio")
+@click.option("--loss", type=click.FloatRange(0, 50), default=5.0, show_default=True, help="Percent.")
+@click.option("--jitter", type=click.FloatRange(0, 1000), default=40.0, show_default=True, help="ms.")
+@click.option("--limit", type=click.IntRange(1), help="Sentences, instead of all.")
+@click.option("--verbose", is_flag=True, help="Show every sentence with a mistake.")
+@AS_JSON
+def bench_caller_audio(loss: float, jitter: float, limit: int | None, verbose: bool, as_json: bool) -> None:
+    """Words of a caller over RTP that a recogniser gets wrong, with loss and jitter and without."""
+    from benches.caller_audio import NetworkConditions, measure
+
+    network = NetworkConditions(loss / 100, jitter / 1000)
+    print_report(measure(limit, network, _print_line if verbose else None), as_json)
+
+
 @bench_group.command("voice")
 @AS_JSON
 def bench_voice(as_json: bool) -> None:
