@@ -1,8 +1,8 @@
 """Bench of the caller's audio over RTP: words that a recogniser gets wrong, through a bad and a good network.
 
 The sixty sentences of ``word_errors``, spoken by the packaged voice, are a caller. They are sent as µ-law in
-packets of 20 ms, some of which are lost and the others delayed at random, and are received by the RTP connection
-of a call in virtual time: its jitter buffer puts them in order and conceals what is missing. Whisper tiny.en
+packets of 20 ms; some are lost, the others delayed at random. The RTP connection of a call receives them in
+virtual time: its jitter buffer puts them in order and conceals what is missing. Whisper tiny.en
 transcribes what a program on the call would get. The good network loses and delays nothing.
 """
 
@@ -71,7 +71,9 @@ def measure(
         spoken = asyncio.run(synthesize_all([sentence.text for sentence in chosen], "default", None))
     good, bad = HeardWords(), HeardWords()
     pairs = list(zip(chosen, spoken, strict=True))
-    for seed, (sentence, speech) in enumerate(track(pairs, "bench caller-audio", console, transient=True)):
+    for seed, (sentence, speech) in enumerate(
+        track(pairs, "bench caller-audio", console=console, transient=True)
+    ):
         pcm = to_telephone(speech.samples)
         for heard, conditions in ((good, NetworkConditions(0.0, 0.0)), (bad, network)):
             connection = RtpConnection(RtpOptions(CODECS["ulaw"]))

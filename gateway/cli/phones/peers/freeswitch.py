@@ -28,7 +28,7 @@ def _with_parameters(path: str, call_id: str, sample_rate: int) -> str:
 class SimulatedAudioFork(SimulatedJambonz):
     """One channel with mod_audio_fork; without metadata if it is ""."""
 
-    subprotocols = ("audio.drachtio.org",)
+    subprotocols: tuple[str, ...] = ("audio.drachtio.org",)
 
     def __init__(
         self, call_id: str, sample_rate: int = 8_000, *, token: str = "", metadata: str = ""

@@ -33,7 +33,7 @@ class SimulatedTelnyx(SimulatedCarrier):
 
     def start(self) -> list[Message]:
         """Return ``connected`` and ``start``."""
-        start = {
+        start: dict[str, object] = {
             "user_id": "3E6F995F",
             "call_control_id": self.call_id,
             "call_session_id": "ff55a038-6f5d-11ef-9692-02420aeffb1f",
