@@ -6,7 +6,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from ....adapters.media_streams.answers import (
+from ....adapters.media_streams.carriers.answers import (
     AnswerWebhook,
     exotel_url,
     jambonz_verbs,
@@ -15,14 +15,14 @@ from ....adapters.media_streams.answers import (
     texml,
     twiml,
 )
+from ....adapters.media_streams.carriers.exotel import ExotelStreamConnection
+from ....adapters.media_streams.carriers.freeswitch import AudioForkConnection, AudioStreamConnection
+from ....adapters.media_streams.carriers.jambonz import SUBPROTOCOLS, JambonzStreamConnection
+from ....adapters.media_streams.carriers.plivo import PlivoStreamConnection
+from ....adapters.media_streams.carriers.telnyx import TelnyxStreamConnection
+from ....adapters.media_streams.carriers.twilio import TwilioStreamConnection
+from ....adapters.media_streams.carriers.vonage import VonageStreamConnection
 from ....adapters.media_streams.connection import MediaStreamConnection
-from ....adapters.media_streams.exotel import ExotelStreamConnection
-from ....adapters.media_streams.freeswitch import AudioForkConnection, AudioStreamConnection
-from ....adapters.media_streams.jambonz import SUBPROTOCOLS, JambonzStreamConnection
-from ....adapters.media_streams.plivo import PlivoStreamConnection
-from ....adapters.media_streams.telnyx import TelnyxStreamConnection
-from ....adapters.media_streams.twilio import TwilioStreamConnection
-from ....adapters.media_streams.vonage import VonageStreamConnection
 from ..caller import Caller
 from .leg import KnownCaller
 

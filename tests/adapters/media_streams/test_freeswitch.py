@@ -6,6 +6,7 @@ import json
 import pytest
 
 from shared.calls.carrier_messages import FREESWITCH
+from vivavoce.adapters.media_streams.carriers.freeswitch import AudioForkConnection, AudioStreamConnection
 from vivavoce.adapters.media_streams.connection import MediaStreamConnection, Message
 from vivavoce.adapters.media_streams.events import (
     MediaStreamProtocolError,
@@ -15,7 +16,6 @@ from vivavoce.adapters.media_streams.events import (
     StreamMark,
     StreamStarted,
 )
-from vivavoce.adapters.media_streams.freeswitch import AudioForkConnection, AudioStreamConnection
 from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia
 
 PARAMETERS = {"call": "u-1", "rate": "16000", "caller": "1555", "called": "1666", "queue": "sales"}

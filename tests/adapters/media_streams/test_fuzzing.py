@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from shared.calls.carrier_messages import FREESWITCH, FREESWITCH_METADATA, STARTS
 from vivavoce.adapters.media_streams.asterisk import AsteriskStreamConnection
+from vivavoce.adapters.media_streams.carriers.freeswitch import AudioForkConnection, AudioStreamConnection
 from vivavoce.adapters.media_streams.connection import (
     DIGITS,
     MediaStreamConnection,
@@ -29,7 +30,6 @@ from vivavoce.adapters.media_streams.events import (
     StreamStopped,
     StreamWarning,
 )
-from vivavoce.adapters.media_streams.freeswitch import AudioForkConnection, AudioStreamConnection
 from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia
 
 ASTERISK_JSON = {

@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 
 from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_server
 from shared.event_loop import until
-from vivavoce.adapters.media_streams.signatures import plivo_signature, twilio_signature
+from vivavoce.adapters.media_streams.carriers.signatures import plivo_signature, twilio_signature
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.caller import Caller
 from vivavoce.gateway.calls.websockets.carrier_access import TICKET_LIFETIME_S, StreamTickets

@@ -10,11 +10,11 @@ Source: docs.jambonz.org, verb listen; jambonz/freeswitch-modules@30f2189, mod_a
 from collections.abc import Iterable
 from typing import Final
 
+from ..connection import MediaStreamConnection, MediaStreamState, Message, keys_of
+from ..events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
+from ..json_object import JsonObject
+from ..stream_format import linear
 from .carrier_json import as_json
-from .connection import MediaStreamConnection, MediaStreamState, Message, keys_of
-from .events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
-from .json_object import JsonObject
-from .stream_format import linear
 
 SUBPROTOCOLS: Final = ("audio.jambonz.org", "audio.drachtio.org")
 SAMPLE_RATES: Final = (8_000, 16_000, 24_000, 48_000)  # Hz

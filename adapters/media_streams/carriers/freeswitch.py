@@ -20,12 +20,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from ..connection import MediaStreamConnection, MediaStreamState, Message, keys_of
+from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted
+from ..json_object import JsonObject, bounded_texts
+from ..stream_format import linear
 from .carrier_json import as_base64, as_json
-from .connection import MediaStreamConnection, MediaStreamState, Message, keys_of
-from .events import MediaStreamProtocolError, StreamEvent, StreamStarted
 from .jambonz import MIN_MEDIA_MS, SAMPLE_RATES, JambonzStreamConnection
-from .json_object import JsonObject, bounded_texts
-from .stream_format import linear
 
 MAX_AHEAD_S: Final = 0.3  # of mod_audio_stream: plays on after a barge-in if it cannot drop its audio
 
