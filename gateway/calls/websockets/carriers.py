@@ -37,7 +37,7 @@ class SignatureScheme(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WebhookFields:
-    """Names of a webhook's parameters."""
+    """Names of a webhook's parameters, or of those of the stream's URL."""
 
     call_id: str = "CallSid"
     number: str = "From"
@@ -71,6 +71,7 @@ def _of(kind: Callable[[], MediaStreamConnection]) -> Callable[[Mapping[str, str
     return lambda parameters: kind()
 
 
+_FREESWITCH_FIELDS: Final = WebhookFields("call", "caller", "called", "name")
 _ALL: Final = (
     Carrier("twilio", _of(TwilioStreamConnection), twiml, signature=SignatureScheme.TWILIO),
     Carrier("telnyx", _of(TelnyxStreamConnection), texml),
@@ -92,7 +93,7 @@ _ALL: Final = (
         WebhookFields("call_sid", "from", "to", "caller_name"),
         subprotocols=SUBPROTOCOLS,
     ),
-    Carrier("mod_audio_fork", AudioForkConnection, None, subprotocols=SUBPROTOCOLS),
-    Carrier("mod_audio_stream", AudioStreamConnection, None),
+    Carrier("mod_audio_fork", AudioForkConnection, None, _FREESWITCH_FIELDS, subprotocols=SUBPROTOCOLS),
+    Carrier("mod_audio_stream", AudioStreamConnection, None, _FREESWITCH_FIELDS),
 )
 CARRIERS: Final[Mapping[str, Carrier]] = MappingProxyType({carrier.name: carrier for carrier in _ALL})
