@@ -227,14 +227,16 @@ class WebSocketLeg:
 
     def _take_events(self, message: str | bytes) -> None:
         self._connection.receive_data(message)
-        has_audio = False
+        is_ignored = True
         for event in self._connection.events():
-            has_audio = has_audio or isinstance(event, StreamAudio)
+            is_ignored = False
+            if not isinstance(event, StreamAudio):
+                self._rate_limit.take_control(self._heard_at)
             self._handle(event)
             if self._ended.is_set():
                 return
-        if not has_audio:
-            self._rate_limit.take_control(self._heard_at)
+        if is_ignored:
+            self._rate_limit.take_audio(0.0, self._heard_at)
 
     def _take_audio(self, media: PeerPacedMedia, pcm: bytes, sample_rate: int) -> None:
         self._rate_limit.take_audio(len(pcm) / (2 * sample_rate), self._heard_at)

@@ -49,11 +49,20 @@ def test_audio_at_twice_its_speed_is_refused_after_a_minute() -> None:
     assert refused == pytest.approx(60, abs=1)
 
 
-def test_empty_messages_of_audio_are_counted() -> None:
+def test_the_packets_of_both_directions_pass() -> None:
+    limit = StreamRateLimit(0.0)
+    for number in range(10_000):
+        limit.take_audio(PTIME_S, number * PTIME_S)
+        limit.take_audio(0.0, number * PTIME_S)  # our own speech, which is not taken
+
+
+def test_messages_without_audio_are_counted() -> None:
     limit = StreamRateLimit(0.0)
     for _ in range(3_000):
         limit.take_audio(0.0, 0.0)
-    with pytest.raises(MediaStreamProtocolError, match="got more than 3000 messages of audio at once"):
+    with pytest.raises(
+        MediaStreamProtocolError, match="got more than 3000 messages at once and 150 a second"
+    ):
         limit.take_audio(0.0, 0.0)
 
 

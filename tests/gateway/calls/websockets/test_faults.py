@@ -19,6 +19,7 @@ from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.gateway.cli.phones.peers.asterisk import SimulatedAsterisk
 from vivavoce.gateway.cli.phones.peers.kinds import MAKE_PEER
 from vivavoce.gateway.cli.phones.peers.peer import SimulatedPeer
+from vivavoce.gateway.cli.phones.peers.telnyx import SimulatedTelnyx
 from vivavoce.gateway.cli.phones.peers.twilio import SimulatedTwilio
 
 PTIME_S = 0.02
@@ -167,6 +168,21 @@ def test_a_flood_of_control_messages_ends_its_call_alone(caplog: pytest.LogCaptu
                 await asyncio.sleep(0)
 
     attack_on_every_wire(caplog, attacker, "got more than 400 control messages at once and 20 a second")
+
+
+def test_a_carrier_may_send_our_own_speech_as_well() -> None:
+    async def test(server: WebSocketCallServer) -> None:
+        peer = SimulatedTelnyx(new_call_id())
+        own_speech = json.dumps({"event": "media", "media": {"track": "outbound", "payload": "/////w=="}})
+        async with connect(server.url + peer.path, compression=None, proxy=None) as socket:
+            for message in (*peer.start(), *[own_speech] * 1_000, *peer.press("5")):
+                await socket.send(message)
+            await until(lambda: server.find(peer.call_id) is not None)
+            call = server.find(peer.call_id)
+            assert call is not None
+            assert await call.speak("one.") is UtteranceOutcome.SPOKEN
+
+    with_server(test)
 
 
 def test_a_peer_that_vanishes_ends_its_call_alone(caplog: pytest.LogCaptureFixture) -> None:
