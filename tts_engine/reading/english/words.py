@@ -185,6 +185,8 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     is_title = kind is AbbreviationKind.TITLE and scan.next_visible(match.end(1)).isupper()
     if not dotted and not is_title and word not in vocabulary.STOPLESS_ABBREVIATIONS:
         return None
+    if word in vocabulary.LAST_ABBREVIATIONS and (not following or following in ".,;:!?)"):
+        spoken = vocabulary.LAST_ABBREVIATIONS[word]
     scan.emit(_form_of_unit(scan, word, match.end()) or spoken, match.start(), match.end())
     note_english_word(scan.context, word)
     before_street = scan.next_word(match.end()) in vocabulary.CAPITALIZED_STREET_WORDS
