@@ -13,7 +13,7 @@ Source: W3C Pronunciation Lexicon Specification 1.0; OWASP XML External Entity P
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 from xml.parsers import expat
@@ -80,6 +80,22 @@ class LexiconFile:
         except OSError:
             return ()
         return tuple((name, state.st_ino, state.st_size, state.st_mtime_ns) for name, state in states)
+
+
+class NamedLexicons:
+    """Lexicons that requests choose by name. Belongs to one thread."""
+
+    def __init__(self, paths: Mapping[str, Path]) -> None:
+        """Read a file, or a folder, for each name. Raises BadLexicon."""
+        self._files = {name: LexiconFile(path) for name, path in paths.items()}
+
+    def current(self, names: Iterable[str]) -> tuple[Lexicon, ...]:
+        """Return the lexicons as they are now, in the order of their names. Raises BadRequest."""
+        wanted = tuple(names)
+        for name in wanted:
+            if name not in self._files:
+                raise BadRequest(f"no lexicon {name[:80]!r}; there are {', '.join(sorted(self._files))}")
+        return tuple(self._files[name].current() for name in wanted)
 
 
 def read_lexicon(path: Path) -> Lexicon:
