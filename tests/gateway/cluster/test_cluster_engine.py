@@ -14,6 +14,7 @@ from shared.standin_backend import StandInBackend
 from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.messages import CancelStream, OpenStream, ReportPlayout
+from vivavoce.gateway.cluster.replicas.sent_lexicons import LexiconPacker, LexiconUnpacker, SentLexicon
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import (
@@ -126,6 +127,17 @@ def test_words_of_a_keys_lexicon_and_of_a_request_reach_a_replica_with_the_strea
             assert said == await samples(local, "One en, red is it.")
 
     asyncio.run(run())
+
+
+def test_a_lexicon_is_packed_and_unpacked_once_for_all_streams() -> None:
+    lexicon = lexicon_of(
+        {"nginx": {"ipa": "/ˈɛndʒɪn/", "say": "engine x"}, "重庆": {"pinyin": "chong2 qing4"}}
+    )
+    packer, unpacker = LexiconPacker(), LexiconUnpacker()
+    sent = packer.pack(lexicon)
+    assert packer.pack(lexicon) is sent != packer.pack(lexicon_of({"a": "b"}))
+    assert unpacker.unpack(sent) == lexicon
+    assert unpacker.unpack(SentLexicon(sent.digest, bytes(sent.content))) is unpacker.unpack(sent)
 
 
 def test_a_replica_follows_the_changes_of_its_own_lexicon(tmp_path: Path) -> None:
