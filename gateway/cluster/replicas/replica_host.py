@@ -18,7 +18,7 @@ from ....tts_engine.engine import Engine
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.stream import Stream
 from ....tts_engine.voices.recording import Recording
-from .hosted_voices import HostedVoices
+from .hosted_voices import HostedVoices, RecordingEncoders
 from .listener_stats import ListenerStats
 from .messages import (
     CancelStream,
@@ -50,18 +50,22 @@ _MAX_GAP_S = 0.06  # of nothing inside speech; more is an underrun
 
 
 class ReplicaHost:
-    """Speaks the streams of gateways with one engine. bundle_digest: of the engine's voices.
+    """Speaks the streams of gateways with one engine.
+
+    bundle_digest: of the engine's voices. encoders: as of ``HostedVoices``.
 
     Attributes:
         cloning: what becomes of recordings here, set by ``prepare_cloning``.
     """
 
-    def __init__(self, engine: Engine, replica: str, bundle_digest: str) -> None:
+    def __init__(
+        self, engine: Engine, replica: str, bundle_digest: str, encoders: RecordingEncoders | None = None
+    ) -> None:
         self._engine = engine
         self._replica = replica
         self._bundle_digest = bundle_digest
         self._stats = ListenerStats(engine)
-        self._voices = HostedVoices(engine.voices)
+        self._voices = HostedVoices(engine.voices, encoders)
         self.cloning: CloningOffer | None = None
         self._links: dict[str, _GatewayLink] = {}
 
