@@ -49,19 +49,40 @@ def bench_cluster(
     utterances: int, streams: int, seconds: float, step_ms: float, kills: int, as_json: bool
 ) -> None:
     """Replicas on Ray with the stand-in voice, 200 ms a chunk; optionally killed under 20 streams each."""
-    from benches.cluster import measure
+    from benches.cluster.replicas import measure
     from vivavoce.gateway.cli.bench.cluster.measure import ClusterLoad
 
     print_report(measure(ClusterLoad(utterances, streams, seconds), step_ms / 1000, kills), as_json)
 
 
-@bench_group.command("scale-out")
-@AS_JSON
-def bench_scale_out(as_json: bool) -> None:
-    """Replicas on Ray under a step load: time from 1 to 3 that serve, and back while streams are spoken."""
-    from benches.scale_out import measure
+_STAGES = click.option(
+    "--stages",
+    type=click.Choice(["together", "apart"]),
+    default="together",
+    show_default=True,
+    help="Replicas of the stand-in voice, or of a small CosyVoice bundle that render apart.",
+)
 
-    print_report(measure(), as_json)
+
+@bench_group.command("scale-out")
+@_STAGES
+@AS_JSON
+def bench_scale_out(stages: str, as_json: bool) -> None:
+    """Replicas on Ray under a step load: time from 1 to 3 that serve, and back while streams are spoken."""
+    from benches.cluster.scale_out import measure
+
+    print_report(measure(stages), as_json)
+
+
+@bench_group.command("cluster-cancel")
+@_STAGES
+@click.option("--streams", type=click.IntRange(1), default=50, show_default=True, help="One by one.")
+@AS_JSON
+def bench_cluster_cancel(stages: str, streams: int, as_json: bool) -> None:
+    """Replicas on Ray: time from the gateway's cancel of a stream until the replicas have forgotten it."""
+    from benches.cluster.cancel import measure
+
+    print_report(measure(stages, streams), as_json)
 
 
 @bench_group.command("lexicon")

@@ -11,7 +11,7 @@ import ray
 from ray import serve
 from ray.util.state import list_actors
 
-from benches.cluster_listener import StreamListener, text_of
+from benches.cluster.listener import StreamListener, text_of
 from shared.ray_replicas import CostlySettings, build, open_costly_engine
 from vivavoce.gateway.cli.bench.cluster.measure import ClusterLoad, measure_engines
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
