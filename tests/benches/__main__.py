@@ -85,6 +85,15 @@ def bench_cluster_cancel(stages: str, streams: int, as_json: bool) -> None:
     print_report(measure(stages, streams), as_json)
 
 
+@bench_group.command("front-end")
+@AS_JSON
+def bench_front_end(as_json: bool) -> None:
+    """Reading of sentences in a decode replica of CosyVoice, up to text ids: processor time."""
+    from benches.cluster.front_end import measure
+
+    print_report(measure(), as_json)
+
+
 @bench_group.command("lexicon")
 @click.option("--entries", type=click.IntRange(1), default=10_000, show_default=True, help="Of the lexicon.")
 @AS_JSON

@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 MAX_SILENCE_S = 10.0  # gateways send something every second; a stall of the network may last 5 s
 _MAX_UNTAKEN_S = 1.0  # of audio sent and not taken by a listener; the engine renders another second ahead
+_REPORT_INTERVAL_S = 1.0  # of the load to each gateway, if nothing else is sent
 _MAX_COMMANDS = 10_000  # in a batch
 _MAX_GAP_S = 0.06  # of nothing inside speech; more is an underrun
 
@@ -90,7 +91,8 @@ class ReplicaHost:
     async def events(self, link_id: str) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
         """Attach a gateway: yield what happens to its streams until it is silent; closing it cancels them.
 
-        The first batch has the load only and says that commands may come.
+        The first batch has the load only and says that commands may come. When nothing happens, a batch with
+        the load comes every second, so that the gateway notices a connection that is dead in one direction.
         """
         link = self._links[link_id] = _GatewayLink(self._engine, self._voices)
         last_load: ReplicaLoad | None = None
@@ -102,7 +104,8 @@ class ReplicaHost:
                 if batch:
                     last_load = load
                     yield batch
-                await link.wait_for_events()
+                if not await link.wait_for_events():
+                    last_load = None
             logger.warning("gateway %s was silent for %.0f s; its streams end", link_id, MAX_SILENCE_S)
         finally:
             await link.aclose()
@@ -161,12 +164,14 @@ class _GatewayLink:
         """Whether the gateway sent nothing for ``MAX_SILENCE_S``."""
         return asyncio.get_running_loop().time() >= self._silent_at
 
-    async def wait_for_events(self) -> None:
-        """Wait for an event, or until the gateway is silent."""
+    async def wait_for_events(self) -> bool:
+        """Wait for an event, at most for a second; whether there is one."""
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._silent_at):
+            async with asyncio.timeout(_REPORT_INTERVAL_S):
                 await self._changed.wait()
+        happened = self._changed.is_set()
         self._changed.clear()
+        return happened
 
     def take_events(self) -> tuple[ReplicaEvent, ...]:
         """All events since the last call."""
