@@ -44,15 +44,17 @@ def bench_resample(seconds: float, as_json: bool) -> None:
 @click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of each stream.")
 @click.option("--step-ms", type=click.FloatRange(0), default=5.0, show_default=True, help="For 16 chunks.")
 @click.option("--kills", type=click.IntRange(0), default=0, show_default=True, help="Then, of replicas.")
+@click.option("--redeploys", type=click.IntRange(0), default=0, show_default=True, help="Then, of both.")
 @AS_JSON
 def bench_cluster(
-    utterances: int, streams: int, seconds: float, step_ms: float, kills: int, as_json: bool
+    utterances: int, streams: int, seconds: float, step_ms: float, kills: int, redeploys: int, as_json: bool
 ) -> None:
-    """Replicas on Ray with the stand-in voice, 200 ms a chunk; optionally killed under 20 streams each."""
+    """Replicas on Ray with the stand-in voice, 200 ms a chunk; optionally killed and replaced."""
     from benches.cluster.replicas import measure
     from vivavoce.gateway.cli.bench.cluster.measure import ClusterLoad
 
-    print_report(measure(ClusterLoad(utterances, streams, seconds), step_ms / 1000, kills), as_json)
+    load = ClusterLoad(utterances, streams, seconds)
+    print_report(measure(load, step_ms / 1000, kills, redeploys), as_json)
 
 
 _STAGES = click.option(
