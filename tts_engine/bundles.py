@@ -89,7 +89,7 @@ def _check_xtts_bundle(folder: Path) -> CheckedBundle:
 def random_xtts_bytes(size: str) -> int:
     """Bytes on disk of the weights of a random bundle of XTTS."""
     with bundle_errors(BundleFamily.XTTS):
-        from ..models.cosyvoice.checkpoint.random_bundle import BundleSize
+        from ..models.checkpoint.bundle_files import BundleSize
         from ..models.xtts.checkpoint.random_bundle import weight_bytes
 
         return weight_bytes(BundleSize(size))
@@ -100,7 +100,7 @@ def write_random_xtts_bundle(
 ) -> None:
     """Write random weights of XTTS v2 to a folder in the released layout; as ``write_random_bundle``."""
     with bundle_errors(BundleFamily.XTTS), _writing_errors(folder):
-        from ..models.cosyvoice.checkpoint.random_bundle import BundleSize
+        from ..models.checkpoint.bundle_files import BundleSize
         from ..models.xtts.checkpoint import random_bundle
 
         random_bundle.write_random_bundle(folder, BundleSize(size), seed, on_bytes_written)
@@ -109,7 +109,8 @@ def write_random_xtts_bundle(
 def random_bundle_bytes(version: int, size: str) -> int:
     """Bytes on disk of the weights of a random bundle."""
     with bundle_errors():
-        from ..models.cosyvoice.checkpoint.random_bundle import BundleSize, weight_bytes
+        from ..models.checkpoint.bundle_files import BundleSize
+        from ..models.cosyvoice.checkpoint.random_bundle import weight_bytes
         from ..models.cosyvoice.config import CosyVoiceVersion
 
         return weight_bytes(CosyVoiceVersion(version), BundleSize(size))
@@ -128,11 +129,12 @@ def write_random_bundle(
     empty, BundleError if it cannot be written.
     """
     with bundle_errors(), _writing_errors(folder):
+        from ..models.checkpoint.bundle_files import BundleSize
         from ..models.cosyvoice.checkpoint import random_bundle
         from ..models.cosyvoice.config import CosyVoiceVersion
 
         random_bundle.write_random_bundle(
-            folder, CosyVoiceVersion(version), random_bundle.BundleSize(size), seed, on_bytes_written
+            folder, CosyVoiceVersion(version), BundleSize(size), seed, on_bytes_written
         )
 
 
@@ -156,16 +158,17 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
         yield _convert_xtts_bundle(folder)
         return
     with bundle_errors():
+        from ..models.checkpoint.weight_files import convert_to_safetensors
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
         from ..models.cosyvoice.checkpoint.tensor_shapes import WEIGHT_FILES
-        from ..models.cosyvoice.checkpoint.weight_files import convert_to_safetensors
+        from ..models.cosyvoice.config import TIED_KEYS
 
         open_bundle(folder)
         sources = [folder / name for name in WEIGHT_FILES if (folder / name).exists()]
         if not sources:
             raise BundleError(f"{folder}: no .pt file is left to convert")
         for source in sources:
-            target = convert_to_safetensors(source)
+            target = convert_to_safetensors(source, TIED_KEYS)
             yield CheckedFile(target.name, target.stat().st_size, f"equal to {source.name}")
 
 
@@ -189,8 +192,8 @@ def export_bundle(folder: Path, precision: str) -> Iterator[CheckedFile]:
     require_folder(folder)
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
-        from ..models.cosyvoice.execution import Precision
         from ..models.cosyvoice.onnx_graphs.export import MATRIX_FORMATS, export_bundle
+        from ..models.networks.execution import Precision
 
         if precision not in list(MATRIX_FORMATS):
             raise BadRequest(f"precision is {precision!r}; it must be {', '.join(MATRIX_FORMATS)}")
@@ -205,10 +208,10 @@ def export_engines(folder: Path, precision: str, device: str) -> Iterator[Checke
     require_folder(folder)
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
-        from ..models.cosyvoice.devices import find_device
         from ..models.cosyvoice.onnx_graphs.export import export_rendering
         from ..models.cosyvoice.tensorrt_engines.engine_builder import import_tensorrt
         from ..models.cosyvoice.tensorrt_engines.networks import EngineLoader
+        from ..models.networks.devices import find_device
         from .cosyvoice.policy import parse_precision
 
         module, card, bundle = import_tensorrt(), find_device(device), open_bundle(folder)
@@ -223,7 +226,7 @@ def export_engines(folder: Path, precision: str, device: str) -> Iterator[Checke
 def card_name_of(device: str) -> str:
     """Name of the graphics card ``device``, empty for a CPU. Raises BundleError if it is absent."""
     with bundle_errors():
-        from ..models.cosyvoice.devices import card_name, find_device
+        from ..models.networks.devices import card_name, find_device
 
         return card_name(find_device(device))
 
@@ -235,7 +238,7 @@ def measure_on_device(
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
         from ..models.cosyvoice.device_benchmark import DeviceBenchmarkSize, measure_device
-        from ..models.cosyvoice.devices import find_device
+        from ..models.networks.devices import find_device
         from .cosyvoice.policy import parse_precision
 
         found, chosen = find_device(device), parse_precision(precision)
@@ -290,9 +293,9 @@ def require_networks(folder: Path) -> None:
 def bundle_errors(family: BundleFamily = BundleFamily.COSYVOICE) -> Iterator[None]:
     """Translate faults of a folder or device to BundleError. Raises MissingExtra without torch."""
     try:
+        from ..models.checkpoint.bundle_files import WeightFileError
         from ..models.cosyvoice.checkpoint.bundle import InvalidBundleError
-        from ..models.cosyvoice.checkpoint.bundle_files import WeightFileError
-        from ..models.cosyvoice.execution import DeviceError, is_torch_installed
+        from ..models.networks.execution import DeviceError, is_torch_installed
 
         faults: tuple[type[Exception], ...] = (InvalidBundleError, WeightFileError, DeviceError)
         if is_torch_installed():

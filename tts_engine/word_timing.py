@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..models.cosyvoice.config import SPEECH_IDS_PER_S
 from .chunk import SAMPLE_RATE, Word
 from .reading.unicode_scripts import WrittenWord, estimate_seconds, group_written_words
 from .segmenter import SpokenWord
@@ -42,9 +41,9 @@ class _PendingWord:
 
 
 class WordTimeEstimator:
-    """The words of one sentence; each is yielded once. ids_per_s: speech ids a second, those of CosyVoice."""
+    """The words of one sentence; each is yielded once. ids_per_s: speech ids in a second of audio."""
 
-    def __init__(self, ids_per_s: float = SPEECH_IDS_PER_S) -> None:
+    def __init__(self, ids_per_s: float) -> None:
         self._ids_per_s = ids_per_s
         self._text_ids = 0
         self._pending: deque[_PendingWord] = deque()

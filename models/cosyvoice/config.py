@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+from ..config_checks import require, require_layers, require_multiple
+
 SAMPLE_RATE = 24_000  # Hz, of all speech that the networks make
 MEL_BANDS = 80
 FRAMES_PER_S = 50  # mel frames
@@ -31,9 +33,10 @@ V2_WITHHELD_FRAMES = 20  # rendered again with the next chunk: the fade, and 16 
 # Keys of llm.pt. The head of the text model is tied to the embedding and not used to speak.
 TEXT_EMBEDDING_KEY = "llm.model.model.embed_tokens.weight"
 TIED_HEAD_KEY = "llm.model.lm_head.weight"
+TIED_KEYS = (TIED_HEAD_KEY,)
+QWEN_FOLDER = "CosyVoice-BlankEN"  # of a release: the text model
 
 MAX_MIX_IDS = 1000  # of a block of text or speech in the language model's interleave
-MAX_LAYERS = 1000  # of one stack; bounds what a damaged config can allocate
 
 
 class CosyVoiceVersion(Enum):
@@ -46,24 +49,6 @@ class CosyVoiceVersion(Enum):
 def control_id_count(version: CosyVoiceVersion) -> int:
     """Number of speech ids that stand for no sound; they follow the codebook."""
     return 3 if version is CosyVoiceVersion.V2 else 200
-
-
-def require(holds: bool, name: str, got: float, allowed: str) -> None:
-    """Raise ValueError with the value and what is allowed, unless ``holds``."""
-    if not holds:
-        raise ValueError(f"{name} is {got:,}; it must be {allowed}")
-
-
-def require_multiple(name: str, value: int, of: str, part: int) -> None:
-    """Raise ValueError unless ``value`` is a multiple of ``part``; both have to be positive."""
-    require(part > 0, of, part, "above 0")
-    require(value > 0 and value % part == 0, name, value, f"a multiple of {of}, which is {part}")
-
-
-def require_layers(**counts: int) -> None:
-    """Raise ValueError unless each number of layers is from 1 to MAX_LAYERS."""
-    for name, count in counts.items():
-        require(1 <= count <= MAX_LAYERS, name, count, f"from 1 to {MAX_LAYERS:,}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from ..decoding.uniforms import seeded_uniforms
+from ..networks.devices import to_device, to_host
+from ..networks.execution import Precision
 from .checkpoint.bundle import CosyVoiceBundle
 from .config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
-from .devices import to_device, to_host
-from .execution import Precision
 from .flow.flow import Flow
 from .flow.flow_graphs import FlowGraphs, PagedVoice
 from .flow.state import FlowChunk

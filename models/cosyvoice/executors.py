@@ -21,9 +21,9 @@ from typing import TypeVar
 import onnxruntime
 import torch
 
+from ..networks.execution import DeviceError, Executor, Precision
 from .checkpoint.bundle import CosyVoiceBundle
 from .config import BLOCK_FRAMES, BLOCK_IDS, LOOKAHEAD_IDS, MEL_BANDS
-from .execution import DeviceError, Executor, Precision
 from .flow.policy import FlowPolicy
 from .flow.state import FlowChunk
 from .flow.streaming_flow import StreamingFlow

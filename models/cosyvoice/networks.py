@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ..networks.devices import CPU, compute_exactly
+from ..networks.execution import DeviceError, Executor, Precision
+from ..networks.layers import load_weights
 from .checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 from .config import TEXT_EMBEDDING_KEY, CosyVoiceVersion
-from .devices import CPU, compute_exactly
-from .execution import DeviceError, Executor, Precision
 from .executors import NetworkLoader
 from .flow.flow import Flow
 from .flow.policy import FlowPolicy
 from .flow.streaming_flow import StreamingFlow
-from .layers import load_weights
 from .lm.speech_lm import LmNetwork, SpeechLm
 from .vocoder.hift_v2 import HiftV2
 from .vocoder.hift_v3 import HiftV3

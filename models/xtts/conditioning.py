@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..cosyvoice.layers import load_weights
+from ..networks.layers import load_weights
 from .config import CONDITIONING_MEL_BANDS, ConditioningConfig
 
 CONDITIONING_PREFIXES = "gpt.conditioning_encoder.", "gpt.conditioning_perceiver."  # of its keys

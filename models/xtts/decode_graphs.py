@@ -13,15 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..cosyvoice.cuda_graphs import (
-    CapturedSteps,
-    GraphMemoryPool,
-    StagingBuffer,
-    StepGraph,
-    bucket,
-    buckets,
-)
 from ..decoding.kv_memory import SpeechLmState, input_and_write_positions, plan_kv_step
+from ..networks.cuda_graphs import CapturedSteps, GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets
 from .gpt import XttsGpt
 
 _MIN_ATTENDED = 128  # smallest bucket of attended positions

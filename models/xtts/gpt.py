@@ -23,11 +23,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..cosyvoice.devices import to_device
-from ..cosyvoice.execution import Precision
-from ..cosyvoice.layers import load_weights
-from ..cosyvoice.precision import MatrixRole, linear_class
 from ..decoding.kv_memory import KvStepPlan, SpeechLmState, empty_state, place_columns
+from ..networks.devices import to_device
+from ..networks.execution import Precision
+from ..networks.layers import load_weights
+from ..networks.precision import MatrixRole, linear_class
 from .config import XttsGptConfig
 
 

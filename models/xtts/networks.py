@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..cosyvoice.devices import CPU
-from ..cosyvoice.execution import Precision
 from ..host_memory import release_free_heap
+from ..networks.devices import CPU
+from ..networks.execution import Precision
 from .checkpoint.bundle import XttsBundle
 from .checkpoint.tensor_shapes import MEL_NORMS_KEY
 from .checkpoint.weight_file import load_model, map_model, model_path

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..cosyvoice.layers import load_weights
+from ..networks.layers import load_weights
 from .config import SpeakerEncoderConfig
 
 SPEAKER_ENCODER_PREFIX = "hifigan_decoder.speaker_encoder."

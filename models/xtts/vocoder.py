@@ -24,9 +24,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..cosyvoice.devices import to_device
-from ..cosyvoice.layers import load_weights
-from ..cosyvoice.vocoder.layers import FINAL_LEAKY_SLOPE, WeightNormConv, WeightNormTransposedConv
+from ..cosyvoice.vocoder.layers import FINAL_LEAKY_SLOPE
+from ..networks.devices import to_device
+from ..networks.layers import load_weights
+from ..networks.weight_norm import WeightNormConv, WeightNormTransposedConv
 from .config import VOCODER_HOP, XttsVocoderConfig
 
 _PREFIX = "hifigan_decoder.waveform_decoder."

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..cosyvoice.checkpoint.weight_digest import add_tensor
-from ..cosyvoice.config import require
-from ..cosyvoice.front_end.features import resample
+from ..checkpoint.tensor_digest import add_tensor
+from ..config_checks import require
+from ..recording_resampler import resample
 from .conditioning import ConditioningEncoder
 from .config import SPEAKER_RATE, XTTS_INPUT_RATE
 from .features import conditioning_mel, normalized_log_mel, speaker_mel

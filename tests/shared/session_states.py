@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from vivavoce.models.cosyvoice.state import State, tensors
+from vivavoce.models.networks.state import State, tensors
 
 
 @torch.inference_mode()

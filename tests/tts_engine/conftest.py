@@ -44,7 +44,8 @@ def v3_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _bundle(tmp_path_factory: pytest.TempPathFactory, version: str) -> Path:
-    from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle
+    from vivavoce.models.checkpoint.bundle_files import BundleSize
+    from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
     from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 
     path = tmp_path_factory.mktemp("bundles") / version

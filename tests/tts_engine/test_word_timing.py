@@ -23,7 +23,7 @@ def ranges(timed_words: Iterable[TimedWord]) -> list[tuple[int, int]]:
 
 
 def test_a_word_does_not_begin_before_the_model_is_given_its_text() -> None:
-    estimator = WordTimeEstimator()
+    estimator = WordTimeEstimator(ids_per_s=25)
     estimator.add(words("aa", "bb"), 10)
     estimator.note_text_given(5, 0)
     assert ranges(estimator.take_words_until(40.0, None)) == [(0, 2)]
@@ -33,7 +33,7 @@ def test_a_word_does_not_begin_before_the_model_is_given_its_text() -> None:
 
 
 def test_words_take_their_estimated_duration() -> None:
-    estimator = WordTimeEstimator()
+    estimator = WordTimeEstimator(ids_per_s=25)
     estimator.add(words("aa", "bb", "cc"), 3)
     estimator.note_text_given(3, 0)
     first, second = estimator.take_words_until(6.0, None)
@@ -42,7 +42,7 @@ def test_words_take_their_estimated_duration() -> None:
 
 
 def test_remaining_words_share_the_rest_of_the_sentence() -> None:
-    estimator = WordTimeEstimator()
+    estimator = WordTimeEstimator(ids_per_s=25)
     estimator.add(words("aa", "bb", "cc"), 3)
     estimator.note_text_given(3, 0)
     assert ranges(estimator.take_words_until(1.0, None)) == [(0, 2)]
@@ -53,7 +53,7 @@ def test_remaining_words_share_the_rest_of_the_sentence() -> None:
 
 
 def test_every_word_of_a_short_sentence_lies_within_it() -> None:
-    estimator = WordTimeEstimator()
+    estimator = WordTimeEstimator(ids_per_s=25)
     estimator.add(words(*["longer"] * 9), 30)
     estimator.note_text_given(30, 0)
     timed_words = [*estimator.take_words_until(10.0, None), *estimator.take_words_until(12.0, 12.0)]
@@ -65,7 +65,7 @@ def test_every_word_of_a_short_sentence_lies_within_it() -> None:
 def test_a_written_word_read_as_several_words_spans_all_of_them() -> None:
     text = "the $5 code is 0417 now"
     spoken = normalize(text)
-    estimator = WordTimeEstimator()
+    estimator = WordTimeEstimator(ids_per_s=25)
     estimator.add(spoken, 20)
     estimator.note_text_given(20, 0)
     timed_words = list(estimator.take_words_until(1000.0, None))

@@ -16,8 +16,8 @@ import numpy as np
 from ...models.limiter import limit
 from ...models.piper.config import PiperConfig, PiperVoiceError, read_config
 from ...models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, PiperVoice
-from ...models.resampler import StreamResampler
 from ...models.speech_edges import SilenceTrimmer, gain_to_level
+from ...models.stream_resampler import StreamResampler
 from ..chunk import SAMPLE_RATE
 from ..errors import BundleError
 from ..reading.normalizer import SpokenWord

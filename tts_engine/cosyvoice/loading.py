@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
 from ...models.cosyvoice.config import CosyVoiceVersion
-from ...models.cosyvoice.execution import Executor, Precision
 from ...models.cosyvoice.onnx_graphs.graph_files import bundle_digest
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.onnx_runtime.networks import (
@@ -22,6 +21,7 @@ from ...models.cosyvoice.onnx_runtime.networks import (
     load_array_render_networks,
 )
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
+from ...models.networks.execution import Executor, Precision
 from ..backends.base import Stage
 from ..backends.process_child import HostedBackend
 from ..bundles import bundle_errors
@@ -71,8 +71,8 @@ def load_bundle_networks(
     """
     if _runs_without_torch(policy):
         return load_array_networks(bundle, policy.flow, policy.precision)
-    from ...models.cosyvoice.devices import find_device
     from ...models.cosyvoice.networks import load_networks
+    from ...models.networks.devices import find_device
 
     device = find_device(policy.device)
     return load_networks(bundle, policy.flow, policy.precision, device, policy.executor)
@@ -82,8 +82,8 @@ def load_lm_of_bundle(bundle: CosyVoiceBundle, policy: CosyVoicePolicy) -> "LmNe
     """Load the language model only, as ``load_bundle_networks`` does."""
     if _runs_without_torch(policy):
         return load_array_lm(bundle, policy.precision)
-    from ...models.cosyvoice.devices import find_device
     from ...models.cosyvoice.networks import load_decode_network
+    from ...models.networks.devices import find_device
 
     return load_decode_network(bundle, policy.precision, find_device(policy.device), policy.executor)
 
@@ -117,8 +117,8 @@ def _load_render_networks(
 ) -> "RenderNetworks | ArrayRenderNetworks":
     if _runs_without_torch(policy):
         return load_array_render_networks(bundle, policy.flow, policy.precision)
-    from ...models.cosyvoice.devices import find_device
     from ...models.cosyvoice.networks import load_render_networks
+    from ...models.networks.devices import find_device
 
     device = find_device(policy.device)
     return load_render_networks(bundle, policy.flow, policy.precision, device, policy.executor)

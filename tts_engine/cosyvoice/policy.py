@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from ...models.cosyvoice.execution import Executor, Precision, is_torch_installed
 from ...models.cosyvoice.flow.policy import EXACT_POLICY, HALF_PRECISION_POLICY, FlowPolicy
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
+from ...models.networks.execution import Executor, Precision, is_torch_installed
 from ..decoding.policy import DecodingPolicy, require_device
 from ..errors import BadRequest, MissingExtra
 

@@ -30,16 +30,16 @@ from ...models.cosyvoice.config import (
     MEL_BANDS,
     CosyVoiceVersion,
 )
-from ...models.cosyvoice.devices import to_device, to_host
 from ...models.cosyvoice.flow.mel_stretcher import MelStretcher
 from ...models.cosyvoice.flow.policy import EXACT_POLICY
 from ...models.cosyvoice.flow.state import FlowChunk, FlowState, packed_voice, unpacked_voice
 from ...models.cosyvoice.flow.streaming_flow import StreamingFlow
 from ...models.cosyvoice.networks import RenderNetworks
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from ...models.cosyvoice.state import gather, join_states, map_state, tensors
 from ...models.cosyvoice.vocoder.noise_table import NoiseTable
 from ...models.cosyvoice.vocoder.vocoder import Vocoder
+from ...models.networks.devices import to_device, to_host
+from ...models.networks.state import gather, join_states, map_state, tensors
 from ..decoding.recently_used import RecentlyUsed
 from .conditioning import FlowPrompt
 from .flow_runner import EagerFlowRunner, FlowRunner, GraphFlowRunner, supports_graphs

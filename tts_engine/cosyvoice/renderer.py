@@ -180,7 +180,7 @@ def _stream_of(lm: "LmNetwork | ArraySpeechLm") -> AbstractContextManager[object
     """The device stream of a worker."""
     if isinstance(lm, ArraySpeechLm):
         return nullcontext()
-    from ...models.cosyvoice.devices import separate_stream
+    from ...models.networks.devices import separate_stream
 
     return separate_stream(lm.device)
 

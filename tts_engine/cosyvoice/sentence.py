@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...models.cosyvoice.config import SPEECH_IDS_PER_S
 from ...models.cosyvoice.flow.hop_schedule import HopSchedule, SpeechIdChunk
 from ...models.cosyvoice.lm.generation import (
     Generation,
@@ -65,7 +66,7 @@ class SpokenSentence:
         self.text_ids = 0  # fed so far
         self.text = (0, 0)  # characters of the text pushed
         self.last_word: Words = ()  # the context in which the next piece is encoded
-        self.word_times = WordTimeEstimator()
+        self.word_times = WordTimeEstimator(SPEECH_IDS_PER_S)
         self.generation, self._filter = generation_for(config, conditioning)
         self._schedule = HopSchedule(hop=conditioning.first_hop or config.first_hop, max_hop=config.max_hop)
         self._collected = 0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ...models.cosyvoice.execution import DeviceError, Precision
+from ...models.networks.execution import DeviceError, Precision
 from ..backends.base import Delivery
 from ..errors import BadRequest, BundleError
 
@@ -41,7 +41,7 @@ class DecodingPolicy:
 
 def require_device(name: str) -> str:
     """The device with that name, as "cpu" or "cuda:0". Needs torch. Raises BundleError without the device."""
-    from ...models.cosyvoice.devices import find_device
+    from ...models.networks.devices import find_device
 
     try:
         return str(find_device(name))

@@ -4,7 +4,7 @@ import logging
 from functools import partial
 from pathlib import Path
 
-from ...models.cosyvoice.devices import find_device
+from ...models.networks.devices import find_device
 from ...models.xtts.checkpoint.bundle import LICENSE_NOTICE, XttsBundle, open_bundle
 from ...models.xtts.checkpoint.settings import XttsBundleSettings
 from ...models.xtts.config import XTTS_IDS_PER_S

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...models.cosyvoice.devices import to_device, to_host
 from ...models.decoding.kv_memory import SpeechLmState
+from ...models.networks.devices import to_device, to_host
 from ...models.xtts.decode_graphs import XttsDecodeGraphs
 from ...models.xtts.gpt import XttsGpt
 from ...models.xtts.voice import XttsVoice

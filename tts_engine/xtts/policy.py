@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from ...models.cosyvoice.execution import Precision
+from ...models.networks.execution import Precision
 from ...models.xtts.config import XTTS_IDS_PER_S
 from ..decoding.policy import DecodingPolicy, require_device
 from ..errors import BadRequest

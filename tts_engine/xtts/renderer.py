@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ...models.cosyvoice.devices import separate_stream
+from ...models.networks.devices import separate_stream
 from ...models.xtts.networks import XttsNetworks
 from ..backends.base import SlotTurn
 from ..decoding.session_renderer import Samples, SessionRenderer, row_count

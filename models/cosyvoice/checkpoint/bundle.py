@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config import SPEAKER_WIDTH, CosyVoiceConfig, CosyVoiceVersion
-from ..execution import is_torch_installed
+from ...checkpoint.bundle_files import TensorShape, WeightFileError, require_file, weight_path
+from ...checkpoint.settings_file import BundleConfigError
+from ...networks.execution import is_torch_installed
+from ..config import QWEN_FOLDER, SPEAKER_WIDTH, TIED_KEYS, CosyVoiceConfig, CosyVoiceVersion
 from ..front_end.text_tokenizer import TextTokenizer
 from ..lm.sampling import SamplingParameters
-from .bundle_files import WeightFileError, require_file, weight_path
 from .onnx_signature import OnnxFileError, OnnxSignature, OnnxTensorInfo, read_onnx_signature
-from .settings_file import QWEN_FOLDER, BundleConfigError
 from .speakers import (
     EXPORTED_SPEAKERS,
     SPEAKERS_FILE,
@@ -36,7 +36,7 @@ from .speakers import (
     read_exported_speakers,
     read_speakers,
 )
-from .tensor_shapes import WEIGHT_FILES, TensorShape, file_shapes
+from .tensor_shapes import WEIGHT_FILES, file_shapes
 from .yaml_config import BundleYamlConfig, read_bundle_config
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class CosyVoiceBundle:
         ``memory_mapped`` lists keys that stay in the file, see ``weight_files.load_weight_file``. Raises
         InvalidBundleError.
         """
-        from . import weight_files
+        from ...checkpoint import weight_files
 
         try:
             return weight_files.load_weight_file(weight_path(self.folder, name), memory_mapped)
@@ -182,13 +182,13 @@ def _checks(
 def _check_weights(folder: Path, name: str, shapes: Mapping[str, TensorShape] | None) -> None:
     if not is_torch_installed():
         return  # exported graphs are compared with each other instead
-    from . import weight_files
+    from ...checkpoint import weight_files
 
     path = weight_path(folder, name)
     if shapes is None:
-        weight_files.describe_tensors(path)
+        weight_files.describe_tensors(path, TIED_KEYS)
     else:
-        weight_files.check_weight_file(path, shapes)
+        weight_files.check_weight_file(path, shapes, TIED_KEYS)
 
 
 def _error_of(check: Callable[[], object]) -> str | None:

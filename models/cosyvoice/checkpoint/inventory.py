@@ -2,24 +2,14 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from ..config import TIED_HEAD_KEY
-from . import weight_files
+from ...checkpoint import weight_files
+from ...checkpoint.bundle_files import BundleFile
+from ..config import QWEN_FOLDER, TIED_KEYS
 from .bundle import SECOND_LM_FILE, CosyVoiceBundle
-from .settings_file import QWEN_FOLDER
 from .speakers import SPEAKERS_FILE
 from .tensor_shapes import WEIGHT_FILES
-
-
-@dataclass(frozen=True, slots=True)
-class BundleFile:
-    """One file of a bundle."""
-
-    name: str  # relative to the bundle
-    size_bytes: int
-    checked: str  # what the check compared, for people
 
 
 def list_bundle_files(bundle: CosyVoiceBundle) -> Iterator[BundleFile]:
@@ -51,8 +41,7 @@ def list_bundle_files(bundle: CosyVoiceBundle) -> Iterator[BundleFile]:
 
 
 def _describe_weights(path: Path) -> str:
-    shapes = [
-        shape for key, (shape, _) in weight_files.describe_tensors(path).items() if key != TIED_HEAD_KEY
-    ]
+    tensors = weight_files.describe_tensors(path, TIED_KEYS)
+    shapes = [shape for key, (shape, _) in tensors.items() if key not in TIED_KEYS]
     numbers = sum(math.prod(shape) for shape in shapes)
     return f"{len(shapes):,} tensors of {numbers / 1e6:,.1f} M numbers: every key, shape and type"

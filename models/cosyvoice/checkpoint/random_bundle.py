@@ -14,7 +14,6 @@ import math
 import shutil
 import zlib
 from collections.abc import Callable
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,10 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
+from ...checkpoint.bundle_files import BundleSize, TensorShape, TensorShapes
+from ...checkpoint.random_weights import ROTARY_KEY_SUFFIX, rotary_frequencies, scale_for_key
 from ..config import (
+    QWEN_FOLDER,
     SPEAKER_WIDTH,
     TEXT_EMBEDDING_KEY,
     TIED_HEAD_KEY,
@@ -42,10 +44,8 @@ from ..config import (
 from ..front_end.text_tokenizer import byte_characters, special_tokens
 from .bundle import SPEAKER_ENCODER_FILE, speech_tokenizer_name
 from .random_settings import qwen_settings, yaml_settings
-from .random_weights import ROTARY_KEY_SUFFIX, rotary_frequencies, scale_for_key
-from .settings_file import QWEN_FOLDER
 from .speakers import SPEAKERS_FILE
-from .tensor_shapes import TensorShape, TensorShapes, file_shapes
+from .tensor_shapes import file_shapes
 
 # Without these factors f0 stays below any voice, the vocoder clips, and all ids are about equally likely.
 _EXTRA_SCALES = {
@@ -59,13 +59,6 @@ _FILTER_BANK_BANDS, _WHISPER_BANDS = 80, 128
 # Ids below the special tokens.
 _TINY_BASE_IDS = 320
 _RELEASED_BASE_IDS = 151_643
-
-
-class BundleSize(Enum):
-    """TINY is for tests; FULL has the released sizes, 2.6 GB in version 2 and 3.4 GB in version 3."""
-
-    TINY = "tiny"
-    FULL = "full"
 
 
 def write_random_bundle(

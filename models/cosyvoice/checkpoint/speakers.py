@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...checkpoint.bundle_files import WeightFileError
 from ..config import MEL_BANDS, SPEAKER_WIDTH, SpeechLmConfig
 from ..front_end.text_tokenizer import END_OF_PROMPT_TOKEN, TextTokenizer
 from ..front_end.voice_prompt import VoicePrompt, align_prompt
-from .bundle_files import WeightFileError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,7 +72,7 @@ def read_speakers(path: Path) -> dict[str, BundleSpeaker]:
     Raises WeightFileError; ValueError, KeyError, AttributeError or
     TypeError for an entry of another form.
     """
-    from .weight_files import read_pickled_data
+    from ...checkpoint.weight_files import read_pickled_data
 
     return {str(name): _speaker(entry) for name, entry in read_pickled_data(path).items()}
 

@@ -3,14 +3,11 @@
 import hashlib
 from pathlib import Path
 
-from torch import Tensor
-
+from ...checkpoint.bundle_files import weight_path
+from ...checkpoint.tensor_digest import add_tensor
+from ...checkpoint.weight_files import map_weight_file
 from ..config import TIED_HEAD_KEY
-from .bundle_files import weight_path
 from .tensor_shapes import WEIGHT_FILES
-from .weight_files import map_weight_file
-
-_SAMPLED_NUMBERS = 256  # of each end of a tensor
 
 
 def weight_digest(folder: Path) -> str:
@@ -25,11 +22,3 @@ def weight_digest(folder: Path) -> str:
         for key in sorted(tensors.keys() - {TIED_HEAD_KEY}):  # which a converted file lacks
             add_tensor(digest, f"{name} {key}", tensors[key])
     return digest.hexdigest()[:32]
-
-
-def add_tensor(digest: "hashlib._Hash", name: str, tensor: Tensor) -> None:
-    """Add the name, shape, type and both ends of a tensor to a digest."""
-    digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-    numbers = tensor.flatten()
-    for end in (numbers[:_SAMPLED_NUMBERS], numbers[-_SAMPLED_NUMBERS:]):
-        digest.update(end.float().cpu().numpy().tobytes())

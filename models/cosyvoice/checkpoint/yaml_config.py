@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...checkpoint.settings_file import BundleConfigError, SettingsFile
 from ..config import (
+    QWEN_FOLDER,
     CosyVoiceConfig,
     CosyVoiceVersion,
     DitConfig,
@@ -21,7 +23,6 @@ from ..config import (
 )
 from ..lm.sampling import SamplingParameters
 from . import setting_keys as keys
-from .settings_file import QWEN_FOLDER, BundleConfigError, SettingsFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class BundleYamlConfig:
 def read_bundle_config(folder: Path, version: CosyVoiceVersion) -> BundleYamlConfig:
     """Read the settings of a bundle folder. Raises BundleConfigError."""
     settings = SettingsFile.read_yaml(folder / f"cosyvoice{version.value}.yaml")
-    qwen = SettingsFile.read_json(folder / QWEN_FOLDER / "config.json")
+    qwen = SettingsFile.read_json(folder / QWEN_FOLDER / "config.json", f"{QWEN_FOLDER}/config.json")
     for key, path in keys.REQUIRED_CLASSES[version].items():
         settings.require_class(key, path.rpartition(".")[2])
     for key, value in keys.required_settings(version).items():

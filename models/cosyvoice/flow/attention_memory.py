@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...host_memory import release_pages
-from ..state import tensors
+from ...networks.state import tensors
 
 
 @dataclass(frozen=True, slots=True)

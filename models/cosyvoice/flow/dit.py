@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...networks.layers import Linear, QkvProjection, sinusoidal_time_features, split_keys_values
 from ..config import MEL_BANDS, DitConfig
-from ..layers import Linear, QkvProjection, sinusoidal_time_features, split_keys_values
 from .attention import attend, read_history, write_chunk
 from .attention_memory import AttentionMemory, layer_memories
 from .attention_plan import AttentionPlan

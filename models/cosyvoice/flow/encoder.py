@@ -20,8 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...networks.layers import CausalConv, Linear, QkvProjection, split_keys_values
 from ..config import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, EncoderConfig
-from ..layers import CausalConv, Linear, QkvProjection, split_keys_values
 from .attention import ScoreBias, attend, split_heads
 from .attention_memory import AttentionMemory, layer_memories
 from .attention_plan import AttentionPlan, PagedAttentionPlan, RowGroup

@@ -39,6 +39,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...networks.devices import to_device
+from ...networks.layers import Linear, PreparedModule
+from ...networks.state import map_state
 from ..config import (
     BLOCK_FRAMES,
     FRAMES_PER_SPEECH_ID,
@@ -47,9 +50,6 @@ from ..config import (
     FlowConfig,
     UnetConfig,
 )
-from ..devices import to_device
-from ..layers import Linear, PreparedModule
-from ..state import map_state
 from .attention_memory import AttentionMemory, device_of, slot_capacity
 from .attention_plan import AttentionPlan, ContiguousAttentionPlan, make_plan
 from .dit import DitState, FlowDit

@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ...networks.cuda_graphs import GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets, new_graph_pool
+from ...networks.state import map_state, tensors
 from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
-from ..cuda_graphs import GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets, new_graph_pool
-from ..state import map_state, tensors
 from .attention_memory import PagedBuffers
 from .attention_plan import PagePlacement, make_paged_plan
 from .flow import Flow, FlowPlans

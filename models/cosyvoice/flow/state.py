@@ -16,8 +16,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from ...networks.state import State, join_states, map_state, tensors
 from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
-from ..state import State, join_states, map_state, tensors
 from .attention_memory import AttentionMemory, SeparateBuffers, release_pages_behind, slot_capacity
 from .dit import DitState
 from .encoder import EncoderState

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ...networks.devices import to_device
 from ..config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS, FlowConfig
-from ..devices import to_device
 from .attention_memory import slot_capacity
 from .policy import FlowPolicy
 from .state import FlowChunk, FlowState, with_capacity

@@ -20,8 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..config import UnetConfig
-from ..layers import (
+from ...networks.layers import (
     CausalConv,
     Linear,
     PointwiseConv,
@@ -29,6 +28,7 @@ from ..layers import (
     sinusoidal_time_features,
     split_keys_values,
 )
+from ..config import UnetConfig
 from .attention import attend, read_history, write_chunk
 from .attention_memory import AttentionMemory, layer_memories
 from .attention_plan import AttentionPlan

@@ -1,6 +1,5 @@
-"""Spectral features of recorded speech, and resampling, in numpy alone.
+"""Spectral features of recorded speech, in numpy alone.
 
-    resample            from any common rate to any other, by a windowed sinc
     mel_spectrogram     24 kHz, 50 frames/s, natural log: prompt of the flow (v2 up to 8 kHz, v3 up to 12 kHz)
     whisper_log_mel     16 kHz, 100 frames/s, 128 bands: input of the speech tokenizer
     kaldi_filter_bank   16 kHz, 100 frames/s, 80 bands: input of the speaker encoder
@@ -9,8 +8,7 @@ All features are computed in float64 and returned as float32. The limits of a re
 channels) are checked in ``recording``.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/frontend.py:95-126 (use of each feature), and the
-definitions behind it: Slaney's Auditory Toolbox mel scale, Whisper's and Kaldi's feature front ends,
-J. O. Smith's band-limited resampling with a Hann window.
+definitions behind it: Slaney's Auditory Toolbox mel scale, Whisper's and Kaldi's feature front ends.
 """
 
 import math
@@ -45,8 +43,6 @@ _KALDI_PREEMPHASIS = 0.97
 _KALDI_FLOOR = float(np.finfo(np.float32).eps)
 _SLANEY_HZ_PER_MEL = 200 / 3  # linear up to 1 kHz, which is 15 mel
 _SLANEY_STEP = math.log(6.4) / 27  # 27 mel from 1 kHz to 6.4 kHz
-_SINC_ZEROS = 6  # zero crossings on either side
-_SINC_ROLL_OFF = 0.99
 
 
 def mel_spectrogram(samples: ArrayLike, max_hz: float | None) -> Float:
@@ -85,22 +81,6 @@ def kaldi_filter_bank(samples: ArrayLike) -> Float:
     emphasised = (centred - _KALDI_PREEMPHASIS * before) * _povey(_KALDI_WINDOW)
     power = np.abs(np.fft.rfft(emphasised, _KALDI_TRANSFORM)) ** 2
     return np.log(np.maximum(power @ _kaldi_filters().T, _KALDI_FLOOR)).astype(np.float32)
-
-
-def resample(samples: ArrayLike, source_rate: int, target_rate: int) -> Float:
-    """Resample to another rate (Hz): (ceil(N * target / source),) float32.
-
-    The kernels have target x source entries after the ratio is reduced, so it should reduce to small numbers.
-    """
-    if source_rate == target_rate:
-        return np.asarray(samples, np.float32)
-    divisor = math.gcd(source_rate, target_rate)
-    source, target = source_rate // divisor, target_rate // divisor
-    kernels, width = _sinc_kernels(source, target)
-    signal = np.asarray(samples, np.float64)
-    blocks = _windows(np.pad(signal, (width, width + source)), kernels.shape[1], source)
-    length = math.ceil(target * len(signal) / source)
-    return (blocks @ kernels.T).reshape(-1)[:length].astype(np.float32)
 
 
 def _windows(signal: Double, window: int, hop: int) -> Double:
@@ -160,14 +140,3 @@ def _kaldi_filters() -> Double:
 
 def _kaldi_mel(hz: NDArray[np.floating]) -> Double:
     return np.asarray(1127 * np.log1p(hz / 700))
-
-
-@lru_cache(maxsize=8)
-def _sinc_kernels(source: int, target: int) -> tuple[Double, int]:
-    """Kernels (target, 2 * width + source), one for each phase, and their half width in source samples."""
-    cutoff = min(source, target) * _SINC_ROLL_OFF
-    width = math.ceil(_SINC_ZEROS * source / cutoff)
-    times = np.arange(-width, width + source) / source - np.arange(target)[:, None] / target
-    times = np.clip(times * cutoff, -_SINC_ZEROS, _SINC_ZEROS)
-    window = np.cos(times * np.pi / _SINC_ZEROS / 2) ** 2
-    return np.sinc(times) * window * (cutoff / source), width

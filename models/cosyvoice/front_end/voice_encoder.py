@@ -14,6 +14,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import ArrayLike, NDArray
 
+from ...recording_resampler import resample
 from ..config import (
     CODEBOOK_SIZE,
     SAMPLE_RATE,
@@ -70,8 +71,8 @@ class VoiceEncoder:
                 f"at most {MAX_TRANSCRIPT_CHARACTERS:,} are allowed"
             )
         speech = check_recording(samples, sample_rate)
-        speech_16k = features.resample(speech, sample_rate, features.SPEECH_RATE)
-        speech_24k = features.resample(speech, sample_rate, SAMPLE_RATE)
+        speech_16k = resample(speech, sample_rate, features.SPEECH_RATE)
+        speech_24k = resample(speech, sample_rate, SAMPLE_RATE)
         mel = features.mel_spectrogram(speech_24k, self._mel_max_hz)
         ids, mel = align_prompt(self._speech_ids(speech_16k), mel)
         return VoicePrompt(self._version, transcript.strip(), ids, mel, self._embedding(speech_16k))
@@ -82,7 +83,7 @@ class VoiceEncoder:
         The limits are those of ``enroll``. Raises VoicePromptError.
         """
         speech = check_recording(samples, sample_rate)
-        return self._speech_ids(features.resample(speech, sample_rate, features.SPEECH_RATE))
+        return self._speech_ids(resample(speech, sample_rate, features.SPEECH_RATE))
 
     def _speech_ids(self, speech_16k: Float) -> Ids:
         mel = features.whisper_log_mel(speech_16k)[None]

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ...config_checks import require
 from ...decoding.uniforms import Float, Integer, UniformSource, draw_columns, softmax
-from ..config import require
 
 
 @dataclass(frozen=True, slots=True)

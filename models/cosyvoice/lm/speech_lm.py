@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ...decoding.kv_memory import KvStepPlan, SpeechLmState, empty_state, place_columns
+from ...networks.devices import to_device
+from ...networks.execution import Precision
+from ...networks.layers import Linear, load_weights
+from ...networks.precision import MatrixRole, linear_class
 from ..config import TEXT_EMBEDDING_KEY, TIED_HEAD_KEY, CosyVoiceVersion, SpeechLmConfig
-from ..devices import to_device
-from ..execution import Precision
-from ..layers import Linear, load_weights
-from ..precision import MatrixRole, linear_class
 from .generation import LmInput, lm_input_index
 
 

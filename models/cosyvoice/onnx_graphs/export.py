@@ -11,10 +11,10 @@ from pathlib import Path
 import onnx
 from onnx import helper
 
+from ...networks.execution import Precision
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..checkpoint.speakers import EXPORTED_SPEAKERS, write_exported_speakers
 from ..config import CosyVoiceVersion
-from ..execution import Precision
 from .flow_encoder_graphs import write_flow_encoder, write_flow_speaker
 from .flow_step_graphs import write_flow_step
 from .graph_builder import OPSET

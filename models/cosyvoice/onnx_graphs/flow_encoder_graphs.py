@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from ...networks.execution import Precision
 from ..config import FRAMES_PER_SPEECH_ID, MEL_BANDS, EncoderConfig, FlowConfig
-from ..execution import Precision
 from .graph_builder import OnnxGraphBuilder
 from .graph_values import GraphValue, arange, concat
 from .network_graph import AttentionGraph, NetworkGraph

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from ...networks.execution import Precision
+from ...networks.layers import load_weights
 from ..config import MEL_BANDS, DitConfig, FlowConfig, UnetConfig
-from ..execution import Precision
 from ..flow.dit import MODULATION_PARTS, NORM_EPSILON, POSITION_GROUPS, POSITION_KERNEL
 from ..flow.flow import Flow
-from ..layers import load_weights
 from .graph_builder import OnnxGraphBuilder
 from .graph_values import GraphValue, arange, concat
 from .network_graph import AttentionGraph, NetworkGraph

@@ -18,11 +18,11 @@ from pathlib import Path
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
 
+from ...checkpoint.bundle_files import WeightFileError
 from ...host_memory import release_file_pages
+from ...networks.execution import Precision, is_torch_installed
 from ..checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
-from ..checkpoint.bundle_files import WeightFileError
 from ..config import SpeechLmConfig
-from ..execution import Precision, is_torch_installed
 
 GRAPH_FOLDER = "onnx"
 DIGEST_KEY = "bundle_digest"

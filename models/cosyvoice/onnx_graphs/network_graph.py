@@ -1,4 +1,4 @@
-"""Layers of flow and vocoder as parts of an ONNX graph, named and computed as in ``layers``.
+"""Layers of flow and vocoder as parts of an ONNX graph, named and computed as in ``models.networks.layers``.
 
     graph = NetworkGraph(builder, weights, "decoder.estimator.")
     y = graph.linear(x, "final_proj")           decoder.estimator.final_proj.weight and .bias

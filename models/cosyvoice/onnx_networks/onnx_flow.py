@@ -6,9 +6,10 @@
 import torch
 from torch import Tensor
 
+from ...networks.devices import CPU
+from ...networks.state import tensors
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import BLOCK_FRAMES, FRAMES_PER_SPEECH_ID
-from ..devices import CPU
 from ..flow.dit import DitState
 from ..flow.encoder import EncoderState
 from ..flow.policy import EXACT_POLICY, FlowPolicy
@@ -18,7 +19,6 @@ from ..flow.unet import UnetState
 from ..onnx_runtime.flow import ArrayFlow, ArrayFlowState
 from ..onnx_runtime.graph_runs import State
 from ..onnx_runtime.networks import can_run_policy
-from ..state import tensors
 from .tensor_graph import TensorOrtGraph
 
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from ...decoding.kv_memory import SpeechLmState
+from ...networks.devices import CPU
+from ...networks.execution import Precision
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import SpeechLmConfig
-from ..devices import CPU
-from ..execution import Precision
 from ..lm.generation import LmInput, lm_input_index
 from ..onnx_runtime.language_model import ArrayLmState, ArraySpeechLm
 

@@ -14,9 +14,9 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from ...host_memory import release_array_pages
+from ...networks.execution import Precision
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS, FlowConfig
-from ..execution import Precision
 from ..flow.policy import EXACT_POLICY, FlowPolicy
 from ..onnx_graphs.graph_files import bundle_digest, flow_graph_path, open_graph
 from .graph_runs import Array, Float, Integers, OrtGraph, RunnableGraph, State, paged_zeros, thread_count

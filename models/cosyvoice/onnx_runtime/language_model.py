@@ -16,9 +16,9 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from ...networks.execution import Precision
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import SpeechLmConfig
-from ..execution import Precision
 from ..lm.decode_turn import DecodeTurn, collect_requests
 from ..lm.generation import LmInput, lm_input_index
 from ..lm.sampling import sample_ids

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from ...networks.execution import DeviceError, Precision
 from ..checkpoint.bundle import CosyVoiceBundle
-from ..execution import DeviceError, Precision
 from ..flow.policy import CacheForm, FlowPolicy
 from .flow import ArrayFlow
 from .language_model import ArraySpeechLm

@@ -14,8 +14,8 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from ...networks.execution import Precision
 from ..checkpoint.bundle import CosyVoiceBundle
-from ..execution import Precision
 from ..flow.policy import EXACT_POLICY, FlowPolicy
 from .flow import ArrayFlow, ArrayFlowState, with_encoder_capacity
 from .graph_runs import Array, Float, Integers, OrtGraph, RunnableGraph, State, paged_zeros

@@ -12,9 +12,9 @@ from pathlib import Path
 import onnx
 import torch
 
+from ...networks.devices import card_name
+from ...networks.execution import Precision
 from ..checkpoint.bundle import CosyVoiceBundle
-from ..devices import card_name
-from ..execution import Precision
 from ..onnx_graphs.graph_files import DIGEST_KEY, GRAPH_FOLDER, bundle_digest, graph_path, open_graph
 from ..onnx_networks.onnx_flow import OnnxFlow
 from ..onnx_networks.onnx_vocoder import OnnxVocoder

@@ -34,15 +34,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...networks.weight_norm import WeightNormTransposedConv
 from ..config import MEL_BANDS, HiftConfig
-from .layers import (
-    F0_LAYERS,
-    HiftNetwork,
-    ResBlock,
-    StageRunner,
-    WeightNormTransposedConv,
-    turns_per_sample,
-)
+from .layers import F0_LAYERS, HiftNetwork, ResBlock, StageRunner, turns_per_sample
 
 PRE_KERNEL = 7
 F0_KERNEL = 3

@@ -25,16 +25,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...networks.weight_norm import WeightNormConv
 from ..config import MEL_BANDS, HiftConfig
 from ..config import VOCODER_LOOKAHEAD_FRAMES as LOOKAHEAD_FRAMES
-from .layers import (
-    F0_LAYERS,
-    HiftNetwork,
-    ResBlock,
-    StageRunner,
-    WeightNormConv,
-    turns_per_sample,
-)
+from .layers import F0_LAYERS, HiftNetwork, ResBlock, StageRunner, turns_per_sample
 
 F0_LOOKAHEAD_FRAMES = 3
 F0_KERNEL = 3  # of the causal layers behind the first

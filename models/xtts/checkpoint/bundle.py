@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ...cosyvoice.checkpoint.inventory import BundleFile
-from ...cosyvoice.checkpoint.settings_file import BundleConfigError
-from ...cosyvoice.checkpoint.weight_files import WeightFileError, list_differences
+from ...checkpoint.bundle_files import BundleFile
+from ...checkpoint.settings_file import BundleConfigError
+from ...checkpoint.weight_files import WeightFileError, list_differences
 from ..text.tokenizer import VOCABULARY_FILE, XttsTokenizer
 from ..voice import XttsVoice
 from .settings import CONFIG_FILE, XttsBundleSettings, read_settings

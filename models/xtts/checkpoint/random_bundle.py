@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...cosyvoice.checkpoint.random_bundle import BundleSize
-from ...cosyvoice.checkpoint.random_weights import Float, scale_for_key
+from ...checkpoint.bundle_files import BundleSize
+from ...checkpoint.random_weights import Float, scale_for_key
 from ..config import (
     CONDITIONING_LATENTS,
     SPEAKER_EMBEDDING_WIDTH,

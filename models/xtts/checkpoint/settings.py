@@ -10,7 +10,7 @@ TTS/tts/models/xtts.py.
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...cosyvoice.checkpoint.settings_file import BundleConfigError, SettingsFile
+from ...checkpoint.settings_file import BundleConfigError, SettingsFile
 from ..config import (
     CODEC_STRIDE,
     SPEAKER_EMBEDDING_WIDTH,

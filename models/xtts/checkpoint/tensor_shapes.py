@@ -9,8 +9,8 @@ resnet.py), as listed in manifest_xtts_v2.json of the golden vectors.
 
 import torch
 
-from ...cosyvoice.checkpoint.tensor_shapes import TensorShape, TensorShapes
-from ...cosyvoice.checkpoint.weight_files import TensorInfo
+from ...checkpoint.bundle_files import TensorShape, TensorShapes
+from ...checkpoint.weight_files import TensorInfo
 from ..config import (
     CONDITIONING_MEL_BANDS,
     ConditioningConfig,

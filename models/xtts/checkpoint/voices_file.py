@@ -13,7 +13,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ...cosyvoice.checkpoint.weight_files import WeightFileError, read_pickled_data
+from ...checkpoint.weight_files import WeightFileError, read_pickled_data
 from ..config import CONDITIONING_LATENTS, SPEAKER_EMBEDDING_WIDTH, XttsConfig
 from ..voice import XttsVoice
 

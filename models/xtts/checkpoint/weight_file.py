@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...cosyvoice.checkpoint import weight_files
-from ...cosyvoice.checkpoint.weight_files import TensorInfo, WeightFileError
+from ...checkpoint import weight_files
+from ...checkpoint.weight_files import TensorInfo, WeightFileError
 
 MODEL_FILE = "model.pth"
 

@@ -40,10 +40,10 @@ class StreamTimes:
 def measure_exported(folder: Path, precision: str) -> Iterator[BenchFigure]:
     """Yield the figures of a bundle whose graphs are exported in a precision. Raises BundleError."""
     from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
-    from vivavoce.models.cosyvoice.execution import Precision
     from vivavoce.models.cosyvoice.flow.policy import EXACT_POLICY
     from vivavoce.models.cosyvoice.onnx_runtime.networks import load_array_flow, load_array_lm
     from vivavoce.models.cosyvoice.onnx_runtime.vocoder import ArrayVocoder
+    from vivavoce.models.networks.execution import Precision
 
     before = resident_bytes()
     yield BenchFigure("memory, interpreter and packages", before / 1e6, "MB")

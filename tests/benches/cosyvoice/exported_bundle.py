@@ -6,8 +6,8 @@ from benches.cosyvoice.bench_process import measure_in_process
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released, without_targets
 from vivavoce.gateway.cli.bench.report import BenchReport
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
-from vivavoce.models.cosyvoice.execution import Precision
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import is_exported
+from vivavoce.models.networks.execution import Precision
 from vivavoce.tts_engine.bundles import check_bundle, export_bundle
 
 MODULE = "benches.cosyvoice.exported"

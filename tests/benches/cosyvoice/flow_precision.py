@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from vivavoce.gateway.cli.bench.report import BenchFigure
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle
 from vivavoce.models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
-from vivavoce.models.cosyvoice.execution import Precision
 from vivavoce.models.cosyvoice.flow.flow import Flow
 from vivavoce.models.cosyvoice.flow.policy import EXACT_POLICY
 from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.networks import load_flow
 from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow
 from vivavoce.models.cosyvoice.onnx_runtime.networks import load_array_flow
+from vivavoce.models.networks.execution import Precision
 
 VOICE_IDS = 3 * BLOCK_IDS + LOOKAHEAD_IDS
 CHUNKS = (BLOCK_IDS, 2 * BLOCK_IDS)  # behind the voice's blocks

@@ -20,8 +20,6 @@ from benches.cosyvoice.stopwatch import THREADS, MeasuredTime, Stopwatch, median
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released, without_targets
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
-from vivavoce.models.cosyvoice.execution import Executor, Precision
-from vivavoce.models.cosyvoice.layers import Linear
 from vivavoce.models.cosyvoice.lm.generation import START_INPUT, TURN_INPUT
 from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, sample_ids
 from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm
@@ -30,6 +28,8 @@ from vivavoce.models.cosyvoice.onnx_graphs.graph_files import graph_path, is_exp
 from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm
 from vivavoce.models.decoding.kv_memory import SpeechLmState
 from vivavoce.models.decoding.uniforms import seeded_uniforms
+from vivavoce.models.networks.execution import Executor, Precision
+from vivavoce.models.networks.layers import Linear
 from vivavoce.tts_engine.bundles import bundle_errors, check_bundle, export_bundle
 from vivavoce.tts_engine.cosyvoice.policy import parse_precision
 

@@ -129,7 +129,7 @@ def test_converted_weights_are_equal_and_used(damaged: Path, capsys: pytest.Capt
 def test_a_conversion_that_differs_is_deleted(
     damaged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from vivavoce.models.cosyvoice.checkpoint import weight_files
+    from vivavoce.models.checkpoint import weight_files
 
     real_save = weight_files.save_file
 

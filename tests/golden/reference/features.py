@@ -7,6 +7,7 @@ import torch
 
 from golden.reference.comparison import Comparison, compare, read_arrays
 from vivavoce.models.cosyvoice.front_end import features
+from vivavoce.models.recording_resampler import resample
 
 _FEATURE_TOLERANCE = 1e-4
 _RESAMPLED_TOLERANCE = 1e-5
@@ -28,7 +29,7 @@ def check_features(folder: Path) -> Iterator[Comparison]:
         "fbank80_cmn": (bank - bank.mean(axis=0), _FILTER_BANK_TOLERANCE),
     }
     for source, target in ((24, 16), (16, 24), (44, 24), (44, 16)):
-        resampled = features.resample(waves[source], _SAMPLE_RATES[source], _SAMPLE_RATES[target])
+        resampled = resample(waves[source], _SAMPLE_RATES[source], _SAMPLE_RATES[target])
         ours[f"rs_{source}_{target}"] = (resampled[None], _RESAMPLED_TOLERANCE)
     for name, (array, tolerance) in ours.items():
         yield compare("g_features", name, torch.from_numpy(array), arrays[name], tolerance)

@@ -25,7 +25,7 @@ from vivavoce.models.cosyvoice.config import (
     SpeechLmConfig,
     UnetConfig,
 )
-from vivavoce.models.cosyvoice.layers import load_weights
+from vivavoce.models.networks.layers import load_weights
 
 
 class UnsupportedGoldenConfigError(ValueError):

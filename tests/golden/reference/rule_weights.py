@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vivavoce.models.cosyvoice.checkpoint.random_weights import (
+from vivavoce.models.checkpoint.random_weights import (
     ROTARY_KEY_SUFFIX,
     Float,
     rotary_frequencies,

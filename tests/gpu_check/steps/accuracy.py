@@ -19,13 +19,13 @@ from golden.reference.rule_weights import rule_weights
 from golden.reference.vocoder import WAVE_TOLERANCE, load_vocoder_v2, load_vocoder_v3
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import llm_shapes
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.models.cosyvoice.devices import CPU
-from vivavoce.models.cosyvoice.execution import Precision
 from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.lm.generation import LmInput
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
 from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder
 from vivavoce.models.decoding.kv_memory import SpeechLmState
+from vivavoce.models.networks.devices import CPU
+from vivavoce.models.networks.execution import Precision
 
 VECTORS = Path(__file__).parents[2] / "golden" / "data"
 _MEL_TOLERANCE = 5e-4

@@ -22,8 +22,6 @@ from vivavoce.models.cosyvoice.device_benchmark import (
     EndlessGeneration,
     measure_device,
 )
-from vivavoce.models.cosyvoice.devices import separate_stream, to_device
-from vivavoce.models.cosyvoice.execution import Precision
 from vivavoce.models.cosyvoice.flow.flow import Flow
 from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs
 from vivavoce.models.cosyvoice.flow.policy import HALF_PRECISION_POLICY
@@ -35,6 +33,8 @@ from vivavoce.models.cosyvoice.lm.generation import SpecialIds
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm
 from vivavoce.models.decoding.uniforms import seeded_uniforms
+from vivavoce.models.networks.devices import separate_stream, to_device
+from vivavoce.models.networks.execution import Precision
 
 _ROWS = 4
 _ROUNDS_AT_ONCE = 3

@@ -12,17 +12,16 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
+from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
+from vivavoce.models.checkpoint.weight_files import convert_to_safetensors  # noqa: E402
 from vivavoce.models.cosyvoice import executors  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import (  # noqa: E402
     CosyVoiceBundle,
     InvalidBundleError,
     open_bundle,
 )
-from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.checkpoint.weight_files import convert_to_safetensors  # noqa: E402
-from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
-from vivavoce.models.cosyvoice.devices import CPU  # noqa: E402
-from vivavoce.models.cosyvoice.execution import DeviceError, Executor, Precision  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.config import TIED_KEYS, CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.executors import NetworkLoader  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow import Flow  # noqa: E402
 from vivavoce.models.cosyvoice.flow.policy import FlowPolicy  # noqa: E402
@@ -34,6 +33,8 @@ from vivavoce.models.cosyvoice.onnx_networks.onnx_flow import OnnxFlow  # noqa: 
 from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_networks.onnx_vocoder import OnnxVocoder  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
+from vivavoce.models.networks.devices import CPU  # noqa: E402
+from vivavoce.models.networks.execution import DeviceError, Executor, Precision  # noqa: E402
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_both_are_measured(bundle: CosyVoiceBundle) -> None:
 def test_the_digest_is_of_the_weights_not_of_their_file(bundle: CosyVoiceBundle, tmp_path: Path) -> None:
     digest = bundle_digest(bundle)
     for name in ("llm.pt", "flow.pt", "hift.pt"):
-        convert_to_safetensors(bundle.folder / name)
+        convert_to_safetensors(bundle.folder / name, TIED_KEYS)
         (bundle.folder / name).unlink()
     assert bundle_digest(open_bundle(bundle.folder)) == digest
     write_random_bundle(tmp_path / "other", CosyVoiceVersion.V2, BundleSize.TINY, seed=6)

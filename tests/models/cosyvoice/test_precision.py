@@ -7,14 +7,15 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from benches.cosyvoice.precision import logit_error  # noqa: E402
+from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
-from vivavoce.models.cosyvoice.execution import Precision  # noqa: E402
-from vivavoce.models.cosyvoice.layers import Linear, load_weights  # noqa: E402
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_lm  # noqa: E402
-from vivavoce.models.cosyvoice.precision import MatrixRole, linear_class  # noqa: E402
+from vivavoce.models.networks.execution import Precision  # noqa: E402
+from vivavoce.models.networks.layers import Linear, load_weights  # noqa: E402
+from vivavoce.models.networks.precision import MatrixRole, linear_class  # noqa: E402
 
 WITH_TORCH = [precision for precision in Precision if precision.of_lm is not Precision.INT4]
 LOWER = [precision for precision in WITH_TORCH if precision is not Precision.FP32]

@@ -7,7 +7,7 @@ pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXT
 
 import torch
 
-from vivavoce.models.cosyvoice.state import gather
+from vivavoce.models.networks.state import gather
 from vivavoce.models.xtts.gpt import XttsGpt, XttsPrompt
 from vivavoce.models.xtts.networks import XttsNetworks
 from vivavoce.models.xtts.sampling import XttsSampling, XttsSamplingInputs, sample_speech_ids

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from vivavoce.models.cosyvoice.state import gather, join_states
+from vivavoce.models.networks.state import gather, join_states
 from vivavoce.models.xtts.config import VOCODER_HOP
 from vivavoce.models.xtts.latent_resampler import LatentResampler
 from vivavoce.models.xtts.networks import XttsNetworks

@@ -28,8 +28,9 @@ from shared.tiny_cosyvoice import (
     words_of,
 )
 from shared.unreadable_texts import UNREADABLE_TEXTS
+from vivavoce.models.checkpoint.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
-from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.tts_engine.backends.base import Delivery, SlotTurn
 from vivavoce.tts_engine.chunk import SAMPLE_RATE

@@ -16,8 +16,9 @@ from shared.tiny_cosyvoice import (  # noqa: E402
     run,
     speak,
 )
+from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import LmInputKind  # noqa: E402

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.tiny_cosyvoice import BRIEF, pcm, run, speak
-from vivavoce.models.cosyvoice.execution import Executor, Precision
+from vivavoce.models.networks.execution import Executor, Precision
 from vivavoce.tts_engine.bundles import export_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.engine import Engine

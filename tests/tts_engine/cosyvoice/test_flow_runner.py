@@ -15,7 +15,7 @@ from vivavoce.models.cosyvoice.flow.attention_memory import release_pages_behind
 from vivavoce.models.cosyvoice.flow.flow import Flow, state_bytes_per_s  # noqa: E402
 from vivavoce.models.cosyvoice.flow.policy import FlowPolicy  # noqa: E402
 from vivavoce.models.cosyvoice.flow.state import FlowChunk  # noqa: E402
-from vivavoce.models.cosyvoice.layers import prepare_modules  # noqa: E402
+from vivavoce.models.networks.layers import prepare_modules  # noqa: E402
 from vivavoce.tts_engine.cosyvoice import flow_runner  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.flow_runner import EagerFlowRunner, OwnSequence, PreparedVoice  # noqa: E402
 

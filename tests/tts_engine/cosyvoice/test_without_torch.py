@@ -16,8 +16,8 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: make tes
 from shared.tiny_cosyvoice import BRIEF, pcm, run, speak
 from shared.voice_prompts import prompt
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.models.cosyvoice.execution import Executor
 from vivavoce.models.cosyvoice.lm.decode_turn import DecodeTurn
+from vivavoce.models.networks.execution import Executor
 from vivavoce.tts_engine.bundles import export_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.lm_runner import LmRunner

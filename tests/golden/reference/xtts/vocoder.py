@@ -11,7 +11,7 @@ from golden.reference.comparison import Comparison, compare, compare_rows, read_
 from golden.reference.golden_config import read_config
 from golden.reference.xtts.decoding import StoredUniforms, decode, sampled
 from golden.reference.xtts.networks import load_rule_networks
-from vivavoce.models.cosyvoice.vocoder.layers import WeightNormTransposedConv
+from vivavoce.models.networks.weight_norm import WeightNormTransposedConv
 from vivavoce.models.xtts.config import FRAMES_PER_LATENT
 from vivavoce.models.xtts.gpt import XttsPrompt
 from vivavoce.models.xtts.latent_resampler import LatentResampler, LinearInterpolator

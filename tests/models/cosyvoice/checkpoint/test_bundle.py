@@ -16,16 +16,18 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from vivavoce.models.cosyvoice.checkpoint import weight_files  # noqa: E402
+from vivavoce.models.checkpoint import weight_files  # noqa: E402
+from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
+from vivavoce.models.checkpoint.settings_file import BundleConfigError, parse_yaml  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import InvalidBundleError, detect_version, open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.inventory import list_bundle_files  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.onnx_signature import OnnxFileError, read_onnx_signature  # noqa: E402
-from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, tiny_config, write_random_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.checkpoint.settings_file import BundleConfigError, parse_yaml  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import tiny_config, write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import WEIGHT_FILES, file_shapes  # noqa: E402
 from vivavoce.models.cosyvoice.config import (  # noqa: E402
     TEXT_EMBEDDING_KEY,
     TIED_HEAD_KEY,
+    TIED_KEYS,
     CosyVoiceVersion,
     released_config,
 )
@@ -89,7 +91,7 @@ def test_a_folder_in_use_is_not_overwritten(intact: dict[CosyVoiceVersion, Path]
 def test_converted_weights_are_equal_and_replace_the_others(damaged: Path) -> None:
     bundle = open_bundle(damaged)
     before = {name: bundle.load(name) for name in WEIGHT_FILES}
-    written = [weight_files.convert_to_safetensors(damaged / name) for name in WEIGHT_FILES]
+    written = [weight_files.convert_to_safetensors(damaged / name, TIED_KEYS) for name in WEIGHT_FILES]
     assert [path.name for path in written] == ["llm.safetensors", "flow.safetensors", "hift.safetensors"]
     for name in WEIGHT_FILES:
         (damaged / name).unlink()
@@ -354,7 +356,7 @@ def test_a_memory_mapped_tensor_has_the_same_numbers(damaged: Path, converted: b
     bundle = open_bundle(damaged)
     read = bundle.load("llm.pt")
     if converted:
-        weight_files.convert_to_safetensors(damaged / "llm.pt")
+        weight_files.convert_to_safetensors(damaged / "llm.pt", TIED_KEYS)
         (damaged / "llm.pt").unlink()
     mapped = bundle.load("llm.pt", memory_mapped=(TEXT_EMBEDDING_KEY,))
     assert set(read) - set(mapped) <= {TIED_HEAD_KEY}

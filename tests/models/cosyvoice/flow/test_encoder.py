@@ -8,7 +8,7 @@ from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
 from vivavoce.models.cosyvoice.config import EncoderConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.attention_plan import make_plan  # noqa: E402
 from vivavoce.models.cosyvoice.flow.encoder import FlowEncoder, LookaheadLayer, sine_table  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
+from vivavoce.models.networks.layers import load_weights  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 WIDTH, LENGTH = 24, 60

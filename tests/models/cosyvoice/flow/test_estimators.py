@@ -10,7 +10,7 @@ from vivavoce.models.cosyvoice.flow.attention_plan import make_plan  # noqa: E40
 from vivavoce.models.cosyvoice.flow.dit import FlowDit  # noqa: E402
 from vivavoce.models.cosyvoice.flow.policy import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow.unet import FlowUnet  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
+from vivavoce.models.networks.layers import load_weights  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ROWS, LENGTH = 2, 123

@@ -26,8 +26,8 @@ from vivavoce.models.cosyvoice.flow.flow import (  # noqa: E402
 )
 from vivavoce.models.cosyvoice.flow.policy import CacheForm, FlowPolicy  # noqa: E402
 from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowState  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
-from vivavoce.models.cosyvoice.state import gather, join_states, map_state  # noqa: E402
+from vivavoce.models.networks.layers import load_weights  # noqa: E402
+from vivavoce.models.networks.state import gather, join_states, map_state  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 DATA = Path(__file__).parents[3] / "golden" / "data"

@@ -17,7 +17,7 @@ from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs, SequenceHandl
 from vivavoce.models.cosyvoice.flow.page_allocator import PageAllocator  # noqa: E402
 from vivavoce.models.cosyvoice.flow.policy import CacheForm, FlowPolicy  # noqa: E402
 from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowState  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
+from vivavoce.models.networks.layers import load_weights  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

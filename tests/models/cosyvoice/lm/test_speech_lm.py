@@ -18,8 +18,8 @@ from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import llm_shapes  # noq
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion, SpeechLmConfig  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import START_INPUT, TURN_INPUT, LmInput, LmInputKind  # noqa: E402
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, embed_inputs  # noqa: E402
-from vivavoce.models.cosyvoice.state import gather  # noqa: E402
 from vivavoce.models.decoding.kv_memory import last_valid_hidden  # noqa: E402
+from vivavoce.models.networks.state import gather  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -6,8 +6,9 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
+from vivavoce.models.checkpoint.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
-from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.onnx_graphs.export import MATRIX_FORMATS, export_bundle
 

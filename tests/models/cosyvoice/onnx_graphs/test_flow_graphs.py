@@ -26,7 +26,7 @@ from vivavoce.models.cosyvoice.onnx_graphs.flow_step_graphs import write_flow_st
 from vivavoce.models.cosyvoice.onnx_networks.onnx_flow import OnnxFlow  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_networks.tensor_graph import TensorOrtGraph  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow  # noqa: E402
-from vivavoce.models.cosyvoice.state import gather, tensors  # noqa: E402
+from vivavoce.models.networks.state import gather, tensors  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 MEL_TOLERANCE = 5e-4  # of the vectors

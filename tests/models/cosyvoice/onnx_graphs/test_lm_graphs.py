@@ -19,7 +19,6 @@ from shared.numpy_lm import NumpyLm  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import llm_shapes  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
-from vivavoce.models.cosyvoice.execution import Precision  # noqa: E402
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_lm  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.lm_graphs import (  # noqa: E402
@@ -30,6 +29,7 @@ from vivavoce.models.cosyvoice.onnx_graphs.lm_graphs import (  # noqa: E402
 )
 from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm  # noqa: E402
+from vivavoce.models.networks.execution import Precision  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 DRIVER = Path(__file__).parents[3] / "shared" / "numpy_lm.py"

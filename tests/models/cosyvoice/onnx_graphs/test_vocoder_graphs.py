@@ -21,9 +21,9 @@ from vivavoce.models.cosyvoice.onnx_graphs.hift_v3_graph import write_hift_v3  #
 from vivavoce.models.cosyvoice.onnx_networks.onnx_vocoder import OnnxVocoder  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_networks.tensor_graph import TensorOrtGraph  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_runtime.vocoder import ArrayVocoder  # noqa: E402
-from vivavoce.models.cosyvoice.state import gather, join_states  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3  # noqa: E402
+from vivavoce.models.networks.state import gather, join_states  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 

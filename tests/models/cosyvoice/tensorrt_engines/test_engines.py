@@ -13,11 +13,10 @@ torch = pytest.importorskip(
 )
 
 from shared.simulated_tensorrt import SimulatedTensorrt  # noqa: E402
+from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
-from vivavoce.models.cosyvoice.devices import CPU  # noqa: E402
-from vivavoce.models.cosyvoice.execution import DeviceError, Precision  # noqa: E402
 from vivavoce.models.cosyvoice.flow.state import FlowChunk  # noqa: E402
 from vivavoce.models.cosyvoice.flow.streaming_flow import StreamingFlow  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle  # noqa: E402
@@ -25,6 +24,8 @@ from vivavoce.models.cosyvoice.onnx_networks.onnx_flow import OnnxFlow  # noqa: 
 from vivavoce.models.cosyvoice.onnx_networks.onnx_vocoder import OnnxVocoder  # noqa: E402
 from vivavoce.models.cosyvoice.tensorrt_engines.networks import EngineLoader  # noqa: E402
 from vivavoce.models.cosyvoice.tensorrt_engines.typed_graph import write_typed_graph  # noqa: E402
+from vivavoce.models.networks.devices import CPU  # noqa: E402
+from vivavoce.models.networks.execution import DeviceError, Precision  # noqa: E402
 
 EDGES = (0, 75, 100, 150, 157)  # ids: a prompt, then chunks as a listener gets them
 

@@ -13,8 +13,6 @@ from golden.reference.upstream_vocoder import interpolated_phase_sines, render_w
 from golden.reference.vocoder import load_vocoder_v2  # noqa: E402
 from shared.session_states import scatter  # noqa: E402
 from vivavoce.models.cosyvoice.config import HiftConfig  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
-from vivavoce.models.cosyvoice.state import gather, join_states, tensors  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import (  # noqa: E402
     HiftV2,
     HiftV2Policy,
@@ -23,6 +21,8 @@ from vivavoce.models.cosyvoice.vocoder.hift_v2 import (  # noqa: E402
     cross_fade,
     equal_gain_weights,
 )
+from vivavoce.models.networks.layers import load_weights  # noqa: E402
+from vivavoce.models.networks.state import gather, join_states, tensors  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 DATA = Path(__file__).parents[3] / "golden" / "data"

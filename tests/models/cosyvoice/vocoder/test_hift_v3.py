@@ -10,10 +10,10 @@ torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not instal
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
 from shared.session_states import scatter  # noqa: E402
 from vivavoce.models.cosyvoice.config import HiftConfig  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
-from vivavoce.models.cosyvoice.state import gather, join_states, tensors  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3, HiftV3State  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.noise_table import NoiseTable  # noqa: E402
+from vivavoce.models.networks.layers import load_weights  # noqa: E402
+from vivavoce.models.networks.state import gather, join_states, tensors  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 DATA = Path(__file__).parents[3] / "golden" / "data"

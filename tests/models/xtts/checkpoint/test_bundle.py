@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXT
 
 import torch
 
-from vivavoce.models.cosyvoice.checkpoint.weight_files import WeightFileError
+from vivavoce.models.checkpoint.weight_files import WeightFileError
 from vivavoce.models.xtts.checkpoint.bundle import InvalidXttsBundleError, open_bundle
 from vivavoce.models.xtts.checkpoint.weight_file import convert_model, current_key, load_model, model_path
 

@@ -15,7 +15,6 @@ import yaml  # type: ignore[import-untyped]
 
 from .bundle_files import require_file
 
-QWEN_FOLDER = "CosyVoice-BlankEN"
 MAX_SETTINGS_BYTES = 1_000_000
 MAX_NUMBER = 2**24
 MAX_LIST_NUMBERS = 16  # a release lists three upsampling stages
@@ -36,13 +35,13 @@ class SettingsFile:
     @classmethod
     def read_yaml(cls, path: Path) -> "SettingsFile":
         """Read a yaml file. Raises BundleConfigError."""
-        return cls(path.name, parse_yaml(_read_text(path), path.name))
+        return cls(path.name, parse_yaml(_read_text(path, path.name), path.name))
 
     @classmethod
-    def read_json(cls, path: Path) -> "SettingsFile":
-        """Read a JSON file. Raises BundleConfigError."""
-        name = _display_name(path)
-        return cls(name, _parse_json(_read_text(path), name))
+    def read_json(cls, path: Path, name: str | None = None) -> "SettingsFile":
+        """Read a JSON file. name: in messages, the file's own without one. Raises BundleConfigError."""
+        name = name or path.name
+        return cls(name, _parse_json(_read_text(path, name), name))
 
     def find(self, key: str) -> Any:
         """The value of a key, references resolved."""
@@ -165,24 +164,20 @@ def _require_mapping(data: Any, name: str) -> dict[str, Any]:
     return data
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, name: str) -> str:
     try:
         require_file(path)
         if path.stat().st_size > MAX_SETTINGS_BYTES:
             raise BundleConfigError(
-                f"{path.name}: {path.stat().st_size:,} bytes; settings have at most {MAX_SETTINGS_BYTES:,}"
+                f"{name}: {path.stat().st_size:,} bytes; settings have at most {MAX_SETTINGS_BYTES:,}"
             )
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise BundleConfigError(
-            f"{path.name}: not text in UTF-8 ({error.reason} at byte {error.start})"
+            f"{name}: not text in UTF-8 ({error.reason} at byte {error.start})"
         ) from error
     except OSError as error:
-        raise BundleConfigError(f"{_display_name(path)}: {error.strerror}") from error
-
-
-def _display_name(path: Path) -> str:
-    return f"{QWEN_FOLDER}/{path.name}" if path.parent.name == QWEN_FOLDER else path.name
+        raise BundleConfigError(f"{name}: {error.strerror}") from error
 
 
 def _parse_float(text: str) -> float | str:

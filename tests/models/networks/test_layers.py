@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not instal
 
 from torch import nn  # noqa: E402
 
-from vivavoce.models.cosyvoice.layers import (  # noqa: E402
+from vivavoce.models.networks.layers import (  # noqa: E402
     CausalConv,
     Linear,
     PointwiseConv,

@@ -1,6 +1,6 @@
 """Choices of a caller about the execution of the networks: library, number format, device. No torch.
 
-``executors`` and ``precision`` describe the choices and carry them out.
+``precision`` describes the number formats; ``models.cosyvoice.executors`` chooses a library by measuring.
 """
 
 import importlib.util

@@ -11,14 +11,8 @@ torch = pytest.importorskip(
 
 from torch import Tensor  # noqa: E402
 
-from vivavoce.models.cosyvoice.cuda_graphs import (  # noqa: E402
-    StagingBuffer,
-    StepGraph,
-    bucket,
-    buckets,
-    new_graph_pool,
-)
-from vivavoce.models.cosyvoice.devices import CPU, compute_exactly  # noqa: E402
+from vivavoce.models.networks.cuda_graphs import StagingBuffer, StepGraph, bucket, buckets, new_graph_pool  # noqa: E402
+from vivavoce.models.networks.devices import CPU, compute_exactly  # noqa: E402
 
 
 @dataclass(frozen=True)

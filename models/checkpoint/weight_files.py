@@ -20,11 +20,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..config import TIED_HEAD_KEY
+from .bundle_files import TensorShape as TensorShape
 from .bundle_files import WeightFileError as WeightFileError
 from .bundle_files import require_file as require_file
 from .bundle_files import weight_path as weight_path
-from .tensor_shapes import TensorShape
 
 TensorInfo = tuple[TensorShape, torch.dtype]
 
@@ -39,15 +38,15 @@ _MAX_PICKLE_BYTES = 16_000_000  # the pickle only names the tensors; a release h
 _GIT_LFS_POINTER = b"version https://git-lfs"
 
 
-def check_weight_file(path: Path, expected: Mapping[str, TensorShape]) -> None:
+def check_weight_file(path: Path, expected: Mapping[str, TensorShape], tied: Collection[str] = ()) -> None:
     """Compare a file's keys, shapes and types with ``expected``. Reads headers only.
 
-    A converted file may lack the tied head of the language model. Raises WeightFileError that lists every
-    difference.
+    tied: keys that share the numbers of another tensor, which a converted file may lack. Raises
+    WeightFileError that lists every difference.
     """
-    found = describe_tensors(path)
-    unlisted = [key for key in expected if key not in found and _may_lack(path, key)]
-    wanted = {key: (shape, torch.float32) for key, shape in expected.items() if key not in unlisted}
+    found = describe_tensors(path, tied)
+    lacking = set(tied) - found.keys() if path.suffix == ".safetensors" else set()
+    wanted = {key: (shape, torch.float32) for key, shape in expected.items() if key not in lacking}
     if differences := list_differences(found, wanted):
         raise WeightFileError(f"{path.name}: {differences}; {_release_hint(path)}")
 
@@ -162,16 +161,15 @@ _DAMAGED_FILE_ERRORS = (
 )
 
 
-def convert_to_safetensors(source: Path) -> Path:
-    """Write a ``.pt`` file as ``.safetensors`` beside it, and return the new path.
+def convert_to_safetensors(source: Path, tied: Collection[str] = ()) -> Path:
+    """Write a ``.pt`` file as ``.safetensors`` beside it, without its tied tensors; return the new path.
 
-    The new file appears only after it was read back and compared bit by bit. Raises WeightFileError, and
-    OSError if it cannot be written.
+    tied: keys that share the numbers of another tensor. The new file appears only after it was read back and
+    compared bit by bit. Raises WeightFileError, and OSError if it cannot be written.
     """
     target = source.with_suffix(".safetensors")
     tensors = _with_current_keys(_read_tensor_table(source, "cpu"))
-    tensors.pop(TIED_HEAD_KEY, None)
-    write_safetensors(target, tensors)
+    write_safetensors(target, {key: tensor for key, tensor in tensors.items() if key not in tied})
     return target
 
 
@@ -218,12 +216,15 @@ def _as_bytes(tensor: Tensor) -> Tensor:
     return tensor.reshape(-1).view(torch.uint8)
 
 
-def describe_tensors(path: Path) -> dict[str, TensorInfo]:
-    """Read the shape and type of every tensor, under its current key. Raises WeightFileError."""
+def describe_tensors(path: Path, tied: Collection[str] = ()) -> dict[str, TensorInfo]:
+    """Read the shape and type of every tensor, under its current key. Raises WeightFileError.
+
+    tied: keys that share the numbers of another tensor, which are stored once.
+    """
     if path.suffix == ".safetensors":
         return _describe_safetensors(path)
     tensors = _with_current_keys(_read_tensor_table(path, "meta"))
-    _check_data_size(path, tensors)
+    _check_data_size(path, {key: tensor for key, tensor in tensors.items() if key not in tied})
     return {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in tensors.items()}
 
 
@@ -286,9 +287,9 @@ def _entries(path: Path) -> list[zipfile.ZipInfo] | None:
 
 
 def _check_data_size(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Raise WeightFileError if fewer bytes are stored than the tensors need; tied ones are stored once."""
+    """Raise WeightFileError if fewer bytes are stored than the tensors need."""
     stored = sum(entry.file_size for entry in _entries(path) or () if "/data/" in entry.filename)
-    needed = sum(t.numel() * t.element_size() for key, t in tensors.items() if key != TIED_HEAD_KEY)
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if stored < needed:
         raise WeightFileError(
             f"{path.name}: holds {stored:,} bytes of numbers, expected {needed:,}; {_download_hint(path)}"
@@ -313,10 +314,6 @@ def _current_key(key: str) -> str:
         if key.endswith(old):
             return key.removesuffix(old) + new
     return key
-
-
-def _may_lack(path: Path, key: str) -> bool:
-    return path.suffix == ".safetensors" and key == TIED_HEAD_KEY
 
 
 def _differences(missing: list[str], unknown: list[str], other: list[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ state means the same in every precision.
     bf16    matrices and their inputs and outputs in bfloat16; half the memory
     fp16    the same in float16, for a GPU: on a CPU a step of several rows is slower than in fp32
     int8    matrices in 8 bits with a scale for each output; over a quarter of the memory; CPU only
-    int4    only in ONNX Runtime, see ``onnx_graphs``
+    int4    only in ONNX Runtime, see ``models.cosyvoice.onnx_graphs``
 
 With int8 the whole first layer keeps 16 bits, and so do the attention projections in the first quarter of the
 layers: errors made there pass through all later layers, and made up three quarters of the total.

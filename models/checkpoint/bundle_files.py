@@ -1,8 +1,13 @@
-"""Paths of a bundle's weight files, and the error for files that cannot be used. No torch."""
+"""Names and descriptions of the files of a bundle, and the error of one that cannot be used. No torch."""
 
 import errno
 import stat
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+
+TensorShape = tuple[int, ...]
+TensorShapes = dict[str, TensorShape]
 
 
 class WeightFileError(ValueError):
@@ -22,3 +27,19 @@ def require_file(path: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, "is a folder, expected a file", str(path))
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "is not a plain file", str(path))
+
+
+@dataclass(frozen=True, slots=True)
+class BundleFile:
+    """One file of a bundle."""
+
+    name: str  # relative to the bundle
+    size_bytes: int
+    checked: str  # what the check compared, for people
+
+
+class BundleSize(Enum):
+    """Size of a bundle with random weights: TINY is for tests, FULL has the released sizes."""
+
+    TINY = "tiny"
+    FULL = "full"

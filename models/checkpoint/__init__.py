@@ -1,0 +1,1 @@
+"""Reads and writes the files of a bundle, of whichever family: weights, settings, digests."""
