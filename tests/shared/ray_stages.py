@@ -26,6 +26,7 @@ from vivavoce.tts_engine.cosyvoice.rendering.render_stage import LocalRenderStag
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.scheduler import ComputeCost
 
+from .ray_replicas import note_time
 from .tiny_cosyvoice import BRIEF, SAMPLES_PER_ID
 
 RENDERED_AGAIN = "rendered again"  # the reason under which ``vivavoce_replica_refusals_total`` counts it
@@ -33,27 +34,50 @@ _POLICY = replace(BRIEF, length=SpeechLengthRule(6, 6), slots=64)
 
 
 class StagesApart(ReplicaSettings):
-    """Settings of the replicas. render_step_s: for each chunk, of 1 to 2 s."""
+    """Settings of the replicas.
+
+    render_step_s: for each chunk, of 1 to 2 s. closings: folder of the files "decode" and "render", to which
+    the times of closed slots and released sentences are appended.
+    """
 
     render_step_s: float = 0.0
+    closings: Path | None = None
 
     async def open_decode_engine(self, render_stage: RenderStage) -> Engine:
         backend = await asyncio.to_thread(
-            CosyVoiceBackend.load_decoder, Path(self.bundle), _POLICY, render_stage
+            NotingDecoder.load_decoder, Path(self.bundle), _POLICY, render_stage
         )
+        assert isinstance(backend, NotingDecoder)
+        backend.closings = self.closings and self.closings / "decode"
         return await Engine.open(backend=backend, warm_up=False)
 
     def load_render_host(self, replica: str) -> RenderHost:
-        return CostlyRenderHost(self.render_step_s, replica, self.digest())
+        closings = self.closings and self.closings / "render"
+        return CostlyRenderHost(self.render_step_s, replica, self.digest(), closings)
+
+
+class NotingDecoder(CosyVoiceBackend):
+    """Notes when a slot is closed."""
+
+    closings: Path | None = None
+
+    def close_slot(self, slot: int) -> None:
+        super().close_slot(slot)
+        note_time(self.closings)
 
 
 class CostlyRenderHost(RenderHost):
-    """Renders one chunk at a time, and counts the sentences that another replica had begun."""
+    """Renders one chunk at a time, counts sentences that another replica had begun, and notes releases."""
 
-    def __init__(self, step_s: float, replica: str, digest: str) -> None:
+    def __init__(self, step_s: float, replica: str, digest: str, closings: Path | None = None) -> None:
         stage = LocalRenderStage(CostlyRenderer(step_s), _POLICY)
         super().__init__(stage, replica, digest, slots=_POLICY.slots, max_rows=1)
         self._cost = GivenCost(step_s)
+        self._closings = closings
+
+    def release(self, decoder: str, sentence: int) -> None:
+        super().release(decoder, sentence)
+        note_time(self._closings)
 
     def render(self, request: ChunkRequest) -> "Future[RenderReply]":
         if len(request.chunks) > 1:

@@ -21,18 +21,21 @@ Deployments = Mapping[str, Mapping[str, object]]  # by name, what the configurat
 @contextmanager
 def voice_replicas(settings: CostlySettings, deployments: Deployments) -> Iterator[None]:
     """Replicas of the stand-in voice: the deployment "voice"."""
-    with _deployed("shared.ray_replicas:build", settings.model_dump(), deployments):
+    with _deployed("shared.ray_replicas:build", settings.model_dump(mode="json"), deployments):
         yield
 
 
 @contextmanager
-def stages_apart(render_step_s: float, deployments: Deployments) -> Iterator[None]:
-    """Replicas of a small CosyVoice bundle: "decode", and "render", which takes so long for each chunk."""
+def stages_apart(
+    deployments: Deployments, *, render_step_s: float, closings: Path | None = None
+) -> Iterator[None]:
+    """Replicas of a small CosyVoice bundle: "decode", and "render"; the rest as of ``StagesApart``."""
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
         write_random_bundle(bundle, 2, "tiny", 1)
         settings = {"bundle": str(bundle), "stages": "apart", "render_step_s": render_step_s}
-        with _deployed("shared.ray_stages:build", settings, deployments):
+        noted = {"closings": str(closings)} if closings else {}
+        with _deployed("shared.ray_stages:build", settings | noted, deployments):
             yield
 
 

@@ -61,7 +61,7 @@ _VOICE = _ScaledStage(
 # A chunk of 1 to 2 s costs 0.2 s: 14 streams need 1.6 of a replica's time.
 _RENDER = _ScaledStage(
     "render",
-    lambda deployments: stages_apart(0.2, deployments),
+    lambda deployments: stages_apart(deployments, render_step_s=0.2),
     {"decode": {"num_replicas": 1}},
     clients=14,
     text=text_of(6),
