@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,11 +15,12 @@ from ray.exceptions import RayError  # noqa: E402
 from ray.serve import context as request_context  # noqa: E402
 
 from shared.event_loop import until  # noqa: E402
-from vivavoce.gateway.cluster.ray.enrolment_replica import RayEncoders  # noqa: E402
+from vivavoce.gateway.cluster.ray.enrolment_replica import EnrolmentReplica, RayEncoders  # noqa: E402
 from vivavoce.gateway.cluster.ray.render_connection import RayRenderReplicas  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.rendering.remote_render_stage import RemoteRenderStage  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.rendering.render_messages import RenderReplicaDescription  # noqa: E402
-from vivavoce.tts_engine.errors import BadRequest, Overloaded  # noqa: E402
+from vivavoce.tts_engine.errors import BadRequest, Overloaded, SynthesisFailed  # noqa: E402
+from vivavoce.tts_engine.metrics import Metrics  # noqa: E402
 
 
 class Call:
@@ -184,3 +186,11 @@ def test_a_recording_that_ends_replicas_is_given_up_and_a_bad_one_is_refused() -
             await found.encode("digest", [], "")
 
     asyncio.run(test())
+
+
+def test_an_enrolment_replica_with_other_encoders_encodes_nothing() -> None:
+    replica = EnrolmentReplica.__new__(EnrolmentReplica)
+    replica._voices, replica._metrics = SimpleNamespace(encoder_digest="other"), Metrics()
+    answer = asyncio.run(replica.encode("digest", [], ""))
+    assert isinstance(answer, SynthesisFailed) and "encoders of another bundle" in str(answer)
+    assert replica._metrics.failures._value.get() == 1
