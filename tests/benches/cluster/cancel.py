@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benches.cluster.deployed_cluster import stages_apart, voice_replicas
+from benches.cluster.deployed_cluster import Deployments, stages_apart, voice_replicas
 from benches.cluster.listener import text_of
 from shared.ray_replicas import CostlySettings
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
@@ -31,7 +31,7 @@ def measure(stages: str, streams: int) -> BenchReport:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if stages == "apart":
-            deployments = {"decode": {}, "render": {}}
+            deployments: Deployments = {"decode": {}, "render": {}}
             with stages_apart(deployments, render_step_s=_RENDER_STEP_S, closings=folder):
                 waits_ms = asyncio.run(_measure(streams, [folder / each for each in deployments]))
         else:
