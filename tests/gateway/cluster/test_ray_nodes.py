@@ -38,6 +38,7 @@ def cluster() -> Iterator[Cluster]:
         serve.run(deployment.bind(*bound._bound_deployment.init_args), name=APPLICATION, route_prefix=None)
         yield cluster
     finally:
+        serve.shutdown()  # else a later Ray of this process looks for this one's controller
         ray.shutdown()
         cluster.shutdown()
 
