@@ -81,6 +81,8 @@ def deploy(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
             }
             file.write_text(json.dumps({"proxy_location": "Disabled", "applications": [application]}))
             bring_up(file, "auto", "127.0.0.1")
+            for name, count in deployments.items():  # a gateway waits for 30 s, a busy machine takes longer
+                wait_for_running(name, count)
 
         yield deploy_bundle
     finally:
@@ -149,7 +151,7 @@ def traced_deployments() -> set[str]:
 
 
 def wait_for_running(deployment: str, replicas: int) -> None:
-    """Wait until a deployment has its replicas, which load slowly on a busy machine."""
+    """Wait until a deployment has its replicas."""
     give_up_at = time.monotonic() + 240
     while time.monotonic() < give_up_at:
         states = [each for each in deployment_states("auto") if each.deployment == deployment]
@@ -177,7 +179,6 @@ def test_three_gateways_enrol_a_recording_once_and_every_replica_speaks_it_alike
     deploy: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy("together", {"voice": 2})
-    wait_for_running("voice", 2)
     encoded: list[str] = []
     encode_there = RayChannel.encode
 
