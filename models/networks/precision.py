@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from .execution import Precision
 from .layers import MIN_PRODUCT_ROWS, Linear
 
-_TINY = torch.finfo(torch.float32).tiny
+_LEAST_SCALE = 1e-30  # of a row; its inverse is still finite
 
 
 class MatrixRole(Enum):
@@ -88,14 +88,13 @@ class _QuantizedLinear(Linear):
     scale: Tensor  # (digits * outputs,) float32
     zero_points: Tensor  # (digits * outputs,) int32, all 0
     zero_offsets: Tensor | None  # (digits * outputs,) float32, minus the product of a zero row
-    digit_shifts: Tensor  # (2, 1, 1) int32, of the high and the low digit
-    rounding_offset: Tensor  # scalar float32: offset of the digits, and 0.5 because integers are truncated
+    rounding_offset: float  # offset of the digits, and 0.5 because integers are truncated
 
     def prepare(self) -> None:
         weight = self.get_parameter("weight").data
         self.weight = None
         scale = weight.abs().amax(1).div_(sum(127 << 8 * place for place in range(self.digits)))
-        integers = weight.div(scale.clamp_(min=_TINY)[:, None]).round_().to(torch.int32)
+        integers = weight.div(scale.clamp_(min=_LEAST_SCALE)[:, None]).round_().to(torch.int32)
         self.matrix = torch.ops.onednn.qlinear_prepack(_weight_digits(integers, self.digits), None)
         self.bits = _bits_per_digit()
         base = 1 << self.bits
@@ -103,8 +102,7 @@ class _QuantizedLinear(Linear):
         self.max_integer = base * base - 1 - middle
         self.scale = torch.cat([scale / self.max_integer * 256**place for place in range(self.digits)])
         self.zero_points = torch.zeros(len(self.scale), dtype=torch.int32)
-        self.digit_shifts = torch.tensor([self.bits, 0], dtype=torch.int32)[:, None, None]
-        self.rounding_offset = torch.tensor(middle + 0.5)
+        self.rounding_offset = middle + 0.5
         self.zero_offsets = None
         zero_row = torch.full((1, weight.shape[1]), base // 2, dtype=torch.uint8)
         self.zero_offsets = self._multiply(zero_row)[0].neg_()
@@ -114,24 +112,26 @@ class _QuantizedLinear(Linear):
         if not x.numel():
             return x.new_empty(*x.shape[:-1], len(self.scale) // self.digits)
         rows = x.reshape(-1, x.shape[-1])
-        max_abs = rows.abs().amax(-1, keepdim=True).clamp_(min=_TINY)
+        max_abs = rows.abs().amax(-1, keepdim=True).clamp_(min=_LEAST_SCALE)
         high, low = self._multiply(self._digit_planes(rows, max_abs))[: 2 * len(rows)].chunk(2)
         sums = torch.add(low, high, alpha=1 << self.bits)
         if self.digits > 1:
             sums = sums.view(len(sums), self.digits, -1).sum(1)
-        product = sums.mul_(max_abs) if self.bias is None else torch.addcmul(self.bias, sums, max_abs)
+        sums.mul_(max_abs)  # and then add: addcmul is not vectorized over a column of scales
+        product = sums if self.bias is None else sums.add_(self.bias)
         return product.view(*x.shape[:-1], -1)
 
     def _digit_planes(self, rows: Tensor, max_abs: Tensor) -> Tensor:
         """Digits of (B, K) inputs: (2 * B or more, K) uint8, high digits, low digits, then undefined rows."""
-        integers = torch.addcdiv(self.rounding_offset, rows, max_abs, value=self.max_integer).to(torch.int32)
-        planes = integers >> self.digit_shifts
-        if self.bits < 8:
-            planes.bitwise_and_((1 << self.bits) - 1)
-        count = 2 * len(rows)
-        buffer = torch.empty(max(MIN_PRODUCT_ROWS, count), rows.shape[1], dtype=torch.uint8)
-        buffer[:count].view(planes.shape).copy_(planes)
-        return buffer
+        scaled = rows * (self.max_integer / max_abs)
+        integers = scaled.add_(self.rounding_offset).to(torch.int32)
+        count = len(rows)
+        planes = torch.empty(max(MIN_PRODUCT_ROWS, 2 * count), rows.shape[1], dtype=torch.uint8)
+        planes[:count].copy_(integers >> self.bits)
+        if self.bits < 8:  # 8 bits are those that uint8 keeps
+            integers.bitwise_and_((1 << self.bits) - 1)
+        planes[count : 2 * count].copy_(integers)
+        return planes
 
     def _multiply(self, planes: Tensor) -> Tensor:
         """(2 * B, K) uint8 to (2 * B, digits * N) float32."""

@@ -1,5 +1,9 @@
 """Convolutions whose weights are stored weight-normed, as every vocoder here has them.
 
+On a CPU a float32 convolution is computed channels-last, as one of images of one row: with the widths and
+lengths of a vocoder it takes 0.7 of the time of a one-dimensional one. Tensors keep the shape (B, C, T), in
+memory (B, T, C) from the first such convolution on; ``join_columns`` keeps it so.
+
 Source: T. Salimans and D. P. Kingma, Weight Normalization (2016); torch.nn.utils.parametrizations.weight_norm
 (the keys).
 """
@@ -35,6 +39,7 @@ class WeightNormConv(PreparedModule):
         super().__init__()
         self.dilation = dilation
         self.dtype = dtype
+        self.is_channels_last = False
         self.kernel = kernel
         self.inputs = inputs
         self.bias = nn.Parameter(torch.empty(outputs))
@@ -43,8 +48,12 @@ class WeightNormConv(PreparedModule):
         self.weight: Tensor
 
     def prepare(self) -> None:
-        self.weight = fold_weight_norm(self, self.dtype)
+        weight = fold_weight_norm(self, self.dtype)
         self.bias = nn.Parameter(self.bias.data.to(self.dtype), requires_grad=False)
+        self.is_channels_last = weight.device.type == "cpu" and self.dtype == torch.float32
+        if self.is_channels_last:
+            weight = weight[:, :, None].contiguous(memory_format=torch.channels_last)
+        self.weight = weight
 
     @property
     def context_size(self) -> int:
@@ -53,6 +62,11 @@ class WeightNormConv(PreparedModule):
 
     def forward(self, x: Tensor, padding: int = 0) -> Tensor:
         """x: (B, inputs, T) -> (B, outputs, T + 2 padding - context_size)."""
+        if self.is_channels_last:
+            image = x[:, :, None]
+            return F.conv2d(image, self.weight, self.bias, padding=(0, padding), dilation=(1, self.dilation))[
+                :, :, 0
+            ]
         return F.conv1d(x, self.weight, self.bias, padding=padding, dilation=self.dilation)
 
     def same_padded(self, x: Tensor) -> Tensor:
@@ -77,6 +91,11 @@ class WeightNormTransposedConv(PreparedModule):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.conv_transpose1d(x, self.weight, self.bias, self.stride, self.padding)
+
+
+def join_columns(earlier: Tensor, x: Tensor) -> Tensor:
+    """Join (B, C, n) and (B, C, T) to (B, C, n + T); the memory of the result is channels-last."""
+    return torch.cat([earlier.mT, x.mT], 1).mT
 
 
 def fold_weight_norm(module: nn.Module, dtype: torch.dtype) -> Tensor:

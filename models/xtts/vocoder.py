@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from ..cosyvoice.vocoder.layers import FINAL_LEAKY_SLOPE
 from ..networks.devices import to_device
 from ..networks.layers import load_weights
-from ..networks.weight_norm import WeightNormConv, WeightNormTransposedConv
+from ..networks.weight_norm import WeightNormConv, WeightNormTransposedConv, join_columns
 from .config import VOCODER_HOP, XttsVocoderConfig
 
 _PREFIX = "hifigan_decoder.waveform_decoder."
@@ -237,7 +237,7 @@ class _StreamedStep:
 
     def _with_context(self, x: Tensor) -> Tensor:
         context = next(self._contexts)
-        joined = torch.cat([context, x], 2)
+        joined = join_columns(context, x)
         self.following.append(joined[:, :, joined.shape[2] - context.shape[2] :].clone())
         return joined
 

@@ -17,11 +17,13 @@ from ...models.xtts.checkpoint.bundle import open_bundle
 from ...models.xtts.gpt import XttsGpt
 from ...models.xtts.networks import load_networks
 from ...models.xtts.sampling import PREFIX_ID, XttsSamplingInputs, sample_speech_ids
+from ...models.xtts.text.cleaner import clean_text
 from ...models.xtts.voice import XttsVoice
 from ..backends.base import SlotRequest, SlotTurn
 from ..bundles import BundleFamily, bundle_errors
 from .backend import XttsBackend
 from .gpt_runner import DecodedColumn, Latent, XttsGptInput, XttsGptRunner, XttsGptTurn
+from .number_words import CldrNumberWords
 from .policy import xtts_policy_for
 from .render_runner import XttsRenderRunner
 
@@ -29,6 +31,7 @@ Clock = Callable[[], float]  # seconds
 
 _TEXT = "It took me quite a long time to develop a voice and now that I have it."
 _CHUNK_IDS = 20  # upstream's stream_chunk_size
+_MARKS = 3  # around a text: start, stop, and the first speech id
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,15 @@ def measure_xtts(
     return XttsTimings(
         size, id_s, batched_id_s, first_chunk_s, streamed_s, offline_s, peak_bytes, resident_bytes
     )
+
+
+def first_chunk_columns(folder: Path) -> int:
+    """Columns before the first id of the first chunk: voice, text and its marks. Raises BundleError."""
+    with bundle_errors(BundleFamily.XTTS):
+        bundle = open_bundle(folder)
+    voice = next(iter(bundle.voices().values()))
+    text_ids = bundle.tokenizer().encode(clean_text(_TEXT, "en", CldrNumberWords()), "en")
+    return len(voice.latents) + len(text_ids) + _MARKS
 
 
 def _resident_bytes() -> int:

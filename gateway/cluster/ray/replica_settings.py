@@ -68,7 +68,7 @@ class ReplicaSettings(BaseModel):
             precision=self.precision,
             device=self.device,
             executor=self.executor,
-            config=self._engine_config(),
+            config=self.engine_config(),
             process=ProcessPolicy() if self.engine_process else None,
         )
         return engine, self.digest()
@@ -78,7 +78,7 @@ class ReplicaSettings(BaseModel):
         backend = await asyncio.to_thread(
             load_decode_backend, self.bundle, self.precision, self.device, self.executor, render_stage
         )
-        return await Engine.open(backend=backend, config=self._engine_config())
+        return await Engine.open(backend=backend, config=self.engine_config())
 
     def load_render_host(self, replica: str) -> "RenderHost":
         """Load the render stage of the bundle only. replica: its id. Raises as ``open_engine``."""
@@ -90,7 +90,8 @@ class ReplicaSettings(BaseModel):
         """The encoders of the bundle, without its networks. Raises BundleError and MissingExtra."""
         return open_encoders(Path(self.bundle))
 
-    def _engine_config(self) -> EngineConfig:
+    def engine_config(self) -> EngineConfig:
+        """The configuration of a replica's engine. Raises BadLexicon."""
         return EngineConfig(
             scheduler=SchedulerPolicy(max_streams=self.max_streams),
             reading=READING_STYLES[self.locale],

@@ -40,6 +40,7 @@ from .messages import (
     StreamInput,
     portable_error,
 )
+from .sent_lexicons import LexiconUnpacker
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class ReplicaHost:
         self._bundle_digest = bundle_digest
         self._stats = ListenerStats(engine)
         self._voices = HostedVoices(engine.voices, encoders)
+        self._lexicons = LexiconUnpacker()
         self.cloning: CloningOffer | None = None
         self._links: dict[str, _GatewayLink] = {}
 
@@ -94,7 +96,7 @@ class ReplicaHost:
         The first batch has the load only and says that commands may come. When nothing happens, a batch with
         the load comes every second, so that the gateway notices a connection that is dead in one direction.
         """
-        link = self._links[link_id] = _GatewayLink(self._engine, self._voices)
+        link = self._links[link_id] = _GatewayLink(self._engine, self._voices, self._lexicons)
         last_load: ReplicaLoad | None = None
         try:
             while not link.is_silent:
@@ -146,8 +148,8 @@ def _equal(one: ReplicaLoad, other: ReplicaLoad) -> bool:
 class _GatewayLink:
     """The streams of one gateway, and the events that it has not fetched yet."""
 
-    def __init__(self, engine: Engine, voices: HostedVoices) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, voices: HostedVoices, lexicons: LexiconUnpacker) -> None:
+        self._engine, self._lexicons = engine, lexicons
         self.metrics = engine.metrics
         self._voices = voices
         self._streams: dict[int, _HostedStream] = {}
@@ -215,7 +217,7 @@ class _GatewayLink:
                 speed=request.speed,
                 seed=request.seed,
                 delivery=delivery,
-                lexicons=request.lexicons,
+                lexicons=tuple(map(self._lexicons.unpack, request.lexicons)),
                 trace_id=request.trace_id,
             )
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ...networks.cuda_graphs import GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets, new_graph_pool
+from ...networks.cuda_graphs import CapturedSteps, GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets
 from ...networks.state import map_state, tensors
 from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
 from .attention_memory import PagedBuffers
@@ -102,13 +102,14 @@ class FlowGraphs:
         self._memory = _FlowMemoryPool(flow, slots + 1, pages + 1)
         self._pages = PageAllocator(pages + 1, "pages")
         self._slots = PageAllocator(slots + 1, "rows of contexts")
-        self._steps: dict[_FlowGraphKey, _RecordedFlowStep] = {}
-        self._pool = new_graph_pool(flow.device)
+        self._steps: CapturedSteps[_FlowGraphKey, _RecordedFlowStep] = CapturedSteps(
+            flow.device, lambda key, pool: _RecordedFlowStep(flow, self._memory, key, pool)
+        )
 
     @property
     def recorded_count(self) -> int:
         """Number of recorded steps."""
-        return len(self._steps)
+        return len(self._steps.keys)
 
     @torch.inference_mode()
     def record(self, max_blocks: int) -> None:
@@ -117,7 +118,7 @@ class FlowGraphs:
             for blocks in range(1, max_blocks + 1):
                 for pages in buckets(min(self.pages, _MAX_RECORDED_PAGES), _MIN_PAGES):
                     for is_last in (False, True):
-                        self._recorded_step(_FlowGraphKey(rows, blocks, pages, is_last))
+                        self._steps.get(_FlowGraphKey(rows, blocks, pages, is_last))
 
     @torch.inference_mode()
     def store_voice(self, voice: FlowState) -> PagedVoice:
@@ -157,7 +158,7 @@ class FlowGraphs:
         key = _FlowGraphKey(
             bucket(len(handles), self._rows), blocks, bucket(max_pages, self.pages, _MIN_PAGES), is_last
         )
-        mel = self._recorded_step(key).run(chunk, handles)
+        mel = self._steps.get(key).run(chunk, handles)
         for handle in handles:
             handle.frames += chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID
         return mel
@@ -176,11 +177,6 @@ class FlowGraphs:
             self._pages.release(handle.pages[:unseen])
             del handle.pages[:unseen]
             handle.first_block += unseen
-
-    def _recorded_step(self, key: _FlowGraphKey) -> "_RecordedFlowStep":
-        if key not in self._steps:
-            self._steps[key] = _RecordedFlowStep(self._flow, self._memory, key, self._pool)
-        return self._steps[key]
 
 
 class _FlowMemoryPool:

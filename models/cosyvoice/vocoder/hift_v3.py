@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...networks.weight_norm import WeightNormConv
+from ...networks.weight_norm import WeightNormConv, join_columns
 from ..config import MEL_BANDS, HiftConfig
 from ..config import VOCODER_LOOKAHEAD_FRAMES as LOOKAHEAD_FRAMES
 from .layers import F0_LAYERS, HiftNetwork, ResBlock, StageRunner, turns_per_sample
@@ -56,7 +56,7 @@ class _VocoderContexts:
 
     def run(self, conv: WeightNormConv, x: Tensor) -> Tensor:
         """Run a causal convolution: (B, C, T) -> (B, C', T)."""
-        with_context = torch.cat([next(self._contexts), x], 2)
+        with_context = join_columns(next(self._contexts), x)
         self.following.append(with_context[:, :, with_context.shape[2] - conv.context_size :].clone())
         y: Tensor = conv(with_context)
         return y

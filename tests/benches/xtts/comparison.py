@@ -21,7 +21,6 @@ from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchRep
 MODULE = "benches.xtts.comparison"
 _CHUNK_IDS = 20  # upstream's stream_chunk_size
 _CONTEXT, _LATENTS, _IDS = 100, 215, 24
-_TEXT_COLUMNS = 66  # about those of the text that the engine's first chunk has, and of its voice
 _ID, _CHUNK = f"GPT, an id at context {_CONTEXT}", f"first chunk of {_CHUNK_IDS} ids"
 _OFFLINE, _STREAMED = "vocoder, 10 s at once", "vocoder, 10 s streamed"
 _MEMORY = "resident memory"
@@ -66,12 +65,13 @@ def _resident_memory() -> BenchFigure:
     return BenchFigure(_MEMORY, kilobytes * 1024 / 1e9, "GB")
 
 
-def measure_upstream() -> Iterator[BenchFigure]:
-    """The baseline's figures."""
+def measure_upstream(folder: Path) -> Iterator[BenchFigure]:
+    """The baseline's figures; it reads as many columns as the bundle's first chunk."""
     import torch
 
     from benches.xtts.upstream_networks import UpstreamGpt, UpstreamVocoder, other_weights
     from vivavoce.models.xtts.config import XttsConfig
+    from vivavoce.tts_engine.xtts.benchmark import first_chunk_columns
 
     torch.set_num_threads(THREADS)
     config = XttsConfig()
@@ -82,7 +82,7 @@ def measure_upstream() -> Iterator[BenchFigure]:
     many = _median_cpu_s(lambda: gpt.generate(prefix, 1 + _IDS), 2)
     yield BenchFigure(_ID, 1000 * (many - one) / _IDS, "ms")
     latents = [torch.randn(1, config.gpt.hidden) for _ in range(_LATENTS)]
-    text = prefix[:, :_TEXT_COLUMNS]
+    text = torch.randn(1, first_chunk_columns(folder), config.gpt.hidden)
     chunk_s = _median_cpu_s(lambda: vocoder(gpt.generate(text, _CHUNK_IDS), speaker), 2)
     yield BenchFigure(_CHUNK, chunk_s, "s")
     yield _resident_memory()
@@ -114,4 +114,8 @@ def measure_ours(folder: Path, precision: str) -> Iterator[BenchFigure]:
 
 if __name__ == "__main__":
     bundle, part = sys.argv[1:]
-    sys.exit(print_figures(measure_upstream() if part == "upstream" else measure_ours(Path(bundle), part)))
+    sys.exit(
+        print_figures(
+            measure_upstream(Path(bundle)) if part == "upstream" else measure_ours(Path(bundle), part)
+        )
+    )

@@ -198,11 +198,11 @@ def test_recording_steps_beforehand_changes_no_session(config: FlowConfig) -> No
     expected = step_eagerly(flow, voice, utterance)
     assert_same(graphs.step(FlowChunk(*utterance.chunks[0]), [handle]), expected[0])
     graphs.record(max_blocks=2)
-    recorded = len(graphs._steps)
+    recorded = graphs.recorded_count
     assert recorded == 3 * 2 * 2 * 2  # rows 1, 2, 3; blocks 1, 2; pages 8, 10; last or not
     for chunk, mel in zip(utterance.chunks[1:], expected[1:], strict=True):
         assert_same(graphs.step(FlowChunk(*chunk), [handle]), mel)
-    assert len(graphs._steps) == recorded
+    assert graphs.recorded_count == recorded
 
 
 def test_a_step_without_pages_left_can_be_tried_again(config: FlowConfig) -> None:
