@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 async def open_engine(settings: Settings) -> Engine:
     """Load the bundles and the lexicon. Raises BundleError, BadRequest and MissingExtra."""
-    config = _engine_config(settings)
+    config = _engine_config(settings, LexiconFile(settings.lexicon) if settings.lexicon else None)
     async with AsyncExitStack() as opened:
         main = await opened.enter_async_context(await _open_main_engine(settings, config, None))
         engine = main
@@ -65,6 +65,7 @@ class ServedBundles:
         self._settings = settings
         self._voices = voices
         self._served = _bundles_of(settings)
+        self._lexicon = engine.voices.members[0].engine.lexicon  # all bundles follow its changes
 
     async def replace(self, settings: Settings) -> None:
         """Serve the bundles of other settings, of which nothing else is used.
@@ -98,7 +99,7 @@ class ServedBundles:
 
     async def _open(self, name: str, bundle: BundleSetting) -> Engine | None:
         """Load a bundle, None if that fails. Boundary: no fault of a bundle ends the server."""
-        config = _engine_config(self._settings)
+        config = _engine_config(self._settings, self._lexicon)
         metrics, threads = self._engine.metrics, threading.enumerate()
         try:
             if name == MAIN_BUNDLE:
@@ -141,11 +142,11 @@ def _member(name: str, engine: Engine, bundle: BundleSetting) -> NamedEngine:
     return NamedEngine(name, engine, bundle.voice, bundle.canary_of, bundle.share)
 
 
-def _engine_config(settings: Settings) -> EngineConfig:
+def _engine_config(settings: Settings, lexicon: LexiconFile | None) -> EngineConfig:
     return EngineConfig(
         scheduler=SchedulerPolicy(max_streams=settings.max_streams),
         reading=settings.reading_style,
-        lexicon=LexiconFile(settings.lexicon) if settings.lexicon else None,
+        lexicon=lexicon,
         other_language=OtherLanguage(settings.other_language),
     )
 

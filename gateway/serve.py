@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ..tts_engine.engine import Engine
 from ..tts_engine.engine_set import EngineSet
 from ..tts_engine.errors import MissingExtra
+from ..tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from .access.access_control import AccessControl
 from .access.keys import KeysFile
 from .access.origins import Origins
@@ -172,7 +173,8 @@ async def _open_apis(
     """Open the speech APIs, with gRPC if it has a port; raise VivavoceError."""
     guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
     openai = _make_openai_policy(settings, voices, models_of(engine))
-    apis = SpeechApis(engine, access, voices, guard, openai, settings.exchange_folder)
+    lexicons = NamedLexicons(settings.lexicons) if settings.lexicons else None
+    apis = SpeechApis(engine, access, voices, guard, openai, settings.exchange_folder, lexicons)
     resources.push_async_callback(apis.aclose)
     if settings.grpc_port is not None:
         await _start_grpc(settings.host, settings.grpc_port, apis)

@@ -171,6 +171,11 @@ class Settings(PhoneSystemSettings, BaseSettings):
         Path | None, Field(description="a file of pronunciations (.toml, .pls), or a folder of them")
     ] = None  # the voice's own rules
 
+    lexicons: Annotated[
+        dict[Annotated[str, Field(min_length=1, max_length=256)], Path] | None,
+        Field(description="files or folders of pronunciations by name"),
+    ] = None  # those that requests of ElevenLabs' and Cartesia's clients name
+
     # English numbers
 
     locale: Annotated[

@@ -18,6 +18,12 @@ _WINDOW = 512  # samples of the spectrum's estimate
 _FADE = 120  # samples, 5 ms at 24 kHz
 _SEED = 20_261_123
 
+_LEVEL_WINDOW = 480  # samples, 20 ms at 24 kHz
+_MIN_WINDOWS = 3  # of a quiet part
+_MAX_STEP_DB = 4.0  # between windows of a steady noise; sounds that die away fall faster
+_AUDIBLE_DB = -50.0  # dBFS
+_DIGITAL_SILENCE_DB = -96.0  # below half a step of 16 bits
+
 Float = NDArray[np.float32]
 
 
@@ -40,6 +46,26 @@ class RoomTone:
         period = np.fft.irfft(magnitudes * np.exp(1j * phases), _PERIOD)
         level = float(np.sqrt(np.mean(period**2)))
         return cls((period * min(1.0, 10 ** (max_level_db / 20) / max(level, 1e-12))).astype(np.float32))
+
+    @classmethod
+    def of_speech(cls, speech: Float, max_level_db: float) -> "RoomTone | None":
+        """The tone of the longest steady quiet part of speech; None if that is too short or digital silence.
+
+        speech: (N,) float32 at 24 kHz, with its pauses.
+        """
+        whole = len(speech) // _LEVEL_WINDOW
+        powers = np.mean(np.square(speech[: whole * _LEVEL_WINDOW].reshape(whole, _LEVEL_WINDOW)), axis=1)
+        levels_db = 10 * np.log10(np.maximum(powers, 1e-20))
+        is_quiet = (levels_db > _DIGITAL_SILENCE_DB) & (levels_db < _AUDIBLE_DB)
+        longest, run = range(0), range(0)
+        for at in range(whole):
+            goes_on = is_quiet[at] and len(run) and abs(levels_db[at] - levels_db[at - 1]) <= _MAX_STEP_DB
+            run = range(run.start if goes_on else at, at + bool(is_quiet[at]))
+            longest = max(longest, run, key=len)
+        if len(longest) < _MIN_WINDOWS:
+            return None
+        quiet = speech[longest.start * _LEVEL_WINDOW : longest.stop * _LEVEL_WINDOW]
+        return cls.like(quiet, max_level_db)
 
     def pause(self, start: int, samples: int) -> Float:
         """A pause at the sample ``start`` of a stream: (samples,) float32, faded in and out over 5 ms."""

@@ -64,6 +64,7 @@ PUBLIC_VALUES_OF_ENGINE = {
     "vivavoce.tts_engine.chunk",
     "vivavoce.tts_engine.errors",
     "vivavoce.tts_engine.reading.pronunciation.ipa",
+    "vivavoce.tts_engine.reading.pronunciation.pinyin",
     "vivavoce.tts_engine.reading.pronunciation.lexicon",
 }
 # Standard library modules for I/O, clocks, threads and logs, which a protocol core does not import.

@@ -16,6 +16,7 @@ from .errors import BadRequest, BundleError, MissingExtra
 
 if TYPE_CHECKING:
     from ..models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings
+    from .voices.enrollable import EnrollableVoices
     from .voices.recording import Recording
     from .voices.storable_prompt import StorablePrompt
 
@@ -249,15 +250,29 @@ def enroll(folder: Path, recordings: Sequence["Recording"], transcript: str = ""
 
     Raises BundleError for the folder, BadRequest for the recordings, MissingExtra without torch.
     """
-    if is_xtts_folder(folder):
-        with bundle_errors(BundleFamily.XTTS):
-            from .xtts import enrolment as xtts_enrolment
+    voices = open_encoders(folder)
+    with bundle_errors(_family_of(folder)):
+        return voices.encode_recordings(recordings, transcript)
 
-            return xtts_enrolment.enroll(folder, recordings, transcript)
-    with bundle_errors():
-        from .cosyvoice import enrolment
 
-        return enrolment.enroll(folder, recordings, transcript)
+def open_encoders(folder: Path) -> "EnrollableVoices":
+    """The voices of the bundle in a folder without its speakers and networks: they encode recordings.
+
+    Raises BundleError, and MissingExtra without torch.
+    """
+    family = _family_of(folder)
+    with bundle_errors(family):
+        if family is BundleFamily.XTTS:
+            from .xtts.enrolment import open_encoders as open_xtts_encoders
+
+            return open_xtts_encoders(folder)
+        from .cosyvoice.enrolment import open_encoders as open_cosyvoice_encoders
+
+        return open_cosyvoice_encoders(folder)
+
+
+def _family_of(folder: Path) -> BundleFamily:
+    return BundleFamily.XTTS if is_xtts_folder(folder) else BundleFamily.COSYVOICE
 
 
 def require_folder(folder: Path) -> None:

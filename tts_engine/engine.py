@@ -153,6 +153,11 @@ class Engine:
         await self.aclose()
 
     @property
+    def lexicon(self) -> LexiconFile | None:
+        """The lexicon of every stream."""
+        return self._config.lexicon
+
+    @property
     def active_streams(self) -> int:
         """Number of open streams, without cancelled ones whose slot is still in a running step."""
         return len(self._streams)

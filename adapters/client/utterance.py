@@ -30,6 +30,7 @@ class SpeechOptions:
     language: str | None = None
     instructions: str | None = None  # speaking style in words, for voices that support it
     word_times: bool = True  # report the words of each piece
+    pronunciations: Mapping[str, str] | None = None  # by word or phrase: a text read instead, or "/IPA/"
 
 
 @dataclass(frozen=True, slots=True)

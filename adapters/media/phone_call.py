@@ -9,8 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
-from ...tts_engine.chunk import SAMPLE_RATE
-from ..audio.resample import BUILT_IN_RATES, PassthroughResampler, Resampler, soxr_resampler
+from ..audio.resample import PassthroughResampler, Resampler, call_resampler
 from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ..playback.playout import Playout
 from .call_media import MediaReport, RecordedAudio
@@ -201,9 +200,5 @@ class PhoneCall:
         self._unread_bytes = self._send_message(CallReport(self._number, report))
 
 
-def _make_resampler(options: PhoneCallOptions) -> Resampler | None:
-    if not options.resamples:
-        return PassthroughResampler()
-    if options.sample_rate in BUILT_IN_RATES:
-        return None
-    return soxr_resampler(SAMPLE_RATE, options.sample_rate)  # delays speech by 37 ms
+def _make_resampler(options: PhoneCallOptions) -> Resampler:
+    return call_resampler(options.sample_rate) if options.resamples else PassthroughResampler()

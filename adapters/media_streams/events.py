@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...tts_engine.errors import VivavoceError
+from ..playback.peer_playout import MAX_AHEAD_S
 from .stream_format import StreamFormat
 
 
@@ -18,6 +19,8 @@ class StreamStarted:
     call_id: str
     format: StreamFormat
     packet_ms: int = 20  # unit in which speech is sent
+    max_ahead_s: float = MAX_AHEAD_S  # speech that the peer may hold
+    reports_marks: bool = True  # else what was heard is known from time alone
     number: str = ""  # of the caller
     name: str = ""  # of the caller
     called: str = ""  # the number that was called

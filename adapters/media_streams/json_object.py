@@ -73,21 +73,26 @@ class JsonObject:
         raise self._error(field, value, "base64")
 
     def variables(self, field: str) -> dict[str, str]:
-        """Return the texts of a field that is an object; at most 256, others are left out."""
+        """Return the texts of a field that is an object, as ``bounded_texts``."""
         value = self._fields.get(field)
-        if not isinstance(value, dict):
-            return {}
-        texts = {
-            name: text
-            for name, text in value.items()
-            if isinstance(text, str)
-            and len(text) <= MAX_VARIABLE_CHARACTERS
-            and len(name) <= MAX_TEXT_CHARACTERS
-        }
-        return dict(list(texts.items())[:MAX_VARIABLES])
+        return bounded_texts(value) if isinstance(value, dict) else {}
+
+    def texts(self) -> dict[str, str]:
+        """Return the texts of this object, as ``bounded_texts``."""
+        return bounded_texts(self._fields)
 
     def _error(self, field: str, value: object, allowed: str) -> MediaStreamProtocolError:
         return MediaStreamProtocolError(f"{self._name}.{field}: got {_shown(value)}; allowed is {allowed}")
+
+
+def bounded_texts(fields: Mapping[str, object]) -> dict[str, str]:
+    """Return the fields that are texts of at most 4,096 characters; the first 256 of them."""
+    texts = {
+        name: text
+        for name, text in fields.items()
+        if isinstance(text, str) and len(text) <= MAX_VARIABLE_CHARACTERS and len(name) <= MAX_TEXT_CHARACTERS
+    }
+    return dict(list(texts.items())[:MAX_VARIABLES])
 
 
 def _shown(value: object) -> str:

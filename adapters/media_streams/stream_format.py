@@ -1,16 +1,15 @@
 """Formats of the audio on a media stream: how s16le samples become its bytes, and back.
 
-G.711 is computed from the samples that the resampler returns; nothing lies between. Rates other than 8 and
-24 kHz go through a resampler that works in blocks.
+G.711 is computed from the samples that the resampler returns; nothing lies between. Rates other than 8, 16
+and 24 kHz go through a resampler that works in blocks.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ...tts_engine.chunk import SAMPLE_RATE
 from ..audio.codecs import alaw_decode, alaw_encode, ulaw_decode, ulaw_encode
-from ..audio.resample import BUILT_IN_RATES, Resampler, resampler_to, soxr_resampler
+from ..audio.resample import Resampler, call_resampler
 
 
 def _same(pcm: bytes) -> bytes:
@@ -34,9 +33,7 @@ class StreamFormat:
 
     def resampler(self) -> Resampler:
         """Return a new resampler from 24 kHz to the rate."""
-        if self.sample_rate in BUILT_IN_RATES:
-            return resampler_to(self.sample_rate)
-        return soxr_resampler(SAMPLE_RATE, self.sample_rate)
+        return call_resampler(self.sample_rate)
 
 
 ULAW: Final = StreamFormat("ulaw", 8_000, 1, ulaw_encode, ulaw_decode)

@@ -19,24 +19,58 @@ from pipecat.utils.types import is_given
 from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.engine import Engine
-from ...tts_engine.errors import SynthesisFailed, UnknownVoice
+from ...tts_engine.errors import SynthesisFailed, UnknownVoice, VivavoceError
 from ...tts_engine.reading.multilingual.clause_normalizer import is_supported_language
 from ...tts_engine.stream import Stream
 from ...tts_engine.voices.voices import MULTIPLE_LANGUAGES
 from ..audio.resample import BUILT_IN_RATES, Resampler, resampler_to, soxr_resampler
 from ..client import SpeechPiece
+from ..ssml.document import SsmlDocument
+from ..ssml.input import SsmlInput, push_document
 from .audio_context import SpeechSource
 from .base_tts_service import LEAD_S, BaseVivavoceTTSService
 from .tts_settings import VivavoceTTSSettings
 
 
-class _ResampledStream:
-    # A stream of the engine at the pipeline's rate. The resampler is not shared: it withholds samples.
+class _EngineSpeech:
+    # A stream of the engine at the pipeline's rate, whose text may be SSML, as a server's. The resampler is
+    # not shared: it withholds samples.
 
     def __init__(self, stream: Stream, sample_rate: int) -> None:
         self._stream = stream
+        self._ssml_input = SsmlInput()
+        self._fault: VivavoceError | None = None  # of a document that the end of the text cuts off
         self._resampler = _resampler(sample_rate)
         self._ended = False
+
+    @property
+    def text(self) -> str:
+        return self._stream.text
+
+    def push_text(self, text: str) -> None:
+        self._push(self._ssml_input.push(text))
+
+    def flush(self) -> None:
+        self._push(self._ssml_input.flush())
+        self._stream.flush()
+
+    def end_input(self) -> None:
+        try:
+            self._push(self._ssml_input.flush())
+        except VivavoceError as error:
+            self._fault = error
+            self._stream.cancel()
+        self._stream.end_input()
+
+    def cancel(self) -> None:
+        self._stream.cancel()
+
+    def set_deadline(self, runs_dry_at: float) -> None:
+        self._stream.set_deadline(runs_dry_at)
+
+    def _push(self, documents: list[SsmlDocument]) -> None:
+        for document in documents:
+            push_document(self._stream, document, rate=document.prosody.speed)
 
     async def next_piece(self) -> SpeechPiece | None:
         if self._ended:
@@ -44,7 +78,7 @@ class _ResampledStream:
         try:
             chunk = await anext(self._stream)
         except StopAsyncIteration:
-            raise SynthesisFailed("the engine was closed while it spoke") from None
+            raise self._fault or SynthesisFailed("the engine was closed while it spoke") from None
         pcm = self._resampler.push(chunk.pcm)
         if chunk.final:
             self._ended = True
@@ -124,7 +158,8 @@ class VivavoceTTSService(BaseVivavoceTTSService):
                 language=language if isinstance(language, str) and is_supported_language(language) else None
             ),
         )
-        return SpeechSource(stream, _ResampledStream(stream, self.sample_rate).next_piece)
+        speech = _EngineSpeech(stream, self.sample_rate)
+        return SpeechSource(speech, speech.next_piece)
 
     async def _update_settings(self, delta: TTSSettings) -> dict[str, Any]:  # type: ignore[override]
         changed = await super()._update_settings(delta)

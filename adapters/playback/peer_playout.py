@@ -5,7 +5,7 @@ audio, so that little is left to drop at a barge-in. After every ``mark_every_ms
 report (a mark) when it has played the audio before the mark. Between two reports the position is assumed to
 advance in real time, never past the audio sent. At a barge-in the peer is asked to drop its queue; some peers
 then echo the dropped marks (Twilio) and others forget them (Asterisk's chan_websocket). Reports of dropped
-marks are therefore ignored.
+marks are therefore ignored. Of a peer without reports the position is known from time alone.
 
     sent        |=====m0=====m1=====m2=====m3==|
     played      |=========>                          m0 was reported 60 ms ago: position = m0 + 60 ms
@@ -67,6 +67,7 @@ class PeerPlayout:
         packet_ms: unit of ``PeerMedia``; some peers drop the part of a message that is not a whole packet.
         mark_every_ms: speech between two reports, and in one message; at most ``max_ahead_s``.
         max_ahead_s: speech that the peer may hold.
+        reports_marks: whether the peer reports what it has played; else it is not asked to.
         resampler: 24 kHz to ``sample_rate``; by default the one with the least delay.
     """
 
@@ -79,12 +80,14 @@ class PeerPlayout:
         packet_ms: int = 20,
         mark_every_ms: int = MARK_EVERY_MS,
         max_ahead_s: float = MAX_AHEAD_S,
+        reports_marks: bool = True,
         resampler: Resampler | None = None,
     ) -> None:
         self._sample_rate = sample_rate
         self._packet_bytes = 2 * sample_rate * packet_ms // 1000
         self._max_ahead = round(max_ahead_s * sample_rate)
         self._mark_every = min(sample_rate * mark_every_ms // 1000, self._max_ahead)
+        self._reports_marks = reports_marks
         self._resampler = resampler_to(sample_rate) if resampler is None else resampler
         self._words = HeardWords(sample_rate)
 
@@ -154,6 +157,8 @@ class PeerPlayout:
         self._control.clear()
         position = self._position(now)
         self._words.advance(position)
+        if not self._reports_marks:
+            self._reached_marks += self._take_caller_marks(position)
         if position >= self._sent:
             self._count_dry(now)
             self._played, self._played_at = self._sent, now  # the queue ran empty: new audio plays from now
@@ -165,7 +170,7 @@ class PeerPlayout:
             self._dry_at = now + (self._sent - position) / self._sample_rate
             self._dry_since = None
             if self._sent - self._marked >= self._mark_every or len(self._ready) < self._packet_bytes:
-                out.append(self._request_mark())
+                out += self._request_mark()
         return out
 
     def pause(self) -> None:
@@ -247,15 +252,21 @@ class PeerPlayout:
         size -= size % self._packet_bytes
         return size if size <= room else 0  # later, in one piece: each message costs as much as a long one
 
-    def _request_mark(self) -> PeerMark:
+    def _request_mark(self) -> list[PeerMark]:
         self._marked = self._sent
-        caller_marks = []
-        while self._caller_marks and self._caller_marks[0][0] <= self._sent:
-            caller_marks.append(self._caller_marks.popleft()[1])
+        if not self._reports_marks:
+            return []
         self._requested_marks += 1
-        report = _PendingMark(f"m{self._requested_marks}", self._sent, tuple(caller_marks))
+        marks = self._take_caller_marks(self._sent)
+        report = _PendingMark(f"m{self._requested_marks}", self._sent, marks)
         self._pending_marks.append(report)
-        return PeerMark(report.name)
+        return [PeerMark(report.name)]
+
+    def _take_caller_marks(self, position: int) -> tuple[str, ...]:
+        marks = []
+        while self._caller_marks and self._caller_marks[0][0] <= position:
+            marks.append(self._caller_marks.popleft()[1])
+        return tuple(marks)
 
     def _count_dry(self, now: float) -> None:
         utterance = self._words.open

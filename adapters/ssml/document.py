@@ -1,10 +1,10 @@
 """SSML parser: a document becomes pieces of plain text, each with its pronunciation, pause and rate.
 
-``sub``, ``phoneme`` (alphabet "ipa") and ``say-as`` say their content in another way; ``break`` is silence
-after a piece; ``mark`` is a place. ``prosody`` sets the rate of a part, ``lang`` its language. Rate, pitch
-and volume of an element that contains all of the text are the document's; pitch and volume of a part are
-ignored, as is ``xml:lang`` of other elements. The content of sounds and unknown elements is spoken as text,
-as SSML demands.
+``sub``, ``phoneme`` (alphabets "ipa" and "py") and ``say-as`` say their content in another way; ``break``
+is silence after a piece; ``mark`` is a place. ``prosody`` sets the rate of a part, ``lang`` its language.
+Rate, pitch and volume of an element that contains all of the text are the document's; pitch and volume of a
+part are ignored, as is ``xml:lang`` of other elements. The content of sounds and unknown elements is spoken
+as text, as SSML demands.
 
 Document types are refused, so there are no entities to expand. Depth and length are bounded.
 
@@ -21,6 +21,7 @@ from xml.parsers import expat
 from ...tts_engine.errors import BadText
 from ...tts_engine.reading.pronunciation.ipa import BadIpa, read_ipa
 from ...tts_engine.reading.pronunciation.lexicon import Pronunciation
+from ...tts_engine.reading.pronunciation.pinyin import BadPinyin, read_pinyin
 from ..prosody import Prosody, parse_prosody
 from .say_as import say_as
 
@@ -260,6 +261,11 @@ class _SsmlReader:
                 try:
                     return Pronunciation(phonemes=read_ipa(phonemes))
                 except BadIpa as error:
+                    self._refuse(str(error))
+            case {"": "phoneme", "ph": pinyin, "alphabet": "py"}:
+                try:
+                    return Pronunciation(pinyin=read_pinyin(pinyin))
+                except BadPinyin as error:
                     self._refuse(str(error))
             case {"": "say-as", "interpret-as": kind}:
                 respelling = say_as(text, kind, attributes.get("format", ""))

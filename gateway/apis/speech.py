@@ -59,6 +59,7 @@ class SynthesisOptions:
     )  # instruction and language, if the voice supports them
     finds_ssml: bool = True  # whether a text that begins with <speak is an SSML document
     lexicon: Lexicon | None = None  # ahead of all others
+    lexicon_names: tuple[str, ...] = ()  # of the server's, ahead of the key's
 
     def __post_init__(self) -> None:
         for name, value, (minimum, maximum) in (

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from ...tts_engine.engine import Engine
+from ...tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from ..access.access_control import AccessControl
 from ..access.url_guard import UrlGuard
 from ..calls.api.operations import CALL_SOCKET
@@ -81,14 +82,15 @@ class SpeechApis:
         guard: UrlGuard,
         policy: OpenAIPolicy,
         exchange_folder: Path | None = None,
+        lexicons: NamedLexicons | None = None,
     ) -> None:
         """Make the APIs.
 
         guard: fetches the recordings that clients name. policy: settings of OpenAI's API.
-        exchange_folder: of files that clients name.
+        exchange_folder: of files that clients name. lexicons: those that requests name.
         """
         models = ModelNames(policy.models)
-        self._server = server = SpeechServer(engine, access, RequestLog(engine.metrics), models)
+        self._server = server = SpeechServer(engine, access, RequestLog(engine.metrics), models, lexicons)
         openai_voices = OpenAIVoiceResolver(voices, guard, models)
         self.openai = OpenAISpeechApi(server, openai_voices, policy.max_text_characters)
         self.openai_voices = OpenAIVoicesApi(access, voices, policy.voice_list)

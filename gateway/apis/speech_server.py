@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import Overloaded
+from ...tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from ..access.access_control import AccessControl, Grant
 from ..access.keys import Scope
 from ..web.request_log import RequestLog
@@ -18,13 +19,20 @@ class SpeechServer:
     """The engine and the admission of every speech API; belongs to an event loop."""
 
     def __init__(
-        self, engine: Engine, access: AccessControl, log: RequestLog, models: ModelNames | None = None
+        self,
+        engine: Engine,
+        access: AccessControl,
+        log: RequestLog,
+        models: ModelNames | None = None,
+        lexicons: NamedLexicons | None = None,
     ) -> None:
+        """Take what the APIs share. lexicons: None if requests that name one are spoken without it."""
         self.engine = engine
         self.access = access
         self.log = log
         self.models = models or ModelNames()
         self.encoding_threads = EncodingThreads()
+        self._lexicons = lexicons
         self._draining = False
 
     def start_draining(self) -> None:
@@ -32,9 +40,13 @@ class SpeechServer:
         self._draining = True
 
     def open_stream(self, options: SynthesisOptions, grant: Grant) -> EncodedStream:
-        """Return an utterance of a key, whose lexicon is ahead of the server's."""
+        """Return an utterance of a key, whose lexicon is ahead of the server's.
+
+        Raises BadRequest for the name of a lexicon that is not in the settings.
+        """
+        named = self._lexicons.current(options.lexicon_names) if self._lexicons else ()
         return open_encoded_stream(
-            self.engine, options, self.encoding_threads, grant.lexicons(), grant.trace_id
+            self.engine, options, self.encoding_threads, (*named, *grant.lexicons()), grant.trace_id
         )
 
     def authorize(self, headers: Mapping[str, str], scope: Scope = Scope.SPEAK) -> Grant:

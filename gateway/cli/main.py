@@ -20,6 +20,7 @@ from .bundle import bundle
 from .cluster import cluster
 from .keys import keys
 from .options import AS_JSON, DEVICE, EXECUTOR, PRECISIONS, CommandGroup
+from .phones.wires import AUDIOSOCKET, MAKE_PHONES
 from .voices import voices
 
 _MAX_LOG_BYTES = 10_000_000
@@ -201,8 +202,8 @@ def say(
 @click.argument("port", type=click.IntRange(1, 65_535))
 @click.option(
     "--over",
-    type=click.Choice(["audiosocket", "rtp", "websocket", "twilio"]),
-    default="audiosocket",
+    type=click.Choice(list(MAKE_PHONES)),
+    default=AUDIOSOCKET,
     show_default=True,
     help="The wire; PORT is the AudioSocket port, or that of HTTP.",
 )

@@ -44,22 +44,54 @@ def bench_resample(seconds: float, as_json: bool) -> None:
 @click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of each stream.")
 @click.option("--step-ms", type=click.FloatRange(0), default=5.0, show_default=True, help="For 16 chunks.")
 @click.option("--kills", type=click.IntRange(0), default=0, show_default=True, help="Then, of replicas.")
+@click.option("--redeploys", type=click.IntRange(0), default=0, show_default=True, help="Then, of both.")
 @AS_JSON
 def bench_cluster(
-    utterances: int, streams: int, seconds: float, step_ms: float, kills: int, as_json: bool
+    utterances: int, streams: int, seconds: float, step_ms: float, kills: int, redeploys: int, as_json: bool
 ) -> None:
-    """Replicas on Ray with the stand-in voice, 200 ms a chunk; optionally killed under 20 streams each."""
-    from benches.cluster import measure
+    """Replicas on Ray with the stand-in voice, 200 ms a chunk; optionally killed and replaced."""
+    from benches.cluster.replicas import measure
     from vivavoce.gateway.cli.bench.cluster.measure import ClusterLoad
 
-    print_report(measure(ClusterLoad(utterances, streams, seconds), step_ms / 1000, kills), as_json)
+    load = ClusterLoad(utterances, streams, seconds)
+    print_report(measure(load, step_ms / 1000, kills, redeploys), as_json)
+
+
+_STAGES = click.option(
+    "--stages",
+    type=click.Choice(["together", "apart"]),
+    default="together",
+    show_default=True,
+    help="Replicas of the stand-in voice, or of a small CosyVoice bundle that render apart.",
+)
 
 
 @bench_group.command("scale-out")
+@_STAGES
 @AS_JSON
-def bench_scale_out(as_json: bool) -> None:
+def bench_scale_out(stages: str, as_json: bool) -> None:
     """Replicas on Ray under a step load: time from 1 to 3 that serve, and back while streams are spoken."""
-    from benches.scale_out import measure
+    from benches.cluster.scale_out import measure
+
+    print_report(measure(stages), as_json)
+
+
+@bench_group.command("cluster-cancel")
+@_STAGES
+@click.option("--streams", type=click.IntRange(1), default=50, show_default=True, help="One by one.")
+@AS_JSON
+def bench_cluster_cancel(stages: str, streams: int, as_json: bool) -> None:
+    """Replicas on Ray: time from the gateway's cancel of a stream until the replicas have forgotten it."""
+    from benches.cluster.cancel import measure
+
+    print_report(measure(stages, streams), as_json)
+
+
+@bench_group.command("front-end")
+@AS_JSON
+def bench_front_end(as_json: bool) -> None:
+    """Reading of sentences in a decode replica of CosyVoice, up to text ids: processor time."""
+    from benches.cluster.front_end import measure
 
     print_report(measure(), as_json)
 
@@ -103,6 +135,20 @@ def bench_words(
 
     show = _print_line if verbose else None
     print_report(measure(limit, show, str(bundle or "default"), voice), as_json)
+
+
+@bench_group.command("caller-audio")
+@click.option("--loss", type=click.FloatRange(0, 50), default=5.0, show_default=True, help="Percent.")
+@click.option("--jitter", type=click.FloatRange(0, 1000), default=40.0, show_default=True, help="ms.")
+@click.option("--limit", type=click.IntRange(1), help="Sentences, instead of all.")
+@click.option("--verbose", is_flag=True, help="Show every sentence with a mistake.")
+@AS_JSON
+def bench_caller_audio(loss: float, jitter: float, limit: int | None, verbose: bool, as_json: bool) -> None:
+    """Words of a caller over RTP that a recogniser gets wrong, with loss and jitter and without."""
+    from benches.caller_audio import NetworkConditions, measure
+
+    network = NetworkConditions(loss / 100, jitter / 1000)
+    print_report(measure(limit, network, _print_line if verbose else None), as_json)
 
 
 @bench_group.command("voice")

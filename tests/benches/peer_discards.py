@@ -1,6 +1,6 @@
 """Barge-ins on calls whose peer paces the playout: time to the peer's flush, and words heard against played.
 
-    python tests/benches/peer_discards.py [--discards 100] [--calls 5]
+    python tests/benches/peer_discards.py [--discards 100] [--calls 5] [--over telnyx]
 
 The gateway is in this process, the peers in another one; both read one monotonic clock. Words of the
 stand-in voice last 0.2 s, shorter than those of people.
@@ -23,14 +23,12 @@ from shared.calls.websocket_calls import WebSocketCallServer, websocket_call_ser
 from shared.event_loop import until
 from shared.standin_backend import WORD_S
 from vivavoce.gateway.calls.call import Call
-from vivavoce.gateway.cli.phones.asterisk_peer import SimulatedAsterisk
-from vivavoce.gateway.cli.phones.peer import Message
-from vivavoce.gateway.cli.phones.peer_queue import PACKET_MS
-from vivavoce.gateway.cli.phones.twilio_peer import SimulatedTwilio
+from vivavoce.gateway.cli.phones.peers.kinds import MAKE_PEER
+from vivavoce.gateway.cli.phones.peers.peer import Message
+from vivavoce.gateway.cli.phones.peers.queue import PACKET_MS
 from vivavoce.gateway.cli.phones.websocket_phones import WebSocketPhone
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve " * 3
-WIRES = ("asterisk", "twilio")
 MIN_SPOKEN_S, MAX_SPOKEN_S = 0.2, 2.0  # before a discard
 
 
@@ -120,7 +118,7 @@ def _report_flushes(peer: Any) -> None:
 async def _run_peers(wire: str, url: str, call_ids: list[str]) -> None:
     phones = []
     for call_id in call_ids:
-        peer = SimulatedTwilio(call_id) if wire == "twilio" else SimulatedAsterisk(call_id, "slin24")
+        peer = MAKE_PEER[wire](call_id)
         _report_flushes(peer)
         phones.append(WebSocketPhone(peer).run(url))
     await asyncio.gather(*phones)
@@ -131,19 +129,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--discards", type=int, default=100)
     parser.add_argument("--calls", type=int, default=5)
+    parser.add_argument("--over", action="append", choices=list(MAKE_PEER), help="Default: all.")
     parser.add_argument("--peers", nargs="+")
     options = parser.parse_args()
     if options.peers:
         wire, url, *call_ids = options.peers
         asyncio.run(_run_peers(wire, url, call_ids))
         return
-    for wire in WIRES:
+    for wire in options.over or MAKE_PEER:
         calls = options.calls
         found = asyncio.run(measure(wire, calls=calls, discards=-(-options.discards // calls)))
         late = np.array([discard.flushed_ms for discard in found])
         errors = [abs(discard.heard_words - discard.played_words) for discard in found]
         print(
-            f"{wire:9} {len(found)} discards: flush after {np.median(late):.2f} ms (median), "
+            f"{wire:16} {len(found)} discards: flush after {np.median(late):.2f} ms (median), "
             f"{np.percentile(late, 99):.2f} ms (p99), {late.max():.2f} ms (max); words heard exact in "
             f"{errors.count(0)}, one off in {errors.count(1)}, more in {sum(error > 1 for error in errors)}"
         )

@@ -4,7 +4,10 @@ import asyncio
 
 import pytest
 
-from benches.peer_discards import WIRES, measure
+from benches.peer_discards import measure
+
+# At a clear, marks are forgotten, come back, come back from another queue too; the last peer has none.
+WIRES = ("websocket", "twilio", "jambonz", "mod_audio_stream")
 
 
 @pytest.mark.slow

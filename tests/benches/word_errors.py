@@ -106,11 +106,11 @@ def measure(
     Raises MissingExtra without the [stt] extra.
     """
     console = Console(stderr=True)
-    model = _load_recogniser()
+    model = load_recogniser()
     chosen_sentences = sentences()[:limit]
     texts = [*(sentence.text for sentence in chosen_sentences), *PLAIN_SENTENCES[:limit]]
     with console.status("bench words: synthesising"):
-        spoken = asyncio.run(_synthesize_all(texts, bundle, voice))
+        spoken = asyncio.run(synthesize_all(texts, bundle, voice))
     figures: list[BenchFigure] = []
     for path in (
         RecognitionPath("wide band", MAX_WIDE_BAND_ERROR_PERCENT, to_wide_band),
@@ -169,7 +169,8 @@ def _print_mistakes(
 # Synthesis
 
 
-async def _synthesize_all(texts: Sequence[str], bundle: str, voice: str | None) -> list[SpokenText]:
+async def synthesize_all(texts: Sequence[str], bundle: str, voice: str | None) -> list[SpokenText]:
+    """Synthesise texts with a bundle's voice, None: its first one."""
     engine = await Engine.open(bundle)
     try:
         return [await _synthesize(engine, text, voice) for text in texts]
@@ -210,7 +211,8 @@ def _resample(samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
 # Recognition
 
 
-def _load_recogniser() -> "WhisperModel":
+def load_recogniser() -> "WhisperModel":
+    """Load Whisper tiny.en; raises MissingExtra without the [stt] extra."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
         from faster_whisper import WhisperModel

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from shared.bundled_gateway import client_of
@@ -13,6 +14,8 @@ from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.engine_opening import open_engine
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.errors import BadRequest
+
+VOICE = {"mode": "id", "id": "a0e99841-438c-4a64-b679-ae501e7d6091"}  # of Cartesia's catalogue
 
 
 def settings_with(folder: Path, lexicon: str) -> Settings:
@@ -78,5 +81,38 @@ def test_words_of_a_request_come_before_those_of_its_key_and_these_before_the_se
             expected = await speak("seven, two, three.", without)
             while await speak(text, with_lexicon) != expected:
                 await asyncio.sleep(0.01)  # a thread reads the change
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_requests_of_cartesias_and_elevenlabs_clients_choose_lexicons_by_name(tmp_path: Path) -> None:
+    settings = settings_with(tmp_path, '[words]\nnginx = "one"\nkafka = "three"\n')
+    for name, text in (("web", 'nginx = "four"\nredis = "five"'), ("data", 'redis = "two"\nkafka = "six"')):
+        (tmp_path / f"{name}.toml").write_text(f"[words]\n{text}\n", encoding="utf-8")
+    lexicons = {name: tmp_path / f"{name}.toml" for name in ("web", "data")}
+    changed = {"lexicons": lexicons, "http_port": 0, "audiosocket_port": 0, "agent": "none"}
+
+    async def test() -> None:
+        async with client_of(settings.model_copy(update=changed)) as client:
+
+            async def elevenlabs(text: str, *names: str) -> httpx.Response:
+                locators = [{"pronunciation_dictionary_id": name, "version_id": "v"} for name in names]
+                body = {"text": text, "pronunciation_dictionary_locators": locators}
+                path = f"/v1/text-to-speech/{'a' * 20}?output_format=pcm_24000"
+                return await client.post(path, json=body)
+
+            async def cartesia(text: str, name: str | None = None) -> httpx.Response:
+                raw = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
+                body = {"model_id": "sonic-3", "transcript": text, "voice": VOICE, "output_format": raw}
+                return await client.post("/tts/bytes", json=body | {"pronunciation_dict_id": name})
+
+            text = "nginx, redis, kafka."
+            expected = (await elevenlabs("four, five, six.")).content
+            assert (await elevenlabs(text, "web", "data")).content == expected
+            assert (await elevenlabs(text, "data")).content != expected
+            assert (await cartesia(text, "web")).content == (await cartesia("four, five, three.")).content
+            for refused in (await elevenlabs(text, "none"), await cartesia(text, "none")):
+                assert refused.status_code == 400
+                assert "no lexicon 'none'; there are data, web" in refused.text
 
     asyncio.run(asyncio.wait_for(test(), 60))

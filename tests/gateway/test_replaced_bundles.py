@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from shared.bundled_gateway import settings_with
+from shared.engine_streams import pcm, speak
 from shared.tiny_piper import write_tiny_piper
 from vivavoce.gateway.bundle_settings import BundleSetting
 from vivavoce.gateway.engine_opening import ServedBundles, open_engine
@@ -91,6 +92,28 @@ def test_a_stream_ends_on_the_bundle_on_which_it_began(tmp_path: Path) -> None:
             await until(lambda: not is_open(old))
             await bundles.replace(changed)
             assert engine.voices.owner(OTTO)[0] is new  # an unchanged one is not loaded again
+
+    within_a_minute(test)
+
+
+def test_a_replaced_bundle_says_words_as_the_lexicon_has_them_that_all_bundles_share(tmp_path: Path) -> None:
+    lexicon = tmp_path / "lexicon.toml"
+    lexicon.write_text('[words]\nnginx = "eins"\n', "utf-8")
+    settings = settings_with(tmp_path, bundles={"german": german(tmp_path / "one")}, lexicon=lexicon)
+    second = german(tmp_path / "two").model_copy(update={"version": "2"})
+
+    async def test() -> None:
+        async with served(settings) as (bundles, engine):
+            lexicon.write_text("[words\n", "utf-8")  # it is being edited
+            await bundles.replace(settings.model_copy(update={"bundles": {"german": second}}))
+            new, _ = engine.voices.owner(OTTO)
+            assert new.lexicon is engine.voices.members[0].engine.lexicon
+            expected = pcm(await speak(engine, "zwei eins drei", voice=OTTO))
+            assert pcm(await speak(engine, "zwei nginx drei", voice=OTTO)) == expected
+            lexicon.write_text('[words]\nnginx = "vierundvierzig"\n', "utf-8")
+            changed = pcm(await speak(engine, "zwei vierundvierzig drei", voice=OTTO))
+            while pcm(await speak(engine, "zwei nginx drei", voice=OTTO)) != changed:
+                await asyncio.sleep(0.01)  # a thread reads the change
 
     within_a_minute(test)
 

@@ -56,3 +56,27 @@ def test_a_pause_has_the_length_that_is_asked_for_and_begins_and_ends_softly(sam
     assert pause.shape == (samples,) and pause.dtype == np.float32
     assert samples < 2 or pause[0] == pause[-1] == 0
     np.testing.assert_array_equal(tone.period, before)
+
+
+def speech_over(floor: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Three bursts that die away over a floor of 2 s."""
+    samples = floor.copy()
+    times = np.arange(9_600) / 24_000
+    burst = 0.2 * np.sin(2 * np.pi * 150 * times) * np.exp(-np.maximum(0, times - 0.2) * 35)
+    for start in (4_800, 14_400, 28_800):
+        samples[start : start + len(burst)] += burst.astype(np.float32)
+    return samples
+
+
+@pytest.mark.parametrize("floor_db", [-92.0, -75.0, -65.0])
+def test_the_tone_of_speech_is_that_of_its_steady_quiet_part(floor_db: float) -> None:
+    tone = RoomTone.of_speech(speech_over(silence(floor_db, 48_000)), -62.0)
+    assert tone is not None
+    assert level_db(tone.period) == pytest.approx(floor_db, abs=1.0)
+
+
+def test_speech_over_digital_silence_or_without_a_quiet_part_has_no_tone() -> None:
+    assert RoomTone.of_speech(speech_over(np.zeros(48_000, np.float32)), -62.0) is None
+    assert RoomTone.of_speech(speech_over(silence(-120.0, 48_000)), -62.0) is None
+    assert RoomTone.of_speech(silence(-30.0, 48_000), -62.0) is None
+    assert RoomTone.of_speech(np.zeros(0, np.float32), -62.0) is None

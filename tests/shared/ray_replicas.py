@@ -4,6 +4,7 @@ import functools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from pydantic import BaseModel
 from ray.serve import Application
@@ -20,6 +21,7 @@ class CostlySettings(BaseModel):
     max_batch_size: int = 16  # words in a step
     digest: str = "stand-in"
     reports_cost: bool = False  # as time of a device, which admission and autoscaling count
+    closings: Path | None = None  # a file to which the time of each closed slot is appended
 
 
 class CostlyBackend(StandInBackend):
@@ -29,6 +31,10 @@ class CostlyBackend(StandInBackend):
         super().__init__(max_batch_size=settings.max_batch_size)
         self._settings = settings
 
+    def close_slot(self, slot: int) -> None:
+        super().close_slot(slot)
+        note_time(self._settings.closings)
+
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         time.sleep(self._settings.step_s)
         results = super().step(worker, turns)
@@ -36,6 +42,13 @@ class CostlyBackend(StandInBackend):
             return results
         device_s = self._settings.step_s / len(turns)
         return [replace(each, device_s=device_s) for each in results if isinstance(each, StepResult)]
+
+
+def note_time(file: Path | None) -> None:
+    """Append a line with the monotonic time in seconds, which is the same in all processes of a machine."""
+    if file is not None:
+        with file.open("a") as opened:
+            opened.write(f"{time.monotonic()}\n")
 
 
 async def open_costly_engine(settings: CostlySettings) -> tuple[Engine, str]:

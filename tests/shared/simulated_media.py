@@ -10,7 +10,7 @@ from shared.calls.call_server import Phone
 from shared.rtp_phone import RtpTestPhone
 from vivavoce.adapters.audiosocket.protocol import Dtmf
 from vivavoce.gateway.calls.websockets.message_socket import ClientMessageSocket, MessageSocket
-from vivavoce.gateway.cli.phones.asterisk_peer import SimulatedAsterisk
+from vivavoce.gateway.cli.phones.peers.asterisk import SimulatedAsterisk
 
 
 class SimulatedMedia(Protocol):

@@ -14,6 +14,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.room_tone import RoomTone
+from ...models.speech_edges import gain_to_level
 from ..chunk import SAMPLE_RATE, Word
 from ..reading.unicode_scripts import estimate_seconds, group_written_words
 from ..segmenter import Segment, Segmenter, SpokenWord
@@ -24,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_WORKERS = 2
 _MAX_RTF = 0.8  # computing time for 1 s of speech, beyond which pauses are heard
+MAX_ROOM_TONE_DB = -62.0  # dBFS, as of the packaged voice
 _SLOTS = 1024  # a slot holds some 100 kB between steps
 
 
@@ -34,6 +37,20 @@ class RenderedPiece:
     samples: NDArray[np.float32]
     words: tuple[Word, ...]  # in seconds from the segment's first sample
     last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerSound:
+    """What is measured of a speaker. gain: to the usual level. room_tone: of its pauses, after the gain."""
+
+    gain: float
+    room_tone: RoomTone | None
+
+
+def measure_sound(speech: NDArray[np.float32]) -> SpeakerSound:
+    """The sound of a speaker, from speech with the silence around it: (N,) float32 at 24 kHz."""
+    gain = gain_to_level(speech, SAMPLE_RATE)
+    return SpeakerSound(gain, RoomTone.of_speech(speech * np.float32(gain), MAX_ROOM_TONE_DB))
 
 
 class WordTimes:
@@ -107,6 +124,9 @@ class ClauseVoice(Protocol):
     ) -> Iterator[RenderedPiece]:
         """Render a segment; the last piece says so. No piece: the segment has nothing that can be spoken."""
 
+    def room_tone(self, voice: str) -> RoomTone | None:
+        """The tone of a voice's pauses, after its gain; None: they are digital silence."""
+
     def close(self) -> None:
         """Free everything, processes too."""
 
@@ -172,10 +192,16 @@ class ClauseBackend:
             return [StepResult(np.zeros(0, np.float32), (), segment_done=True)]
         samples = piece.samples
         if piece.last:
-            samples = np.concatenate([samples, np.zeros(round(slot.pause_s * SAMPLE_RATE), np.float32)])
+            samples = np.concatenate([samples, self._pause(slot, slot.samples + len(samples))])
         slot.samples += len(samples)
         words = tuple(_shifted(word, slot.segment_start_s) for word in piece.words)
         return [StepResult(samples, words, piece.last)]
+
+    def _pause(self, slot: _ClauseSlot, start: int) -> NDArray[np.float32]:
+        """The pause after a segment, at the sample ``start`` of the stream."""
+        samples = round(slot.pause_s * SAMPLE_RATE)
+        room_tone = self._voice.room_tone(slot.request.voice) if samples else None
+        return np.zeros(samples, np.float32) if room_tone is None else room_tone.pause(start, samples)
 
 
 def _shifted(word: Word, by_s: float) -> Word:

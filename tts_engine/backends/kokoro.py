@@ -30,21 +30,30 @@ from ...models.kokoro.voice import (
     read_styles,
 )
 from ...models.limiter import limit
-from ...models.speech_edges import SilenceTrimmer, gain_to_level
+from ...models.room_tone import RoomTone
+from ...models.speech_edges import SilenceTrimmer
 from ..errors import BundleError, UnknownVoice
 from ..reading.normalizer import SpokenWord
 from ..segmenter import Segment, Segmenter
 from ..voices.languages import require_language
 from ..voices.voices import Voice, Voices
 from .base import SlotRequest, segment_speed
-from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
+from .clause_backend import (
+    ClauseBackend,
+    RenderedPiece,
+    SpeakerSound,
+    WordTimes,
+    estimate_times,
+    measure_sound,
+    warn_if_slow,
+)
 from .espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
 from .voice_reader import VoiceReader
 
 logger = logging.getLogger(__name__)
 
 _MAX_THREADS = 4  # that compute one clause
-_MAX_GAINS = 1_000  # remembered; names of mixtures come from clients
+_MAX_SOUNDS = 1_000  # remembered; names of mixtures come from clients
 _LEVEL_TEXT = "one two three banana"
 
 _LANGUAGES = {"a": "en-US", "b": "en-GB", "e": "es", "f": "fr", "h": "hi", "i": "it", "p": "pt-BR"}
@@ -119,7 +128,7 @@ class KokoroVoices:
         self._model, self._styles, self._english = model, styles, english
         self._readers = {"en-US": VoiceReader("en-US")}
         self._phonemizers: dict[str, EspeakPhonemizer] = {}
-        self._gains: dict[str, float] = {}
+        self._sounds: dict[str, SpeakerSound] = {}
         self._reported: set[str] = set()
         self._lock = threading.Lock()
         rtf = self._measure(self.voices.default.id)
@@ -156,7 +165,7 @@ class KokoroVoices:
         )
         lines = [line for line in _split_lines(words, phonemes) if self._has_sound(line[1])]
         style = self._style(request.voice)
-        gain = self._gain(request.voice)
+        gain = self._sound(request.voice).gain
         start_s = 0.0
         for index, (line_words, line_phonemes) in enumerate(lines):
             rendered = self._model.render(
@@ -219,21 +228,27 @@ class KokoroVoices:
         assert mixture is not None  # ``voices`` found it
         return mix_styles(self._styles, mixture.weights)
 
-    def _gain(self, voice: str) -> float:
-        if voice not in self._gains:
+    def room_tone(self, voice: str) -> RoomTone | None:
+        """As ``ClauseVoice.room_tone``."""
+        return self._sound(voice).room_tone
+
+    def _sound(self, voice: str) -> SpeakerSound:
+        sound = self._sounds.get(voice)
+        if sound is None:
             self._measure(voice)
-        return self._gains[voice]
+            sound = self._sounds[voice]
+        return sound
 
     def _measure(self, voice: str) -> float:
-        """Measure the gain of a voice and remember it; the seconds of computing for 1 s of speech."""
+        """Measure the sound of a voice and remember it; the seconds of computing for 1 s of speech."""
         words = [SpokenWord(word, "", 0, 0) for word in _LEVEL_TEXT.split()]
         phonemes = [word.phonemes for word in self._phonemes(words, "en-US")]
         started = time.monotonic()
         rendered = self._model.render(phonemes, [False] * len(phonemes), self._style(voice), 1.0)
         compute_s = time.monotonic() - started
-        if len(self._gains) >= _MAX_GAINS:
-            self._gains.clear()
-        self._gains[voice] = gain_to_level(rendered.samples, SAMPLE_RATE)
+        if len(self._sounds) >= _MAX_SOUNDS:
+            self._sounds.clear()
+        self._sounds[voice] = measure_sound(rendered.samples)
         return compute_s / (len(rendered.samples) / SAMPLE_RATE)
 
 

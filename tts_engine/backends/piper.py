@@ -16,7 +16,8 @@ import numpy as np
 from ...models.limiter import limit
 from ...models.piper.config import PiperConfig, PiperVoiceError, read_config
 from ...models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, PiperVoice
-from ...models.speech_edges import SilenceTrimmer, gain_to_level
+from ...models.room_tone import RoomTone
+from ...models.speech_edges import SilenceTrimmer
 from ...models.stream_resampler import StreamResampler
 from ..chunk import SAMPLE_RATE
 from ..errors import BundleError
@@ -25,7 +26,15 @@ from ..segmenter import Segment, Segmenter
 from ..voices.languages import require_language
 from ..voices.voices import Voice, Voices
 from .base import SlotRequest, segment_speed
-from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
+from .clause_backend import (
+    ClauseBackend,
+    RenderedPiece,
+    SpeakerSound,
+    WordTimes,
+    estimate_times,
+    measure_sound,
+    warn_if_slow,
+)
 from .espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
 from .voice_reader import VoiceReader
 
@@ -61,7 +70,7 @@ class PiperVoices:
         self._readers = {name: VoiceReader(self.voices.get(name).language) for name in self._speakers}
         names = {voice.config.espeak_voice for voice in loaded} - {None}
         self._phonemizers = {name: EspeakPhonemizer(name) for name in sorted(filter(None, names))}
-        self._gains: dict[str, float] = {}
+        self._sounds: dict[str, SpeakerSound] = {}
         self._reported: set[str] = set()
         self._lock = threading.Lock()
         warn_if_slow(self.voices.default.id, self._measure(self.voices.default.id))
@@ -98,7 +107,7 @@ class PiperVoices:
         phonemes = self._phonemes(speaker.voice, words)
         if not phonemes.has_sound:
             return
-        gain = self._gain(request.voice)
+        gain = self._sound(request.voice).gain
         clause = speaker.voice.encode(phonemes, noise, segment_speed(request, segment), speaker.number or 0)
         yield from _render_clause(speaker.voice, clause, words, gain)
 
@@ -131,15 +140,19 @@ class PiperVoices:
                 ", ".join(sorted(missing)),
             )
 
-    def _gain(self, name: str) -> float:
-        """The gain of a speaker, measured when it first speaks."""
+    def room_tone(self, voice: str) -> RoomTone | None:
+        """As ``ClauseVoice.room_tone``."""
+        return self._sound(voice).room_tone
+
+    def _sound(self, name: str) -> SpeakerSound:
+        """The sound of a speaker, measured when it first speaks."""
         with self._lock:
-            if name not in self._gains:
+            if name not in self._sounds:
                 self._measure(name)
-            return self._gains[name]
+            return self._sounds[name]
 
     def _measure(self, name: str) -> float:
-        """Measure the gain of a speaker and remember it; the seconds of computing for 1 s of speech."""
+        """Measure the sound of a speaker and remember it; the seconds of computing for 1 s of speech."""
         speaker = self._speakers[name]
         rate = speaker.voice.config.sample_rate
         words = [SpokenWord(text, "", 0, 0) for text in _LEVEL_WORDS]
@@ -148,7 +161,8 @@ class PiperVoices:
         clause = speaker.voice.encode(phonemes, np.random.default_rng(0), speaker=speaker.number or 0)
         samples, _ = speaker.voice.step(clause, PiperRenderState(0), clause.frames)
         compute_s = time.monotonic() - started
-        self._gains[name] = gain_to_level(samples, rate)
+        resampler = StreamResampler(rate, SAMPLE_RATE)
+        self._sounds[name] = measure_sound(np.concatenate([resampler.push(samples), resampler.flush()]))
         return compute_s / (len(samples) / rate)
 
 

@@ -1,14 +1,12 @@
-"""The encoders of a CosyVoice bundle: loads them, and enrols a recording without loading its networks."""
+"""The encoders of a CosyVoice bundle: loads them, and opens them without its networks."""
 
+import functools
 import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
 from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
-from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt
-from ..voices.recording import Recording
 from .bundle_voices import BundleVoices
 
 _ENCODER_VERSION = 1  # of this program's part of the encoding; to be raised with every change of its result
@@ -35,8 +33,13 @@ def digest_voice_encoder(bundle: CosyVoiceBundle) -> str:
     return digest.hexdigest()
 
 
-def enroll(folder: Path, recordings: Sequence[Recording], transcript: str = "") -> VoicePrompt:
-    """Encode the recording of a voice; errors as ``bundles.enroll``."""
+def open_encoders(folder: Path) -> BundleVoices:
+    """As ``bundles.open_encoders``."""
     bundle = open_bundle(folder)
-    voices = BundleVoices({}, lambda: load_voice_encoder(bundle), bundle.languages, version=bundle.version)
-    return voices.encode_recordings(recordings, transcript)
+    return BundleVoices(
+        {},
+        functools.partial(load_voice_encoder, bundle),
+        bundle.languages,
+        digest_encoders=functools.partial(digest_voice_encoder, bundle),
+        version=bundle.version,
+    )

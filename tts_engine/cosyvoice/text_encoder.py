@@ -1,8 +1,10 @@
-"""Words to text ids of CosyVoice. Words with phonemes become version 3's marks of English sounds.
+"""Words to text ids of CosyVoice. Words with phonemes or pinyin become version 3's marks of sounds.
 
     Siobhan, phonemes "ʃɪˈvɔːn"  ->  [SH][IH0][V][AO1][N]
+    天气, pinyin "tian1 qi4"      ->  [t][iān][q][ì]
 
-Sounds of other languages become the nearest English ones. Version 2 has no such marks and reads the word.
+Sounds of other languages in IPA become the nearest English ones. Version 2 has no such marks and reads the
+word.
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/tokenizer/tokenizer.py:285-327 (marks), example.py (a word
 as marks in a sentence).
 """
@@ -13,6 +15,8 @@ from dataclasses import replace
 
 from ...models.arpabet import to_arpabet
 from ...models.english_ipa import from_ipa
+from ..reading.pronunciation.pinyin import with_tone_mark
+from ..reading.pronunciation.pinyin_words import with_pinyin
 from ..reading.unicode_scripts import join_words
 from ..segmenter import SpokenWord
 
@@ -31,6 +35,7 @@ class CosyVoiceTextEncoder:
 
     def __init__(self, encode_text: Callable[[str], list[int]], marks: Container[str]) -> None:
         self._encode_text = encode_text
+        self._model_marks = marks
         self._has_sounds = "[AY1]" in marks
         self._reported: set[str] = set()
 
@@ -41,7 +46,7 @@ class CosyVoiceTextEncoder:
 
     def _written(self, words: Words) -> Words:
         """The words as the model takes them."""
-        if all(word.phonemes is None for word in words):
+        if all(word.phonemes is None and word.pinyin is None for word in words):
             return words
         if not self._has_sounds:
             self._report("CosyVoice 2 reads letters; phonemes of words are not used")
@@ -51,17 +56,27 @@ class CosyVoiceTextEncoder:
     def _with_marks(self, words: Words) -> Iterator[SpokenWord]:
         """The words, those with phonemes in marks. A word whose phonemes are in the one before joins it."""
         pending: SpokenWord | None = None
-        for word in words:
+        for word in with_pinyin(words, self._pinyin_marks):
             if word.phonemes == "" and pending is not None:
                 pending = replace(pending, punctuation=word.punctuation or pending.punctuation)
                 continue
             if pending is not None:
                 yield pending
-            pending = replace(word, text=self._marks(word.phonemes) or word.text) if word.phonemes else word
+            pending = replace(word, text=self._sounds(word.phonemes) or word.text) if word.phonemes else word
         if pending is not None:
             yield pending
 
-    def _marks(self, ipa: str) -> str:
+    def _pinyin_marks(self, pinyin: str) -> str:
+        """Marks of Mandarin syllables; "" if the model lacks one, and the word is read."""
+        sounds = [sound for syllable in pinyin.split() for sound in with_tone_mark(syllable) if sound]
+        # The model writes "nüe" and "lüe" with a "v", and "ju", "qu" and "xu" without dots, as pinyin does.
+        marks = [f"[{sound.replace('üè', 'vè')}]" for sound in sounds]
+        missing = [mark for mark in marks if mark not in self._model_marks]
+        for mark in missing:
+            self._report(f"CosyVoice has no mark {mark}; words with that sound are read as they are written")
+        return "" if missing else "".join(marks)
+
+    def _sounds(self, ipa: str) -> str:
         phonemes, missing = from_ipa(ipa)
         for sign in sorted(missing):
             self._report(f"CosyVoice has no sound for {sign}, which is left out")

@@ -244,7 +244,8 @@ def _is_safe_after_stop(
         case AbbreviationKind.TITLE | AbbreviationKind.MID_SENTENCE:
             return False
         case AbbreviationKind.NUMBERED:
-            if _word_before(view, _token_start(view, at)) in rules.numbered_nouns:
+            noun = _word_before(view, _token_start(view, at)).rpartition("-")[2]  # of "e-ticket no."
+            if noun in rules.numbered_nouns:
                 return False
             return word in rules.sentence_words and following.isalpha()
         case AbbreviationKind.MAY_END_SENTENCE:

@@ -34,7 +34,7 @@ class SpokenWord:
     follows the word, one of ``"" , . ? ! ; : —`` or, after Han and kana, their wide forms.
     ``start``/``stop``: characters of the text that the word stands for. ``phonemes``: IPA that voices with
     phonemes speak instead of ``text``; "" where the phonemes of the word before include this one; None to
-    read ``text``.
+    read ``text``. ``pinyin``: the same in Mandarin syllables with tone digits, "tian1 qi4".
     """
 
     text: str
@@ -43,6 +43,7 @@ class SpokenWord:
     stop: int
     is_mark: bool = False
     phonemes: str | None = None
+    pinyin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,7 @@ class TextNormalizer:
                 positions[begin + word.stop - 1] + 1,
                 word.is_mark,
                 word.phonemes,
+                word.pinyin,
             )
             for word in words
         )

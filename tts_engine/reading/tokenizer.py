@@ -38,8 +38,8 @@ _PUNCTUATION_STRENGTH |= {
 class DraftWord:
     """Spoken word whose punctuation may still change.
 
-    ``start``/``stop``: characters of the view that the word stands for. ``is_mark``, ``phonemes``: see
-    ``SpokenWord``.
+    ``start``/``stop``: characters of the view that the word stands for. ``is_mark``, ``phonemes``,
+    ``pinyin``: see ``SpokenWord``.
     """
 
     text: str
@@ -48,6 +48,7 @@ class DraftWord:
     stop: int
     is_mark: bool = False
     phonemes: str | None = None
+    pinyin: str | None = None
 
 
 def punctuate(words: Sequence[DraftWord], mark: str) -> None:
@@ -190,19 +191,19 @@ def _read_pronounced(scan: ScanState, found: PronouncedRange, grammar: Grammar) 
     read_tokens(inner, len(text), grammar)
     for word in inner.words:
         word.start, word.stop = found.start, found.stop
-    if said.phonemes:
-        _share_phonemes([word for word in inner.words if not word.is_mark], said.phonemes)
+    sounding = [word for word in inner.words if not word.is_mark]
+    for word, phonemes in zip(sounding, _shares(said.phonemes, len(sounding)), strict=False):
+        word.phonemes = phonemes
+    for word, pinyin in zip(sounding, _shares(said.pinyin, len(sounding)), strict=False):
+        word.pinyin = pinyin
     scan.words += inner.words
     return found.end
 
 
-def _share_phonemes(words: Sequence[DraftWord], phonemes: str) -> None:
-    """Give each word its phonemes; the first gets all of them if the numbers of words differ."""
-    parts = phonemes.split()
-    if len(parts) != len(words):
-        parts = [phonemes, *("" for _ in words[1:])]
-    for word, part in zip(words, parts, strict=False):
-        word.phonemes = part
+def _shares(sounds: str, words: int) -> list[str]:
+    """Return the sounds of each word, none without any; the first has all if the numbers of words differ."""
+    parts = sounds.split()
+    return parts if len(parts) in (0, words) else [sounds, *("" for _ in range(1, words))]
 
 
 def _apply_first_match(scan: ScanState, rules: tuple[Rule, ...], at: int) -> int | None:

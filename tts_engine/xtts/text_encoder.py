@@ -1,4 +1,7 @@
-"""Words of a segment to text ids: cleaned, with the tag of their language, split to what the model takes."""
+"""Words of a segment to text ids: cleaned, with the tag of their language, split to what the model takes.
+
+XTTS reads Chinese in pinyin, so a word with pinyin of its own is read as that; phonemes in IPA are not used.
+"""
 
 import logging
 import threading
@@ -9,7 +12,8 @@ from ...models.xtts.text.cleaner import NumberWords, clean_text
 from ...models.xtts.text.language_tables import CHARACTER_LIMITS
 from ...models.xtts.text.tokenizer import XttsTokenizer
 from ..errors import MissingExtra
-from ..reading.unicode_scripts import estimate_seconds
+from ..reading.pronunciation.pinyin_words import with_pinyin
+from ..reading.unicode_scripts import estimate_seconds, join_words
 from ..segmenter import BoundaryKind, Segment, best_cut
 from .languages import XTTS_LANGUAGES, language_of_text
 
@@ -17,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 _CHARACTER_S = 0.075  # of cleaned text, at a brisk pace
 _EXTRA_OF_LANGUAGE = {"ja": "japanese"}  # for its script; the others: that of the networks
+# Tones that are not to be read as numbers while the text around them is cleaned.
+_TONES = str.maketrans("12345", "１２３４５")
+_TONE_DIGITS = str.maketrans("１２３４５", "12345")
 _MIN_CHARACTERS = 60  # of a limit for a language that the tables lack
 
 
@@ -48,7 +55,7 @@ class XttsTextEncoder:
             return
         self._report_unused_phonemes(segment)
         code = language or language_of_text(segment.spoken)
-        cleaned = self._cleaned(segment.spoken, code)
+        cleaned = self._cleaned(_with_pinyin(segment) if code == "zh" else segment.spoken, code)
         text_ids = tuple(self._tokenizer.encode(cleaned, code))
         words = segment.words
         if len(words) == 1 or self._fits(segment.spoken, text_ids, code):
@@ -70,7 +77,7 @@ class XttsTextEncoder:
     def _cleaned(self, text: str, code: str) -> str:
         try:
             with self._cleaning:
-                return clean_text(text, code, self._numbers)
+                return clean_text(text, code, self._numbers).translate(_TONE_DIGITS)
         except ModuleNotFoundError as error:
             extra = _EXTRA_OF_LANGUAGE.get(code, "cosyvoice")
             raise MissingExtra(f"{XTTS_LANGUAGES.get(code, code)} script", extra) from error
@@ -79,3 +86,8 @@ class XttsTextEncoder:
         return (
             len(text) <= CHARACTER_LIMITS.get(code, _MIN_CHARACTERS) and len(text_ids) <= self._max_text_ids
         )
+
+
+def _with_pinyin(segment: Segment) -> str:
+    """The words, those with pinyin in it, as ``romanize`` writes the others: without blanks."""
+    return join_words(with_pinyin(segment.words, lambda said: said.replace(" ", "").translate(_TONES)))

@@ -72,6 +72,9 @@ class CartesiaSpeechRequest(CartesiaModel):
     )
     generation_config: CartesiaGenerationConfig | None = None
     add_timestamps: Annotated[bool | None, Field(description="Whether to send the times of words.")] = None
+    pronunciation_dict_id: Annotated[
+        Name | None, Field(description="Name of a lexicon of the setting 'lexicons'.")
+    ] = None
     context_id: Name | None = None
 
     @property

@@ -47,4 +47,5 @@ def make_synthesis_options(
         speed=config.speed * named_speed,
         volume=config.volume,
         delivery=Delivery(language=request.locale or request.language),
+        lexicon_names=(request.pronunciation_dict_id,) if request.pronunciation_dict_id else (),
     )

@@ -8,6 +8,7 @@ Source: Alibaba Cloud Model Studio's CosyVoice pages; the AudioFormat enum of da
 """
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import (
@@ -25,7 +26,9 @@ from ....tts_engine.reading.pronunciation.lexicon import (
     MAX_RESPELLING_CHARACTERS,
     Lexicon,
     Pronunciation,
+    fold_phrase,
 )
+from ....tts_engine.reading.pronunciation.pinyin import read_pinyin
 from .errors import InvalidDashScopeField
 from .validation import DashScopeMessage, explained, refused, to_integer
 
@@ -124,32 +127,54 @@ BitRate = Annotated[
 LanguageCode = Annotated[str, Field(strict=True, max_length=16)]
 
 
-_HOT_FIX_SENTENCE: Final = (
-    f"parameters.hot_fix.replace must be a list of at most {MAX_REPLACEMENTS} objects, each with words and "
-    f"how they are read, at most {MAX_RESPELLING_CHARACTERS} characters each"
+_HOT_FIX_LIST: Final = (
+    f"must be a list of at most {MAX_REPLACEMENTS} objects, each with words and how they are read, at most "
+    f"{MAX_RESPELLING_CHARACTERS} characters each"
 )
 _Reading = Annotated[str, Field(strict=True, max_length=MAX_RESPELLING_CHARACTERS)]
 
 
 class HotFix(DashScopeMessage):
-    """How words of one text are read. ``pronunciation``, which is in pinyin, is ignored."""
+    """How words of one text are read. Of a word in both lists, voices without pinyin use ``replace``."""
 
+    pronunciation: Annotated[
+        tuple[dict[_Reading, _Reading], ...],
+        Field(
+            max_length=MAX_REPLACEMENTS,
+            description="Pinyin with tone digits by word or phrase, in each object.",
+            examples=[[{"天气": "tian1 qi4"}]],
+        ),
+        explained(f"parameters.hot_fix.pronunciation {_HOT_FIX_LIST}"),
+    ] = ()
     replace: Annotated[
         tuple[dict[_Reading, _Reading], ...],
         Field(max_length=MAX_REPLACEMENTS, description="The reading by word or phrase, in each object."),
-        explained(_HOT_FIX_SENTENCE),
+        explained(f"parameters.hot_fix.replace {_HOT_FIX_LIST}"),
     ] = ()
 
     @property
     def lexicon(self) -> Lexicon | None:
-        """The readings, None without any; raises InvalidDashScopeField for words that can never match."""
-        said = {word: Pronunciation(reading) for each in self.replace for word, reading in each.items()}
-        if len(said) > MAX_REPLACEMENTS:
-            raise InvalidDashScopeField(_HOT_FIX_SENTENCE)
-        try:
-            return Lexicon(said) if said else None
-        except ValueError as error:
-            raise InvalidDashScopeField(f"parameters.hot_fix.replace: {error}") from None
+        """The readings, None without any.
+
+        Raises InvalidDashScopeField for words that can never match, and for pronunciations not in pinyin.
+        """
+        texts = _entries("replace", self.replace, str)
+        pinyin = _entries("pronunciation", self.pronunciation, read_pinyin)
+        said = {
+            word: Pronunciation(texts.get(word, ""), pinyin=pinyin.get(word, "")) for word in texts | pinyin
+        }
+        return Lexicon(said) if said else None
+
+
+def _entries(field: str, objects: Sequence[Mapping[str, str]], read: Callable[[str], str]) -> dict[str, str]:
+    """The entries of all objects of a field of ``hot_fix``. Raises InvalidDashScopeField."""
+    written = {word: said for each in objects for word, said in each.items()}
+    if len(written) > MAX_REPLACEMENTS:
+        raise InvalidDashScopeField(f"parameters.hot_fix.{field} {_HOT_FIX_LIST}")
+    try:
+        return {fold_phrase(word): read(said) for word, said in written.items()}
+    except ValueError as error:  # BadPinyin is one
+        raise InvalidDashScopeField(f"parameters.hot_fix.{field}: {error}") from None
 
 
 class SpeechParameters(DashScopeMessage):

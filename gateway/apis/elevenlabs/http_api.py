@@ -151,9 +151,7 @@ class _SpokenText(SpeechResponse):
         record.voice = resolve_elevenlabs_voice(
             self.api.voices, server.models, voice_id, speech.model_id, grant
         )
-        options = make_elevenlabs_options(
-            record.voice, audio, speech.speed, speech.language_code, speech.seed
-        )
+        options = make_elevenlabs_options(record.voice, audio, speech, speech.language_code, speech.seed)
         self.begin(audio)
         grant.charge_characters(len(speech.text))  # last: a request for an unknown voice is free
         self.stream_headers["character-cost"] = str(len(speech.text))

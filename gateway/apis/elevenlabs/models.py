@@ -42,6 +42,18 @@ class ElevenLabsVoiceSettings(ElevenLabsModel):
     speed: _Speed = None
 
 
+class PronunciationDictionaryLocator(ElevenLabsModel):
+    """The name of a lexicon of the setting ``lexicons``; its version is ignored."""
+
+    pronunciation_dictionary_id: _Name
+
+
+_Locators = Annotated[
+    list[PronunciationDictionaryLocator] | None,
+    Field(max_length=3, description="Lexicons of the setting 'lexicons', the first one ahead."),
+]
+
+
 class ElevenLabsSpeechRequest(ElevenLabsModel):
     """Body of a request for speech over HTTP."""
 
@@ -50,6 +62,7 @@ class ElevenLabsSpeechRequest(ElevenLabsModel):
     language_code: _Language = None
     voice_settings: ElevenLabsVoiceSettings | None = None
     seed: Annotated[int | None, Field(ge=0, le=2**32 - 1)] = None
+    pronunciation_dictionary_locators: _Locators = None
 
     @property
     def speed(self) -> float:
@@ -64,7 +77,7 @@ class ElevenLabsGenerationConfig(ElevenLabsModel):
 
 
 class ElevenLabsTextMessage(ElevenLabsModel):
-    """Message of a socket; the first of a context fixes its speed."""
+    """Message of a socket; the first of a context fixes its speed and lexicons."""
 
     text: Annotated[_Text | None, Field(description="'' ends the text of a socket without contexts.")] = None
     context_id: Annotated[_Name | None, Field(validation_alias=AliasChoices("context_id", "contextId"))] = (
@@ -72,6 +85,7 @@ class ElevenLabsTextMessage(ElevenLabsModel):
     )
     voice_settings: ElevenLabsVoiceSettings | None = None
     generation_config: ElevenLabsGenerationConfig | None = None
+    pronunciation_dictionary_locators: _Locators = None
     flush: Annotated[bool | None, Field(description="Whether to speak the text so far.")] = None
     close_context: Annotated[bool | None, Field(description="Whether the text of the context ends.")] = None
     close_socket: Annotated[bool | None, Field(description="Whether to end after what there is.")] = None

@@ -10,6 +10,7 @@ from ...access.access_control import Grant
 from ...voice_registry import VoiceRegistry
 from ..model_names import ModelNames
 from ..speech import SynthesisOptions
+from .models import ElevenLabsSpeechRequest, ElevenLabsTextMessage
 
 _CATALOGUE_VOICE: Final = re.compile(r"[0-9A-Za-z]{20}", re.ASCII)
 _CATALOGUE_MODEL: Final = re.compile(r"eleven_.*", re.ASCII)
@@ -33,9 +34,20 @@ def resolve_elevenlabs_voice(
 
 
 def make_elevenlabs_options(
-    voice: str, audio: AudioFormat, speed: float, language: str | None, seed: int | None
+    voice: str,
+    audio: AudioFormat,
+    speech: ElevenLabsSpeechRequest | ElevenLabsTextMessage,
+    language: str | None,
+    seed: int | None,
 ) -> SynthesisOptions:
     """Return the options of an utterance; raises BadRequest."""
     return SynthesisOptions(
-        voice=voice, audio=audio, speed=speed, seed=seed or 0, delivery=Delivery(language=language)
+        voice=voice,
+        audio=audio,
+        speed=speech.speed,
+        seed=seed or 0,
+        delivery=Delivery(language=language),
+        lexicon_names=tuple(
+            each.pronunciation_dictionary_id for each in speech.pronunciation_dictionary_locators or ()
+        ),
     )

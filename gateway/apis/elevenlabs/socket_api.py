@@ -183,7 +183,7 @@ class _ElevenLabsConnection(WebSocketConnection):
                 f"{MAX_CONTEXTS} contexts are open on this connection, which is the limit"
             )
         options = make_elevenlabs_options(
-            self._voice, self._audio, message.speed, self.query.language_code, self.query.seed
+            self._voice, self._audio, message, self.query.language_code, self.query.seed
         )
         context = self.contexts[key] = ElevenLabsContext(
             key,

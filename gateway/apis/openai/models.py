@@ -34,6 +34,7 @@ from ....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, AudioLayout, 
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest
 from ..sampling_fields import SamplingFields
+from .pronunciations import Pronunciations
 
 # Listed by /v1/models. Other versions of these are known too: see ``OPENAI_MODEL_NAMES``.
 OPENAI_MODELS: Final = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15")
@@ -150,6 +151,7 @@ class OpenAISpeechSettings(SamplingFields, OpenAIRequest):
         ),
     ] = ""
     language: Annotated[str, Field(max_length=MAX_NAME_CHARACTERS, description="BCP 47 tag.")] = ""
+    pronunciations: Pronunciations = {}
     initial_codec_chunk_frames: Annotated[
         int, Field(ge=0, le=1_000, description="Speech ids of the first piece; 0 leaves them to the voice.")
     ] = 0

@@ -146,7 +146,7 @@ def _describe_fault(
         # An integer that no float can hold.
         case "float_type" if isinstance(value, int) and not isinstance(value, bool):
             return _out_of_range(name, value, models)
-        case "string_type" | "float_type" | "int_type" | "bool_type" as error_type:
+        case "string_type" | "float_type" | "int_type" | "bool_type" | "dict_type" as error_type:
             return _wrong_type(name, value, _TYPES[error_type])
         case "voice_without_id" | "file_for_text" | "file_missing":
             return f"'{name}' {fault['msg']}", None
@@ -159,6 +159,7 @@ _TYPES: Final = {
     "float_type": "a number",
     "int_type": "a whole number",
     "bool_type": "true or false",
+    "dict_type": "an object",
 }
 
 

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from ....tts_engine.backends.base import Delivery
 from ....tts_engine.errors import UnknownVoice
+from ....tts_engine.reading.pronunciation.lexicon_files import lexicon_of
 from ...access.access_control import Grant
 from ...access.keys import Scope
 from ...access.url_guard import UrlGuard
@@ -85,4 +86,5 @@ def make_synthesis_options(settings: OpenAISpeechSettings, voice_id: str | None)
             first_hop=settings.initial_codec_chunk_frames or None,
             **settings.sampling,
         ),
+        lexicon=lexicon_of(settings.pronunciations) if settings.pronunciations else None,
     )

@@ -1,4 +1,4 @@
-"""The carriers whose media streams are served: their wire, their webhook and how they authenticate."""
+"""The carriers and systems whose media streams are served: wire, webhook and authentication of each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from ....adapters.media_streams.answers import (
+from ....adapters.media_streams.carriers.answers import (
     AnswerWebhook,
     exotel_url,
     jambonz_verbs,
@@ -15,13 +15,14 @@ from ....adapters.media_streams.answers import (
     texml,
     twiml,
 )
+from ....adapters.media_streams.carriers.exotel import ExotelStreamConnection
+from ....adapters.media_streams.carriers.freeswitch import AudioForkConnection, AudioStreamConnection
+from ....adapters.media_streams.carriers.jambonz import SUBPROTOCOLS, JambonzStreamConnection
+from ....adapters.media_streams.carriers.plivo import PlivoStreamConnection
+from ....adapters.media_streams.carriers.telnyx import TelnyxStreamConnection
+from ....adapters.media_streams.carriers.twilio import TwilioStreamConnection
+from ....adapters.media_streams.carriers.vonage import VonageStreamConnection
 from ....adapters.media_streams.connection import MediaStreamConnection
-from ....adapters.media_streams.exotel import ExotelStreamConnection
-from ....adapters.media_streams.jambonz import SUBPROTOCOLS, JambonzStreamConnection
-from ....adapters.media_streams.plivo import PlivoStreamConnection
-from ....adapters.media_streams.telnyx import TelnyxStreamConnection
-from ....adapters.media_streams.twilio import TwilioStreamConnection
-from ....adapters.media_streams.vonage import VonageStreamConnection
 from ..caller import Caller
 from .leg import KnownCaller
 
@@ -36,7 +37,7 @@ class SignatureScheme(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WebhookFields:
-    """Names of a webhook's parameters."""
+    """Names of a webhook's parameters, or of those of the stream's URL."""
 
     call_id: str = "CallSid"
     number: str = "From"
@@ -58,31 +59,41 @@ class Carrier:
     """One carrier."""
 
     name: str  # in paths, and the kind of its calls
-    make_connection: Callable[[], MediaStreamConnection]
-    answer: AnswerWebhook
+    make_connection: Callable[[Mapping[str, str]], MediaStreamConnection]  # takes the URL's parameters
+    answer: AnswerWebhook | None  # None: it has no webhook
     fields: WebhookFields = WebhookFields()
     signature: SignatureScheme = SignatureScheme.NONE
     subprotocols: tuple[str, ...] = ()  # the first one that the carrier offers is selected
 
 
+def _of(kind: Callable[[], MediaStreamConnection]) -> Callable[[Mapping[str, str]], MediaStreamConnection]:
+    """Return what makes connections to which the URL's parameters mean nothing."""
+    return lambda parameters: kind()
+
+
+_FREESWITCH_FIELDS: Final = WebhookFields("call", "caller", "called", "name")
 _ALL: Final = (
-    Carrier("twilio", TwilioStreamConnection, twiml, signature=SignatureScheme.TWILIO),
-    Carrier("telnyx", TelnyxStreamConnection, texml),
+    Carrier("twilio", _of(TwilioStreamConnection), twiml, signature=SignatureScheme.TWILIO),
+    Carrier("telnyx", _of(TelnyxStreamConnection), texml),
     Carrier(
         "plivo",
-        PlivoStreamConnection,
+        _of(PlivoStreamConnection),
         plivo_xml,
         WebhookFields(call_id="CallUUID"),
         signature=SignatureScheme.PLIVO,
     ),
-    Carrier("vonage", VonageStreamConnection, ncco, WebhookFields("uuid", "from", "to", "from_user")),
-    Carrier("exotel", ExotelStreamConnection, exotel_url, WebhookFields("CallSid", "CallFrom", "CallTo")),
+    Carrier("vonage", _of(VonageStreamConnection), ncco, WebhookFields("uuid", "from", "to", "from_user")),
+    Carrier(
+        "exotel", _of(ExotelStreamConnection), exotel_url, WebhookFields("CallSid", "CallFrom", "CallTo")
+    ),
     Carrier(
         "jambonz",
-        JambonzStreamConnection,
+        _of(JambonzStreamConnection),
         jambonz_verbs,
         WebhookFields("call_sid", "from", "to", "caller_name"),
         subprotocols=SUBPROTOCOLS,
     ),
+    Carrier("mod_audio_fork", AudioForkConnection, None, _FREESWITCH_FIELDS, subprotocols=SUBPROTOCOLS),
+    Carrier("mod_audio_stream", AudioStreamConnection, None, _FREESWITCH_FIELDS),
 )
 CARRIERS: Final[Mapping[str, Carrier]] = MappingProxyType({carrier.name: carrier for carrier in _ALL})

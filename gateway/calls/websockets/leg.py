@@ -29,6 +29,7 @@ from ....adapters.media_streams.events import (
     StreamStopped,
     StreamWarning,
 )
+from ....adapters.media_streams.rate_limit import StreamRateLimit
 from ....adapters.playback.peer_playout import PeerClear, PeerCommand, PeerPlayout
 from ..agents import Agent, run_agent
 from ..call import Call
@@ -115,7 +116,8 @@ class WebSocketLeg:
         self._media: PeerPacedMedia | None = None  # from the start of the stream on
         self._outbox = StreamOutbox()
         self._end_reason = ""
-        self._heard_at = 0.0  # monotonic seconds of the last message
+        self._heard_at = time.monotonic()  # the last message
+        self._rate_limit = StreamRateLimit(self._heard_at)
         self._ended = asyncio.Event()
 
     async def run(self, open_socket: Callable[[], Awaitable[MessageSocket]]) -> None:
@@ -215,20 +217,30 @@ class WebSocketLeg:
             return
         self._heard_at = time.monotonic()
         with self._leg_call.guard():
-            if self._media is not None and (pcm := self._connection.receive_audio(message)) is not None:
-                self._media.receive_audio(pcm, self._media.sample_rate)
-            else:
-                self._take_events(message)
+            try:
+                if self._media is not None and (pcm := self._connection.receive_audio(message)) is not None:
+                    self._take_audio(self._media, pcm, self._media.sample_rate)
+                else:
+                    self._take_events(message)
+            except MediaStreamProtocolError as error:
+                self._end_for_problem(str(error))
 
     def _take_events(self, message: str | bytes) -> None:
-        try:
-            self._connection.receive_data(message)
-            for event in self._connection.events():
-                self._handle(event)
-                if self._ended.is_set():
-                    return
-        except MediaStreamProtocolError as error:
-            self._end_for_problem(str(error))
+        self._connection.receive_data(message)
+        is_ignored = True
+        for event in self._connection.events():
+            is_ignored = False
+            if not isinstance(event, StreamAudio):
+                self._rate_limit.take_control(self._heard_at)
+            self._handle(event)
+            if self._ended.is_set():
+                return
+        if is_ignored:
+            self._rate_limit.take_audio(0.0, self._heard_at)
+
+    def _take_audio(self, media: PeerPacedMedia, pcm: bytes, sample_rate: int) -> None:
+        self._rate_limit.take_audio(len(pcm) / (2 * sample_rate), self._heard_at)
+        media.receive_audio(pcm, sample_rate)
 
     def _handle(self, event: StreamEvent) -> None:
         if isinstance(event, StreamStarted):
@@ -245,7 +257,7 @@ class WebSocketLeg:
     ) -> None:
         match event:
             case StreamAudio(pcm, sample_rate):
-                media.receive_audio(pcm, sample_rate)
+                self._take_audio(media, pcm, sample_rate)
             case StreamMark(name):
                 media.mark_played(name)
             case StreamKey(digit):
@@ -269,6 +281,8 @@ class WebSocketLeg:
             PeerPlayout(
                 sample_rate=started.format.sample_rate,
                 packet_ms=started.packet_ms,
+                max_ahead_s=started.max_ahead_s,
+                reports_marks=started.reports_marks,
                 resampler=started.format.resampler(),
             ),
             self._send_command,

@@ -6,7 +6,8 @@
     POST  /v1/media-streams/{carrier}/answer            a carrier's webhook of a call; GET too
     POST  /v1/media-streams/{carrier}/{token}/answer    the same with the token of the settings; GET too
 
-Carriers: twilio, telnyx, plivo, vonage, exotel, jambonz. The answer of a webhook makes the carrier connect.
+Carriers: twilio, telnyx, plivo, vonage, exotel, jambonz, which the answer of a webhook makes connect; and the
+modules mod_audio_fork and mod_audio_stream of FreeSWITCH, which have no webhook.
 """
 
 import json
@@ -75,7 +76,7 @@ def media_stream_routes(calls: WebSocketCalls, access: CarrierAccess) -> APIRout
         caller = access.authorize_stream(carrier, token, socket)
         await calls.serve(
             carrier.name,
-            carrier.make_connection(),
+            carrier.make_connection(dict(socket.query_params)),
             _accept(socket, carrier.subprotocols),
             peer=_peer_of(socket),
             options=WebSocketCallOptions(caller),
@@ -83,6 +84,8 @@ def media_stream_routes(calls: WebSocketCalls, access: CarrierAccess) -> APIRout
 
     async def answer(request: Request, carrier_name: str, token: str = "") -> Response:
         carrier = _carrier_named(carrier_name)
+        if carrier.answer is None:
+            raise ResourceNotFound(f"{carrier.name} has no webhook")
         form, parameters = await _read_parameters(request)
         access.authorize(carrier, token, request, form)
         ticket = access.tickets.issue(carrier, carrier.fields.caller(parameters))

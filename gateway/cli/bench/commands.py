@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..options import AS_JSON, DEVICE, PRECISIONS, SIZE, VERSION, WEIGHTS, CommandGroup
+from ..phones.wires import AUDIOSOCKET, MAKE_PHONES
 
 if TYPE_CHECKING:
     from .report import BenchReport
@@ -47,8 +48,8 @@ NEIGHBOUR = click.option(
     "--over",
     "overs",
     multiple=True,
-    type=click.Choice(["audiosocket", "websocket", "twilio", "rtp"]),
-    default=["audiosocket"],
+    type=click.Choice(list(MAKE_PHONES)),
+    default=[AUDIOSOCKET],
     show_default=True,
     help="Way in; several are compared with the first, in their first sound, packets and processor time.",
 )

@@ -13,7 +13,7 @@ from websockets.typing import Subprotocol
 
 from ..received_audio import ReceivedCall, ReceivedPacket
 from .audiosocket_phones import CallRefused, PhoneFailed
-from .peer import Message, SimulatedPeer
+from .peers.peer import Message, SimulatedPeer
 
 CONNECT_TIMEOUT_S = 5.0
 FIRST_DIGIT_S = 1.0  # after the connection

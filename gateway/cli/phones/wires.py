@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
-from ..received_audio import ReceivedCall
+if TYPE_CHECKING:
+    from ..received_audio import ReceivedCall
 
 
 class Phones(Protocol):
@@ -30,7 +31,7 @@ class Phones(Protocol):
     def require_protocol(self) -> None:
         """Raise a VivavoceError if the server answered in another protocol."""
 
-    def received_calls(self) -> list[ReceivedCall]:
+    def received_calls(self) -> "list[ReceivedCall]":
         """Return what each phone has heard so far, in the order of dialling."""
 
 
@@ -46,26 +47,25 @@ def _over_rtp(host: str, port: int) -> Phones:
     return RtpPhones(host, port)
 
 
-def _over_websocket(host: str, port: int) -> Phones:
-    from .asterisk_peer import SimulatedAsterisk
-    from .websocket_phones import WebSocketPhones
+def _over_websocket(wire: str) -> Callable[[str, int], Phones]:
+    def make(host: str, port: int) -> Phones:
+        from .peers.kinds import MAKE_PEER
+        from .websocket_phones import WebSocketPhones
 
-    return WebSocketPhones(f"ws://{host}:{port}", SimulatedAsterisk)
+        return WebSocketPhones(f"ws://{host}:{port}", MAKE_PEER[wire])
 
-
-def _over_twilio(host: str, port: int) -> Phones:
-    from .twilio_peer import SimulatedTwilio
-    from .websocket_phones import WebSocketPhones
-
-    return WebSocketPhones(f"ws://{host}:{port}", SimulatedTwilio)
+    return make
 
 
 AUDIOSOCKET: Final = "audiosocket"
+_WEBSOCKET_WIRES: Final = (
+    *("websocket", "twilio", "telnyx", "plivo", "vonage", "exotel", "jambonz"),
+    *("mod_audio_fork", "mod_audio_stream"),
+)  # the keys of ``peers.kinds.MAKE_PEER``
 MAKE_PHONES: Final[Mapping[str, Callable[[str, int], Phones]]] = MappingProxyType(
     {
         AUDIOSOCKET: _over_audiosocket,
         "rtp": _over_rtp,
-        "websocket": _over_websocket,
-        "twilio": _over_twilio,
+        **{wire: _over_websocket(wire) for wire in _WEBSOCKET_WIRES},
     }
 )

@@ -12,7 +12,8 @@
 
 A replica is a whole engine: it has a scheduler, batches and admission of its own. Gateways call it over
 handles, see ``replica_directory``; it has no HTTP route. With ``stages: apart`` there are two deployments:
-``decode``, which gateways call in the same way, and ``render``, see ``render_replica``.
+``decode``, which gateways call in the same way, and ``render``, see ``render_replica``. With
+``enrolment: apart`` there is one more, which encodes recordings, see ``enrolment_replica``.
 """
 
 import functools
@@ -21,6 +22,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from ray import serve
 from ray.serve.config import RequestRouterConfig
+from ray.serve.handle import DeploymentHandle
 
 from ....tts_engine.engine import Engine
 from ....tts_engine.errors import VivavoceError
@@ -34,6 +36,7 @@ from ..replicas.messages import (
     StreamCommand,
 )
 from ..replicas.replica_host import ReplicaHost
+from .enrolment_replica import RayEncoders, bind_enrolment_replicas
 from .render_connection import open_decode_engine
 from .render_replica import bind_render_replicas
 from .replica_logging import log_with_serve
@@ -50,18 +53,23 @@ _DRAIN_S = 600.0  # a long text that is being spoken when its replica is stopped
 class VoiceReplica:
     """One replica. open_engine: loads the engine and gives it with the digest of its bundle.
 
-    stages: handles of the deployments of other stages, for ``open_engine``.
+    stages: handles of the deployments of other stages, for ``open_engine``. enrolment: handle of the
+    deployment that encodes recordings; None encodes them here.
     """
 
     async def __init__(  # type: ignore[misc]  # Ray Serve awaits it
-        self, open_engine: Callable[..., Awaitable[tuple[Engine, str]]], *stages: object
+        self,
+        open_engine: Callable[..., Awaitable[tuple[Engine, str]]],
+        *stages: object,
+        enrolment: "DeploymentHandle[object] | None" = None,
     ) -> None:
         log_with_serve()
         context = serve.get_replica_context()
         self._replica, self._deployment = context.replica_id.unique_id, context.deployment
         engine, digest = await open_engine(*stages)
         self._metrics = engine.metrics
-        self._host = ReplicaHost(engine, self._replica, digest)
+        encoders = None if enrolment is None else RayEncoders(enrolment)
+        self._host = ReplicaHost(engine, self._replica, digest, encoders)
         await self._host.prepare_cloning()
         logger.info("replica %s speaks with the bundle %s", self._replica, digest)
 
@@ -102,17 +110,17 @@ class VoiceReplica:
 
 def build(args: ReplicaSettings) -> serve.Application:
     """The application of ``args``."""
+    enrolment = bind_enrolment_replicas(args, "enrolment") if args.enrolment == "apart" else None
     if args.stages == "together":
-        return bind_replicas(args.open_engine)
-    decode, render = args.deployments
+        return _voice_deployment("voice").bind(args.open_engine, enrolment=enrolment)
     open_engine = functools.partial(open_decode_engine, args)
-    return _voice_deployment(decode).bind(open_engine, bind_render_replicas(args, render))
+    render = bind_render_replicas(args, "render")
+    return _voice_deployment("decode").bind(open_engine, render, enrolment=enrolment)
 
 
 def bind_replicas(open_engine: Callable[[], Awaitable[tuple[Engine, str]]]) -> serve.Application:
     """An application whose replicas load an engine in their own way. open_engine: picklable."""
-    (name,) = ReplicaSettings().deployments
-    return _voice_deployment(name).bind(open_engine)
+    return _voice_deployment("voice").bind(open_engine)
 
 
 def _voice_deployment(name: str) -> serve.Deployment:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import Context
 from typing import Any, TypeVar
 
 from ray.exceptions import RayError
@@ -51,6 +52,8 @@ async def open_decode_engine(
 class RayRenderReplicas:
     """The running render replicas behind a handle; a ``RenderTransport``. Belongs to the running loop.
 
+    A replica that Ray Serve stops is kept running until it has no sentence of this decode replica.
+
     Attributes:
         decoder: id of this decode replica.
     """
@@ -60,20 +63,21 @@ class RayRenderReplicas:
         self._handle = handle
         self._methods = {
             name: handle.options(method_name=name)
-            for name in ("render", "keep_voice", "release", "answer_for")
+            for name in ("render", "keep_voice", "release", "answer_for", "keep_running")
         }
         self._loop = asyncio.get_running_loop()
-        self._known: set[str] = set()
+        self._listed: set[str] = set()  # those that Ray Serve is not stopping
+        self._kept: dict[str, asyncio.Task[None]] = {}  # the calls that keep replicas running
         self._polling: asyncio.Task[None] | None = None
 
     async def poll_into(self, stage: RemoteRenderStage) -> None:
         """Update the stage every second from now on; returns when it has a replica. Raises BundleError."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_MAX_START_S):
-                stage.update(await self._discover())
+                await self._update(stage)
                 while not stage.replicas:
                     await asyncio.sleep(_POLL_INTERVAL_S / 4)
-                    stage.update(await self._discover())
+                    await self._update(stage)
                 self._polling = asyncio.create_task(self._poll(stage), name="render replicas")
                 return
         raise BundleError(f"no render replica was ready within {_MAX_START_S:g} s")
@@ -91,7 +95,9 @@ class RayRenderReplicas:
         self._submit(self._call("release", replica, decoder, sentence))
 
     def _submit(self, call: "Coroutine[Any, Any, Answer]") -> "Future[Answer]":
-        return asyncio.run_coroutine_threadsafe(call, self._loop)
+        # Outside of any request's context: Ray Serve gives calls in one the same id, and its router never
+        # places two such calls that wait at the same time.
+        return Context().run(asyncio.run_coroutine_threadsafe, call, self._loop)
 
     async def _call(self, method: str, replica: str, *arguments: object) -> Any:
         try:
@@ -102,7 +108,28 @@ class RayRenderReplicas:
     async def _poll(self, stage: RemoteRenderStage) -> None:
         while True:
             await asyncio.sleep(_POLL_INTERVAL_S)
-            stage.update(await self._discover())
+            await self._update(stage)
+
+    async def _update(self, stage: RemoteRenderStage) -> None:
+        """Take the replicas that answer; leave those that Ray Serve stops, once they have no sentence."""
+        found = await self._discover()
+        leaving = set(self._kept) - self._listed
+        stage.update(found, leaving)
+        for replica in leaving:
+            if not stage.sentences_at(replica):
+                self._kept.pop(replica).cancel()
+        for replica in self._listed.intersection(stage.replicas):
+            if replica not in self._kept or self._kept[replica].done():
+                self._kept[replica] = asyncio.create_task(self._keep_running(replica), name=f"keep {replica}")
+
+    async def _keep_running(self, replica: str) -> None:
+        """Have a call under way at a replica, so that Ray Serve does not end it."""
+        call = self._methods["keep_running"].remote(replica, self.decoder)
+        try:
+            with suppress(*_FAULTS):
+                await call
+        finally:
+            call.cancel()
 
     async def _discover(self) -> list[RenderReplicaDescription]:
         """The replicas that answer; one that hangs does not hide the others."""
@@ -112,10 +139,12 @@ class RayRenderReplicas:
             )
         except _FAULTS as error:
             logger.debug("the render replicas did not all answer: %s", type(error).__name__)
-            found = await asyncio.gather(*(self._ask(replica) for replica in self._known))
-        descriptions = [each for each in found if isinstance(each, RenderReplicaDescription)]
-        self._known = {each.replica for each in descriptions}
-        return descriptions
+            found, unasked = [], self._listed.union(self._kept)
+        else:
+            self._listed = {each.replica for each in found if isinstance(each, RenderReplicaDescription)}
+            unasked = set(self._kept) - self._listed
+        found = [*found, *await asyncio.gather(*map(self._ask, unasked))]
+        return [each for each in found if isinstance(each, RenderReplicaDescription)]
 
     async def _ask(self, replica: str) -> RenderReplicaDescription | None:
         with suppress(RenderReplicaLost, TimeoutError):

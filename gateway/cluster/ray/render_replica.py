@@ -26,7 +26,8 @@ from .request_router import NamedReplicaRouter
 logger = logging.getLogger(__name__)
 
 _MAX_CALLS = 10_000  # each decode replica has a few under way
-_DRAIN_S = 30.0  # the sentences of a stopped replica move to others, chunk by chunk
+_DRAIN_S = 120.0  # after which the sentences of a stopped replica move to others, chunk by chunk
+_HEARING_INTERVAL_S = 0.5
 _ANSWER_BUCKETS_S = [0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 2.0, 5.0, 10.0]
 
 
@@ -74,6 +75,15 @@ class RenderReplica:
         """As ``RenderHost.release``."""
         self._check_is(replica)
         self._host.release(decoder, sentence)
+
+    async def keep_running(self, replica: str, decoder: str) -> None:
+        """Wait until the decode replica cancels the call or is silent.
+
+        While it waits, Ray Serve does not end a replica that it stops. A sentence has no call between chunks.
+        """
+        self._check_is(replica)
+        while self._host.hears(decoder):  # noqa: ASYNC110  # silence is not an event
+            await asyncio.sleep(_HEARING_INTERVAL_S)
 
     async def report_metrics(self) -> ReplicaMetrics:
         """The metrics of the render stage; for a broadcast."""

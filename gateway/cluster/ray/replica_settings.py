@@ -13,11 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from .... import __version__
 from ....tts_engine.backends.loading import load_decode_backend, load_render_host
 from ....tts_engine.backends.process import ProcessPolicy
+from ....tts_engine.bundles import open_encoders
 from ....tts_engine.engine import Engine, EngineConfig
 from ....tts_engine.errors import BundleError
 from ....tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ....tts_engine.reading.reading_style import READING_STYLES
 from ....tts_engine.scheduler import SchedulerPolicy
+from ....tts_engine.voices.enrollable import EnrollableVoices
 
 if TYPE_CHECKING:
     from ....tts_engine.cosyvoice.rendering.render_host import RenderHost
@@ -40,17 +42,21 @@ class ReplicaSettings(BaseModel):
     locale: Literal["en-US", "en-CA", "en-GB", "en-IE", "en-AU", "en-NZ", "en-ZA", "en-IN"] = "en-US"
     lexicon: Path | None = None
     stages: Literal["together", "apart"] = "together"  # of CosyVoice: a deployment, or decode and render
+    enrolment: Literal["together", "apart"] = "together"  # with speech, or a deployment
 
     @model_validator(mode="after")
     def _check_stages(self) -> "ReplicaSettings":
         if self.stages == "apart" and (self.engine_process or self.bundle == "default"):
             raise ValueError("stages apart need a CosyVoice bundle, and no engine_process")
+        if self.enrolment == "apart" and self.bundle == "default":
+            raise ValueError("the packaged voice clones no voices, so enrolment cannot be apart")
         return self
 
     @property
     def deployments(self) -> tuple[str, ...]:
         """Names of the application's deployments; gateways call the first."""
-        return ("voice",) if self.stages == "together" else ("decode", "render")
+        speaking = ("voice",) if self.stages == "together" else ("decode", "render")
+        return speaking if self.enrolment == "together" else (*speaking, "enrolment")
 
     async def open_engine(self) -> tuple[Engine, str]:
         """Load the bundle; the engine, and the digest of what decides how it speaks.
@@ -62,7 +68,7 @@ class ReplicaSettings(BaseModel):
             precision=self.precision,
             device=self.device,
             executor=self.executor,
-            config=self._engine_config(),
+            config=self.engine_config(),
             process=ProcessPolicy() if self.engine_process else None,
         )
         return engine, self.digest()
@@ -72,7 +78,7 @@ class ReplicaSettings(BaseModel):
         backend = await asyncio.to_thread(
             load_decode_backend, self.bundle, self.precision, self.device, self.executor, render_stage
         )
-        return await Engine.open(backend=backend, config=self._engine_config())
+        return await Engine.open(backend=backend, config=self.engine_config())
 
     def load_render_host(self, replica: str) -> "RenderHost":
         """Load the render stage of the bundle only. replica: its id. Raises as ``open_engine``."""
@@ -80,7 +86,12 @@ class ReplicaSettings(BaseModel):
             self.bundle, self.precision, self.device, self.executor, replica, self.digest()
         )
 
-    def _engine_config(self) -> EngineConfig:
+    def open_encoders(self) -> EnrollableVoices:
+        """The encoders of the bundle, without its networks. Raises BundleError and MissingExtra."""
+        return open_encoders(Path(self.bundle))
+
+    def engine_config(self) -> EngineConfig:
+        """The configuration of a replica's engine. Raises BadLexicon."""
         return EngineConfig(
             scheduler=SchedulerPolicy(max_streams=self.max_streams),
             reading=READING_STYLES[self.locale],

@@ -46,6 +46,7 @@ from .messages import (
     StreamInput,
 )
 from .replica_link import ReplicaChannel, ReplicaLink
+from .sent_lexicons import LexiconPacker
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class ClusterEngine(Engine):
         self._speaking: dict[ClusterStream, ReplicaLink] = {}
         self._numbers = itertools.count(1)
         self._routing = RoutingTable(_ROUTING)
+        self._lexicons = LexiconPacker()
         self._digest: str | None = None
         self._refused: set[str] = set()
         self._closing = False
@@ -193,7 +195,7 @@ class ClusterEngine(Engine):
             speed=request.speed,
             seed=request.seed,
             delivery=request.delivery,
-            lexicons=tuple(lexicons),
+            lexicons=tuple(map(self._lexicons.pack, lexicons)),
             prompt=sent,
             trace_id=request.trace_id,
         )

@@ -1,5 +1,7 @@
 """Enrolled voices at a replica: it encodes recordings for gateways, and speaks with the prompts they send.
 
+Recordings are encoded here, or by other processes if there are some for it.
+
 A prompt is sent once and then named by its content, until the least recently used make room for others. The
 voice exists in the engine only while a stream is opened with it, so gateways share no names here.
 """
@@ -7,6 +9,7 @@ voice exists in the engine only while a stream is opened with it, so gateways sh
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from ....tts_engine.errors import BadRequest
 from ....tts_engine.voices.enrollable import EnrollableVoices
@@ -19,11 +22,27 @@ from .messages import CloningOffer, PromptForgotten, SentPrompt
 _MAX_PROMPT_BYTES = 256 * 2**20  # in memory; a prompt has 490 kB at most
 
 
-class HostedVoices:
-    """The voices of a replica's engine, and the prompts that gateways sent. Belongs to one event loop."""
+class RecordingEncoders(Protocol):
+    """Other processes that encode recordings."""
 
-    def __init__(self, voices: Voices, max_prompt_bytes: int = _MAX_PROMPT_BYTES) -> None:
+    async def encode(self, encoder_digest: str, recordings: Sequence[Recording], transcript: str) -> bytes:
+        """As ``HostedVoices.encode``, by encoders with that digest."""
+
+
+class HostedVoices:
+    """The voices of a replica's engine, and the prompts that gateways sent. Belongs to one event loop.
+
+    encoders: encode recordings in the place of this process; None encodes here.
+    """
+
+    def __init__(
+        self,
+        voices: Voices,
+        encoders: RecordingEncoders | None = None,
+        max_prompt_bytes: int = _MAX_PROMPT_BYTES,
+    ) -> None:
         self._voices = voices
+        self._encoders = encoders
         self._prompts = PromptCache(max_prompt_bytes)
 
     async def offer(self) -> CloningOffer | None:
@@ -34,8 +53,10 @@ class HostedVoices:
         return CloningOffer(voices.model_version, await asyncio.to_thread(lambda: voices.encoder_digest))
 
     async def encode(self, recordings: Sequence[Recording], transcript: str) -> bytes:
-        """The file of the prompt of a voice's recordings. Raises BadRequest."""
+        """The file of the prompt of a voice's recordings. Raises BadRequest, and what the encoders raise."""
         voices = self._cloning()
+        if self._encoders is not None:
+            return await self._encoders.encode(voices.encoder_digest, recordings, transcript)
         prompt = await asyncio.to_thread(voices.encode_recordings, recordings, transcript)
         return prompt.to_bytes()
 

@@ -14,9 +14,10 @@ from prometheus_client import Metric
 from ....tts_engine.backends.base import Delivery
 from ....tts_engine.chunk import AudioChunk
 from ....tts_engine.errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
-from ....tts_engine.reading.pronunciation.lexicon import Lexicon, Pronunciation
+from ....tts_engine.reading.pronunciation.lexicon import Pronunciation
 from ....tts_engine.voices.voices import Voice
 from ..routing import ReplicaState
+from .sent_lexicons import SentLexicon
 
 
 class ReplicaLost(SynthesisFailed):
@@ -82,7 +83,7 @@ class OpenStream:
     speed: float
     seed: int
     delivery: Delivery
-    lexicons: tuple[Lexicon, ...] = ()
+    lexicons: tuple[SentLexicon, ...] = ()
     prompt: SentPrompt | None = None  # of an enrolled voice, which the replica knows by nothing else
     trace_id: str = "-"  # of the stream, for logs
 

@@ -18,7 +18,7 @@ from ....tts_engine.engine import Engine
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.stream import Stream
 from ....tts_engine.voices.recording import Recording
-from .hosted_voices import HostedVoices
+from .hosted_voices import HostedVoices, RecordingEncoders
 from .listener_stats import ListenerStats
 from .messages import (
     CancelStream,
@@ -40,28 +40,35 @@ from .messages import (
     StreamInput,
     portable_error,
 )
+from .sent_lexicons import LexiconUnpacker
 
 logger = logging.getLogger(__name__)
 
 MAX_SILENCE_S = 10.0  # gateways send something every second; a stall of the network may last 5 s
 _MAX_UNTAKEN_S = 1.0  # of audio sent and not taken by a listener; the engine renders another second ahead
+_REPORT_INTERVAL_S = 1.0  # of the load to each gateway, if nothing else is sent
 _MAX_COMMANDS = 10_000  # in a batch
 _MAX_GAP_S = 0.06  # of nothing inside speech; more is an underrun
 
 
 class ReplicaHost:
-    """Speaks the streams of gateways with one engine. bundle_digest: of the engine's voices.
+    """Speaks the streams of gateways with one engine.
+
+    bundle_digest: of the engine's voices. encoders: as of ``HostedVoices``.
 
     Attributes:
         cloning: what becomes of recordings here, set by ``prepare_cloning``.
     """
 
-    def __init__(self, engine: Engine, replica: str, bundle_digest: str) -> None:
+    def __init__(
+        self, engine: Engine, replica: str, bundle_digest: str, encoders: RecordingEncoders | None = None
+    ) -> None:
         self._engine = engine
         self._replica = replica
         self._bundle_digest = bundle_digest
         self._stats = ListenerStats(engine)
-        self._voices = HostedVoices(engine.voices)
+        self._voices = HostedVoices(engine.voices, encoders)
+        self._lexicons = LexiconUnpacker()
         self.cloning: CloningOffer | None = None
         self._links: dict[str, _GatewayLink] = {}
 
@@ -86,9 +93,10 @@ class ReplicaHost:
     async def events(self, link_id: str) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
         """Attach a gateway: yield what happens to its streams until it is silent; closing it cancels them.
 
-        The first batch has the load only and says that commands may come.
+        The first batch has the load only and says that commands may come. When nothing happens, a batch with
+        the load comes every second, so that the gateway notices a connection that is dead in one direction.
         """
-        link = self._links[link_id] = _GatewayLink(self._engine, self._voices)
+        link = self._links[link_id] = _GatewayLink(self._engine, self._voices, self._lexicons)
         last_load: ReplicaLoad | None = None
         try:
             while not link.is_silent:
@@ -98,7 +106,8 @@ class ReplicaHost:
                 if batch:
                     last_load = load
                     yield batch
-                await link.wait_for_events()
+                if not await link.wait_for_events():
+                    last_load = None
             logger.warning("gateway %s was silent for %.0f s; its streams end", link_id, MAX_SILENCE_S)
         finally:
             await link.aclose()
@@ -139,8 +148,8 @@ def _equal(one: ReplicaLoad, other: ReplicaLoad) -> bool:
 class _GatewayLink:
     """The streams of one gateway, and the events that it has not fetched yet."""
 
-    def __init__(self, engine: Engine, voices: HostedVoices) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, voices: HostedVoices, lexicons: LexiconUnpacker) -> None:
+        self._engine, self._lexicons = engine, lexicons
         self.metrics = engine.metrics
         self._voices = voices
         self._streams: dict[int, _HostedStream] = {}
@@ -157,12 +166,14 @@ class _GatewayLink:
         """Whether the gateway sent nothing for ``MAX_SILENCE_S``."""
         return asyncio.get_running_loop().time() >= self._silent_at
 
-    async def wait_for_events(self) -> None:
-        """Wait for an event, or until the gateway is silent."""
+    async def wait_for_events(self) -> bool:
+        """Wait for an event, at most for a second; whether there is one."""
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._silent_at):
+            async with asyncio.timeout(_REPORT_INTERVAL_S):
                 await self._changed.wait()
+        happened = self._changed.is_set()
         self._changed.clear()
+        return happened
 
     def take_events(self) -> tuple[ReplicaEvent, ...]:
         """All events since the last call."""
@@ -206,7 +217,7 @@ class _GatewayLink:
                 speed=request.speed,
                 seed=request.seed,
                 delivery=delivery,
-                lexicons=request.lexicons,
+                lexicons=tuple(map(self._lexicons.unpack, request.lexicons)),
                 trace_id=request.trace_id,
             )
 

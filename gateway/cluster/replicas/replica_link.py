@@ -2,7 +2,7 @@
 
 One batch is on its way at a time, so that commands arrive in order, and all that came up meanwhile is in the
 next one: a busy link sends few, large batches. A batch that is not answered for ``MAX_ANSWER_S`` means that
-the replica is lost, whatever the cause.
+the replica is lost, whatever the cause; so does a replica without an event for ``MAX_SILENCE_S``.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from .messages import (
 logger = logging.getLogger(__name__)
 
 MAX_ANSWER_S = 1.5  # a lost replica must be replaced within 2 s
+MAX_SILENCE_S = 5.0  # of a replica, which sends something every second
 _HEARTBEAT_S = 1.0  # between two batches of a link with nothing to say
 _REPORT_INTERVAL_S = 0.05  # reports of playout wait for as long, to share a batch
 _MAX_REPORTED_S = 0.5  # of audio taken; then the report is sent at once
@@ -177,11 +178,22 @@ class ReplicaLink:
 
     async def _receive_events(self) -> None:
         async with aclosing(self._channel.events()) as batches:
-            async for events in batches:
+            while True:
+                events = await self._next_batch(batches)
                 self._attached.set()
                 for event in events:
                     self._receive(event)
-        raise ReplicaLost(f"replica {self.replica} ended the link")
+
+    async def _next_batch(
+        self, batches: AsyncGenerator[tuple[ReplicaEvent, ...], None]
+    ) -> tuple[ReplicaEvent, ...]:
+        try:
+            async with asyncio.timeout(MAX_SILENCE_S):
+                return await anext(batches)
+        except StopAsyncIteration:
+            raise ReplicaLost(f"replica {self.replica} ended the link") from None
+        except TimeoutError:
+            raise ReplicaLost(f"replica {self.replica} sent nothing for {MAX_SILENCE_S:g} s") from None
 
     def _receive(self, event: ReplicaEvent) -> None:
         if isinstance(event, ReplicaLoad):

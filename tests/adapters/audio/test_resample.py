@@ -15,8 +15,11 @@ from vivavoce.adapters.audio.resample import (
     Downsampler,
     PassthroughResampler,
     Resampler,
+    WidebandDownsampler,
+    call_resampler,
     coefficients,
     resampler_to,
+    wideband_coefficients,
 )
 
 
@@ -173,6 +176,7 @@ def test_an_overshoot_saturates_without_wrapping() -> None:
 def test_a_product_is_too_small_for_the_threads_of_openblas() -> None:
     # interface/gemm.c: SMP_THRESHOLD_MIN 65536 times GEMM_MULTITHREAD_THRESHOLD 4
     assert resample.MAX_ROWS * resample.BLOCK_IN * resample.BLOCK_OUT <= 65_536 * 4
+    assert resample._WIDEBAND_ROWS * resample.BLOCK_IN * 2 * resample.BLOCK_OUT <= 65_536 * 4
 
 
 def test_two_downsamplers_share_no_state() -> None:
@@ -186,6 +190,69 @@ def test_two_downsamplers_share_no_state() -> None:
     assert mixed + one.drain() == alone
     with pytest.raises(ValueError, match="read-only"):
         coefficients()[0] = 1
+
+
+# 16 kHz
+
+
+def wideband_gain_db(hertz: float) -> float:
+    heard = samples(pushed(WidebandDownsampler(), [tone(hertz)]))[800:4_000]
+    return float(20 * np.log10(max(heard.std(), 1e-9) / (29_000 / np.sqrt(2))))
+
+
+def test_wideband_speech_passes_and_aliases_are_attenuated() -> None:
+    assert max(abs(wideband_gain_db(hertz)) for hertz in range(100, 6_701, 300)) < 0.06
+    assert max(wideband_gain_db(hertz) for hertz in range(8_100, 12_000, 300)) < -79
+    taps = np.zeros(193)  # at 48 kHz
+    taps[::2], taps[1::2] = wideband_coefficients()
+    response = 20 * np.log10(np.abs(np.fft.rfft(taps / 2, 1 << 16)) + 1e-12)
+    hertz = np.fft.rfftfreq(1 << 16, 1 / 48_000)
+    assert np.abs(response[hertz <= 6_700]).max() < 0.05 and response[hertz >= 8_050].max() < -80
+
+
+def test_the_wideband_output_is_the_exact_convolution_at_each_time() -> None:
+    source = noise(1_000)
+    padded = np.concatenate([np.zeros(48, np.int64), source, np.zeros(50, np.int64)])
+    even, odd = (np.rint(taps * 2**20).astype(np.int64) for taps in wideband_coefficients())
+    sums = []
+    for first in range(0, 1_000, 3):
+        sums += [int(even @ padded[first : first + 97]), int(odd @ padded[first + 2 : first + 98])]
+    expected = np.clip(np.rint(np.array(sums[:667]) / 2**20), -32_768, 32_767)
+    assert samples(pushed(WidebandDownsampler(), [pcm(source)])).tolist() == expected.tolist()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(0, 4_500), max_size=20), st.integers(0, 2**32 - 1))
+def test_any_split_of_wideband_input_gives_the_same_bits(sizes: list[int], seed: int) -> None:
+    data = pcm(noise(9_001, seed))
+    assert pushed(WidebandDownsampler(), split(data, sizes)) == pushed(WidebandDownsampler(), [data])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 48, 49, 50, 51, 480, 481])
+def test_draining_wideband_gives_two_samples_for_each_three(count: int) -> None:
+    downsampler = WidebandDownsampler()
+    for _ in range(2):  # a new signal each time
+        assert len(pushed(downsampler, [pcm(noise(count))])) == 2 * -(-2 * count // 3)
+
+
+def test_a_wideband_constant_is_kept_and_at_most_2_2_ms_are_withheld() -> None:
+    heard = samples(pushed(WidebandDownsampler(), [pcm(np.full(2_400, -12_345))]))
+    assert set(heard[40:-40]) == {-12_345}
+    downsampler = WidebandDownsampler()
+    out = 0
+    for pushes in range(1, 2_000):
+        out += len(downsampler.push(pcm([1]))) // 2
+        assert (pushes - 1.5 * out) / 24 <= 2.2
+    downsampler.reset()
+    assert set(pushed(downsampler, [bytes(2_000)])) == {0}
+
+
+def test_a_wideband_click_keeps_its_position() -> None:
+    for place in (300, 301, 302):
+        click = np.zeros(1_000)
+        click[place] = 32_000
+        heard = samples(pushed(WidebandDownsampler(), [pcm(click)]))
+        assert abs(1.5 * int(np.argmax(heard)) - place) <= 0.75
 
 
 def to_16_khz() -> BlockResampler:
@@ -228,5 +295,7 @@ def test_draining_or_resetting_a_block_resampler_starts_a_new_signal() -> None:
 def test_resampler_to_selects_by_rate() -> None:
     assert isinstance(resampler_to(8_000), Downsampler)
     assert isinstance(resampler_to(24_000), PassthroughResampler)
+    kinds = [Downsampler, WidebandDownsampler, PassthroughResampler, BlockResampler]
+    assert [type(call_resampler(rate)) for rate in (8_000, 16_000, 24_000, 48_000)] == kinds
     with pytest.raises(ValueError, match="got 16000 Hz; 8000 and 24000 are built in"):
         resampler_to(16_000)

@@ -19,6 +19,12 @@ from shared.calls.carrier_messages import (
     VONAGE_START,
 )
 from vivavoce.adapters.audio.codecs import alaw_decode, ulaw_decode
+from vivavoce.adapters.media_streams.carriers.exotel import ExotelStreamConnection
+from vivavoce.adapters.media_streams.carriers.jambonz import JambonzStreamConnection
+from vivavoce.adapters.media_streams.carriers.plivo import PlivoStreamConnection
+from vivavoce.adapters.media_streams.carriers.telnyx import TelnyxStreamConnection
+from vivavoce.adapters.media_streams.carriers.twilio import TwilioStreamConnection
+from vivavoce.adapters.media_streams.carriers.vonage import VonageStreamConnection
 from vivavoce.adapters.media_streams.connection import MediaStreamConnection, Message
 from vivavoce.adapters.media_streams.events import (
     MediaStreamProtocolError,
@@ -30,12 +36,6 @@ from vivavoce.adapters.media_streams.events import (
     StreamStopped,
     StreamWarning,
 )
-from vivavoce.adapters.media_streams.exotel import ExotelStreamConnection
-from vivavoce.adapters.media_streams.jambonz import JambonzStreamConnection
-from vivavoce.adapters.media_streams.plivo import PlivoStreamConnection
-from vivavoce.adapters.media_streams.telnyx import TelnyxStreamConnection
-from vivavoce.adapters.media_streams.twilio import TwilioStreamConnection
-from vivavoce.adapters.media_streams.vonage import VonageStreamConnection
 from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia
 
 PAYLOAD = bytes(range(160))

@@ -5,14 +5,16 @@
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.calls.carrier_messages import STARTS
+from shared.calls.carrier_messages import FREESWITCH, FREESWITCH_METADATA, STARTS
 from vivavoce.adapters.media_streams.asterisk import AsteriskStreamConnection
+from vivavoce.adapters.media_streams.carriers.freeswitch import AudioForkConnection, AudioStreamConnection
 from vivavoce.adapters.media_streams.connection import (
     DIGITS,
     MediaStreamConnection,
@@ -40,9 +42,22 @@ ASTERISK_JSON = {
     "channel_variables": {"A": "b"},
 }
 ASTERISK_TEXT = "MEDIA_START connection_id:c-1 channel:a format:alaw optimal_frame_size:160 ptime:20"
-WIRES: list[tuple[type[MediaStreamConnection], Any]] = [
+PARAMETERS = {"call": "c-1", "rate": "16000", "caller": "1555"}
+
+
+def audio_fork() -> AudioForkConnection:
+    return AudioForkConnection(PARAMETERS)
+
+
+def audio_stream() -> AudioStreamConnection:
+    return AudioStreamConnection(PARAMETERS)
+
+
+WIRES: list[tuple[Callable[[], MediaStreamConnection], Any]] = [
     *STARTS,
     (AsteriskStreamConnection, ASTERISK_JSON),
+    (audio_fork, FREESWITCH_METADATA),
+    (audio_stream, FREESWITCH_METADATA),
 ]
 FUZZ = settings(max_examples=-(-int(os.environ.get("VIVAVOCE_FUZZ", "350")) // len(WIRES)), deadline=None)
 IN_CALL: list[Any] = [
@@ -50,6 +65,8 @@ IN_CALL: list[Any] = [
     {"event": "media", "media": {"track": "outbound", "payload": "/w=="}},
     {"event": "dtmf", "dtmf": {"digit": "5"}},
     {"event": "dtmf", "dtmf": "5"},
+    FREESWITCH_METADATA,
+    "a text that is no JSON",
     {"event": "mark", "mark": {"name": "m1"}},
     {"event": "playedStream", "name": "m1"},
     {"event": "error", "payload": {"detail": "no"}},
@@ -152,7 +169,7 @@ def check_event(event: StreamEvent, state: MediaStreamState) -> MediaStreamState
 @FUZZ
 @given(st.data())
 def test_any_conversation_gives_events_in_order_or_a_protocol_error(
-    kind: type[MediaStreamConnection], start: Any, data: st.DataObject
+    kind: Callable[[], MediaStreamConnection], start: Any, data: st.DataObject
 ) -> None:
     connection, state = kind(), MediaStreamState.NEW
     failure = ""
@@ -173,7 +190,7 @@ def test_any_conversation_gives_events_in_order_or_a_protocol_error(
 
 
 def taken(
-    kind: type[MediaStreamConnection], messages: list[Message], *, at_once: bool
+    kind: Callable[[], MediaStreamConnection], messages: list[Message], *, at_once: bool
 ) -> list[StreamEvent | str]:
     """The events and errors of a conversation; with ``at_once``, audio is taken without the parser."""
     connection, found, rate = kind(), list[StreamEvent | str](), 0
@@ -196,7 +213,36 @@ def taken(
 @FUZZ
 @given(st.data())
 def test_audio_taken_at_once_is_that_of_the_events(
-    kind: type[MediaStreamConnection], start: Any, data: st.DataObject
+    kind: Callable[[], MediaStreamConnection], start: Any, data: st.DataObject
 ) -> None:
     messages = data.draw(conversations(start))
     assert taken(kind, messages, at_once=True) == taken(kind, messages, at_once=False)
+
+
+@pytest.mark.parametrize("kind", FREESWITCH)
+@FUZZ
+@given(
+    st.dictionaries(
+        st.sampled_from(["call", "rate", "caller", "name", "called", "x", "x" * 600]),
+        st.one_of(st.text(max_size=20), st.sampled_from(["8000", "16000", "24k", "é" * 5_000, "../..", ""])),
+        max_size=5,
+    ),
+    st.one_of(st.just(b"\x00\x00"), st.text(max_size=20), st.just('{"rate":"48000","call":7}')),
+)
+def test_any_parameters_of_the_url_give_a_start_or_a_protocol_error(
+    kind: Callable[[Mapping[str, str]], MediaStreamConnection],
+    parameters: dict[str, str],
+    message: Message,
+) -> None:
+    connection = kind(parameters)
+    connection.receive_data(message)
+    try:
+        started, *rest = connection.events()
+    except MediaStreamProtocolError as error:
+        assert 0 < len(str(error)) < 400
+        return
+    assert check_event(started, MediaStreamState.NEW) is MediaStreamState.OPEN
+    assert isinstance(started, StreamStarted)
+    rate = parameters.get("rate", "8000") if "48000" not in str(message) else "48000"
+    assert started.format.sample_rate == (8_000 if len(rate) > 4_096 else int(rate))
+    assert [type(event) for event in rest] == [StreamAudio] * isinstance(message, bytes)

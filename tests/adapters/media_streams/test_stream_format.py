@@ -11,12 +11,12 @@ from shared.calls.carrier_messages import PLIVO_START, TELNYX_START, TWILIO_STAR
 from shared.g711_tables import A_LAW, MU_LAW, G711Law
 from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.adapters.media_streams.asterisk import AsteriskStreamConnection
+from vivavoce.adapters.media_streams.carriers.plivo import PlivoStreamConnection
+from vivavoce.adapters.media_streams.carriers.telnyx import TelnyxStreamConnection
+from vivavoce.adapters.media_streams.carriers.twilio import TwilioStreamConnection
 from vivavoce.adapters.media_streams.connection import MediaStreamConnection
 from vivavoce.adapters.media_streams.events import StreamAudio, StreamStarted
-from vivavoce.adapters.media_streams.plivo import PlivoStreamConnection
 from vivavoce.adapters.media_streams.stream_format import ALAW, ULAW, StreamFormat
-from vivavoce.adapters.media_streams.telnyx import TelnyxStreamConnection
-from vivavoce.adapters.media_streams.twilio import TwilioStreamConnection
 from vivavoce.adapters.playback.peer_playout import PeerMedia
 
 ALL_SAMPLES = np.arange(-32_768, 32_768).astype("<i2").tobytes()

@@ -70,9 +70,11 @@ class Peer:
 class Line:
     """A playout and its peer on one virtual clock."""
 
-    def __init__(self, on_clear: OnClear = OnClear.ECHO, delay_s: float = 0.0) -> None:
+    def __init__(
+        self, on_clear: OnClear = OnClear.ECHO, delay_s: float = 0.0, playout: PeerPlayout | None = None
+    ) -> None:
         self.now = 100.0
-        self.playout = PeerPlayout(sample_rate=RATE)
+        self.playout = playout or PeerPlayout(sample_rate=RATE)
         self.peer = Peer(on_clear, delay_s)
         self._index = self._words = 0
 
@@ -117,6 +119,30 @@ def test_all_speech_is_played_and_each_word_is_heard_once_in_order() -> None:
     assert line.peer.played == pytest.approx(20 * WORD_S * RATE, abs=160)
     assert line.playout.lead_s(line.now) == 0
     assert line.playout.runs_dry_at(line.now) == line.now
+
+
+def test_a_peer_without_reports_is_not_asked_for_any_and_is_known_from_time() -> None:
+    line = Line(playout=PeerPlayout(sample_rate=RATE, max_ahead_s=0.3, reports_marks=False))
+    sent: list[PeerMedia | PeerMark | PeerClear] = []
+    take = line.peer.take
+    line.peer.take = lambda outgoing, now: (sent.extend(outgoing), take(outgoing, now))[1]  # type: ignore[method-assign]
+    line.push_words(4)
+    line.playout.mark("end")
+    line.playout.finish()
+    line.run(0.6, check=lambda: within(line.peer.held_s, 0.35))
+    assert [heard.word.text for heard in take_words(line.playout)] == ["0", "1"]
+    assert line.playout.take_reached_marks() == () and not line.playout.is_idle(line.now)
+    line.run(0.46)
+    assert [heard.word.text for heard in take_words(line.playout)] == ["2", "3"]
+    assert line.playout.take_reached_marks() == ("end",) and line.playout.is_idle(line.now)
+    assert {type(item) for item in sent} == {PeerMedia}
+    line.new_utterance()
+    line.push_words(8)
+    line.run(0.6)
+    discarded = line.playout.discard(line.now)
+    assert len(discarded.words) == 2
+    line.run(0.1)
+    assert line.peer.held_s == 0
 
 
 def test_the_peer_holds_at_most_max_ahead() -> None:

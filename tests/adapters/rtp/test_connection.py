@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from shared.g711_tables import A_LAW, MU_LAW, G711Law
 from shared.rtp_stream import PEER, RtpSource
 from vivavoce.adapters.audio.codecs import ulaw_encode
+from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.adapters.rtp.codec import CODECS
 from vivavoce.adapters.rtp.connection import (
     RtpConnection,
@@ -49,6 +51,22 @@ def test_packets_that_are_sent_count_on_with_one_marker(name: str) -> None:
         assert packet.timestamp == (first.timestamp + index * codec.sample_rate // 50) % 2**32
         assert (packet.ssrc, packet.marker) == (first.ssrc, index == 0)
         assert np.allclose(np.frombuffer(codec.decode(packet.payload), "<i2"), range(len(pcm) // 2), atol=16)
+
+
+@pytest.mark.parametrize(("name", "law"), [("ulaw", MU_LAW), ("alaw", A_LAW)])
+def test_g711_is_that_of_the_recommendation_in_both_directions(name: str, law: G711Law) -> None:
+    codec = CODECS[name]
+    call = RtpConnection(RtpOptions(codec))
+    down = Downsampler()
+    filtered = down.push(np.arange(-32_768, 32_768).astype("<i2").tobytes()) + down.drain()
+    packets = [filtered[start : start + 320] for start in range(0, len(filtered), 320)]
+    sent = b"".join(parse_packet(call.encode_packet(packet)).payload for packet in packets)
+    assert sent == law.encode(filtered) and len(set(sent)) > 200
+    for payload in (bytes(range(128)), bytes(range(128, 256))):
+        source = RtpSource(payload_type=codec.payload_type)
+        call = RtpConnection(RtpOptions(codec))
+        call.receive(encode_packet(source.next(payload)), PEER, 1.0)
+        assert np.array_equal(np.frombuffer(call.audio_due(1.0), "<i2"), law.decode(payload))
 
 
 def test_linear_audio_is_in_network_order() -> None:

@@ -29,6 +29,12 @@ def test_sub_phoneme_and_say_as_pronounce_their_content_only() -> None:
     ]
 
 
+def test_phonemes_of_the_alphabet_py_are_pinyin() -> None:
+    assert pieces('<phoneme alphabet="py" ph="dian3 dang4">典当</phoneme>') == [
+        SsmlPiece("典当", Pronunciation(pinyin="dian3 dang4"))
+    ]
+
+
 def test_phonemes_of_another_alphabet_are_left_to_the_voice() -> None:
     assert pieces('<phoneme alphabet="x-sampa" ph="SI">she</phoneme>') == [SsmlPiece("she")]
 

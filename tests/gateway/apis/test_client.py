@@ -55,6 +55,22 @@ def test_text_becomes_speech_with_word_times(run: Run) -> None:
     run(test)
 
 
+def test_words_are_said_as_the_options_have_it_and_faults_are_the_utterances(run: Run) -> None:
+    async def test(server: Any) -> None:
+        async with client(server) as speech:
+            said = SpeechOptions(voice="tone-440", pronunciations={"nginx": "engine x"})
+            async with speech.utterance(said) as utterance:
+                pieces = await speech_of(utterance, "One nginx three.")
+            words = [word for piece in pieces for word in piece.words]
+            assert [word.text for word in words] == ["One", "nginx", "nginx", "three"]  # "engine", "x"
+            wrong = SpeechOptions(voice="tone-440", pronunciations={"nginx": "/SH/"})
+            with pytest.raises(BadRequest, match="'/SH/' is not IPA"):
+                async with speech.utterance(wrong) as utterance:
+                    await speech_of(utterance)
+
+    run(test)
+
+
 def test_text_beyond_the_message_limit_is_sent_in_several_messages(run: Run) -> None:
     async def test(server: Any) -> None:
         async with client(server) as speech, speech.utterance(TONE_440) as utterance:

@@ -72,6 +72,10 @@ def test_stages_that_are_apart_have_deployments_of_their_own(tmp_path: Path) -> 
         read(tmp_path, "{bundle: /voices, stages: apart}")
     with pytest.raises(BadRequest, match="stages apart need a CosyVoice bundle"):
         read(tmp_path, "{stages: apart}")
+    with pytest.raises(BadRequest, match="decode and render and enrolment"):
+        read(tmp_path, "{bundle: /voices, stages: apart, enrolment: apart}")
+    with pytest.raises(BadRequest, match="the packaged voice clones no voices"):
+        read(tmp_path, "{enrolment: apart}")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+from contextlib import aclosing
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -9,8 +11,10 @@ import pytest
 from shared.event_loop import until
 from shared.local_replicas import LocalReplica, LocalReplicas, open_cluster
 from shared.standin_backend import StandInBackend
+from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.messages import CancelStream, OpenStream, ReportPlayout
+from vivavoce.gateway.cluster.replicas.sent_lexicons import LexiconPacker, LexiconUnpacker, SentLexicon
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import (
@@ -21,6 +25,8 @@ from vivavoce.tts_engine.errors import (
     SynthesisFailed,
     UnknownVoice,
 )
+from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon
+from vivavoce.tts_engine.reading.pronunciation.lexicon_files import LexiconFile, lexicon_of
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.stream import Stream
 
@@ -99,6 +105,58 @@ def test_text_in_pieces_with_marks_rates_pauses_and_languages_is_as_in_a_local_e
                 engine.stream().set_language("de")
 
     asyncio.run(run())
+
+
+def test_words_of_a_keys_lexicon_and_of_a_request_reach_a_replica_with_the_stream(tmp_path: Path) -> None:
+    file = tmp_path / "key.toml"
+    file.write_text('[words]\nnginx = "engine x"\n', "utf-8")
+    of_key = LexiconFile(file)
+    of_request = lexicon_of({"redis": "red is it"})
+
+    async def samples(engine: Engine, text: str, *lexicons: Lexicon) -> bytes:
+        return b"".join(chunk.pcm for chunk in await speak(engine.stream(lexicons=lexicons), text))
+
+    async def run() -> None:
+        async with open_cluster(1) as (engine, _), await Engine.open(backend=StandInBackend()) as local:
+            said = await samples(engine, "One nginx, redis.", of_request, of_key.current())
+            assert said == await samples(local, "One engine x, red is it.")
+            file.write_text('[words]\nnginx = "en"\n', "utf-8")
+            of_key.current()
+            of_key.wait_read()  # the gateway reads the change; replicas hold no copy of it
+            said = await samples(engine, "One nginx, redis.", of_request, of_key.current())
+            assert said == await samples(local, "One en, red is it.")
+
+    asyncio.run(run())
+
+
+def test_a_lexicon_is_packed_and_unpacked_once_for_all_streams() -> None:
+    lexicon = lexicon_of(
+        {"nginx": {"ipa": "/ˈɛndʒɪn/", "say": "engine x"}, "重庆": {"pinyin": "chong2 qing4"}}
+    )
+    packer, unpacker = LexiconPacker(), LexiconUnpacker()
+    sent = packer.pack(lexicon)
+    assert packer.pack(lexicon) is sent != packer.pack(lexicon_of({"a": "b"}))
+    assert unpacker.unpack(sent) == lexicon
+    assert unpacker.unpack(SentLexicon(sent.digest, bytes(sent.content))) is unpacker.unpack(sent)
+
+
+def test_a_replica_follows_the_changes_of_its_own_lexicon(tmp_path: Path) -> None:
+    file = tmp_path / "lexicon.toml"
+    file.write_text('[words]\nnginx = "engine x"\n', "utf-8")
+    config = ReplicaSettings(lexicon=file).engine_config()
+
+    async def run() -> None:
+        directory = LocalReplicas()
+        await directory.add(config=config)
+        engine = await ClusterEngine.connect(directory, EngineConfig())
+        async with aclosing(engine):
+            spoken = heard_words(await speak(engine.stream(), "One nginx two."))
+            assert spoken == ["One", "nginx", "nginx", "two"]  # two spoken words, each with the written one
+            file.write_text('[words]\nnginx = "en"\n', "utf-8")
+            while len(heard_words(await speak(engine.stream(), "One nginx two."))) != 3:
+                await asyncio.sleep(0.01)  # a thread reads the change
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 @pytest.mark.parametrize("chunks", range(1, 16))

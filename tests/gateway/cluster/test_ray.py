@@ -159,6 +159,30 @@ def test_streams_of_a_killed_replica_go_on_at_another_one(deploy: Callable[[str]
 
 
 @pytest.mark.slow
+def test_a_replica_that_stands_still_for_5_s_loses_its_streams_to_another_and_serves_again(
+    deploy: Callable[[str], None],
+) -> None:
+    deploy(config(2))
+
+    async def stop(engine: ClusterEngine) -> None:
+        await wait_for_replicas(engine, 2)
+        streams = [engine.stream() for _ in range(20)]
+        speaking = [asyncio.create_task(speak(stream, pace=2.0)) for stream in streams]
+        stopped = process_of(engine.replicas[0])
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(5.0)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert all(heard_words(chunks) == WORDS for chunks in await asyncio.gather(*speaking))
+        await wait_for_replicas(engine, 2)  # it, or the one that Serve started in its place
+        for chunks in await asyncio.gather(*(speak(engine.stream()) for _ in range(4))):
+            assert heard_words(chunks) == WORDS
+
+    with_engine(stop)
+
+
+@pytest.mark.slow
 def test_a_deployment_is_replaced_under_streams(deploy: Callable[[str], None]) -> None:
     deploy(config(2))
 

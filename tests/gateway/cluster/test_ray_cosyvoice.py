@@ -66,17 +66,23 @@ def deploy(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
     try:
 
         def deploy_bundle(stages: str, deployments: dict[str, int]) -> None:
+            enrolment = "apart" if "enrolment" in deployments else "together"
             application = {
                 "name": "vivavoce",
                 "import_path": "vivavoce.gateway.cluster.ray.application:build",
                 "route_prefix": None,
-                "args": {"bundle": str(bundle), "executor": "torch", "stages": stages},
+                "args": {
+                    **{"bundle": str(bundle), "executor": "torch"},
+                    **{"stages": stages, "enrolment": enrolment},
+                },
                 "deployments": [
                     {"name": name, "num_replicas": count, **CPUS} for name, count in deployments.items()
                 ],
             }
             file.write_text(json.dumps({"proxy_location": "Disabled", "applications": [application]}))
             bring_up(file, "auto", "127.0.0.1")
+            for name, count in deployments.items():  # a gateway waits for 30 s, a busy machine takes longer
+                wait_for_running(name, count)
 
         yield deploy_bundle
     finally:
@@ -103,11 +109,11 @@ def samples(chunks: list[AudioChunk]) -> np.ndarray:
 
 
 async def compare(
-    bundle: Path, store: Path, deployments: set[str], disturb: Callable[[], None] = lambda: None
+    bundle: Path, store: Path, steps: set[tuple[str, str]], disturb: Callable[[], None] = lambda: None
 ) -> None:
     """Speak here and through the cluster, twice at once; with a disturbance after the first chunk.
 
-    deployments: whose replicas the gateway's metrics show at their steps.
+    steps: deployments with their steps, which the gateway's metrics show.
     """
     async with await Engine.open(str(bundle), executor="torch") as here:
         expected = [await speak(here, seed) for seed in (1, 2)]
@@ -121,19 +127,19 @@ async def compare(
             ]
             assert np.abs(samples(chunks) - samples(wanted)).max() < 1e-4 + 1 / 32_768  # a step of 16 bits
         async with asyncio.timeout(30):
-            while not rendering_deployments(engine) >= deployments:
+            while not steps_in_metrics(engine) >= steps:
                 await asyncio.sleep(0.1)
     finally:
         await engine.aclose()
 
 
-def rendering_deployments(engine: Engine) -> set[str]:
-    """The deployments whose steps of the render stage the gateway's metrics have."""
+def steps_in_metrics(engine: Engine) -> set[tuple[str, str]]:
+    """The deployments whose steps the gateway's metrics have, with the steps' stages."""
     return {
-        sample.labels["deployment"]
+        (sample.labels["deployment"], sample.labels["stage"])
         for family in engine.metrics.registry.collect()
         for sample in family.samples
-        if sample.name == "vivavoce_replica_step_seconds_count" and sample.labels["stage"] == "render"
+        if sample.name == "vivavoce_replica_step_seconds_count"
     }
 
 
@@ -145,7 +151,7 @@ def traced_deployments() -> set[str]:
 
 
 def wait_for_running(deployment: str, replicas: int) -> None:
-    """Wait until a deployment has its replicas, which load slowly on a busy machine."""
+    """Wait until a deployment has its replicas."""
     give_up_at = time.monotonic() + 240
     while time.monotonic() < give_up_at:
         states = [each for each in deployment_states("auto") if each.deployment == deployment]
@@ -164,7 +170,7 @@ def render_processes() -> list[int]:
 
 def test_a_replica_speaks_with_a_bundle(deploy: Callable[..., None], bundle: Path, tmp_path: Path) -> None:
     deploy("together", {"voice": 1})
-    asyncio.run(asyncio.wait_for(compare(bundle, tmp_path, {"voice"}), 300))
+    asyncio.run(asyncio.wait_for(compare(bundle, tmp_path, {("voice", "render")}), 300))
     assert traced_deployments() == {"voice"}
 
 
@@ -173,7 +179,6 @@ def test_three_gateways_enrol_a_recording_once_and_every_replica_speaks_it_alike
     deploy: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy("together", {"voice": 2})
-    wait_for_running("voice", 2)
     encoded: list[str] = []
     encode_there = RayChannel.encode
 
@@ -229,7 +234,7 @@ def test_three_gateways_enrol_a_recording_once_and_every_replica_speaks_it_alike
     asyncio.run(asyncio.wait_for(test(), 300))
 
 
-async def speak_when_admitted(engine: Engine, voice: str) -> tuple[list[AudioChunk], set[str]]:
+async def speak_when_admitted(engine: Engine, voice: str | None) -> tuple[list[AudioChunk], set[str]]:
     """The chunks of a stream, which waits until the replicas have room, and the replicas that it tried."""
     while True:
         try:
@@ -240,15 +245,33 @@ async def speak_when_admitted(engine: Engine, voice: str) -> tuple[list[AudioChu
             return await read(stream), set(getattr(stream, "tried", ()))
 
 
+async def cancel_together(store: Path) -> None:
+    """Cancel several streams in one batch of commands; then speak one."""
+    engine = await open_engine(Settings(executor="ray", ray_address="auto", voice_store=store))
+    try:
+        streams = [engine.stream(seed=seed) for seed in range(6)]
+        for stream in streams:
+            stream.push_text(TEXT)
+        await asyncio.gather(*(anext(stream) for stream in streams))
+        for stream in streams:
+            stream.cancel()
+        chunks, _ = await speak_when_admitted(engine, None)
+        assert chunks[-1].final
+    finally:
+        await engine.aclose()
+
+
 def test_stages_apart_have_the_samples_of_one_process(
     deploy: Callable[..., None], bundle: Path, tmp_path: Path
 ) -> None:
-    deploy("apart", {"decode": 1, "render": 2})
+    deploy("apart", {"decode": 1, "render": 2, "enrolment": 1})
 
     def kill_one() -> None:
         os.kill(render_processes()[0], signal.SIGKILL)
 
-    asyncio.run(asyncio.wait_for(compare(bundle, tmp_path, {"decode", "render"}), 300))
+    steps = {("decode", "decode"), ("decode", "render"), ("render", "render"), ("enrolment", "enrol")}
+    asyncio.run(asyncio.wait_for(compare(bundle, tmp_path, steps), 300))
     assert traced_deployments() >= {"decode", "render"}
+    asyncio.run(asyncio.wait_for(cancel_together(tmp_path), 300))
     assert len(render_processes()) == 2
-    asyncio.run(asyncio.wait_for(compare(bundle, tmp_path, {"decode", "render"}, kill_one), 300))
+    asyncio.run(asyncio.wait_for(compare(bundle, tmp_path, steps, kill_one), 300))

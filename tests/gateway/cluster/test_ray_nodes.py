@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray has
 from ray import serve  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from benches.cluster_listener import StreamListener, text_of  # noqa: E402
+from benches.cluster.listener import StreamListener, text_of  # noqa: E402
 from shared.ray_replicas import CostlySettings, build  # noqa: E402
 from vivavoce.gateway.cluster.ray.application import APPLICATION  # noqa: E402
 from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine  # noqa: E402
@@ -38,6 +38,7 @@ def cluster() -> Iterator[Cluster]:
         serve.run(deployment.bind(*bound._bound_deployment.init_args), name=APPLICATION, route_prefix=None)
         yield cluster
     finally:
+        serve.shutdown()  # else a later Ray of this process looks for this one's controller
         ray.shutdown()
         cluster.shutdown()
 

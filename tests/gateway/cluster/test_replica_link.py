@@ -5,6 +5,8 @@ import itertools
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from vivavoce.gateway.cluster.replicas.messages import (
     Flush,
     PushText,
@@ -114,6 +116,17 @@ def test_a_replica_that_does_not_answer_is_lost(run_virtually: Run) -> None:
     run_virtually(run())
 
 
+def test_a_replica_that_answers_and_sends_no_events_is_lost(run_virtually: Run) -> None:
+    async def run() -> None:
+        channel, losses = SlowChannel(0.0), Losses()
+        link = losses.link_to(channel)
+        await asyncio.sleep(5.1)
+        assert [str(error) for error in losses.errors] == ["replica one sent nothing for 5 s"]
+        await link.aclose()
+
+    run_virtually(run())
+
+
 class EngineWithoutStreams:
     """What a host asks of an engine while no stream is open."""
 
@@ -131,10 +144,10 @@ def test_a_gateway_that_is_silent_loses_its_link(run_virtually: Run) -> None:
         host = ReplicaHost(EngineWithoutStreams(), "one", "digest")  # type: ignore[arg-type]
         loop = asyncio.get_running_loop()
         begin, batches = loop.time(), []
+        loop.call_later(4.0, host.run_commands, "gateway", ())
         async for batch in host.events("gateway"):
-            batches.append(batch)
-            loop.call_later(4.0, host.run_commands, "gateway", ())
-        assert batches == [(LOAD,)]
-        assert loop.time() - begin == 4.0 + MAX_SILENCE_S
+            batches.append((round(loop.time() - begin), batch))
+        assert batches == [(second, (LOAD,)) for second in range(14)]  # a sign of life each second
+        assert loop.time() - begin == pytest.approx(4.0 + MAX_SILENCE_S)
 
     run_virtually(run())

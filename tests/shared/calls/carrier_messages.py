@@ -1,14 +1,16 @@
 """First messages of the carriers' media streams, from their references."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from vivavoce.adapters.media_streams.carriers.exotel import ExotelStreamConnection
+from vivavoce.adapters.media_streams.carriers.freeswitch import AudioForkConnection, AudioStreamConnection
+from vivavoce.adapters.media_streams.carriers.jambonz import JambonzStreamConnection
+from vivavoce.adapters.media_streams.carriers.plivo import PlivoStreamConnection
+from vivavoce.adapters.media_streams.carriers.telnyx import TelnyxStreamConnection
+from vivavoce.adapters.media_streams.carriers.twilio import TwilioStreamConnection
+from vivavoce.adapters.media_streams.carriers.vonage import VonageStreamConnection
 from vivavoce.adapters.media_streams.connection import MediaStreamConnection
-from vivavoce.adapters.media_streams.exotel import ExotelStreamConnection
-from vivavoce.adapters.media_streams.jambonz import JambonzStreamConnection
-from vivavoce.adapters.media_streams.plivo import PlivoStreamConnection
-from vivavoce.adapters.media_streams.telnyx import TelnyxStreamConnection
-from vivavoce.adapters.media_streams.twilio import TwilioStreamConnection
-from vivavoce.adapters.media_streams.vonage import VonageStreamConnection
 
 TWILIO_START: dict[str, Any] = {
     "event": "start",
@@ -81,4 +83,9 @@ STARTS: list[tuple[type[MediaStreamConnection], dict[str, Any]]] = [
     (VonageStreamConnection, VONAGE_START),
     (ExotelStreamConnection, EXOTEL_START),
     (JambonzStreamConnection, JAMBONZ_START),
+]
+FREESWITCH_METADATA: dict[str, Any] = {"customer": "7", "name": "Ann"}
+FREESWITCH: list[Callable[[Mapping[str, str]], MediaStreamConnection]] = [
+    AudioForkConnection,
+    AudioStreamConnection,
 ]

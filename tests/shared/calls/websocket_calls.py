@@ -10,7 +10,7 @@ from shared.event_loop import until
 from shared.standin_backend import StandInBackend
 from vivavoce.gateway.calls.agents import Agent, SilentAgent
 from vivavoce.gateway.calls.call import Call
-from vivavoce.gateway.cli.phones.peer import SimulatedPeer
+from vivavoce.gateway.cli.phones.peers.peer import SimulatedPeer
 from vivavoce.gateway.cli.phones.websocket_phones import WebSocketPhone
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings

@@ -176,5 +176,9 @@ def test_a_real_voice_starts_soon_at_level_with_the_times_of_its_words(tmp_path:
             assert active_speech_level(samples.astype(np.float32), SAMPLE_RATE) == pytest.approx(-20, abs=2)
             audible = np.flatnonzero(np.abs(samples) > 10 ** (-50 / 20))
             assert audible[0] <= 0.005 * SAMPLE_RATE
+            # Its own pauses are some 90 dB below full scale, about one step of 16 bits.
+            at = int(np.diff(audible).argmax())
+            pause = samples[audible[at] + 1_200 : audible[at + 1] - 1_200]
+            assert 0 < np.abs(pause).max() <= 4 / 32_768
 
     asyncio.run(asyncio.wait_for(test(), 60))

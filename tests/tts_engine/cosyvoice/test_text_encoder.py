@@ -15,7 +15,15 @@ from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of
 
 V2, V3 = (special_tokens(version) for version in CosyVoiceVersion)
-WORDS = {"Siobhan": "/ʃɪˈvɔːn/", "New York": {"ipa": "nuːˈjɔːrk", "say": "Noo York"}, "click": "/ǃ/"}
+WORDS = {
+    "Siobhan": "/ʃɪˈvɔːn/",
+    "New York": {"ipa": "nuːˈjɔːrk", "say": "Noo York"},
+    "click": "/ǃ/",
+    "重庆": {"pinyin": "chong2 qing4"},
+    "绿": {"pinyin": "lü4"},
+    "女": {"pinyin": "nve4"},
+    "儿": {"pinyin": "er5"},
+}
 
 
 def spoken(text: str, marks: tuple[str, ...], phrase: str = "", language: str | None = None) -> str:
@@ -27,7 +35,8 @@ def spoken(text: str, marks: tuple[str, ...], phrase: str = "", language: str | 
         return []
 
     encoder = CosyVoiceTextEncoder(encode_text, marks)
-    segmenter = GenerationSegmenter(clauses=LanguageGrammars.load(()).clause_normalizer(language, marks))
+    grammars = LanguageGrammars.load((language,) if language else ())
+    segmenter = GenerationSegmenter(clauses=grammars.clause_normalizer(language, marks))
     segmenter.use_lexicons([lexicon_of(WORDS)])
     segments = segmenter.push(text)
     segments += segmenter.push(phrase, Pronunciation(phonemes="ˈæni")) if phrase else []
@@ -50,6 +59,20 @@ def spoken(text: str, marks: tuple[str, ...], phrase: str = "", language: str | 
 )
 def test_words_with_phonemes_are_marks_of_version_3(text: str, expected: str) -> None:
     assert spoken(text, V3) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("我在重庆。", "我在[ch][óng][q][ìng]。"),
+        ("重庆绿女。", "[ch][óng][q][ìng][l][ǜ][n][vè]。"),
+        ("去重庆，好儿吗？", "去[ch][óng][q][ìng]，|好儿吗？"),  # there is no mark for a neutral "er"
+    ],
+)
+def test_pinyin_becomes_marks_of_version_3_anywhere_in_chinese_text(text: str, expected: str) -> None:
+    pytest.importorskip("wetext", reason="Chinese: make test EXTRAS=dev,stt,cosyvoice")
+    assert spoken(text, V3, language="zh") == expected
+    assert spoken(text, V2, language="zh") == text.replace("，", "，|")
 
 
 def test_ssml_phonemes_are_marks_of_version_3() -> None:

@@ -63,6 +63,16 @@ def test_phonemes_of_words_are_not_used_which_the_log_says_once(
     ]
 
 
+def test_pinyin_of_a_word_is_read_in_its_place_and_its_tones_are_no_numbers(encoder: XttsTextEncoder) -> None:
+    pytest.importorskip("pypinyin", reason="Chinese needs pypinyin: make test EXTRAS=dev,stt,cosyvoice")
+    plain = segment("我", "在", "重", "庆")
+    said = ("chong2", "qing4")
+    words = [replace(word, pinyin=pinyin) for word, pinyin in zip(plain.words[2:], said, strict=True)]
+    [piece] = encoder.encode(replace(plain, words=(*plain.words[:2], *words)), "zh", 0.0)
+    [expected] = encoder.encode(segment("wo3zai4chong2qing4"), "zh", 0.0)
+    assert piece.text_ids == expected.text_ids
+
+
 def test_a_word_that_is_longer_than_a_generation_is_cut(encoder: XttsTextEncoder) -> None:
     [piece] = encoder.encode(segment("x" * 500), "en", 0.0)
     assert len(piece.text_ids) == 201

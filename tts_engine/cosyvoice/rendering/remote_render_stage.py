@@ -12,7 +12,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -89,7 +89,12 @@ class RemoteSentence:
 class _KnownReplica:
     description: RenderReplicaDescription
     heard_at: float
+    is_leaving: bool = False  # it ends after its sentences
     sentences: set[int] = field(default_factory=set)  # of this decode replica
+
+    @property
+    def free_sentences(self) -> int:
+        return 0 if self.is_leaving else self.description.free_sentences
 
     @property
     def load(self) -> int:
@@ -119,8 +124,10 @@ class RemoteRenderStage:
         self._replicas: dict[str, _KnownReplica] = {}
         self._refused: set[str] = set()
 
-    def update(self, found: Sequence[RenderReplicaDescription]) -> None:
-        """Take the replicas that answered now."""
+    def update(
+        self, found: Sequence[RenderReplicaDescription], leaving: Collection[str] = frozenset()
+    ) -> None:
+        """Take the replicas that answered now. leaving: ids of those that only finish their sentences."""
         now = self._clock()
         with self._lock:
             for each in found:
@@ -128,6 +135,7 @@ class RemoteRenderStage:
                     continue
                 known = self._replicas.setdefault(each.replica, _KnownReplica(each, now))
                 known.description, known.heard_at = each, now
+                known.is_leaving = each.replica in leaving
             for replica in [*self._replicas]:
                 if not self._is_heard(replica):
                     del self._replicas[replica]
@@ -136,6 +144,12 @@ class RemoteRenderStage:
     def replicas(self) -> tuple[str, ...]:
         """Ids of the replicas in use."""
         return tuple(self._replicas)
+
+    def sentences_at(self, replica: str) -> int:
+        """Number of open sentences of this decode replica at a render replica."""
+        with self._lock:
+            known = self._replicas.get(replica)
+            return 0 if known is None else len(known.sentences)
 
     def begin_sentence(
         self, flow_prompt: FlowPrompt, speed: float, noise: np.random.Generator
@@ -164,7 +178,7 @@ class RemoteRenderStage:
         """The sentences that replicas have for this decode replica, and those for which they have room."""
         with self._lock:
             known = [*self._replicas.values()]
-            return sum(len(each.sentences) + each.description.free_sentences for each in known)
+            return sum(len(each.sentences) + each.free_sentences for each in known)
 
     def _render_chunk(self, wanted: RenderInput) -> Samples:
         """Raises RenderReplicaLost if no replica is left, and the error of a replica that cannot do it."""
@@ -229,9 +243,9 @@ class RemoteRenderStage:
             sentence.replica, sentence.is_at_replica = chosen, False
             return chosen
 
-    def _preference(self, replica: str) -> tuple[bool, int]:
+    def _preference(self, replica: str) -> tuple[bool, bool, int]:
         known = self._replicas[replica]
-        return known.description.is_full, known.load
+        return known.is_leaving, known.description.is_full, known.load
 
     def _is_heard(self, replica: str) -> bool:
         known = self._replicas.get(replica)

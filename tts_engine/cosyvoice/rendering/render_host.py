@@ -172,6 +172,12 @@ class RenderHost:
         with self._condition:
             self._drop((decoder, sentence))
 
+    def hears(self, decoder: str) -> bool:
+        """Whether a decode replica has asked for something lately."""
+        with self._condition:
+            heard_at = self._heard_at.get(decoder)
+            return heard_at is not None and self._clock() - heard_at < _MAX_SILENCE_S
+
     def listener_stats(self) -> dict[str, float]:
         """The statistics for autoscaling since the last call, by the names of ``StageReport``."""
         with self._condition:

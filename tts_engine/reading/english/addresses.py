@@ -4,6 +4,7 @@ import re
 
 from ..tokenizer import ScanState, end_sentence_if_capital_follows
 from . import vocabulary
+from .codes import is_counted
 from .word_context import is_shouted, note_english_word
 
 _ORDINAL_AHEAD = re.compile(r" \d{1,3}(?:st|nd|rd|th)\b")  # "E. 4th"
@@ -22,7 +23,7 @@ def read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | No
         scan.emit(vocabulary.STREET_ABBREVIATIONS[word], match.start(), match.end())
         note_english_word(scan.context, "highway")
         return match.end()
-    after_name = scan.context.previous_capitalized or scan.context.address_words_left > 0
+    after_name = scan.context.previous_capitalized or _is_in_address(scan, word, following)
     if word in ("St", "Dr") and following.isupper() and not after_name:
         scan.emit(vocabulary.ABBREVIATIONS[word][0], match.start(), match.end())
         note_english_word(scan.context, "saint")
@@ -35,6 +36,15 @@ def read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | No
     if dotted:
         end_sentence_if_capital_follows(scan, match.end())
     return match.end()
+
+
+def _is_in_address(scan: ScanState, word: str, following: str) -> bool:
+    """Whether an address may end here: "12 oak st", "45 7th St. Suite 2"; not "in 30 minutes Dr. Patel"."""
+    context, previous = scan.context, scan.context.previous_word
+    if not following.isupper() or previous == "0":
+        return context.address_words_left > 0
+    is_title = word == "Dr" or previous in vocabulary.WORDS_AFTER_PRICES or is_counted(previous)
+    return context.address_words_left > 0 and not is_title
 
 
 def read_state(scan: ScanState, match: re.Match[str]) -> int | None:

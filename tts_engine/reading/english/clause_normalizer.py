@@ -1,21 +1,61 @@
-"""Reader of English clauses, and ``normalize`` for a whole English text."""
+"""Reader of English clauses, the facts that tell where they end, and ``normalize`` for a whole text."""
 
+import re
 from dataclasses import replace
 
-from ..clause_boundaries import MAX_CLAUSE_CHARACTERS
+from ..clause_boundaries import MAX_CLAUSE_CHARACTERS, AbbreviationKind, BoundaryRules
 from ..folding import FOLDED_CHARACTERS, fold
 from ..normalizer import SpokenWord, TextNormalizer
 from ..pronunciation.finder import PronunciationFinder
 from ..reading_context import ReadingContext
 from ..reading_style import DEFAULT_READING_STYLE, ReadingStyle
-from ..tokenizer import STABLE_MARGIN_CHARACTERS, DraftWord, ScanState, read_stable_prefix, read_tokens
+from ..tokenizer import (
+    STABLE_MARGIN_CHARACTERS,
+    DraftWord,
+    ScanState,
+    any_of,
+    read_stable_prefix,
+    read_tokens,
+)
 from ..unicode_scripts import CYRILLIC, GREEK, LATIN, ReadableScripts
-from .boundary_rules import ENGLISH_BOUNDARY_RULES
+from . import vocabulary
 from .grammar import ENGLISH_GRAMMAR
 
 # Of English voices: foreign names are read letter by letter as far as English has a sound for them.
 ENGLISH_VOICE_SCRIPTS = ReadableScripts(LATIN, GREEK, CYRILLIC)
 _FOLDED_CHARACTERS = {**FOLDED_CHARACTERS, "★": "★", "⭐": "★"}  # "a 4★ hotel"
+
+_SHORT_MONTHS = [name.title() for name in vocabulary.MONTH_NAMES if len(name) < 5 and name != "may"]
+_SHORT_WEEKDAYS = [name.title() for name in vocabulary.WEEKDAY_NAMES]
+_MONTH_DAY = re.compile(
+    rf"(?:^|[\s(])(?:{'|'.join(vocabulary.MONTH_NAMES)})\.?\ +\d{{1,2}}(?:st|nd|rd|th)?\Z", re.IGNORECASE
+)
+_LONG_WEEKDAY = "|".join(sorted(set(vocabulary.WEEKDAY_NAMES.values())))
+# A weekday, or a time of day: "Mon 9am - Fri 5pm".
+_RANGE_START = re.compile(rf"(?:^|[\s(])(?:{_LONG_WEEKDAY}|\d{{1,2}}(?::\d\d)? ?[AaPp]\.?[Mm]\.?)\Z")
+_UNIT_STOP = re.compile(rf"\d[ -]?(?:{any_of(unit for unit in vocabulary.UNITS if len(unit) > 1)})\Z")
+ENGLISH_BOUNDARY_RULES = BoundaryRules(
+    abbreviations={
+        **dict.fromkeys(
+            (*vocabulary.AM_PM, "Ph.D", "am", "pm", "AM", "PM", "Am", "Pm"),
+            AbbreviationKind.MAY_END_SENTENCE,
+        ),
+        **dict.fromkeys((*_SHORT_MONTHS, *_SHORT_WEEKDAYS), AbbreviationKind.MID_SENTENCE),
+        **{word: kind for word, (_, kind) in vocabulary.ABBREVIATIONS.items()},
+    },
+    dotted_kind=AbbreviationKind.MAY_END_SENTENCE,
+    weekdays=frozenset(vocabulary.WEEKDAY_NAMES),
+    month_day=_MONTH_DAY,
+    times_of_day=vocabulary.AM_PM,
+    words_after_time=vocabulary.WORDS_AFTER_AM_PM,
+    sentence_starters=vocabulary.SENTENCE_STARTERS,
+    sentence_words=frozenset({"No", "no"}),
+    numbered_nouns=vocabulary.IDENTIFIED_NOUNS | vocabulary.CODE_WORDS,
+    name_suffixes=vocabulary.NAME_SUFFIXES,
+    street_words=vocabulary.CAPITALIZED_STREET_WORDS,
+    range_start=_RANGE_START,
+    unit_stop=_UNIT_STOP,
+)
 
 
 class EnglishClauseNormalizer:

@@ -109,7 +109,7 @@ def _read_vanity_number(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
-def _read_code(scan: ScanState, match: re.Match[str]) -> int:
+def read_code(scan: ScanState, match: re.Match[str]) -> int:
     """Read digits and letters with a pause at each separator and inside long runs."""
     if scan.context.after_code:
         scan.punctuate(",")
@@ -121,7 +121,7 @@ def _read_code(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _read_groups(scan: ScanState, match: re.Match[str]) -> int | None:
+def read_groups(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read a postcode, an IBAN or another code of capitals and digits with a pause at each blank."""
     text = match.group()
     if not any(map(str.isdigit, text)):
@@ -137,7 +137,7 @@ def _read_groups(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_plate(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the licence plate of "plate AB12 CDE"."""
     announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_PLATES
-    return _read_groups(scan, match) if announced else None
+    return read_groups(scan, match) if announced else None
 
 
 def _read_vehicle_number(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -206,7 +206,7 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
         is_room = count == 4 and context.previous_word in _ROOMS
         if not context.code_words_left and (count == 3 or is_room) and text.endswith("00"):
             return None
-    return _read_code(scan, match)
+    return read_code(scan, match)
 
 
 def _read_mixed(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -330,7 +330,7 @@ def _emit_word(scan: ScanState, run: re.Match[str]) -> None:
 
 def _read_letter_code(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read ABCD-EFGH where a code is expected."""
-    return _read_code(scan, match) if scan.context.code_words_left else None
+    return read_code(scan, match) if scan.context.code_words_left else None
 
 
 _TOLL_FREE = r"(?:1[-. ])?8(?:00|33|44|55|66|77|88)[-. ]"
@@ -339,7 +339,7 @@ _SLASHED_CODE = (
 )
 # Digits whose grouping alone shows that they are a code or a phone number.
 GROUPED_DIGIT_RULES = compile_rules(
-    (_MAC_ADDRESS, _read_code),
+    (_MAC_ADDRESS, read_code),
     # NANP: "1 (415) 555-0142", "415.555.0142"
     (r"1[-. ]?\(\d{3}\)[-. ]?\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),
     (r"(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),
@@ -352,9 +352,9 @@ GROUPED_DIGIT_RULES = compile_rules(
     (r"\d[A-Z\d]{0,3}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
     (r"(\d{1,3})([A-Z])[-–]([A-Z])(?!\w)", _read_seat_range),
     # Card number
-    (r"\d{4}([ -])\d{4}\1\d{4}(?:\1\d{1,4})?(?!\w|-\d)", _read_code),
+    (r"\d{4}([ -])\d{4}\1\d{4}(?:\1\d{1,4})?(?!\w|-\d)", read_code),
     # Social security number
-    (r"\d{3}-\d{2}-\d{4}(?!\w|-\d)", _read_code),
+    (r"\d{3}-\d{2}-\d{4}(?!\w|-\d)", read_code),
     (r"\d{3}-\d{4}(?!\w|-\d)", _read_phone),
     # United Kingdom: "0800 123 4567"; Germany: "030 1234567", "030/1234567"
     (r"0\d{2,4}(?: \d{3,4}){2,3}(?![\w-])|0\d{2,4}[ /]\d{5,8}(?![\w-])", _read_phone),
@@ -371,17 +371,17 @@ GROUPED_DIGIT_RULES = compile_rules(
 FALLBACK_RULES = compile_rules(
     (_SLASHED_CODE, _read_slashed_code),
     # ZIP+4
-    (r"\d{5}-\d{4}(?!\w)", _read_code),
-    (r"\d+(?:-\d+){2,}(?![\w-])", _read_code),
+    (r"\d{5}-\d{4}(?!\w)", read_code),
+    (r"\d+(?:-\d+){2,}(?![\w-])", read_code),
     (r"\d{2,}(?:[ -]\d{2,})*(?![\w/%°]|[-,.:]\w)", _read_announced_code),
     (r"[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )
 LETTER_RULES = compile_rules(
-    (_MAC_ADDRESS, _read_code),
+    (_MAC_ADDRESS, read_code),
     (_SLASHED_CODE, _read_slashed_code),
     # Postcode of the United Kingdom, IBAN, VIN, licence plate
-    (r"[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}(?!\w)", _read_groups),
-    (r"[A-Z]{2}\d{2}(?: [A-Z\d]{4}){2,7}(?: [A-Z\d]{1,4})?(?!\w)", _read_groups),
+    (r"[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}(?!\w)", read_groups),
+    (r"[A-Z]{2}\d{2}(?: [A-Z\d]{4}){2,7}(?: [A-Z\d]{1,4})?(?!\w)", read_groups),
     (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
     (r"[A-Z\d]{2,4}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
     (r"[A-Z]{2,8}(?:-[A-Z]{2,8}){1,6}(?![\w'])", _read_letter_code),

@@ -29,6 +29,13 @@ _AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
 _FIRST_YEAR_OF_1900S = 51  # years of two digits: 51 to 99 are of the 1900s
 
 
+# The other end of a range that shows a clock of 24 hours: "22:00-06:00".
+_RANGE_WORD = r" ?(?:[-–]|to|until|till) ?"
+_AFTERNOON = r"(?:1[3-9]|2[0-4]):[0-5]\d"
+_AFTERNOON_AHEAD = re.compile(rf"{_RANGE_WORD}{_AFTERNOON}(?!\d)")
+_AFTERNOON_BEHIND = re.compile(rf"(?<!\d){_AFTERNOON}{_RANGE_WORD}\Z")
+
+
 def _hour_words(hour: int, minute: int, am_pm: bool) -> str:
     if minute:
         return f"{numbers.cardinal(hour)} {'oh ' if minute < 10 else ''}{numbers.cardinal(minute)}"
@@ -43,10 +50,18 @@ def _read_time(scan: ScanState, match: re.Match[str]) -> int | None:
     if hour > 24 or minute > 59:
         return None
     words = _hour_words(hour, minute, bool(match.group(4) or second))
+    if words.endswith("o'clock") and _is_on_24_hour_clock(scan, match):
+        words = f"{'oh ' if hour < 10 else ''}{numbers.cardinal(hour)} hundred"
     if second:
         words += f" and {numbers.cardinal(int(second))} second{'' if int(second) == 1 else 's'}"
     scan.emit(words, match.start(), match.end(3) if second else match.end(2))
     return _finish_time(scan, match, 4)
+
+
+def _is_on_24_hour_clock(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a time is the morning's end of a range such as "22:00-06:00"."""
+    behind = _AFTERNOON_BEHIND.search(scan.view, max(0, match.start() - 14), match.start())
+    return bool(behind or _AFTERNOON_AHEAD.match(scan.view, match.end()))
 
 
 def _read_hours_and_minutes(scan: ScanState, match: re.Match[str]) -> int | None:

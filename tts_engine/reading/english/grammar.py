@@ -8,7 +8,7 @@ import re
 
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..tokenizer import WORD, Grammar, ScanState, compile_rules
-from . import amounts, codes, dates, money, slashes, units, vocabulary, words
+from . import amounts, carrier_codes, codes, dates, money, slashes, units, vocabulary, words
 from .spelling import ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
 from .word_context import note_english_word
 
@@ -26,6 +26,13 @@ def _read_hash(scan: ScanState, match: re.Match[str]) -> int:
         scan.context.identifier_expected = True
         note_english_word(scan.context, "#")
     return match.start() + 1
+
+
+def _read_hash_after_noun(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the # of "BOL# A00418" and "SKU#88" as "number"."""
+    scan.emit("number", match.start(), match.end())
+    note_english_word(scan.context, "number")
+    return match.end()
 
 
 def _read_color(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -110,6 +117,7 @@ _MARKUP_RULES = compile_rules(
 )
 _MARK_RULES = compile_rules(
     (r"#(?=\d{0,5}[A-F])(?=[A-F]{0,5}\d)[A-F0-9]{6}(?!\w)", _read_color),
+    (r"(?<=[^\W\d_])#(?= ?(?:\d|[A-Z]{1,4}-?\d))", _read_hash_after_noun),
     (r"#(\w[\w-]{0,39})", _read_hash),
     (r"[#*](?![\w#*])", _read_telephone_key),
     (r"\+\+", _read_plus_plus),
@@ -135,6 +143,7 @@ _LETTER_RULES = (
     *amounts.LETTER_RULES,
     *dates.LETTER_RULES,
     *words.ABBREVIATION_RULES,
+    *carrier_codes.LETTER_RULES,
     *codes.LETTER_RULES,
     *words.LETTER_RULES,
 )
@@ -142,6 +151,7 @@ _DIGIT_RULES = (
     *words.ADDRESS_RULES,
     *compile_rules(*HOST_ROWS),
     *codes.GROUPED_DIGIT_RULES,
+    *carrier_codes.DIGIT_RULES,
     *units.CLOCK_DURATION_RULES,
     *dates.DIGIT_RULES,
     *money.DIGIT_RULES,

@@ -12,7 +12,8 @@ from .number_words import DECIMAL, amount_words, is_one, plain_decimal, whole_wo
 from .word_context import note_english_word
 
 _MAGNITUDE = (
-    r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|Cr|MM|mm|[kKmMBT](?![\w'/-]))(?!\w))?"
+    r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|Cr|MM|mm"
+    r"|[kKmMBT](?!['\w]|/[^a-z]|-[^$€£¥₹\d]))(?!\w))?"
 )
 # Only beside a currency: "49,90", "1.250,00", "1 250,00", "1'250.00" and "1.250.000".
 _AMOUNT = (

@@ -1,4 +1,4 @@
-"""Number words of American English, and the values of Roman numerals.
+"""Number words of American English.
 
 The package inflect gives the same words, and a test compares them, but its import takes 1.5 s and 27 MB. The
 number words of other languages are in ``multilingual/number_formatter.py``. Amounts are also understood as
@@ -31,7 +31,6 @@ FRACTIONS = {
     8: "eighth",
     9: "ninth",
 }  # by denominator
-_ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _MAX_CARDINAL_DIGITS = 18
 INDIAN_GROUPS = r"(?<![\w,])\d{1,2}(?:,\d\d)+,\d{3}"
 _INDIAN_GROUPS = re.compile(INDIAN_GROUPS)
@@ -163,10 +162,3 @@ def plural(word: str) -> str:
     if word.endswith("y") and word[-2] not in "aeo":
         return word[:-1] + "ies"
     return word + ("es" if word.endswith(("x", "s")) else "s")
-
-
-def roman_value(numeral: str) -> int:
-    """Return the value of a well-formed Roman numeral of I, V, X, L and C."""
-    values = [_ROMAN_DIGITS[letter] for letter in numeral]
-    following = [*values[1:], 0]
-    return sum(-value if value < after else value for value, after in zip(values, following, strict=True))

@@ -42,7 +42,8 @@ _OPEN_SYLLABLES = re.compile(r"(?:[A-Z][aeiouy]){2,6}")
 _PASSWORD_NOUNS = frozenset(("password", "passcode"))
 _PASSWORD_BEHIND = re.compile(r"\bpass(?:word|code) is:? [`\"'*]{0,3}\Z", re.IGNORECASE)
 _TYPED = re.compile(r"[^\s`\"]{1,40}")
-_MARKS_AFTER_LITERAL = ".,;:!?)'*"  # they belong to the sentence unless the literal is quoted
+# It belongs to the sentence unless the literal is quoted: the stop of "Blue-82!.", not its "!".
+_END_OF_LITERAL = re.compile(r"['*)]*[.,;:!?]?['*)]*\Z")
 _IP_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 # "C:\Users" or "\\server" with what follows, in which names may have blanks.
 _PATH_BEHIND = re.compile(r"(?:\b[A-Za-z]:|(?<!\S)\\\\)[^:*?\"<>|]{0,120}\Z")
@@ -166,7 +167,7 @@ def read_password(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     stop = typed.end()
     if scan.view[stop : stop + 1] not in ("`", '"'):
-        stop = start + len(typed.group().rstrip(_MARKS_AFTER_LITERAL))
+        stop = start + len(_END_OF_LITERAL.sub("", typed.group()))
     for at in range(start, stop):
         if scan.view[at].isalnum():
             ENGLISH_SPELLER.spell(scan, at, at + 1)

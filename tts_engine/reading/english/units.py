@@ -15,7 +15,9 @@ UNIT = any_of(vocabulary.UNITS)
 _RATE = any_of(vocabulary.RATE_UNITS)
 _LENGTH_WORDS = rf"(?:in diameter|{any_of(vocabulary.LENGTH_WORDS)})"
 _SCREENS = any_of(vocabulary.SCREEN_NOUNS)
-_SCREEN_AHEAD = re.compile(rf" (?:{_SCREENS})\b")
+# Also before another length: "the 10" or the 14" pizza".
+_SCREEN_AHEAD = re.compile(rf"(?:,? (?:or|and|to|vs\.?)(?: an?| the)? {DECIMAL}\")* (?:{_SCREENS})\b")
+_OPEN_QUOTE_BEHIND = re.compile(r"(?<![^\s(\[])\"[^\"]*\Z")
 _END_OF_LENGTH = re.compile(rf" (?:{_SCREENS}|and|or|to|by)\b|[,.;:!?)]|\Z")
 _DIMENSION_AHEAD = re.compile(rf" ?x ?\d| {_LENGTH_WORDS}\b")
 _WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | vocabulary.LENGTH_WORDS | {"of", "x"}
@@ -297,8 +299,8 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     end, previous = match.end(), scan.context.previous_word
     following = scan.next_word(end)
     before_noun = following.islower() and following not in _WORDS_AFTER_LENGTHS
-    quoted = sign == "'" or scan.view.count('"', 0, match.end(1)) % 2 == 1
-    on_screen = _SCREEN_AHEAD.match(scan.view, end)
+    quoted = sign == "'" or _OPEN_QUOTE_BEHIND.search(scan.view, 0, match.end(1))
+    on_screen = sign == '"' and _SCREEN_AHEAD.match(scan.view, end)
     after_article = previous in ("a", "an") and (following.islower() or on_screen)
     is_length = previous in ("by", "to") or _DIMENSION_AHEAD.match(scan.view, end) or after_article
     if not is_length and (quoted or not _END_OF_LENGTH.match(scan.view, end)):

@@ -8,6 +8,7 @@ import unicodedata
 
 from ..address_patterns import TOP_LEVEL_DOMAINS, address_patterns
 from ..clause_boundaries import AbbreviationKind
+from ..roman_numerals import roman_value
 from ..tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
 from . import number_words as numbers
 from . import vocabulary
@@ -185,6 +186,8 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     is_title = kind is AbbreviationKind.TITLE and scan.next_visible(match.end(1)).isupper()
     if not dotted and not is_title and word not in vocabulary.STOPLESS_ABBREVIATIONS:
         return None
+    if word in vocabulary.LAST_ABBREVIATIONS and (not following or following in ".,;:!?)"):
+        spoken = vocabulary.LAST_ABBREVIATIONS[word]
     scan.emit(_form_of_unit(scan, word, match.end()) or spoken, match.start(), match.end())
     note_english_word(scan.context, word)
     before_street = scan.next_word(match.end()) in vocabulary.CAPITALIZED_STREET_WORDS
@@ -274,12 +277,15 @@ def _read_temperature_scale(scan: ScanState, match: re.Match[str]) -> int | None
 def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the number of "Chapter IV" or "King Charles III's"; II and III may follow any name."""
     previous, numeral = scan.context.previous_word, match.group(1)
+    value = roman_value(numeral)
+    if value is None:
+        return None
     if previous in vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS:
-        words = numbers.cardinal(numbers.roman_value(numeral))
+        words = numbers.cardinal(value)
     elif (previous in vocabulary.RULER_NAMES and (scan.context.previous_capitalized or len(numeral) > 1)) or (
         scan.context.previous_capitalized and numeral in ("II", "III")
     ):
-        words = f"the {numbers.ordinal(numbers.roman_value(numeral))}"
+        words = f"the {numbers.ordinal(value)}"
     else:
         return None
     scan.emit(words + (match.group(2) or ""), match.start(), match.end())

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ...errors import BadRequest
 from ..clause_boundaries import BoundaryRules
-from ..english.boundary_rules import ENGLISH_BOUNDARY_RULES
+from ..english.clause_normalizer import ENGLISH_BOUNDARY_RULES
 from ..english.grammar import ENGLISH_GRAMMAR
 from ..folding import FOLDED_CHARACTERS, fold
 from ..lazy_pattern import LazyPattern

@@ -2,20 +2,22 @@
 
 An entry matches whole words. One in lower case matches any case ("nginx", "Nginx"); one with a capital
 matches as written, so that "Polish" and "polish" can be two. The longest entry wins. A possessive "'s" is
-said after the entry. The cost of a word does not depend on the number of entries.
+said after the entry. In Chinese and Japanese, which write no blanks, an entry matches anywhere. The cost of
+a word does not depend on the number of entries.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..folding import fold
+from ..unicode_scripts import NO_SPACE_SCRIPTS, ignores_spaces
 from .ipa import BadIpa, read_ipa
 
 MAX_PHRASE_CHARACTERS: Final = 64  # readings of an unfinished clause look 100 characters ahead
 MAX_RESPELLING_CHARACTERS: Final = 200
-_FIRST_PART: Final = re.compile(r"[^\W_]+|[^\w\s]")
+_FIRST_PART: Final = re.compile(rf"[{NO_SPACE_SCRIPTS}]|[^\W_{NO_SPACE_SCRIPTS}]+|[^\w\s]")
 _POSSESSIVE: Final = re.compile(r"'s(?![^\W_])", re.IGNORECASE)
 _SIBILANTS: Final = "szʃʒʧʤ"
 _VOICELESS: Final = "ptkfθ"
@@ -27,10 +29,11 @@ _INLINE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Pronunciation:
-    """How a text is said. Where both are given, voices that take no phonemes read the respelling."""
+    """How a text is said. Voices that take neither phonemes nor pinyin read the respelling, if any."""
 
     respelling: str = ""  # a text that is read instead
     phonemes: str = ""  # IPA as ``read_ipa`` returns it
+    pinyin: str = ""  # Mandarin syllables as ``read_pinyin`` returns them
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +127,29 @@ def with_possessive(view: str, found: PronouncedRange) -> PronouncedRange:
         return found
     said = found.pronunciation
     sound = "ɪz" if said.phonemes[-1:] in _SIBILANTS else "s" if said.phonemes[-1:] in _VOICELESS else "z"
-    longer = Pronunciation(
-        said.respelling and said.respelling + "'s", said.phonemes and said.phonemes + sound
+    longer = replace(
+        said,
+        respelling=said.respelling and said.respelling + "'s",
+        phonemes=said.phonemes and said.phonemes + sound,
     )
     stop = suffix.end() if found.stop == found.end else found.stop
     return PronouncedRange(f"{found.text}'s", found.start, stop, suffix.end(), longer)
 
 
 def _is_inside_word(view: str, at: int) -> bool:
-    if not at or not view[at].isalnum():
+    if not at or not view[at].isalnum() or ignores_spaces(view[at]):
         return False
     before = view[at - 1]
+    if ignores_spaces(before):
+        return False
     return before.isalnum() or before == "_" or (before == "'" and at > 1 and view[at - 2].isalnum())
 
 
 def _ends_word(view: str, stop: int) -> bool:
     """Whether a word ends at ``stop``: not in "nginx.org", "nginx_conf" and "nginx'd"."""
     following, after = view[stop], view[stop + 1 : stop + 2]
+    if ignores_spaces(following) or ignores_spaces(view[stop - 1]):
+        return True
     if following.isalnum() or following == "_":
         return False
     return bool(_POSSESSIVE.match(view, stop)) or following not in "'.@" or not after.isalnum()

@@ -4,6 +4,7 @@
     nginx = "engine x"                                            another text that is read instead
     Siobhan = "/ʃɪˈvɔːn/"                                         phonemes in slashes, IPA
     "Saoirse Ronan" = { ipa = "ˈsɜːʃə ˈroʊnən", say = "Sersha Ronan" }    ``say``: for voices without phonemes
+    "重庆" = { pinyin = "chong2 qing4" }                             Mandarin, with tone digits
 
 Of PLS: ``lexeme``, ``grapheme``, ``phoneme`` (the preferred or first one, alphabet "ipa") and ``alias``.
 Document types are refused, so there are no entities to expand; size and depth are bounded.
@@ -12,7 +13,7 @@ Source: W3C Pronunciation Lexicon Specification 1.0; OWASP XML External Entity P
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 from xml.parsers import expat
@@ -21,6 +22,7 @@ from ...errors import BadRequest
 from ..data_files import parse_toml
 from .ipa import BadIpa, read_ipa
 from .lexicon import MAX_RESPELLING_CHARACTERS, Lexicon, Pronunciation, fold_phrase
+from .pinyin import read_pinyin
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +30,7 @@ MAX_FILE_BYTES: Final = 16 * 2**20
 MAX_ENTRIES: Final = 200_000  # about 100 MB
 _MAX_DEPTH: Final = 16  # PLS needs 3
 _SUFFIXES: Final = (".toml", ".pls", ".xml")
-_ENTRY_FIELDS: Final = {"ipa", "say"}
+_ENTRY_FIELDS: Final = {"ipa": "phonemes", "say": "respelling", "pinyin": "pinyin"}
 
 
 class BadLexicon(BadRequest):
@@ -78,6 +80,22 @@ class LexiconFile:
         except OSError:
             return ()
         return tuple((name, state.st_ino, state.st_size, state.st_mtime_ns) for name, state in states)
+
+
+class NamedLexicons:
+    """Lexicons that requests choose by name. Belongs to one thread."""
+
+    def __init__(self, paths: Mapping[str, Path]) -> None:
+        """Read a file, or a folder, for each name. Raises BadLexicon."""
+        self._files = {name: LexiconFile(path) for name, path in paths.items()}
+
+    def current(self, names: Iterable[str]) -> tuple[Lexicon, ...]:
+        """Return the lexicons as they are now, in the order of their names. Raises BadRequest."""
+        wanted = tuple(names)
+        for name in wanted:
+            if name not in self._files:
+                raise BadRequest(f"no lexicon {name[:80]!r}; there are {', '.join(sorted(self._files))}")
+        return tuple(self._files[name].current() for name in wanted)
 
 
 def read_lexicon(path: Path) -> Lexicon:
@@ -130,21 +148,27 @@ def _toml_pronunciation(value: object) -> Pronunciation:
             return make_pronunciation(phonemes=value)
         case str():
             return make_pronunciation(respelling=value)
-        case {"ipa": str(phonemes), **rest} if rest.keys() <= _ENTRY_FIELDS:
-            return make_pronunciation(str(rest.get("say", "")), phonemes)
-        case {"say": str(respelling), **rest} if not rest:
-            return make_pronunciation(respelling)
-    raise ValueError("allowed is a text, or a table with ipa and say; a word with a stop needs quotes")
+        case dict() if value.keys() <= _ENTRY_FIELDS.keys():
+            fields = {_ENTRY_FIELDS[key]: said for key, said in value.items() if isinstance(said, str)}
+            if len(fields) == len(value):
+                return make_pronunciation(**fields)
+    raise ValueError(
+        "allowed is a text, or a table with ipa, pinyin and say; a word with a stop needs quotes"
+    )
 
 
-def make_pronunciation(respelling: str = "", phonemes: str = "") -> Pronunciation:
-    """Return a checked pronunciation; raises ValueError (BadIpa is one)."""
+def make_pronunciation(respelling: str = "", phonemes: str = "", pinyin: str = "") -> Pronunciation:
+    """Return a checked pronunciation; raises ValueError (BadIpa and BadPinyin are such)."""
     respelling = " ".join(respelling.split())
-    if not respelling and not phonemes.strip():
-        raise ValueError("a respelling or phonemes are needed")
+    if not (respelling or phonemes.strip() or pinyin.strip()):
+        raise ValueError("a respelling, phonemes or pinyin are needed")
     if len(respelling) > MAX_RESPELLING_CHARACTERS:
         raise ValueError(f"{len(respelling)} characters; at most {MAX_RESPELLING_CHARACTERS} are allowed")
-    return Pronunciation(respelling, read_ipa(phonemes) if phonemes.strip() else "")
+    return Pronunciation(
+        respelling,
+        read_ipa(phonemes) if phonemes.strip() else "",
+        read_pinyin(pinyin) if pinyin.strip() else "",
+    )
 
 
 def _line_of(phrase: str, text: str) -> int:

@@ -8,6 +8,7 @@ from vivavoce.gateway.apis.dashscope.errors import InvalidDashScopeField
 from vivavoce.gateway.apis.dashscope.parameters import SAMPLE_RATES, SpeechParameters
 from vivavoce.gateway.apis.dashscope.request_mapping import make_synthesis_options
 from vivavoce.gateway.apis.dashscope.validation import parse_message
+from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
 
 
 def parse(**fields: Any) -> SpeechParameters:
@@ -28,7 +29,7 @@ def test_only_the_voice_is_required() -> None:
         "language_hints": (),
         "word_timestamp_enabled": False,
         "enable_ssml": False,
-        "hot_fix": {"replace": ()},
+        "hot_fix": {"pronunciation": (), "replace": ()},
         "text_type": "PlainText",
     }
 
@@ -152,12 +153,21 @@ def test_unknown_parameters_are_ignored() -> None:
     assert parse(hot_fix={"replace": []}, enable_aigc_tag=True, no_such_thing=7) == parse()
 
 
-def test_readings_of_words_are_a_lexicon_and_pinyin_is_ignored() -> None:
-    sent = parse(hot_fix={"pronunciation": [{"天气": "tian1 qi4"}], "replace": [{"nginx": "engine x"}]})
+def test_readings_and_pinyin_of_words_are_a_lexicon() -> None:
+    sent = parse(
+        hot_fix={
+            "pronunciation": [{"天气": "tian1 qi4", "重": "chong2"}],
+            "replace": [{"nginx": "engine x"}, {"重": "虫"}],
+        }
+    )
     lexicon = make_synthesis_options(sent, "anna").lexicon
     assert lexicon is not None
-    found = lexicon.find("nginx", 0)
-    assert found is not None and found.pronunciation.respelling == "engine x"
+    found = [lexicon.find(text, at) for text, at in (("nginx", 0), ("今天气温", 1), ("重", 0))]
+    assert [each and each.pronunciation for each in found] == [
+        Pronunciation("engine x"),
+        Pronunciation(pinyin="tian1 qi4"),
+        Pronunciation("虫", pinyin="chong2"),
+    ]
     assert make_synthesis_options(parse(hot_fix={"replace": None}), "anna").lexicon is None
 
 
@@ -171,6 +181,9 @@ def test_readings_of_words_are_a_lexicon_and_pinyin_is_ignored() -> None:
         ({"replace": [{str(number): "b"} for number in range(101)]}, "at most 100 objects"),
         ({"replace": [{str(number): "b" for number in range(101)}]}, "at most 100 objects"),
         ({"replace": [{"": "b"}]}, "parameters.hot_fix.replace: '': allowed are 1 to 64 characters"),
+        ({"pronunciation": [{"": "a1"}]}, "parameters.hot_fix.pronunciation: '': allowed are 1 to 64"),
+        ({"pronunciation": [{"天": 1}]}, "parameters.hot_fix.pronunciation must be a list of at most 100"),
+        ({"pronunciation": [{"天": "tian6"}]}, "parameters.hot_fix.pronunciation: 'tian6' is not pinyin"),
     ],
 )
 def test_wrong_readings_of_words_are_refused(hot_fix: object, sentence: str) -> None:

@@ -22,6 +22,7 @@ from vivavoce.gateway.apis.openai.speech_api import encode_server_sent_event
 from vivavoce.gateway.apis.openai.voice_resolver import make_synthesis_options
 from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.errors import Overloaded, UnknownVoice
+from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of
 
 MAX_CHARACTERS = 4_096
 
@@ -89,6 +90,27 @@ def test_every_field_is_parsed() -> None:
     assert (request.speed, request.seed, request.volume_multiplier) == (1.5, 7, 2.0)
     assert (request.instructions, request.language) == ("Whisper.", "en")
     assert (request.ref_audio, request.ref_text) == ("https://example.org/a.wav", "Hello.")
+
+
+def test_pronunciations_are_a_lexicon_ahead_of_the_others() -> None:
+    entries = {"nginx": "engine x", "Siobhan": "/ʃɪˈvɔːn/"}
+    assert make_synthesis_options(parse(pronunciations=entries), None).lexicon == lexicon_of(entries)
+    assert make_synthesis_options(parse(), None).lexicon is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "param", "problem"),
+    [
+        ({"x": "/SH IH/"}, "pronunciations", "pronunciation of 'x': '/SH IH/' is not IPA"),
+        ({" ": "y"}, "pronunciations", "allowed are 1 to 64 characters"),
+        ({str(number): "y" for number in range(101)}, "pronunciations", "101 pronunciations; at most 100"),
+        ("x", "pronunciations", "an object is needed"),
+        ({"x": 7}, "x", "a string is needed"),
+    ],
+)
+def test_wrong_pronunciations_are_refused(entries: object, param: str, problem: str) -> None:
+    error = error_of(pronunciations=entries)
+    assert (error.param, problem in str(error)) == (param, True)
 
 
 @pytest.mark.parametrize("voice", ["nova", {"id": "nova"}])

@@ -12,14 +12,15 @@ from websockets.asyncio.client import connect
 
 from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_server
 from shared.event_loop import until
-from vivavoce.adapters.media_streams.signatures import plivo_signature, twilio_signature
+from vivavoce.adapters.media_streams.carriers.signatures import plivo_signature, twilio_signature
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.caller import Caller
 from vivavoce.gateway.calls.websockets.carrier_access import TICKET_LIFETIME_S, StreamTickets
 from vivavoce.gateway.calls.websockets.carriers import CARRIERS
 from vivavoce.gateway.calls.websockets.leg import KnownCaller
-from vivavoce.gateway.cli.phones.asterisk_peer import SimulatedAsterisk
-from vivavoce.gateway.cli.phones.twilio_peer import SimulatedTwilio
+from vivavoce.gateway.cli.phones.peers.asterisk import SimulatedAsterisk
+from vivavoce.gateway.cli.phones.peers.freeswitch import SimulatedAudioFork, SimulatedAudioStream
+from vivavoce.gateway.cli.phones.peers.twilio import SimulatedTwilio
 
 PUBLIC = "https://voice.example.org"
 TOKEN = "t" * 16
@@ -113,6 +114,20 @@ def test_other_carriers_have_the_token_in_their_url(carrier: str) -> None:
         assert good.status_code == 200 and ticket_in(good, carrier)
         for path in (f"/v1/media-streams/{carrier}/answer", f"/v1/media-streams/{carrier}/{TOKEN}x/answer"):
             assert (await ask(server, "GET", path)).status_code == 403
+
+    with_server(test, media_streams_token=TOKEN)
+
+
+def test_freeswitch_needs_the_token_and_has_no_webhook(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(server: WebSocketCallServer) -> None:
+        for kind in (SimulatedAudioFork, SimulatedAudioStream):
+            await server.dial(kind(new_call_id(), token=TOKEN))
+            refused = kind(new_call_id(), token="another")
+            with pytest.raises(Exception, match="HTTP 403"):
+                await server.dial(refused)
+            assert f"Call '{refused.call_id}' of mod_audio_" in caplog.text
+        answer = await ask(server, "POST", f"/v1/media-streams/mod_audio_fork/{TOKEN}/answer", data=BODY)
+        assert answer.status_code == 404 and "mod_audio_fork has no webhook" in answer.text
 
     with_server(test, media_streams_token=TOKEN)
 

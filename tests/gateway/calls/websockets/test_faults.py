@@ -3,19 +3,26 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
 
 from shared.calls.carrier_messages import TWILIO_START
 from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_server
 from shared.event_loop import until
+from vivavoce.adapters.media_streams.rate_limit import AUDIO_BURST_S
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
-from vivavoce.gateway.cli.phones.asterisk_peer import SimulatedAsterisk
-from vivavoce.gateway.cli.phones.twilio_peer import SimulatedTwilio
+from vivavoce.gateway.cli.phones.peers.asterisk import SimulatedAsterisk
+from vivavoce.gateway.cli.phones.peers.kinds import MAKE_PEER
+from vivavoce.gateway.cli.phones.peers.peer import SimulatedPeer
+from vivavoce.gateway.cli.phones.peers.telnyx import SimulatedTelnyx
+from vivavoce.gateway.cli.phones.peers.twilio import SimulatedTwilio
 
+PTIME_S = 0.02
 Attack = Callable[[WebSocketCallServer, ClientConnection], Awaitable[None]]
 
 
@@ -49,6 +56,51 @@ def attack(caplog: pytest.LogCaptureFixture, path: str, attacker: Attack, log: s
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
+def attack_on_every_wire(
+    caplog: pytest.LogCaptureFixture,
+    attacker: Callable[[WebSocketCallServer, SimulatedPeer, ClientConnection], Awaitable[None]],
+    log: str,
+) -> None:
+    """Run an attacker on a call of each kind of peer, as ``attack``; "": it is no warning."""
+    peers = [make_peer(new_call_id()) for make_peer in MAKE_PEER.values()]
+
+    async def attack_as(server: WebSocketCallServer, peer: SimulatedPeer) -> None:
+        protocols = [Subprotocol(one) for one in peer.subprotocols] or None
+        url = server.url + peer.path
+        async with connect(url, compression=None, proxy=None, subprotocols=protocols) as socket:
+            for message in (*peer.start(), *peer.step().messages):
+                await socket.send(message)
+            await until(lambda: server.find(peer.call_id) is not None)
+            call = server.find(peer.call_id)
+            assert call is not None
+            await attacker(server, peer, socket)
+            await server.wait_ended(call)
+
+    async def test(server: WebSocketCallServer) -> None:
+        bystander = SimulatedTwilio(new_call_id())
+        _, call = await server.dial(bystander)
+        speaking = asyncio.create_task(call.speak("one two three."))
+        for peer in peers:
+            await attack_as(server, peer)
+        assert await speaking is UtteranceOutcome.SPOKEN
+        await call.wait_played()
+        assert bystander.queue.played_packets in (30, 31)
+        assert bystander.call_id in {active.call.call_id for active in server.gateway.call_registry}
+
+    with_server(test)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    expected = [f"Call {peer.call_id}: {log}" for peer in peers if log]
+    assert [line[: len(begin)] for line, begin in zip(warnings, expected, strict=True)] == expected
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def send_steps(peer: SimulatedPeer, socket: ClientConnection, count: int) -> None:
+    """Send packets of the caller at once."""
+    for _ in range(count):
+        for message in peer.step().messages:
+            await socket.send(message)
+
+
 WRONG_MESSAGES: list[tuple[str | bytes, str]] = [
     ('{"event":"media","media":{"payload":"%%%"}}', "media.payload: got '%%%'"),
     ("not json", "got 'not json', which is not JSON"),
@@ -79,6 +131,65 @@ def test_wrong_messages_end_their_calls_alone(caplog: pytest.LogCaptureFixture) 
     assert len(warnings) == len(WRONG_MESSAGES)
     for number, (_, log) in enumerate(WRONG_MESSAGES):
         assert warnings[number].startswith(f"Call CA{number}: {log}")
+
+
+def test_a_message_that_is_too_long_ends_its_call_alone_on_every_wire(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def attacker(server: WebSocketCallServer, peer: SimulatedPeer, socket: ClientConnection) -> None:
+        await socket.send("x" * 200_000)
+        await closed_by_the_gateway(socket)
+
+    attack_on_every_wire(caplog, attacker, "got a message of 200000 bytes")
+
+
+def test_a_burst_of_audio_after_a_stall_passes_and_a_flood_ends_its_call_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def attacker(server: WebSocketCallServer, peer: SimulatedPeer, socket: ClientConnection) -> None:
+        call = server.find(peer.call_id)
+        assert call is not None
+        await send_steps(peer, socket, int(0.8 * AUDIO_BURST_S / PTIME_S))
+        assert await call.speak("one.") is UtteranceOutcome.SPOKEN
+        with suppress(ConnectionClosed):
+            while True:  # at least as fast as it is allowed, and ahead by the rest of the burst
+                await send_steps(peer, socket, 100)
+                await asyncio.sleep(0)
+
+    attack_on_every_wire(caplog, attacker, "got more than 30 s of audio at once and 1.5 s a second")
+
+
+def test_a_flood_of_control_messages_ends_its_call_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def attacker(server: WebSocketCallServer, peer: SimulatedPeer, socket: ClientConnection) -> None:
+        with suppress(ConnectionClosed):
+            while True:
+                for message in peer.press("1") * 50:
+                    await socket.send(message)
+                await asyncio.sleep(0)
+
+    attack_on_every_wire(caplog, attacker, "got more than 400 control messages at once and 20 a second")
+
+
+def test_a_carrier_may_send_our_own_speech_as_well() -> None:
+    async def test(server: WebSocketCallServer) -> None:
+        peer = SimulatedTelnyx(new_call_id())
+        own_speech = json.dumps({"event": "media", "media": {"track": "outbound", "payload": "/////w=="}})
+        async with connect(server.url + peer.path, compression=None, proxy=None) as socket:
+            for message in (*peer.start(), *[own_speech] * 1_000, *peer.press("5")):
+                await socket.send(message)
+            await until(lambda: server.find(peer.call_id) is not None)
+            call = server.find(peer.call_id)
+            assert call is not None
+            assert await call.speak("one.") is UtteranceOutcome.SPOKEN
+
+    with_server(test)
+
+
+def test_a_peer_that_vanishes_ends_its_call_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def attacker(server: WebSocketCallServer, peer: SimulatedPeer, socket: ClientConnection) -> None:
+        socket.transport.abort()
+
+    attack_on_every_wire(caplog, attacker, "")
 
 
 def test_audio_before_the_start(caplog: pytest.LogCaptureFixture) -> None:

@@ -175,3 +175,20 @@ def test_ipa_is_read_as_dictionaries_print_it(written: str, phonemes: str) -> No
 def test_a_text_that_is_no_ipa_is_refused(written: str) -> None:
     with pytest.raises(BadIpa):
         read_ipa(written)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "found"),
+    [
+        ("我在重庆市", 2, "重庆"),
+        ("在KTV重庆", 4, "重庆"),
+        ("重庆KTV", 0, "重庆"),
+        ("买A股吧", 1, "A股"),
+        ("买AA股吧", 2, None),
+        ("東京タワー", 2, "タワー"),
+    ],
+)
+def test_an_entry_matches_anywhere_in_scripts_without_blanks(text: str, at: int, found: str | None) -> None:
+    lexicon = lexicon_of({"重庆": {"pinyin": "chong2 qing4"}, "A股": "A gu", "タワー": "tower"})
+    match = lexicon.find(text, at)
+    assert (match and match.text) == found

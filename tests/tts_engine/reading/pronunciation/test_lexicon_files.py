@@ -50,7 +50,7 @@ def test_a_pls_document_is_read(tmp_path: Path) -> None:
             '[words]\nnginx = "engine x"\n"Siobhan" = "/SH AO N/"\n',
             "line 3: 'Siobhan': '/SH AO N/' is not IPA: 'S'",
         ),
-        ('[words]\nnginx = ""\n', "line 2: 'nginx': a respelling or phonemes are needed"),
+        ('[words]\nnginx = ""\n', "line 2: 'nginx': a respelling, phonemes or pinyin are needed"),
         ('[words]\nNode.js = "node jay ess"\n', "line 2: 'Node': allowed is a text"),
         ('[words]\nx = {ipa = "/ɛks/", tone = 1}\n', "line 2: 'x': allowed is a text, or a table"),
         (f'[words]\n{"x" * 65} = "long"\n', "line 2: .* allowed are 1 to 64 characters"),

@@ -2,6 +2,7 @@
 
 import re
 
+from ...roman_numerals import roman_value
 from ...tokenizer import RuleRow, ScanState, any_of
 from .codes import TableCodes
 from .language_tables import LanguageTable
@@ -11,8 +12,6 @@ from .speller import TableSpeller
 _MIN_NOUN_LETTERS = 3  # of a noun whose ending tells its gender
 _FEW = 1  # plural category of 2, 3 and 4
 _COUNTED_NOUN_BEHIND = re.compile(r"\d [^\W\d_]{2,20}\Z")
-_ROMAN = re.compile(r"(?=[IVXLC])(C{0,3})(XC|XL|L?X{0,3})(IX|IV|V?I{0,3})\Z")
-_ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 
 
 class TableAmounts:
@@ -273,7 +272,7 @@ class TableAmounts:
 
     def _read_roman_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "XX" of "XX secolo"; a suffix without a blank, as in "XXe", is part of it."""
-        number, word = _roman_value(match["roman"]), match["word"]
+        number, word = roman_value(match["roman"]), match["word"]
         if number is None:
             return None
         words = self._numbers.spell_out(number, self._table.roman_ordinals[word])
@@ -281,20 +280,10 @@ class TableAmounts:
 
     def _read_roman_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "XX" of "siglo XX"."""
-        number = _roman_value(match["roman"])
+        number = roman_value(match["roman"])
         rules, _, last = self._table.roman_numbers.get(scan.context.previous_word, "").partition(" ")
         if number is None or not rules:
             return None
         if last and number > int(last):
             rules = "spellout-numbering"
         return self._emit(scan, self._numbers.spell_out(number, rules), *match.span())
-
-
-def _roman_value(numeral: str) -> int | None:
-    if not _ROMAN.match(numeral):
-        return None
-    values = [_ROMAN_VALUES[letter] for letter in numeral]
-    return sum(
-        -value if value < following else value
-        for value, following in zip(values, [*values[1:], 0], strict=True)
-    )

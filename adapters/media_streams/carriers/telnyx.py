@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from ..connection import Message
+from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted, StreamWarning
+from ..json_object import JsonObject
+from ..stream_format import ALAW, ULAW, StreamFormat
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
-from .connection import Message
-from .events import MediaStreamProtocolError, StreamEvent, StreamStarted, StreamWarning
-from .json_object import JsonObject
-from .stream_format import ALAW, ULAW, StreamFormat
 
 _FORMATS: Final[Mapping[str, StreamFormat]] = MappingProxyType({"PCMU": ULAW, "PCMA": ALAW})
 

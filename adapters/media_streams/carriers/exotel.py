@@ -8,11 +8,11 @@ Source: developer.exotel.com/docs/agentstream, websocket-protocol and stream-voi
 
 from typing import Final
 
+from ..connection import Message
+from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted
+from ..json_object import JsonObject
+from ..stream_format import linear
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
-from .connection import Message
-from .events import MediaStreamProtocolError, StreamEvent, StreamStarted
-from .json_object import JsonObject
-from .stream_format import linear
 
 SAMPLE_RATES: Final = (8_000, 16_000, 24_000)  # Hz
 PACKET_MS: Final = 200  # 3,200 bytes at 8 kHz

@@ -7,9 +7,9 @@ the marks without a word and does not resume a paused channel; a full queue drop
 import json
 from typing import Final
 
-from ....adapters.media_streams.asterisk import FORMATS, MAX_COMMAND_BYTES, MAX_MEDIA_BYTES, SUBPROTOCOL
+from .....adapters.media_streams.asterisk import FORMATS, MAX_COMMAND_BYTES, MAX_MEDIA_BYTES, SUBPROTOCOL
 from .peer import Message, PeerStep
-from .peer_queue import PACKET_MS, PeerQueue
+from .queue import PACKET_MS, PeerQueue
 
 XOFF_FRAMES: Final = 900
 XON_FRAMES: Final = 800
@@ -40,6 +40,11 @@ class SimulatedAsterisk:
         self.queue = PeerQueue(self._frame_bytes)
         self._is_full = False
         self._silence = bytes(2 * self.sample_rate * PACKET_MS // 1000)
+        self.say(self._silence)
+
+    def say(self, pcm: bytes) -> None:
+        """Send ``pcm``, 20 ms of s16le, as every packet of the caller from now on."""
+        self._caller_packet = self._format.encode(pcm)
 
     def start(self) -> list[Message]:
         """Return MEDIA_START."""
@@ -79,8 +84,8 @@ class SimulatedAsterisk:
         return []
 
     def step(self) -> PeerStep:
-        """Play one frame, and send one of silence."""
-        messages: list[Message] = [self._format.encode(self._silence)]
+        """Play one frame, and send one of the caller."""
+        messages: list[Message] = [self._caller_packet]
         if self.is_paused:
             return PeerStep(tuple(messages), self._silence)
         played = self.queue.play()

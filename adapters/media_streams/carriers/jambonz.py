@@ -1,23 +1,24 @@
 """jambonz ``listen`` with streaming bidirectional audio: s16le in binary messages, JSON for control.
 
 The first message has the attributes of the call; its rate must also be that of ``bidirectionalAudio``. A mark
-comes back as "playout", or as "cleared" when its audio was dropped. FreeSWITCH's mod_audio_fork, on which the
-verb is built, speaks the same and sends its metadata first.
+comes back as "playout", or as "cleared" when its audio was dropped. FreeSWITCH's mod_audio_fork plays for the
+verb; it keeps back less than 80 ms of audio until more comes, so speech goes in packets of 80 ms.
 
-Source: docs.jambonz.org, verb listen; drachtio-freeswitch-modules, mod_audio_fork.
+Source: docs.jambonz.org, verb listen; jambonz/freeswitch-modules@30f2189, mod_audio_fork/lws_glue.cpp.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
+from ..connection import MediaStreamConnection, MediaStreamState, Message, keys_of
+from ..events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
+from ..json_object import JsonObject
+from ..stream_format import linear
 from .carrier_json import as_json
-from .connection import MediaStreamConnection, MediaStreamState, Message, keys_of
-from .events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
-from .json_object import JsonObject
-from .stream_format import linear
 
 SUBPROTOCOLS: Final = ("audio.jambonz.org", "audio.drachtio.org")
 SAMPLE_RATES: Final = (8_000, 16_000, 24_000, 48_000)  # Hz
+MIN_MEDIA_MS: Final = 80  # of a message, to be played without waiting for the next one
 
 
 class JambonzStreamConnection(MediaStreamConnection):
@@ -51,6 +52,7 @@ class JambonzStreamConnection(MediaStreamConnection):
         return StreamStarted(
             call_id=message.text_or_none("callSid"),
             format=linear(rate),
+            packet_ms=MIN_MEDIA_MS,
             number=message.text_or_none("from"),
             name=message.text_or_none("callerName"),
             called=message.text_or_none("to"),

@@ -7,11 +7,11 @@ with the next TwiML when the WebSocket closes.
 Source: twilio.com/docs/voice/media-streams/websocket-messages.
 """
 
+from ..connection import Message
+from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted
+from ..json_object import JsonObject
+from ..stream_format import ULAW
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
-from .connection import Message
-from .events import MediaStreamProtocolError, StreamEvent, StreamStarted
-from .json_object import JsonObject
-from .stream_format import ULAW
 
 
 class TwilioStreamConnection(CarrierJsonConnection):

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from .queue import PeerQueue
+
 Message = str | bytes
 
 
@@ -15,13 +17,15 @@ class PeerStep:
 
 
 class SimulatedPeer(Protocol):
-    """One call of a peer that paces the playout. It sends silence as the caller's audio."""
+    """One call of a peer that paces the playout. The caller is silent until ``say``."""
 
     call_id: str
     path: str  # of the gateway's WebSocket
     subprotocols: tuple[str, ...]
     sample_rate: int  # Hz
     has_hung_up: bool  # whether the gateway asked it to
+    flushes: int  # of the gateway
+    queue: PeerQueue  # what it has not yet played
 
     def start(self) -> list[Message]:
         """Return the first messages."""
@@ -31,6 +35,9 @@ class SimulatedPeer(Protocol):
 
     def step(self) -> PeerStep:
         """Play one packet, and send one of the caller."""
+
+    def say(self, pcm: bytes) -> None:
+        """Send ``pcm``, 20 ms of s16le, as every packet of the caller from now on."""
 
     def press(self, digit: str) -> list[Message]:
         """Return the messages of a key."""

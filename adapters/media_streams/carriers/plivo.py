@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from ..connection import Message
+from ..events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
+from ..json_object import JsonObject
+from ..stream_format import ULAW, StreamFormat, linear
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
-from .connection import Message
-from .events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
-from .json_object import JsonObject
-from .stream_format import ULAW, StreamFormat, linear
 
 _FORMATS: Final[Mapping[tuple[str, int], StreamFormat]] = MappingProxyType(
     {

@@ -5,9 +5,9 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from .connection import MediaStreamConnection, Message, keys_of
-from .events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStopped
-from .json_object import JsonObject
+from ..connection import MediaStreamConnection, Message, keys_of
+from ..events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStopped
+from ..json_object import JsonObject
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 

@@ -1,4 +1,4 @@
-"""Replicas on a Ray cluster of this machine with the stand-in voice: what Ray adds, and what a kill costs."""
+"""Replicas on a Ray cluster of this machine with the stand-in voice: what Ray adds, and what kills cost."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ import ray
 from ray import serve
 from ray.util.state import list_actors
 
-from benches.cluster_listener import StreamListener, text_of
+from benches.cluster.listener import StreamListener, text_of
 from shared.ray_replicas import CostlySettings, build, open_costly_engine
 from vivavoce.gateway.cli.bench.cluster.measure import ClusterLoad, measure_engines
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
@@ -27,22 +27,25 @@ _SPOKEN_S = 1.5  # before a kill
 _MAX_RECOVERY_S = 2.0
 
 
-def measure(load: ClusterLoad, step_s: float, kills: int) -> BenchReport:
-    """Measure one replica under ``load``; then kill one of two, as many times."""
-    return asyncio.run(_measure(load, step_s, kills))
+def measure(load: ClusterLoad, step_s: float, kills: int, redeploys: int) -> BenchReport:
+    """Measure one replica under ``load``; then kill one of two, and replace both, as many times."""
+    return asyncio.run(_measure(load, step_s, kills, redeploys))
 
 
-async def _measure(load: ClusterLoad, step_s: float, kills: int) -> BenchReport:
+async def _measure(load: ClusterLoad, step_s: float, kills: int, redeploys: int) -> BenchReport:
     settings = CostlySettings(step_s=step_s)
     local, _ = await open_costly_engine(settings)
     with _ray():
         async with local, _replicas(settings, 1) as remote:
             report = await measure_engines(local, remote, load)
-        if not kills:
-            return report
-        async with _replicas(settings, 2) as remote:
-            figures = await _measure_kills(remote, kills)
-    return BenchReport(report.bench, (*report.figures, *figures), report.settings)
+        figures = report.figures
+        if kills:
+            async with _replicas(settings, 2) as remote:
+                figures += await _measure_kills(remote, kills)
+        if redeploys:
+            async with _replicas(settings, 2) as remote:
+                figures += await _measure_redeploys(remote, settings, redeploys)
+    return BenchReport(report.bench, figures, report.settings)
 
 
 @contextmanager
@@ -101,6 +104,37 @@ async def _measure_kills(engine: ClusterEngine, kills: int) -> tuple[BenchFigure
         BenchFigure("that did neither", wrong, "", at_most=0),
         BenchFigure("slowest to go on or end", max(recoveries_s), "s", at_most=_MAX_RECOVERY_S),
         BenchFigure("underruns of other streams", others_underran, "", at_most=0),
+    )
+
+
+async def _measure_redeploys(
+    engine: ClusterEngine, settings: CostlySettings, redeploys: int
+) -> tuple[BenchFigure, ...]:
+    """Replace both replicas while clients ask for one stream after the other."""
+    heard: list[StreamListener] = []
+    ended = asyncio.Event()
+
+    async def speak_on() -> None:
+        while not ended.is_set():
+            heard.append(StreamListener(engine, text_of(_WORDS)))
+            await heard[-1].listen()
+
+    speaking = [asyncio.create_task(speak_on()) for _ in range(_STREAMS_PER_REPLICA)]
+    for _ in range(redeploys):
+        while len(engine.replicas) < 2:
+            await asyncio.sleep(0.1)
+        before = set(engine.replicas)
+        settings = settings.model_copy(update={"step_s": settings.step_s * 1.01})
+        await asyncio.to_thread(_deploy, settings, 2)
+        while before & set(engine.replicas):
+            await asyncio.sleep(0.1)
+    ended.set()
+    await asyncio.gather(*speaking)
+    return (
+        BenchFigure(f"redeployments under {_STREAMS_PER_REPLICA} streams", redeploys, ""),
+        BenchFigure("streams spoken meanwhile", len(heard), "", at_least=_STREAMS_PER_REPLICA),
+        BenchFigure("of them not whole", sum(not each.is_complete for each in heard), "", at_most=0),
+        BenchFigure("their underruns", sum(each.underruns for each in heard), "", at_most=0),
     )
 
 

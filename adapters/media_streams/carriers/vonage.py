@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from ..connection import MediaStreamConnection, Message, keys_of
+from ..events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
+from ..json_object import JsonObject
+from ..stream_format import linear
 from .carrier_json import as_json
-from .connection import MediaStreamConnection, Message, keys_of
-from .events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
-from .json_object import JsonObject
-from .stream_format import linear
 
 SAMPLE_RATES: Final = (8_000, 16_000, 24_000)  # Hz
 _CONTENT_TYPE: Final = re.compile(r"audio/l16;\s*rate=(\d{4,5})", re.ASCII)

@@ -1,0 +1,28 @@
+"""Rules of the numbers that carriers give: flights, containers, and numbers with a check digit.
+
+Source: IATA airline designators; ISO 6346 (four letters, the last one U, J or Z, six digits, a check digit).
+"""
+
+import re
+
+from ..tokenizer import ScanState, any_of, compile_rules
+from . import vocabulary
+from .codes import read_code, read_groups
+from .spelling import ENGLISH_SPELLER
+from .word_context import note_english_word
+
+
+def _read_airline(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the letters of "DL 1187", after which the number is read as after "flight"."""
+    if scan.next_word(match.end()).lower() in vocabulary.COUNTED_NOUNS:
+        return None
+    ENGLISH_SPELLER.spell(scan, match.start(1), match.end(1))
+    note_english_word(scan.context, "flight")
+    return match.end(1)
+
+
+LETTER_RULES = compile_rules(
+    (rf"({any_of(vocabulary.AIRLINE_CODES)}) \d{{3,4}}(?![\w%/:-]|[.,]\d)", _read_airline),
+    (r"[A-Z]{3}[UJZ] ?\d{6}[- ]?\d(?!\w)", read_groups),
+)
+DIGIT_RULES = compile_rules((r"\d{5,12}-\d(?![\w-]|[.,]\d)", read_code))
