@@ -76,7 +76,7 @@ def write_flow_step(
             half = graph.number("half")
             is_conditioned = (half < 1).cast(np.float32)
             velocity = network.run(concat([x, *(each * is_conditioned for each in conditions)], 2))
-            change = velocity * (widths * graph.constant(shares).gather(half, 0))
+            change = velocity * (widths * graph.constant(np.array(shares)).gather(half, 0))
             graph.output("change", change, ("batch", "frames", MEL_BANDS))
         builder.save({**metadata, STEPS_KEY: str(config.solver_steps)})
 
