@@ -39,6 +39,8 @@ from .vocoder.vocoder import Vocoder
 
 logger = logging.getLogger(__name__)
 
+TIMES_FILE = "executors.json"
+
 _CONTEXT = 60  # ids before the timed ones
 _TIMED_STEPS = 5  # of each, in turns
 _TIMED_CHUNKS = 2  # of flow and vocoder, which take longer
@@ -136,7 +138,7 @@ class NetworkLoader:
             or not graph.exists()
         ):
             return load_with_torch()
-        file = self._bundle.folder / GRAPH_FOLDER / "executors.json"
+        file = self._bundle.folder / GRAPH_FOLDER / TIMES_FILE
         key = ", ".join([name, *_machine(), precision, self._digest])
         times_ms = _read_times(file).get(key)
         if times_ms is None:

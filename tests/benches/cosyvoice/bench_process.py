@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,14 +16,19 @@ from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure
 from vivavoce.tts_engine.errors import VivavoceError
 
 
-def measure_in_process(module: str, folder: Path, part: str) -> list[BenchFigure]:
-    """Run a part of a bench and return its figures. Raises BenchFailed with the last line of its errors."""
+def measure_in_process(
+    module: str, folder: Path, part: str, environment: Mapping[str, str] | None = None
+) -> list[BenchFigure]:
+    """Run a part of a bench and return its figures. Raises BenchFailed with the last line of its errors.
+
+    environment: variables of the process beside those of this one.
+    """
     done = subprocess.run(
         [sys.executable, "-m", module, str(folder), part],
         capture_output=True,
         text=True,
         # Idle OpenMP threads spin otherwise; they read this only when the process starts.
-        env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},
+        env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"} | dict(environment or {}),
     )
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["it was ended"]
