@@ -18,7 +18,7 @@ TRIM_PERIOD_S: Final = 60.0
 
 
 def tune_process() -> None:
-    """Reduce the delays of the thread that sends packets. Call once, when everything is loaded.
+    """Reduce the delays of the event loop, which sends packets and takes cancels. Call once, after loading.
 
     Objects that exist now are excluded from garbage collection: a full collection over them would stop all
     calls for tens of milliseconds. A rendering thread releases the interpreter after 0.5 ms instead of 5: of

@@ -114,7 +114,7 @@ class _QuantizedLinear(Linear):
         rows = x.reshape(-1, x.shape[-1])
         max_abs = rows.abs().amax(-1, keepdim=True).clamp_(min=_LEAST_SCALE)
         high, low = self._multiply(self._digit_planes(rows, max_abs))[: 2 * len(rows)].chunk(2)
-        sums = torch.add(low, high, alpha=1 << self.bits)
+        sums = low.add_(high, alpha=1 << self.bits)
         if self.digits > 1:
             sums = sums.view(len(sums), self.digits, -1).sum(1)
         sums.mul_(max_abs)  # and then add: addcmul is not vectorized over a column of scales

@@ -27,6 +27,7 @@ from ray.serve.handle import DeploymentHandle
 from ....tts_engine.engine import Engine
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.voices.recording import Recording
+from ...process_tuning import tune_process
 from ..replicas.cluster_metrics import replica_families
 from ..replicas.messages import (
     ReplicaDescription,
@@ -71,6 +72,7 @@ class VoiceReplica:
         encoders = None if enrolment is None else RayEncoders(enrolment)
         self._host = ReplicaHost(engine, self._replica, digest, encoders)
         await self._host.prepare_cloning()
+        tune_process()
         logger.info("replica %s speaks with the bundle %s", self._replica, digest)
 
     async def describe(self) -> ReplicaDescription:

@@ -17,6 +17,7 @@ from ....tts_engine.cosyvoice.rendering.render_messages import (
     RenderReplicaDescription,
     RenderReply,
 )
+from ...process_tuning import tune_process
 from ..replicas.cluster_metrics import replica_families
 from ..replicas.messages import ReplicaLost, ReplicaMetrics
 from .replica_logging import log_with_serve
@@ -39,6 +40,7 @@ class RenderReplica:
         context = serve.get_replica_context()
         self._replica, self._deployment = context.replica_id.unique_id, context.deployment
         self._host = await asyncio.to_thread(settings.load_render_host, self._replica)
+        tune_process()
         self._answer_s = metrics.Histogram(
             "vivavoce_render_answer_seconds",
             "From the request for a chunk to its samples.",

@@ -63,7 +63,9 @@ def test_a_precision_has_its_figures(figures_of: dict[str, list[BenchFigure]], p
     measured = {figure.name: figure.value for figure in figures_of[precision]}
     names = OF_ALL if precision == "fp32" else OF_ALL + BESIDE_FP32
     assert list(measured) == [f"{precision}, {name}" for name in names]
-    assert all(math.isfinite(value) and value >= 0 for value in measured.values())
+    assert all(math.isfinite(value) for value in measured.values())
+    # What is freed meanwhile can exceed a tiny network, so memory may be below zero.
+    assert all(value >= 0 for name, value in measured.items() if not name.endswith("memory"))
 
 
 @pytest.mark.slow
