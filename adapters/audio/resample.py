@@ -25,10 +25,9 @@ KAISER_BETA: Final = 8.0
 COEFFICIENT_BITS: Final = 20
 # Input samples a row; at least TAPS - DECIMATION, so that each output needs its own row and the next only.
 BLOCK_IN: Final = 96
-BLOCK_OUT: Final = BLOCK_IN // DECIMATION
+BLOCK_GROUPS: Final = BLOCK_IN // DECIMATION
 # OpenBLAS wakes its thread pool above 262,144 multiply-adds; 64 rows are 196,608 and 256 ms of speech.
 MAX_ROWS: Final = 64
-_WIDEBAND_ROWS: Final = 32  # its products have twice as many columns
 BUILT_IN_RATES: Final = (8_000, 24_000)  # Hz that ``resampler_to`` supports
 WIDEBAND_CUTOFF_HZ: Final = 7_400  # -6 dB; the pass band ends at 6,700 Hz, the stop band begins at 8,050 Hz
 
@@ -54,79 +53,8 @@ def coefficients() -> NDArray[np.float64]:
     exact in float64. The output therefore does not depend on the order of summation: not on the split into
     pushes, the BLAS or the CPU.
     """
-    centre = TAPS // 2
-    time = np.arange(TAPS) - centre
-    ideal = np.sinc(2 * CUTOFF_HZ / SAMPLE_RATE * time) * np.kaiser(TAPS, KAISER_BETA)
-    one = 2**COEFFICIENT_BITS
-    whole = np.rint(ideal / ideal.sum() * one)
-    whole[centre] += one - whole.sum()  # the sum after rounding is exactly 1
-    taps: NDArray[np.float64] = whole / one
-    taps.flags.writeable = False
-    return taps
-
-
-@cache
-def _toeplitz() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    # (own, following), each (96, 32): out[row] = rows[row] @ own + rows[row + 1] @ following
-    matrix = np.zeros((2 * BLOCK_IN, BLOCK_OUT))
-    for column in range(BLOCK_OUT):
-        matrix[DECIMATION * column : DECIMATION * column + TAPS, column] = coefficients()
-    return matrix[:BLOCK_IN].copy(), matrix[BLOCK_IN:].copy()
-
-
-class Downsampler:
-    """Resamples 24 kHz to 8 kHz with a linear-phase polyphase FIR, computed as a block-Toeplitz product.
-
-    The pass band is 0 to 3,400 Hz within 0.05 dB; frequencies above 4,600 Hz are down by more than 80 dB.
-    Output sample k is aligned with input sample 3k. The filter withholds its group delay of 2.0 ms and up to
-    two samples that wait for their third, 2.00 to 2.08 ms in all. n input samples give ceil(n / 3) output
-    samples after ``drain``. The output is bit-equal for any split of the input.
-
-    Samples are rounded half to even and saturated. There is no dither: it would add noise at -90 dBFS to
-    hide an error that is far below that of 8-bit companding (38 dB SNR).
-    """
-
-    def __init__(self) -> None:
-        self._line: NDArray[np.float64] = np.zeros((MAX_ROWS + 1) * BLOCK_IN)  # input samples to filter
-        self._held = TAPS // 2  # samples of the line in use; silence precedes the signal
-
-    def push(self, pcm: bytes) -> bytes:
-        """Resample s16le; raises ValueError for an odd number of bytes."""
-        samples = np.frombuffer(require_whole_samples(pcm), "<i2")
-        room = MAX_ROWS * BLOCK_IN
-        if len(samples) <= room:
-            return self._filter(samples)
-        return b"".join(self._filter(samples[start : start + room]) for start in range(0, len(samples), room))
-
-    def drain(self) -> bytes:
-        """Return the last 2 ms, filtered as if silence followed, and start a new signal."""
-        tail = self._filter(np.zeros(TAPS // 2, "<i2"))
-        self.reset()
-        return tail
-
-    def reset(self) -> None:
-        """Drop the withheld samples and start a new signal."""
-        self._line[: TAPS // 2] = 0
-        self._held = TAPS // 2
-
-    def _filter(self, samples: NDArray[np.int16]) -> bytes:
-        line = self._line
-        have = self._held + len(samples)
-        line[self._held : have] = samples
-        count = (have - TAPS) // DECIMATION + 1
-        if count <= 0:
-            self._held = have
-            return b""
-        rows = -(-count // BLOCK_OUT)
-        # The last row may contain stale samples of an earlier push; its outputs are cut off at the return.
-        blocks = line[: (rows + 1) * BLOCK_IN].reshape(rows + 1, BLOCK_IN)  # (rows + 1, 96)
-        own, following = _toeplitz()
-        # dot instead of @, whose overhead is half of the time of a product this small
-        out = blocks[:-1].dot(own)  # (rows, 32)
-        out += blocks[1:].dot(following)
-        self._held = have - DECIMATION * count
-        line[: self._held] = line[DECIMATION * count : have]
-        return _as_pcm(out)[: 2 * count]
+    time = np.arange(TAPS) - TAPS // 2
+    return _quantized(np.sinc(2 * CUTOFF_HZ / SAMPLE_RATE * time) * np.kaiser(TAPS, KAISER_BETA))
 
 
 @cache
@@ -136,16 +64,15 @@ def wideband_coefficients() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     They are the even and the odd taps of one symmetric low-pass filter at 48 kHz. The sum of each is exactly
     1, and their values are exact as those of ``coefficients``.
     """
-    centre = TAPS - 1
-    time = np.arange(2 * TAPS - 1) - centre
+    time = np.arange(2 * TAPS - 1) - (TAPS - 1)
     ideal = np.sinc(WIDEBAND_CUTOFF_HZ / SAMPLE_RATE * time) * np.kaiser(2 * TAPS - 1, KAISER_BETA)
-    return _whole(ideal[::2]), _whole(ideal[1::2])
+    return _quantized(ideal[::2]), _quantized(ideal[1::2])
 
 
-def _whole(ideal: NDArray[np.float64]) -> NDArray[np.float64]:
+def _quantized(ideal: NDArray[np.float64]) -> NDArray[np.float64]:
     one = 2**COEFFICIENT_BITS
     whole = np.rint(ideal / ideal.sum() * one)
-    rest = one - whole.sum()
+    rest = one - whole.sum()  # the sum after rounding is exactly 1
     whole[len(whole) // 2] += rest - rest // 2  # of an even number of taps, the two in the middle share it
     whole[(len(whole) - 1) // 2] += rest // 2
     taps: NDArray[np.float64] = whole / one
@@ -154,19 +81,107 @@ def _whole(ideal: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @cache
-def _wideband_toeplitz() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    # (own, following), each (96, 64), as ``_toeplitz``; output 2k is at input 3k, output 2k + 1 at 3k + 1.5
+def _narrowband_matrices() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return _block_matrices((0, coefficients()))
+
+
+@cache
+def _wideband_matrices() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     even, odd = wideband_coefficients()
-    matrix = np.zeros((2 * BLOCK_IN, 2 * BLOCK_OUT))
-    for pair in range(BLOCK_OUT):
-        first = DECIMATION * pair
-        matrix[first : first + TAPS, 2 * pair] = even
-        matrix[first + 2 : first + 1 + TAPS, 2 * pair + 1] = odd
+    return _block_matrices((0, even), (2, odd))  # output 2k is at input 3k, output 2k + 1 at 3k + 1.5
+
+
+def _block_matrices(
+    *phases: tuple[int, NDArray[np.float64]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    # (own, following), each (96, 32 P): out[row] = rows[row] @ own + rows[row + 1] @ following.
+    # phases: P of them, the first input of each output of a group, and its taps
+    matrix = np.zeros((2 * BLOCK_IN, len(phases) * BLOCK_GROUPS))
+    for group in range(BLOCK_GROUPS):
+        for phase, (offset, taps) in enumerate(phases):
+            first = DECIMATION * group + offset
+            matrix[first : first + len(taps), len(phases) * group + phase] = taps
     return matrix[:BLOCK_IN].copy(), matrix[BLOCK_IN:].copy()
 
 
-class WidebandDownsampler:
-    """Resamples 24 kHz to 16 kHz as ``Downsampler`` to 8 kHz.
+class _BlockFilter:
+    """Linear-phase polyphase FIR, computed as a block-Toeplitz product.
+
+    Three input samples make a group, which gives ``phases`` output samples. Samples are rounded half to even
+    and saturated. There is no dither: it would add noise at -90 dBFS to hide an error that is far below that
+    of 8-bit companding (38 dB SNR).
+
+    Args:
+        matrices: as ``_block_matrices`` returns them.
+        phases: output samples of a group.
+        group_inputs: that the outputs of a group depend on.
+    """
+
+    def __init__(
+        self, matrices: tuple[NDArray[np.float64], NDArray[np.float64]], phases: int, group_inputs: int
+    ) -> None:
+        self._own, self._following = matrices
+        self._phases, self._group_inputs = phases, group_inputs
+        self._room = MAX_ROWS // phases * BLOCK_IN  # input samples of one product
+        # Input samples to filter: those held, the room, and what completes the last row.
+        self._line: NDArray[np.float64] = np.zeros(self._room + BLOCK_IN + DECIMATION)
+        self._held = TAPS // 2  # samples of the line in use; silence precedes the signal
+
+    def push(self, pcm: bytes) -> bytes:
+        """Resample s16le; raises ValueError for an odd number of bytes."""
+        samples = np.frombuffer(require_whole_samples(pcm), "<i2")
+        room = self._room
+        if len(samples) <= room:
+            return self._filter(samples)
+        return b"".join(self._filter(samples[start : start + room]) for start in range(0, len(samples), room))
+
+    def drain(self) -> bytes:
+        """Return the last 2 ms, filtered as if silence followed, and start a new signal."""
+        rest = (self._held - TAPS // 2) % DECIMATION  # inputs of a last group that is not whole
+        beyond = self._phases - -(-self._phases * rest // DECIMATION) if rest else 0
+        tail = self._filter(np.zeros(self._group_inputs - TAPS // 2 - 1, "<i2"))
+        self.reset()
+        return tail[: len(tail) - 2 * beyond]
+
+    def reset(self) -> None:
+        """Drop the withheld samples and start a new signal."""
+        self._line[: TAPS // 2] = 0
+        self._held = TAPS // 2
+
+    def _filter(self, samples: NDArray[np.int16]) -> bytes:
+        line = self._line
+        have = self._held + len(samples)
+        line[self._held : have] = samples
+        groups = (have - self._group_inputs) // DECIMATION + 1
+        if groups <= 0:
+            self._held = have
+            return b""
+        rows = -(-groups // BLOCK_GROUPS)
+        # The last row may contain stale samples of an earlier push; its outputs are cut off at the return.
+        blocks = line[: (rows + 1) * BLOCK_IN].reshape(rows + 1, BLOCK_IN)  # (rows + 1, 96)
+        # dot instead of @, whose overhead is half of the time of a product this small
+        out = blocks[:-1].dot(self._own)  # (rows, 32 P)
+        out += blocks[1:].dot(self._following)
+        self._held = have - DECIMATION * groups
+        line[: self._held] = line[DECIMATION * groups : have]
+        return _as_pcm(out)[: 2 * self._phases * groups]
+
+
+class Downsampler(_BlockFilter):
+    """Resamples 24 kHz to 8 kHz.
+
+    The pass band is 0 to 3,400 Hz within 0.05 dB; frequencies above 4,600 Hz are down by more than 80 dB.
+    Output sample k is aligned with input sample 3k. The filter withholds its group delay of 2.0 ms and up to
+    two samples that wait for their third, 2.00 to 2.08 ms in all. n input samples give ceil(n / 3) output
+    samples after ``drain``. The output is bit-equal for any split of the input.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_narrowband_matrices(), phases=1, group_inputs=TAPS)
+
+
+class WidebandDownsampler(_BlockFilter):
+    """Resamples 24 kHz to 16 kHz.
 
     The pass band is 0 to 6,700 Hz within 0.05 dB; frequencies above 8,050 Hz are down by more than 80 dB.
     Output samples come in pairs, for three input samples each; 2.0 to 2.13 ms are withheld. n input samples
@@ -174,47 +189,7 @@ class WidebandDownsampler:
     """
 
     def __init__(self) -> None:
-        self._line: NDArray[np.float64] = np.zeros((_WIDEBAND_ROWS + 1) * BLOCK_IN)
-        self._held = TAPS // 2  # samples of the line in use; silence precedes the signal
-        self._pushed = 0  # samples of the signal
-
-    def push(self, pcm: bytes) -> bytes:
-        """Resample s16le; raises ValueError for an odd number of bytes."""
-        samples = np.frombuffer(require_whole_samples(pcm), "<i2")
-        self._pushed += len(samples)
-        room = (_WIDEBAND_ROWS - 1) * BLOCK_IN
-        return b"".join(self._filter(samples[start : start + room]) for start in range(0, len(samples), room))
-
-    def drain(self) -> bytes:
-        """Return the last 2 ms, filtered as if silence followed, and start a new signal."""
-        tail = self._filter(np.zeros(TAPS // 2 + 1, "<i2"))
-        if self._pushed % DECIMATION == 1:
-            tail = tail[:-2]  # the second of the last pair is after the signal
-        self.reset()
-        return tail
-
-    def reset(self) -> None:
-        """Drop the withheld samples and start a new signal."""
-        self._line[: TAPS // 2] = 0
-        self._held = TAPS // 2
-        self._pushed = 0
-
-    def _filter(self, samples: NDArray[np.int16]) -> bytes:
-        line = self._line
-        have = self._held + len(samples)
-        line[self._held : have] = samples
-        pairs = (have - TAPS - 1) // DECIMATION + 1
-        if pairs <= 0:
-            self._held = have
-            return b""
-        rows = -(-pairs // BLOCK_OUT)
-        blocks = line[: (rows + 1) * BLOCK_IN].reshape(rows + 1, BLOCK_IN)  # (rows + 1, 96)
-        own, following = _wideband_toeplitz()
-        out = blocks[:-1].dot(own)  # (rows, 64)
-        out += blocks[1:].dot(following)
-        self._held = have - DECIMATION * pairs
-        line[: self._held] = line[DECIMATION * pairs : have]
-        return _as_pcm(out)[: 4 * pairs]
+        super().__init__(_wideband_matrices(), phases=2, group_inputs=TAPS + 1)
 
 
 class PassthroughResampler:
