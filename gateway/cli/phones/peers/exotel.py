@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from .....adapters.media_streams.stream_format import linear
-from .carrier import RefusedMessage, SimulatedCarrier, media_stream_path, require_fields
+from .carrier import RefusedMessage, require_fields
+from .event_carrier import SimulatedEventCarrier
 from .peer import Message
 from .queue import PACKET_MS
 
@@ -23,13 +24,13 @@ _MAX_MEDIA_BYTES: Final = 100_000
 _MEDIA_UNIT_BYTES: Final = 320
 
 
-class SimulatedExotel(SimulatedCarrier):
+class SimulatedExotel(SimulatedEventCarrier):
     """One stream, at 8, 16 or 24 kHz."""
 
+    carrier, sequence_field, stream_field = "exotel", "sequence_number", "stream_sid"
+
     def __init__(self, call_id: str, sample_rate: int = 8_000, *, token: str = "") -> None:
-        super().__init__(call_id, media_stream_path("exotel", token), linear(sample_rate))
-        self._stream_id = f"MZ{call_id}"
-        self._sequence = 0
+        super().__init__(call_id, linear(sample_rate), f"MZ{call_id}", token)
         self._caller = b""  # not yet sent
 
     def start(self) -> list[Message]:
@@ -60,8 +61,7 @@ class SimulatedExotel(SimulatedCarrier):
 
     def _receive(self, message: Message) -> Iterable[Message]:
         fields = json.loads(message)
-        if fields["stream_sid"] != self._stream_id:
-            raise RefusedMessage(f"got the stream {fields['stream_sid']}")
+        self._require_stream(fields)
         match fields["event"]:
             case "media":
                 require_fields(fields, "event", "stream_sid", "media")
@@ -92,12 +92,3 @@ class SimulatedExotel(SimulatedCarrier):
         }
         self._caller = b""
         return [self._event("media", media=media)]
-
-    def _played(self, name: str) -> Message:
-        return self._event("mark", mark={"name": name})
-
-    def _event(self, name: str, **fields: object) -> str:
-        self._sequence += 1
-        return json.dumps(
-            {"event": name, "sequence_number": str(self._sequence), "stream_sid": self._stream_id, **fields}
-        )

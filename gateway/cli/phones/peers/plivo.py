@@ -12,13 +12,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .....adapters.media_streams.stream_format import ULAW, linear
-from .carrier import RefusedMessage, SimulatedCarrier, media_stream_path, require_fields
+from .carrier import RefusedMessage, require_fields
+from .event_carrier import SimulatedEventCarrier
 from .peer import Message
 from .queue import PACKET_MS
 
 
-class SimulatedPlivo(SimulatedCarrier):
+class SimulatedPlivo(SimulatedEventCarrier):
     """One stream. ``content_type`` is that of the XML: audio/x-mulaw at 8000 Hz, or audio/x-l16."""
+
+    carrier, sequence_field, stream_field = "plivo", "sequenceNumber", "streamId"
 
     def __init__(
         self,
@@ -29,10 +32,8 @@ class SimulatedPlivo(SimulatedCarrier):
         token: str = "",
     ) -> None:
         audio = ULAW if content_type == "audio/x-mulaw" else linear(sample_rate)
-        super().__init__(call_id, media_stream_path("plivo", token), audio)
+        super().__init__(call_id, audio, "20170ada-f610-433b-8758-c02a2aab3662", token)
         self._content_type = content_type
-        self._stream_id = "20170ada-f610-433b-8758-c02a2aab3662"
-        self._sequence = 0
 
     def start(self) -> list[Message]:
         """Return ``start``."""
@@ -52,8 +53,7 @@ class SimulatedPlivo(SimulatedCarrier):
 
     def _receive(self, message: Message) -> Iterable[Message]:
         fields = json.loads(message)
-        if fields["streamId"] != self._stream_id:
-            raise RefusedMessage(f"got the stream {fields['streamId']}")
+        self._require_stream(fields)
         match fields["event"]:
             case "playAudio":
                 require_fields(fields, "event", "streamId", "media")
@@ -87,8 +87,5 @@ class SimulatedPlivo(SimulatedCarrier):
     def _played(self, name: str) -> Message:
         return self._event("playedStream", name=name)
 
-    def _event(self, event: str, **fields: object) -> str:
-        self._sequence += 1
-        return json.dumps(
-            {"event": event, "sequenceNumber": self._sequence, "streamId": self._stream_id, **fields}
-        )
+    def _sequence_number(self) -> int:
+        return self._sequence

@@ -13,23 +13,23 @@ from collections.abc import Iterable
 from typing import Final
 
 from .....adapters.media_streams.stream_format import ALAW, ULAW
-from .carrier import RefusedMessage, SimulatedCarrier, media_stream_path, require_fields
+from .carrier import RefusedMessage, require_fields
+from .event_carrier import SimulatedEventCarrier
 from .peer import Message
-from .queue import PACKET_MS
 
 _CODECS: Final = {"PCMU": ULAW, "PCMA": ALAW}
 _MIN_MEDIA_BYTES: Final = 160  # 20 ms
 _MAX_MEDIA_BYTES: Final = 240_000  # 30 s
 
 
-class SimulatedTelnyx(SimulatedCarrier):
+class SimulatedTelnyx(SimulatedEventCarrier):
     """One stream; ``codec`` is PCMU or PCMA."""
 
+    carrier, sequence_field, stream_field = "telnyx", "sequence_number", "stream_id"
+
     def __init__(self, call_id: str, codec: str = "PCMU", *, token: str = "") -> None:
-        super().__init__(call_id, media_stream_path("telnyx", token), _CODECS[codec])
+        super().__init__(call_id, _CODECS[codec], "32DE0DEA-53CB-4B21-89A4-9E1819C043BC", token)
         self._codec = codec
-        self._stream_id = "32DE0DEA-53CB-4B21-89A4-9E1819C043BC"
-        self._sequence = 0
 
     def start(self) -> list[Message]:
         """Return ``connected`` and ``start``."""
@@ -80,21 +80,3 @@ class SimulatedTelnyx(SimulatedCarrier):
             return [self._played(name)]
         self.queue.add_mark(name)
         return []
-
-    def _caller_messages(self, packet: bytes) -> Iterable[Message]:
-        media = {
-            "track": "inbound",
-            "chunk": str(self._packets),
-            "timestamp": str(self._packets * PACKET_MS),
-            "payload": base64.b64encode(packet).decode(),
-        }
-        return [self._event("media", media=media)]
-
-    def _played(self, name: str) -> Message:
-        return self._event("mark", mark={"name": name})
-
-    def _event(self, name: str, **fields: object) -> str:
-        self._sequence += 1
-        return json.dumps(
-            {"event": name, "sequence_number": str(self._sequence), "stream_id": self._stream_id, **fields}
-        )

@@ -12,20 +12,20 @@ from collections.abc import Iterable
 from typing import Final
 
 from .....adapters.media_streams.stream_format import ULAW
-from .carrier import RefusedMessage, SimulatedCarrier, media_stream_path, require_fields
+from .carrier import require_fields
+from .event_carrier import SimulatedEventCarrier
 from .peer import Message
-from .queue import PACKET_MS
 
 _FIELDS: Final = {"media": ("media",), "mark": ("mark",), "clear": ()}
 
 
-class SimulatedTwilio(SimulatedCarrier):
+class SimulatedTwilio(SimulatedEventCarrier):
     """One stream."""
 
+    carrier, sequence_field, stream_field = "twilio", "sequenceNumber", "streamSid"
+
     def __init__(self, call_id: str, *, token: str = "") -> None:
-        super().__init__(call_id, media_stream_path("twilio", token), ULAW)
-        self._stream_id = f"MZ{call_id}"
-        self._sequence = 0
+        super().__init__(call_id, ULAW, f"MZ{call_id}", token)
 
     def start(self) -> list[Message]:
         """Return ``connected`` and ``start``."""
@@ -52,8 +52,7 @@ class SimulatedTwilio(SimulatedCarrier):
         fields = json.loads(message)
         event = fields["event"]
         require_fields(fields, "event", "streamSid", *_FIELDS[event])
-        if fields["streamSid"] != self._stream_id:
-            raise RefusedMessage(f"got the stream {fields['streamSid']}")
+        self._require_stream(fields)
         match event:
             case "media":
                 self._queue_audio(base64.b64decode(fields["media"]["payload"], validate=True))
@@ -62,21 +61,3 @@ class SimulatedTwilio(SimulatedCarrier):
             case _:
                 return [self._played(name) for name in self._clear()]
         return []
-
-    def _caller_messages(self, packet: bytes) -> Iterable[Message]:
-        media = {
-            "track": "inbound",
-            "chunk": str(self._packets),
-            "timestamp": str(self._packets * PACKET_MS),
-            "payload": base64.b64encode(packet).decode(),
-        }
-        return [self._event("media", media=media)]
-
-    def _played(self, name: str) -> Message:
-        return self._event("mark", mark={"name": name})
-
-    def _event(self, name: str, **fields: object) -> str:
-        self._sequence += 1
-        return json.dumps(
-            {"event": name, "sequenceNumber": str(self._sequence), "streamSid": self._stream_id, **fields}
-        )
