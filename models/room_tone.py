@@ -18,6 +18,7 @@ _WINDOW = 512  # samples of the spectrum's estimate
 _FADE = 120  # samples, 5 ms at 24 kHz
 _SEED = 20_261_123
 
+_MAX_LEVEL_DB = -62.0  # dBFS; a louder tone is made fainter
 _LEVEL_WINDOW = 480  # samples, 20 ms at 24 kHz
 _MIN_WINDOWS = 3  # of a quiet part
 _MAX_STEP_DB = 4.0  # between windows of a steady noise; sounds that die away fall faster
@@ -34,10 +35,10 @@ class RoomTone:
     period: Float
 
     @classmethod
-    def like(cls, silence: Float, max_level_db: float) -> "RoomTone":
+    def like(cls, silence: Float) -> "RoomTone":
         """The tone with the spectrum and level of a voice's silence.
 
-        silence: (N,) float32, at least 512 samples. max_level_db: dBFS; a louder silence is made fainter.
+        silence: (N,) float32, at least 512 samples. One above -62 dBFS is made fainter.
         """
         frequencies, estimated_at = (np.linspace(0, 1, size // 2 + 1) for size in (_PERIOD, _WINDOW))
         magnitudes = np.sqrt(_PERIOD * np.interp(frequencies, estimated_at, _power_spectrum(silence)))
@@ -45,10 +46,10 @@ class RoomTone:
         phases = np.random.default_rng(_SEED).uniform(0, 2 * np.pi, len(magnitudes))
         period = np.fft.irfft(magnitudes * np.exp(1j * phases), _PERIOD)
         level = float(np.sqrt(np.mean(period**2)))
-        return cls((period * min(1.0, 10 ** (max_level_db / 20) / max(level, 1e-12))).astype(np.float32))
+        return cls((period * min(1.0, 10 ** (_MAX_LEVEL_DB / 20) / max(level, 1e-12))).astype(np.float32))
 
     @classmethod
-    def of_speech(cls, speech: Float, max_level_db: float) -> "RoomTone | None":
+    def of_speech(cls, speech: Float) -> "RoomTone | None":
         """The tone of the longest steady quiet part of speech; None if that is too short or digital silence.
 
         speech: (N,) float32 at 24 kHz, with its pauses.
@@ -65,7 +66,7 @@ class RoomTone:
         if len(longest) < _MIN_WINDOWS:
             return None
         quiet = speech[longest.start * _LEVEL_WINDOW : longest.stop * _LEVEL_WINDOW]
-        return cls.like(quiet, max_level_db)
+        return cls.like(quiet)
 
     def pause(self, start: int, samples: int) -> Float:
         """A pause at the sample ``start`` of a stream: (samples,) float32, faded in and out over 5 ms."""

@@ -45,7 +45,6 @@ _WINDOW_SAMPLES = 25  # 1 ms, over which a level is measured; divides the vocode
 _LEAD_SAMPLES = 100  # 4 ms kept before the first audible window
 _FADE_SAMPLES = 240  # 10 ms
 _DECAY_SAMPLES = 1_200  # 50 ms
-_MAX_ROOM_TONE_DB = -62.0  # dBFS
 _AROUND_PAUSE = ("on the other hand", "the larger model lasts for years")
 
 Float = NDArray[np.float32]
@@ -165,7 +164,7 @@ class HibariVoice:
         spectrum, _ = self._decode(line.hidden, contexts, at_edge=True)
         state = harmonic_vocoder.init_state()
         samples, _ = harmonic_vocoder.step(spectrum, line.f0, state, self._noise)
-        return RoomTone.like(_longest_pause(samples * _GAIN), _MAX_ROOM_TONE_DB)
+        return RoomTone.like(_longest_pause(samples * _GAIN))
 
     def step(
         self, line: EncodedLine, state: HibariRenderState, frames: int

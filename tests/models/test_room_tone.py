@@ -30,19 +30,19 @@ def bands_db(samples: NDArray[np.float32]) -> NDArray[np.float64]:
 @pytest.mark.parametrize("samples", [2_400, 24_000])
 def test_the_tone_has_level_and_spectrum_of_the_silence(samples: int) -> None:
     source = silence(samples=samples)
-    tone = RoomTone.like(source, -60.0).period
+    tone = RoomTone.like(source).period
     assert level_db(tone) == pytest.approx(level_db(source), abs=0.5)
     np.testing.assert_allclose(bands_db(tone), bands_db(source), atol=2.0)
 
 
 def test_a_loud_silence_is_made_fainter() -> None:
-    assert level_db(RoomTone.like(silence(-40.0), -62.0).period) == pytest.approx(-62.0, abs=0.1)
-    assert not RoomTone.like(np.zeros(4_800, np.float32), -62.0).period.any()
+    assert level_db(RoomTone.like(silence(-40.0)).period) == pytest.approx(-62.0, abs=0.1)
+    assert not RoomTone.like(np.zeros(4_800, np.float32)).period.any()
 
 
 def test_the_period_goes_on_at_its_start_without_a_seam() -> None:
-    period = RoomTone.like(silence(), -60.0).period
-    pause = RoomTone.like(silence(), -60.0).pause(len(period) - 2_000, 4_000)
+    period = RoomTone.like(silence()).period
+    pause = RoomTone.like(silence()).pause(len(period) - 2_000, 4_000)
     np.testing.assert_array_equal(pause[200:-200], np.roll(period, 2_000)[200:3_800])
     around = np.diff(np.roll(period, 2_000)[:4_000], 2)
     assert np.abs(around[1_990:2_010]).max() < 4 * around.std()
@@ -50,7 +50,7 @@ def test_the_period_goes_on_at_its_start_without_a_seam() -> None:
 
 @pytest.mark.parametrize("samples", [0, 1, 100, 6_000, 200_000])
 def test_a_pause_has_the_length_that_is_asked_for_and_begins_and_ends_softly(samples: int) -> None:
-    tone = RoomTone.like(silence(), -60.0)
+    tone = RoomTone.like(silence())
     before = tone.period.copy()
     pause = tone.pause(12_345, samples)
     assert pause.shape == (samples,) and pause.dtype == np.float32
@@ -70,13 +70,13 @@ def speech_over(floor: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("floor_db", [-92.0, -75.0, -65.0])
 def test_the_tone_of_speech_is_that_of_its_steady_quiet_part(floor_db: float) -> None:
-    tone = RoomTone.of_speech(speech_over(silence(floor_db, 48_000)), -62.0)
+    tone = RoomTone.of_speech(speech_over(silence(floor_db, 48_000)))
     assert tone is not None
     assert level_db(tone.period) == pytest.approx(floor_db, abs=1.0)
 
 
 def test_speech_over_digital_silence_or_without_a_quiet_part_has_no_tone() -> None:
-    assert RoomTone.of_speech(speech_over(np.zeros(48_000, np.float32)), -62.0) is None
-    assert RoomTone.of_speech(speech_over(silence(-120.0, 48_000)), -62.0) is None
-    assert RoomTone.of_speech(silence(-30.0, 48_000), -62.0) is None
-    assert RoomTone.of_speech(np.zeros(0, np.float32), -62.0) is None
+    assert RoomTone.of_speech(speech_over(np.zeros(48_000, np.float32))) is None
+    assert RoomTone.of_speech(speech_over(silence(-120.0, 48_000))) is None
+    assert RoomTone.of_speech(silence(-30.0, 48_000)) is None
+    assert RoomTone.of_speech(np.zeros(0, np.float32)) is None

@@ -26,7 +26,6 @@ logger = logging.getLogger(__name__)
 
 _MAX_WORKERS = 2
 _MAX_RTF = 0.8  # computing time for 1 s of speech, beyond which pauses are heard
-MAX_ROOM_TONE_DB = -62.0  # dBFS, as of the packaged voice
 _SLOTS = 1024  # a slot holds some 100 kB between steps
 
 
@@ -50,7 +49,7 @@ class SpeakerSound:
 def measure_sound(speech: NDArray[np.float32]) -> SpeakerSound:
     """The sound of a speaker, from speech with the silence around it: (N,) float32 at 24 kHz."""
     gain = gain_to_level(speech, SAMPLE_RATE)
-    return SpeakerSound(gain, RoomTone.of_speech(speech * np.float32(gain), MAX_ROOM_TONE_DB))
+    return SpeakerSound(gain, RoomTone.of_speech(speech * np.float32(gain)))
 
 
 class WordTimes:

@@ -13,7 +13,7 @@ from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, Segmenter, Spok
 from vivavoce.tts_engine.voices.voices import Voice, Voices
 
 LINE = Segment((SpokenWord("one", ",", 0, 3),), 0, 4, BoundaryKind.CLAUSE)
-NOISE = RoomTone.like(np.random.default_rng(0).normal(0, 1e-4, 24_000).astype(np.float32), -62.0)
+NOISE = RoomTone.like(np.random.default_rng(0).normal(0, 1e-4, 24_000).astype(np.float32))
 
 
 class ToneVoice:
