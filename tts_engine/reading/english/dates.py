@@ -1,4 +1,4 @@
-"""Rules of dates and times of day.
+"""Rules of dates and times of day; those of weekdays are in ``weekdays.py``.
 
 American English: the month first, as "March third"; the day first only where it is written first.
 """
@@ -18,10 +18,6 @@ MONTH = (
 )
 ORDINAL_SUFFIX = r"(?:st|nd|rd|th)"
 WEEKDAY = r"(?:Mon|Tues?|Weds?|Thu(?:rs?)?|Fri|Sat|Sun)"
-_FULL_WEEKDAY = r"(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)s?"
-_BETWEEN_WEEKDAYS = r"(?:, ?|,? ?(?:and|or|&) ?)"
-_WEEKDAY_AHEAD = re.compile(rf"\.?{_BETWEEN_WEEKDAYS}{WEEKDAY}(?!\w)")
-_WEEKDAY_BEHIND = re.compile(rf"\b{WEEKDAY}\.?{_BETWEEN_WEEKDAYS}\Z")
 _DATE_AFTER_DASH = re.compile(rf" ?[-–—] ?(?:{WEEKDAY}\.?,? )?{MONTH}(?![\w])")
 _HOUR_AFTER_DASH = re.compile(r" ?[-–] ?\d{1,2}(?::[0-5]\d)?[ap](?!\w)")
 _LONG_WEEKDAYS = frozenset(name.lower() for name in vocabulary.WEEKDAY_NAMES.values())
@@ -189,6 +185,21 @@ def _read_day_month(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_days_of_month(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "13-15 Nov" and "the 3rd to 5th of May"."""
+    first, last, month, year = match.groups()
+    if not 1 <= int(first) < int(last) <= 31:
+        return None
+    article = "" if scan.context.previous_word == "the" else "the "
+    scan.emit(f"{article}{numbers.ordinal(int(first))}", match.start(), match.end(1))
+    scan.emit(f"to the {numbers.ordinal(int(last))} of", match.end(1), match.start(3) - 1)
+    scan.emit(_month_name(month), match.start(3), match.end(3))
+    if year:
+        scan.emit(numbers.year(int(year)), match.start(4), match.end(4))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_month_first(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "Feb-09-2026" and "2026-Feb-09"."""
     groups = match.groupdict()
@@ -211,47 +222,6 @@ def _read_abbreviated_month(scan: ScanState, match: re.Match[str]) -> int:
     note_english_word(scan.context, name)
     if match.group().endswith("."):
         end_sentence_if_capital_follows(scan, match.end())
-    return match.end()
-
-
-def _read_weekday(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "Tue" before a date or with a full stop."""
-    name = vocabulary.WEEKDAY_NAMES[match.group(1).lower()]
-    scan.emit(name, match.start(), match.end())
-    note_english_word(scan.context, name)
-    return match.end()
-
-
-def _read_weekday_in_list(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the days of "Mon, Wed and Sat"."""
-    in_list = _WEEKDAY_AHEAD.match(scan.view, match.end()) or _WEEKDAY_BEHIND.search(
-        scan.view, 0, match.start()
-    )
-    return _read_weekday(scan, match) if in_list else None
-
-
-def _read_weekday_range(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "Mon-Fri"."""
-    scan.emit(vocabulary.WEEKDAY_NAMES[match.group(1).lower()], match.start(1), match.end(1))
-    scan.emit("to", match.end(1), match.start(2))
-    scan.emit(vocabulary.WEEKDAY_NAMES[match.group(2).lower()], match.start(2), match.end(2))
-    note_english_word(scan.context, "day")
-    return match.end()
-
-
-def _read_full_weekday_range(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "Monday - Friday"."""
-    scan.emit(match.group(1), match.start(1), match.end(1))
-    scan.emit("to", match.end(1), match.start(2))
-    scan.emit(match.group(2), match.start(2), match.end(2))
-    note_english_word(scan.context, "day")
-    return match.end()
-
-
-def _read_working_week(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "M-F"."""
-    scan.emit("Monday to Friday", match.start(), match.end())
-    note_english_word(scan.context, "day")
     return match.end()
 
 
@@ -329,27 +299,19 @@ LETTER_RULES = compile_rules(
     (r"(Sept)(?:\.|(?!\w))", _read_abbreviated_month),
     (rf"({MONTH})\.? ?[-–] ?({MONTH})(?!\w|\.? \d)(?:\.(?= [a-z]))?", _read_month_range),
     (r"FY ?'?((?:19|20)?\d\d)(?!\w)", _read_fiscal_year),
-    (rf"({WEEKDAY})\.? ?[-–] ?({WEEKDAY})(?!\w)", _read_weekday_range),
-    (rf"({_FULL_WEEKDAY}) ?[-–—] ?({_FULL_WEEKDAY})(?!\w)", _read_full_weekday_range),
     # "Feb-09-2026"
     (rf"(?P<month>{MONTH})-(?P<day>\d{{1,2}})-(?P<year>[12]\d{{3}}|\d\d)(?![\w-])", _read_month_first),
-    (r"M[-–]F(?=,? +\d|,? ?$)", _read_working_week),
-    # Abbreviated weekdays are words too ("sun", "sat"): a full stop or a date must follow.
-    (
-        rf"({WEEKDAY})(?:\.(?=\s|$|,)|(?=,? +(?:{MONTH}|\d)(?!\w*[a-z]{{9}}))"
-        rf"|(?= ?/ ?{WEEKDAY}\b))",
-        _read_weekday,
-    ),
-    (rf"(?<=/)({WEEKDAY})(?!\w)", _read_weekday),
-    # The others are no words.
-    (r"(Tues?|Weds|Thu(?:rs?)?|Fri)(?![\w.'])", _read_weekday),
-    (rf"({WEEKDAY})(?![\w'])", _read_weekday_in_list),
 )
 DIGIT_RULES = compile_rules(
     (r"([12]\d{3})([-/])(\d{1,2})\2(\d{1,2})(?![\w/-])", _read_iso_date),
     (r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?!\w|\.\d)", _read_dotted_date),
     (r"([0-3]\d)\.([0-3]\d)\.([0-4]\d)(?!\w|\.\d)", _read_dotted_date),
     (r"(\d{1,2})\.(\d{2})(?![\w%°/–:-]|[.,]\d| ?%| ?[AaPp]\.?[Mm])", _read_day_with_stop),
+    (
+        rf"(\d{{1,2}}){ORDINAL_SUFFIX}? ?[-–] ?(\d{{1,2}}){ORDINAL_SUFFIX}? (?:of )?({MONTH})\.?(?!\w)"
+        r"(?:,? +([12]\d{3})(?!\w))?",
+        _read_days_of_month,
+    ),
     # "09-Feb-2026", "09/Feb/26"; then "2026-Feb-09"
     (rf"(\d{{1,2}})[-/ ]({MONTH})[-/ ]([12]\d{{3}}|\d\d(?![\w:]|\.\d))(?![\w-])", _read_day_month),
     (rf"(?P<year>[12]\d{{3}})-(?P<month>{MONTH})-(?P<day>\d{{1,2}})(?![\w-])", _read_month_first),

@@ -8,7 +8,7 @@ import re
 
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..tokenizer import WORD, Grammar, ScanState, compile_rules
-from . import amounts, carrier_codes, codes, dates, money, slashes, units, vocabulary, words
+from . import amounts, carrier_codes, codes, dates, money, slashes, units, vocabulary, weekdays, words
 from .spelling import ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
 from .word_context import note_english_word
 
@@ -142,6 +142,7 @@ _LETTER_RULES = (
     *money.LETTER_RULES,
     *amounts.LETTER_RULES,
     *dates.LETTER_RULES,
+    *weekdays.LETTER_RULES,
     *words.ABBREVIATION_RULES,
     *carrier_codes.LETTER_RULES,
     *codes.LETTER_RULES,

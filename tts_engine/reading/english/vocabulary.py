@@ -37,6 +37,7 @@ MONTH_NAMES = (
     | {"sept": "September"}
 )
 WEEKDAY_NAMES = _readings("weekday_names")
+WEEKDAY_LETTERS = _readings("weekday_letters")
 AM_PM = _words("am_pm")
 WORDS_AFTER_AM_PM = _words("words_after_am_pm")
 WORDS_BEFORE_TIMES = _words("words_before_times")
