@@ -8,7 +8,19 @@ import re
 
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..tokenizer import WORD, Grammar, ScanState, compile_rules
-from . import amounts, carrier_codes, codes, dates, money, slashes, units, vocabulary, weekdays, words
+from . import (
+    abbreviations,
+    amounts,
+    carrier_codes,
+    codes,
+    dates,
+    money,
+    slashes,
+    units,
+    vocabulary,
+    weekdays,
+    words,
+)
 from .spelling import ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
 from .word_context import note_english_word
 
@@ -143,7 +155,7 @@ _LETTER_RULES = (
     *amounts.LETTER_RULES,
     *dates.LETTER_RULES,
     *weekdays.LETTER_RULES,
-    *words.ABBREVIATION_RULES,
+    *abbreviations.LETTER_RULES,
     *carrier_codes.LETTER_RULES,
     *codes.LETTER_RULES,
     *words.LETTER_RULES,

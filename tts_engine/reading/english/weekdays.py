@@ -1,4 +1,4 @@
-"""Rules of weekdays: "Tue", "Mon-Fri", and the letters of opening hours and timetables, "M-Th", "Tu/Th", "MWF"."""
+"""Rules of weekdays: "Tue", "Mon-Fri", and the letters of opening hours and timetables: "M-Th", "MWF"."""
 
 import re
 
