@@ -88,6 +88,7 @@ class BoundaryRules:
     words_after_time: frozenset[str] = frozenset()  # continue the sentence after one of these
     sentence_starters: frozenset[str] = frozenset()  # begin a sentence after "U.S." and its like
     sentence_words: frozenset[str] = frozenset()  # numbered abbreviations that are sentences too: "No."
+    words_before_answers: frozenset[str] = frozenset()  # "is" before "no."; after others it is no sentence
     numbered_nouns: frozenset[str] = frozenset()  # before these abbreviations: "policy no. A-113"
     name_suffixes: frozenset[str] = frozenset()  # "Jr", after which a street's name may go on
     street_words: frozenset[str] = frozenset()  # "Blvd", with a capital
@@ -245,7 +246,8 @@ def _is_safe_after_stop(
             return False
         case AbbreviationKind.NUMBERED:
             noun = _word_before(view, _token_start(view, at)).rpartition("-")[2]  # of "e-ticket no."
-            if noun in rules.numbered_nouns:
+            is_number = following.islower() and word.islower() and noun.rstrip(".").isalpha()
+            if noun in rules.numbered_nouns or (is_number and noun not in rules.words_before_answers):
                 return False
             return word in rules.sentence_words and following.isalpha()
         case AbbreviationKind.MAY_END_SENTENCE:

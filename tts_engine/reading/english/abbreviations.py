@@ -12,14 +12,20 @@ from .word_context import note_english_word
 from .words import AMOUNT_AHEAD
 
 _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
-_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)")
+_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[IVXLC]{2,6}(?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)")
 _CAPITALS_OR_VERB_AHEAD = re.compile(r" (?:[A-Z]{2,6}(?!\w)|[a-z])")  # "part no. WRX", "serial no. reads"
+_PRICE_BEHIND = re.compile(r"[$£€][\d,.]{1,20}[kK]? ?\Z")
+_TRAIN_NUMBER_AHEAD = re.compile(r"\.? #?\d{3,6}(?![\d/-])")
+_WORK_BEHIND = re.compile(rf"\b(?:{any_of(vocabulary.NOUNS_BEFORE_HOURS_OF_WORK)})\.? \Z")
+_HOURS_OF_WORK = {"FT": "full time", "PT": "part time"}
 _UNITS_AFTER_PER = vocabulary.UNITS.keys() - {"in", "x"}
 
 
 def _read_dotted_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
     """Read the letters of "U.S." or "Ph.D.", and the meaning of "e.g." and "i.e."."""
     bare = match.group().rstrip(".")
+    if bare in vocabulary.ABBREVIATIONS_AFTER_PRICES and _PRICE_BEHIND.search(scan.view, 0, match.start()):
+        return _read_abbreviation_after_price(scan, match)
     if bare in vocabulary.ABBREVIATIONS:
         spoken, kind = vocabulary.ABBREVIATIONS[bare]
         scan.emit(spoken, match.start(), match.end())
@@ -34,6 +40,43 @@ def _read_dotted_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_contracted_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "gov't" and "add'l"."""
+    word = vocabulary.CONTRACTED_ABBREVIATIONS[match.group().lower()]
+    scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_possessive_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "the Dr.'s note" and "Smith Co.'s"."""
+    if match.group(1) not in vocabulary.ABBREVIATIONS:
+        return None
+    word = vocabulary.ABBREVIATIONS[match.group(1)][0] + "'s"
+    scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_hours_of_work(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "3 yrs FT" and "FT/PT roles"; elsewhere PT is a time zone, a patient or a therapy."""
+    first, second = match.groups()
+    named = scan.next_word(match.end()) in vocabulary.NOUNS_AFTER_HOURS_OF_WORK
+    if not (second or named or _WORK_BEHIND.search(scan.view, 0, match.start())):
+        return None
+    words = _HOURS_OF_WORK[first] + (f" or {_HOURS_OF_WORK[second]}" if second else "")
+    scan.emit(words, match.start(), match.end())
+    note_english_word(scan.context, "time")
+    return match.end()
+
+
+def _read_medium(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "med" of "med-rare"."""
+    scan.emit("medium", match.start(), match.end())
+    note_english_word(scan.context, "medium")
+    return match.end()
+
+
 def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read an abbreviation of the vocabulary with its full stop, or without where it needs none."""
     word, dotted = match.group(1), bool(match.group(2))
@@ -41,9 +84,17 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
         return _read_unit_after_per(scan, match)
     if word in vocabulary.STREET_ABBREVIATIONS:
         return read_street(scan, match, dotted)
-    if word not in vocabulary.ABBREVIATIONS:
+    if word in vocabulary.ABBREVIATIONS_AFTER_PRICES and _PRICE_BEHIND.search(scan.view, 0, match.start()):
+        return _read_abbreviation_after_price(scan, match)
+    if word not in vocabulary.ABBREVIATIONS or (word == "sim" and scan.context.previous_word != "or"):
         return None
     spoken, kind = vocabulary.ABBREVIATIONS[word]
+    if (
+        word == "Exp"
+        and scan.context.previous_capitalized
+        and _TRAIN_NUMBER_AHEAD.match(scan.view, match.end(1))
+    ):
+        spoken = "Express"
     following = scan.next_visible(match.end())
     is_word = word in vocabulary.AMBIGUOUS_ABBREVIATIONS and not (following.islower() or following.isdigit())
     if is_word and kind is AbbreviationKind.MAY_END_SENTENCE:
@@ -65,6 +116,14 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     elif dotted and not following:
         scan.punctuate(".")
     return match.end()
+
+
+def _read_abbreviation_after_price(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "£900 pcm" and "£40 pppn"."""
+    words = vocabulary.ABBREVIATIONS_AFTER_PRICES[match.group().rstrip(".")]
+    scan.emit(words, match.start(), match.end())
+    note_english_word(scan.context, words)
+    return _end_of_abbreviation(scan, match, match.group().endswith("."))
 
 
 def _read_unit_after_per(scan: ScanState, match: re.Match[str]) -> int:
@@ -97,8 +156,6 @@ def _read_numbered_abbreviation(
     word = match.group(1)
     announced = dotted and scan.view[match.end() : match.end() + 1] == ":"  # "Ref. no.:"
     following = announced or _NUMBER_AHEAD.match(scan.view, match.end())
-    if word == "pp" and scan.context.after_number:  # "$95 pp"
-        spoken, following = "per person", True
     if word in ("Fl", "fl", "Qtr", "qtr") and _ORDINAL_BEHIND.search(scan.view, 0, match.start()):
         scan.emit(spoken, match.start(), match.end())
         note_english_word(scan.context, spoken)
@@ -107,6 +164,8 @@ def _read_numbered_abbreviation(
         return None
     if word in ("no", "No") and (scan.context.identifier_expected or scan.context.code_just_announced):
         following = following or _CAPITALS_OR_VERB_AHEAD.match(scan.view, match.end())
+    if word == "no" and dotted and scan.next_visible(match.end()).islower():
+        following = following or scan.context.previous_word not in vocabulary.WORDS_BEFORE_ANSWERS | {""}
     if not following and (word in vocabulary.AMBIGUOUS_ABBREVIATIONS or not dotted):
         return None
     if not dotted and word not in vocabulary.STOPLESS_ABBREVIATIONS and word != "x":
@@ -133,7 +192,12 @@ def _read_initial(scan: ScanState, match: re.Match[str]) -> int | None:
 
 # "B.Sc": the academic degrees, which have full stops inside.
 _DEGREE = any_of(word for word in vocabulary.ABBREVIATIONS if re.search(r"\w\w\.|\.\w\w", word))
+_CONTRACTED = any_of(vocabulary.CONTRACTED_ABBREVIATIONS)
 LETTER_RULES = compile_rules(
+    (rf"(?i:{_CONTRACTED})(?![\w'])", _read_contracted_abbreviation),
+    (r"([A-Za-z]{1,6})\.'s(?!\w)", _read_possessive_abbreviation),
+    (r"(FT|PT)(?:/(FT|PT))?(?![\w%])", _read_hours_of_work),
+    (r"[Mm]ed(?:\.-?|-)(?= ?(?:rare|well|sized?|low|high|heat|large)\b)", _read_medium),
     (rf"(?:{_DEGREE})(?:\.|(?!\w))", _read_dotted_abbreviation),
     (r"(?:[^\W\d_]\.){1,8}[^\W\d_](?:\.|(?!\w))|Ph\.?D\.?(?!\w)", _read_dotted_abbreviation),
     # "N.", "NW": a direction in an address

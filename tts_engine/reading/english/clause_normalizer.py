@@ -23,7 +23,7 @@ from .grammar import ENGLISH_GRAMMAR
 
 # Of English voices: foreign names are read letter by letter as far as English has a sound for them.
 ENGLISH_VOICE_SCRIPTS = ReadableScripts(LATIN, GREEK, CYRILLIC)
-_FOLDED_CHARACTERS = {**FOLDED_CHARACTERS, "★": "★", "⭐": "★"}  # "a 4★ hotel"
+_FOLDED_CHARACTERS = {**FOLDED_CHARACTERS, "★": "★", "⭐": "★", "¶": "¶"}  # "a 4★ hotel"
 
 _SHORT_MONTHS = [name.title() for name in vocabulary.MONTH_NAMES if len(name) < 5 and name != "may"]
 _SHORT_WEEKDAYS = [name.title() for name in vocabulary.WEEKDAY_NAMES]
@@ -50,6 +50,7 @@ ENGLISH_BOUNDARY_RULES = BoundaryRules(
     words_after_time=vocabulary.WORDS_AFTER_AM_PM,
     sentence_starters=vocabulary.SENTENCE_STARTERS,
     sentence_words=frozenset({"No", "no"}),
+    words_before_answers=vocabulary.WORDS_BEFORE_ANSWERS,
     numbered_nouns=vocabulary.IDENTIFIED_NOUNS | vocabulary.CODE_WORDS,
     name_suffixes=vocabulary.NAME_SUFFIXES,
     street_words=vocabulary.CAPITALIZED_STREET_WORDS,
