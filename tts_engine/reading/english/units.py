@@ -15,21 +15,23 @@ UNIT = any_of(vocabulary.UNITS)
 _RATE = any_of(vocabulary.RATE_UNITS)
 _LENGTH_WORDS = rf"(?:in diameter|{any_of(vocabulary.LENGTH_WORDS)})"
 _SCREENS = any_of(vocabulary.SCREEN_NOUNS)
-# Also before another length: "the 10" or the 14" pizza".
-_SCREEN_AHEAD = re.compile(rf"(?:,? (?:or|and|to|vs\.?)(?: an?| the)? {DECIMAL}\")* (?:{_SCREENS})\b")
+_SCREEN_ADJECTIVES = any_of(vocabulary.SCREEN_ADJECTIVES)
+# Also before another length or after words such as "OLED": "the 10" or the 14" pizza".
+_SCREEN_AHEAD = re.compile(
+    rf"(?:,? (?:or|and|to|vs\.?)(?: an?| the)? {DECIMAL}\")*"
+    rf"(?: (?:[A-Z\d][\w+-]*|{_SCREEN_ADJECTIVES})){{0,3}} (?:{_SCREENS})\b"
+)
+_FEET_BEHIND = re.compile(r"\d'(?: ?\d{1,2}\")?(?!\w)")
 _OPEN_QUOTE_BEHIND = re.compile(r"(?<![^\s(\[])\"[^\"]*\Z")
 _END_OF_LENGTH = re.compile(rf" (?:{_SCREENS}|and|or|to|by)\b|[,.;:!?)]|\Z")
 _DIMENSION_AHEAD = re.compile(rf" ?x ?\d| {_LENGTH_WORDS}\b")
 _WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | vocabulary.LENGTH_WORDS | {"of", "x"}
 _NAME_AHEAD = re.compile(r" +[A-Z\d]")
 _INITIAL_AHEAD = re.compile(r"\. *[A-Z\d]")  # "45 W. Oak St."
+_HOMES = vocabulary.HOME_NOUNS
 _OIL_GRADE_AHEAD = re.compile(r"-\d\d(?!\w)")  # "5W-30"
 _SPACED_LETTERS = frozenset("dghlmstLVW")  # units of one letter that are no words
 _AMP_NOUN_AHEAD = re.compile(rf" (?:{any_of(vocabulary.AMP_NOUNS)})\b")
-_DECADE_AHEAD = re.compile(
-    rf"(?:,| and| or| to|-|–) ?(?:the )?\d0s(?!\w)| (?:{any_of(vocabulary.DECADE_NOUNS)})\b"
-)
-_DECADE_BEHIND = re.compile(r"\b\d0s(?:,| and| or| to|-|–) ?\Z")
 # Parts of a duration, by what they are called; a duration names them in this order.
 _DURATION_UNITS = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 _DAYS, _HOURS, _MINUTES, _SECONDS = (
@@ -39,6 +41,7 @@ _DAYS, _HOURS, _MINUTES, _SECONDS = (
     "s(?:ec(?:ond)?s?)?",
 )
 _DURATION_PART = re.compile(rf"(\d+) ?({_DAYS}|{_HOURS}|{_MINUTES}|{_SECONDS})(?![^\W\d_])")
+_END_OF_RANGE_AHEAD = re.compile(r" ?[-–] ?\d")  # "runs 6:30–10 a.m."
 _MINUTES_AHEAD = rf"(?= (?:{any_of(vocabulary.WORDS_AFTER_MINUTES)})\b)"
 _MILLION_AHEAD = re.compile(rf" (?:{any_of(vocabulary.NOUNS_OF_MILLIONS)})\b")
 _POPULATION_BEHIND = re.compile(r"\b[Pp]op(?:ulation|\.)[^;!?]{0,30}\Z")
@@ -105,10 +108,14 @@ def _is_millions(scan: ScanState, match: re.Match[str]) -> bool:
 
 def _is_before_measured_noun(scan: ScanState, end: int) -> bool:
     """Whether a noun follows that has the quantity: "a 5 lb bag", "your 15 GB plan"."""
+    if scan.view[end : end + 2] == ". ":
+        end += 1
     if scan.context.previous_word in ("a", "an"):
         return scan.next_visible(end).isalpha()
     following = scan.next_word(end)
-    determined = scan.context.previous_word in vocabulary.DETERMINERS
+    if following in vocabulary.MEASURED_NOUNS and scan.view[end : end + 1] == " ":
+        return True
+    determined = scan.context.previous_word in vocabulary.DETERMINERS | {"per"}
     return determined and following.islower() and following not in _WORDS_AFTER_LENGTHS
 
 
@@ -206,12 +213,13 @@ def _read_clock_duration(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _is_clock_duration(scan: ScanState, match: re.Match[str]) -> bool:
     previous, following = scan.context.previous_word, scan.next_word(match.end())
-    if previous in vocabulary.WORDS_BEFORE_TIMES:
+    if previous in vocabulary.WORDS_BEFORE_TIMES or _END_OF_RANGE_AHEAD.match(scan.view, match.end()):
         return False
     if following in vocabulary.WORDS_AFTER_DURATIONS or previous in vocabulary.WORDS_BEFORE_DURATIONS:
         return True
     if not match.group(3):
-        return following in ("minutes", "hours", "mins", "hrs", "min") or match.group(1) == "0"
+        named = following in ("minutes", "hours", "mins", "hrs", "min")
+        return named or (match.group(1) in ("0", "00") and previous != "0") or previous in ("in", "within")
     is_short = len(match.group(1)) == 1 or match.group(1) == "00" or int(match.group(1)) > 24
     return is_short
 
@@ -228,31 +236,6 @@ def _read_announced_minutes(scan: ScanState, match: re.Match[str]) -> int | None
     return _read_minutes(scan, match) if announced else None
 
 
-def _read_decade(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "1990s", "the 90s" and "100s of"; decline "30s", which is seconds where nothing shows a decade."""
-    number = int(match.group(1))
-    if match.group(1) in vocabulary.LARGE_COUNTS and scan.next_word(match.end()) == "of":
-        words = vocabulary.LARGE_COUNTS[match.group(1)]
-    elif "'" in match.group() or number >= 1000 or _is_decade(scan, match):
-        head, _, last = (numbers.year(number) if number >= 1000 else numbers.cardinal(number)).rpartition(" ")
-        words = f"{head} {numbers.plural(last)}"
-    else:
-        return None
-    scan.emit(words, match.start(), match.end())
-    scan.context.note_number()
-    return match.end()
-
-
-def _is_decade(scan: ScanState, match: re.Match[str]) -> bool:
-    if len(match.group(1)) != 2 or not 20 <= int(match.group(1)) <= 90:
-        return False
-    return (
-        scan.context.previous_word in vocabulary.WORDS_BEFORE_DECADES
-        or bool(_DECADE_AHEAD.match(scan.view, match.end()))
-        or bool(_DECADE_BEHIND.search(scan.view, max(0, match.start() - 12), match.start()))
-    )
-
-
 def _read_volts_and_amps(scan: ScanState, match: re.Match[str]) -> int:
     """Read "5V/2A"."""
     after_article = scan.context.previous_word in ("a", "an") and scan.next_visible(match.end()).isalpha()
@@ -261,6 +244,17 @@ def _read_volts_and_amps(scan: ScanState, match: re.Match[str]) -> int:
         number = match.group(group)
         plural = "" if is_adjective or is_one(number) else "s"
         scan.emit(f"{amount_words(number)} {one}{plural}", match.start(group), match.end(group) + 1)
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_rooms(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "3BR/2.5BA" and "2 bd", without the slash."""
+    number, letters, slash = match.groups()
+    is_adjective = slash or scan.context.previous_word in ("a", "an") or scan.next_word(match.end()) in _HOMES
+    room = "bath" if letters[1] in "Aa" else "bedroom"
+    plural = "" if is_adjective or is_one(number) else "s"
+    scan.emit(f"{amount_words(number)} {room}{plural}", match.start(), match.end(2))
     scan.context.note_number()
     return match.end()
 
@@ -303,7 +297,9 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     on_screen = sign == '"' and _SCREEN_AHEAD.match(scan.view, end)
     after_article = previous in ("a", "an") and (following.islower() or on_screen)
     is_length = previous in ("by", "to") or _DIMENSION_AHEAD.match(scan.view, end) or after_article
-    if not is_length and (quoted or not _END_OF_LENGTH.match(scan.view, end)):
+    if sign == "'" and previous not in ("at", "is"):
+        is_length = is_length or _is_in_feet(scan, match)
+    if not is_length and (quoted or not (on_screen or _END_OF_LENGTH.match(scan.view, end))):
         return None
     is_adjective = after_article or (previous == "by" and before_noun) or on_screen
     one, many = vocabulary.UNITS["ft" if sign == "'" else "in"]
@@ -311,6 +307,12 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     scan.emit(one if is_adjective or is_one(number) else many, match.end(1), end)
     scan.context.note_number()
     return end
+
+
+def _is_in_feet(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "8'" is a length: another length is before it, or a word of place follows."""
+    following = scan.next_word(match.end())
+    return following in vocabulary.WORDS_AFTER_FEET or bool(_FEET_BEHIND.search(scan.view, 0, match.start()))
 
 
 def _read_times_range(scan: ScanState, match: re.Match[str]) -> int:
@@ -370,14 +372,13 @@ DIGIT_RULES = compile_rules(
     (rf"(\d{{1,3}}) ?m{_MINUTES_AHEAD}", _read_minutes),
     (r"(\d{1,3})m(?![\w/^])", _read_announced_minutes),
     (rf"({DECIMAL}) ?V(?:DC|AC)? ?[/,x@-]? ?({DECIMAL}) ?A(?!\w)", _read_volts_and_amps),
+    (r"(\d(?:\.\d)?)[ -]?(B[RDA]|bdr?m?|br|ba)s?(/(?=\d))?(?!(?<!/)[\w/]|(?<!/) \d)", _read_rooms),
     (r"(\d+\.\d+) ?A(?!\w)", _read_amps),
     (rf"(\d+)-?A(?={_AMP_NOUN_AHEAD.pattern})", _read_amps),
-    (r"(\d{0,3}0)'?s(?!\w)", _read_decade),
     # "5 km", "10-ft"; not before a slash unless a rate or another quantity follows, as in "5 MB/s"
     (rf"({DECIMAL})( ?|-)({UNIT})(?![\w']|/(?!(?:{_RATE})\b| ?\d))", _read_unit),
 )
 SYMBOL_RULES = compile_rules(
-    (r"'(\d0)s(?!\w)", _read_decade),
     (rf"/ ?({_RATE})(?!\w)", _read_rate),
     (r"\^(\d{1,3})(?!\d)", _read_power),
 )
