@@ -278,6 +278,8 @@ def _decide_mark(
         # Like a full stop, a mark at the end of the text waits: the last sentence has no pause after it.
         if kind is BoundaryKind.SENTENCE and at + 1 == len(view):
             return _at_end(at + 1, kind, final)
+        if kind is BoundaryKind.SENTENCE and view[at + 1].isdigit() and view[at - 1].isascii():
+            return NoBoundary.UNSAFE  # "Tide!2026", a password
         return ClauseBoundary(at + 1, kind)
     end = _end_of_closing_marks(view, at)
     if end == len(view):

@@ -5,7 +5,7 @@ import re
 from ..clause_boundaries import AbbreviationKind
 from ..tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
 from . import vocabulary
-from .addresses import read_direction, read_state, read_street
+from .addresses import read_direction, read_province, read_state, read_street
 from .spelling import ENGLISH_SPELLER, NAME_ROWS
 from .units import end_of_unit
 from .word_context import note_english_word
@@ -207,6 +207,7 @@ LETTER_RULES = compile_rules(
     (r"([Nn]o)(\.)(?=\d)", _read_abbreviation),
     (r"([A-Za-z]{1,6})(\.?)(?!\w)(?!'\w)", _read_abbreviation),
     (r"(x)()(?=\d)", _read_abbreviation),
+    (r"[A-Z]{2,3}(?![\w'])", read_province),
     (r"[A-Z]{2}(?![\w'])", read_state),
     *NAME_ROWS,
 )

@@ -8,7 +8,13 @@ from .codes import is_counted
 from .word_context import is_shouted, note_english_word
 
 _ORDINAL_AHEAD = re.compile(r" \d{1,3}(?:st|nd|rd|th)\b")  # "E. 4th"
+_HOUSE_NUMBER_BEHIND = re.compile(r"\b\d{1,5} \Z")
+_STREET_NAME_AHEAD = re.compile(
+    r" [A-Z][\w'.-]*(?: [A-Z][\w'-]*)?,? ?(?:St|Ave|Rd|Dr|Blvd|Ln|Ct|Pl|Way|Street|Avenue|Road|Drive|Lane)\b"
+)
 _ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
+_CANADIAN_POSTCODE_AHEAD = re.compile(r",? [A-Z]\d[A-Z] ?\d[A-Z]\d(?!\w)")
+_AUSTRALIAN_POSTCODE_AHEAD = re.compile(r" [2-7]\d{3}(?![\w:/.-]\d)(?!\d)")
 _ROUTE_BEHIND = re.compile(r"\b(?:I|US|SR|CR|Hwy\.?|Highway|[Rr]oute|Rte\.?|Interstate)[- ]?\d{1,3} \Z")
 _FROM_THE_BEHIND = re.compile(r"\b(?:from|in|to|of|toward) the \Z")
 # "48.858° N", "51.5074 N", "wind 15 km/h NW"
@@ -28,6 +34,11 @@ def read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | No
         scan.emit(vocabulary.ABBREVIATIONS[word][0], match.start(), match.end())
         note_english_word(scan.context, "saint")
         return match.end()
+    before_name = scan.view[match.end() : match.end() + 1] == "-"
+    if word == "St" and (before_name or _is_saint_after_number(scan, match)):
+        scan.emit(vocabulary.ABBREVIATIONS[word][0], match.start(), match.end())
+        note_english_word(scan.context, "Saint")
+        return match.end()
     if not (dotted or after_name):
         return None
     scan.emit(vocabulary.STREET_ABBREVIATIONS[word], match.start(), match.end())
@@ -36,6 +47,12 @@ def read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | No
     if dotted:
         end_sentence_if_capital_follows(scan, match.end())
     return match.end()
+
+
+def _is_saint_after_number(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a street is named after a saint: "1420 St. Mary's Dr.", not "45 7th St. Suite 2"."""
+    after_number = _HOUSE_NUMBER_BEHIND.search(scan.view, max(0, match.start() - 7), match.start())
+    return bool(after_number) and bool(_STREET_NAME_AHEAD.match(scan.view, match.end()))
 
 
 def _is_in_address(scan: ScanState, word: str, following: str) -> bool:
@@ -63,6 +80,25 @@ def read_state(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     scan.emit(name, match.start(), match.end())
     note_english_word(scan.context, "zip" if before_zip else name)
+    return match.end()
+
+
+def read_province(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "ON" of "Toronto, ON" and of "ON L5T 2N7", and the "NSW" of "Sydney NSW 2000"."""
+    letters, context = match.group(), scan.context
+    after_city = context.previous_capitalized and context.after_comma and not is_shouted(scan, match)
+    if letters in vocabulary.PROVINCES and (
+        _CANADIAN_POSTCODE_AHEAD.match(scan.view, match.end()) or (after_city and letters != "NT")
+    ):
+        name = vocabulary.PROVINCES[letters]
+    elif context.previous_capitalized and _AUSTRALIAN_POSTCODE_AHEAD.match(scan.view, match.end()):
+        name = vocabulary.AUSTRALIAN_STATES.get(letters, "")
+    else:
+        return None
+    if not name:
+        return None
+    scan.emit(name, match.start(), match.end())
+    note_english_word(context, "zip")
     return match.end()
 
 

@@ -17,7 +17,8 @@ from .word_context import note_english_word
 _STREET_WORD_WINDOW = 6  # words after a house number in which "St" is a street
 _EQUATION_AHEAD = re.compile(r"(?:\d|[.,](?=\d)){1,12} ?=")
 _STREET_AHEAD = re.compile(
-    r"(?: +(?:[NSEW]\.?|[A-Z][\w'-]*|\d+(?:st|nd|rd|th))){1,3} +(?:"
+    r"(?: +(?-i:Broadway|Bowery|(?:Rue|Via|Calle|Avenida|Rua|Camino|Paseo|Piazza) [A-Z]))"
+    r"|(?: +(?:[NSEW]\.?|St\.|Mt\.|Ft\.|[A-Z][\w'-]*|\d+(?:st|nd|rd|th))){1,3} +(?:"
     + any_of(vocabulary.STREET_WORDS)
     + r")\b",
     re.IGNORECASE,
@@ -44,7 +45,7 @@ def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
     text, start, stop = match.group(), match.start(), match.end()
     following = scan.next_word(stop)
     street_follows = _STREET_AHEAD.match(scan.view, stop)
-    if (text.startswith("0") and len(text) > 1) or _is_written_down(text):
+    if (text.startswith("0") and len(text) > 1) or _is_written_down(text) or _is_train(scan, text):
         ENGLISH_SPELLER.spell_in_groups(scan, start, stop, phone_group_sizes(text))
     elif text in vocabulary.SERVICE_NUMBERS and following.lower() not in vocabulary.COUNTED_NOUNS:
         ENGLISH_SPELLER.spell(scan, start, stop)
@@ -58,6 +59,10 @@ def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
     if street_follows:
         scan.context.address_words_left = _STREET_WORD_WINDOW
     return stop
+
+
+def _is_train(scan: ScanState, text: str) -> bool:
+    return len(text) == 4 and scan.context.previous_word in vocabulary.TRAIN_NAMES
 
 
 def _is_said_in_pairs(scan: ScanState, following: str) -> bool:
@@ -237,6 +242,13 @@ def _read_aircraft(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_aircraft_family(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "737 MAX 8"."""
+    scan.emit(numbers.house_number(int(match.group())), match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_number_times(scan: ScanState, match: re.Match[str]) -> int:
     """Read the "2x" of "2x4"."""
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
@@ -273,6 +285,7 @@ DIGIT_RULES = compile_rules(
     (rf"({_IDIOMATIC_NUMBER})(?![\w%-]|[.,:/]\d)", _read_idiomatic_number),
     (r"([1-9]\d{0,3})[A-Z](?!\w)", _read_house_letter),
     (r"(7[0-8]7)-(8|9|10|[2-9]00)(?![\w-])", _read_aircraft),
+    (r"7[0-8]7(?= (?:MAX|Max|Dreamliner|jet|aircraft|plane|freighter)\b)", _read_aircraft_family),
     # "2x4"
     (r"([1-9]\d{0,4})x(?=[1-9]\d{0,4}(?!\w))", _read_number_times),
     (r"(\d{1,3}):(\d{1,3})(?![\w:])", _read_ratio),

@@ -373,7 +373,7 @@ FALLBACK_RULES = compile_rules(
     # ZIP+4
     (r"\d{5}-\d{4}(?!\w)", read_code),
     (r"\d+(?:-\d+){2,}(?![\w-])", read_code),
-    (r"\d{2,}(?:[ -]\d{2,})*(?![\w/%°]|[-,.:]\w)", _read_announced_code),
+    (r"\d{2,}(?:[ -]\d{2,})*(?![\w/%°]|[-–,.:]\w)", _read_announced_code),
     (r"[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )
 LETTER_RULES = compile_rules(
@@ -384,7 +384,7 @@ LETTER_RULES = compile_rules(
     (r"[A-Z]{2}\d{2}(?: [A-Z\d]{4}){2,7}(?: [A-Z\d]{1,4})?(?!\w)", read_groups),
     (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
     (r"[A-Z\d]{2,4}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
-    (r"[A-Z]{2,8}(?:-[A-Z]{2,8}){1,6}(?![\w'])", _read_letter_code),
+    (r"[A-Z]{2,8}(?:-[A-Z]{2,8}){1,6}(?![\w'-])", _read_letter_code),
     (r"(?=\w*[\d-])[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )
 SYMBOL_RULES = compile_rules(

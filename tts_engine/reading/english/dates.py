@@ -287,7 +287,17 @@ def _finish_date(scan: ScanState, match: re.Match[str], words: str | None) -> in
     return match.end()
 
 
+def _read_countdown(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "T-" of "T-24h"."""
+    ENGLISH_SPELLER.spell(scan, match.start(), match.start() + 1)
+    word = "plus" if match.group(1) == "+" else "minus"
+    scan.emit(word, match.start(1), match.end())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
 LETTER_RULES = compile_rules(
+    (r"T([-–+])(?=\d{1,3} ?(?:h|hrs?|hours?|d|days?|mins?|minutes?|wks?|weeks?)\b)", _read_countdown),
     # "March 3", "March 3rd–5th", "March 3, 2026"
     (
         rf"({MONTH})\.? +(\d{{1,2}}{ORDINAL_SUFFIX}?)(?: ?[-–] ?(\d{{1,2}}{ORDINAL_SUFFIX}?))?"

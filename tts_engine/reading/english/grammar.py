@@ -13,7 +13,9 @@ from . import (
     amounts,
     carrier_codes,
     codes,
+    courses,
     dates,
+    masked_numbers,
     money,
     plural_numbers,
     slashes,
@@ -22,9 +24,11 @@ from . import (
     weekdays,
     words,
 )
+from . import number_words as numbers
 from .spelling import ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
 from .word_context import note_english_word
 
+_HASHTAG_PART = re.compile(r"\d+|[^\W\d_]+")
 _COLOR_BEHIND = re.compile(r"\b(?:colou?r|shade|hex|background)s?\b", re.IGNORECASE)
 
 
@@ -33,12 +37,29 @@ def _read_hash(scan: ScanState, match: re.Match[str]) -> int:
     token = match.group(1)
     is_number = token[0].isdigit() or (token.isupper() and any(map(str.isdigit, token)))
     word = "number" if is_number or scan.context.identifier_expected else "hashtag"
+    if word == "hashtag" and token[0].isalpha() and token.isalnum() and not token.islower():
+        return _read_hashtag(scan, match)
     if not (word == "number" and scan.context.previous_word in vocabulary.NUMBER_NOUNS):
         scan.emit(word, match.start(), match.start() + 1)
     if word == "number":
         scan.context.identifier_expected = True
         note_english_word(scan.context, "#")
     return match.start() + 1
+
+
+def _read_hashtag(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "#ClassOf2027" word by word."""
+    scan.emit("hashtag", match.start(), match.start(1))
+    for part in _HASHTAG_PART.finditer(scan.view, match.start(1), match.end(1)):
+        text = part.group()
+        if text.isdigit():
+            is_year = len(text) == 4 and text[:2] in ("19", "20")
+            words = numbers.year(int(text)) if is_year else numbers.amount_words(text)
+            scan.emit(words, part.start(), part.end())
+        else:
+            ENGLISH_SPELLER.read_address_word(scan, part.start(), part.end())
+    note_english_word(scan.context, "hashtag")
+    return match.end()
 
 
 def _read_hash_after_noun(scan: ScanState, match: re.Match[str]) -> int:
@@ -140,6 +161,7 @@ _MARK_RULES = compile_rules(
     (r"§§?|¶¶?|[@+=%±×÷≈≤≥→°¢$£€¥₹]", _read_symbol),
 )
 _SYMBOL_RULES = (
+    *masked_numbers.SYMBOL_RULES,
     *_MARKUP_RULES,
     *compile_rules(*PATH_ROWS),
     *codes.SYMBOL_RULES,
@@ -157,6 +179,8 @@ _LETTER_RULES = (
     *amounts.LETTER_RULES,
     *dates.LETTER_RULES,
     *weekdays.LETTER_RULES,
+    *masked_numbers.LETTER_RULES,
+    *courses.LETTER_RULES,
     *plural_numbers.LETTER_RULES,
     *abbreviations.LETTER_RULES,
     *carrier_codes.LETTER_RULES,

@@ -26,6 +26,9 @@ _LETTERED_SIGNS = any_of(sign for sign in _SIGNS if sign[0].isalpha())
 _CURRENCY_SIGN = any_of(sign for sign in _SIGNS if not sign[0].isalpha())
 _CURRENCY_CODE = any_of(_CODES)
 _TRAILING_SIGN = any_of(sign for sign in _SIGNS if sign[0] not in "$₹" and not sign[0].isalpha())
+_OTHER_DOLLAR = re.compile(
+    r"(?:\b(?:A|AU|C|CA|CDN|NZ|HK|S|NT)\$|\b(?:AUD|CAD|NZD|HKD|SGD)\b)"
+)  # beside "US$5"
 _EURO_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}\Z")
 # "a $35 late fee", "a $5 off coupon": the words between an article's price and its noun.
 _PRICED_NOUN_AHEAD = re.compile(
@@ -78,6 +81,8 @@ def _read_money(scan: ScanState, match: re.Match[str]) -> int:
     words = _price_words(scan, match, amount, magnitude, currency)
     if _is_adjective(scan, match.start(), match.end()):
         words = _singular(words, currency)
+    if currency == "US$" and _OTHER_DOLLAR.search(scan.view):
+        words = re.sub(r"\bdollar", "U S dollar", words)
     scan.emit(words, match.start(), match.end())
     scan.context.note_number()
     return _end_of_price(scan, match.end())

@@ -10,6 +10,7 @@ from ..tokenizer import ScanState, any_of, compile_rules
 from . import number_words as numbers
 from . import vocabulary
 from .dates import day_and_month
+from .number_pairs import pair_words
 from .number_words import amount_words
 from .spelling import ENGLISH_SPELLER
 from .units import UNIT, end_of_unit
@@ -36,17 +37,27 @@ _CHANGE_BEHIND = re.compile(
 # "250 mg/5 ml"
 _CONCENTRATION_BEHIND = re.compile(r"(?:g|μg|mcg|IU|mEq|mmol|units?) ?\Z")
 _VOLUME_AHEAD = re.compile(r"/ ?\d+(?:\.\d+)? ?(?:[md]?[lL]|kg|h|hr|hours?)(?!\w)")
+_VALID_BEHIND = re.compile(r"\b(?:valid|good|card|expir\w*)\b", re.IGNORECASE)
 _ACCOUNT_BEHIND = re.compile(r"\b(?:bank|savings|current|checking|salary|joint) \Z", re.IGNORECASE)
 _ACCOUNT_AHEAD = re.compile(r" (?:no|number|ending|holder|balance|name)\b| #?\d")
 _HALF_NOUN_AHEAD = re.compile(rf" (?:{any_of(vocabulary.NOUNS_AFTER_HALF)})\b")
 _STOP_BEFORE_WORD = re.compile(r"\. [a-z]")
 _FILE_NAME = re.compile(r"_|/[\w-]{2,}\.[a-z]")
+# Of an inch, or after a whole number.
+_FRACTIONS = numbers.FRACTIONS | {
+    10: "tenth",
+    12: "twelfth",
+    16: "sixteenth",
+    32: "thirty second",
+    64: "sixty fourth",
+}
+_INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
 _MAX_WORD_CHARACTERS = 40  # of the word before a slash
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
 
 
 def _fraction_words(numerator: int, denominator: int) -> str:
-    part = numbers.FRACTIONS[denominator]
+    part = _FRACTIONS[denominator]
     if numerator == 1:
         return f"one {part}"
     return f"{numbers.cardinal(numerator)} {'halves' if part == 'half' else numbers.plural(part)}"
@@ -74,7 +85,7 @@ def _is_inch(scan: ScanState, unit: re.Match[str]) -> bool:
 def _read_mixed_fraction(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "3 1/2"."""
     numerator, denominator = int(match.group(2)), int(match.group(3))
-    if denominator not in numbers.FRACTIONS or not 0 < numerator < denominator:
+    if denominator not in _FRACTIONS or not 0 < numerator < denominator:
         return None
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
     tail = _fraction_words(numerator, denominator)
@@ -98,7 +109,7 @@ def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
     else:
         words = _slashed_words(scan, match)
     scan.emit(words, match.start(), match.end())
-    is_fraction = second in numbers.FRACTIONS and words == _fraction_words(first, second)
+    is_fraction = second in _FRACTIONS and words == _fraction_words(first, second)
     end = match.end()
     if is_fraction or words == _both_words(first, second) or scan.next_word(end) == "mmHg":
         end = _emit_unit_after_fraction(scan, end, plural=not is_fraction)
@@ -111,6 +122,15 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     date, date_expected = _date_words(scan, first, second), _is_date_expected(scan, match)
     if date_expected and not date and scan.context.previous_word != "is" and second <= 12 < first <= 31:
         date = day_and_month(scan, first, second)
+    if words := pair_words(scan, match):
+        return words
+    is_length = (
+        _INCH_AHEAD.match(scan.view, match.end()) or scan.view[match.start() - 1 : match.start()] == "±"
+    )
+    if is_length and second in _FRACTIONS and 0 < first < second:
+        return _fraction_words(first, second)
+    if date and "0" in (match.group(1)[0], match.group(2)[0]):
+        return date
     if match.group() in ("24/7", "9/11", "20/20") or first + second == 100:
         return f"{numbers.cardinal(first)} {numbers.cardinal(second)}"
     if (unit := _UNIT_AHEAD.match(scan.view, match.end())) and unit.group(2) != "mmHg":
@@ -170,6 +190,8 @@ def _is_expiry(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether "08/27" is the month and year until which a card is valid; an offer ends on a day."""
     month, year = match.group(1), match.group(2)
     if not (1 <= int(month) <= 12 and len(year) == 2 and int(year) > 12):
+        return False
+    if scan.context.previous_word == "thru" and not _VALID_BEHIND.search(scan.view, 0, match.start()):
         return False
     if scan.context.previous_word in vocabulary.NOUNS_OF_EXPIRY:
         return True

@@ -124,6 +124,10 @@ def _is_spelled_in_address(text: str) -> bool:
         or not has_vowel(lower)
         or lower in ("edu", "www")
         or text in vocabulary.SPELLED_INITIALISMS
+        or (
+            text.upper() in vocabulary.SPELLED_INITIALISMS
+            and lower not in vocabulary.INITIALISMS_THAT_ARE_WORDS
+        )
     )
 
 
@@ -177,6 +181,14 @@ def read_password(scan: ScanState, match: re.Match[str]) -> int | None:
     return stop
 
 
+def _read_password_with_marks(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "Tide!2026" of "password is Tide!2026"."""
+    end = read_password(scan, match)
+    if end is not None:
+        scan.context.note_number()
+    return end
+
+
 def _read_drive_colon(scan: ScanState, match: re.Match[str]) -> int:
     """Read the colon after the letter of a drive."""
     scan.emit(ENGLISH_SPELLER.marks[":"], match.start(), match.end())
@@ -208,6 +220,7 @@ def _read_host_with_port(scan: ScanState, match: re.Match[str]) -> int | None:
 
 # E-mail, and names with marks that are said.
 NAME_ROWS: tuple[RuleRow, ...] = (
+    (r"[A-Za-z]{1,30}(?=[!@#$%^&*+=~?][A-Za-z\d])", _read_password_with_marks),
     (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
     (r"([A-Z]) (as in|like in) ([A-Za-z][a-z]{1,20})(?=,? [A-Z\d](?!\w)|[.,;!?]| *$)", _read_spelling_word),
     (r"[A-Za-z0-9]{1,30}(?:[._-][A-Za-z0-9]{1,30}){1,4}(?![\w'])", _read_user_name),

@@ -19,6 +19,9 @@ _ADDRESS_PATTERNS = address_patterns(top_level_domains=f"{TOP_LEVEL_DOMAINS}|in"
 _UNPRONOUNCEABLE = re.compile(r"(?!SCH|SCR|SHR|SPL|SPR|STR|THR|CHR|PHR)[B-DF-HJ-NP-TV-XZ]{3}")
 # A number, a price or a quotation after "A" shows the article: "A 10% discount", 'A "gold" plan'.
 AMOUNT_AHEAD = re.compile(r" +[\"'(*_~<>+-]*[$£€¥₹]?[\w.]")
+_STATUS_BEHIND = re.compile(
+    r"\b(?:status|state|stage|phase|reason|marked|shows?|showing)\b[^.;!?]{0,20}\Z", re.IGNORECASE
+)
 _PLURAL_SUFFIX = r"(?:e?s|ren)"
 
 
@@ -87,6 +90,8 @@ def _is_initialism(scan: ScanState, word: str, match: re.Match[str]) -> bool:
     if not word.isupper():
         return False
     lower = word.lower()
+    if word in vocabulary.STATION_WORDS:
+        return scan.context.previous_word in vocabulary.VERBS_BEFORE_STATIONS
     if word in vocabulary.SPELLED_INITIALISMS:
         return lower not in vocabulary.COMMON_WORDS or not is_shouted(scan, match)
     if not has_vowel(word) or _UNPRONOUNCEABLE.match(word):
@@ -159,6 +164,8 @@ def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
     value = roman_value(numeral)
     if value is None:
         return None
+    if numeral in ("C", "L") and previous in vocabulary.NOUNS_BEFORE_LETTERS:  # "Schedule C"
+        return None
     if previous in vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS:
         words = numbers.cardinal(value)
     elif (previous in vocabulary.RULER_NAMES and (scan.context.previous_capitalized or len(numeral) > 1)) or (
@@ -183,7 +190,19 @@ def _read_letters_with_ampersand(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_status(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "status is IN_TRANSIT" as words; other names keep their underscores."""
+    if not _STATUS_BEHIND.search(scan.view, 0, match.start()):
+        return None
+    for part in re.finditer("[A-Z]+", match.group()):
+        start, stop = match.start() + part.start(), match.start() + part.end()
+        scan.emit(part.group().lower(), start, stop)
+    note_english_word(scan.context, "status")
+    return match.end()
+
+
 ADDRESS_RULES = compile_rules(
+    (r"[A-Z]{2,20}(?:_[A-Z]{2,20}){1,4}(?!\w)", _read_status),
     *ENGLISH_SPELLER.address_rows(_ADDRESS_PATTERNS),
     (rf"[\w-]{{1,60}}\.(?:{any_of(vocabulary.FILE_TYPES)})(?![\w-]|\.\w)", ENGLISH_SPELLER.read_address),
     # "john_doe"
