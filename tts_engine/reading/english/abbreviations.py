@@ -70,6 +70,24 @@ def _read_hours_of_work(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_counted_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "req" of "10K req/day"."""
+    word = vocabulary.COUNTED_ABBREVIATIONS[match.group()]
+    scan.emit(word, match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_numbered_period(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "wk 23" and "yr 2"; "3 yr 2" is a duration."""
+    if scan.context.after_number:
+        return None
+    word = vocabulary.UNITS[match.group(1)][0]
+    scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
 def _read_medium(scan: ScanState, match: re.Match[str]) -> int:
     """Read the "med" of "med-rare"."""
     scan.emit("medium", match.start(), match.end())
@@ -196,6 +214,11 @@ _CONTRACTED = any_of(vocabulary.CONTRACTED_ABBREVIATIONS)
 LETTER_RULES = compile_rules(
     (rf"(?i:{_CONTRACTED})(?![\w'])", _read_contracted_abbreviation),
     (r"([A-Za-z]{1,6})\.'s(?!\w)", _read_possessive_abbreviation),
+    (
+        rf"(?:{any_of(vocabulary.COUNTED_ABBREVIATIONS)})(?=/(?:s|sec|min|h|hr|hour|day|mo|month|user)\b)",
+        _read_counted_abbreviation,
+    ),
+    (r"(wk|yr)\.?(?= \d)", _read_numbered_period),
     (r"(FT|PT)(?:/(FT|PT))?(?![\w%])", _read_hours_of_work),
     (r"[Mm]ed(?:\.-?|-)(?= ?(?:rare|well|sized?|low|high|heat|large)\b)", _read_medium),
     (rf"(?:{_DEGREE})(?:\.|(?!\w))", _read_dotted_abbreviation),

@@ -23,6 +23,7 @@ _STREET_AHEAD = re.compile(
     + r")\b",
     re.IGNORECASE,
 )
+_WORD_OF_TIME = any_of(vocabulary.WORDS_OF_TIME)
 _VERSION_NUMBER = re.compile(r"\d+(?:\.\d+)*")
 _IDIOMATIC_NUMBER = any_of(vocabulary.IDIOMATIC_NUMBERS)
 # "× 40 × 20 cm": sizes are read with "by", products with "times".
@@ -36,7 +37,12 @@ _LETTER_BEHIND = re.compile(r"\b[A-Z] ?\Z")
 def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
     if scan.context.previous_word in vocabulary.WORDS_BEFORE_VERSIONS and "," not in match.group():
         return ENGLISH_SPELLER.read_version(scan, match)
-    scan.emit(amount_words(match.group()), match.start(), match.end())
+    whole, _, fraction = match.group().partition(".")
+    if scan.context.previous_word in vocabulary.REGULATORS and len(whole) == 4 and fraction:
+        words = f"{numbers.house_number(int(whole))} point {numbers.digits(fraction)}"
+    else:
+        words = amount_words(match.group())
+    scan.emit(words, match.start(), match.end())
     scan.context.note_number()
     return match.end()
 
@@ -170,7 +176,8 @@ def _is_magnitude(scan: ScanState, match: re.Match[str]) -> bool:
 
 def _read_range(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read a dash between numbers as "to"."""
-    if not scan.context.after_number or (scan.words and scan.words[-1].punctuation):
+    after_time = scan.context.after_number or scan.context.previous_word in vocabulary.WORDS_OF_TIME
+    if not after_time or (scan.words and scan.words[-1].punctuation):
         return None
     dash = match.start() + len(match.group()) - len(match.group().lstrip())
     scan.emit("to", dash, dash + 1)
@@ -276,7 +283,15 @@ def _read_possessive(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_for(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the x of "1 tab BID x 14d" and "x 3 weeks"."""
+    scan.emit("for", match.start(), match.start() + 1)
+    note_english_word(scan.context, "for")
+    return match.start() + 1
+
+
 LETTER_RULES = compile_rules(
+    (r"x(?= ?\d{1,3} ?(?:d|days?|wks?|weeks?|mos?|months?|nights?|doses?|yrs?|years?)\b)", _read_for),
     (r"x(?= ?(?:[$£€]?\d|[A-Z](?!\w)))", _read_times_sign),
     (r"([A-Z]{1,2})(\d{1,3})-(?=\1(\d{1,3})(?![\w-]))", _read_first_code_of_range),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
@@ -304,7 +319,7 @@ SYMBOL_RULES = compile_rules(
     (r"'s(?!\w)", _read_possessive),
     (r"×(?= ?\d)", _read_multiplication_sign),
     (r" ?– ?(?=[A-Z]{1,3}(?:-?\d|(?![\w'])))", _read_dash_between_codes),
-    (rf" ?[-–] ?(?=[$£€]?\d|(?:{MONTH}|{WEEKDAY})(?!\w))", _read_range),
+    (rf" ?[-–] ?(?=[$£€]?\d|(?:{MONTH}|{WEEKDAY}|{_WORD_OF_TIME})(?!\w))", _read_range),
     (r"-(?= ?[$£€]?\.?\d)", _read_minus),
     # ".75"
     (r"\.\d+(?!\w)", _read_amount),

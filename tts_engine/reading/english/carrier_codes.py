@@ -1,4 +1,4 @@
-"""Rules of the numbers that carriers give: flights, containers, and numbers with a check digit.
+"""Rules of the numbers that carriers give: flights, seats, containers, and numbers with a check digit.
 
 Source: IATA airline designators; ISO 6346 (four letters, the last one U, J or Z, six digits, a check digit).
 """
@@ -6,6 +6,7 @@ Source: IATA airline designators; ISO 6346 (four letters, the last one U, J or Z
 import re
 
 from ..tokenizer import ScanState, any_of, compile_rules
+from . import number_words as numbers
 from . import vocabulary
 from .codes import read_code, read_groups
 from .spelling import ENGLISH_SPELLER
@@ -21,8 +22,23 @@ def _read_airline(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end(1)
 
 
+def _read_seat_range(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "seats 14C-D"."""
+    if scan.context.previous_word not in ("seat", "seats", "gate", "gates", "unit", "units", "row", "rows"):
+        return None
+    scan.emit(numbers.cardinal(int(match.group(1))), match.start(1), match.end(1))
+    ENGLISH_SPELLER.spell(scan, match.start(2), match.end(2))
+    scan.emit("to", match.end(2), match.start(3))
+    ENGLISH_SPELLER.spell(scan, match.start(3), match.end(3))
+    scan.context.note_number()
+    return match.end()
+
+
 LETTER_RULES = compile_rules(
     (rf"({any_of(vocabulary.AIRLINE_CODES)}) \d{{3,4}}(?![\w%/:-]|[.,]\d)", _read_airline),
     (r"[A-Z]{3}[UJZ] ?\d{6}[- ]?\d(?!\w)", read_groups),
 )
-DIGIT_RULES = compile_rules((r"\d{5,12}-\d(?![\w-]|[.,]\d)", read_code))
+DIGIT_RULES = compile_rules(
+    (r"(\d{1,3})([A-Z])[-–]([A-Z])(?!\w)", _read_seat_range),
+    (r"\d{5,12}-\d(?![\w-]|[.,]\d)", read_code),
+)

@@ -21,6 +21,7 @@ _SHORT_WORDS = frozenset({"by", "in", "of", "on", "or", "to"})
 _HYPHENATED_COMPOUND = re.compile(
     rf"(?:^|-)(?:[a-z]{{3,}}|{any_of(_SHORT_WORDS)})(?:-|$)|\A\d{{1,2}}W-\d\d\Z"
 )
+_NUMBER_AND_ACRONYM = re.compile(rf"\d{{1,2}}-(?:{any_of(vocabulary.PRONOUNCED_ACRONYMS)})\d?")  # "16-SEER2"
 _MIN_GROUPED_CHARACTERS = 9  # of a mixed code that is read in groups of three or four
 _TWO_DIGITS = frozenset(map(str, range(1, 100)))  # "caller #12" is twelve
 _ROOMS = frozenset(("suite", "room", "apartment", "unit", "box"))
@@ -167,18 +168,6 @@ def _read_slashed_code(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
-def _read_seat_range(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "seats 14C-D"."""
-    if scan.context.previous_word not in ("seat", "seats", "gate", "gates", "unit", "units", "row", "rows"):
-        return None
-    scan.emit(numbers.cardinal(int(match.group(1))), match.start(1), match.end(1))
-    ENGLISH_SPELLER.spell(scan, match.start(2), match.end(2))
-    scan.emit("to", match.end(2), match.start(3))
-    ENGLISH_SPELLER.spell(scan, match.start(3), match.end(3))
-    scan.context.note_number()
-    return match.end()
-
-
 def _note_code(context: ReadingContext) -> None:
     """Note a code. A number right after it may be more of the code; later numbers are not."""
     left = min(context.code_words_left, CODE_CONTINUATION_WINDOW)
@@ -254,7 +243,7 @@ def _read_offer_code(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _is_code(scan: ScanState, text: str, runs: int) -> bool:
-    if _HYPHENATED_COMPOUND.search(text):
+    if _HYPHENATED_COMPOUND.search(text) or _NUMBER_AND_ACRONYM.fullmatch(text):
         return False
     if _NUMBER_AND_LETTER.fullmatch(text) and scan.context.previous_word in _ROOMS | {"#"}:
         return False
@@ -309,7 +298,10 @@ def _is_spelled_in_name(text: str) -> bool:
     if _is_code_noun(text):
         return False
     if len(text) < 3:
-        return text not in _SHORT_WORDS
+        is_word = (
+            text[-1].islower() and text[0].isupper() and text.lower() in vocabulary.COMMON_WORDS
+        )  # "Go5G"
+        return text not in _SHORT_WORDS and not is_word
     return (
         not has_vowel(text)
         or is_formula(text)
@@ -347,10 +339,9 @@ GROUPED_DIGIT_RULES = compile_rules(
         rf"({_TOLL_FREE}(?:\d{{3}}[-. ])?)([A-Z]{{2,12}}(?:-[A-Z]{{2,12}}){{0,3}})(?![\w'-])",
         _read_vanity_number,
     ),
-    # VIN, licence plate, seats
+    # VIN, licence plate
     (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
     (r"\d[A-Z\d]{0,3}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
-    (r"(\d{1,3})([A-Z])[-–]([A-Z])(?!\w)", _read_seat_range),
     # Card number
     (r"\d{4}([ -])\d{4}\1\d{4}(?:\1\d{1,4})?(?!\w|-\d)", read_code),
     # Social security number

@@ -28,6 +28,8 @@ _FIRST_YEAR_OF_1900S = 51  # years of two digits: 51 to 99 are of the 1900s
 # The other end of a range that shows a clock of 24 hours: "22:00-06:00".
 _RANGE_WORD = r" ?(?:[-–]|to|until|till) ?"
 _AFTERNOON = r"(?:1[3-9]|2[0-4]):[0-5]\d"
+_ZONE_AHEAD = re.compile(r" (?:UTC|GMT|BST|CES?T|EES?T|IST|A[CE][DS]T|AWST|NZ[DS]T)\b")  # "06:00 AEDT"
+_AFTERNOON_TIME = re.compile(rf"(?<!\d){_AFTERNOON}(?!\d)")
 _AFTERNOON_AHEAD = re.compile(rf"{_RANGE_WORD}{_AFTERNOON}(?!\d)")
 _AFTERNOON_BEHIND = re.compile(rf"(?<!\d){_AFTERNOON}{_RANGE_WORD}\Z")
 
@@ -57,7 +59,10 @@ def _read_time(scan: ScanState, match: re.Match[str]) -> int | None:
 def _is_on_24_hour_clock(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether a time is the morning's end of a range such as "22:00-06:00"."""
     behind = _AFTERNOON_BEHIND.search(scan.view, max(0, match.start() - 14), match.start())
-    return bool(behind or _AFTERNOON_AHEAD.match(scan.view, match.end()))
+    beside_afternoon = match.group(1)[0] == "0" and (
+        _AFTERNOON_TIME.search(scan.view) or _ZONE_AHEAD.match(scan.view, match.end())
+    )
+    return bool(behind or beside_afternoon or _AFTERNOON_AHEAD.match(scan.view, match.end()))
 
 
 def _read_hours_and_minutes(scan: ScanState, match: re.Match[str]) -> int | None:

@@ -28,6 +28,10 @@ from . import number_words as numbers
 from .spelling import ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
 from .word_context import note_english_word
 
+_COMMAND_BEHIND = re.compile(
+    r"(?:\A|[\s(])`[^`]{0,120}[ `]\Z"
+    r"|\b(?:npm|npx|yarn|git|docker|pip|kubectl|curl|flag|option|cargo)\b[^.;!?]{0,60} \Z"
+)
 _HASHTAG_PART = re.compile(r"\d+|[^\W\d_]+")
 _COLOR_BEHIND = re.compile(r"\b(?:colou?r|shade|hex|background)s?\b", re.IGNORECASE)
 
@@ -94,7 +98,8 @@ def _read_ampersand(scan: ScanState, match: re.Match[str]) -> int:
 
 def _read_telephone_key(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read a lone * or # as a telephone key; the # of "order #:" announces a number."""
-    if match.group() == "#" and scan.context.identifier_expected:
+    announced = scan.context.code_just_announced and scan.next_visible(match.end()).isalnum()
+    if match.group() == "#" and (scan.context.identifier_expected or announced):
         scan.emit("number", match.start(), match.end())
         note_english_word(scan.context, "number")
         return match.end()
@@ -115,6 +120,16 @@ def _read_star_code(scan: ScanState, match: re.Match[str]) -> int | None:
     scan.emit("star", match.start(), match.start() + 1)
     ENGLISH_SPELLER.spell(scan, match.start(1), match.end())
     scan.context.note_number()
+    return match.end()
+
+
+def _read_option(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the dashes of the option of a command: "npm install --save"."""
+    if not _COMMAND_BEHIND.search(scan.view, 0, match.start()):
+        return None
+    for at in range(match.start(), match.end()):
+        scan.emit("dash", at, at + 1)
+    note_english_word(scan.context, "dash")
     return match.end()
 
 
@@ -155,6 +170,7 @@ _MARK_RULES = compile_rules(
     (r"#(\w[\w-]{0,39})", _read_hash),
     (r"[#*](?![\w#*])", _read_telephone_key),
     (r"\+\+", _read_plus_plus),
+    (r"--(?=[a-z]{2})|-(?=[a-zA-Z](?![\w-]))", _read_option),
     (r"★+", _read_stars),
     (r"\(([a-z])\)(?![\w-])", _read_letter_in_brackets),
     *PUNCTUATION_ROWS,

@@ -75,7 +75,7 @@ LETTER_RULES = compile_rules(
     (r"([Uu]nder|[Oo]ver) (\d{1,2})s(?= |[.,;!?)]|$)(?! (?:timeout|ago|left|remaining)\b)", _read_ages),
 )
 DIGIT_RULES = compile_rules(
-    (r"(\d{2,3})'?(?:ed|d)(?= (?:the|our|it|that)\b|[.,;!?]|$)", _read_verb),
+    (r"(\d{2,3})(?:'d|'?ed)(?= (?:the|our|it|that)\b|[.,;!?]|$)", _read_verb),
     (r"(\d{0,3}0)'?s(?!\w)", _read_decade),
     # Answers of HTTP servers, aircraft, forms
     (r"(4[0-5]\d|50\d|7[0-8]7|1099|1040|1095)'?s(?!\w)", _read_called_number),

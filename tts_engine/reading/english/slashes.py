@@ -42,6 +42,10 @@ _ACCOUNT_BEHIND = re.compile(r"\b(?:bank|savings|current|checking|salary|joint) 
 _ACCOUNT_AHEAD = re.compile(r" (?:no|number|ending|holder|balance|name)\b| #?\d")
 _HALF_NOUN_AHEAD = re.compile(rf" (?:{any_of(vocabulary.NOUNS_AFTER_HALF)})\b")
 _STOP_BEFORE_WORD = re.compile(r"\. [a-z]")
+_NAME_BEHIND = re.compile(r"\b(?:an?|the) [A-Z][A-Za-z]+\Z")
+_NAME_AND_NOUN_AHEAD = re.compile(
+    r"[A-Z][A-Za-z]+ (?:report|poll|survey|study|merger|deal|partnership|alliance|film)\b"
+)
 _FILE_NAME = re.compile(r"_|/[\w-]{2,}\.[a-z]")
 # Of an inch, or after a whole number.
 _FRACTIONS = numbers.FRACTIONS | {
@@ -273,7 +277,7 @@ def _read_slash_between_words(scan: ScanState, match: re.Match[str]) -> int | No
         return None
     if left in vocabulary.WEEKDAY_NAMES:
         scan.punctuate(",")
-    elif _is_in_path(scan, match.start()):
+    elif _is_in_path(scan, match.start()) or _joins_names(scan, match):
         scan.emit("slash", match.start(), match.end())
     elif not (
         pair in vocabulary.JOINED_PAIRS or len(left) == len(right) == 1 or {left, right} & {"and", "or"}
@@ -281,6 +285,12 @@ def _read_slash_between_words(scan: ScanState, match: re.Match[str]) -> int | No
         scan.emit("or", match.start(), match.end())
         note_english_word(scan.context, "or")
     return match.end()
+
+
+def _joins_names(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a slash joins two names before a noun: "a BBC/Reuters report"."""
+    behind = _NAME_BEHIND.search(scan.view, max(0, match.start() - 30), match.start())
+    return bool(behind and _NAME_AND_NOUN_AHEAD.match(scan.view, match.end()))
 
 
 def _is_in_path(scan: ScanState, at: int) -> bool:

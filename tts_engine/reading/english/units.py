@@ -29,6 +29,7 @@ _WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | vocabulary.LENGTH_WORDS |
 _NAME_AHEAD = re.compile(r" +[A-Z\d]")
 _INITIAL_AHEAD = re.compile(r"\. *[A-Z\d]")  # "45 W. Oak St."
 _HOMES = vocabulary.HOME_NOUNS
+_CURRENT_AHEAD = re.compile(r" (?:DC|AC)\b")  # "24 V DC"
 _OIL_GRADE_AHEAD = re.compile(r"-\d\d(?!\w)")  # "5W-30"
 _SPACED_LETTERS = frozenset("dghlmstLVW")  # units of one letter that are no words
 _AMP_NOUN_AHEAD = re.compile(rf" (?:{any_of(vocabulary.AMP_NOUNS)})\b")
@@ -125,7 +126,8 @@ def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
     named = context.identifier_expected or context.code_words_left or context.previous_capitalized
     is_direction = unit == "W" and _INITIAL_AHEAD.match(scan.view, end)
     continues = scan.view[end : end + 1] == "-" or _NAME_AHEAD.match(scan.view, end)  # "5 t-shirts"
-    return unit in _SPACED_LETTERS and not (named or is_direction or continues)
+    is_voltage = unit == "V" and _CURRENT_AHEAD.match(scan.view, end)
+    return unit in _SPACED_LETTERS and not (named or is_direction or (continues and not is_voltage))
 
 
 def end_of_unit(scan: ScanState, end: int) -> int:

@@ -212,7 +212,17 @@ ADDRESS_RULES = compile_rules(
 _MIXED_CASE_ACRONYM = any_of(
     word for word in vocabulary.PRONOUNCED_ACRONYMS if word.isalpha() and not word.isupper()
 )
+
+
+def _read_letters(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "npm" and "www", which no one can pronounce, letter by letter."""
+    if match.group() in vocabulary.INTERJECTIONS:
+        return None
+    return _read_initialism(scan, match)
+
+
 LETTER_RULES = compile_rules(
+    (r"[bcdfghjklmnpqrstvwxz]{3,5}(?![\w'])", _read_letters),
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
     (rf"([^\W\d_]{{2,40}})\(({_PLURAL_SUFFIX})\)(?!\w)", _read_optional_plural),
     (r"[CF](?![\w'-])", _read_temperature_scale),
