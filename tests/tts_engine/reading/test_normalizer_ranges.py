@@ -7,8 +7,9 @@ import inflect
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vivavoce.tts_engine.reading.english import number_words, vocabulary
+from vivavoce.tts_engine.reading.english import vocabulary
 from vivavoce.tts_engine.reading.english.clause_normalizer import normalize
+from vivavoce.tts_engine.reading.english.quantities import number_words
 from vivavoce.tts_engine.reading.folding import fold
 from vivavoce.tts_engine.reading.normalizer import SpokenWord
 

@@ -6,8 +6,8 @@ from ..clause_boundaries import AbbreviationKind
 from ..tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
 from . import vocabulary
 from .addresses import read_direction, read_province, read_state, read_street
+from .quantities.units import end_of_unit
 from .spelling import ENGLISH_SPELLER, NAME_ROWS
-from .units import end_of_unit
 from .word_context import note_english_word
 from .words import AMOUNT_AHEAD
 

@@ -6,9 +6,9 @@ Source: IATA airline designators; ISO 6346 (four letters, the last one U, J or Z
 import re
 
 from ..tokenizer import ScanState, any_of, compile_rules
-from . import number_words as numbers
 from . import vocabulary
 from .codes import read_code, read_groups
+from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 

@@ -8,8 +8,8 @@ import re
 
 from ..reading_context import CODE_CONTINUATION_WINDOW, ReadingContext
 from ..tokenizer import ScanState, any_of, compile_rules
-from . import number_words as numbers
 from . import vocabulary
+from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER, has_vowel, is_formula, phone_group_sizes, read_password
 
 _MAX_CODE_GROUP = 6  # letters and digits of a mixed code that are read without a pause

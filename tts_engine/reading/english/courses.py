@@ -3,8 +3,8 @@
 import re
 
 from ..tokenizer import ScanState, any_of, compile_rules
-from . import number_words as numbers
 from . import vocabulary
+from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 

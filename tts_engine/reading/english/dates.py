@@ -7,8 +7,8 @@ import re
 
 from ..reading_context import CODE_WINDOW
 from ..tokenizer import ScanState, compile_rules, end_sentence_if_capital_follows
-from . import number_words as numbers
 from . import vocabulary
+from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 

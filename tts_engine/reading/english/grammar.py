@@ -10,21 +10,17 @@ from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..tokenizer import WORD, Grammar, ScanState, compile_rules
 from . import (
     abbreviations,
-    amounts,
     carrier_codes,
     codes,
     courses,
     dates,
     masked_numbers,
-    money,
-    plural_numbers,
-    slashes,
-    units,
     vocabulary,
     weekdays,
     words,
 )
-from . import number_words as numbers
+from .quantities import amounts, money, plural_numbers, slashes, units
+from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
 from .word_context import note_english_word
 

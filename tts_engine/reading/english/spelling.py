@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from ..spelling import Speller, digit_group_sizes
 from ..tokenizer import RuleRow, ScanState
-from . import number_words as numbers
 from . import vocabulary
+from .quantities import number_words as numbers
 from .word_context import note_english_word
 
 _MARKS = {

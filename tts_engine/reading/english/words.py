@@ -9,8 +9,8 @@ import unicodedata
 from ..address_patterns import TOP_LEVEL_DOMAINS, address_patterns
 from ..roman_numerals import roman_value
 from ..tokenizer import ScanState, any_of, compile_rules
-from . import number_words as numbers
 from . import vocabulary
+from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER, has_vowel
 from .word_context import is_shouted, note_english_word
 

@@ -5,14 +5,14 @@ American English: no "and" inside numbers, and the month first where a fraction 
 
 import re
 
-from ..tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
+from ...tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
+from .. import vocabulary
+from ..codes import is_counted
+from ..dates import MONTH, ORDINAL_SUFFIX, WEEKDAY
+from ..spelling import ENGLISH_SPELLER, phone_group_sizes
+from ..word_context import note_english_word
 from . import number_words as numbers
-from . import vocabulary
-from .codes import is_counted
-from .dates import MONTH, ORDINAL_SUFFIX, WEEKDAY
 from .number_words import DECIMAL, amount_words
-from .spelling import ENGLISH_SPELLER, phone_group_sizes
-from .word_context import note_english_word
 
 _STREET_WORD_WINDOW = 6  # words after a house number in which "St" is a street
 _EQUATION_AHEAD = re.compile(r"(?:\d|[.,](?=\d)){1,12} ?=")

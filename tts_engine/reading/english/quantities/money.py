@@ -5,11 +5,11 @@ Source: Unicode CLDR 44 for the names of currencies.
 
 import re
 
-from ..tokenizer import ScanState, any_of, compile_rules
+from ...tokenizer import ScanState, any_of, compile_rules
+from .. import vocabulary
+from ..word_context import note_english_word
 from . import number_words as numbers
-from . import vocabulary
 from .number_words import DECIMAL, amount_words, is_one, plain_decimal, whole_words
-from .word_context import note_english_word
 
 _MAGNITUDE = (
     r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|Cr|MM|mm"

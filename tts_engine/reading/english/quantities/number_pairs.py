@@ -2,9 +2,9 @@
 
 import re
 
-from ..tokenizer import ScanState, any_of
+from ...tokenizer import ScanState, any_of
+from .. import vocabulary
 from . import number_words as numbers
-from . import vocabulary
 
 _PAIR_AHEAD = re.compile(rf"(?:-| )(?:{any_of(vocabulary.NOUNS_AFTER_PAIRS)})\b")
 _LIMITS_BEHIND = re.compile(r"\b(?:limits?|liability|coverage|injury)\b[^.;!?]{0,30}\Z", re.IGNORECASE)

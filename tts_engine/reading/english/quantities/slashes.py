@@ -6,15 +6,15 @@ Source: GOV.UK style guide A to Z, which writes "or" for the slash and "to" in s
 
 import re
 
-from ..tokenizer import ScanState, any_of, compile_rules
+from ...tokenizer import ScanState, any_of, compile_rules
+from .. import vocabulary
+from ..dates import day_and_month
+from ..spelling import ENGLISH_SPELLER
+from ..word_context import note_english_word
 from . import number_words as numbers
-from . import vocabulary
-from .dates import day_and_month
 from .number_pairs import pair_words
 from .number_words import amount_words
-from .spelling import ENGLISH_SPELLER
 from .units import UNIT, end_of_unit
-from .word_context import note_english_word
 
 _UNIT_AHEAD = re.compile(rf"( ?|-)({UNIT})(?![\w'/])")
 _PARTS_AHEAD = re.compile(r" (?:complete|completed|done|finished|steps|tasks|uploaded|remaining)\b")

@@ -2,10 +2,10 @@
 
 import re
 
-from ..tokenizer import ScanState, any_of, compile_rules
+from ...tokenizer import ScanState, any_of, compile_rules
+from .. import vocabulary
+from ..word_context import note_english_word
 from . import number_words as numbers
-from . import vocabulary
-from .word_context import note_english_word
 
 _DECADE_AHEAD = re.compile(
     rf"(?:,| and| or| to|-|–) ?(?:the )?\d0s(?!\w)| (?:{any_of(vocabulary.DECADE_NOUNS)})\b"

@@ -1,0 +1,1 @@
+"""Rules of quantities: number words, amounts, units, money, fractions and other numbers with a slash."""
