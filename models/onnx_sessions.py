@@ -72,7 +72,7 @@ class OnnxSessions:
             session = _open(source, options, device)
         except (*ONNX_RUNTIME_ERRORS, RuntimeError, ValueError) as error:
             session = _open(source, options, CPU)  # raises the fault of a graph that no provider can load
-            self._report(device, _library_fault(device) or _last_line(error))
+            self._report(device, _library_fault(device) or last_line(error))
         else:
             if device.provider.name not in session.get_providers():
                 self.device = CPU  # it will not start for the next session either
@@ -84,7 +84,7 @@ class OnnxSessions:
             is_new = cause not in self._reported
             self._reported.add(cause)
         if is_new:
-            logger.warning("the CPU computes what the device %s cannot: %s", device, cause)
+            log_fallback(device, cause)
 
 
 CPU_SESSIONS = OnnxSessions()
@@ -98,8 +98,13 @@ def _open(
     return onnxruntime.InferenceSession(model, options, providers=providers, enable_fallback=0)
 
 
-def _last_line(error: Exception) -> str:
-    """The last line of a message: a provider's own words come after ONNX Runtime's."""
+def log_fallback(device: OnnxDevice, cause: str) -> None:
+    """Log that the CPU takes over."""
+    logger.warning("the CPU computes what the device %s cannot: %s", device, cause)
+
+
+def last_line(error: Exception) -> str:
+    """The last line of a message, of 300 characters: a provider's own words come after ONNX Runtime's."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1][-300:] if lines else type(error).__name__
 

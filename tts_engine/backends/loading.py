@@ -10,9 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...models.onnx_providers import OnnxDevice
+from ...models.onnx_providers import CPU, OnnxDevice
 from ..bundles import is_xtts_folder, require_folder, require_networks
-from ..errors import BadRequest, MissingExtra
+from ..errors import BadRequest, BundleError, MissingExtra
 from ..voices.voices import Voice
 from .base import Backend
 from .devices import require_onnx_device
@@ -156,6 +156,20 @@ def _load_fixed_voices(
 
 
 def _load_here(kind: BundleKind, folder: Path, workers: int | None, device: OnnxDevice) -> Backend:
+    """Load a voice, and compute something with it; on the CPU if the device fails at that."""
+    if device.is_cpu:
+        return _load_on(CPU, kind, folder, workers)
+    from ...models.onnx_sessions import ONNX_RUNTIME_ERRORS, last_line, log_fallback
+
+    try:
+        return _load_on(device, kind, folder, workers)
+    except (BundleError, *ONNX_RUNTIME_ERRORS) as error:
+        backend = _load_on(CPU, kind, folder, workers)  # raises the fault of a voice that is damaged
+        log_fallback(device, last_line(error))
+        return backend
+
+
+def _load_on(device: OnnxDevice, kind: BundleKind, folder: Path, workers: int | None) -> Backend:
     if kind is BundleKind.PIPER:
         from .piper import load_piper
 
