@@ -124,5 +124,5 @@ def _device_fault(device: OnnxDevice) -> str:
     """The fault of a provider whose library was loaded, of which ONNX Runtime returns nothing either."""
     if device.name == "openvino":
         found = onnx_errors.get_available_openvino_device_ids()
-        return f"OpenVINO has {', '.join(found) or 'no device'} here"
+        return f"it did not start; OpenVINO has {', '.join(found) or 'no device'} here"
     return "it did not start; ONNX Runtime wrote the cause to the standard error"
