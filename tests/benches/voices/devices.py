@@ -5,6 +5,7 @@ speech does not; the difference of spectra tells them apart.
 """
 
 import asyncio
+import functools
 import tempfile
 import time
 from dataclasses import dataclass
@@ -58,8 +59,11 @@ def measure(
         )
         figures.append(BenchFigure("largest difference of their samples", largest, ""))
         figures.append(BenchFigure("mean difference of their spectra", spectra, "dB"))
-    settings = {"voice": bundle.name if bundle else voice, "precision": precision, "utterances": utterances}
-    return BenchReport("devices", tuple(figures), settings)
+    return BenchReport(
+        "devices",
+        tuple(figures),
+        {"voice": bundle.name if bundle else voice, "precision": precision, "utterances": utterances},
+    )
 
 
 def spectrum_db(samples: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -81,11 +85,8 @@ def _times(device: str, spoken: list[DeviceSpeech]) -> list[BenchFigure]:
 async def _speak(
     bundle: str, device: str, precision: str, executor: str, utterances: int
 ) -> tuple[list[DeviceSpeech], list[DeviceSpeech]]:
-    options = {"precision": precision, "executor": executor}
-    async with (
-        await Engine.open(bundle, device="cpu", **options) as on_cpu,
-        await Engine.open(bundle, device=device, **options) as on_device,
-    ):
+    open_on = functools.partial(Engine.open, bundle, precision=precision, executor=executor)
+    async with await open_on(device="cpu") as on_cpu, await open_on(device=device) as on_device:
         spoken: tuple[list[DeviceSpeech], list[DeviceSpeech]] = ([], [])
         for number in range(utterances):
             for engine, results in zip((on_cpu, on_device), spoken, strict=True):
