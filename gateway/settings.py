@@ -17,6 +17,7 @@ from pydantic_settings import (
 )
 
 from ..adapters.ice_settings import MAX_PORT, MIN_PORT, MediaPorts
+from ..tts_engine.backends.devices import DEVICE_NAMES, DEVICE_PATTERN
 from ..tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
 from .browser.ice_servers import IceServerSetting
 from .bundle_settings import BundleTable
@@ -153,9 +154,9 @@ class Settings(PhoneSystemSettings, BaseSettings):
         Literal["fp32", "bf16", "fp16", "int8", "int4", "int4-int8"],
         Field(description="fp32, bf16, fp16, int8, int4 or int4-int8"),
     ] = "fp32"  # as published; the others trade accuracy for speed or memory
-    device: Annotated[
-        str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$", description="auto, cpu, cuda or cuda:N")
-    ] = "auto"  # a GPU if torch can use one
+    device: Annotated[str, Field(pattern=DEVICE_PATTERN, description=f"one of {DEVICE_NAMES}")] = (
+        "auto"  # a GPU if torch can use one and the bundle takes torch, else the CPU
+    )
     executor: Annotated[
         Literal["auto", "torch", "onnxruntime", "tensorrt", "ray"],
         Field(description="auto, torch, onnxruntime, tensorrt or ray"),

@@ -123,7 +123,8 @@ class Engine:
         voices: folder of a ``VoiceStore``, for CosyVoice.
         precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8", "int4"
             or "int4-int8" (int4 with the flow in int8).
-        device: for CosyVoice: "auto" (a GPU if torch can use one), "cpu", "cuda" or "cuda:N".
+        device: "auto" (a GPU if torch computes the bundle and can use one), "cpu", "cuda" or "cuda:N"; where
+            ONNX Runtime computes, any name of ``models.onnx_providers``.
         executor: of CosyVoice's networks: "torch", "onnxruntime" or "auto" (the faster one).
         backend: used instead of the bundle's backend.
         process: renders in a child process; None renders on threads of this process.

@@ -1,6 +1,9 @@
 """State that the speech APIs of one server share: engine, access, request log, models, draining."""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+
+from fastapi import APIRouter, WebSocket
 
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import Overloaded
@@ -8,9 +11,13 @@ from ...tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from ..access.access_control import AccessControl, Grant
 from ..access.keys import Scope
 from ..web.request_log import RequestLog
+from ..web.websocket import WebSocketConnections
 from .encoding_threads import EncodingThreads
 from .model_names import ModelNames
 from .speech import EncodedStream, SynthesisOptions, open_encoded_stream
+
+# What serves the sockets of each path.
+SocketHandlers = Mapping[str, Callable[[WebSocket], Awaitable[None]]]
 
 _SHUTDOWN_RETRY_AFTER_S = 5.0  # the usual time of a restart
 
@@ -67,3 +74,27 @@ class SpeechServer:
         grant = self.authorize(headers, scope)
         grant.charge_request()
         return grant
+
+
+class SpeechSocketApi(ABC):
+    """The sockets of one API of a server. Belongs to its event loop."""
+
+    def __init__(self, server: SpeechServer) -> None:
+        self.server = server
+        self.connections = WebSocketConnections()
+
+    @abstractmethod
+    def handlers(self) -> SocketHandlers:
+        """Return what serves the sockets of each path; it checks keys itself."""
+
+    def routes(self) -> APIRouter:
+        """Return the routes of the sockets."""
+        router = APIRouter()
+        for path, serve in self.handlers().items():
+            router.add_api_websocket_route(path, serve)
+        return router
+
+    async def finish(self, within_s: float) -> None:
+        """Refuse new speech, wait at most within_s for what is under way, close all sockets with 1001."""
+        self.server.start_draining()
+        await self.connections.drain_and_close(within_s)

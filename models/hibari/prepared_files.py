@@ -4,7 +4,8 @@ Cutting and optimizing the graphs, and decoding lexicons and tagger from JSON, t
 before the first word. The results are kept in one file of 19 MB, ``hibari-KEY.zip``, whose key names what
 they depend on. Its members are
 
-    encoder.onnx, decoder.onnx     the graphs of ``graph.split_graph``, optimized by ONNX Runtime
+    encoder.onnx, decoder.onnx     the graphs of ``graph.split_graph``, optimized by ONNX Runtime for its
+                                   own provider for processors
     gold.txt, silver.txt           tables of the lexicons: the phonemes of a word; silver.txt also has
                                    the words of CMUdict that the lexicons lack, and names by hand
     tagger.txt, tagger.json        the part-of-speech tagger: a table of its weights, and the rest of it
@@ -33,7 +34,7 @@ from hibari.g2p.lexicon import Lexicon
 from hibari.g2p.tagger import Tagger
 from hibari.g2p.tokenize import Tokenizer
 
-from ..onnx_sessions import session_options
+from ..onnx_sessions import CPU_SESSIONS, session_options
 from .bucket_table import BucketTable, encode_table
 from .cmudict import read_names, read_words
 
@@ -56,6 +57,14 @@ _MAKERS = (
 _WEIGHTS_KEY = '"weights":{"'
 # "feature":{"tag":weight,...}; a quoted feature may hold escapes and braces, a table holds neither.
 _ENTRY = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)":(\{[^{}]*\})')
+
+
+def unoptimized_graphs(assets: Path) -> tuple[bytes, bytes]:
+    """Encoder and decoder for any execution provider: the optimized ones have operators of the CPU's only."""
+    from .graph import split_graph  # imports onnx, which takes as long as the prepared files
+
+    graphs = split_graph((assets / "hibari.onnx").read_bytes())
+    return graphs.encoder, graphs.decoder
 
 
 class HibariGraphMismatchError(ValueError):
@@ -175,7 +184,7 @@ def _optimize(graph: bytes) -> bytes:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     with tempfile.TemporaryDirectory() as folder:
         options.optimized_model_filepath = str(Path(folder) / "graph.onnx")
-        onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        CPU_SESSIONS.open(graph, options)
         return (Path(folder) / "graph.onnx").read_bytes()
 
 

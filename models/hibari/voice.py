@@ -23,13 +23,14 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from ..limiter import limit
-from ..onnx_sessions import inference_session
+from ..onnx_providers import CPU, OnnxDevice
+from ..onnx_sessions import OnnxSessions, optimized_graph_options, session_options
 from ..room_tone import RoomTone
 from . import harmonic_vocoder
 from .decoder_layout import CHANNELS, EDGE_FRAMES, HIDDEN_CHANNELS, LAYERS, LOOKAHEAD_FRAMES
 from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, SAMPLE_RATE, HarmonicVocoderState
 from .phonemizer import ASSETS, MAX_PHONEMES, PhonemeLine, Phonemizer, SpelledWord
-from .prepared_files import PreparedFiles
+from .prepared_files import PreparedFiles, unoptimized_graphs
 
 _MAX_PHONEMES_BEFORE = 80  # of a sentence, before the line that is rendered
 
@@ -96,18 +97,22 @@ class HibariVoice:
         self._decoder_outputs = [output.name for output in self._decoder.get_outputs()]
 
     @classmethod
-    def load(cls, count: int = 1) -> "list[HibariVoice]":
+    def load(cls, count: int = 1, device: OnnxDevice = CPU) -> "list[HibariVoice]":
         """Load the voice from the installed package, for ``count`` threads.
 
         They share the phonemizer and the encoder's session, which runs once a line and may run on several
         threads at once; opening one takes 0.2 s. Sessions are opened on other threads while this one decodes
         the lexicons. Raises HibariGraphMismatchError for another version of the package.
         """
-        files = PreparedFiles.load(ASSETS)
+        files, sessions = PreparedFiles.load(ASSETS), OnnxSessions(device)
+        if device.is_cpu:
+            graphs, encoder_options = (files.encoder, files.decoder), optimized_graph_options()
+        else:
+            graphs, encoder_options = unoptimized_graphs(ASSETS), session_options()
         with ThreadPoolExecutor(2) as threads:
-            encoder = threads.submit(inference_session, files.encoder, optimized=True)
-            # Not optimized: how the decoder lays out its convolutions depends on the processor.
-            decoders = [threads.submit(inference_session, files.decoder) for _ in range(count)]
+            encoder = threads.submit(sessions.open, graphs[0], encoder_options)
+            # Its session optimizes it: how it lays out its convolutions depends on the processor.
+            decoders = [threads.submit(sessions.open, graphs[1]) for _ in range(count)]
             phonemizer = Phonemizer(files)
         return [cls(encoder.result(), decoder.result(), phonemizer) for decoder in decoders]
 

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from ..onnx_sessions import ONNX_RUNTIME_ERRORS, inference_session
+from ..onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions, session_options
 
 SAMPLE_RATE = 24_000
 MAX_PHONEMES = 500  # in one call; the network takes 510
@@ -50,15 +50,22 @@ class KokoroModel:
     Args:
         phoneme_ids: Kokoro's alphabet.
         threads: that compute one clause.
+        sessions: open the network's session.
     Attributes:
         missing: phonemes so far that the alphabet lacks; they are left out.
     """
 
-    def __init__(self, path: Path, phoneme_ids: Mapping[str, int], threads: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        phoneme_ids: Mapping[str, int],
+        threads: int,
+        sessions: OnnxSessions = CPU_SESSIONS,
+    ) -> None:
         try:
             model = onnx.load(path)
             self._durations = _expose_durations(model)
-            self._session = inference_session(model.SerializeToString(), threads)
+            self._session = sessions.open(model.SerializeToString(), session_options(threads))
         except OSError as error:
             raise KokoroError(f"{path}: cannot be read: {error.strerror}") from error
         except DecodeError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..onnx_sessions import ONNX_RUNTIME_ERRORS, inference_session
+from ..onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions
 from .config import PiperConfig, PiperVoiceError, read_config
 from .graph import NOISE, NOISE_START, LocalGraph, PiperGraphs, split_graph
 
@@ -114,26 +114,28 @@ class PiperVoice:
         frame_s: seconds of a frame.
     """
 
-    def __init__(self, config: PiperConfig, graphs: PiperGraphs) -> None:
+    def __init__(
+        self, config: PiperConfig, graphs: PiperGraphs, sessions: OnnxSessions = CPU_SESSIONS
+    ) -> None:
         self.config, self.alphabet = config, PhonemeAlphabet(config)
         self.frame_s = graphs.hop / config.sample_rate
         self._graphs = graphs
-        self._encoder = inference_session(graphs.encoder)
-        self._flow = _LocalSession(graphs.flow) if graphs.flow else None
-        self._decoder = _LocalSession(graphs.decoder) if graphs.decoder else None
+        self._encoder = sessions.open(graphs.encoder)
+        self._flow = _LocalSession(graphs.flow, sessions) if graphs.flow else None
+        self._decoder = _LocalSession(graphs.decoder, sessions) if graphs.decoder else None
         self._noise = np.random.default_rng(_NOISE_SEED).standard_normal(_NOISE_VALUES).astype(np.float32)
 
     @classmethod
-    def load(cls, model: Path) -> "PiperVoice":
+    def load(cls, model: Path, sessions: OnnxSessions = CPU_SESSIONS) -> "PiperVoice":
         """Load ``voice.onnx`` and ``voice.onnx.json``. Raises PiperVoiceError.
 
         The voice renders ranges of frames if a trial clause sounds the same in pieces as in one.
         """
         config = read_config(model)
         try:
-            voice = cls(config, split_graph(model))
+            voice = cls(config, split_graph(model), sessions)
             if voice.renders_ranges and not voice._is_exact():
-                voice = cls(config, split_graph(model, cut=False))
+                voice = cls(config, split_graph(model, cut=False), sessions)
         except ONNX_RUNTIME_ERRORS as error:
             raise PiperVoiceError(f"{model}: cannot be computed: {error}") from error
         return voice
@@ -221,8 +223,8 @@ class PiperVoice:
 class _LocalSession:
     """An inference session of a part that computes any range of frames."""
 
-    def __init__(self, graph: LocalGraph) -> None:
-        self._session = inference_session(graph.model)
+    def __init__(self, graph: LocalGraph, sessions: OnnxSessions) -> None:
+        self._session = sessions.open(graph.model)
         self._inputs = graph.inputs
         self.main_input, self.context_frames = graph.inputs[0], graph.context_frames
 

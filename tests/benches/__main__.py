@@ -163,20 +163,24 @@ def bench_voice(as_json: bool) -> None:
 _INSTALLED_VOICES = ("packaged", "piper", "kokoro")  # as InstalledVoice
 
 
-@bench_group.command("first-audio")
-@click.option(
+_VOICE = click.option(
     "--voice",
     type=click.Choice(_INSTALLED_VOICES),
     default="packaged",
     show_default=True,
     help="The last two are of the extra test-voices.",
 )
-@click.option(
+_FOLDER = click.option(
     "--bundle",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
     help="The first voice of this folder instead.",
 )
+
+
+@bench_group.command("first-audio")
+@_VOICE
+@_FOLDER
 @click.option("--utterances", type=click.IntRange(1), default=20, show_default=True)
 @AS_JSON
 def bench_first_audio(voice: str, bundle: Path | None, utterances: int, as_json: bool) -> None:
@@ -184,6 +188,23 @@ def bench_first_audio(voice: str, bundle: Path | None, utterances: int, as_json:
     from benches.voices.first_audio import InstalledVoice, measure
 
     print_report(measure(InstalledVoice(voice), bundle, utterances), as_json)
+
+
+@bench_group.command("devices")
+@click.argument("device")
+@_VOICE
+@_FOLDER
+@click.option("--precision", type=PRECISIONS, default="fp32", show_default=True)
+@click.option("--utterances", type=click.IntRange(1), default=10, show_default=True)
+@AS_JSON
+def bench_devices(
+    device: str, voice: str, bundle: Path | None, precision: str, utterances: int, as_json: bool
+) -> None:
+    """A voice on the CPU and on another device of ONNX Runtime in turns: times, difference of speech."""
+    from benches.voices.devices import measure
+    from benches.voices.first_audio import InstalledVoice
+
+    print_report(measure(InstalledVoice(voice), bundle, device, precision, utterances), as_json)
 
 
 @bench_group.command("schedule")

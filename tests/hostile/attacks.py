@@ -12,7 +12,10 @@ from uuid import UUID
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
+from websockets.typing import Subprotocol
 
+from hostile.carriers import carrier_conversation
+from hostile.client_dialects import client_conversation
 from hostile.corpus import AUDIO_KINDS, OFFERS, speech_bodies
 from hostile.messages import (
     audiosocket_messages,
@@ -48,6 +51,19 @@ _ROUTES: Final = (
     ("GET", "/v1/models/../x"),
     ("GET", "/page/..%2f..%2fserve.py"),
     ("BREW", "/v1/audio/speech"),
+    ("POST", "/tts/bytes"),
+    ("POST", "/tts/sse"),
+    ("POST", "/v1/text-to-speech/heart"),
+    ("POST", "/v1/text-to-speech/heart/stream/with-timestamps"),
+    ("POST", "/v1/speak"),
+    ("POST", "/tts/v1/voice:stream"),
+    ("POST", "/jambonz/tts"),
+    ("POST", "/api/v1/audio/speech"),
+    ("POST", "/tts_stream"),
+    ("POST", "/tts_to_audio"),
+    ("POST", "/inference_sft"),
+    ("POST", "/v1/media-streams/twilio/answer"),
+    ("POST", "/v1/media-streams/x/y/answer"),
     ("GET", "/metrics"),
 )
 
@@ -67,8 +83,10 @@ class Attack:
         """Return what makes one connection or request, by the name of its wire."""
         return {
             "audiosocket": self.phone,
+            "carriers": self.carrier,
             "dashscope": self.dashscope,
             "stream": self.stream,
+            "clients": self.speech_client,
             "calls": self.program,
             "tcp": self.raw,
             "speech": self.speech,
@@ -104,6 +122,20 @@ class Attack:
         """Speak over the native stream."""
         messages, stays_s = stream_conversation(random), random.choice(_STAYS_S)
         await self._converse("stream", "/v1/audio/speech/stream", messages, stays_s)
+
+    async def carrier(self, random: Random) -> None:
+        """Call as a carrier, and attach a program to the call, which may not exist."""
+        call_id = _call_id(random)
+        call = carrier_conversation(random, call_id)
+        await asyncio.gather(
+            self._converse("carriers", call.path, call.messages, 0.2, call.subprotocols),
+            self._converse("calls", f"/v1/calls/{call_id}/socket", call_conversation(random), 0.1),
+        )
+
+    async def speech_client(self, random: Random) -> None:
+        """Speak as a client of one of the other speech APIs."""
+        path, messages = client_conversation(random)
+        await self._converse("clients", path, messages, random.choice(_STAYS_S))
 
     async def program(self, random: Random) -> None:
         """Call, and attach a program to that call, to none or to one that does not exist."""
@@ -191,10 +223,21 @@ class Attack:
             finally:
                 writer.transport.abort()
 
-    async def _converse(self, wire: str, path: str, messages: Sequence[str | bytes], stays_s: float) -> None:
+    async def _converse(
+        self,
+        wire: str,
+        path: str,
+        messages: Sequence[str | bytes],
+        stays_s: float,
+        subprotocols: Sequence[str] = (),
+    ) -> None:
         with suppress(OSError, TimeoutError, WebSocketException):  # refused, or closed by the server
             async with asyncio.timeout(_REQUEST_S):
-                socket = await connect(f"ws://{self.server.url}{path}", proxy=None)
+                socket = await connect(
+                    f"ws://{self.server.url}{path}",
+                    subprotocols=[Subprotocol(name) for name in subprotocols] or None,
+                    proxy=None,
+                )
             reading = asyncio.create_task(self._read(socket, path, messages))
             try:
                 for message in messages:

@@ -46,7 +46,7 @@ _VALUES: Final[tuple[Any, ...]] = (
 def speech_body(random: Random) -> bytes:
     """Return a body of ``POST /v1/audio/speech``."""
     fields = {"model": "tts-1", "input": random.choice(TEXTS), "voice": "alloy"}
-    return _encoded(_with_fields(fields, random), random)
+    return _encoded(with_fields(fields, random), random)
 
 
 def json_body(random: Random) -> bytes:
@@ -64,19 +64,19 @@ def dashscope_conversation(random: Random) -> list[str | bytes]:
         header = {"action": action, "task_id": task_id, "streaming": "duplex"}
         return {"header": header, "payload": {"input": {}, **payload}}
 
-    parameters = _with_fields({"voice": "longanyang"}, random)
+    parameters = with_fields({"voice": "longanyang"}, random)
     task = {"task_group": "audio", "task": "tts", "function": "SpeechSynthesizer"}
     run = frame("run-task", model="cosyvoice-v2", parameters=parameters, **task)
     text: Callable[[], dict[str, Any]] = lambda: frame("continue-task", input={"text": random.choice(TEXTS)})  # noqa: E731
-    return _conversation([run, *(text() for _ in range(_text_count(random))), frame("finish-task")], random)
+    return conversation([run, *(text() for _ in range(text_count(random))), frame("finish-task")], random)
 
 
 def stream_conversation(random: Random) -> list[str | bytes]:
     """Return messages of a client of the native stream."""
-    config = {"type": "session.config", **_with_fields({}, random)}
-    texts = [{"type": "input.text", "text": random.choice(TEXTS)} for _ in range(_text_count(random))]
+    config = {"type": "session.config", **with_fields({}, random)}
+    texts = [{"type": "input.text", "text": random.choice(TEXTS)} for _ in range(text_count(random))]
     commands = [{"type": random.choice(("input.flush", "input.done", "input.cancel"))} for _ in range(3)]
-    return _conversation([config, *texts, *commands, {"type": "input.done"}], random)
+    return conversation([config, *texts, *commands, {"type": "input.done"}], random)
 
 
 def call_conversation(random: Random) -> list[str | bytes]:
@@ -89,7 +89,7 @@ def call_conversation(random: Random) -> list[str | bytes]:
         {"type": "ask", "text": "x"},
         {"type": random.choice(("flush", "end", "discard", "end", "flush", "hang_up"))},
     ]
-    return _conversation(random.choices(messages, k=2 + 3 * _text_count(random)), random)
+    return conversation(random.choices(messages, k=2 + 3 * text_count(random)), random)
 
 
 def audiosocket_messages(random: Random, call_id: UUID) -> list[bytes]:
@@ -131,7 +131,7 @@ def raw_bytes(random: Random) -> bytes:
     )
 
 
-def _text_count(random: Random) -> int:
+def text_count(random: Random) -> int:
     """Return how many texts a client sends: few, or one in ten times up to a hundred."""
     return random.randrange(4) if random.random() < 0.9 else random.randrange(100)
 
@@ -140,16 +140,18 @@ def _audiosocket(kind: int, payload: bytes) -> bytes:
     return struct.pack("!BH", kind, len(payload)) + payload
 
 
-def _with_fields(fields: dict[str, Any], random: Random) -> dict[str, Any]:
+def with_fields(fields: dict[str, Any], random: Random) -> dict[str, Any]:
+    """Return the fields with up to three of the usual ones, of any value."""
     names = random.sample(sorted(_FIELDS), random.randrange(4))
     return fields | {name: random.choice(_FIELDS[name]) for name in names}
 
 
-def _conversation(messages: Sequence[dict[str, Any]], random: Random) -> list[str | bytes]:
-    conversation = [_encoded(message, random) for message in messages]
+def conversation(messages: Sequence[dict[str, Any]], random: Random) -> list[str | bytes]:
+    """Return the messages as JSON, some changed, cut, in binary or in another order."""
+    encoded = [_encoded(message, random) for message in messages]
     if random.random() < 0.2:
-        random.shuffle(conversation)
-    return [data if random.random() < 0.05 else data.decode("utf-8", "replace") for data in conversation]
+        random.shuffle(encoded)
+    return [data if random.random() < 0.05 else data.decode("utf-8", "replace") for data in encoded]
 
 
 def _encoded(message: dict[str, Any], random: Random) -> bytes:

@@ -17,12 +17,14 @@ from hostile.server import attacked_server
 
 # Peers at once on each wire, and its share of the messages.
 _WIRES: Final = {
-    "audiosocket": (2, 0.40),
-    "dashscope": (6, 0.18),
-    "stream": (6, 0.20),
-    "calls": (4, 0.16),
+    "audiosocket": (2, 0.31),
+    "carriers": (3, 0.12),
+    "dashscope": (6, 0.13),
+    "stream": (6, 0.15),
+    "clients": (5, 0.12),
+    "calls": (4, 0.12),
     "tcp": (2, 0.02),
-    "speech": (3, 0.02),
+    "speech": (3, 0.01),
     "offer": (2, 0.005),
     "http": (2, 0.015),
 }

@@ -1,34 +1,19 @@
 """Clients of Cartesia's API with only the URL changed: its SDK, LiveKit's plugin, Pipecat's service."""
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from shared.client_programs import python_with, run_client, run_gateway
+from shared.client_programs import run_pipecat_program, run_python_program
 
 PROGRAMS = Path(__file__).with_name("cartesia")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, str]]:
-    with run_gateway(tmp_path_factory.mktemp("gateway")) as gateway:
-        yield gateway["url"], gateway["key"], gateway["poor_key"]
-
-
 def test_cartesias_sdk_works(server: tuple[str, str, str]) -> None:
-    result = run_client([python_with("cartesia[websockets]==4.2.0"), str(PROGRAMS / "sdk.py")], server)
-    assert (result["version"], len(result["passed"])) == ("4.2.0", 8)
+    assert run_python_program("cartesia[websockets]==4.2.0", PROGRAMS / "sdk.py", server) == 8
 
 
 def test_livekits_plugin_works(server: tuple[str, str, str]) -> None:
-    python = python_with("livekit-plugins-cartesia==1.8.9")
-    result = run_client([python, str(PROGRAMS / "livekit_tts.py")], server)
-    assert (result["version"], len(result["passed"])) == ("1.8.9", 4)
+    assert run_python_program("livekit-plugins-cartesia==1.8.9", PROGRAMS / "livekit_tts.py", server) == 4
 
 
 def test_pipecats_service_works(server: tuple[str, str, str]) -> None:
-    pytest.importorskip("pipecat", reason="needs the extra: make test EXTRAS=dev,stt,pipecat")
-    result = run_client([sys.executable, str(PROGRAMS / "pipecat_tts.py")], server)
-    assert len(result["passed"]) == 4
+    assert run_pipecat_program(PROGRAMS / "pipecat_tts.py", server) == 4

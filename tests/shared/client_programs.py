@@ -11,8 +11,8 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -53,17 +53,30 @@ def python_with(requirement: str) -> str:
     return str(python)
 
 
-def node_with(package: str, place: Path) -> str:
-    """Install the package for Node in a folder; returns the command."""
+def run_python_program(requirement: str, program: Path, server: tuple[str, str, str]) -> int:
+    """Run a program with ``name==version``, the version that it reports; returns its passed cases."""
+    return _run([python_with(requirement), str(program), *server], requirement.rpartition("==")[2])
+
+
+def run_pipecat_program(program: Path, server: tuple[str, str, str]) -> int:
+    """Run a program with the installed Pipecat; returns its passed cases."""
+    pytest.importorskip("pipecat", reason="needs the extra: make test EXTRAS=dev,stt,pipecat")
+    return _run([sys.executable, str(program), *server], version("pipecat-ai"))
+
+
+def run_node_program(package: str, program: Path, server: tuple[str, str, str]) -> int:
+    """Run a program for Node with ``name@version``; returns its passed cases."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("Node is not installed")
+    place = ENVIRONMENTS / f"node-{package.replace('/', '-')}"
     if not (place / "node_modules" / ".made").exists():
         place.mkdir(parents=True, exist_ok=True)
         (place / "package.json").write_text('{"private": true}')
         npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", package]
         install(npm, cwd=place)
         (place / "node_modules" / ".made").touch()
-    return "node"
+    copied = shutil.copy(program, place)  # Node resolves imports from the folder of the file
+    return _run(["node", str(copied), *server], package.rpartition("@")[2])
 
 
 def install(command: list[str], cwd: Path | None = None) -> None:
@@ -72,9 +85,9 @@ def install(command: list[str], cwd: Path | None = None) -> None:
         pytest.skip(f"{command[-1]} cannot be installed; is there a network? {done.stderr[-300:]}")
 
 
-def run_client(command: list[str], server: tuple[str, str, str]) -> dict[str, Any]:
-    """Return what the program prints; fails with its traceback."""
-    done = subprocess.run([*command, *server], capture_output=True, text=True, timeout=TIMEOUT_S)
+def _run(command: list[str], package_version: str) -> int:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr[-4_000:]
-    cases: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return cases
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["version"] == package_version
+    return len(result["passed"])

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...models.hibari import voice as hibari_voice
 from ...models.hibari.phonemizer import PhonemeLine, Phonemizer, SpelledWord
+from ...models.onnx_providers import CPU, OnnxDevice
 from ...models.room_tone import RoomTone
 from ..chunk import SAMPLE_RATE, Word
 from ..reading.clause_boundaries import BoundaryKind
@@ -80,7 +81,7 @@ class _Continuations:
 
 
 class HibariBackend:
-    """hibari's voice "heart" on the CPU, with one worker for each core, at most two."""
+    """hibari's voice "heart", with one worker for each core, at most two."""
 
     voices = Voices((VOICE,))
     warm_up_text = "Thank you for calling, how can I help you today?"
@@ -96,9 +97,9 @@ class HibariBackend:
         self.workers = (ALL_STAGES,) * len(voices)
 
     @classmethod
-    def load(cls) -> "HibariBackend":
+    def load(cls, device: OnnxDevice = CPU) -> "HibariBackend":
         """Load the voice from the installed package."""
-        return cls(hibari_voice.HibariVoice.load(min(_MAX_WORKERS, os.cpu_count() or 1)))
+        return cls(hibari_voice.HibariVoice.load(min(_MAX_WORKERS, os.cpu_count() or 1), device))
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter that yields clauses and sentences."""

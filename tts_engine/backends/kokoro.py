@@ -30,6 +30,8 @@ from ...models.kokoro.voice import (
     read_styles,
 )
 from ...models.limiter import limit
+from ...models.onnx_providers import CPU, OnnxDevice
+from ...models.onnx_sessions import OnnxSessions
 from ...models.room_tone import RoomTone
 from ...models.speech_edges import SilenceTrimmer
 from ..errors import BundleError, UnknownVoice
@@ -135,13 +137,13 @@ class KokoroVoices:
         warn_if_slow("of the Kokoro bundle", rtf)
 
     @classmethod
-    def load(cls, folder: Path) -> "KokoroVoices":
+    def load(cls, folder: Path, device: OnnxDevice = CPU) -> "KokoroVoices":
         """Load a folder. Raises BundleError."""
         model_file, voices_file = _find_files(folder)
         english = Phonemizer.load()
         try:
             threads = min(_MAX_THREADS, os.cpu_count() or 1)
-            model = KokoroModel(model_file, english.phoneme_ids, threads)
+            model = KokoroModel(model_file, english.phoneme_ids, threads, OnnxSessions(device))
             return cls(model, read_styles(voices_file), english)
         except KokoroError as error:
             raise BundleError(str(error)) from error
@@ -260,9 +262,9 @@ def list_kokoro_voices(folder: Path) -> tuple[Voice, ...]:
         raise BundleError(str(error)) from error
 
 
-def load_kokoro(folder: Path) -> ClauseBackend:
+def load_kokoro(folder: Path, device: OnnxDevice = CPU) -> ClauseBackend:
     """The backend of a Kokoro folder. Raises BundleError."""
-    return ClauseBackend(KokoroVoices.load(folder), workers=1)
+    return ClauseBackend(KokoroVoices.load(folder, device), workers=1)
 
 
 def _find_files(folder: Path) -> tuple[Path, Path]:

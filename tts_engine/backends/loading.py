@@ -10,10 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...models.onnx_providers import CPU, OnnxDevice
 from ..bundles import is_xtts_folder, require_folder, require_networks
-from ..errors import BadRequest, MissingExtra
+from ..errors import BadRequest, BundleError, MissingExtra
 from ..voices.voices import Voice
 from .base import Backend
+from .devices import require_onnx_device
 
 if TYPE_CHECKING:
     from ..cosyvoice.policy import CosyVoicePolicy
@@ -50,8 +52,8 @@ def load_backend(
     if kind is BundleKind.XTTS:
         return _load_xtts(Path(bundle), voices, precision, device, executor, process)
     if kind is not BundleKind.COSYVOICE:
-        _check_fixed_settings(precision, device, executor)
-        return _load_fixed_voices(kind, Path(bundle), process, workers)
+        _check_fixed_settings(precision, executor)
+        return _load_fixed_voices(kind, Path(bundle), process, workers, require_onnx_device(device))
     require_folder(Path(bundle))
     require_networks(Path(bundle))
     from ..cosyvoice.policy import policy_for
@@ -132,20 +134,18 @@ def list_voices(bundle: str) -> tuple[Voice, ...]:
             return ()
 
 
-def _check_fixed_settings(precision: str, device: str, executor: str) -> None:
+def _check_fixed_settings(precision: str, executor: str) -> None:
     if precision != "fp32":
         raise BadRequest(f"precision is {precision!r}; only a CosyVoice bundle has others than fp32")
-    if device not in ("auto", "cpu"):
-        raise BadRequest(f"device is {device!r}; only a CosyVoice bundle computes on others than cpu")
     if executor != "auto":
         raise BadRequest(f"executor is {executor!r}; only a CosyVoice bundle has others than auto")
 
 
 def _load_fixed_voices(
-    kind: BundleKind, folder: Path, process: "ProcessPolicy | None", workers: int | None
+    kind: BundleKind, folder: Path, process: "ProcessPolicy | None", workers: int | None, device: OnnxDevice
 ) -> Backend:
     """Load a bundle whose voices never change, here or in a child process."""
-    load = functools.partial(_load_here, kind, folder, workers)
+    load = functools.partial(_load_here, kind, folder, workers, device)
     if process is None:
         return load()
     from .process import ProcessBackend
@@ -155,18 +155,32 @@ def _load_fixed_voices(
     return ProcessBackend.start_backend(load, process)
 
 
-def _load_here(kind: BundleKind, folder: Path, workers: int | None) -> Backend:
+def _load_here(kind: BundleKind, folder: Path, workers: int | None, device: OnnxDevice) -> Backend:
+    """Load a voice, and compute something with it; on the CPU if the device fails at that."""
+    if device.is_cpu:
+        return _load_on(CPU, kind, folder, workers)
+    from ...models.onnx_sessions import ONNX_RUNTIME_ERRORS, last_line, log_fallback
+
+    try:
+        return _load_on(device, kind, folder, workers)
+    except (BundleError, *ONNX_RUNTIME_ERRORS) as error:
+        backend = _load_on(CPU, kind, folder, workers)  # raises the fault of a voice that is damaged
+        log_fallback(device, last_line(error))
+        return backend
+
+
+def _load_on(device: OnnxDevice, kind: BundleKind, folder: Path, workers: int | None) -> Backend:
     if kind is BundleKind.PIPER:
         from .piper import load_piper
 
-        return load_piper(folder, workers)
+        return load_piper(folder, workers, device)
     if kind is BundleKind.KOKORO:
         from .kokoro import load_kokoro
 
-        return load_kokoro(folder)
+        return load_kokoro(folder, device)
     from .hibari import HibariBackend
 
-    return HibariBackend.load()
+    return HibariBackend.load(device)
 
 
 def _load_xtts(

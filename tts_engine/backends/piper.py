@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from ...models.limiter import limit
+from ...models.onnx_providers import CPU, OnnxDevice
+from ...models.onnx_sessions import OnnxSessions
 from ...models.piper.config import PiperConfig, PiperVoiceError, read_config
 from ...models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, PiperVoice
 from ...models.room_tone import RoomTone
@@ -76,10 +78,11 @@ class PiperVoices:
         warn_if_slow(self.voices.default.id, self._measure(self.voices.default.id))
 
     @classmethod
-    def load(cls, folder: Path) -> "PiperVoices":
+    def load(cls, folder: Path, device: OnnxDevice = CPU) -> "PiperVoices":
         """Load each voice of a folder. Raises BundleError for a file, and if espeak-ng is missing."""
+        sessions = OnnxSessions(device)
         try:
-            return cls([PiperVoice.load(model) for model in _model_files(folder)])
+            return cls([PiperVoice.load(model, sessions) for model in _model_files(folder)])
         except PiperVoiceError as error:
             raise BundleError(str(error)) from error
 
@@ -175,9 +178,9 @@ def list_piper_voices(folder: Path) -> tuple[Voice, ...]:
     return tuple(_describe(name, config) for config in configs for name, _ in _speakers(config))
 
 
-def load_piper(folder: Path, workers: int | None = None) -> ClauseBackend:
+def load_piper(folder: Path, workers: int | None = None, device: OnnxDevice = CPU) -> ClauseBackend:
     """The backend of a folder of Piper voices. Raises BundleError."""
-    return ClauseBackend(PiperVoices.load(folder), workers)
+    return ClauseBackend(PiperVoices.load(folder, device), workers)
 
 
 def _render_clause(

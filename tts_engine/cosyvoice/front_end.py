@@ -80,7 +80,7 @@ class CosyVoiceFrontEnd:
         store = VoiceStore(voices, bundle.version.value) if voices else None
         bundle_voices = BundleVoices(
             speakers,
-            functools.partial(load_voice_encoder, bundle),
+            functools.partial(load_voice_encoder, bundle, policy),
             bundle.languages,
             store,
             functools.partial(digest_voice_encoder, bundle),

@@ -22,6 +22,8 @@ from ...models.cosyvoice.onnx_runtime.networks import (
 )
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ...models.networks.execution import Executor, Precision
+from ...models.onnx_providers import find_onnx_device
+from ...models.onnx_sessions import OnnxSessions
 from ..backends.base import Stage
 from ..backends.process_child import HostedBackend
 from ..bundles import bundle_errors
@@ -70,7 +72,7 @@ def load_bundle_networks(
     Raises InvalidBundleError and DeviceError.
     """
     if _runs_without_torch(policy):
-        return load_array_networks(bundle, policy.flow, policy.precision)
+        return load_array_networks(bundle, policy.flow, policy.precision, _sessions_of(policy))
     from ...models.cosyvoice.networks import load_networks
     from ...models.networks.devices import find_device
 
@@ -81,7 +83,7 @@ def load_bundle_networks(
 def load_lm_of_bundle(bundle: CosyVoiceBundle, policy: CosyVoicePolicy) -> "LmNetwork | ArraySpeechLm":
     """Load the language model only, as ``load_bundle_networks`` does."""
     if _runs_without_torch(policy):
-        return load_array_lm(bundle, policy.precision)
+        return load_array_lm(bundle, policy.precision, _sessions_of(policy))
     from ...models.cosyvoice.networks import load_decode_network
     from ...models.networks.devices import find_device
 
@@ -116,12 +118,16 @@ def _load_render_networks(
     bundle: CosyVoiceBundle, policy: CosyVoicePolicy
 ) -> "RenderNetworks | ArrayRenderNetworks":
     if _runs_without_torch(policy):
-        return load_array_render_networks(bundle, policy.flow, policy.precision)
+        return load_array_render_networks(bundle, policy.flow, policy.precision, _sessions_of(policy))
     from ...models.cosyvoice.networks import load_render_networks
     from ...models.networks.devices import find_device
 
     device = find_device(policy.device)
     return load_render_networks(bundle, policy.flow, policy.precision, device, policy.executor)
+
+
+def _sessions_of(policy: CosyVoicePolicy) -> OnnxSessions:
+    return OnnxSessions(find_onnx_device(policy.device))
 
 
 def _runs_without_torch(policy: CosyVoicePolicy) -> bool:

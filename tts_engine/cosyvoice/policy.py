@@ -7,6 +7,8 @@ from pathlib import Path
 from ...models.cosyvoice.flow.policy import EXACT_POLICY, HALF_PRECISION_POLICY, FlowPolicy
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
 from ...models.networks.execution import Executor, Precision, is_torch_installed
+from ...models.onnx_providers import is_for_onnxruntime_only
+from ..backends.devices import require_onnx_device
 from ..decoding.policy import DecodingPolicy, require_device
 from ..errors import BadRequest, MissingExtra
 
@@ -60,24 +62,31 @@ class CosyVoicePolicy(DecodingPolicy):
 def policy_for(precision: str, device: str, executor: str = "auto") -> CosyVoicePolicy:
     """The default policy for a device. Raises BadRequest for an unknown name, BundleError without the device.
 
+    ONNX Runtime computes on devices that torch does not have; elsewhere the executor says what does.
+
     A GPU has room for many sessions: the flow's state is float16 there, which changes a mel by 4e-5, and
     stages overlap, because a DECODE step hardly uses a GPU and should not wait for a RENDER step.
     """
     if executor not in list(Executor):
         raise BadRequest(f"executor is {executor!r}; it must be {', '.join(Executor)}")
-    policy = CosyVoicePolicy(precision=parse_precision(precision), executor=Executor(executor), device=device)
-    if not is_torch_installed():
-        return replace(policy, executor=_executor_without_torch(policy.executor, device))
+    chosen = _choose_executor(Executor(executor), device)
+    policy = CosyVoicePolicy(precision=parse_precision(precision), executor=chosen, device=device)
+    if chosen is Executor.ONNXRUNTIME:
+        require_onnx_device(device)
+        return policy
     if require_device(device) == "cpu":
         return policy
     flow = EXACT_POLICY if policy.executor is Executor.TENSORRT else HALF_PRECISION_POLICY
     return replace(policy, slots=32, max_render_rows=4, flow=flow, overlap=True)
 
 
-def _executor_without_torch(executor: Executor, device: str) -> Executor:
-    if executor in (Executor.TORCH, Executor.TENSORRT) or device not in ("auto", "cpu"):
-        raise MissingExtra(f"the executor {executor} on the device {device}", "cosyvoice")
-    return Executor.ONNXRUNTIME
+def _choose_executor(executor: Executor, device: str) -> Executor:
+    """ONNX Runtime instead of AUTO where torch is not installed or does not have the device."""
+    if executor is Executor.AUTO and (not is_torch_installed() or is_for_onnxruntime_only(device)):
+        return Executor.ONNXRUNTIME
+    if executor in (Executor.TORCH, Executor.TENSORRT) and not is_torch_installed():
+        raise MissingExtra(f"the executor {executor}", "cosyvoice")
+    return executor
 
 
 def parse_precision(name: str) -> Precision:

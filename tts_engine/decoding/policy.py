@@ -31,7 +31,8 @@ class DecodingPolicy:
     prefill_chunk: int = 128
     # Precision of the language model's matrices.
     precision: Precision = Precision.FP32
-    # "auto" (the first GPU that torch can use, else the CPU), "cpu", "cuda" or "cuda:N".
+    # "auto" (the first GPU that torch can use, else the CPU), "cpu", "cuda" or "cuda:N"; with exported graphs
+    # a name of ``models.onnx_providers``.
     device: str = "auto"
     # Run DECODE and RENDER steps at the same time, on two threads and device streams. On two cores, three new
     # sessions of CosyVoice were first heard after 9.8, 9.8 and 12.5 s without it, 8.5, 8.5 and 16.1 s with

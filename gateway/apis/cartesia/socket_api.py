@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 from uuid import uuid4
 
-from fastapi import APIRouter, WebSocket
+from fastapi import WebSocket
 from fastapi.responses import JSONResponse
 
 from ....tts_engine.chunk import SAMPLE_RATE
@@ -21,9 +21,9 @@ from ....tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ...voice_registry import VoiceRegistry
 from ...web.backpressure import BackpressureSender
 from ...web.openapi.operations import WebSocketOperation
-from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, WebSocketConnections, reject_handshake
+from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, reject_handshake
 from ..speech import EncodedChunk
-from ..speech_server import SpeechServer
+from ..speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ..transcripts import Transcript, speak_transcript
 from .context import CartesiaContext
 from .errors import CartesiaContextClosed, CartesiaLimitReached, InvalidCartesiaRequest, to_cartesia_error
@@ -56,24 +56,15 @@ _API: Final = "cartesia"  # in the log and the metrics
 _KEY_PARAMETERS: Final = ("api_key", "access_token")  # of browsers, which cannot set headers
 
 
-class CartesiaSocketApi:
+class CartesiaSocketApi(SpeechSocketApi):
     """All Cartesia sockets of a server. Belongs to its event loop."""
 
     def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
-        self.server = server
+        super().__init__(server)
         self.voices = voices
-        self.connections = WebSocketConnections()
 
-    def routes(self) -> APIRouter:
-        """Return the route of the socket; it checks keys itself."""
-        router = APIRouter()
-        router.add_api_websocket_route(PATH, self._serve)
-        return router
-
-    async def finish(self, within_s: float) -> None:
-        """Refuse new contexts, wait at most within_s for open ones, close all sockets with 1001."""
-        self.server.start_draining()
-        await self.connections.drain_and_close(within_s)
+    def handlers(self) -> SocketHandlers:
+        return {PATH: self._serve}
 
     async def _serve(self, socket: WebSocket) -> None:
         connection = _CartesiaSocketConnection(self, socket)

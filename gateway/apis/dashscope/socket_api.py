@@ -8,7 +8,7 @@ The key is checked at the handshake (HTTP 401) and again for each task.
 import functools
 from uuid import uuid4
 
-from fastapi import APIRouter, WebSocket
+from fastapi import WebSocket
 from fastapi.responses import JSONResponse
 
 from ....adapters.dashscope.billing import billed_characters
@@ -20,9 +20,9 @@ from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest, Overloaded
 from ...access.access_control import Grant
 from ...web.openapi.operations import WebSocketOperation
-from ...web.websocket import WebSocketConnections, reject_handshake
+from ...web.websocket import reject_handshake
 from ..speech import EncodedChunk
-from ..speech_server import SpeechServer
+from ..speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from .errors import to_dashscope_error
 from .frames import ClientFrame, DashScopeFrameCodec, ServerFrame
 from .models import DashScopeErrorBody
@@ -42,7 +42,7 @@ DASHSCOPE_SOCKET_OPERATION = WebSocketOperation(
 _API = "dashscope"  # in the log and the metrics
 
 
-class DashScopeSocketApi:
+class DashScopeSocketApi(SpeechSocketApi):
     """All DashScope sockets of a server. Belongs to its event loop."""
 
     def __init__(
@@ -51,26 +51,12 @@ class DashScopeSocketApi:
         voices: VoiceResolver,
         timeouts: DashScopeTimeouts = DEFAULT_TIMEOUTS,
     ) -> None:
-        self.server = server
+        super().__init__(server)
         self.voices = voices
         self.timeouts = timeouts
-        self.connections = WebSocketConnections()
 
-    def routes(self) -> APIRouter:
-        """Return the route of the socket, with and without a trailing slash; it checks keys itself."""
-        router = APIRouter()
-
-        @router.websocket(PATH)
-        @router.websocket(PATH + "/")
-        async def inference(socket: WebSocket) -> None:
-            await self._serve(socket)
-
-        return router
-
-    async def finish(self, within_s: float) -> None:
-        """Refuse new tasks, wait at most within_s for open ones, close all sockets with 1001."""
-        self.server.start_draining()
-        await self.connections.drain_and_close(within_s)
+    def handlers(self) -> SocketHandlers:
+        return {PATH: self._serve, f"{PATH}/": self._serve}
 
     async def _serve(self, socket: WebSocket) -> None:
         try:

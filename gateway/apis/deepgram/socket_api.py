@@ -3,15 +3,15 @@
 from typing import Final
 from uuid import uuid4
 
-from fastapi import APIRouter, WebSocket
+from fastapi import WebSocket
 
 from ....tts_engine.errors import VivavoceError
 from ...access.access_control import Grant
 from ...voice_registry import VoiceRegistry
 from ...web.openapi.operations import WebSocketOperation
-from ...web.websocket import WebSocketConnections, reject_handshake
+from ...web.websocket import reject_handshake
 from ..speech import SynthesisOptions
-from ..speech_server import SpeechServer
+from ..speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ..transcript_socket import TranscriptConnection
 from ..transcripts import Transcript
 from .errors import InvalidDeepgramRequest, to_deepgram_error
@@ -47,25 +47,15 @@ DEEPGRAM_SOCKET_OPERATIONS: Final = (
 _API: Final = "deepgram"  # in the log and the metrics
 
 
-class DeepgramSocketApi:
+class DeepgramSocketApi(SpeechSocketApi):
     """All Deepgram sockets of a server. Belongs to its event loop."""
 
     def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
-        self.server = server
+        super().__init__(server)
         self.voices = voices
-        self.connections = WebSocketConnections()
 
-    def routes(self) -> APIRouter:
-        """Return the routes of the sockets, which check keys themselves."""
-        router = APIRouter()
-        router.add_api_websocket_route(PATHS[0], self._serve)
-        router.add_api_websocket_route(PATHS[1], self._serve_flux)
-        return router
-
-    async def finish(self, within_s: float) -> None:
-        """Refuse new texts, wait at most within_s for those under way, close all sockets with 1001."""
-        self.server.start_draining()
-        await self.connections.drain_and_close(within_s)
+    def handlers(self) -> SocketHandlers:
+        return {PATHS[0]: self._serve, PATHS[1]: self._serve_flux}
 
     async def _serve(self, socket: WebSocket) -> None:
         await self._serve_connection(_DeepgramConnection, socket)

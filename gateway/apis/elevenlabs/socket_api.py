@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 from uuid import uuid4
 
-from fastapi import APIRouter, WebSocket
+from fastapi import WebSocket
 
 from ....tts_engine.errors import VivavoceError
 from ...voice_registry import VoiceRegistry
@@ -27,11 +27,10 @@ from ...web.websocket import (
     CLOSE_NORMAL,
     CLOSE_TOO_SLOW,
     WebSocketConnection,
-    WebSocketConnections,
     reject_handshake,
 )
 from ..speech import EncodedChunk
-from ..speech_server import SpeechServer
+from ..speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ..transcripts import speak_transcript
 from .context import ElevenLabsContext
 from .errors import ElevenLabsContextLimitReached, to_elevenlabs_error
@@ -67,25 +66,15 @@ _DEFAULT_CONTEXT: Final = "default"  # of messages that name none
 _API: Final = "elevenlabs"  # in the log and the metrics
 
 
-class ElevenLabsSocketApi:
+class ElevenLabsSocketApi(SpeechSocketApi):
     """All ElevenLabs sockets of a server. Belongs to its event loop."""
 
     def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
-        self.server = server
+        super().__init__(server)
         self.voices = voices
-        self.connections = WebSocketConnections()
 
-    def routes(self) -> APIRouter:
-        """Return the routes of the sockets, which check keys themselves."""
-        router = APIRouter()
-        router.add_api_websocket_route(SINGLE_PATH, self._serve_single)
-        router.add_api_websocket_route(MULTI_PATH, self._serve_multi)
-        return router
-
-    async def finish(self, within_s: float) -> None:
-        """Refuse new contexts, wait at most within_s for open ones, close all sockets with 1001."""
-        self.server.start_draining()
-        await self.connections.drain_and_close(within_s)
+    def handlers(self) -> SocketHandlers:
+        return {SINGLE_PATH: self._serve_single, MULTI_PATH: self._serve_multi}
 
     async def _serve_single(self, socket: WebSocket) -> None:
         await self._serve(_SingleTextConnection, socket)

@@ -15,15 +15,15 @@ from functools import partial
 from typing import Final
 from uuid import uuid4
 
-from fastapi import APIRouter, WebSocket
+from fastapi import WebSocket
 
 from ....tts_engine.errors import VivavoceError
 from ...voice_registry import VoiceRegistry
 from ...web.backpressure import BackpressureSender
 from ...web.openapi.operations import WebSocketOperation
-from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, WebSocketConnections, reject_handshake
+from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, reject_handshake
 from ..speech import EncodedChunk
-from ..speech_server import SpeechServer
+from ..speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ..transcripts import Transcript, speak_transcript
 from .audio_config import streamed_encoding
 from .context import InworldContext
@@ -60,24 +60,15 @@ _API: Final = "inworld"  # in the log and the metrics
 _KEY_PARAMETER: Final = "authorization"  # of browsers, which cannot set headers
 
 
-class InworldSocketApi:
+class InworldSocketApi(SpeechSocketApi):
     """All Inworld sockets of a server. Belongs to its event loop."""
 
     def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
-        self.server = server
+        super().__init__(server)
         self.voices = voices
-        self.connections = WebSocketConnections()
 
-    def routes(self) -> APIRouter:
-        """Return the route of the socket; it checks keys itself."""
-        router = APIRouter()
-        router.add_api_websocket_route(PATH, self._serve)
-        return router
-
-    async def finish(self, within_s: float) -> None:
-        """Refuse new contexts, wait at most within_s for open ones, close all sockets with 1001."""
-        self.server.start_draining()
-        await self.connections.drain_and_close(within_s)
+    def handlers(self) -> SocketHandlers:
+        return {PATH: self._serve}
 
     async def _serve(self, socket: WebSocket) -> None:
         connection = _InworldSocketConnection(self, socket)

@@ -3,16 +3,16 @@
 from typing import Final
 from uuid import uuid4
 
-from fastapi import APIRouter, WebSocket
+from fastapi import WebSocket
 
 from ....adapters.audio.encoders import AudioFormat
 from ....tts_engine.backends.base import Delivery
 from ....tts_engine.errors import VivavoceError
 from ...voice_registry import VoiceRegistry
 from ...web.openapi.operations import WebSocketOperation
-from ...web.websocket import CLOSE_NORMAL, WebSocketConnections, reject_handshake
+from ...web.websocket import CLOSE_NORMAL, reject_handshake
 from ..speech import SynthesisOptions
-from ..speech_server import SpeechServer
+from ..speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ..transcript_socket import TranscriptConnection
 from .http_api import PATH, jambonz_error_response
 from .models import (
@@ -36,24 +36,15 @@ JAMBONZ_SOCKET_OPERATION: Final = WebSocketOperation(
 _API: Final = "jambonz"  # in the log and the metrics
 
 
-class JambonzSocketApi:
+class JambonzSocketApi(SpeechSocketApi):
     """All jambonz sockets of a server. Belongs to its event loop."""
 
     def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
-        self.server = server
+        super().__init__(server)
         self.voices = voices
-        self.connections = WebSocketConnections()
 
-    def routes(self) -> APIRouter:
-        """Return the route of the socket, which checks keys itself."""
-        router = APIRouter()
-        router.add_api_websocket_route(PATH, self._serve)
-        return router
-
-    async def finish(self, within_s: float) -> None:
-        """Refuse new texts, wait at most within_s for those under way, close all sockets with 1001."""
-        self.server.start_draining()
-        await self.connections.drain_and_close(within_s)
+    def handlers(self) -> SocketHandlers:
+        return {PATH: self._serve}
 
     async def _serve(self, socket: WebSocket) -> None:
         try:

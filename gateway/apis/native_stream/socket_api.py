@@ -14,18 +14,18 @@ from collections import deque
 from typing import Final, assert_never
 from uuid import uuid4
 
-from fastapi import APIRouter, WebSocket
+from fastapi import WebSocket
 from fastapi.responses import JSONResponse
 
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest, Overloaded
 from ...access.access_control import Grant
 from ...web.openapi.operations import WebSocketOperation
-from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, WebSocketConnections, reject_handshake
+from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, reject_handshake
 from ..openai.errors import InvalidRequestError, to_openai_error
 from ..openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
 from ..speech import EncodedChunk
-from ..speech_server import SpeechServer
+from ..speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from .connection import (
     CloseRequested,
     ConfigAccepted,
@@ -71,33 +71,20 @@ _API: Final = "socket"  # in the log and the metrics
 _Recording = tuple[str, str]  # ref_audio, ref_text
 
 
-class NativeStreamApi:
+class NativeStreamApi(SpeechSocketApi):
     """The native-stream connections of a server; belongs to its event loop."""
 
     def __init__(self, server: SpeechServer, voices: OpenAIVoiceResolver, idle_s: float = IDLE_S) -> None:
-        self.server = server
+        super().__init__(server)
         self.voices = voices
         self.idle_s = idle_s  # without a message, while no audio is due
-        self.connections = WebSocketConnections()
 
     def __len__(self) -> int:
         """Return the number of open connections."""
         return len(self.connections)
 
-    def routes(self) -> APIRouter:
-        """Return the WebSocket's route, which checks keys itself."""
-        router = APIRouter()
-
-        @router.websocket(PATH)
-        async def stream(socket: WebSocket) -> None:
-            await self._serve(socket)
-
-        return router
-
-    async def finish(self, within_s: float) -> None:
-        """Refuse new work, wait at most within_s for speech under way, close every connection with 1001."""
-        self.server.start_draining()
-        await self.connections.drain_and_close(within_s)
+    def handlers(self) -> SocketHandlers:
+        return {PATH: self._serve}
 
     async def _serve(self, socket: WebSocket) -> None:
         try:

@@ -10,7 +10,7 @@ import time
 from typing import Final
 from uuid import uuid4
 
-from fastapi import APIRouter, WebSocket
+from fastapi import WebSocket
 
 from ....adapters.audio.encoders import AudioLayout
 from ....adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTimeouts
@@ -19,10 +19,11 @@ from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest, Overloaded
 from ...access.access_control import Grant
 from ...web.openapi.operations import WebSocketOperation
-from ...web.websocket import WebSocketConnections, reject_handshake
+from ...web.websocket import reject_handshake
 from ..dashscope.task_connection import SpeechTask, TaskConnection
 from ..speech import EncodedChunk
 from ..speech_job import JobServer
+from ..speech_server import SocketHandlers, SpeechSocketApi
 from .frames import PaiClientFrame, PaiFrameCodec, PaiServerFrame, encode_audio
 from .models import PaiMetrics, PaiParameters
 from .request_mapping import make_pai_options, pai_error_response
@@ -34,24 +35,16 @@ PAI_SOCKET_OPERATION: Final = WebSocketOperation(
 _API: Final = "pai-socket"  # in the log and the metrics
 
 
-class PaiSocketApi:
+class PaiSocketApi(SpeechSocketApi):
     """All PAI sockets of a server. Belongs to its event loop."""
 
     def __init__(self, host: JobServer, timeouts: DashScopeTimeouts = DEFAULT_TIMEOUTS) -> None:
+        super().__init__(host.server)
         self.host = host
         self.timeouts = timeouts
-        self.connections = WebSocketConnections()
 
-    def routes(self) -> APIRouter:
-        """Return the route of the socket; it checks keys itself."""
-        router = APIRouter()
-        router.add_api_websocket_route(PATH, self._serve)
-        return router
-
-    async def finish(self, within_s: float) -> None:
-        """Refuse new tasks, wait at most within_s for open ones, close all sockets with 1001."""
-        self.host.server.start_draining()
-        await self.connections.drain_and_close(within_s)
+    def handlers(self) -> SocketHandlers:
+        return {PATH: self._serve}
 
     async def _serve(self, socket: WebSocket) -> None:
         try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .... import __version__
+from ....tts_engine.backends.devices import DEVICE_PATTERN
 from ....tts_engine.backends.loading import load_decode_backend, load_render_host
 from ....tts_engine.backends.process import ProcessPolicy
 from ....tts_engine.bundles import open_encoders
@@ -35,7 +36,7 @@ class ReplicaSettings(BaseModel):
 
     bundle: Annotated[str, Field(min_length=1)] = "default"  # or a folder that every machine has
     precision: Literal["fp32", "bf16", "fp16", "int8", "int4", "int4-int8"] = "fp32"
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$")] = "auto"
+    device: Annotated[str, Field(pattern=DEVICE_PATTERN)] = "auto"
     executor: Literal["auto", "torch", "onnxruntime"] = "auto"
     engine_process: bool = False  # a replica is a process of its own already
     max_streams: Annotated[int, Field(ge=1, le=10_000)] = 100  # of one replica

@@ -14,6 +14,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import ArrayLike, NDArray
 
+from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ...recording_resampler import resample
 from ..config import (
     CODEBOOK_SIZE,
@@ -53,11 +54,10 @@ class VoiceEncoder:
         version: CosyVoiceVersion,
         mel_max_hz: float | None,
         codebook_size: int = CODEBOOK_SIZE,
+        sessions: OnnxSessions = CPU_SESSIONS,
     ) -> "VoiceEncoder":
         """Open the ONNX models of a bundle; ``mel_max_hz`` and ``codebook_size`` come from its settings."""
-        return cls(
-            _inference_session(speaker), _inference_session(speech), version, mel_max_hz, codebook_size
-        )
+        return cls(sessions.open(speaker), sessions.open(speech), version, mel_max_hz, codebook_size)
 
     def enroll(self, samples: ArrayLike, sample_rate: int, transcript: str = "") -> VoicePrompt:
         """Encode a recording as a voice prompt.
@@ -105,10 +105,3 @@ class VoiceEncoder:
         if embedding.shape != (SPEAKER_WIDTH,) or not np.isfinite(embedding).all():
             raise VoicePromptError("the speaker encoder found no voice; give a recording of one clear voice")
         return embedding
-
-
-def _inference_session(model: Path) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])

@@ -20,11 +20,13 @@ from .flow_step_graphs import write_flow_step
 from .graph_builder import OPSET
 from .graph_files import (
     DIGEST_KEY,
+    FORMAT_KEY,
     GRAPH_FOLDER,
     OPSET_KEY,
     PRECISION_KEY,
     bundle_digest,
     flow_graph_path,
+    graph_format,
     graph_path,
     write_digest,
 )
@@ -49,14 +51,12 @@ def export_bundle(bundle: CosyVoiceBundle, precision: Precision) -> Iterator[Pat
     """
     digest = bundle_digest(bundle)
     (bundle.folder / GRAPH_FOLDER).mkdir(exist_ok=True)
-    metadata = {DIGEST_KEY: digest, OPSET_KEY: str(OPSET)}
-    exact = metadata | {PRECISION_KEY: Precision.FP32.value}
-    yield from _export_lm(bundle, precision.of_lm, metadata)
-    yield from _export_flow(bundle, precision.of_exported_flow, metadata)
-    yield _export_vocoder(bundle, exact)
+    yield from _export_lm(bundle, precision.of_lm, digest)
+    yield from _export_flow(bundle, precision.of_exported_flow, digest)
+    yield _export_vocoder(bundle, digest)
     for model in (bundle.speaker_encoder, bundle.speech_tokenizer):
         path = graph_path(bundle, model.stem)
-        _copy_with_metadata(model, _begin(path), {DIGEST_KEY: digest, PRECISION_KEY: Precision.FP32.value})
+        _copy_with_metadata(model, _begin(path), _metadata(path, digest))
         yield _finish(path)
     write_exported_speakers(bundle.folder / EXPORTED_SPEAKERS, bundle.speakers())
     write_digest(bundle, digest)
@@ -65,46 +65,50 @@ def export_bundle(bundle: CosyVoiceBundle, precision: Precision) -> Iterator[Pat
 def export_rendering(bundle: CosyVoiceBundle) -> Iterator[Path]:
     """Write the graphs of flow and vocoder only. Raises InvalidBundleError, OSError."""
     (bundle.folder / GRAPH_FOLDER).mkdir(exist_ok=True)
-    metadata = {DIGEST_KEY: bundle_digest(bundle), OPSET_KEY: str(OPSET)}
-    yield from _export_flow(bundle, Precision.FP32, metadata)
-    yield _export_vocoder(bundle, metadata | {PRECISION_KEY: Precision.FP32.value})
+    digest = bundle_digest(bundle)
+    yield from _export_flow(bundle, Precision.FP32, digest)
+    yield _export_vocoder(bundle, digest)
 
 
-def _export_lm(bundle: CosyVoiceBundle, precision: Precision, metadata: Mapping[str, str]) -> Iterator[Path]:
+def _export_lm(bundle: CosyVoiceBundle, precision: Precision, digest: str) -> Iterator[Path]:
     config, matrices = bundle.network_config.lm, MATRIX_FORMATS[precision]
     weights = bundle.load("llm.pt")
     path = graph_path(bundle, "lm_embed")
-    exact = {**metadata, PRECISION_KEY: Precision.FP32.value}
-    write_lm_embedding(_begin(path), config, weights, exact)
-    metadata = {**metadata, PRECISION_KEY: precision.value}
+    write_lm_embedding(_begin(path), config, weights, _metadata(path, digest))
     yield _finish(path)
     path = graph_path(bundle, "lm_step", precision)
-    write_lm_step(_begin(path), config, weights, matrices, metadata)
+    write_lm_step(_begin(path), config, weights, matrices, _metadata(path, digest, precision))
     yield _finish(path)
     path = graph_path(bundle, "lm_head", precision)
-    write_lm_head(_begin(path), config, weights, matrices, metadata)
+    write_lm_head(_begin(path), config, weights, matrices, _metadata(path, digest, precision))
     yield _finish(path)
 
 
-def _export_flow(
-    bundle: CosyVoiceBundle, precision: Precision, metadata: Mapping[str, str]
-) -> Iterator[Path]:
+def _export_flow(bundle: CosyVoiceBundle, precision: Precision, digest: str) -> Iterator[Path]:
     config, weights = bundle.network_config.flow, bundle.load("flow.pt")
     path = graph_path(bundle, "flow_speaker")
-    write_flow_speaker(_begin(path), config, weights, {**metadata, PRECISION_KEY: Precision.FP32.value})
+    write_flow_speaker(_begin(path), config, weights, _metadata(path, digest))
     yield _finish(path)
-    metadata = {**metadata, PRECISION_KEY: precision.value}
     for name, write in (("flow_encoder", write_flow_encoder), ("flow_step", write_flow_step)):
         path = flow_graph_path(bundle, name, precision)
-        write(_begin(path), config, weights, metadata, precision)
+        write(_begin(path), config, weights, _metadata(path, digest, precision), precision)
         yield _finish(path)
 
 
-def _export_vocoder(bundle: CosyVoiceBundle, metadata: Mapping[str, str]) -> Path:
+def _export_vocoder(bundle: CosyVoiceBundle, digest: str) -> Path:
     write = write_hift_v2 if bundle.version is CosyVoiceVersion.V2 else write_hift_v3
     path = graph_path(bundle, "vocoder")
-    write(_begin(path), bundle.network_config.hift, bundle.load("hift.pt"), metadata)
+    write(_begin(path), bundle.network_config.hift, bundle.load("hift.pt"), _metadata(path, digest))
     return _finish(path)
+
+
+def _metadata(path: Path, digest: str, precision: Precision = Precision.FP32) -> dict[str, str]:
+    return {
+        DIGEST_KEY: digest,
+        FORMAT_KEY: graph_format(path),
+        OPSET_KEY: str(OPSET),
+        PRECISION_KEY: precision.value,
+    }
 
 
 def _begin(path: Path) -> Path:

@@ -30,8 +30,11 @@ def write_flow_speaker(
     with OnnxGraphBuilder(path) as builder:
         graph = NetworkGraph(builder, weights)
         embedding = graph.input("embedding", ("batch", config.speaker_width))
-        speaker = graph.linear(embedding.apply("LpNormalization", axis=1, p=2), "spk_embed_affine_layer")
-        graph.output("speaker", speaker, ("batch", MEL_BANDS))
+        # Operators that old versions of ONNX Runtime have too; LpNormalization of this opset they lack.
+        length = embedding.apply("ReduceL2", graph.constant(np.array([1]), np.int64), keepdims=1)
+        graph.output(
+            "speaker", graph.linear(embedding / length, "spk_embed_affine_layer"), ("batch", MEL_BANDS)
+        )
         builder.save(metadata)
 
 

@@ -8,19 +8,19 @@
     onnx/campplus.onnx                       front-end models of the release, with metadata added
     onnx/speech_tokenizer_v2.onnx
 
-The metadata of a graph has the digest of the bundle that it was exported from. A graph of other weights is
-refused.
+The metadata of a graph has the digest of the bundle that it was exported from, and the number of its format.
+A graph of other weights or of another format is refused.
 """
 
 import json
 from pathlib import Path
 
 import onnxruntime
-from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
 
 from ...checkpoint.bundle_files import WeightFileError
 from ...host_memory import release_file_pages
 from ...networks.execution import Precision, is_torch_installed
+from ...onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions, session_options
 from ..checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 from ..config import SpeechLmConfig
 
@@ -28,18 +28,12 @@ GRAPH_FOLDER = "onnx"
 DIGEST_KEY = "bundle_digest"
 PRECISION_KEY = "precision"
 OPSET_KEY = "opset"
+FORMAT_KEY = "format"
+# Of inputs and outputs, by the name of a graph with its precision. Others have 1, as graphs without a number.
+GRAPH_FORMATS = {"flow_step.int8": "2"}
 
 DIGEST_FILE = "bundle.json"
 MAX_POSITIONS = 8192  # of a row of the language model
-_OnnxErrors = (
-    onnx_errors.Fail,
-    onnx_errors.InvalidArgument,
-    onnx_errors.InvalidGraph,
-    onnx_errors.InvalidProtobuf,
-    onnx_errors.NoSuchFile,
-    onnx_errors.NotImplemented,
-    onnx_errors.RuntimeException,
-)
 
 
 def bundle_digest(bundle: CosyVoiceBundle) -> str:
@@ -91,28 +85,45 @@ def is_exported(bundle: CosyVoiceBundle, precision: Precision) -> bool:
     return lm.exists() and flow_graph_path(bundle, "flow_step", precision.of_exported_flow).exists()
 
 
-def open_graph(path: Path, digest: str, threads: int) -> onnxruntime.InferenceSession:
-    """Load a graph for execution on the CPU.
+def graph_format(path: Path) -> str:
+    """The format that a graph must have."""
+    return GRAPH_FORMATS.get(path.name.removesuffix(".onnx"), "1")
 
-    Raises InvalidBundleError if it is missing, damaged, or of a bundle with another digest.
+
+def open_graph(
+    path: Path, digest: str, threads: int, sessions: OnnxSessions = CPU_SESSIONS
+) -> onnxruntime.InferenceSession:
+    """Load a graph for execution.
+
+    Raises InvalidBundleError if it is missing, damaged, of another format or of a bundle with another digest.
     """
-    remedy = f"run vivavoce bundle export {path.parent.parent} --to onnx"
+    remedy = f"run {_export_command(path)}"
     if not path.exists():
         raise InvalidBundleError(f"{path}: missing; {remedy}")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.log_severity_level = 3
+    options = session_options(threads)
     # An arena keeps the largest chunk's intermediate results, 0.3 GB of the flow, and is no faster.
     options.enable_cpu_mem_arena = False
-    # Threads that wait actively take the cores from the flow and the vocoder, which compute with torch.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except _OnnxErrors as error:
+        session = sessions.open(path, options)
+    except ONNX_RUNTIME_ERRORS as error:
         raise InvalidBundleError(f"{path}: {str(error).splitlines()[0][:200]}; {remedy}") from error
     # Packing has copied the matrices.
     release_file_pages(path.with_name(f"{path.name}.data"))
-    found = session.get_modelmeta().custom_metadata_map.get(DIGEST_KEY)
+    metadata = session.get_modelmeta().custom_metadata_map
+    found, version = metadata.get(DIGEST_KEY), metadata.get(FORMAT_KEY, "1")
     if found != digest:
         raise InvalidBundleError(f"{path}: made from other weights ({found}, expected {digest}); {remedy}")
+    if version != graph_format(path):
+        raise InvalidBundleError(
+            f"{path}: exported in the format {version}, expected {graph_format(path)}; {remedy}"
+        )
     return session
+
+
+def _export_command(path: Path) -> str:
+    """The command that writes a graph."""
+    graph, _, precision = path.name.removesuffix(".onnx").partition(".")
+    if graph.startswith("flow") and precision:
+        precision = Precision.INT4_INT8
+    option = f" --precision {precision}" if precision else ""
+    return f"vivavoce bundle export {path.parent.parent} --to onnx{option}"

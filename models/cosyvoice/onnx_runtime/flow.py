@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...host_memory import release_array_pages
 from ...networks.execution import Precision
+from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS, FlowConfig
 from ..flow.policy import EXACT_POLICY, FlowPolicy
@@ -110,6 +111,7 @@ class ArrayFlow:
         digest: str = "",
         graph: Callable[[onnxruntime.InferenceSession], RunnableGraph] = OrtGraph,
         precision: Precision = Precision.FP32,
+        sessions: OnnxSessions = CPU_SESSIONS,
     ) -> Self:
         """Open the graphs of a bundle. ``digest`` is the bundle's, if known. Raises InvalidBundleError."""
         digest, threads = digest or bundle_digest(bundle), thread_count()
@@ -120,7 +122,8 @@ class ArrayFlow:
         )
         counts = (threads, threads, cls._step_threads(threads))
         speaker, encoder, step = (
-            graph(open_graph(path, digest, count)) for path, count in zip(paths, counts, strict=True)
+            graph(open_graph(path, digest, count, sessions))
+            for path, count in zip(paths, counts, strict=True)
         )
         return cls(bundle.network_config.flow, speaker, encoder, step, policy)
 

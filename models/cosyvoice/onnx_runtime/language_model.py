@@ -17,6 +17,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from ...networks.execution import Precision
+from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import SpeechLmConfig
 from ..lm.decode_turn import DecodeTurn, collect_requests
@@ -55,7 +56,13 @@ class ArraySpeechLm:
         self._states = state_names(config)
 
     @classmethod
-    def load(cls, bundle: CosyVoiceBundle, precision: Precision, digest: str = "") -> "ArraySpeechLm":
+    def load(
+        cls,
+        bundle: CosyVoiceBundle,
+        precision: Precision,
+        digest: str = "",
+        sessions: OnnxSessions = CPU_SESSIONS,
+    ) -> "ArraySpeechLm":
         """Open the graphs of a bundle. ``digest`` is the bundle's, if known. Raises InvalidBundleError."""
         digest, threads = digest or bundle_digest(bundle), thread_count()
         paths = (
@@ -63,7 +70,8 @@ class ArraySpeechLm:
             graph_path(bundle, "lm_step", precision),
             graph_path(bundle, "lm_head", precision),
         )
-        return cls(bundle.network_config.lm, *(open_graph(path, digest, threads) for path in paths))
+        graphs = (open_graph(path, digest, threads, sessions) for path in paths)
+        return cls(bundle.network_config.lm, *graphs)
 
     def init_state(self, rows: int, capacity: int) -> ArrayLmState:
         """Empty memory for ``capacity`` ids a row; pages that are not written take no memory.

@@ -1,9 +1,10 @@
-"""Opens the exported graphs of all three networks, without torch."""
+"""Opens the exported graphs of all three networks on a device of ONNX Runtime, without torch."""
 
 from dataclasses import dataclass
 
 from ...host_memory import release_free_heap
 from ...networks.execution import DeviceError, Precision
+from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..flow.policy import CacheForm, FlowPolicy
 from .flow import ArrayFlow
@@ -29,34 +30,47 @@ class ArrayNetworks(ArrayRenderNetworks):
     lm: ArraySpeechLm
 
 
-def load_array_networks(bundle: CosyVoiceBundle, policy: FlowPolicy, precision: Precision) -> ArrayNetworks:
+def load_array_networks(
+    bundle: CosyVoiceBundle, policy: FlowPolicy, precision: Precision, sessions: OnnxSessions = CPU_SESSIONS
+) -> ArrayNetworks:
     """Open the graphs of a bundle. Raises InvalidBundleError, and DeviceError for another precision."""
-    lm = load_array_lm(bundle, precision)
-    render = load_array_render_networks(bundle, policy, precision)
+    lm = load_array_lm(bundle, precision, sessions)
+    render = load_array_render_networks(bundle, policy, precision, sessions)
     release_free_heap()  # packing matrices leaves it in pieces
     return ArrayNetworks(flow=render.flow, vocoder=render.vocoder, lm=lm)
 
 
-def load_array_lm(bundle: CosyVoiceBundle, precision: Precision) -> ArraySpeechLm:
+def load_array_lm(
+    bundle: CosyVoiceBundle, precision: Precision, sessions: OnnxSessions = CPU_SESSIONS
+) -> ArraySpeechLm:
     """Open the language model's graphs only. Raises as ``load_array_networks``."""
     if precision not in EXPORTED_PRECISIONS:
         raise DeviceError(
             f"the executor onnxruntime has {', '.join(EXPORTED_PRECISIONS)}, and the precision is {precision}"
         )
-    return ArraySpeechLm.load(bundle, precision.of_lm)
+    return ArraySpeechLm.load(bundle, precision.of_lm, sessions=sessions)
 
 
 def load_array_render_networks(
-    bundle: CosyVoiceBundle, policy: FlowPolicy, precision: Precision
+    bundle: CosyVoiceBundle, policy: FlowPolicy, precision: Precision, sessions: OnnxSessions = CPU_SESSIONS
 ) -> ArrayRenderNetworks:
     """Open the graphs of flow and vocoder only. Raises InvalidBundleError."""
-    return ArrayRenderNetworks(load_array_flow(bundle, policy, precision), ArrayVocoder.load(bundle))
+    flow = load_array_flow(bundle, policy, precision, sessions)
+    return ArrayRenderNetworks(flow, ArrayVocoder.load(bundle, sessions=sessions))
 
 
-def load_array_flow(bundle: CosyVoiceBundle, policy: FlowPolicy, precision: Precision) -> ArrayFlow:
-    """Open the flow's graphs only. Raises InvalidBundleError."""
-    flow = SharedVoiceFlow if precision.of_exported_flow is Precision.INT8 else ArrayFlow
-    return flow.load(bundle, policy)
+def load_array_flow(
+    bundle: CosyVoiceBundle, policy: FlowPolicy, precision: Precision, sessions: OnnxSessions = CPU_SESSIONS
+) -> ArrayFlow:
+    """Open the flow's graphs only. Raises InvalidBundleError, and DeviceError for int8 on another device."""
+    has_8_bits = precision.of_exported_flow is Precision.INT8
+    # Only the CPU's provider has the products, and OpenVINO's (1.24.1) ends the process when it reads them.
+    if has_8_bits and not sessions.device.is_cpu:
+        raise DeviceError(
+            f"{precision} is for the device cpu, and it is {sessions.device}; take int4 or int8"
+        )
+    flow = SharedVoiceFlow if has_8_bits else ArrayFlow
+    return flow.load(bundle, policy, sessions=sessions)
 
 
 def can_run_policy(policy: FlowPolicy) -> bool:

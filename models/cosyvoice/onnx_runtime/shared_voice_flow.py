@@ -17,6 +17,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from ...networks.execution import Precision
+from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import UnetConfig
 from ..flow.policy import EXACT_POLICY, FlowPolicy
@@ -42,9 +43,10 @@ class SharedVoiceFlow(ArrayFlow):
         digest: str = "",
         graph: Callable[[onnxruntime.InferenceSession], RunnableGraph] = OrtGraph,
         precision: Precision = Precision.INT8,
+        sessions: OnnxSessions = CPU_SESSIONS,
     ) -> Self:
         """Open the graphs of a bundle. ``digest`` is the bundle's, if known. Raises InvalidBundleError."""
-        return super().load(bundle, replace(policy, dtype="float16"), digest, graph, precision)
+        return super().load(bundle, replace(policy, dtype="float16"), digest, graph, precision, sessions)
 
     @staticmethod
     def _step_threads(threads: int) -> int:

@@ -7,6 +7,7 @@ import numpy as np
 import onnxruntime
 from numpy.random import Generator, RandomState
 
+from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import (
     MEL_BANDS,
@@ -41,10 +42,11 @@ class ArrayVocoder:
         bundle: CosyVoiceBundle,
         digest: str = "",
         graph: Callable[[onnxruntime.InferenceSession], RunnableGraph] = OrtGraph,
+        sessions: OnnxSessions = CPU_SESSIONS,
     ) -> "ArrayVocoder":
         """Open the graph of a bundle. ``digest`` is the bundle's, if known. Raises InvalidBundleError."""
         digest = digest or bundle_digest(bundle)
-        session = open_graph(graph_path(bundle, "vocoder"), digest, thread_count())
+        session = open_graph(graph_path(bundle, "vocoder"), digest, thread_count(), sessions)
         return cls(bundle.network_config.hift, bundle.version, graph(session))
 
     def init_state(self, rows: int) -> State:

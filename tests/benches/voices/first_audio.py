@@ -57,7 +57,7 @@ class SpokenClause:
 def measure(voice: InstalledVoice, bundle: Path | None, utterances: int) -> BenchReport:
     """Measure a voice, or the first one of a folder. Raises VoiceNotInstalled, BundleError."""
     with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder:
-        spoken = asyncio.run(_speak(str(bundle) if bundle else _folder_of(voice, Path(folder)), utterances))
+        spoken = asyncio.run(_speak(str(bundle) if bundle else folder_of(voice, Path(folder)), utterances))
     first_ms = [1000 * clause.first_audio_s for clause in spoken]
     target_ms = None if bundle else MAX_FIRST_AUDIO_MS.get(voice)
     return BenchReport(
@@ -75,7 +75,8 @@ def measure(voice: InstalledVoice, bundle: Path | None, utterances: int) -> Benc
     )
 
 
-def _folder_of(voice: InstalledVoice, folder: Path) -> str:
+def folder_of(voice: InstalledVoice, folder: Path) -> str:
+    """The bundle of a voice, written to an empty folder. Raises VoiceNotInstalled."""
     match voice:
         case InstalledVoice.PACKAGED:
             return "default"

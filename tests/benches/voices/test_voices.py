@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benches.voices import first_audio, packaged_voice
+from benches.voices import devices, first_audio, packaged_voice
 from benches.voices.packaged_voice import SPEEDS, differing_sounds, level_db, longest_pause
 
 
@@ -34,6 +34,15 @@ def test_first_audio_is_measured_in_ten_words() -> None:
     report = first_audio.measure(first_audio.InstalledVoice.PACKAGED, None, 2)
     first_ms, _, cost_s = (figure.value for figure in report.figures)
     assert first_ms > 0 and cost_s > 0
+
+
+def test_two_devices_are_compared_clause_by_clause() -> None:
+    figures = devices.measure(first_audio.InstalledVoice.PACKAGED, None, "cpu", "fp32", 2).figures
+    assert [figure.value for figure in figures[4:]] == [2, 0, 0]  # the same device
+    assert all(figure.value > 0 for figure in figures[:4])
+    tone = np.sin(np.arange(4_096))
+    quieter = devices.spectrum_db(tone).max() - devices.spectrum_db(tone / 2).max()
+    assert quieter == pytest.approx(6.02, abs=0.01)
 
 
 @pytest.mark.slow

@@ -79,10 +79,17 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
             "precision is 'int8'; only a CosyVoice bundle has others than fp32",
         ),
         (["say", "-o", "x.wav", "--precision", "half", "Hello"], "Invalid value for '--precision'"),
-        (["serve", "--device", "gpu"], "device (--device): got 'gpu'; allowed is auto, cpu, cuda or cuda:N"),
         (
-            ["say", "-o", "x.wav", "--device", "cuda", "Hello"],
-            "device is 'cuda'; only a CosyVoice bundle computes on others than cpu",
+            ["serve", "--device", "gpu"],
+            "device (--device): got 'gpu'; allowed is one of auto, cpu, cuda[:N], ",
+        ),
+        (
+            ["say", "-o", "x.wav", "--device", "gpu", "Hello"],
+            "device is 'gpu'; it must be one of auto, cpu, ",
+        ),
+        (
+            ["say", "-o", "x.wav", "--device", "coreml", "Hello"],
+            "device is 'coreml'; ONNX Runtime has cpu",
         ),
         (
             ["say", "-o", "x.wav", "--precision", "int8", "Hello"],
@@ -119,7 +126,12 @@ main.main(sys.argv[1:])
 
 @pytest.mark.parametrize(
     "command",
-    ["say x -o x.wav --bundle DIR", "bundle check DIR", "voices add a a.wav --store DIR --bundle DIR"],
+    [
+        "say x -o x.wav --bundle DIR",
+        "bundle check DIR",
+        "bundle export DIR --to onnx",
+        "voices add a a.wav --store DIR --bundle DIR",
+    ],
 )
 def test_without_torch_a_missing_folder_is_named_and_then_the_command_that_adds_the_extra(
     command: str, tmp_path: Path

@@ -3,9 +3,11 @@
 import json
 import logging
 import os
+import re
 import shutil
 from pathlib import Path
 
+import onnx
 import pytest
 
 torch = pytest.importorskip(
@@ -24,14 +26,20 @@ from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bund
 from vivavoce.models.cosyvoice.config import TIED_KEYS, CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.executors import NetworkLoader  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow import Flow  # noqa: E402
-from vivavoce.models.cosyvoice.flow.policy import FlowPolicy  # noqa: E402
+from vivavoce.models.cosyvoice.flow.policy import EXACT_POLICY, FlowPolicy  # noqa: E402
 from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_graphs.graph_files import bundle_digest  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_graphs.graph_files import (  # noqa: E402
+    FORMAT_KEY,
+    bundle_digest,
+    graph_format,
+    graph_path,
+)
 from vivavoce.models.cosyvoice.onnx_networks.onnx_flow import OnnxFlow  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_networks.onnx_vocoder import OnnxVocoder  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_runtime.networks import load_array_networks  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
 from vivavoce.models.networks.devices import CPU  # noqa: E402
 from vivavoce.models.networks.execution import DeviceError, Executor, Precision  # noqa: E402
@@ -142,6 +150,27 @@ def test_graphs_of_other_weights_are_refused(bundle: CosyVoiceBundle, tmp_path: 
     shutil.copytree(bundle.folder / "onnx", tmp_path / "other" / "onnx")
     with pytest.raises(InvalidBundleError, match=r"made from other weights.*run vivavoce bundle export"):
         load(open_bundle(tmp_path / "other"), precision=Precision.INT4)
+
+
+@pytest.mark.parametrize("version", ["1", None])  # graphs of the first format have no number
+def test_a_graph_of_another_format_is_refused(
+    bundle: CosyVoiceBundle, version: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list(export_bundle(bundle, Precision.INT4_INT8))
+    path = graph_path(bundle, "flow_step", "int8")
+    model = onnx.load(path, load_external_data=False)
+    (number,) = (prop for prop in model.metadata_props if prop.key == FORMAT_KEY)
+    assert number.value == graph_format(path) == "2"
+    number.value = version or number.value
+    if version is None:
+        model.metadata_props.remove(number)
+    onnx.save(model, path)
+    sentence = (
+        "flow_step.int8.onnx: exported in the format 1, expected 2; "
+        f"run vivavoce bundle export {bundle.folder} --to onnx --precision int4-int8"
+    )
+    with pytest.raises(InvalidBundleError, match=f"{re.escape(sentence)}$"):
+        load_array_networks(bundle, EXACT_POLICY, Precision.INT4_INT8)
 
 
 @pytest.mark.parametrize("name", ["lm_step.int4.onnx", "lm_step.int4.onnx.data"])

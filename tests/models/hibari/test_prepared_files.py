@@ -5,12 +5,17 @@ import json
 from pathlib import Path
 
 import hibari
+import onnx
+import onnxruntime
 import pytest
 from hibari.g2p import G2P
 
 from vivavoce.models.hibari import prepared_files
 from vivavoce.models.hibari.cmudict import read_names
 from vivavoce.models.hibari.prepared_files import HibariGraphMismatchError, PreparedFiles
+from vivavoce.models.hibari.voice import HibariVoice
+from vivavoce.models.onnx_providers import CPU, OnnxDevice
+from vivavoce.models.onnx_sessions import CPU_SESSIONS, OnnxSessions
 
 ASSETS = Path(hibari.__file__).parent / "assets"
 TEXT = "I read the record that she will record; the {live} show, 'the \"bow\", and vivavoce's O'Neill."
@@ -90,3 +95,22 @@ def test_another_model_file_raises(tmp_path: Path) -> None:
     (tmp_path / "hibari.onnx").write_bytes((ASSETS / "hibari.onnx").read_bytes()[:-1])
     with pytest.raises(HibariGraphMismatchError, match=r"hibari-tts 0\.2\.1"):
         PreparedFiles.load(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("device", [CPU, OnnxDevice("coreml")], ids=str)
+def test_only_the_cpu_gets_graphs_that_were_optimized_for_it(
+    device: OnnxDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[bytes] = []
+    real = OnnxSessions.open
+
+    def note(
+        sessions: OnnxSessions, model: bytes, options: onnxruntime.SessionOptions | None = None
+    ) -> onnxruntime.InferenceSession:
+        opened.append(model)
+        return real(CPU_SESSIONS, model, options)
+
+    monkeypatch.setattr(OnnxSessions, "open", note)
+    HibariVoice.load(1, device)
+    operators = {node.op_type for model in opened for node in onnx.load_from_string(model).graph.node}
+    assert ("DynamicQuantizeMatMul" in operators) == device.is_cpu  # the CPU's provider has it

@@ -12,6 +12,7 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: make tes
 
 from shared.tiny_cosyvoice import BRIEF, pcm, run, speak
 from vivavoce.models.networks.execution import Executor, Precision
+from vivavoce.models.onnx_providers import installed_devices
 from vivavoce.tts_engine.bundles import export_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.engine import Engine
@@ -29,9 +30,11 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return folder
 
 
-async def render(folder: Path, executor: Executor, precision: Precision) -> list[np.ndarray]:
+async def render(
+    folder: Path, executor: Executor, precision: Precision, device: str = "cpu"
+) -> list[np.ndarray]:
     """Each text alone, then all of them at once."""
-    policy = replace(BRIEF, executor=executor, precision=precision)
+    policy = replace(BRIEF, executor=executor, precision=precision, device=device)
     async with await Engine.open(backend=CosyVoiceBackend.load(folder, policy)) as engine:
         alone = [await speak(engine, [text], seed=seed) for seed, text in enumerate(TEXTS)]
         together = await asyncio.gather(
@@ -46,11 +49,13 @@ def assert_close(found: list[np.ndarray], expected: list[np.ndarray], tolerance:
         assert np.abs(one - other).max() < tolerance + 1 / 32768
 
 
-def test_onnxruntime_speaks_as_torch_does(exported: Path) -> None:
+@pytest.mark.parametrize("device", installed_devices())
+def test_onnxruntime_speaks_as_torch_does(exported: Path, device: str) -> None:
     async def test() -> None:
         with_torch = await render(exported, Executor.TORCH, Precision.FP32)
-        with_onnx = await render(exported, Executor.ONNXRUNTIME, Precision.FP32)
-        assert_close(with_onnx, with_torch, 1e-3)  # as the vectors' samples
+        with_onnx = await render(exported, Executor.ONNXRUNTIME, Precision.FP32, device)
+        # As the vectors' samples; other providers round otherwise than the networks of the vectors.
+        assert_close(with_onnx, with_torch, 1e-3 if device == "cpu" else 0.05)
 
     run(test())
 
