@@ -114,7 +114,7 @@ class Grammar:
     def compile(self) -> None:
         """Compile all patterns, so that no later text waits for them."""
         for pattern, _ in (*self.lines, *self.letters, *self.digits, *self.symbols, self.word):
-            _ = pattern.compiled
+            _ = pattern.match
 
 
 def compile_rules(*rows: RuleRow) -> tuple[Rule, ...]:
@@ -208,7 +208,7 @@ def _shares(sounds: str, words: int) -> list[str]:
 
 def _apply_first_match(scan: ScanState, rules: tuple[Rule, ...], at: int) -> int | None:
     for pattern, recognize in rules:
-        match = pattern.compiled.match(scan.view, at)
+        match = pattern.match(scan.view, at)
         if match and match.end() > at:
             end = recognize(scan, match)
             if end is not None:

@@ -212,10 +212,10 @@ def _read_initial(scan: ScanState, match: re.Match[str]) -> int | None:
 _DEGREE = any_of(word for word in vocabulary.ABBREVIATIONS if re.search(r"\w\w\.|\.\w\w", word))
 _CONTRACTED = any_of(vocabulary.CONTRACTED_ABBREVIATIONS)
 LETTER_RULES = compile_rules(
-    (rf"(?i:{_CONTRACTED})(?![\w'])", _read_contracted_abbreviation),
+    (rf"(?=[A-Za-z]{{1,6}}')(?i:{_CONTRACTED})(?![\w'])", _read_contracted_abbreviation),
     (r"([A-Za-z]{1,6})\.'s(?!\w)", _read_possessive_abbreviation),
     (
-        rf"(?:{any_of(vocabulary.COUNTED_ABBREVIATIONS)})(?=/(?:s|sec|min|h|hr|hour|day|mo|month|user)\b)",
+        rf"(?=[a-z]{{3,4}}/)(?:{any_of(vocabulary.COUNTED_ABBREVIATIONS)})(?=/(?:s|sec|min|h|hr|hour|day|mo|month|user)\b)",
         _read_counted_abbreviation,
     ),
     (r"(wk|yr)\.?(?= \d)", _read_numbered_period),

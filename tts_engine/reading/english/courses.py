@@ -52,7 +52,7 @@ def _read_year_with_letters(scan: ScanState, match: re.Match[str]) -> int:
 
 LETTER_RULES = compile_rules(
     (
-        rf"({any_of(vocabulary.COURSES)}) ?([1-9]\d{{1,2}}|[1-9]\d{{3}})(?:-(\d{{2,3}}))?(?![\w-])",
+        rf"(?=[A-Z]{{2,4}} ?\d)({any_of(vocabulary.COURSES)}) ?([1-9]\d{{1,3}})(?:-(\d{{2,3}}))?(?![\w:-])",
         _read_course,
     ),
     (r"K ?([-–]) ?(\d{1,2})(?![\w-])", _read_grades),

@@ -17,6 +17,19 @@ _TWO_LETTER_DAY = any_of(letters for letters in vocabulary.WEEKDAY_LETTERS if le
 _TIME = r"\d{1,2}(?::\d\d)?(?: ?[AaPp]\.?[Mm]?\.?)?"
 _TIME_AHEAD = rf"(?=:?,? +(?:from )?{_TIME}(?: ?[-–]|[,.;)]| to|$)|[,.:]? ?$)"
 _LETTERS = re.compile(_DAY)
+# "M-F 9-5"; "Tu-Sa" without a time
+_LETTER_RANGE = (
+    rf"(?:{_DAY})[-–](?:{_DAY})(?!\w){_TIME_AHEAD}"
+    rf"|(?:(?:{_DAY})[-–](?:{_TWO_LETTER_DAY})|(?:{_TWO_LETTER_DAY})[-–](?:{_DAY}))(?![\w-])"
+)
+# "M/W 9-10"; "Tu/Th", "M/W/F"; "MWF", "MW 9:00-9:50"; "Sa 9-5"
+_LETTER_LIST = (
+    rf"(?:{_DAY})(?:/(?:{_DAY}))+(?![\w/]){_TIME_AHEAD}"
+    rf"|(?:(?:{_DAY})/(?:{_TWO_LETTER_DAY})|(?:{_TWO_LETTER_DAY})/(?:{_DAY})|M/W/F)(?:/(?:{_DAY}))*(?![\w/])"
+    r"|(?:MWF|M?TT[Hh]|M?TuW?Th|MTWT[Hh]F?|M(?:Tu?)?WThF?)(?!\w)"
+    rf"|(?:MW|WF|TWT[Hh])(?= {_TIME} ?[-–])"
+    r"|(?:Tu|Th|Sa|Su)(?=:? +\d{1,2}(?::\d\d)?(?: ?[AaPp][Mm]?)? ?[-–] ?\d|: ?$)"
+)
 
 
 def _read_weekday(scan: ScanState, match: re.Match[str]) -> int:
@@ -79,21 +92,8 @@ def _emit_days(scan: ScanState, match: re.Match[str], joined: str) -> None:
 LETTER_RULES = compile_rules(
     (rf"({WEEKDAY})\.? ?[-–] ?({WEEKDAY})(?!\w)", _read_weekday_range),
     (rf"({_FULL_WEEKDAY}) ?[-–—] ?({_FULL_WEEKDAY})(?!\w)", _read_full_weekday_range),
-    # "M-F 9-5"; "Tu-Sa" without a time
-    (rf"(?:{_DAY})[-–](?:{_DAY})(?!\w){_TIME_AHEAD}", _read_letter_range),
-    (
-        rf"(?:(?:{_DAY})[-–](?:{_TWO_LETTER_DAY})|(?:{_TWO_LETTER_DAY})[-–](?:{_DAY}))(?![\w-])",
-        _read_letter_range,
-    ),
-    # "M/W 9-10"; "Tu/Th", "M/W/F"; "MWF"
-    (rf"(?:{_DAY})(?:/(?:{_DAY}))+(?![\w/]){_TIME_AHEAD}", _read_letter_list),
-    (
-        rf"(?:(?:{_DAY})/(?:{_TWO_LETTER_DAY})|(?:{_TWO_LETTER_DAY})/(?:{_DAY})|M/W/F)(?:/(?:{_DAY}))*(?![\w/])",
-        _read_letter_list,
-    ),
-    (r"(?:MWF|M?TT[Hh]|M?TuW?Th|MTWT[Hh]F?|M(?:Tu?)?WThF?)(?!\w)", _read_letter_list),
-    (rf"(?:MW|WF|TWT[Hh])(?= {_TIME} ?[-–])", _read_letter_list),
-    (r"(?:Tu|Th|Sa|Su)(?=:? +\d{1,2}(?::\d\d)?(?: ?[AaPp][Mm]?)? ?[-–] ?\d|: ?$)", _read_letter_list),
+    (rf"(?=[MTWFS][\w/–-])(?:{_LETTER_RANGE})", _read_letter_range),
+    (rf"(?=[MTWFS][\w/])(?:{_LETTER_LIST})", _read_letter_list),
     # Abbreviated weekdays are words too ("sun", "sat"): a full stop or a date must follow.
     (
         rf"({WEEKDAY})(?:\.(?=\s|$|,)|(?=,? +(?:{MONTH}|\d)(?!\w*[a-z]{{9}}))"

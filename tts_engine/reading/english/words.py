@@ -190,11 +190,12 @@ def _read_letters_with_ampersand(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _read_status(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "status is IN_TRANSIT" as words; other names keep their underscores."""
-    if not _STATUS_BEHIND.search(scan.view, 0, match.start()):
-        return None
-    for part in re.finditer("[A-Z]+", match.group()):
+def _read_name_with_underscores(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "john_doe" with its marks, and "status is IN_TRANSIT" as words."""
+    is_status = match.group().isupper() and _STATUS_BEHIND.search(scan.view, 0, match.start())
+    if not is_status:
+        return ENGLISH_SPELLER.read_address(scan, match)
+    for part in re.finditer("[A-Z0-9]+", match.group()):
         start, stop = match.start() + part.start(), match.start() + part.end()
         scan.emit(part.group().lower(), start, stop)
     note_english_word(scan.context, "status")
@@ -202,11 +203,9 @@ def _read_status(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 ADDRESS_RULES = compile_rules(
-    (r"[A-Z]{2,20}(?:_[A-Z]{2,20}){1,4}(?!\w)", _read_status),
     *ENGLISH_SPELLER.address_rows(_ADDRESS_PATTERNS),
     (rf"[\w-]{{1,60}}\.(?:{any_of(vocabulary.FILE_TYPES)})(?![\w-]|\.\w)", ENGLISH_SPELLER.read_address),
-    # "john_doe"
-    (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", ENGLISH_SPELLER.read_address),
+    (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", _read_name_with_underscores),
 )
 # "pH", "NaCl"
 _MIXED_CASE_ACRONYM = any_of(

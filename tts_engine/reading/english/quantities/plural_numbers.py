@@ -71,7 +71,10 @@ def _read_verb(scan: ScanState, match: re.Match[str]) -> int:
 
 
 LETTER_RULES = compile_rules(
-    (rf"((?i:{any_of(vocabulary.WORDS_BEFORE_AGES)}))-(\d{{1,2}})'?s(?!\w)", _read_ages),
+    (
+        rf"(?=[A-Za-z]{{3,5}}-\d)((?i:{any_of(vocabulary.WORDS_BEFORE_AGES)}))-(\d{{1,2}})'?s(?!\w)",
+        _read_ages,
+    ),
     (r"([Uu]nder|[Oo]ver) (\d{1,2})s(?= |[.,;!?)]|$)(?! (?:timeout|ago|left|remaining)\b)", _read_ages),
 )
 DIGIT_RULES = compile_rules(

@@ -326,7 +326,7 @@ def _read_slash_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
 _SLASH_ABBREVIATION = any_of(vocabulary.SLASH_ABBREVIATIONS)
 LETTER_RULES = compile_rules(
     (
-        rf"(?i:{_SLASH_ABBREVIATION})(?<=/)(?!\w)|(?i:{_SLASH_ABBREVIATION})(?<!/)(?![\w/])",
+        rf"(?=[A-Za-z]/)(?:(?i:{_SLASH_ABBREVIATION})(?<=/)(?!\w)|(?i:{_SLASH_ABBREVIATION})(?<!/)(?![\w/]))",
         _read_slash_abbreviation,
     ),
 )
