@@ -6,6 +6,7 @@ from ..clause_boundaries import AbbreviationKind
 from ..tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
 from . import vocabulary
 from .addresses import read_direction, read_province, read_state, read_street
+from .quantities.number_words import amount_words
 from .quantities.units import end_of_unit
 from .spelling import ENGLISH_SPELLER, NAME_ROWS
 from .word_context import note_english_word
@@ -85,6 +86,29 @@ def _read_numbered_period(scan: ScanState, match: re.Match[str]) -> int | None:
     word = vocabulary.UNITS[match.group(1)][0]
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_arrival(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "dep 7:05 am" without a full stop."""
+    word = vocabulary.ABBREVIATIONS[match.group(1)][0]
+    scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_interval(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "q6h" and "q4-6h" of a prescription."""
+    hours = " to ".join(amount_words(group) for group in match.groups() if group)
+    scan.emit(f"every {hours} hours", match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_wind(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "NNW"."""
+    scan.emit(vocabulary.DIRECTIONS[match.group()], match.start(), match.end())
+    note_english_word(scan.context, match.group())
     return match.end()
 
 
@@ -219,6 +243,9 @@ LETTER_RULES = compile_rules(
         _read_counted_abbreviation,
     ),
     (r"(wk|yr)\.?(?= \d)", _read_numbered_period),
+    (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
+    (r"q(\d{1,2})(?:[-–](\d{1,2}))?h(?!\w)", _read_interval),
+    (r"(?:NN[EW]|SS[EW]|E[NS]E|W[NS]W)(?!\w)", _read_wind),
     (r"(FT|PT)(?:/(FT|PT))?(?![\w%])", _read_hours_of_work),
     (r"[Mm]ed(?:\.-?|-)(?= ?(?:rare|well|sized?|low|high|heat|large)\b)", _read_medium),
     (rf"(?:{_DEGREE})(?:\.|(?!\w))", _read_dotted_abbreviation),

@@ -99,7 +99,9 @@ def _read_hour_with_letter(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "8a-6:30p" and "by 5p"."""
     hour, minute = int(match.group(1)), int(match.group(2) or 0)
     announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_TIMES
-    if not 1 <= hour <= 12 or not (announced or _HOUR_AFTER_DASH.match(scan.view, match.end())):
+    if not 1 <= hour <= 12 or not (
+        announced or match.group(2) or _HOUR_AFTER_DASH.match(scan.view, match.end())
+    ):
         return None
     scan.emit(_hour_words(hour, minute, True), match.start(), match.start(3))
     ENGLISH_SPELLER.spell(scan, match.start(3), match.end())

@@ -170,7 +170,7 @@ _MARK_RULES = compile_rules(
     (r"★+", _read_stars),
     (r"\(([a-z])\)(?![\w-])", _read_letter_in_brackets),
     *PUNCTUATION_ROWS,
-    (r"§§?|¶¶?|[@+=%±×÷≈≤≥→°¢$£€¥₹]", _read_symbol),
+    (r"\+/-|§§?|¶¶?|[@+=%±×÷≈≤≥→°¢$£€¥₹]", _read_symbol),
 )
 _SYMBOL_RULES = (
     *masked_numbers.SYMBOL_RULES,
