@@ -19,6 +19,7 @@ _PRICE_BEHIND = re.compile(r"[$£€][\d,.]{1,20}[kK]? ?\Z")
 _TRAIN_NUMBER_AHEAD = re.compile(r"\.? #?\d{3,6}(?![\d/-])")
 _WORK_BEHIND = re.compile(rf"\b(?:{any_of(vocabulary.NOUNS_BEFORE_HOURS_OF_WORK)})\.? \Z")
 _HOURS_OF_WORK = {"FT": "full time", "PT": "part time"}
+_ONE_BEHIND = re.compile(r"(?<!\d)(?<!\d )(?:1|\d/\d) \Z")  # "1 c.", "1/2 c."; not "1 1/2 c."
 _UNITS_AFTER_PER = vocabulary.UNITS.keys() - {"in", "x"}
 
 
@@ -94,6 +95,23 @@ def _read_arrival(scan: ScanState, match: re.Match[str]) -> int:
     word = vocabulary.ABBREVIATIONS[match.group(1)][0]
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_cups(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "c." of "1 1/2 c. flour"."""
+    if not scan.context.after_number:
+        return None
+    is_one = bool(_ONE_BEHIND.search(scan.view, 0, match.start()))
+    scan.emit("cup" if is_one else "cups", match.start(), match.end())
+    note_english_word(scan.context, "cup")
+    return match.end()
+
+
+def _read_business_days(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "bus." of "3–5 bus. days"."""
+    scan.emit("business", match.start(), match.end())
+    note_english_word(scan.context, "business")
     return match.end()
 
 
@@ -244,6 +262,8 @@ LETTER_RULES = compile_rules(
     ),
     (r"(wk|yr)\.?(?= \d)", _read_numbered_period),
     (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
+    (r"c\.(?= [a-z])", _read_cups),
+    (r"bus\.(?= (?:days?|hours|hrs)\b)", _read_business_days),
     (r"q(\d{1,2})(?:[-–](\d{1,2}))?h(?!\w)", _read_interval),
     (r"(?:NN[EW]|SS[EW]|E[NS]E|W[NS]W)(?!\w)", _read_wind),
     (r"(FT|PT)(?:/(FT|PT))?(?![\w%])", _read_hours_of_work),

@@ -41,6 +41,8 @@ ENGLISH_BOUNDARY_RULES = BoundaryRules(
             AbbreviationKind.MAY_END_SENTENCE,
         ),
         **dict.fromkeys((*_SHORT_MONTHS, *_SHORT_WEEKDAYS), AbbreviationKind.MID_SENTENCE),
+        "c": AbbreviationKind.MAY_END_SENTENCE,  # "2 c. flour"
+        "bus": AbbreviationKind.MAY_END_SENTENCE,  # "3 bus. days"
         **{word: kind for word, (_, kind) in vocabulary.ABBREVIATIONS.items()},
     },
     dotted_kind=AbbreviationKind.MAY_END_SENTENCE,

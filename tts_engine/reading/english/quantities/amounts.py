@@ -122,7 +122,8 @@ def _read_century(scan: ScanState, match: re.Match[str]) -> int:
 def _read_ratio(scan: ScanState, match: re.Match[str]) -> int:
     """Read "3:2", which was not recognised as a time of day, as a ratio."""
     scan.emit(numbers.cardinal(int(match.group(1))), match.start(), match.end(1))
-    scan.emit("to", match.end(1), match.start(2))
+    if match.group() != "50:50":
+        scan.emit("to", match.end(1), match.start(2))
     scan.emit(numbers.cardinal(int(match.group(2))), match.start(2), match.end())
     scan.context.note_number()
     return match.end()

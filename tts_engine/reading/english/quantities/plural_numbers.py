@@ -63,6 +63,14 @@ def _read_ages(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_boards(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "2x4s"."""
+    scan.emit(f"{numbers.cardinal(int(match.group(1)))} by", match.start(), match.start(2))
+    scan.emit(_plural(int(match.group(2))), match.start(2), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_verb(scan: ScanState, match: re.Match[str]) -> int:
     """Read "86'd", which is said of a dish that has run out."""
     scan.emit(f"{numbers.house_number(int(match.group(1)))}ed", match.start(), match.end())
@@ -78,6 +86,7 @@ LETTER_RULES = compile_rules(
     (r"([Uu]nder|[Oo]ver) (\d{1,2})s(?= |[.,;!?)]|$)(?! (?:timeout|ago|left|remaining)\b)", _read_ages),
 )
 DIGIT_RULES = compile_rules(
+    (r"([1-9]\d?)x([1-9]\d?)s(?!\w)", _read_boards),
     (r"(\d{2,3})(?:'d|'?ed)(?= (?:the|our|it|that)\b|[.,;!?]|$)", _read_verb),
     (r"(\d{0,3}0)'?s(?!\w)", _read_decade),
     # Answers of HTTP servers, aircraft, forms
