@@ -215,7 +215,7 @@ def _read_numbered_abbreviation(
     """Read "No. 5" or "ext. 7"; "x7" is an extension after a phone number only."""
     word = match.group(1)
     announced = dotted and scan.view[match.end() : match.end() + 1] == ":"  # "Ref. no.:"
-    following = announced or _NUMBER_AHEAD.match(scan.view, match.end())
+    following = announced or bool(_NUMBER_AHEAD.match(scan.view, match.end()))
     if word in ("Fl", "fl", "Qtr", "qtr") and _ORDINAL_BEHIND.search(scan.view, 0, match.start()):
         scan.emit(spoken, match.start(), match.end())
         note_english_word(scan.context, spoken)
@@ -223,7 +223,7 @@ def _read_numbered_abbreviation(
     if word == "x" and not (scan.context.after_phone and following):
         return None
     if word in ("no", "No") and (scan.context.identifier_expected or scan.context.code_just_announced):
-        following = following or _CAPITALS_OR_VERB_AHEAD.match(scan.view, match.end())
+        following = following or bool(_CAPITALS_OR_VERB_AHEAD.match(scan.view, match.end()))
     if word == "no" and dotted and scan.next_visible(match.end()).islower():
         following = following or scan.context.previous_word not in vocabulary.WORDS_BEFORE_ANSWERS | {""}
     if not following and (word in vocabulary.AMBIGUOUS_ABBREVIATIONS or not dotted):
