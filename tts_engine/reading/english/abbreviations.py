@@ -108,10 +108,11 @@ def _read_cups(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
-def _read_business_days(scan: ScanState, match: re.Match[str]) -> int:
-    """Read the "bus." of "3–5 bus. days"."""
-    scan.emit("business", match.start(), match.end())
-    note_english_word(scan.context, "business")
+def _read_before_noun(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "bus." of "3–5 bus. days" and the "med" of "med-rare"."""
+    word = {"bus": "business", "med": "medium"}[match.group()[:3].lower()]
+    scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, word)
     return match.end()
 
 
@@ -127,13 +128,6 @@ def _read_wind(scan: ScanState, match: re.Match[str]) -> int:
     """Read "NNW"."""
     scan.emit(vocabulary.DIRECTIONS[match.group()], match.start(), match.end())
     note_english_word(scan.context, match.group())
-    return match.end()
-
-
-def _read_medium(scan: ScanState, match: re.Match[str]) -> int:
-    """Read the "med" of "med-rare"."""
-    scan.emit("medium", match.start(), match.end())
-    note_english_word(scan.context, "medium")
     return match.end()
 
 
@@ -255,7 +249,7 @@ _DEGREE = any_of(word for word in vocabulary.ABBREVIATIONS if re.search(r"\w\w\.
 _CONTRACTED = any_of(vocabulary.CONTRACTED_ABBREVIATIONS)
 LETTER_RULES = compile_rules(
     (rf"(?=[A-Za-z]{{1,6}}')(?i:{_CONTRACTED})(?![\w'])", _read_contracted_abbreviation),
-    (r"([A-Za-z]{1,6})\.'s(?!\w)", _read_possessive_abbreviation),
+    (r"([A-Z][a-z]{0,5})\.'s(?!\w)", _read_possessive_abbreviation),
     (
         rf"(?=[a-z]{{3,4}}/)(?:{any_of(vocabulary.COUNTED_ABBREVIATIONS)})(?=/(?:s|sec|min|h|hr|hour|day|mo|month|user)\b)",
         _read_counted_abbreviation,
@@ -263,11 +257,13 @@ LETTER_RULES = compile_rules(
     (r"(wk|yr)\.?(?= \d)", _read_numbered_period),
     (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
     (r"c\.(?= [a-z])", _read_cups),
-    (r"bus\.(?= (?:days?|hours|hrs)\b)", _read_business_days),
     (r"q(\d{1,2})(?:[-–](\d{1,2}))?h(?!\w)", _read_interval),
     (r"(?:NN[EW]|SS[EW]|E[NS]E|W[NS]W)(?!\w)", _read_wind),
     (r"(FT|PT)(?:/(FT|PT))?(?![\w%])", _read_hours_of_work),
-    (r"[Mm]ed(?:\.-?|-)(?= ?(?:rare|well|sized?|low|high|heat|large)\b)", _read_medium),
+    (
+        r"bus\.(?= (?:days?|hours|hrs)\b)|[Mm]ed(?:\.-?|-)(?= ?(?:rare|well|sized?|low|high|heat|large)\b)",
+        _read_before_noun,
+    ),
     (rf"(?:{_DEGREE})(?:\.|(?!\w))", _read_dotted_abbreviation),
     (r"(?:[^\W\d_]\.){1,8}[^\W\d_](?:\.|(?!\w))|Ph\.?D\.?(?!\w)", _read_dotted_abbreviation),
     # "N.", "NW": a direction in an address

@@ -10,6 +10,7 @@ _CARD_BEHIND = re.compile(
     r":? \Z",
     re.IGNORECASE,
 )
+_MIN_MASK = 3  # signs that are a mask wherever they are
 
 
 def _read_masked_number(scan: ScanState, match: re.Match[str]) -> int:
@@ -20,15 +21,15 @@ def _read_masked_number(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_number_with_x(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "Visa x1093"; after a phone number x is an extension."""
-    if not _CARD_BEHIND.search(scan.view, max(0, match.start() - 20), match.start()):
+    """Read "Visa x1093", "account ...4821" and "XXXX-4821"."""
+    needs_card = scan.view[match.start()] == "." or match.start(1) - match.start() < _MIN_MASK
+    if needs_card and not _CARD_BEHIND.search(scan.view, max(0, match.start() - 20), match.start()):
         return None
     return _read_masked_number(scan, match)
 
 
 LETTER_RULES = compile_rules(
-    (r"(?:[xX]{2,4}[ -]?){1,4}(\d{3,5})(?![\w-])", _read_masked_number),
-    (r"[xX]-?(\d{3,5})(?![\w-])", _read_number_with_x),
+    (r"(?:[xX]{1,4}[ -]?){1,4}(\d{3,5})(?![\w-])", _read_number_with_x),
 )
 SYMBOL_RULES = compile_rules(
     (r"(?:\*{4}[ -]?){1,4}(\d{3,5})(?![\w*-])", _read_masked_number),

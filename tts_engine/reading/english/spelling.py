@@ -220,7 +220,7 @@ def _read_host_with_port(scan: ScanState, match: re.Match[str]) -> int | None:
 
 # E-mail, and names with marks that are said.
 NAME_ROWS: tuple[RuleRow, ...] = (
-    (r"[A-Za-z]{1,30}(?=[!@#$%^&*+=~?][A-Za-z\d])", _read_password_with_marks),
+    (r"(?:(?<=[sde:] )|(?<=[\"'`*]))[A-Za-z]{1,30}(?=[!@#$%^&*+=~?][A-Za-z\d])", _read_password_with_marks),
     (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
     (r"([A-Z]) (as in|like in) ([A-Za-z][a-z]{1,20})(?=,? [A-Z\d](?!\w)|[.,;!?]| *$)", _read_spelling_word),
     (r"[A-Za-z0-9]{1,30}(?:[._-][A-Za-z0-9]{1,30}){1,4}(?![\w'])", _read_user_name),
