@@ -28,6 +28,7 @@ _NEXT_VISIBLE = re.compile(r" *([^ ])")
 _NEXT_WORD = re.compile(r"[ -]*([^\W\d_]+(?:\.[^\W\d_])*(?:'[^\W\d_]+)?)")
 _SYMBOLS_AFTER_BLANK = tuple("-–<>~*")  # signs whose reading depends on the blank before them
 STABLE_MARGIN_CHARACTERS = 100  # before the end of an unfinished clause; readings before it are final
+_CAPITAL_AHEAD = "(?=[A-Z])"  # begins the pattern of a rule that is not tried at other letters
 _PUNCTUATION_STRENGTH = {mark: weight for weight, mark in enumerate(("", ",", "—", ";", ":", ".", "!", "?"))}
 _PUNCTUATION_STRENGTH |= {
     wide: _PUNCTUATION_STRENGTH[narrow] for wide, narrow in zip("，、；：。！？", ",,;:.!?", strict=True)
@@ -110,6 +111,11 @@ class Grammar:
     digits: tuple[Rule, ...]
     symbols: tuple[Rule, ...]  # any other character
     word: Rule  # tried when no other rule applies
+    small_letters: tuple[Rule, ...] = field(init=False)  # those of ``letters`` that need no capital
+
+    def __post_init__(self) -> None:
+        small = tuple(rule for rule in self.letters if not rule[0].pattern.startswith(_CAPITAL_AHEAD))
+        object.__setattr__(self, "small_letters", small)
 
     def compile(self) -> None:
         """Compile all patterns, so that no later text waits for them."""
@@ -120,6 +126,11 @@ class Grammar:
 def compile_rules(*rows: RuleRow) -> tuple[Rule, ...]:
     """Return the rules of ``rows``, tried in this order; a pattern is compiled when it is first tried."""
     return tuple((LazyPattern(pattern), recognizer) for pattern, recognizer in rows)
+
+
+def compile_capital_rules(*rows: RuleRow) -> tuple[Rule, ...]:
+    """Return the rules of ``rows``, which are tried at a capital from A to Z only."""
+    return compile_rules(*((f"{_CAPITAL_AHEAD}(?:{pattern})", recognizer) for pattern, recognizer in rows))
 
 
 def any_of(words: Iterable[str]) -> str:
@@ -172,8 +183,10 @@ def _read_token(scan: ScanState, at: int, grammar: Grammar) -> int:
     pronounced = scan.pronunciations.find(scan.view, at) if scan.pronunciations else None
     if pronounced is not None:
         return _read_pronounced(scan, pronounced, grammar)
-    if character.isalpha():
+    if "A" <= character <= "Z":
         rules = grammar.letters
+    elif character.isalpha():
+        rules = grammar.small_letters
     else:
         rules = grammar.digits if character.isdigit() else grammar.symbols
     end = _apply_first_match(scan, (*rules, grammar.word), at)

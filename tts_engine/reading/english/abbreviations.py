@@ -3,7 +3,13 @@
 import re
 
 from ..clause_boundaries import AbbreviationKind
-from ..tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
+from ..tokenizer import (
+    ScanState,
+    any_of,
+    compile_capital_rules,
+    compile_rules,
+    end_sentence_if_capital_follows,
+)
 from . import vocabulary
 from .addresses import read_direction, read_province, read_state, read_street
 from .quantities.number_words import amount_words
@@ -247,33 +253,41 @@ def _read_initial(scan: ScanState, match: re.Match[str]) -> int | None:
 # "B.Sc": the academic degrees, which have full stops inside.
 _DEGREE = any_of(word for word in vocabulary.ABBREVIATIONS if re.search(r"\w\w\.|\.\w\w", word))
 _CONTRACTED = any_of(vocabulary.CONTRACTED_ABBREVIATIONS)
-LETTER_RULES = compile_rules(
-    (rf"(?=[A-Za-z]{{1,6}}')(?i:{_CONTRACTED})(?![\w'])", _read_contracted_abbreviation),
-    (r"([A-Z][a-z]{0,5})\.'s(?!\w)", _read_possessive_abbreviation),
-    (
-        rf"(?=[a-z]{{3,4}}/)(?:{any_of(vocabulary.COUNTED_ABBREVIATIONS)})(?=/(?:s|sec|min|h|hr|hour|day|mo|month|user)\b)",
-        _read_counted_abbreviation,
+_COUNTED = any_of(vocabulary.COUNTED_ABBREVIATIONS)
+LETTER_RULES = (
+    *compile_capital_rules(
+        (r"([A-Z][a-z]{0,5})\.'s(?!\w)", _read_possessive_abbreviation),
+        (r"(?:NN[EW]|SS[EW]|E[NS]E|W[NS]W)(?!\w)", _read_wind),
+        (r"(FT|PT)(?:/(FT|PT))?(?![\w%])", _read_hours_of_work),
     ),
-    (r"(wk|yr)\.?(?= \d)", _read_numbered_period),
-    (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
-    (r"c\.(?= [a-z])", _read_cups),
-    (r"q(\d{1,2})(?:[-–](\d{1,2}))?h(?!\w)", _read_interval),
-    (r"(?:NN[EW]|SS[EW]|E[NS]E|W[NS]W)(?!\w)", _read_wind),
-    (r"(FT|PT)(?:/(FT|PT))?(?![\w%])", _read_hours_of_work),
-    (
-        r"bus\.(?= (?:days?|hours|hrs)\b)|[Mm]ed(?:\.-?|-)(?= ?(?:rare|well|sized?|low|high|heat|large)\b)",
-        _read_before_noun,
+    *compile_rules(
+        (rf"(?=[A-Za-z]{{1,6}}')(?i:{_CONTRACTED})(?![\w'])", _read_contracted_abbreviation),
+        (rf"(?:{_COUNTED})(?=/(?:s|sec|min|h|hr|hour|day|mo|month|user)\b)", _read_counted_abbreviation),
+        (r"(wk|yr)\.?(?= \d)", _read_numbered_period),
+        (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
+        (r"c\.(?= [a-z])", _read_cups),
+        (r"q(\d{1,2})(?:[-–](\d{1,2}))?h(?!\w)", _read_interval),
+        (
+            r"bus\.(?= (?:days?|hours|hrs)\b)|[Mm]ed(?:\.-?|-)(?= ?(?:rare|well|sized?|low|high|large)\b)",
+            _read_before_noun,
+        ),
+        (rf"(?:{_DEGREE})(?:\.|(?!\w))", _read_dotted_abbreviation),
+        (r"(?:[^\W\d_]\.){1,8}[^\W\d_](?:\.|(?!\w))|Ph\.?D\.?(?!\w)", _read_dotted_abbreviation),
     ),
-    (rf"(?:{_DEGREE})(?:\.|(?!\w))", _read_dotted_abbreviation),
-    (r"(?:[^\W\d_]\.){1,8}[^\W\d_](?:\.|(?!\w))|Ph\.?D\.?(?!\w)", _read_dotted_abbreviation),
-    # "N.", "NW": a direction in an address
-    (r"([NS][EW]?|[EW])\.?(?![\w'-])", read_direction),
-    (r"([A-Z])\.(?= [A-Z])", _read_initial),
-    # "No.5", which is no domain; then any word of the vocabulary; then "x7", an extension
-    (r"([Nn]o)(\.)(?=\d)", _read_abbreviation),
-    (r"([A-Za-z]{1,6})(\.?)(?!\w)(?!'\w)", _read_abbreviation),
-    (r"(x)()(?=\d)", _read_abbreviation),
-    (r"[A-Z]{2,3}(?![\w'])", read_province),
-    (r"[A-Z]{2}(?![\w'])", read_state),
-    *NAME_ROWS,
+    *compile_capital_rules(
+        # "N.", "NW": a direction in an address
+        (r"([NS][EW]?|[EW])\.?(?![\w'-])", read_direction),
+        (r"([A-Z])\.(?= [A-Z])", _read_initial),
+    ),
+    *compile_rules(
+        # "No.5", which is no domain; then any word of the vocabulary; then "x7", an extension
+        (r"([Nn]o)(\.)(?=\d)", _read_abbreviation),
+        (r"([A-Za-z]{1,6})(\.?)(?!\w)(?!'\w)", _read_abbreviation),
+        (r"(x)()(?=\d)", _read_abbreviation),
+    ),
+    *compile_capital_rules(
+        (r"[A-Z]{2,3}(?![\w'])", read_province),
+        (r"[A-Z]{2}(?![\w'])", read_state),
+    ),
+    *compile_rules(*NAME_ROWS),
 )

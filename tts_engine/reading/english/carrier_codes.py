@@ -5,7 +5,7 @@ Source: IATA airline designators; ISO 6346 (four letters, the last one U, J or Z
 
 import re
 
-from ..tokenizer import ScanState, any_of, compile_rules
+from ..tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from . import vocabulary
 from .codes import read_code, read_groups
 from .quantities import number_words as numbers
@@ -34,7 +34,7 @@ def _read_seat_range(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
-LETTER_RULES = compile_rules(
+LETTER_RULES = compile_capital_rules(
     (rf"({any_of(vocabulary.AIRLINE_CODES)}) \d{{3,4}}(?![\w%/:-]|[.,]\d)", _read_airline),
     (r"[A-Z]{3}[UJZ] ?\d{6}[- ]?\d(?!\w)", read_groups),
 )

@@ -2,7 +2,7 @@
 
 import re
 
-from ..tokenizer import ScanState, any_of, compile_rules
+from ..tokenizer import ScanState, any_of, compile_capital_rules
 from . import vocabulary
 from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER
@@ -50,7 +50,7 @@ def _read_year_with_letters(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-LETTER_RULES = compile_rules(
+LETTER_RULES = compile_capital_rules(
     (
         rf"(?=[A-Z]{{2,4}} ?\d)({any_of(vocabulary.COURSES)}) ?([1-9]\d{{1,3}})(?:-(\d{{2,3}}))?(?![\w:-])",
         _read_course,

@@ -2,7 +2,7 @@
 
 import re
 
-from ..tokenizer import ScanState, any_of, compile_rules
+from ..tokenizer import ScanState, any_of, compile_capital_rules
 from . import vocabulary
 from .dates import MONTH, WEEKDAY
 from .word_context import note_english_word
@@ -89,7 +89,7 @@ def _emit_days(scan: ScanState, match: re.Match[str], joined: str) -> None:
     note_english_word(scan.context, "day")
 
 
-LETTER_RULES = compile_rules(
+LETTER_RULES = compile_capital_rules(
     (rf"({WEEKDAY})\.? ?[-–] ?({WEEKDAY})(?!\w)", _read_weekday_range),
     (rf"({_FULL_WEEKDAY}) ?[-–—] ?({_FULL_WEEKDAY})(?!\w)", _read_full_weekday_range),
     (rf"(?=[MTWFS][\w/–-])(?:{_LETTER_RANGE})", _read_letter_range),

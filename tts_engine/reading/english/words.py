@@ -8,7 +8,7 @@ import unicodedata
 
 from ..address_patterns import TOP_LEVEL_DOMAINS, address_patterns
 from ..roman_numerals import roman_value
-from ..tokenizer import ScanState, any_of, compile_rules
+from ..tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from . import vocabulary
 from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER, has_vowel
@@ -220,17 +220,25 @@ def _read_letters(scan: ScanState, match: re.Match[str]) -> int | None:
     return _read_initialism(scan, match)
 
 
-LETTER_RULES = compile_rules(
-    (r"[bcdfghjklmnpqrstvwxz]{3,5}(?![\w'])", _read_letters),
+_CAPITAL_WORD_RULES = compile_capital_rules(
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
-    (rf"([^\W\d_]{{2,40}})\(({_PLURAL_SUFFIX})\)(?!\w)", _read_optional_plural),
     (r"[CF](?![\w'-])", _read_temperature_scale),
     (r"([IVXLC]{1,6})('s)?(?![\w'])", _read_roman),
     (r"Rx(?!\w)", _read_initialism),
     (r"[CF]#(?!\w)", _read_sharp),
     # Grades and blood groups; not "A- and B-rated"
     (r"(?:[A-DFO]|AB)-(?![\w-]| (?:and|or) \w+-\w)", _read_minus_grade),
-    (rf"(?:{_MIXED_CASE_ACRONYM})(?!\w)", _read_mixed_case_acronym),
+)
+_INITIALISM_RULES = compile_capital_rules(
     (r"([A-Z]{2,6})('?s)(?![^\W_]|')", _read_inflected_initialism),
     (r"[A-Z]{2,12}(?![^\W_]|'[A-Z])", _read_capitals),
+)
+LETTER_RULES = (
+    *compile_rules(
+        (r"[bcdfghjklmnpqrstvwxz]{3,5}(?![\w'])", _read_letters),
+        (rf"([^\W\d_]{{2,40}})\(({_PLURAL_SUFFIX})\)(?!\w)", _read_optional_plural),
+    ),
+    *_CAPITAL_WORD_RULES,
+    *compile_rules((rf"(?:{_MIXED_CASE_ACRONYM})(?!\w)", _read_mixed_case_acronym)),
+    *_INITIALISM_RULES,
 )

@@ -5,7 +5,7 @@ Source: Unicode CLDR 44 for the names of currencies.
 
 import re
 
-from ...tokenizer import ScanState, any_of, compile_rules
+from ...tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from .. import vocabulary
 from ..word_context import note_english_word
 from . import number_words as numbers
@@ -154,7 +154,7 @@ def _read_currency_pair(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-LETTER_RULES = compile_rules(
+LETTER_RULES = compile_capital_rules(
     (rf"({_CURRENCY_CODE})/({_CURRENCY_CODE})(?=(?: at| is| =)? \d)", _read_currency_pair),
     (rf"({_CURRENCY_CODE}|{_LETTERED_SIGNS}) ?({_AMOUNT}){_MAGNITUDE}", _read_money),
     (rf"(Rs)\.? ?({_AMOUNT}){_MAGNITUDE}", _read_money),
