@@ -18,7 +18,8 @@ from .gpt import XttsGpt, renamed_weights
 from .gpt_graphs import LATENTS, SCORES, head_session, step_session
 
 # With blocks of up to 64 inputs, a row of a product has the same bits among any number of rows, so that a
-# session speaks the same alone and among others; with 128 it has not. Smaller blocks are slower.
+# session speaks the same alone and among others. With 128 inputs a product takes 0.87 of the time, but bits
+# change and then ids; with 32 it takes 1.15. 4 bits in the MLPs have 50 times the error.
 INT8_MATRICES = MatrixFormat(8, 64)
 
 
