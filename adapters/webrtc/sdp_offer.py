@@ -10,6 +10,7 @@ aiortc 1.16 (rtcpeerconnection.py, setRemoteDescription).
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from itertools import pairwise
 from typing import Final
 
@@ -17,6 +18,7 @@ from aiortc.exceptions import InternalError, InvalidAccessError, InvalidStateErr
 from aiortc.sdp import SessionDescription
 
 from ...tts_engine.errors import BadRequest
+from ..ice_settings import MAX_PORT
 
 MAX_OFFER_CHARACTERS: Final = 64 * 1024  # five times the longest offer of a browser, with screen and camera
 MAX_MEDIA_SECTIONS: Final = 8
@@ -75,13 +77,13 @@ def refusing_sdp(fault: str) -> Iterator[None]:
 
 
 def is_usable_candidate(candidate: str) -> bool:
-    """Whether the fields of a candidate name UDP and an address instead of an mDNS name.
+    """Whether the fields of a candidate name UDP, an address instead of a host, and a port that exists.
 
     Browsers hide local addresses behind mDNS names. These need no look-up: the browser's connectivity checks
     reach us and reveal its address.
     """
     words = candidate.split()
-    return len(words) >= 8 and words[2].lower() == "udp" and not words[4].lower().endswith(".local")
+    return len(words) >= 8 and words[2].lower() == "udp" and _is_address(words[4]) and _is_port(words[5])
 
 
 def sanitize_candidate(candidate: str) -> str | None:
@@ -92,6 +94,21 @@ def sanitize_candidate(candidate: str) -> str | None:
         )
     candidate = candidate.removeprefix("a=").removeprefix("candidate:")
     return candidate if is_usable_candidate(candidate) else None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_port(text: str) -> bool:
+    """Whether a text is a port, or no number, which the parser refuses."""
+    if not text.removeprefix("-").isdecimal():
+        return True
+    return len(text) <= len(str(MAX_PORT)) and 1 <= int(text) <= MAX_PORT
 
 
 def _check_transports(sdp: str) -> None:
@@ -105,6 +122,19 @@ def _check_transports(sdp: str) -> None:
         raise InvalidOffer("the BUNDLE group names a mid that no media section has")
     if any(media.dtls is None for media in description.media):
         raise InvalidOffer("a media section has no DTLS role, a=setup")
+    if bundled and bundled[0] not in _mids_with_transport(description):
+        raise InvalidOffer("the BUNDLE group begins with a media section that has no transport")
+
+
+def _mids_with_transport(description: SessionDescription) -> set[str]:
+    """Of the sections for which aiortc makes a transport: audio, video, the first one of data."""
+    kinds = [media.kind for media in description.media]
+    data = kinds.index("application") if "application" in kinds else -1
+    return {
+        media.rtp.muxId
+        for index, media in enumerate(description.media)
+        if media.kind in ("audio", "video") or index == data
+    }
 
 
 def _media_sections(lines: list[str]) -> Iterator[list[str]]:

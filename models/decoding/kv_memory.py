@@ -29,7 +29,9 @@ class SpeechLmState:
     A step writes ``kv`` in place behind ``lengths``, so a state can be stepped from only once.
     """
 
-    kv: Tensor  # (B, layers, 2, kv_heads, capacity + 1, head_width), keys and values; last position: scratch
+    # (B, layers, 2, kv_heads, capacity + 1, head_width), keys and values; the last position is scratch.
+    # The last three axes are contiguous.
+    kv: Tensor
     lengths: Tensor  # (B,) int64 on the host, ids fed so far
 
     @property
@@ -42,8 +44,11 @@ class SpeechLmState:
         is_long = int(self.lengths[row]) > _KEPT_POSITIONS
         self.lengths[row] = 0
         if is_long and self.kv.device.type == "cpu":
-            kv = self.kv[row]
-            release_pages(kv.data_ptr(), kv.nbytes, tuple(kv.shape[-2:]), kv.itemsize, _KEPT_POSITIONS)
+            # Rows need not be in one piece: in ONNX Runtime, rows of the same layer are neighbours.
+            for kv in self.kv[row].unbind():
+                for heads in kv.unbind():
+                    shape = (heads.shape[1], heads.shape[2])
+                    release_pages(heads.data_ptr(), heads.nbytes, shape, heads.itemsize, _KEPT_POSITIONS)
 
 
 def empty_state(rows: int, capacity: int, heads_shape: tuple[int, int, int], like: Tensor) -> SpeechLmState:

@@ -9,6 +9,8 @@ state means the same in every precision.
     int8    matrices in 8 bits with a scale for each output; over a quarter of the memory; CPU only
     int4    only in ONNX Runtime, see ``models.cosyvoice.onnx_graphs``
 
+XTTS has int8 in ONNX Runtime only, see ``models.xtts.onnx_gpt``.
+
 With int8 the whole first layer keeps 16 bits, and so do the attention projections in the first quarter of the
 layers: errors made there pass through all later layers, and made up three quarters of the total.
 

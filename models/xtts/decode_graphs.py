@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..decoding.kv_memory import SpeechLmState, input_and_write_positions, plan_kv_step
 from ..networks.cuda_graphs import CapturedSteps, GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets
-from .gpt import XttsGpt
+from .gpt import TorchXttsGpt
 
 _MIN_ATTENDED = 128  # smallest bucket of attended positions
 
@@ -41,7 +41,7 @@ class _GptStepInputs:
 class XttsDecodeGraphs:
     """Captured steps on one memory, whose keys and values they write in place."""
 
-    def __init__(self, gpt: XttsGpt, state: SpeechLmState) -> None:
+    def __init__(self, gpt: TorchXttsGpt, state: SpeechLmState) -> None:
         self._state = state
         self._steps: CapturedSteps[GptGraphKey, _CapturedGptStep] = CapturedSteps(
             gpt.device, lambda key, pool: _CapturedGptStep(gpt, state, key, pool)
@@ -84,7 +84,7 @@ class _CapturedGptStep:
     """One captured step and its staging buffer."""
 
     def __init__(
-        self, gpt: XttsGpt, state: SpeechLmState, key: GptGraphKey, pool: GraphMemoryPool | None
+        self, gpt: TorchXttsGpt, state: SpeechLmState, key: GptGraphKey, pool: GraphMemoryPool | None
     ) -> None:
         self._gpt, self._state, self._key = gpt, state, key
         zeros = torch.zeros(key.rows, 1, dtype=torch.int64)

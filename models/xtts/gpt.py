@@ -16,6 +16,7 @@ Source: idiap/coqui-ai-TTS 0.28.0 TTS/tts/layers/xtts/gpt.py, gpt_inference.py; 
 et al. 2019): layer norm before each block, learned positions, the tanh form of GELU.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -39,19 +40,13 @@ class XttsPrompt:
     text_ids: Sequence[int]
 
 
-class XttsGpt(nn.Module):
-    """The network. Built by ``load`` and constant afterwards.
+class XttsGpt(nn.Module, ABC):
+    """The network: embeddings and the final norm here, the layers and the head in a subclass.
 
     start_text_id, stop_text_id: ids of [START] and [STOP] in the vocabulary, around every text.
     """
 
-    def __init__(
-        self,
-        config: XttsGptConfig,
-        start_text_id: int,
-        stop_text_id: int,
-        precision: Precision = Precision.FP32,
-    ) -> None:
+    def __init__(self, config: XttsGptConfig, start_text_id: int, stop_text_id: int) -> None:
         super().__init__()
         self.config = config
         self.text_ends = (start_text_id, stop_text_id)
@@ -59,40 +54,36 @@ class XttsGpt(nn.Module):
         self.speech_embedding = nn.Embedding(config.speech_vocab_size, config.hidden)
         self.text_positions = nn.Embedding(config.text_positions, config.hidden)
         self.speech_positions = nn.Embedding(config.speech_positions, config.hidden)
-        self.layers = nn.ModuleList(_Gpt2Block(config, precision) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.hidden)
         self.final_norm = nn.LayerNorm(config.hidden)
-        self.head = linear_class(precision, MatrixRole.OTHER, 1)(config.hidden, config.speech_vocab_size)
-
-    @classmethod
-    def load(
-        cls,
-        config: XttsGptConfig,
-        weights: dict[str, Tensor],
-        start_text_id: int,
-        stop_text_id: int,
-        precision: Precision = Precision.FP32,
-    ) -> "XttsGpt":
-        """Build from the tensors of model.pth whose keys start with ``gpt.``, with matrices in a precision.
-
-        Used tensors are removed from ``weights``, so that none is held twice. Raises KeyError for a missing
-        key.
-        """
-        with torch.device("meta"):
-            network = cls(config, start_text_id, stop_text_id, precision)
-        load_weights(network, dict(_renamed(config, weights)))
-        return network
 
     @property
     def device(self) -> torch.device:
         """The device of the weights."""
         return self.speech_embedding.weight.device
 
+    @abstractmethod
     def init_state(self, rows: int, capacity: int) -> SpeechLmState:
         """Empty memory for ``capacity`` columns a row."""
-        config = self.config
-        heads_shape = (config.layers, config.heads, config.head_width)
-        return empty_state(rows, capacity, heads_shape, self.speech_embedding.weight)
+
+    @abstractmethod
+    def step(
+        self, x: Tensor, state: SpeechLmState, valid: Tensor | None = None
+    ) -> tuple[Tensor, SpeechLmState]:
+        """Feed columns (B, T, hidden); returns the hidden states before the final norm, and the new state.
+
+        ``valid`` (B,) int64 on the host is the number of real columns in each row, by default all; 0 leaves
+        a row unchanged. The output at padding is undefined. Raises ValueError if a row would outgrow its
+        memory.
+        """
+
+    @abstractmethod
+    def logits(self, latents: Tensor) -> Tensor:
+        """Scores before softmax: (..., hidden) to (..., speech_vocab_size)."""
+
+    def latents(self, hidden: Tensor) -> Tensor:
+        """The input of the vocoder and of the head: (..., hidden) to (..., hidden)."""
+        normed: Tensor = self.final_norm(hidden)
+        return normed
 
     def embed_prompts(self, prompts: Sequence[XttsPrompt]) -> tuple[Tensor, Tensor]:
         """Voice, text and start id of each sentence, padded at the right.
@@ -108,36 +99,6 @@ class XttsGpt(nn.Module):
         embedded: Tensor = self.speech_embedding(speech_ids) + self.speech_positions(positions + 1)
         return embedded
 
-    def step(
-        self, x: Tensor, state: SpeechLmState, valid: Tensor | None = None
-    ) -> tuple[Tensor, SpeechLmState]:
-        """Feed columns (B, T, hidden); returns the hidden states before the final norm, and the new state.
-
-        ``valid`` (B,) int64 on the host is the number of real columns in each row, by default all; 0 leaves
-        a row unchanged. The output at padding is undefined. Raises ValueError if a row would outgrow its
-        memory.
-        """
-        placed = place_columns(state, x, valid)
-        hidden = self.run_layers(x, state.kv, placed.plan())
-        return hidden, SpeechLmState(state.kv, placed.lengths)
-
-    def run_layers(self, x: Tensor, kv: Tensor, plan: KvStepPlan) -> Tensor:
-        """Run the layers and the norm after them on (B, T, hidden), with the ``kv`` of a state."""
-        for index, layer in enumerate(self.layers):
-            x = layer(x, kv[:, index], plan)
-        normed: Tensor = self.norm(x)
-        return normed
-
-    def latents(self, hidden: Tensor) -> Tensor:
-        """What the vocoder and the head read: (..., hidden) to (..., hidden)."""
-        normed: Tensor = self.final_norm(hidden)
-        return normed
-
-    def logits(self, latents: Tensor) -> Tensor:
-        """Scores before softmax: (..., hidden) to (..., speech_vocab_size)."""
-        scores: Tensor = self.head(latents)
-        return scores
-
     def embed_sentence(self, text_ids: Sequence[int]) -> Tensor:
         """What follows the voice: [START], the text, [STOP] and the start id, (text ids + 3, hidden).
 
@@ -152,6 +113,67 @@ class XttsGpt(nn.Module):
         text = self.text_embedding(ids) + self.text_positions.weight[: len(ids)]
         begin = self.speech_embedding.weight[self.config.start_speech_id] + self.speech_positions.weight[0]
         return torch.cat([text, begin[None]])
+
+
+class TorchXttsGpt(XttsGpt):
+    """The network in torch. Built by ``load`` and constant afterwards."""
+
+    def __init__(
+        self,
+        config: XttsGptConfig,
+        start_text_id: int,
+        stop_text_id: int,
+        precision: Precision = Precision.FP32,
+    ) -> None:
+        super().__init__(config, start_text_id, stop_text_id)
+        self.layers = nn.ModuleList(_Gpt2Block(config, precision) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.hidden)
+        self.head = linear_class(precision, MatrixRole.OTHER, 1)(config.hidden, config.speech_vocab_size)
+
+    @classmethod
+    def load(
+        cls,
+        config: XttsGptConfig,
+        weights: dict[str, Tensor],
+        start_text_id: int,
+        stop_text_id: int,
+        precision: Precision = Precision.FP32,
+    ) -> "TorchXttsGpt":
+        """Build from the tensors of model.pth whose keys start with ``gpt.``, with matrices in a precision.
+
+        Used tensors are removed from ``weights``, so that none is held twice. Raises KeyError for a missing
+        key.
+        """
+        with torch.device("meta"):
+            network = cls(config, start_text_id, stop_text_id, precision)
+        load_weights(network, dict(renamed_weights(config, weights)))
+        return network
+
+    def init_state(self, rows: int, capacity: int) -> SpeechLmState:
+        """Empty memory for ``capacity`` columns a row."""
+        config = self.config
+        heads_shape = (config.layers, config.heads, config.head_width)
+        return empty_state(rows, capacity, heads_shape, self.speech_embedding.weight)
+
+    def step(
+        self, x: Tensor, state: SpeechLmState, valid: Tensor | None = None
+    ) -> tuple[Tensor, SpeechLmState]:
+        """Feed columns, as ``XttsGpt.step``."""
+        placed = place_columns(state, x, valid)
+        hidden = self.run_layers(x, state.kv, placed.plan())
+        return hidden, SpeechLmState(state.kv, placed.lengths)
+
+    def run_layers(self, x: Tensor, kv: Tensor, plan: KvStepPlan) -> Tensor:
+        """Run the layers and the norm after them on (B, T, hidden), with the ``kv`` of a state."""
+        for index, layer in enumerate(self.layers):
+            x = layer(x, kv[:, index], plan)
+        normed: Tensor = self.norm(x)
+        return normed
+
+    def logits(self, latents: Tensor) -> Tensor:
+        """Scores before softmax: (..., hidden) to (..., speech_vocab_size)."""
+        scores: Tensor = self.head(latents)
+        return scores
 
 
 class _Gpt2Block(nn.Module):
@@ -198,7 +220,7 @@ _BLOCK_MATRICES = {"qkv": "attn.c_attn", "output": "attn.c_proj", "up": "mlp.c_f
 _UNUSED_MODULE = "gpt.text_head"  # scores of text ids, for training
 
 
-def _renamed(config: XttsGptConfig, weights: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+def renamed_weights(config: XttsGptConfig, weights: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """Take the tensors out of ``weights`` under the network's names."""
     for kind in ("weight", "bias"):
         weights.pop(f"{_UNUSED_MODULE}.{kind}", None)

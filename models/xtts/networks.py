@@ -17,8 +17,9 @@ from .checkpoint.bundle import XttsBundle
 from .checkpoint.tensor_shapes import MEL_NORMS_KEY
 from .checkpoint.weight_file import load_model, map_model, model_path
 from .conditioning import CONDITIONING_PREFIXES, ConditioningEncoder
-from .config import XttsConfig
-from .gpt import TEXT_EMBEDDING_KEY, XttsGpt
+from .config import XttsConfig, XttsGptConfig
+from .gpt import TEXT_EMBEDDING_KEY, TorchXttsGpt, XttsGpt
+from .onnx_gpt import OnnxXttsGpt
 from .speaker_encoder import SPEAKER_ENCODER_PREFIX, XttsSpeakerEncoder
 from .vocoder import XttsVocoder
 from .voice import XttsVoiceEncoder
@@ -71,8 +72,16 @@ def build_networks(
 
     Raises KeyError or RuntimeError that names missing keys.
     """
-    gpt = XttsGpt.load(config.gpt, weights, start_text_id, stop_text_id, precision)
+    gpt = _load_gpt(config.gpt, weights, (start_text_id, stop_text_id), precision)
     return XttsNetworks(gpt, XttsVocoder.load(config.vocoder, weights))
+
+
+def _load_gpt(
+    config: XttsGptConfig, weights: dict[str, Tensor], text_ends: tuple[int, int], precision: Precision
+) -> XttsGpt:
+    if precision is Precision.INT8:
+        return OnnxXttsGpt.load(config, weights, *text_ends)
+    return TorchXttsGpt.load(config, weights, *text_ends, precision)
 
 
 def build_voice_encoder(config: XttsConfig, weights: dict[str, Tensor]) -> XttsVoiceEncoder:

@@ -78,6 +78,7 @@ class Attack:
     sent: Counter[str] = field(default_factory=Counter)  # messages by wire
     answers: Counter[int] = field(default_factory=Counter)  # HTTP statuses
     findings: list[str] = field(default_factory=list)  # at most MAX_FINDINGS
+    tell: Callable[[str], None] = lambda finding: None  # gets each of them at once
 
     def wires(self) -> dict[str, Callable[[Random], Awaitable[None]]]:
         """Return what makes one connection or request, by the name of its wire."""
@@ -98,6 +99,7 @@ class Attack:
         """Add a finding."""
         if len(self.findings) < MAX_FINDINGS:
             self.findings.append(finding[:1_000])
+            self.tell(f"FOUND {finding[:1_000]}")
 
     async def corpus(self) -> None:
         """Send the messages that found a fault once."""
@@ -161,7 +163,7 @@ class Attack:
             "POST",
             "/v1/audio/speech",
             content=speech_body(random),
-            timeout_s=0.05 if hurried else None,
+            leaves_after_s=0.05 if hurried else None,
         )
 
     async def offer(self, random: Random) -> None:
@@ -185,18 +187,23 @@ class Attack:
         content: bytes | None = None,
         json: object = None,
         content_type: str = "application/json",
-        timeout_s: float | None = None,
+        leaves_after_s: float | None = None,
     ) -> None:
         self.sent[wire] += 1
+        headers = {} if content is None else {"content-type": content_type}
         try:
-            async with asyncio.timeout(timeout_s or _REQUEST_S):
-                headers = {} if content is None else {"content-type": content_type}
-                answer = await self.client.request(method, path, content=content, json=json, headers=headers)
+            async with asyncio.timeout(_REQUEST_S):
+                # Its own timeout, because a cancelled request may leave its connection in the pool for ever.
+                answer = await self.client.request(
+                    method, path, content=content, json=json, headers=headers,
+                    timeout=leaves_after_s or _REQUEST_S,
+                )  # fmt: skip
         except TimeoutError:
-            if timeout_s is None:
-                self.report(f"{method} {path} {content or json!r}: no answer within {_REQUEST_S:g} s")
+            self.report(f"{method} {path} {content or json!r}: no answer within {_REQUEST_S:g} s")
             return
         except httpx.HTTPError as error:
+            if leaves_after_s is not None and isinstance(error, httpx.TimeoutException):
+                return
             self.report(f"{method} {path} {content or json!r}: {error!r}")
             return
         self.answers[answer.status_code] += 1

@@ -15,6 +15,7 @@ _AUDIO: Final = (
 _DATA: Final = (
     "m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\nc=IN IP4 0.0.0.0\r\na=mid:1\r\na=sctp-port:5000\r\n"
 )
+_TEXT: Final = "m=text 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=mid:t\r\n"
 
 
 def _sdp(*parts: str) -> str:
@@ -28,6 +29,9 @@ OFFERS: Final = (
     _sdp(_AUDIO, "a=fmtp:97 apt=96\r\n"),  # StopIteration inside a coroutine
     _sdp(_AUDIO.replace("a=setup:actpass", "a=setup")),
     _sdp(_AUDIO, _AUDIO),
+    # aiortc made no transport for the first section of the group, and its connection could not be closed.
+    _sdp("a=group:BUNDLE t 0 1\r\n", _AUDIO, _DATA, _TRANSPORT, _TEXT, _TRANSPORT),
+    _sdp(_AUDIO, "a=candidate:1 1 udp 1 127.0.0.1 999999999999 typ host\r\n"),  # OverflowError in sendto
 )
 # Kinds of AudioSocket audio whose rates voice activity detection could not read: 12, 44.1, 96 and 192 kHz.
 AUDIO_KINDS: Final = (0x11, 0x15, 0x17, 0x18)

@@ -61,15 +61,15 @@ async def attack(
 ) -> AttackReport:
     """Attack a new server with at least so many messages in so many rounds.
 
-    After each round all peers leave; memory is read settle_s later, and ``tell`` gets a line. Raises
-    RuntimeError if the server does not end cleanly.
+    After each round all peers leave; memory is read settle_s later. ``tell`` gets a line for it, and one for
+    each finding. Raises RuntimeError if the server does not end cleanly.
     """
     with tempfile.TemporaryDirectory(prefix="vivavoce-hostile-") as folder:
         async with attacked_server(Path(folder)) as server:
             limits = httpx.Limits(max_connections=50)
             base = f"http://{server.url}"
             async with httpx.AsyncClient(base_url=base, limits=limits, trust_env=False, timeout=60) as client:
-                hostile = Attack(server, client, await browser_offers())
+                hostile = Attack(server, client, await browser_offers(), tell=tell)
                 memory, files, live = [server.memory_mb()], [server.open_files()], [0, 0]
                 for number in range(1, rounds + 1):
                     heard = await _round(hostile, messages * number // rounds, seed * 1_000 + number)

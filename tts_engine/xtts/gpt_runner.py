@@ -18,7 +18,7 @@ from torch import Tensor
 from ...models.decoding.kv_memory import SpeechLmState
 from ...models.networks.devices import to_device, to_host
 from ...models.xtts.decode_graphs import XttsDecodeGraphs
-from ...models.xtts.gpt import XttsGpt
+from ...models.xtts.gpt import TorchXttsGpt, XttsGpt
 from ...models.xtts.voice import XttsVoice
 from ..decoding.kv_rows import KvRows
 from ..decoding.recently_used import RecentlyUsed
@@ -66,7 +66,7 @@ class XttsGptRunner:
         self._gpt, self._prefill_chunk = gpt, prefill_chunk
         self.rows = KvRows(gpt.init_state(rows, gpt.config.max_positions))
         self._voice_states: RecentlyUsed[XttsVoice, SpeechLmState] = RecentlyUsed(max_voices)
-        self._graphs = None if gpt.device.type == "cpu" else _decode_graphs(gpt, self.rows.state)
+        self._graphs = _decode_graphs(gpt, self.rows.state)
 
     @torch.inference_mode()
     def prefill_part(self, row: int, sentence: XttsGptInput) -> DecodedColumn | None:
@@ -117,7 +117,9 @@ class XttsGptRunner:
         return latents, self._gpt.logits(latents).float()
 
 
-def _decode_graphs(gpt: XttsGpt, state: SpeechLmState) -> XttsDecodeGraphs:
+def _decode_graphs(gpt: XttsGpt, state: SpeechLmState) -> XttsDecodeGraphs | None:
+    if gpt.device.type == "cpu" or not isinstance(gpt, TorchXttsGpt):
+        return None
     graphs = XttsDecodeGraphs(gpt, state)
     if gpt.device.type == "cuda":
         graphs.record()

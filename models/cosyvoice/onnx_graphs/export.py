@@ -12,12 +12,13 @@ import onnx
 from onnx import helper
 
 from ...networks.execution import Precision
+from ...onnx_graphs.graph_builder import OPSET
+from ...onnx_graphs.matrix_products import MatrixFormat
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..checkpoint.speakers import EXPORTED_SPEAKERS, write_exported_speakers
 from ..config import CosyVoiceVersion
 from .flow_encoder_graphs import write_flow_encoder, write_flow_speaker
 from .flow_step_graphs import write_flow_step
-from .graph_builder import OPSET
 from .graph_files import (
     DIGEST_KEY,
     FORMAT_KEY,
@@ -32,14 +33,14 @@ from .graph_files import (
 )
 from .hift_v2_graph import write_hift_v2
 from .hift_v3_graph import write_hift_v3
-from .lm_graphs import LmMatrixFormat, write_lm_embedding, write_lm_head, write_lm_step
+from .lm_graphs import write_lm_embedding, write_lm_head, write_lm_step
 
 # Blocks of 32 inputs lose less than larger ones.
-MATRIX_FORMATS: Mapping[Precision, LmMatrixFormat] = {
-    Precision.FP32: LmMatrixFormat(32),
-    Precision.INT8: LmMatrixFormat(8, 32),
-    Precision.INT4: LmMatrixFormat(4, 32),
-    Precision.INT4_INT8: LmMatrixFormat(4, 32),
+MATRIX_FORMATS: Mapping[Precision, MatrixFormat] = {
+    Precision.FP32: MatrixFormat(32),
+    Precision.INT8: MatrixFormat(8, 32),
+    Precision.INT4: MatrixFormat(4, 32),
+    Precision.INT4_INT8: MatrixFormat(4, 32),
 }
 
 

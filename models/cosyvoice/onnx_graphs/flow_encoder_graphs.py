@@ -14,8 +14,8 @@ import numpy as np
 from torch import Tensor
 
 from ...networks.execution import Precision
+from ...onnx_graphs.graph_builder import OnnxGraphFile
 from ..config import FRAMES_PER_SPEECH_ID, MEL_BANDS, EncoderConfig, FlowConfig
-from .graph_builder import OnnxGraphBuilder
 from .graph_values import GraphValue, arange, concat
 from .network_graph import AttentionGraph, NetworkGraph
 from .products import PRODUCTS
@@ -27,7 +27,7 @@ def write_flow_speaker(
     path: Path, config: FlowConfig, weights: Mapping[str, Tensor], metadata: Mapping[str, str]
 ) -> None:
     """Write ``flow_speaker`` from the tensors of flow.pt."""
-    with OnnxGraphBuilder(path) as builder:
+    with OnnxGraphFile(path) as builder:
         graph = NetworkGraph(builder, weights)
         embedding = graph.input("embedding", ("batch", config.speaker_width))
         # Operators that old versions of ONNX Runtime have too; LpNormalization of this opset they lack.
@@ -46,7 +46,7 @@ def write_flow_encoder(
     precision: Precision = Precision.FP32,
 ) -> None:
     """Write ``flow_encoder`` from the tensors of flow.pt; with int8, matrices of the layers have 8 bits."""
-    with OnnxGraphBuilder(path) as builder:
+    with OnnxGraphFile(path) as builder:
         graph = NetworkGraph(builder, weights, product=PRODUCTS[precision])
         table = graph.constant(graph.array("input_embedding.weight"))
         x, future = (

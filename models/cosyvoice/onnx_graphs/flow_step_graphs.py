@@ -21,10 +21,10 @@ from torch import Tensor
 
 from ...networks.execution import Precision
 from ...networks.layers import load_weights
+from ...onnx_graphs.graph_builder import OnnxGraphFile
 from ..config import MEL_BANDS, DitConfig, FlowConfig, UnetConfig
 from ..flow.dit import MODULATION_PARTS, NORM_EPSILON, POSITION_GROUPS, POSITION_KERNEL
 from ..flow.flow import Flow
-from .graph_builder import OnnxGraphBuilder
 from .graph_values import GraphValue, arange, concat
 from .network_graph import AttentionGraph, NetworkGraph
 from .products import PRODUCTS
@@ -49,7 +49,7 @@ def write_flow_step(
     With int8, a graph is for half of the guidance, the matrices of the transformers have 8 bits, keys and
     values 16, and a voice has a memory of its own, which its sentences share.
     """
-    with OnnxGraphBuilder(path) as builder:
+    with OnnxGraphFile(path) as builder:
         graph = NetworkGraph(builder, weights, product=PRODUCTS[precision])
         flow = _torch_flow(config, weights)
         assert flow.solver_offsets is not None

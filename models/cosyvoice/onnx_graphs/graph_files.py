@@ -22,7 +22,6 @@ from ...host_memory import release_file_pages
 from ...networks.execution import Precision, is_torch_installed
 from ...onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions, session_options
 from ..checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
-from ..config import SpeechLmConfig
 
 GRAPH_FOLDER = "onnx"
 DIGEST_KEY = "bundle_digest"
@@ -61,11 +60,6 @@ def bundle_digest(bundle: CosyVoiceBundle) -> str:
 def write_digest(bundle: CosyVoiceBundle, digest: str) -> None:
     """Keep the digest beside the graphs, for ``bundle_digest`` without torch."""
     (bundle.folder / GRAPH_FOLDER / DIGEST_FILE).write_text(json.dumps({DIGEST_KEY: digest}))
-
-
-def state_names(config: SpeechLmConfig) -> list[str]:
-    """Buffers of ``lm_step`` without past or present, in the order of its inputs and outputs."""
-    return [f"{part}.{layer}" for layer in range(config.layers) for part in ("key", "value")]
 
 
 def graph_path(bundle: CosyVoiceBundle, graph: str, precision: str = "") -> Path:

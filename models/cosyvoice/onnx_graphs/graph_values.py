@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from onnx import helper
 
-from .graph_builder import OnnxGraphBuilder
+from ...onnx_graphs.graph_builder import OnnxGraphBuilder
 
 _END = np.iinfo(np.int64).max  # of a slice to the end
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from ...onnx_graphs.graph_builder import OnnxGraphFile
 from ..config import MEL_BANDS, HiftConfig
 from ..vocoder.hift_v2 import HiftV2Policy
 from ..vocoder.layers import F0_LAYERS
-from .graph_builder import OnnxGraphBuilder
 from .graph_values import GraphValue, arange, concat
 from .network_graph import NetworkGraph
 from .vocoder_layers import HiftGraph, folded_weight, reflected, zeros_around
@@ -28,7 +28,7 @@ def write_hift_v2(
     path: Path, config: HiftConfig, weights: Mapping[str, Tensor], metadata: Mapping[str, str]
 ) -> None:
     """Write ``vocoder`` of version 2 from the tensors of hift.pt, for the overlaps of the default policy."""
-    with OnnxGraphBuilder(path) as builder:
+    with OnnxGraphFile(path) as builder:
         _HiftV2Graph(NetworkGraph(builder, weights), config, HiftV2Policy()).add()
         builder.save(metadata)
 

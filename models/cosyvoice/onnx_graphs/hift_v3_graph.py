@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from ...onnx_graphs.graph_builder import OnnxGraphFile
 from ..config import MEL_BANDS, HiftConfig
 from ..config import VOCODER_LOOKAHEAD_FRAMES as LOOKAHEAD_FRAMES
 from ..vocoder.hift_v3 import F0_LOOKAHEAD_FRAMES
 from ..vocoder.layers import F0_LAYERS
-from .graph_builder import OnnxGraphBuilder
 from .graph_values import GraphValue, concat
 from .network_graph import NetworkGraph
 from .vocoder_layers import HiftGraph, folded_weight
@@ -28,7 +28,7 @@ def write_hift_v3(
     path: Path, config: HiftConfig, weights: Mapping[str, Tensor], metadata: Mapping[str, str]
 ) -> None:
     """Write ``vocoder`` of version 3 from the tensors of hift.pt."""
-    with OnnxGraphBuilder(path) as builder:
+    with OnnxGraphFile(path) as builder:
         _HiftV3Graph(NetworkGraph(builder, weights), config).add()
         builder.save(metadata)
 

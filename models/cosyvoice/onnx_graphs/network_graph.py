@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
-from .graph_builder import OnnxGraphBuilder
+from ...onnx_graphs.graph_builder import OnnxGraphBuilder
 from .graph_values import GraphValue, arange, concat, constant, slice_axes
 from .products import Product, float32_product
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...networks.execution import Precision
-from .graph_builder import CONTRIB_DOMAIN
+from ...onnx_graphs.graph_builder import CONTRIB_DOMAIN
 from .graph_values import GraphValue, constant
 
 Weight = NDArray[np.float32]

@@ -14,7 +14,7 @@ Source: FusedMatMul in docs/ContribOperators.md of microsoft/onnxruntime v1.24.
 
 import numpy as np
 
-from .graph_builder import CONTRIB_DOMAIN
+from ...onnx_graphs.graph_builder import CONTRIB_DOMAIN
 from .graph_values import GraphValue, concat
 from .network_graph import NetworkGraph, block_mask
 

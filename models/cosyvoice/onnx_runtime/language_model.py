@@ -1,12 +1,6 @@
 """The exported language model on numpy arrays.
 
-    kv     (B, layers, 2, kv_heads, capacity + 1, head_width), as in ``SpeechLm``
-    memory (layers, 2, B, kv_heads, capacity + 1, head_width), so that a range of rows is contiguous in each
-           of the graph's buffers
-
-Keys and values are written into the state's memory in place: past and present of a step are bound to it.
-Rows with one input share a step. A row with more takes a step of its own, without padding: ONNX Runtime's
-attention does not accept several such rows.
+Steps write into the memory of a state, which ``models.onnx_graphs.decoder_steps`` describes.
 """
 
 from collections.abc import Sequence
@@ -14,24 +8,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
 
 from ...networks.execution import Precision
+from ...onnx_graphs.decoder_steps import DecoderSteps
 from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import SpeechLmConfig
 from ..lm.decode_turn import DecodeTurn, collect_requests
 from ..lm.generation import LmInput, lm_input_index
 from ..lm.sampling import sample_ids
-from ..onnx_graphs.graph_files import MAX_POSITIONS, bundle_digest, graph_path, open_graph, state_names
+from ..onnx_graphs.graph_files import MAX_POSITIONS, bundle_digest, graph_path, open_graph
 from .graph_runs import Float, Integers, paged_zeros, thread_count
-
-_FLOAT, _INT64 = 1, 7  # TensorProto.FLOAT, TensorProto.INT64
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayLmState:
-    """Memory of each row, as ``SpeechLmState``. kv: see above. lengths: (B,), ids fed so far."""
+    """Memory of each row, as ``SpeechLmState``. lengths: (B,), ids fed so far."""
 
     kv: Float
     lengths: Integers
@@ -52,8 +44,8 @@ class ArraySpeechLm:
         head: onnxruntime.InferenceSession,
     ) -> None:
         self.config = config
-        self._embedding, self._step, self._head = embedding, step, head
-        self._states = state_names(config)
+        self._embedding, self._head = embedding, head
+        self._step = DecoderSteps(step, config.layers)
 
     @classmethod
     def load(
@@ -120,19 +112,7 @@ class ArraySpeechLm:
         Returns the hidden states (B, T, hidden), undefined at padding. A row without inputs may be written to
         behind its length. Raises ValueError if a row would outgrow its memory.
         """
-        lengths = state.lengths + counts
-        capacity = state.kv.shape[4] - 1
-        if lengths.max() > capacity:
-            raise ValueError(f"a row would hold {lengths.max()} ids; its memory was made for {capacity}")
-        hidden = np.empty_like(x)
-        singles = np.flatnonzero(counts == 1)
-        if len(singles):
-            # Rows in between get a key behind their length, which their next input overwrites.
-            rows = slice(singles[0], singles[-1] + 1)
-            hidden[rows, :1] = self._run(x[rows, :1], state.kv[rows], state.lengths[rows])
-        for row in np.flatnonzero(counts > 1):
-            one, columns = slice(row, row + 1), slice(0, counts[row])
-            hidden[one, columns] = self._run(x[one, columns], state.kv[one], state.lengths[one])
+        hidden, lengths = self._step.step(x, state.kv, state.lengths, counts)
         return hidden, ArrayLmState(state.kv, lengths)
 
     def logits(self, hidden: Float) -> Float:
@@ -143,24 +123,3 @@ class ArraySpeechLm:
 
     def _embed_inputs(self, inputs: Sequence[LmInput]) -> Float:
         return self.embed(np.array([lm_input_index(self.config, one) for one in inputs], np.int64))
-
-    def _run(self, x: Float, kv: NDArray[np.float32], lengths: Integers) -> Float:
-        """Run the graph on rows with T inputs each; keys and values are written into ``kv``."""
-        binding = self._step.io_binding()
-        x, lengths, hidden = (
-            np.ascontiguousarray(x),
-            np.ascontiguousarray(lengths),
-            np.empty(x.shape, x.dtype),
-        )
-        binding.bind_input("embedded", "cpu", 0, _FLOAT, x.shape, x.ctypes.data)
-        binding.bind_input("lengths", "cpu", 0, _INT64, lengths.shape, lengths.ctypes.data)
-        binding.bind_output("hidden", "cpu", 0, _FLOAT, hidden.shape, hidden.ctypes.data)
-        buffers = (part for layer in kv.transpose(1, 2, 0, 3, 4, 5) for part in layer)
-        for name, buffer in zip(self._states, buffers, strict=True):
-            if not buffer.flags.c_contiguous:
-                raise ValueError("the state was not made by init_state; its rows are not adjacent")
-            place = ("cpu", 0, _FLOAT, buffer.shape, buffer.ctypes.data)
-            binding.bind_input(f"past_{name}", *place)
-            binding.bind_output(f"present_{name}", *place)
-        self._step.run_with_iobinding(binding)
-        return hidden

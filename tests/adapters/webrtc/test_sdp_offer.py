@@ -22,6 +22,9 @@ AUDIO = [
 ]
 VIDEO = ["m=video 9 UDP/TLS/RTP/SAVPF 96", "a=rtpmap:96 VP8/90000", "a=mid:1", "a=setup:actpass"]
 DATA = ["m=application 9 UDP/DTLS/SCTP webrtc-datachannel", "a=mid:1", "a=sctp-port:5000"]
+SECOND_DATA = [DATA[0], "a=mid:2", "a=sctp-port:5000", "a=setup:actpass"]
+SETUP = "a=setup:actpass"
+TEXT = ["m=text 9 UDP/TLS/RTP/SAVPF 96", "a=mid:t", "a=setup:actpass"]
 
 
 def offer(*lines: str) -> str:
@@ -50,6 +53,11 @@ def test_a_valid_offer_is_returned_unchanged() -> None:
         (offer(*AUDIO, *DATA), "no DTLS role"),
         (offer(*AUDIO, *VIDEO, "a=mid:"), "same mid"),
         (offer("a=group:BUNDLE 7 1", *AUDIO, *VIDEO), "BUNDLE group"),
+        (
+            offer("a=group:BUNDLE t 1", *AUDIO, *VIDEO, *TEXT),
+            "begins with a media section that has no transport",
+        ),
+        (offer("a=group:BUNDLE 2 1", *AUDIO, *DATA, SETUP, *SECOND_DATA), "that has no transport"),
         (offer(*AUDIO, "a=fmtp:96 apt=97"), "cannot be parsed: StopIteration"),
         (offer(*AUDIO, "a=fingerprint:sha-256"), "cannot be parsed"),
         (offer(*AUDIO * (MAX_MEDIA_SECTIONS + 1)), f"at most {MAX_MEDIA_SECTIONS}"),
@@ -69,7 +77,15 @@ def test_only_the_first_24_candidates_are_kept() -> None:
 
 @pytest.mark.parametrize(
     "unusable",
-    [host(1, "4ad1.local"), host(1, "4AD1.LOCAL"), host(1, protocol="tcp"), "a=candidate:1 1 udp 5"],
+    [
+        host(1, "4ad1.local"),
+        host(1, "4AD1.LOCAL"),
+        host(1, "example.org"),
+        host(1, protocol="tcp"),
+        host(999_999_999_999),
+        host(-50_000),
+        "a=candidate:1 1 udp 5",
+    ],
 )
 def test_unusable_candidates_are_removed_and_not_counted(unusable: str) -> None:
     kept = sanitize_offer(offer(*AUDIO, *[unusable] * 100, host(7)))

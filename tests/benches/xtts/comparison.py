@@ -17,8 +17,10 @@ from rich.console import Console
 from benches.cosyvoice.bench_process import measure_in_process, print_figures
 from benches.cosyvoice.stopwatch import THREADS, Stopwatch, median_time
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport
+from vivavoce.models.networks.execution import Precision
 
 MODULE = "benches.xtts.comparison"
+SCORE_ERROR = "benches.xtts.score_error"
 _CHUNK_IDS = 20  # upstream's stream_chunk_size
 _CONTEXT, _LATENTS, _IDS = 100, 215, 24
 _ID, _CHUNK = f"GPT, an id at context {_CONTEXT}", f"first chunk of {_CHUNK_IDS} ids"
@@ -44,6 +46,8 @@ def measure(folder: Path, precision: str = "fp32") -> BenchReport:
             share = figure.value / upstream[name].value
             target = _TARGETS.get(name)
             figures.append(BenchFigure(f"{name}, ours against upstream", share, "x", at_most=target))
+    if precision != Precision.FP32:
+        figures += measure_in_process(SCORE_ERROR, folder, precision)
     cost = ours[_STREAMED].value / ours[_OFFLINE].value
     figures.append(BenchFigure("vocoder, streamed against at once", cost, "x", at_most=1.1))
     return BenchReport("xtts", tuple(figures), {"precision": precision, "threads": THREADS})

@@ -8,7 +8,13 @@ pytest.importorskip("torch", reason="the networks need torch: make test EXTRAS=d
 
 import torch
 
-from vivavoce.models.decoding.kv_memory import empty_state, place_columns, plan_kv_step
+from vivavoce.models.decoding.kv_memory import (
+    SpeechLmState,
+    empty_state,
+    lazy_zeros,
+    place_columns,
+    plan_kv_step,
+)
 
 LAYERS, HEADS, WIDTH = 2, 3, 64
 
@@ -38,10 +44,14 @@ def test_a_step_writes_its_columns_and_sees_them_and_the_earlier_ones() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are given back under Linux")
-def test_a_cleared_row_gives_back_the_pages_of_a_long_sequence_only() -> None:
-    state = empty_state(3, 999, (LAYERS, HEADS, WIDTH), torch.zeros(0))
+@pytest.mark.parametrize("rows_are_adjacent", [True, False])
+def test_a_cleared_row_gives_back_the_pages_of_a_long_sequence_only(rows_are_adjacent: bool) -> None:
+    if rows_are_adjacent:
+        kv = empty_state(3, 999, (LAYERS, HEADS, WIDTH), torch.zeros(0)).kv
+    else:
+        kv = lazy_zeros((LAYERS, 2, 3, HEADS, 1000, WIDTH), torch.zeros(0)).permute(2, 0, 1, 3, 4, 5)
+    state = SpeechLmState(kv, torch.tensor([100, 900, 900]))
     state.kv.fill_(1)
-    state.lengths[:] = torch.tensor([100, 900, 900])
     for row in (0, 1):
         state.clear_row(row)
     assert state.lengths.tolist() == [0, 0, 900]

@@ -12,6 +12,7 @@ pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXT
 
 from shared.cosyvoice_sessions import SessionDriver
 from shared.tiny_cosyvoice import recording
+from vivavoce.models.networks.execution import Precision
 from vivavoce.tts_engine.backends.base import Delivery, SlotRequest, SlotTurn
 from vivavoce.tts_engine.segmenter import Segment
 from vivavoce.tts_engine.xtts.backend import XttsBackend
@@ -35,11 +36,10 @@ SHORT = XttsPolicy(length=SpeechLengthBound(0.2, 0.2))  # random weights seldom 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture(scope="module")
-def backend(xtts_folder: Path) -> Iterator[XttsBackend]:
-    with closing(
-        XttsBackend.load(xtts_folder, replace(SHORT, max_render_rows=4, prefill_chunk=16))
-    ) as loaded:
+@pytest.fixture(scope="module", params=[Precision.FP32, Precision.INT8])
+def backend(xtts_folder: Path, request: pytest.FixtureRequest) -> Iterator[XttsBackend]:
+    policy = replace(SHORT, max_render_rows=4, prefill_chunk=16, precision=request.param)
+    with closing(XttsBackend.load(xtts_folder, policy)) as loaded:
         yield loaded
 
 

@@ -9,6 +9,7 @@ pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXT
 import numpy as np
 import torch
 
+from vivavoce.models.networks.execution import Precision
 from vivavoce.models.xtts.checkpoint.bundle import open_bundle
 from vivavoce.models.xtts.gpt import XttsGpt, XttsPrompt
 from vivavoce.models.xtts.networks import load_networks
@@ -19,10 +20,10 @@ TEXT_IDS = list(range(8, 40))
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture(scope="module")
-def gpt_and_voice(xtts_folder: Path) -> tuple[XttsGpt, XttsVoice]:
+@pytest.fixture(scope="module", params=[Precision.FP32, Precision.INT8])
+def gpt_and_voice(xtts_folder: Path, request: pytest.FixtureRequest) -> tuple[XttsGpt, XttsVoice]:
     bundle = open_bundle(xtts_folder)
-    return load_networks(bundle).gpt, next(iter(bundle.voices().values()))
+    return load_networks(bundle, precision=request.param).gpt, next(iter(bundle.voices().values()))
 
 
 def prefilled(runner: XttsGptRunner, row: int, voice: XttsVoice) -> tuple[DecodedColumn, int]:

@@ -10,7 +10,7 @@ from golden.reference.comparison import Arrays, Comparison, compare, compare_row
 from golden.reference.golden_config import read_config
 from golden.reference.xtts.decoding import Draw, StoredUniforms, decode, greedy, sampled
 from golden.reference.xtts.networks import load_rule_networks
-from vivavoce.models.xtts.gpt import XttsPrompt
+from vivavoce.models.xtts.gpt import TorchXttsGpt, XttsGpt, XttsPrompt
 from vivavoce.models.xtts.latent_resampler import LinearInterpolator
 from vivavoce.models.xtts.sampling import XttsSampling
 
@@ -20,16 +20,24 @@ _CAPACITY = 512
 
 @torch.inference_mode()
 def check_gpt(folder: Path) -> Iterator[Comparison]:
-    """Compare the prompt, its hidden states, cached steps with given ids, and the longest text."""
+    """Compare the first layer, and the language model as ``compare_gpt``."""
     arrays, gpt = read_arrays(folder, "d_gpt"), load_rule_networks(folder).gpt
+    assert isinstance(gpt, TorchXttsGpt)
+    first_layers: list[torch.Tensor] = []
+    hook = gpt.layers[0].register_forward_hook(lambda _module, _inputs, y: first_layers.append(y))
+    yield from compare_gpt(folder, gpt)
+    hook.remove()
+    yield compare("d_gpt", "layer1", first_layers[0], arrays["layer1"], _TOLERANCE)
+
+
+@torch.inference_mode()
+def compare_gpt(folder: Path, gpt: XttsGpt) -> Iterator[Comparison]:
+    """Compare the prompt, its hidden states, cached steps with given ids, and the longest text."""
+    arrays = read_arrays(folder, "d_gpt")
     prompt = _prompt(arrays, "text")
     yield compare("d_gpt", "prefix", gpt.embed_prompts([prompt])[0][:, :-1], arrays["prefix"], 0.0)
     x, valid = gpt.embed_prompts([prompt])
-    first_layer: list[torch.Tensor] = []
-    hook = gpt.layers[0].register_forward_hook(lambda _module, _inputs, y: first_layer.append(y))
     hidden, state = gpt.step(x, gpt.init_state(1, _CAPACITY), valid)
-    hook.remove()
-    yield compare("d_gpt", "layer1", first_layer[0], arrays["layer1"], _TOLERANCE)
     yield compare("d_gpt", "hidden", hidden, arrays["hidden"], _TOLERANCE)
     latents = [gpt.latents(hidden[:, -1])]
     for position, speech_id in enumerate(arrays["forced"].tolist()):

@@ -52,21 +52,26 @@ def read_network_config(folder: Path) -> XttsConfig:
     return XttsConfig(gpt, ConditioningConfig(gpt.hidden, gpt.heads), vocoder=vocoder)
 
 
+def read_text_ends(folder: Path) -> tuple[int, int]:
+    """Ids of [START] and [STOP]."""
+    stated = read_config(folder)
+    return stated["start_text_token"], stated["stop_text_token"]
+
+
 @lru_cache(maxsize=1)
 def load_rule_networks(folder: Path) -> XttsNetworks:
     """The networks of a folder, with the weights that its rule makes for their keys."""
-    stated = read_config(folder)
-    ends = stated["start_text_token"], stated["stop_text_token"]
-    return build_networks(read_network_config(folder), _rule_weights(folder), *ends)
+    return build_networks(read_network_config(folder), rule_weights(folder), *read_text_ends(folder))
 
 
 @lru_cache(maxsize=1)
 def load_rule_voice_encoder(folder: Path) -> XttsVoiceEncoder:
     """The encoders of voices of a folder, as ``load_rule_networks``."""
-    return build_voice_encoder(read_network_config(folder), _rule_weights(folder))
+    return build_voice_encoder(read_network_config(folder), rule_weights(folder))
 
 
-def _rule_weights(folder: Path) -> dict[str, Tensor]:
+def rule_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of model.pth that the rule makes."""
     stated, config = read_config(folder), read_network_config(folder)
     return {
         key: random_tensor(key, shape, stated["salt"], stated["multipliers"])

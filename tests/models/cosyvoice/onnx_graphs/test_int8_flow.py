@@ -12,11 +12,11 @@ pytest.importorskip("torch")
 from benches.cosyvoice.flow_precision import relative_error
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle
 from vivavoce.models.cosyvoice.config import BLOCK_FRAMES
-from vivavoce.models.cosyvoice.onnx_graphs.graph_builder import OnnxGraphBuilder
 from vivavoce.models.cosyvoice.onnx_graphs.graph_values import GraphValue
 from vivavoce.models.cosyvoice.onnx_graphs.products import int8_product
 from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow, ArrayFlowState
 from vivavoce.models.cosyvoice.onnx_runtime.shared_voice_flow import SharedVoiceFlow
+from vivavoce.models.onnx_graphs.graph_builder import OnnxGraphFile
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -61,7 +61,7 @@ def test_a_product_is_that_of_numbers_rounded_to_8_bits(tmp_path: Path) -> None:
     x, weight, bias = (drawn.standard_normal(shape).astype(np.float32) for shape in shapes)
     weight *= np.geomspace(1e-3, 1e3, 24, dtype=np.float32)[:, None]
     weight[3] = 0
-    with OnnxGraphBuilder(tmp_path / "product.onnx") as builder:
+    with OnnxGraphFile(tmp_path / "product.onnx") as builder:
         given = GraphValue(builder, builder.input("x", np.float32, ("batch", "frames", 48)), np.float32)
         int8_product(given, weight, bias).named("y")
         builder.output("y", np.float32, ("batch", "frames", 24))

@@ -22,7 +22,6 @@ from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_lm  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.lm_graphs import (  # noqa: E402
-    LmMatrixFormat,
     write_lm_embedding,
     write_lm_head,
     write_lm_step,
@@ -30,6 +29,7 @@ from vivavoce.models.cosyvoice.onnx_graphs.lm_graphs import (  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm  # noqa: E402
 from vivavoce.models.networks.execution import Precision  # noqa: E402
+from vivavoce.models.onnx_graphs.matrix_products import MatrixFormat  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 DRIVER = Path(__file__).parents[3] / "shared" / "numpy_lm.py"
@@ -62,8 +62,8 @@ def test_the_graphs_give_upstreams_vectors(case: str, version: CosyVoiceVersion,
     weights = {key: torch.from_numpy(array) for key, array in drawn.items()}
     embed, step, head = (tmp_path / f"{name}.onnx" for name in ("lm_embed", "lm_step", "lm_head"))
     write_lm_embedding(embed, config, weights, {})
-    write_lm_step(step, config, weights, LmMatrixFormat(32), {})
-    write_lm_head(head, config, weights, LmMatrixFormat(32), {})
+    write_lm_step(step, config, weights, MatrixFormat(32), {})
+    write_lm_head(head, config, weights, MatrixFormat(32), {})
     sessions = (onnxruntime.InferenceSession(str(path)) for path in (embed, step, head))
     network = OnnxSpeechLm(ArraySpeechLm(config, *sessions))
     comparisons = list(compare_language_model(GOLDEN, case, network))

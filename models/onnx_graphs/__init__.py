@@ -1,0 +1,1 @@
+"""ONNX graphs of decoders and their parts, built node by node, and their steps in ONNX Runtime."""
