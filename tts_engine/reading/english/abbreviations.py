@@ -166,7 +166,7 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     if word in vocabulary.LAST_ABBREVIATIONS and (not following or following in ".,;:!?)"):
         spoken = vocabulary.LAST_ABBREVIATIONS[word]
-    scan.emit(_form_of_unit(scan, word, match.end()) or spoken, match.start(), match.end())
+    scan.emit(_form_of_unit(scan, match) or spoken, match.start(), match.end())
     note_english_word(scan.context, word)
     before_street = scan.next_word(match.end()) in vocabulary.CAPITALIZED_STREET_WORDS
     if word in vocabulary.NAME_SUFFIXES and before_street:
@@ -195,11 +195,14 @@ def _read_unit_after_per(scan: ScanState, match: re.Match[str]) -> int:
     return end_of_unit(scan, match.end(1))
 
 
-def _form_of_unit(scan: ScanState, word: str, end: int) -> str:
-    """Return "minimum" for the "min." of "min. order", the singular of "per hr.", and "" for other words."""
-    previous = scan.context.previous_word
-    if scan.context.after_number or word not in vocabulary.UNITS:
+def _form_of_unit(scan: ScanState, match: re.Match[str]) -> str:
+    """Return "minimum" for "min. order", the singular of "per hr." and "1st hr.", and "" for other words."""
+    word, end, previous = match.group(1), match.end(), scan.context.previous_word
+    if word not in vocabulary.UNITS:
         return ""
+    if scan.context.after_number:
+        is_one = _ORDINAL_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+        return vocabulary.UNITS[word][0] if is_one else ""
     following = scan.next_word(end) if scan.view[end : end + 1] == " " else ""
     is_counted = previous in vocabulary.WORDS_BEFORE_UNITS or following in vocabulary.WORDS_AFTER_PRICES - {
         "of"

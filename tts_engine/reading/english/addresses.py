@@ -9,6 +9,7 @@ from .word_context import is_shouted, note_english_word
 
 _ORDINAL_AHEAD = re.compile(r" \d{1,3}(?:st|nd|rd|th)\b")  # "E. 4th"
 _HOUSE_NUMBER_BEHIND = re.compile(r"\b\d{1,5} \Z")
+_HOUSE_AND_STREET_BEHIND = re.compile(r"\b\d{1,5} (?:[\w'.-]{1,20} ){1,4}\Z")
 _STREET_NAME_AHEAD = re.compile(
     r" [A-Z][\w'.-]*(?: [A-Z][\w'-]*)?,? ?(?:St|Ave|Rd|Dr|Blvd|Ln|Ct|Pl|Way|Street|Avenue|Road|Drive|Lane)\b"
 )
@@ -117,13 +118,22 @@ def read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
     if context.previous_word == "london":  # the first part of a postcode: "London SW"
         return None
     in_address = context.address_words_left > 0 and bool(scan.next_word(match.end()) or context.after_number)
-    if not (in_address or (len(letters) == 2 and context.previous_word == "street")):
+    after_street = len(letters) == 2 and context.previous_word == "street"
+    if not (in_address or after_street or _is_direction_of_street(scan, match)):
         return None
     left = context.address_words_left
     scan.emit(vocabulary.DIRECTIONS[letters], match.start(), match.end())
     note_english_word(context, letters)
     context.address_words_left = left
     return match.end()
+
+
+def _is_direction_of_street(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a direction ends the street of an address: "88 Queens Quay W, Toronto"."""
+    if scan.context.previous_word not in vocabulary.STREET_WORDS:
+        return False
+    at_end = scan.view[match.end() : match.end() + 1] in (".", ",", ";", "!", "?", ")", "")
+    return at_end and bool(_HOUSE_AND_STREET_BEHIND.search(scan.view, 0, match.start()))
 
 
 def _is_direction_of_way(scan: ScanState, match: re.Match[str]) -> bool:

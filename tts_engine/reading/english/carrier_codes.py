@@ -1,4 +1,4 @@
-"""Rules of the numbers that carriers give: flights, seats, containers, and numbers with a check digit.
+"""Rules of the numbers that carriers and offices give: flights, containers, check digits, recalls, employers.
 
 Source: IATA airline designators; ISO 6346 (four letters, the last one U, J or Z, six digits, a check digit).
 """
@@ -41,4 +41,6 @@ LETTER_RULES = compile_capital_rules(
 DIGIT_RULES = compile_rules(
     (r"(\d{1,3})([A-Z])[-–]([A-Z])(?!\w)", _read_seat_range),
     (r"\d{5,12}-\d(?![\w-]|[.,]\d)", read_code),
+    # The recall "23V-412", the employer "47-3321806"
+    (r"\d{2}[A-Z]-\d{3,6}(?![\w/-]|[.,]\d)|\d{2}-\d{7}(?![\w-]|[.,]\d)", read_code),
 )

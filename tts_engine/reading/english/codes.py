@@ -342,8 +342,8 @@ GROUPED_DIGIT_RULES = compile_rules(
     # VIN, licence plate
     (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
     (r"\d[A-Z\d]{0,3}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
-    # Card number
-    (r"\d{4}([ -])\d{4}\1\d{4}(?:\1\d{1,4})?(?!\w|-\d)", read_code),
+    # Card number, number of a SIM
+    (r"\d{4}([ -])\d{4}(?:\1\d{4}){1,4}(?:\1\d{1,4})?(?!\w|-\d)", read_code),
     # Social security number
     (r"\d{3}-\d{2}-\d{4}(?!\w|-\d)", read_code),
     (r"\d{3}-\d{4}(?!\w|-\d)", _read_phone),
@@ -364,7 +364,7 @@ FALLBACK_RULES = compile_rules(
     # ZIP+4
     (r"\d{5}-\d{4}(?!\w)", read_code),
     (r"\d+(?:-\d+){2,}(?![\w-])", read_code),
-    (r"\d{2,}(?:[ -]\d{2,})*(?![\w/%°]|[-–,.:]\w)", _read_announced_code),
+    (r"\d{2,}(?:[ -]\d{2,})*(?:(?<=\d\d[ -]\d{6})[ -]\d)?(?![\w/%°]|[-–,.:]\w)", _read_announced_code),
     (r"[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )
 LETTER_RULES = compile_rules(

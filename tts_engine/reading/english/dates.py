@@ -22,6 +22,8 @@ _DATE_AFTER_DASH = re.compile(rf" ?[-–—] ?(?:{WEEKDAY}\.?,? )?{MONTH}(?![\w]
 _HOUR_AFTER_DASH = re.compile(r" ?[-–] ?\d{1,2}(?::[0-5]\d)?[ap](?!\w)")
 _LONG_WEEKDAYS = frozenset(name.lower() for name in vocabulary.WEEKDAY_NAMES.values())
 _AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
+_PART_OF_DATE_PATTERN = re.compile(r"[Mm]+|[Dd]+|[Yy]+")
+_PARTS_OF_DATES = {"D": "day", "M": "month", "Y": "year"}
 _FIRST_YEAR_OF_1900S = 51  # years of two digits: 51 to 99 are of the 1900s
 
 
@@ -169,6 +171,24 @@ def _read_month_range(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_month_short_year(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "Sep '27"."""
+    scan.emit(_month_name(match.group(1)), match.start(1), match.end(1))
+    scan.emit(numbers.year(_full_year(int(match.group(2)))), match.start(2), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_date_pattern(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "MM/DD/YYYY", the order in which a date is written."""
+    for part in _PART_OF_DATE_PATTERN.finditer(scan.view, match.start(), match.end()):
+        scan.emit(_PARTS_OF_DATES[part.group()[0].upper()], part.start(), part.end())
+        scan.punctuate(",")
+    scan.words[-1].punctuation = ""
+    note_english_word(scan.context, "date")
+    return match.end()
+
+
 def _read_fiscal_year(scan: ScanState, match: re.Match[str]) -> int:
     """Read "FY 2025" or "FY '25"."""
     number = int(match.group(1))
@@ -312,10 +332,16 @@ LETTER_RULES = compile_rules(
         _read_month_day,
     ),
     (rf"({MONTH})\.?,? +([12]\d{{3}})(?![\w,-])", _read_month_year),
+    (rf"({MONTH})\.?,? '(\d\d)(?![\w'])", _read_month_short_year),
     (r"(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\.(?=\s|$|,)", _read_abbreviated_month),
     (r"(Sept)(?:\.|(?!\w))", _read_abbreviated_month),
     (rf"({MONTH})\.? ?[-–] ?({MONTH})(?!\w|\.? \d)(?:\.(?= [a-z]))?", _read_month_range),
     (r"FY ?'?((?:19|20)?\d\d)(?!\w)", _read_fiscal_year),
+    (
+        r"(?=[MmDdYy]{2,4}[/. -]?[MmDdYy])(?i:MM([/. -]?)DD(?:\1YY(?:YY)?)?|DD([/. -]?)MM(?:\2YY(?:YY)?)?"
+        r"|YYYY([/. -]?)MM(?:\3DD)?|MM[/-]YY(?:YY)?)(?![\w/-])",
+        _read_date_pattern,
+    ),
     # "Feb-09-2026"
     (rf"(?P<month>{MONTH})-(?P<day>\d{{1,2}})-(?P<year>[12]\d{{3}}|\d\d)(?![\w-])", _read_month_first),
 )

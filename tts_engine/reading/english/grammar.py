@@ -7,7 +7,7 @@ tried before a fraction, a phone number before a range.
 import re
 
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
-from ..tokenizer import WORD, Grammar, ScanState, compile_rules
+from ..tokenizer import WORD, Grammar, ScanState, compile_capital_rules, compile_rules
 from . import (
     abbreviations,
     carrier_codes,
@@ -19,9 +19,9 @@ from . import (
     weekdays,
     words,
 )
-from .quantities import amounts, money, plural_numbers, slashes, units
+from .quantities import amounts, money, plural_numbers, sizes, slashes, units
 from .quantities import number_words as numbers
-from .spelling import ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
+from .spelling import CALL_WORDS_ROW, ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
 from .word_context import note_english_word
 
 _COMMAND_BEHIND = re.compile(
@@ -181,6 +181,7 @@ _SYMBOL_RULES = (
     *plural_numbers.SYMBOL_RULES,
     *units.SYMBOL_RULES,
     *slashes.SYMBOL_RULES,
+    *sizes.SYMBOL_RULES,
     *amounts.SYMBOL_RULES,
     *_MARK_RULES,
 )
@@ -189,6 +190,7 @@ _LETTER_RULES = (
     *slashes.LETTER_RULES,
     *money.LETTER_RULES,
     *amounts.LETTER_RULES,
+    *sizes.LETTER_RULES,
     *dates.LETTER_RULES,
     *weekdays.LETTER_RULES,
     *masked_numbers.LETTER_RULES,
@@ -196,17 +198,20 @@ _LETTER_RULES = (
     *plural_numbers.LETTER_RULES,
     *abbreviations.LETTER_RULES,
     *carrier_codes.LETTER_RULES,
+    *compile_capital_rules(CALL_WORDS_ROW),
     *codes.LETTER_RULES,
     *words.LETTER_RULES,
 )
 _DIGIT_RULES = (
     *words.ADDRESS_RULES,
-    *compile_rules(*HOST_ROWS),
+    *compile_rules(*HOST_ROWS, CALL_WORDS_ROW),
+    *masked_numbers.DIGIT_RULES,
     *codes.GROUPED_DIGIT_RULES,
     *carrier_codes.DIGIT_RULES,
     *units.CLOCK_DURATION_RULES,
     *dates.DIGIT_RULES,
     *money.DIGIT_RULES,
+    *sizes.DIGIT_RULES,
     *slashes.DIGIT_RULES,
     *plural_numbers.DIGIT_RULES,
     *units.DIGIT_RULES,

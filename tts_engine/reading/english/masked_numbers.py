@@ -1,8 +1,9 @@
-"""Rules of numbers of which only the last digits are written: "****3307", "Visa x1093", "XXXX-4821"."""
+"""Rules of numbers of which only the last digits are written: "****3307", "Visa x1093", "ends in 4417"."""
 
 import re
 
 from ..tokenizer import ScanState, compile_rules
+from .codes import is_counted
 from .spelling import ENGLISH_SPELLER
 
 _CARD_BEHIND = re.compile(
@@ -10,6 +11,14 @@ _CARD_BEHIND = re.compile(
     r":? \Z",
     re.IGNORECASE,
 )
+# The group is the noun of a number: "the card that ended in", "her number ends with".
+_NUMBERED_NOUN = r"number|card|account|acct\.?|phone|cell|visa|mastercard|amex|ssn|id|vin|plate|code|one"
+_ENDING_BEHIND = re.compile(
+    rf"(?:\b({_NUMBERED_NOUN})\b[^.;!?]{{0,40}} )?"
+    r"\b(?:end|ends|ended|ending)(?: in| with)?(?: the digits)? \Z",
+    re.IGNORECASE,
+)
+_YEARS = range(1100, 2100)  # "the war ended in 1865"
 _MIN_MASK = 3  # signs that are a mask wherever they are
 
 
@@ -28,6 +37,34 @@ def _read_number_with_x(scan: ScanState, match: re.Match[str]) -> int | None:
     return _read_masked_number(scan, match)
 
 
+def _read_last_digits(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "her card ends in 4417"; without the noun of a number only what is no year and has four digits."""
+    behind = _ending_behind(scan, match)
+    if behind is None:
+        return None
+    digits = match.group(1)
+    if not behind.group(1) and (len(digits) != 4 or int(digits) in _YEARS):
+        return None
+    return _read_masked_number(scan, match)
+
+
+def _read_last_digits_with_dash(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "-0938" of "ending in -0938"."""
+    return _read_masked_number(scan, match) if _ending_behind(scan, match) else None
+
+
+def _ending_behind(scan: ScanState, match: re.Match[str]) -> re.Match[str] | None:
+    """Return the "card ending in " before the match unless the number counts what follows."""
+    if scan.context.previous_word not in ("in", "with", "ending", "digits"):
+        return None
+    if is_counted(scan.next_word(match.end())):
+        return None
+    return _ENDING_BEHIND.search(scan.view, max(0, match.start() - 80), match.start())
+
+
+DIGIT_RULES = compile_rules(
+    (r"(\d{3,5})(?![\w%°/:-]|[.,]\d| \d)", _read_last_digits),
+)
 LETTER_RULES = compile_rules(
     (r"(?:[xX]{1,4}[ -]?){1,4}(\d{3,5})(?![\w-])", _read_number_with_x),
 )
@@ -35,4 +72,5 @@ SYMBOL_RULES = compile_rules(
     (r"(?:\*{4}[ -]?){1,4}(\d{3,5})(?![\w*-])", _read_masked_number),
     (r"(?:•{2,4}[ -]?){1,4}(\d{3,5})(?![\w-])", _read_masked_number),
     (r"\.{3}(\d{4})(?![\w-])", _read_number_with_x),
+    (r"-(\d{3,5})(?![\w%°-]|[.,]\d)", _read_last_digits_with_dash),
 )

@@ -8,7 +8,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from ..spelling import Speller, digit_group_sizes
-from ..tokenizer import RuleRow, ScanState
+from ..tokenizer import RuleRow, ScanState, any_of
 from . import vocabulary
 from .quantities import number_words as numbers
 from .word_context import note_english_word
@@ -155,6 +155,20 @@ def _read_spelling_word(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_call_words(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "Mike-4-Tango" with a pause between its parts."""
+    for index, part in enumerate(re.finditer(rf"(?i:{_CALL_WORD})|\d+", match.group())):
+        if index:
+            scan.punctuate(",")
+        start, stop = match.start() + part.start(), match.start() + part.end()
+        if part.group().isdigit():
+            ENGLISH_SPELLER.spell(scan, start, stop)
+        else:
+            scan.emit(part.group().replace("-", " "), start, stop)
+    note_english_word(scan.context, "code")
+    return match.end()
+
+
 def _read_email_word(scan: ScanState, match: re.Match[str]) -> int:
     """Read "e-mail" as "email"."""
     scan.emit(match.group().lower().replace("-", ""), match.start(), match.end())
@@ -218,6 +232,12 @@ def _read_host_with_port(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+_CALL_WORD = any_of(vocabulary.CALL_WORDS)
+_CALL_PART = rf"(?:(?i:{_CALL_WORD})|\d{{1,4}})"
+CALL_WORDS_ROW: RuleRow = (
+    rf"(?=\w+-\w+-)(?=[\d-]*[A-Za-z]){_CALL_PART}(?:-{_CALL_PART}){{2,40}}(?![\w-])",
+    _read_call_words,
+)
 # E-mail, and names with marks that are said.
 NAME_ROWS: tuple[RuleRow, ...] = (
     (r"(?:(?<=[sde:] )|(?<=[\"'`*]))[A-Za-z]{1,30}(?=[!@#$%^&*+=~?][A-Za-z\d])", _read_password_with_marks),

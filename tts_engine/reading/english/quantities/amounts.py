@@ -15,7 +15,6 @@ from . import number_words as numbers
 from .number_words import DECIMAL, amount_words
 
 _STREET_WORD_WINDOW = 6  # words after a house number in which "St" is a street
-_EQUATION_AHEAD = re.compile(r"(?:\d|[.,](?=\d)){1,12} ?=")
 _STREET_AHEAD = re.compile(
     r"(?: +(?-i:Broadway|Bowery|(?:Rue|Via|Calle|Avenida|Rua|Camino|Paseo|Piazza) [A-Z]))"
     r"|(?: +(?:[NSEW]\.?|St\.|Mt\.|Ft\.|[A-Z][\w'-]*|\d+(?:st|nd|rd|th))){1,3} +(?:"
@@ -26,12 +25,7 @@ _STREET_AHEAD = re.compile(
 _WORD_OF_TIME = any_of(vocabulary.WORDS_OF_TIME)
 _VERSION_NUMBER = re.compile(r"\d+(?:\.\d+)*")
 _IDIOMATIC_NUMBER = any_of(vocabulary.IDIOMATIC_NUMBERS)
-# "× 40 × 20 cm": sizes are read with "by", products with "times".
-_SIZE_AHEAD = re.compile(
-    rf"× ?{DECIMAL} ?(?:× ?{DECIMAL} ?)?-?(?:[ckm]?m|in|ft|px|inch(?:es)?|feet|met(?:er|re)s|[\"'])(?!\w)"
-)
 _CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
-_LETTER_BEHIND = re.compile(r"\b[A-Z] ?\Z")
 
 
 def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
@@ -131,7 +125,8 @@ def _read_ratio(scan: ScanState, match: re.Match[str]) -> int:
 
 def _read_idiomatic_number(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "401k" and its like, unless a code or an identifier is expected."""
-    if scan.context.identifier_expected or scan.context.code_words_left:
+    is_always = match.group(1).startswith("24")  # "24-7"
+    if not is_always and (scan.context.identifier_expected or scan.context.code_words_left):
         return None
     scan.emit(vocabulary.IDIOMATIC_NUMBERS[match.group(1)], match.start(), match.end())
     scan.context.note_number()
@@ -169,6 +164,8 @@ def _is_magnitude(scan: ScanState, match: re.Match[str]) -> bool:
     if is_counted(following):
         return not (context.sentence_start and match.group() == "3M")
     if letter in "kK":
+        if context.previous_word == "in" and match.group() in ("4K", "8K"):  # "watch it in 4K"
+            return False
         after_name = context.previous_capitalized and not context.after_comma
         is_race = context.after_number or context.previous_word in vocabulary.DETERMINERS | {"a", "an"}
         return not (after_name or is_race or context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS)
@@ -193,30 +190,6 @@ def _read_minus(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     scan.emit("minus", match.start(), match.end())
     note_english_word(scan.context, "minus")
-    return match.end()
-
-
-def _read_times_sign(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the x of "30 cm x 20 cm", "3 x $5" and "L x W x H"."""
-    after_length = scan.context.after_number or scan.context.previous_word in vocabulary.LENGTH_WORDS
-    if scan.next_visible(match.end()).isalpha():
-        after_length = bool(_LETTER_BEHIND.search(scan.view, max(0, match.start() - 3), match.start()))
-    if scan.context.after_phone or not after_length:
-        return None
-    priced = scan.next_visible(match.end()) in "$£€"
-    first_digit = match.end() + (scan.view[match.end() : match.end() + 1] == " ")
-    word = "times" if priced or _EQUATION_AHEAD.match(scan.view, first_digit) else "by"
-    scan.emit(word, match.start(), match.end())
-    note_english_word(scan.context, word)
-    return match.end()
-
-
-def _read_multiplication_sign(scan: ScanState, match: re.Match[str]) -> int:
-    """Read the × of "35 × 45 mm" as "by", and of "3 × 4" as "times"."""
-    is_size = scan.context.after_number and _SIZE_AHEAD.match(scan.view, match.start())
-    word = "by" if is_size else "times"
-    scan.emit(word, match.start(), match.end())
-    note_english_word(scan.context, word)
     return match.end()
 
 
@@ -257,14 +230,6 @@ def _read_aircraft_family(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _read_number_times(scan: ScanState, match: re.Match[str]) -> int:
-    """Read the "2x" of "2x4"."""
-    scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
-    scan.emit("by", match.end(1), match.end())
-    note_english_word(scan.context, "by")
-    return match.end()
-
-
 def _read_comparison(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read a sign before a number: < > ~, and * after another number."""
     if match.group(1) == "*" and not scan.context.after_number:
@@ -293,7 +258,6 @@ def _read_for(scan: ScanState, match: re.Match[str]) -> int:
 
 LETTER_RULES = compile_rules(
     (r"x(?= ?\d{1,3} ?(?:d|days?|wks?|weeks?|mos?|months?|nights?|doses?|yrs?|years?)\b)", _read_for),
-    (r"x(?= ?(?:[$£€]?\d|[A-Z](?!\w)))", _read_times_sign),
     (r"([A-Z]{1,2})(\d{1,3})-(?=\1(\d{1,3})(?![\w-]))", _read_first_code_of_range),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
 )
@@ -302,8 +266,6 @@ DIGIT_RULES = compile_rules(
     (r"([1-9]\d{0,3})[A-Z](?!\w)", _read_house_letter),
     (r"(7[0-8]7)-(8|9|10|[2-9]00)(?![\w-])", _read_aircraft),
     (r"7[0-8]7(?= (?:MAX|Max|Dreamliner|jet|aircraft|plane|freighter)\b)", _read_aircraft_family),
-    # "2x4"
-    (r"([1-9]\d{0,4})x(?=[1-9]\d{0,4}(?!\w))", _read_number_times),
     (r"(\d{1,3}):(\d{1,3})(?![\w:])", _read_ratio),
     # "2.1.3", "192.168.1.1"
     (r"\d{1,5}(?:\.\d{1,5}){2,5}(?!\w|\.\d)", ENGLISH_SPELLER.read_version),
@@ -318,7 +280,6 @@ PLAIN_NUMBER_RULES = compile_rules(
 )
 SYMBOL_RULES = compile_rules(
     (r"'s(?!\w)", _read_possessive),
-    (r"×(?= ?\d)", _read_multiplication_sign),
     (r" ?– ?(?=[A-Z]{1,3}(?:-?\d|(?![\w'])))", _read_dash_between_codes),
     (rf" ?[-–] ?(?=[$£€]?\d|(?:{MONTH}|{WEEKDAY}|{_WORD_OF_TIME})(?!\w))", _read_range),
     (r"-(?= ?[$£€]?\.?\d)", _read_minus),

@@ -30,14 +30,20 @@ _OTHER_DOLLAR = re.compile(
     r"(?:\b(?:A|AU|C|CA|CDN|NZ|HK|S|NT)\$|\b(?:AUD|CAD|NZD|HKD|SGD)\b)"
 )  # beside "US$5"
 _EURO_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}\Z")
-# "a $35 late fee", "a $5 off coupon": the words between an article's price and its noun.
+# "a $35 late fee", "a $25 Visa gift card": the words between a price and its noun.
 _PRICED_NOUN_AHEAD = re.compile(
-    rf"(?: +(?!(?:{any_of(vocabulary.WORDS_AFTER_PRICES)})\b)[a-z]+(?:-[a-z]+)*){{0,2}}"
+    rf"(?: +(?!(?:{any_of(vocabulary.WORDS_AFTER_PRICES)})\b)(?:[a-z]+(?:-[a-z]+)*|[A-Z][\w&]*)){{0,2}}"
     rf" +(?:{any_of(vocabulary.PRICED_NOUNS)})\b"
 )
 _PERIOD_AHEAD = re.compile(r"-an?-[a-z]{3,}")  # "$300-a-month plan"
 # Also "a -$5 adjustment", "a pending $5 hold".
 _ARTICLE_BEHIND = re.compile(r"\b[Aa]n? (?:[a-z]{3,} )?-?\Z")
+# "our $2M target": a noun after which the sentence goes on without a verb of its own.
+_OWNER_BEHIND = re.compile(rf"\b(?i:{any_of(vocabulary.DETERMINERS - {'each', 'every'})}) \Z")
+_NOUN_AHEAD = re.compile(
+    rf" +(?!(?:{any_of(vocabulary.WORDS_AFTER_PRICES)}|went|paid|came|sent|left)\b)[a-z]{{2,}}(?<!ed|.s|ly)"
+    r"(?=[,.;:!?)]| *\Z| (?:is|was|has|had|will|for|of|by|from|with|and|or)\b)"
+)
 # "1 USD = " and "$1 is ", after which a rate follows.
 _RATE_BEHIND = re.compile(
     rf"(?:(?<![\d.,])1(?:\.0+)? ?(?:{_CURRENCY_CODE}|{_TRAILING_SIGN})|(?:{_CURRENCY_SIGN})1(?:\.0+)?)"
@@ -108,9 +114,12 @@ def _is_adjective(scan: ScanState, start: int, end: int) -> bool:
     """Whether a noun follows that costs the amount, as in "a $35 late fee"."""
     if _PRICED_NOUN_AHEAD.match(scan.view, end) or _PERIOD_AHEAD.match(scan.view, end):
         return True
-    following = scan.next_word(end)
-    after_article = bool(_ARTICLE_BEHIND.search(scan.view, 0, start))
-    return after_article and following.islower() and following not in vocabulary.WORDS_AFTER_PRICES
+    if _ARTICLE_BEHIND.search(scan.view, 0, start):
+        following = scan.next_word(end).lower()
+        return bool(following) and following not in vocabulary.WORDS_AFTER_PRICES
+    return bool(
+        _OWNER_BEHIND.search(scan.view, max(0, start - 10), start) and _NOUN_AHEAD.match(scan.view, end)
+    )
 
 
 def _read_money_range(scan: ScanState, match: re.Match[str]) -> int:

@@ -41,6 +41,7 @@ _VALID_BEHIND = re.compile(r"\b(?:valid|good|card|expir\w*)\b", re.IGNORECASE)
 _ACCOUNT_BEHIND = re.compile(r"\b(?:bank|savings|current|checking|salary|joint) \Z", re.IGNORECASE)
 _ACCOUNT_AHEAD = re.compile(r" (?:no|number|ending|holder|balance|name)\b| #?\d")
 _HALF_NOUN_AHEAD = re.compile(rf" (?:{any_of(vocabulary.NOUNS_AFTER_HALF)})\b")
+_HOUR_AHEAD = re.compile(r"[ -]?h(?:ou)?rs?\b")
 _STOP_BEFORE_WORD = re.compile(r"\. [a-z]")
 _NAME_BEHIND = re.compile(r"\b(?:an?|the) [A-Z][A-Za-z]+\Z")
 _NAME_AND_NOUN_AHEAD = re.compile(
@@ -104,7 +105,9 @@ def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "1/2", a half, "5/10", out of ten, "3/14", a date, "120/80", a blood pressure, or "step 1/3"."""
     first, second = int(match.group(1)), int(match.group(2))
     context = scan.context
-    if _is_part_of_sequence(scan, match):
+    if match.group() == "24/7":
+        words = "twenty four seven"
+    elif _is_part_of_sequence(scan, match):
         words = f"{numbers.cardinal(first)} of {numbers.cardinal(second)}"
     elif _is_expiry(scan, match):
         words = f"{vocabulary.MONTHS[first - 1]} {numbers.year(2000 + second)}"
@@ -113,7 +116,8 @@ def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
     else:
         words = _slashed_words(scan, match)
     scan.emit(words, match.start(), match.end())
-    is_fraction = second in _FRACTIONS and words == _fraction_words(first, second)
+    is_half = words.startswith("half")
+    is_fraction = is_half or (second in _FRACTIONS and words == _fraction_words(first, second))
     end = match.end()
     if is_fraction or words == _both_words(first, second) or scan.next_word(end) == "mmHg":
         end = _emit_unit_after_fraction(scan, end, plural=not is_fraction)
@@ -135,8 +139,10 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
         return _fraction_words(first, second)
     if date and "0" in (match.group(1)[0], match.group(2)[0]):
         return date
-    if match.group() in ("24/7", "9/11", "20/20") or first + second == 100:
+    if match.group() in ("9/11", "20/20") or first + second == 100:
         return f"{numbers.cardinal(first)} {numbers.cardinal(second)}"
+    if (first, second) == (1, 2) and _HOUR_AHEAD.match(scan.view, match.end()):
+        return "half" if scan.context.previous_word in vocabulary.WORDS_BEFORE_ONE else "half an"
     if (unit := _UNIT_AHEAD.match(scan.view, match.end())) and unit.group(2) != "mmHg":
         is_fraction = second in numbers.FRACTIONS and 0 < first < second
         return _fraction_words(first, second) if is_fraction else _both_words(first, second)

@@ -7,13 +7,14 @@ import re
 
 from ...tokenizer import ScanState, any_of, compile_rules
 from .. import vocabulary
+from ..codes import is_counted
 from ..word_context import note_english_word
 from . import number_words as numbers
 from .number_words import DECIMAL, amount_words, is_one
 
 UNIT = any_of(vocabulary.UNITS)
 _RATE = any_of(vocabulary.RATE_UNITS)
-_LENGTH_WORDS = rf"(?:in diameter|{any_of(vocabulary.LENGTH_WORDS)})"
+LENGTH_WORDS = rf"(?:in diameter|{any_of(vocabulary.LENGTH_WORDS)})"
 _SCREENS = any_of(vocabulary.SCREEN_NOUNS)
 _SCREEN_ADJECTIVES = any_of(vocabulary.SCREEN_ADJECTIVES)
 # Also before another length or after words such as "OLED": "the 10" or the 14" pizza".
@@ -24,8 +25,10 @@ _SCREEN_AHEAD = re.compile(
 _FEET_BEHIND = re.compile(r"\d'(?: ?\d{1,2}\")?(?!\w)")
 _OPEN_QUOTE_BEHIND = re.compile(r"(?<![^\s(\[])\"[^\"]*\Z")
 _END_OF_LENGTH = re.compile(rf" (?:{_SCREENS}|and|or|to|by)\b|[,.;:!?)]|\Z")
-_DIMENSION_AHEAD = re.compile(rf" ?x ?\d| {_LENGTH_WORDS}\b")
-_WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | vocabulary.LENGTH_WORDS | {"of", "x"}
+_DIMENSION_AHEAD = re.compile(rf" ?x ?\d| {LENGTH_WORDS}\b")
+WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | vocabulary.LENGTH_WORDS | {"of", "x"}
+_RANGE_BEHIND = re.compile(rf"\b([A-Za-z]+) ~?{DECIMAL} ?(?:[-–]|to) ?\Z")
+_SIZE_BEHIND = re.compile(r"\d ?[x×] ?\Z")  # "12 x 16 ft. deck"
 _NAME_AHEAD = re.compile(r" +[A-Z\d]")
 _INITIAL_AHEAD = re.compile(r"\. *[A-Z\d]")  # "45 W. Oak St."
 _HOMES = vocabulary.HOME_NOUNS
@@ -82,7 +85,7 @@ def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     if not gap and len(unit) == 1 and _is_other_letter(scan, match):
         return None
-    is_adjective = gap == "-" or _is_before_measured_noun(scan, match.end())
+    is_adjective = gap == "-" or _is_before_measured_noun(scan, match)
     name = vocabulary.UNITS[unit][0 if is_adjective or is_one(number) else 1]
     scan.emit(amount_words(number), match.start(), match.end(1))
     scan.emit("million" if _is_millions(scan, match) else name, match.start(3), match.end(3))
@@ -107,17 +110,25 @@ def _is_millions(scan: ScanState, match: re.Match[str]) -> bool:
     return match.group(3) == "m" and bool(ahead or _POPULATION_BEHIND.search(scan.view, 0, match.start()))
 
 
-def _is_before_measured_noun(scan: ScanState, end: int) -> bool:
-    """Whether a noun follows that has the quantity: "a 5 lb bag", "your 15 GB plan"."""
+def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a noun follows that has the quantity: "a 5 lb bag", "your 15 GB plan", "two 5 mL doses"."""
+    end, previous = match.end(), scan.context.previous_word
     if scan.view[end : end + 2] == ". ":
         end += 1
-    if scan.context.previous_word in ("a", "an"):
+    if previous == "to" and (
+        low := _RANGE_BEHIND.search(scan.view, max(0, match.start() - 40), match.start())
+    ):
+        previous = low.group(1).lower()  # "a 20-25 min. drive"
+    if previous in ("a", "an"):
         return scan.next_visible(end).isalpha()
     following = scan.next_word(end)
     if following in vocabulary.MEASURED_NOUNS and scan.view[end : end + 1] == " ":
         return True
-    determined = scan.context.previous_word in vocabulary.DETERMINERS | {"per"}
-    return determined and following.islower() and following not in _WORDS_AFTER_LENGTHS
+    if previous in vocabulary.WORDS_BEFORE_UNITS and previous not in vocabulary.DETERMINERS:
+        return is_counted(following)  # "two 30 min. sets"
+    is_size = _SIZE_BEHIND.search(scan.view, max(0, match.start() - 4), match.start())
+    determined = is_size or previous in vocabulary.DETERMINERS | {"per"}
+    return bool(determined) and following.islower() and following not in WORDS_AFTER_LENGTHS
 
 
 def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
@@ -271,30 +282,12 @@ def _read_amps(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _read_inches(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "6 in. wide", and "9x13 in. pan" in the singular."""
-    number, following = match.group(1), scan.next_word(match.end())
-    before_noun = following.islower() and following not in _WORDS_AFTER_LENGTHS
-    is_adjective = before_noun and scan.context.previous_word in ("a", "an", "by")
-    scan.emit(amount_words(number), match.start(), match.end(1))
-    scan.emit("inch" if is_adjective or is_one(number) else "inches", match.end(1), match.end())
-    scan.context.note_number()
-    return match.end()
-
-
-def _read_inch_adjective(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "1-in. cubes"."""
-    scan.emit(f"{amount_words(match.group(1))} inch", match.start(), match.end())
-    scan.context.note_number()
-    return match.end()
-
-
 def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the sign of 12" x 8" x 4", 84" wide and "a 6' ladder"; elsewhere it may end a quotation."""
     number, sign = match.groups()
     end, previous = match.end(), scan.context.previous_word
     following = scan.next_word(end)
-    before_noun = following.islower() and following not in _WORDS_AFTER_LENGTHS
+    before_noun = following.islower() and following not in WORDS_AFTER_LENGTHS
     quoted = sign == "'" or _OPEN_QUOTE_BEHIND.search(scan.view, 0, match.end(1))
     on_screen = sign == '"' and _SCREEN_AHEAD.match(scan.view, end)
     after_article = previous in ("a", "an") and (following.islower() or on_screen)
@@ -353,11 +346,9 @@ CLOCK_DURATION_RULES = compile_rules(
     (r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?(?![\d:]| ?[AaPp]\.?[Mm])", _read_clock_duration)
 )
 DIGIT_RULES = compile_rules(
-    # 5'10", "6 ft 2 in", "6 in. wide"
+    # 5'10", "6 ft 2 in"
     (r"(\d{1,2})' ?(\d{1,2})(?:\"|'')", _read_height),
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
-    (rf"({DECIMAL})-in(?:\.(?= [a-z])|(?![\w.-]))", _read_inch_adjective),
-    (rf"({DECIMAL}) in(?:\.(?= [a-z])|(?= {_LENGTH_WORDS}\b))", _read_inches),
     (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
     (r"(\d{1,3})[-–](\d{1,3})x(?!\w)", _read_times_range),
     (rf"(\d{{1,3}},\d{{1,2}})( ?)({UNIT})(?![\w'/])", _read_decimal_comma),
