@@ -40,7 +40,6 @@ LETTER_RULES = compile_capital_rules(
 )
 DIGIT_RULES = compile_rules(
     (r"(\d{1,3})([A-Z])[-–]([A-Z])(?!\w)", _read_seat_range),
-    (r"\d{5,12}-\d(?![\w-]|[.,]\d)", read_code),
-    # The recall "23V-412", the employer "47-3321806"
-    (r"\d{2}[A-Z]-\d{3,6}(?![\w/-]|[.,]\d)|\d{2}-\d{7}(?![\w-]|[.,]\d)", read_code),
+    # Check digit; the employer "47-3321806"; the recall "23V-412"
+    (r"(?:\d{5,12}-\d|\d{2}-\d{7}|\d{2}[A-Z]-\d{3,6})(?![\w-]|[.,]\d)", read_code),
 )

@@ -147,9 +147,10 @@ def _read_month_day(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_month_year(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "March 2026"."""
-    scan.emit(_month_name(match.group(1)), match.start(1), match.end(1))
-    scan.emit(numbers.year(int(match.group(2))), match.start(2), match.end(2))
+    """Read "March 2026" and "Sep '27"."""
+    month, year = match.groups()
+    scan.emit(_month_name(month), match.start(1), match.end(1))
+    scan.emit(numbers.year(_full_year(int(year))), match.start(2), match.end(2))
     scan.context.note_number()
     return match.end()
 
@@ -168,14 +169,6 @@ def _read_month_range(scan: ScanState, match: re.Match[str]) -> int:
     scan.emit("to", match.end(1), match.start(2))
     scan.emit(_month_name(match.group(2)), match.start(2), match.end(2))
     note_english_word(scan.context, match.group(2))
-    return match.end()
-
-
-def _read_month_short_year(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "Sep '27"."""
-    scan.emit(_month_name(match.group(1)), match.start(1), match.end(1))
-    scan.emit(numbers.year(_full_year(int(match.group(2)))), match.start(2), match.end())
-    scan.context.note_number()
     return match.end()
 
 
@@ -331,8 +324,7 @@ LETTER_RULES = compile_rules(
         r"(?![\d%]|[:.,]\d|/)(?:,? +([12]\d{3})(?![\w-]))?",
         _read_month_day,
     ),
-    (rf"({MONTH})\.?,? +([12]\d{{3}})(?![\w,-])", _read_month_year),
-    (rf"({MONTH})\.?,? '(\d\d)(?![\w'])", _read_month_short_year),
+    (rf"({MONTH})\.?,? +'?((?<!')[12]\d{{3}}(?![\w,-])|(?<=')\d\d(?![\w']))", _read_month_year),
     (r"(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\.(?=\s|$|,)", _read_abbreviated_month),
     (r"(Sept)(?:\.|(?!\w))", _read_abbreviated_month),
     (rf"({MONTH})\.? ?[-–] ?({MONTH})(?!\w|\.? \d)(?:\.(?= [a-z]))?", _read_month_range),
