@@ -12,7 +12,7 @@ _CARD_BEHIND = re.compile(
     re.IGNORECASE,
 )
 # The group is the noun of a number: "the card that ended in", "her number ends with".
-_NUMBERED_NOUN = r"number|card|account|acct\.?|phone|cell|visa|mastercard|amex|ssn|id|vin|plate|code|one"
+_NUMBERED_NOUN = r"number|card|account|acct\.?|phone|cell|visa|mastercard|amex|ssn|id|vin|plate|code|one|yours"
 _ENDING_BEHIND = re.compile(
     rf"(?:\b({_NUMBERED_NOUN})\b[^.;!?]{{0,40}} )?"
     r"\b(?:end|ends|ended|ending)(?: in| with)?(?: the digits)? \Z",
@@ -43,7 +43,8 @@ def _read_last_digits(scan: ScanState, match: re.Match[str]) -> int | None:
     if behind is None:
         return None
     digits = match.group(1)
-    if not behind.group(1) and (len(digits) != 4 or int(digits) in _YEARS):
+    is_amount = len(digits) != 4 or digits.endswith("000") or int(digits) in _YEARS
+    if is_amount and not behind.group(1):
         return None
     return _read_masked_number(scan, match)
 

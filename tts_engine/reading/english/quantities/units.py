@@ -28,6 +28,7 @@ _END_OF_LENGTH = re.compile(rf" (?:{_SCREENS}|and|or|to|by)\b|[,.;:!?)]|\Z")
 _DIMENSION_AHEAD = re.compile(rf" ?x ?\d| {LENGTH_WORDS}\b")
 WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | vocabulary.LENGTH_WORDS | {"of", "x"}
 _RANGE_BEHIND = re.compile(rf"\b([A-Za-z]+) ~?{DECIMAL} ?(?:[-–]|to) ?\Z")
+_COUNTS = vocabulary.WORDS_BEFORE_UNITS - vocabulary.WORDS_BEFORE_ONE - {"of", "some"} | {"one"}
 _SIZE_BEHIND = re.compile(r"\d ?[x×] ?\Z")  # "12 x 16 ft. deck"
 _NAME_AHEAD = re.compile(r" +[A-Z\d]")
 _INITIAL_AHEAD = re.compile(r"\. *[A-Z\d]")  # "45 W. Oak St."
@@ -124,8 +125,8 @@ def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
     following = scan.next_word(end)
     if following in vocabulary.MEASURED_NOUNS and scan.view[end : end + 1] == " ":
         return True
-    if previous in vocabulary.WORDS_BEFORE_UNITS and previous not in vocabulary.DETERMINERS:
-        return is_counted(following)  # "two 30 min. sets"
+    if previous in _COUNTS and is_counted(following):  # "two 30 min. sets"
+        return True
     is_size = _SIZE_BEHIND.search(scan.view, max(0, match.start() - 4), match.start())
     determined = is_size or previous in vocabulary.DETERMINERS | {"per"}
     return bool(determined) and following.islower() and following not in WORDS_AFTER_LENGTHS
