@@ -209,7 +209,14 @@ def _form_of_unit(scan: ScanState, match: re.Match[str]) -> str:
     }
     if word == "min" and (following.islower() or AMOUNT_AHEAD.match(scan.view, end)) and not is_counted:
         return "minimum"
-    return vocabulary.UNITS[word][0] if previous in vocabulary.WORDS_BEFORE_ONE else ""
+    return vocabulary.UNITS[word][0] if previous in vocabulary.WORDS_BEFORE_ONE or _is_each(scan) else ""
+
+
+def _is_each(scan: ScanState) -> bool:
+    """Whether one of a unit is meant: "per additional hr.", not "every few hrs."."""
+    before = scan.words[-2].text.lower() if len(scan.words) > 1 else ""
+    few = scan.context.previous_word in vocabulary.WORDS_BEFORE_UNITS
+    return before in ("per", "each", "every") and not few
 
 
 def _read_numbered_abbreviation(

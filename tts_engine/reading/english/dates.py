@@ -330,8 +330,8 @@ LETTER_RULES = compile_rules(
     (rf"({MONTH})\.? ?[-–] ?({MONTH})(?!\w|\.? \d)(?:\.(?= [a-z]))?", _read_month_range),
     (r"FY ?'?((?:19|20)?\d\d)(?!\w)", _read_fiscal_year),
     (
-        r"(?=[MmDdYy]{2,4}[/. -]?[MmDdYy])(?i:MM([/. -]?)DD(?:\1YY(?:YY)?)?|DD([/. -]?)MM(?:\2YY(?:YY)?)?"
-        r"|YYYY([/. -]?)MM(?:\3DD)?|MM[/-]YY(?:YY)?)(?![\w/-])",
+        r"(?=[MmDdYy]{1,4}[/. -]?[MmDdYy])(?i:MM([/. -]?)DD(?:\1YY(?:YY)?)?|DD([/. -]?)MM(?:\2YY(?:YY)?)?"
+        r"|YYYY([/. -]?)MM(?:\3DD)?|MM[/-]YY(?:YY)?|M/D/YY(?:YY)?|D/M/YY(?:YY)?)(?![\w/-])",
         _read_date_pattern,
     ),
     # "Feb-09-2026"

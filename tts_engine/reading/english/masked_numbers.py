@@ -12,10 +12,12 @@ _CARD_BEHIND = re.compile(
     re.IGNORECASE,
 )
 # The group is the noun of a number: "the card that ended in", "her number ends with".
-_NUMBERED_NOUN = r"number|card|account|acct\.?|phone|cell|visa|mastercard|amex|ssn|id|vin|plate|code|one|yours"
+_NUMBERED_NOUN = (
+    r"number|card|account|acct\.?|phone|cell|visa|mastercard|amex|ssn|id|vin|plate|code|one|yours"
+)
 _ENDING_BEHIND = re.compile(
     rf"(?:\b({_NUMBERED_NOUN})\b[^.;!?]{{0,40}} )?"
-    r"\b(?:end|ends|ended|ending)(?: in| with)?(?: the digits)? \Z",
+    r"\b(?:end|ends|ended|ending)(?: in| with| w/)?(?: the digits)? \Z",
     re.IGNORECASE,
 )
 _YEARS = range(1100, 2100)  # "the war ended in 1865"
@@ -40,7 +42,7 @@ def _read_number_with_x(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_last_digits(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "her card ends in 4417"; without the noun of a number only what is no year and has four digits."""
     behind = _ending_behind(scan, match)
-    if behind is None:
+    if behind is None or is_counted(scan.next_word(match.end())):
         return None
     digits = match.group(1)
     is_amount = len(digits) != 4 or digits.endswith("000") or int(digits) in _YEARS
@@ -55,10 +57,8 @@ def _read_last_digits_with_dash(scan: ScanState, match: re.Match[str]) -> int | 
 
 
 def _ending_behind(scan: ScanState, match: re.Match[str]) -> re.Match[str] | None:
-    """Return the "card ending in " before the match unless the number counts what follows."""
+    """Return the "card ending in " before the match."""
     if scan.context.previous_word not in ("in", "with", "ending", "digits"):
-        return None
-    if is_counted(scan.next_word(match.end())):
         return None
     return _ENDING_BEHIND.search(scan.view, max(0, match.start() - 80), match.start())
 

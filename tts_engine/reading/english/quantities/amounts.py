@@ -164,7 +164,8 @@ def _is_magnitude(scan: ScanState, match: re.Match[str]) -> bool:
     if is_counted(following):
         return not (context.sentence_start and match.group() == "3M")
     if letter in "kK":
-        if context.previous_word == "in" and match.group() in ("4K", "8K"):  # "watch it in 4K"
+        on_screen = context.previous_word == "in" or scan.view[match.end() : match.end() + 1] == "@"
+        if match.group() in ("4K", "8K") and on_screen:  # "watch it in 4K", "4K@60Hz"
             return False
         after_name = context.previous_capitalized and not context.after_comma
         is_race = context.after_number or context.previous_word in vocabulary.DETERMINERS | {"a", "an"}
