@@ -20,6 +20,9 @@ _ENDING_BEHIND = re.compile(
     r"\b(?:end|ends|ended|ending)(?: in| with| w/)?(?: the digits)? \Z",
     re.IGNORECASE,
 )
+_LAST_FOUR_BEHIND = re.compile(
+    r"\blast (?:four|4|five|5)(?: of [^.;!?\d]{1,30})?(?::| is| are| was| as) \Z", re.IGNORECASE
+)
 _YEARS = range(1100, 2100)  # "the war ended in 1865"
 _MIN_MASK = 3  # signs that are a mask wherever they are
 
@@ -51,6 +54,16 @@ def _read_last_digits(scan: ScanState, match: re.Match[str]) -> int | None:
     return _read_masked_number(scan, match)
 
 
+def _read_last_four(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "the last 4 are 4417"."""
+    if scan.context.previous_word not in ("0", "is", "are", "was", "as"):
+        return None
+    if is_counted(scan.next_word(match.end())):
+        return None
+    behind = _LAST_FOUR_BEHIND.search(scan.view, max(0, match.start() - 60), match.start())
+    return _read_masked_number(scan, match) if behind else None
+
+
 def _read_last_digits_with_dash(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "-0938" of "ending in -0938"."""
     return _read_masked_number(scan, match) if _ending_behind(scan, match) else None
@@ -65,6 +78,7 @@ def _ending_behind(scan: ScanState, match: re.Match[str]) -> re.Match[str] | Non
 
 DIGIT_RULES = compile_rules(
     (r"(\d{3,5})(?![\w%°/:-]|[.,]\d| \d)", _read_last_digits),
+    (r"(\d{4,5})(?![\w%°/:-]|[.,]\d| \d)", _read_last_four),
 )
 LETTER_RULES = compile_rules(
     (r"(?:[xX]{1,4}[ -]?){1,4}(\d{3,5})(?![\w-])", _read_number_with_x),
