@@ -165,7 +165,7 @@ def _read_call_words(scan: ScanState, match: re.Match[str]) -> int:
             ENGLISH_SPELLER.spell(scan, start, stop)
         else:
             scan.emit(part.group().replace("-", " "), start, stop)
-    note_english_word(scan.context, "code")
+    note_english_word(scan.context, match.group())
     return match.end()
 
 
