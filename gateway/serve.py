@@ -33,7 +33,7 @@ from .calls.websockets.calls import WebSocketCalls
 from .cluster.shared_store.shared_store import SharedStore
 from .engine_opening import ServedBundles, models_of, open_engine
 from .listening_sockets import bind_socket, bound_address, format_address
-from .process_tuning import trim_memory_while, tune_process
+from .process_tuning import limit_memory_arenas, trim_memory_while, tune_process
 from .settings import Settings
 from .settings_loader import SettingsError, is_loopback
 from .stop_signals import StopSignals
@@ -206,6 +206,7 @@ async def serve(
     Raises:
         VivavoceError: the server could not start; the message is a sentence for the operator.
     """
+    limit_memory_arenas()
     async with StopSignals() as stop_signals:
         opening_task = asyncio.create_task(Gateway.open(settings))
         if await stop_signals.interrupts(opening_task):

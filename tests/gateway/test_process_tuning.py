@@ -30,6 +30,45 @@ async def main():
 asyncio.run(main())
 """
 
+ARENAS_OF_THREADS = """
+import ctypes, re, sys, tempfile, threading
+from vivavoce.gateway.process_tuning import limit_memory_arenas
+
+if "limit" in sys.argv:
+    limit_memory_arenas()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+together = threading.Barrier(8)
+
+def allocate():
+    together.wait()
+    libc.malloc(10_000)
+    together.wait()
+
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+with tempfile.TemporaryFile() as file:
+    libc.fdopen.restype, libc.fflush.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    stream = libc.fdopen(file.fileno(), b"w")
+    libc.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    libc.malloc_info(0, stream)
+    libc.fflush(stream)
+    file.seek(0)
+    print(len(re.findall(b"<heap nr", file.read())))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+def test_threads_share_two_arenas_of_the_allocator() -> None:
+    arenas = [
+        int(subprocess.check_output([sys.executable, "-c", ARENAS_OF_THREADS, limit]))
+        for limit in ("", "limit")
+    ]
+    assert arenas[0] > 2 and arenas[1] <= 2
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_freed_memory_is_given_back() -> None:
