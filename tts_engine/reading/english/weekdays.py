@@ -49,19 +49,11 @@ def _read_weekday_in_list(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_weekday_range(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "Mon-Fri"."""
-    scan.emit(vocabulary.WEEKDAY_NAMES[match.group(1).lower()], match.start(1), match.end(1))
+    """Read "Mon-Fri" and "Monday - Friday"."""
+    first, last = (vocabulary.WEEKDAY_NAMES.get(name.lower(), name) for name in match.groups())
+    scan.emit(first, match.start(1), match.end(1))
     scan.emit("to", match.end(1), match.start(2))
-    scan.emit(vocabulary.WEEKDAY_NAMES[match.group(2).lower()], match.start(2), match.end(2))
-    note_english_word(scan.context, "day")
-    return match.end()
-
-
-def _read_full_weekday_range(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "Monday - Friday"."""
-    scan.emit(match.group(1), match.start(1), match.end(1))
-    scan.emit("to", match.end(1), match.start(2))
-    scan.emit(match.group(2), match.start(2), match.end(2))
+    scan.emit(last, match.start(2), match.end(2))
     note_english_word(scan.context, "day")
     return match.end()
 
@@ -91,7 +83,7 @@ def _emit_days(scan: ScanState, match: re.Match[str], joined: str) -> None:
 
 LETTER_RULES = compile_capital_rules(
     (rf"({WEEKDAY})\.? ?[-–] ?({WEEKDAY})(?!\w)", _read_weekday_range),
-    (rf"({_FULL_WEEKDAY}) ?[-–—] ?({_FULL_WEEKDAY})(?!\w)", _read_full_weekday_range),
+    (rf"({_FULL_WEEKDAY}) ?[-–—] ?({_FULL_WEEKDAY})(?!\w)", _read_weekday_range),
     (rf"(?=[MTWFS][\w/–-])(?:{_LETTER_RANGE})", _read_letter_range),
     (rf"(?=[MTWFS][\w/])(?:{_LETTER_LIST})", _read_letter_list),
     # Abbreviated weekdays are words too ("sun", "sat"): a full stop or a date must follow.
