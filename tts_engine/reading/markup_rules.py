@@ -23,7 +23,7 @@ def _skip_heart(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_punctuation(scan: ScanState, match: re.Match[str]) -> int:
     mark = match.group()[0]
     scan.context.after_number = scan.context.after_number and mark == ")"
-    scan.context.after_comma = mark == ","
+    scan.context.after_comma, scan.context.after_colon = mark == ",", mark == ":"
     scan.punctuate("," if mark in "()|" else "—" if mark in "—–-" else mark)
     if mark in "!?":
         scan.context.end_sentence()

@@ -24,6 +24,8 @@ class ReadingContext:
     after_phone: bool = False  # that number was a phone number: "x" after it is "extension"
     after_code: bool = False  # that number was a code
     after_comma: bool = False  # a comma was read last
+    after_colon: bool = False  # a colon was read last: "check-in: 15:00" is no time within which
+    date_words_left: int = 0  # words after "6/3" in which "6/10" is a date too
     address_words_left: int = 0  # words for which "St" is a street
     line_start: bool = True  # nothing of the line was read yet
     sentence_start: bool = True  # no word of the sentence was read yet
@@ -37,7 +39,7 @@ class ReadingContext:
     def note_number(self) -> None:
         """Note a number."""
         self.after_number, self.identifier_expected, self.previous_word = True, False, "0"
-        self.after_phone = self.after_code = self.after_comma = False
+        self.after_phone = self.after_code = self.after_comma = self.after_colon = False
         self.previous_capitalized = self.line_start = self.sentence_start = False
 
     def end_line(self) -> None:

@@ -12,6 +12,10 @@ from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 
+_TRIP = re.compile(
+    r"\b(?:re)?book(?:ed|ing)|\b(?:depart|board|flight|land(?:s|ing|ed)\b|arriv|connect|layover)"
+)
+
 
 def _read_airline(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the letters of "DL 1187", after which the number is read as after "flight"."""
@@ -20,6 +24,11 @@ def _read_airline(scan: ScanState, match: re.Match[str]) -> int | None:
     ENGLISH_SPELLER.spell(scan, match.start(1), match.end(1))
     note_english_word(scan.context, "flight")
     return match.end(1)
+
+
+def _read_airline_of_trip(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the letters of "rebooked on AC 8123, seat 7A", which are no airline's in other sentences."""
+    return _read_airline(scan, match) if _TRIP.search(scan.view) else None
 
 
 def _read_seat_range(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -36,6 +45,7 @@ def _read_seat_range(scan: ScanState, match: re.Match[str]) -> int | None:
 
 LETTER_RULES = compile_capital_rules(
     (rf"({any_of(vocabulary.AIRLINE_CODES)}) \d{{3,4}}(?![\w%/:-]|[.,]\d)", _read_airline),
+    (r"(AC|AS|HA|UK|AI|LA|SA|AM|BR|CI|CA|CZ|MU) \d{3,4}(?![\w%/:-]|[.,]\d)", _read_airline_of_trip),
     (r"[A-Z]{3}[UJZ] ?\d{6}[- ]?\d(?!\w)", read_groups),
 )
 DIGIT_RULES = compile_rules(

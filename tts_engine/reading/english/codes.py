@@ -247,7 +247,8 @@ def _is_code(scan: ScanState, text: str, runs: int) -> bool:
         return False
     if _NUMBER_AND_LETTER.fullmatch(text) and scan.context.previous_word in _ROOMS | {"#"}:
         return False
-    if scan.context.code_words_left or (scan.context.identifier_expected and len(text) > 3):
+    is_model = scan.context.previous_word == "model"  # "model XR-500" is a name
+    if scan.context.code_words_left or (scan.context.identifier_expected and len(text) > 3 and not is_model):
         return True
     return runs > 3 or sum(map(str.isdigit, text)) > 3 or (runs > 2 and "-" in text)
 
@@ -381,7 +382,7 @@ LETTER_RULES = compile_rules(
 SYMBOL_RULES = compile_rules(
     (r"\+(?=(?:[ .()-]{0,2}\d){7})\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){1,7}(?!\w)", _read_phone),
     (r"\(\d{3}\)[-. ]?\d{3}[-. ]?\d{4}(?!\w|-\d)", _read_phone),
-    (r"\(0\d{2,4}\) ?\d{3,4}(?: \d{3,4}){1,2}(?![\w-])", _read_phone),
+    (r"\(0\d{1,4}\) ?\d{3,4}(?: \d{3,4}){1,2}(?![\w-])", _read_phone),
     (
         r"(\(8(?:00|33|44|55|66|77|88)\)[-. ])([A-Z]{2,12}(?:-[A-Z]{2,12}){0,3})(?![\w'-])",
         _read_vanity_number,

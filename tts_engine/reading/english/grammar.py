@@ -29,6 +29,10 @@ _COMMAND_BEHIND = re.compile(
     r"|\b(?:npm|npx|yarn|git|docker|pip|kubectl|curl|flag|option|cargo)\b[^.;!?]{0,60} \Z"
 )
 _HASHTAG_PART = re.compile(r"\d+|[^\W\d_]+")
+_NOUN_BEFORE_HASH = re.compile(
+    r"\b(?!(?i:press|dial|push|hit|enter|the|then|or|and|by|with|to)\b)[A-Za-z]+ \Z"
+)
+_NUMBER_AFTER_HASH = re.compile(r" [A-Z]{0,4}-?\d{2}")
 _COLOR_BEHIND = re.compile(r"\b(?:colou?r|shade|hex|background)s?\b", re.IGNORECASE)
 
 
@@ -93,8 +97,10 @@ def _read_ampersand(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_telephone_key(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read a lone * or # as a telephone key; the # of "order #:" announces a number."""
+    """Read a lone * or # as a telephone key; the # of "order #:" and "group # 0077812" announces a number."""
     announced = scan.context.code_just_announced and scan.next_visible(match.end()).isalnum()
+    if _NUMBER_AFTER_HASH.match(scan.view, match.end()):
+        announced = announced or bool(_NOUN_BEFORE_HASH.search(scan.view, 0, match.start()))
     if match.group() == "#" and (scan.context.identifier_expected or announced):
         scan.emit("number", match.start(), match.end())
         note_english_word(scan.context, "number")

@@ -22,6 +22,7 @@ def note_english_word(context: ReadingContext, word: str) -> None:
     context.code_just_announced = False
     context.code_words_left = max(0, context.code_words_left - 1)
     context.address_words_left = max(0, context.address_words_left - 1)
+    context.date_words_left = max(0, context.date_words_left - 1)
     names_number = lower in vocabulary.NUMBER_NOUNS
     if lower in vocabulary.CODE_WORDS or (context.identifier_expected and names_number):
         context.code_words_left, context.code_just_announced = CODE_WINDOW, True
@@ -33,5 +34,6 @@ def note_english_word(context: ReadingContext, word: str) -> None:
     context.previous_capitalized = word[:1].isupper() and not context.sentence_start
     if not (lower in _WORDS_AFTER_EXPIRY and context.previous_word in vocabulary.NOUNS_OF_EXPIRY):
         context.previous_word = lower
-    context.after_number = context.after_phone = context.after_code = context.after_comma = False
+    context.after_number = context.after_phone = context.after_code = False
+    context.after_comma = context.after_colon = False
     context.line_start = context.sentence_start = False

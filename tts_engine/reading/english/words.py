@@ -22,6 +22,8 @@ AMOUNT_AHEAD = re.compile(r" +[\"'(*_~<>+-]*[$£€¥₹]?[\w.]")
 _STATUS_BEHIND = re.compile(
     r"\b(?:status|state|stage|phase|reason|marked|shows?|showing)\b[^.;!?]{0,20}\Z", re.IGNORECASE
 )
+_NUMERALS_OF_SEQUELS = frozenset(("VI", "VII", "VIII", "IX", "XII", "XIII", "XIV", "XVI"))
+_END_OF_TITLE = re.compile(r" (?:at|on|in|is|was|with|for|starts|begins|plays|showing)\b|[.,;:!?)]|\Z")
 _PLURAL_SUFFIX = r"(?:e?s|ren)"
 
 
@@ -90,6 +92,8 @@ def _is_initialism(scan: ScanState, word: str, match: re.Match[str]) -> bool:
     if not word.isupper():
         return False
     lower = word.lower()
+    if word == "DO" and scan.context.after_comma:  # "Dr. Lindqvist, DO, has"
+        return scan.next_visible(match.end()) in ",."
     if word in vocabulary.STATION_WORDS:
         return scan.context.previous_word in vocabulary.VERBS_BEFORE_STATIONS
     if word in vocabulary.SPELLED_INITIALISMS:
@@ -166,7 +170,7 @@ def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     if numeral in ("C", "L") and previous in vocabulary.NOUNS_BEFORE_LETTERS:  # "Schedule C"
         return None
-    if previous in vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS:
+    if previous in vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS or _is_sequel(scan, match):
         words = numbers.cardinal(value)
     elif (previous in vocabulary.RULER_NAMES and (scan.context.previous_capitalized or len(numeral) > 1)) or (
         scan.context.previous_capitalized and numeral in ("II", "III")
@@ -177,6 +181,16 @@ def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
     scan.emit(words + (match.group(2) or ""), match.start(), match.end())
     scan.context.note_number()
     return match.end()
+
+
+def _is_sequel(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "VII" or "IV" follows the name of a work, as in "Rocky IV at 9"; not "an IV drip"."""
+    context, numeral = scan.context, match.group(1)
+    if not context.previous_capitalized or context.previous_word in vocabulary.RULER_NAMES:
+        return False
+    return numeral in _NUMERALS_OF_SEQUELS or (
+        numeral == "IV" and bool(_END_OF_TITLE.match(scan.view, match.end()))
+    )
 
 
 def _read_letters_with_ampersand(scan: ScanState, match: re.Match[str]) -> int:

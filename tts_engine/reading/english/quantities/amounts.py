@@ -15,7 +15,7 @@ from . import number_words as numbers
 from .number_words import DECIMAL, amount_words
 
 _STREET_WORD_WINDOW = 6  # words after a house number in which "St" is a street
-_STREET_AHEAD = re.compile(
+STREET_AHEAD = re.compile(
     r"(?: +(?-i:Broadway|Bowery|(?:Rue|Via|Calle|Avenida|Rua|Camino|Paseo|Piazza) [A-Z]))"
     r"|(?: +(?:[NSEW]\.?|St\.|Mt\.|Ft\.|[A-Z][\w'-]*|\d+(?:st|nd|rd|th))){1,3} +(?:"
     + any_of(vocabulary.STREET_WORDS)
@@ -44,7 +44,7 @@ def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
 def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
     text, start, stop = match.group(), match.start(), match.end()
     following = scan.next_word(stop)
-    street_follows = _STREET_AHEAD.match(scan.view, stop)
+    street_follows = STREET_AHEAD.match(scan.view, stop)
     if (text.startswith("0") and len(text) > 1) or _is_written_down(text) or _is_train(scan, text):
         ENGLISH_SPELLER.spell_in_groups(scan, start, stop, phone_group_sizes(text))
     elif text in vocabulary.SERVICE_NUMBERS and following.lower() not in vocabulary.COUNTED_NOUNS:
@@ -78,7 +78,7 @@ def _is_written_down(text: str) -> bool:
 
 def _read_house_letter(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the number of "221B Baker Street"."""
-    if not _STREET_AHEAD.match(scan.view, match.end()):
+    if not STREET_AHEAD.match(scan.view, match.end()):
         return None
     number = match.group(1)
     words = numbers.house_number(int(number)) if len(number) > 2 else numbers.cardinal(int(number))

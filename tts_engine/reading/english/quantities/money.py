@@ -44,6 +44,13 @@ _NOUN_AHEAD = re.compile(
     rf" +(?!(?:{any_of(vocabulary.WORDS_AFTER_PRICES)}|went|paid|came|sent|left)\b)[a-z]{{2,}}(?<!ed|.s|ly)"
     r"(?=[,.;:!?)]| *\Z| (?:is|was|has|had|will|for|of|by|from|with|and|or)\b)"
 )
+# "with $5 drafts and half-price wings"
+_SERVED_BEHIND = re.compile(
+    r"\b(?i:with|enjoy|offers?|offering|featuring|includes?|including|serving|serves?|and) \Z"
+)
+_PLURAL_NOUN_AHEAD = re.compile(
+    r" (?!(?:as|is|was|has|this|plus)\b)[a-z]{2,}s(?=[,.;:!?)]|(?: and| or| all| from| until)\b| *\Z)"
+)
 # "1 USD = " and "$1 is ", after which a rate follows.
 _RATE_BEHIND = re.compile(
     rf"(?:(?<![\d.,])1(?:\.0+)? ?(?:{_CURRENCY_CODE}|{_TRAILING_SIGN})|(?:{_CURRENCY_SIGN})1(?:\.0+)?)"
@@ -87,8 +94,8 @@ def _read_money(scan: ScanState, match: re.Match[str]) -> int:
     words = _price_words(scan, match, amount, magnitude, currency)
     if _is_adjective(scan, match.start(), match.end()):
         words = _singular(words, currency)
-    if currency == "US$" and _OTHER_DOLLAR.search(scan.view):
-        words = re.sub(r"\bdollar", "U S dollar", words)
+    if currency in ("US$", "USD"):
+        words = _us_dollars(scan, words)
     scan.emit(words, match.start(), match.end())
     scan.context.note_number()
     return _end_of_price(scan, match.end())
@@ -117,6 +124,10 @@ def _is_adjective(scan: ScanState, start: int, end: int) -> bool:
     if _ARTICLE_BEHIND.search(scan.view, 0, start):
         following = scan.next_word(end).lower()
         return bool(following) and following not in vocabulary.WORDS_AFTER_PRICES
+    if _SERVED_BEHIND.search(scan.view, max(0, start - 12), start) and _PLURAL_NOUN_AHEAD.match(
+        scan.view, end
+    ):
+        return True
     return bool(
         _OWNER_BEHIND.search(scan.view, max(0, start - 10), start) and _NOUN_AHEAD.match(scan.view, end)
     )
@@ -142,9 +153,16 @@ def _read_trailing_money(scan: ScanState, match: re.Match[str]) -> int:
         words = f"{amount_words(amount)} {'cent' if is_one(amount) else 'cents'}"
     else:
         words = _price_words(scan, match, amount, magnitude, currency)
+    if currency == "USD":
+        words = _us_dollars(scan, words)
     scan.emit(words, match.start(), match.end())
     scan.context.note_number()
     return match.end()
+
+
+def _us_dollars(scan: ScanState, words: str) -> str:
+    """Return "five U S dollars" for "five dollars" where another dollar is mentioned."""
+    return re.sub(r"\bdollar", "U S dollar", words) if _OTHER_DOLLAR.search(scan.view) else words
 
 
 def _read_pence(scan: ScanState, match: re.Match[str]) -> int:

@@ -18,6 +18,9 @@ _EQUATION_AHEAD = re.compile(r"(?:\d|[.,](?=\d)){1,12} ?=")
 _SIZE_AHEAD = re.compile(
     rf"× ?{DECIMAL} ?(?:× ?{DECIMAL} ?)?-?(?:[ckm]?m|in|ft|px|inch(?:es)?|feet|met(?:er|re)s|[\"'])(?!\w)"
 )
+_TIMES_AHEAD = re.compile(r" ?[x×] ?\d")
+_SIGNS_OF_LENGTH = {'"': "in", "'": "ft"}
+_SIDES = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
 _LETTER_BEHIND = re.compile(r"\b[A-Z] ?\Z")
 _TIRE = r"(\d{3})/(\d{2}) ?(Z?R) ?(\d{2})(?!\w)"
 # "The shelf is 9 in."; not "put 20 in."
@@ -85,6 +88,19 @@ def _read_inch_adjective(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_side(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the 84" W of 84" W x 36" D x 33" H."""
+    number, sign, side = match.groups()
+    if scan.context.previous_word != "by" and not _TIMES_AHEAD.match(scan.view, match.end()):
+        return None
+    unit = vocabulary.UNITS[_SIGNS_OF_LENGTH.get(sign, sign)][0 if is_one(number) else 1]
+    scan.emit(amount_words(number), match.start(), match.end(1))
+    scan.emit(unit, match.start(2), match.start(3))
+    scan.emit(_SIDES[side], match.start(3), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_tire(scan: ScanState, match: re.Match[str]) -> int:
     """Read "225/65R17"."""
     width, ratio, rim = (int(match.group(place)) for place in (1, 2, 4))
@@ -111,6 +127,7 @@ DIGIT_RULES = compile_rules(
     (_TIRE, _read_tire),
     # "2x4", "12x12x6"
     (r"([1-9]\d{0,4})x(?=[1-9]\d{0,4}(?:x[1-9]\d{0,4})?(?!\w))", _read_number_times),
+    (rf"({DECIMAL})(?:(?=[\"'])| ?)([\"']|in|cm|mm|ft|m)\.? ?([WDHL])(?!\w)", _read_side),
     (rf"({DECIMAL})-in(?:\.(?= [a-z])|(?![\w.-]))", _read_inch_adjective),
     (rf"({DECIMAL}) in(?:\.(?= [a-z])|(?= {LENGTH_WORDS}\b))", _read_inches),
     (rf"({DECIMAL}) in(?=\.(?![^\W_])| *(?:[,;:)]|\Z))", _read_last_inches),

@@ -12,6 +12,7 @@ from ..dates import day_and_month
 from ..spelling import ENGLISH_SPELLER
 from ..word_context import note_english_word
 from . import number_words as numbers
+from .amounts import STREET_AHEAD
 from .number_pairs import pair_words
 from .number_words import amount_words
 from .units import UNIT, end_of_unit
@@ -25,6 +26,9 @@ _OFFERS = re.compile(
 _WORD_BEHIND = re.compile(r"([^\s/]+) ?\Z")
 _TOKEN_BEHIND = re.compile(r"[^\s()\"',;]{0,80}\Z")
 _TOKEN = re.compile(r"[^\s()\"',;]{0,80}")
+# The other end of "15/08–14/09".
+_RANGE_END_AHEAD = re.compile(r" ?(?:[-–]|to) ?(\d{1,2})/(\d{1,2})(?![\w/])")
+_RANGE_START_BEHIND = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2}) ?(?:[-–]|to) ?\Z")
 # "moved to 3/9", "as of 1/5"
 _DATE_BEHIND = re.compile(
     rf"\b(?:{any_of(vocabulary.WORDS_OF_NEW_DATES)})\b[^.;!?]{{0,60}} to \Z"
@@ -36,11 +40,15 @@ _CHANGE_BEHIND = re.compile(
 )
 # "250 mg/5 ml"
 _CONCENTRATION_BEHIND = re.compile(r"(?:g|μg|mcg|IU|mEq|mmol|units?) ?\Z")
+_LIMITS = re.compile(r"\b(?:limits?|liability|coverage|split|injury)\b", re.IGNORECASE)
 _VOLUME_AHEAD = re.compile(r"/ ?\d+(?:\.\d+)? ?(?:[md]?[lL]|kg|h|hr|hours?)(?!\w)")
+_TIME_AHEAD = re.compile(
+    r"\d{1,3} ?(?:h|hrs?|hours?|days?|d|wks?|weeks?|mo|mos|mths?|months?|yrs?|years?|min|mins)\b"
+)
 _VALID_BEHIND = re.compile(r"\b(?:valid|good|card|expir\w*)\b", re.IGNORECASE)
 _ACCOUNT_BEHIND = re.compile(r"\b(?:bank|savings|current|checking|salary|joint) \Z", re.IGNORECASE)
 _ACCOUNT_AHEAD = re.compile(r" (?:no|number|ending|holder|balance|name)\b| #?\d")
-_HALF_NOUN_AHEAD = re.compile(rf" (?:{any_of(vocabulary.NOUNS_AFTER_HALF)})\b")
+_HALF_NOUN_AHEAD = re.compile(rf"[ -](?:{any_of(vocabulary.NOUNS_AFTER_HALF)})\b")
 _HOUR_AHEAD = re.compile(r"[ -]?h(?:ou)?rs?\b")
 _STOP_BEFORE_WORD = re.compile(r"\. [a-z]")
 _NAME_BEHIND = re.compile(r"\b(?:an?|the) [A-Z][A-Za-z]+\Z")
@@ -56,7 +64,26 @@ _FRACTIONS = numbers.FRACTIONS | {
     32: "thirty second",
     64: "sixty fourth",
 }
+_UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a mile"
 _INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
+_WORDS_BEFORE_UNITS_OF_STREETS = frozenset(
+    (
+        "",
+        "is",
+        "at",
+        "to",
+        "of",
+        "address",
+        "shop",
+        "unit",
+        "suite",
+        "flat",
+        "apartment",
+        "villa",
+        "level",
+        "office",
+    )
+)
 _MAX_WORD_CHARACTERS = 40  # of the word before a slash
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
 
@@ -78,7 +105,11 @@ def _emit_unit_after_fraction(scan: ScanState, end: int, *, plural: bool) -> int
         return end
     is_adjective = unit.group(1) == "-" or scan.context.previous_word in ("a", "an")
     form = 1 if plural and not is_adjective else 0
-    scan.emit(vocabulary.UNITS[unit.group(2)][form], unit.start(2), unit.end())
+    name = vocabulary.UNITS[unit.group(2)][form]
+    is_part = (
+        unit.group(2) in _UNITS_IN_PARTS and not (plural or is_adjective) and scan.words[-1].text[-1] == "s"
+    )
+    scan.emit(f"of a {name}" if is_part else name, unit.start(2), unit.end())
     return end_of_unit(scan, unit.end())
 
 
@@ -115,6 +146,8 @@ def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     else:
         words = _slashed_words(scan, match)
+    if words and words == _date_words(scan, first, second):
+        context.date_words_left = 2
     scan.emit(words, match.start(), match.end())
     is_half = words.startswith("half")
     is_fraction = is_half or (second in _FRACTIONS and words == _fraction_words(first, second))
@@ -127,6 +160,8 @@ def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     first, second = int(match.group(1)), int(match.group(2))
+    if _is_in_range_of_days(scan, match):
+        return day_and_month(scan, first, second)
     date, date_expected = _date_words(scan, first, second), _is_date_expected(scan, match)
     if date_expected and not date and scan.context.previous_word != "is" and second <= 12 < first <= 31:
         date = day_and_month(scan, first, second)
@@ -165,9 +200,26 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     return _both_words(first, second)
 
 
+def _is_in_range_of_days(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "15/08" is an end of a range such as "15/08–14/09", which the day begins."""
+    other = _RANGE_END_AHEAD.match(scan.view, match.end()) or _RANGE_START_BEHIND.search(
+        scan.view, max(0, match.start() - 10), match.start()
+    )
+    if other is None:
+        return False
+    ends = [(int(end.group(1)), int(end.group(2))) for end in (match, other)]
+    return all(0 < day <= 31 and 0 < month <= 12 for day, month in ends) and max(ends)[0] > 12
+
+
 def _is_date_expected(scan: ScanState, match: re.Match[str]) -> bool:
     if _CHANGE_BEHIND.search(scan.view, 0, match.start()):
         return False
+    if scan.context.date_words_left and scan.context.previous_word in (
+        "0",
+        "and",
+        "or",
+    ):  # "6/3, 6/5, and 6/10"
+        return True
     words_before = vocabulary.WORDS_BEFORE_DATES | vocabulary.WORDS_BEFORE_EXPIRY
     return scan.context.previous_word in words_before or bool(
         _DATE_BEHIND.search(scan.view, 0, match.start())
@@ -244,6 +296,30 @@ def _read_season(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_limits(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "liability limits of 100/300/50"."""
+    limits = [int(group) for group in match.groups()]
+    around = scan.view[: match.start()] + scan.view[match.end() : match.end() + 40]
+    if not _LIMITS.search(around) or any(limit % 5 for limit in limits):
+        return None
+    for group, limit in enumerate(limits, 1):
+        scan.emit(numbers.cardinal(limit), match.start(group), match.end(group))
+        scan.punctuate("," if group < len(limits) else "")
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_unit_of_street(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "4/" of "4/112 Beaumont St", the number of a unit."""
+    announced = scan.context.previous_word in _WORDS_BEFORE_UNITS_OF_STREETS
+    if not announced or not STREET_AHEAD.match(scan.view, match.end(2)):
+        return None
+    ENGLISH_SPELLER.spell_in_groups(scan, match.start(1), match.end(1))
+    scan.punctuate(",")
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_number_of_act(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the number of "Regulation 2016/679"."""
     if scan.context.code_words_left or scan.context.identifier_expected:
@@ -261,7 +337,7 @@ def _read_number_of_act(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the slash of "500 ml/16 oz" as "or", of "250 mg/5 ml" as "per", and between digits as "slash"."""
     if not scan.context.after_number:
-        return None
+        return _read_slash_before_time(scan, match)
     word, start = "or", match.start()
     if _VOLUME_AHEAD.match(scan.view, start) and _CONCENTRATION_BEHIND.search(scan.view, 0, start):
         word = "per"
@@ -269,6 +345,15 @@ def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | No
         word = "slash"
     scan.emit(word, start, match.end())
     scan.context.previous_word, scan.context.after_number = word, False
+    return match.end()
+
+
+def _read_slash_before_time(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the slash of "4 doses/24 hrs" as "per"."""
+    if not _TIME_AHEAD.match(scan.view, match.end()) or not scan.view[match.start() - 1].isalpha():
+        return None
+    scan.emit("per", match.start(), match.end())
+    note_english_word(scan.context, "per")
     return match.end()
 
 
@@ -340,7 +425,9 @@ DIGIT_RULES = compile_rules(
     (r"(\d{1,3}) +(\d{1,2})/(\d{1,2})(?![\w/])", _read_mixed_fraction),
     # "4.5/5", then "1/2"
     (r"(\d\.\d{1,2})/((?:4|5|10)(?:\.0)?)(?![\w/]|\.\d)", _read_rating),
+    (r"([1-9]\d{0,3}[A-Z]?)/(?=([1-9]\d{1,3}) )", _read_unit_of_street),
     (r"(\d{1,3})/(\d{1,3})(?![\w/])", _read_slashed_numbers),
+    (r"(\d{2,3})/(\d{2,3})/(\d{2,3})(?![\w/])", _read_limits),
     (r"((?:19|20)\d\d)/((?:19|20)\d\d|\d\d)(?![\w/])", _read_season),
     (r"((?:19|20)\d\d)/(\d{3,4})(?![\w/-])", _read_number_of_act),
 )

@@ -28,6 +28,12 @@ _END_OF_LENGTH = re.compile(rf" (?:{_SCREENS}|and|or|to|by)\b|[,.;:!?)]|\Z")
 _DIMENSION_AHEAD = re.compile(rf" ?x ?\d| {LENGTH_WORDS}\b")
 WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | vocabulary.LENGTH_WORDS | {"of", "x"}
 _RANGE_BEHIND = re.compile(rf"\b([A-Za-z]+) ~?{DECIMAL} ?(?:[-–]|to) ?\Z")
+_CAPITAL_AHEAD = re.compile(r" [A-Z]")
+# "the 64GB or the 128GB version"
+_OTHER_SIZE_AHEAD = re.compile(
+    rf"(?:,? (?:or|and|to|vs\.?)(?: an?| the| your)? {DECIMAL}[ -]?(?:{UNIT}))+"
+    rf" (?:version|model|option|one|{any_of(vocabulary.MEASURED_NOUNS)})\b"
+)
 _COUNTS = vocabulary.WORDS_BEFORE_UNITS - vocabulary.WORDS_BEFORE_ONE - {"of", "some"} | {"one"}
 _SIZE_BEHIND = re.compile(r"\d ?[x×] ?\Z")  # "12 x 16 ft. deck"
 _NAME_AHEAD = re.compile(r" +[A-Z\d]")
@@ -84,7 +90,7 @@ def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
     number, gap, unit = match.group(1), match.group(2), match.group(3)
     if gap and unit in vocabulary.UNITS_WITHOUT_SPACE and not _is_spaced_unit(scan, match.end(), unit):
         return None
-    if not gap and len(unit) == 1 and _is_other_letter(scan, match):
+    if not gap and (scan.context.after_code or (len(unit) == 1 and _is_other_letter(scan, match))):
         return None
     is_adjective = gap == "-" or _is_before_measured_noun(scan, match)
     name = vocabulary.UNITS[unit][0 if is_adjective or is_one(number) else 1]
@@ -124,6 +130,8 @@ def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
         return scan.next_visible(end).isalpha()
     following = scan.next_word(end)
     if following in vocabulary.MEASURED_NOUNS and scan.view[end : end + 1] == " ":
+        return True
+    if _OTHER_SIZE_AHEAD.match(scan.view, end):
         return True
     if previous in _COUNTS and is_counted(following):  # "two 30 min. sets"
         return True
@@ -233,7 +241,8 @@ def _is_clock_duration(scan: ScanState, match: re.Match[str]) -> bool:
         return True
     if not match.group(3):
         named = following in ("minutes", "hours", "mins", "hrs", "min")
-        return named or (match.group(1) in ("0", "00") and previous != "0") or previous in ("in", "within")
+        within = previous == "within" or (previous == "in" and not scan.context.after_colon)
+        return named or (match.group(1) in ("0", "00") and previous != "0") or within
     is_short = len(match.group(1)) == 1 or match.group(1) == "00" or int(match.group(1)) > 24
     return is_short
 
@@ -265,7 +274,9 @@ def _read_volts_and_amps(scan: ScanState, match: re.Match[str]) -> int:
 def _read_rooms(scan: ScanState, match: re.Match[str]) -> int:
     """Read "3BR/2.5BA" and "2 bd", without the slash."""
     number, letters, slash = match.groups()
-    is_adjective = slash or scan.context.previous_word in ("a", "an") or scan.next_word(match.end()) in _HOMES
+    beside_slash = slash or scan.view[match.start() - 1 : match.start()] == "/"
+    after_article = scan.context.previous_word in ("a", "an")
+    is_adjective = beside_slash or after_article or scan.next_word(match.end()) in _HOMES
     room = "bath" if letters[1] in "Aa" else "bedroom"
     plural = "" if is_adjective or is_one(number) else "s"
     scan.emit(f"{amount_words(number)} {room}{plural}", match.start(), match.end(2))
@@ -292,12 +303,17 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     quoted = sign == "'" or _OPEN_QUOTE_BEHIND.search(scan.view, 0, match.end(1))
     on_screen = sign == '"' and _SCREEN_AHEAD.match(scan.view, end)
     after_article = previous in ("a", "an") and (following.islower() or on_screen)
-    is_length = previous in ("by", "to") or _DIMENSION_AHEAD.match(scan.view, end) or after_article
+    # 'two 16" pizzas', 'the 65" Samsung'
+    counted = not quoted and (
+        (before_noun and previous in _COUNTS)
+        or (previous in vocabulary.DETERMINERS and bool(_CAPITAL_AHEAD.match(scan.view, end)))
+    )
+    is_length = previous in ("by", "to") or _DIMENSION_AHEAD.match(scan.view, end) or after_article or counted
     if sign == "'" and previous not in ("at", "is"):
         is_length = is_length or _is_in_feet(scan, match)
     if not is_length and (quoted or not (on_screen or _END_OF_LENGTH.match(scan.view, end))):
         return None
-    is_adjective = after_article or (previous == "by" and before_noun) or on_screen
+    is_adjective = after_article or (previous == "by" and before_noun) or on_screen or counted
     one, many = vocabulary.UNITS["ft" if sign == "'" else "in"]
     scan.emit(amount_words(number), match.start(), match.end(1))
     scan.emit(one if is_adjective or is_one(number) else many, match.end(1), end)
