@@ -26,6 +26,7 @@ from aiortc import (
     RTCPeerConnection,
     RTCSessionDescription,
 )
+from aiortc.exceptions import InvalidStateError
 from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame
@@ -72,6 +73,21 @@ class WebRtcPeerPolicy:
     ports: MediaPorts | None = None  # of this end's UDP sockets; None: any that the system chooses
 
 
+class _ClosableConnection(RTCPeerConnection):
+    """A connection that may be closed while it connects.
+
+    aiortc starts one transport after the other in a task whose error no one takes, so that asyncio logs a
+    traceback if the connection is closed in between.
+    """
+
+    async def _RTCPeerConnection__connect(self) -> None:
+        try:
+            await super()._RTCPeerConnection__connect()  # type: ignore[misc]
+        except InvalidStateError:
+            if self.signalingState != "closed":
+                raise
+
+
 class WebRtcPeer:
     """Connection to one browser, made by ``answer``. It ends by ``close``, by the browser or by a timeout.
 
@@ -88,7 +104,7 @@ class WebRtcPeer:
         ]
         self.answer_sdp = ""
         self.track = SpeechTrack()
-        self._connection = RTCPeerConnection(RTCConfiguration(iceServers=servers))
+        self._connection = _ClosableConnection(RTCConfiguration(iceServers=servers))
         self._listener = listener
         self._policy = policy
         self._now = now

@@ -10,7 +10,8 @@ A dialect derives its connection from ``WebSocketConnection`` and keeps its open
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from fastapi import WebSocket, WebSocketDisconnect
@@ -27,6 +28,7 @@ SEND_TIMEOUT_S: Final = 30.0  # a player may pause that long; the engine has sto
 CLOSE_NORMAL: Final = 1000
 CLOSE_GOING_AWAY: Final = 1001
 CLOSE_TOO_SLOW: Final = 1008
+_CLOSED_WITHOUT_A_FRAME: Final = 1006
 _CLOSE_TIMEOUT_S: Final = 1.0
 
 
@@ -104,17 +106,16 @@ class WebSocketConnection(ABC):
     async def send_text(self, text: str, audio: bytes | None = None) -> None:
         """Write a text message and the audio that it announces, with nothing between them.
 
-        Raises TimeoutError if the client does not take them.
+        Raises TimeoutError if the client does not take them, WebSocketDisconnect if the socket is closed.
         """
-        # The timeout includes the wait for the lock, which another message holds while the client is slow.
-        async with asyncio.timeout(self._send_timeout_s), self._write_lock:
+        async with self._writing():
             await self.socket.send_text(text)
             if audio is not None:
                 await self.socket.send_bytes(audio)
 
     async def send_bytes(self, data: bytes) -> None:
-        """Write a binary message; raises TimeoutError if the client does not take it."""
-        async with asyncio.timeout(self._send_timeout_s), self._write_lock:
+        """Write a binary message; raises as ``send_text``."""
+        async with self._writing():
             await self.socket.send_bytes(data)
 
     async def close(self, code: int) -> None:
@@ -160,6 +161,18 @@ class WebSocketConnection(ABC):
             logger.exception("%s failed", name)
             return error
         return None
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[None]:
+        # The timeout includes the wait for the lock, which another message holds while the client is slow.
+        async with asyncio.timeout(self._send_timeout_s), self._write_lock:
+            try:
+                yield
+            except RuntimeError:
+                if is_open(self.socket):
+                    raise
+                # Another speaking task found the client gone, or closed the socket.
+                raise WebSocketDisconnect(_CLOSED_WITHOUT_A_FRAME) from None
 
     async def _receive(self) -> str | bytes | None:
         """Return the next message, None at the idle deadline; raises WebSocketDisconnect."""

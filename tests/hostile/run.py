@@ -13,7 +13,7 @@ import httpx
 from hostile.attacks import Attack
 from hostile.live_streams import speak_on_a_call, speak_over_http
 from hostile.offers import browser_offers
-from hostile.server import attacked_server
+from hostile.server import TRACEBACK, attacked_server
 
 # Peers at once on each wire, and its share of the messages.
 _WIRES: Final = {
@@ -77,7 +77,10 @@ async def attack(
                     await asyncio.sleep(settle_s)
                     memory.append(server.memory_mb())
                     files.append(server.open_files())
-                    tell(f"{hostile.sent.total()} messages, memory {memory[-1]}, {files[-1]} files")
+                    measured = (
+                        f"memory {memory[-1]}, {files[-1]} files, {server.count_tracebacks()} tracebacks"
+                    )
+                    tell(f"{hostile.sent.total()} messages, {measured}")
             return _report(hostile, (live[0], live[1]), memory, files)
 
 
@@ -99,7 +102,7 @@ def _report(
     hostile: Attack, live: tuple[int, int], memory: list[dict[str, float]], files: list[int]
 ) -> AttackReport:
     log = hostile.server.log_lines()
-    tracebacks = [index for index, line in enumerate(log) if "Traceback (most recent" in line]
+    tracebacks = [index for index, line in enumerate(log) if TRACEBACK in line]
     for index in tracebacks[:3]:
         hostile.report("in the log:\n" + "\n".join(log[index - 1 : index + 40]))
     return AttackReport(

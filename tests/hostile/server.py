@@ -13,6 +13,7 @@ from pathlib import Path
 from vivavoce.gateway.cli.bench.processes import own_resident_mb, process_tree
 
 _COMMAND = (sys.executable, "-c", "from vivavoce.gateway.cli.main import main; main()", "serve")
+TRACEBACK = "Traceback (most recent"  # in the line before the frames
 _START_S = 60.0
 _STOP_S = 60.0
 
@@ -40,6 +41,11 @@ class AttackedServer:
     def open_files(self) -> int:
         """Return the number of open descriptors of the server."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def count_tracebacks(self) -> int:
+        """Return the number of tracebacks in the log so far."""
+        with self.log.open(encoding="utf-8", errors="replace") as lines:
+            return sum(TRACEBACK in line for line in lines)
 
     def log_lines(self) -> list[str]:
         """Return the lines of the log so far."""

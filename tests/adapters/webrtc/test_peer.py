@@ -1,6 +1,7 @@
 """``WebRtcPeer`` and a browser by aiortc, in one process on loopback."""
 
 import asyncio
+import gc
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aiortc import AudioStreamTrack
+from aiortc import AudioStreamTrack, RTCIceParameters, RTCIceTransport
 from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame
@@ -179,6 +180,36 @@ def test_an_answered_offer_without_a_connection_is_closed_after_the_timeout() ->
             await listener.closed.wait()
         await peer.aclose()
         assert listener.reasons == ["not connected within 0.05 s: no UDP path to the browser was found"]
+        await browser.close()
+
+    run(scenario())
+
+
+def test_closing_before_a_transport_has_started_leaves_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        errors: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        closed, start = asyncio.Event(), RTCIceTransport.start
+        started: list[RTCIceTransport] = []
+
+        async def start_late(transport: RTCIceTransport, parameters: RTCIceParameters) -> None:
+            started.append(transport)
+            await closed.wait()
+            await start(transport, parameters)
+
+        monkeypatch.setattr(RTCIceTransport, "start", start_late)
+        browser = Browser()
+        browser.connection.addTrack(AudioStreamTrack())
+        browser.connection.createDataChannel("messages")
+        peer = await WebRtcPeer.answer(await browser.offer(), RecordingListener())
+        await until(lambda: started)
+        await peer.aclose()
+        closed.set()
+        await until(lambda: not any("__connect" in repr(task) for task in asyncio.all_tasks()))
+        gc.collect()
+        assert errors == []
         await browser.close()
 
     run(scenario())
