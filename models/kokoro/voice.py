@@ -1,8 +1,10 @@
 """Kokoro-82M: phonemes and a style in, the samples of a clause and the time of each phoneme out.
 
 The network renders a clause as a whole: its decoder normalizes each channel over the whole clause
-(AdaIN), so that no piece of it can be rendered before the rest. Styles are rows of 256 values, one for each
-number of phonemes; a mixture of voices is the weighted mean of their styles.
+(AdaIN), so that no piece of it can be rendered before the rest. On a CPU the convolutions of an int8 file are
+computed in the form that is fastest there (``integer_convolutions``).
+Styles are rows of 256 values, one for each number of phonemes; a mixture of voices is the weighted mean of
+their styles.
 
 Source: hexgrad/Kokoro-82M (Apache-2.0); the ONNX exports of thewh1teagle/kokoro-onnx (MIT) and their
 voices-v1.0.bin, which is an npz archive.
@@ -19,6 +21,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from ..onnx_graphs.integer_convolutions import fastest_form, replace_convolutions
 from ..onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions, session_options
 
 SAMPLE_RATE = 24_000
@@ -65,6 +68,8 @@ class KokoroModel:
         try:
             model = onnx.load(path)
             self._durations = _expose_durations(model)
+            if sessions.device.is_cpu:
+                replace_convolutions(model, fastest_form(threads))
             self._session = sessions.open(model.SerializeToString(), session_options(threads))
         except OSError as error:
             raise KokoroError(f"{path}: cannot be read: {error.strerror}") from error
