@@ -12,9 +12,7 @@ from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 
-_TRIP = re.compile(
-    r"\b(?:re)?book(?:ed|ing)|\b(?:depart|board|flight|land(?:s|ing|ed)\b|arriv|connect|layover)"
-)
+_TRIP = re.compile(rf"\b(?:{any_of(vocabulary.BEGINNINGS_OF_WORDS_OF_TRIPS)})")
 
 
 def _read_airline(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -45,7 +43,10 @@ def _read_seat_range(scan: ScanState, match: re.Match[str]) -> int | None:
 
 LETTER_RULES = compile_capital_rules(
     (rf"({any_of(vocabulary.AIRLINE_CODES)}) \d{{3,4}}(?![\w%/:-]|[.,]\d)", _read_airline),
-    (r"(AC|AS|HA|UK|AI|LA|SA|AM|BR|CI|CA|CZ|MU) \d{3,4}(?![\w%/:-]|[.,]\d)", _read_airline_of_trip),
+    (
+        rf"({any_of(vocabulary.AMBIGUOUS_AIRLINE_CODES)}) \d{{3,4}}(?![\w%/:-]|[.,]\d)",
+        _read_airline_of_trip,
+    ),
     (r"[A-Z]{3}[UJZ] ?\d{6}[- ]?\d(?!\w)", read_groups),
 )
 DIGIT_RULES = compile_rules(

@@ -66,24 +66,6 @@ _FRACTIONS = numbers.FRACTIONS | {
 }
 _UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a mile"
 _INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
-_WORDS_BEFORE_UNITS_OF_STREETS = frozenset(
-    (
-        "",
-        "is",
-        "at",
-        "to",
-        "of",
-        "address",
-        "shop",
-        "unit",
-        "suite",
-        "flat",
-        "apartment",
-        "villa",
-        "level",
-        "office",
-    )
-)
 _MAX_WORD_CHARACTERS = 40  # of the word before a slash
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
 
@@ -214,11 +196,8 @@ def _is_in_range_of_days(scan: ScanState, match: re.Match[str]) -> bool:
 def _is_date_expected(scan: ScanState, match: re.Match[str]) -> bool:
     if _CHANGE_BEHIND.search(scan.view, 0, match.start()):
         return False
-    if scan.context.date_words_left and scan.context.previous_word in (
-        "0",
-        "and",
-        "or",
-    ):  # "6/3, 6/5, and 6/10"
+    # "6/3, 6/5, and 6/10"
+    if scan.context.date_words_left and scan.context.previous_word in ("0", "and", "or"):
         return True
     words_before = vocabulary.WORDS_BEFORE_DATES | vocabulary.WORDS_BEFORE_EXPIRY
     return scan.context.previous_word in words_before or bool(
@@ -311,7 +290,7 @@ def _read_limits(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _read_unit_of_street(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "4/" of "4/112 Beaumont St", the number of a unit."""
-    announced = scan.context.previous_word in _WORDS_BEFORE_UNITS_OF_STREETS
+    announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_UNITS_OF_STREETS
     if not announced or not STREET_AHEAD.match(scan.view, match.end(2)):
         return None
     ENGLISH_SPELLER.spell_in_groups(scan, match.start(1), match.end(1))
