@@ -8,7 +8,7 @@ from dataclasses import dataclass
 # Without "in", which is a word in several languages: "Dr.in" is no domain.
 TOP_LEVEL_DOMAINS = (
     "com|org|net|edu|gov|mil|info|biz|app|dev|shop|store|online|site|tech|cloud|health|bank|travel|"
-    "xyz|page|link|pro|io|ai|ly|gg|fm|co|me|tv|us|uk|ca|au|de|fr|es|it|nl|eu|jp|cn|kr|ru|ch|at|be|se|no|dk|ie|nz|br|mx|example|test|local"
+    "xyz|page|link|pro|io|ai|ly|gg|fm|co|me|tv|us|uk|ca|au|de|fr|es|it|nl|eu|jp|cn|kr|ru|ch|at|be|se|no|dk|ie|nz|br|pt|mx|example|test|local"
 )
 
 

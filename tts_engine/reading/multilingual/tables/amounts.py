@@ -7,6 +7,7 @@ from ...tokenizer import RuleRow, ScanState, any_of
 from .codes import TableCodes
 from .language_tables import LanguageTable
 from .numbers import TableNumberWords
+from .plural_rules import CountedNoun
 from .speller import TableSpeller
 
 _MIN_NOUN_LETTERS = 3  # of a noun whose ending tells its gender
@@ -23,11 +24,17 @@ class TableAmounts:
         self._table, self._numbers, self._speller, self._codes = table, numbers, speller, codes
         group = f"[{re.escape(table.thousands_separators)}]"
         self.integer = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?!\d)"
-        decimal_mark = "." if "," in table.thousands_separators else "[.,]"
-        self._decimal = rf"(?P<whole>{self.integer})(?:{decimal_mark}(?P<fraction>\d+))?"
+        self._has_decimal_comma = "," not in table.thousands_separators
+        self._decimal_mark = "[.,]" if self._has_decimal_comma else "."
+        self._decimal = rf"(?P<whole>{self.integer})(?:{self._decimal_mark}(?P<fraction>\d+))?"
         self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
         self._signs = any_of(sign for sign in table.money if not sign[-1].isalpha()) or r"(?!)"
         self._magnitudes = any_of(table.magnitudes) or r"(?!)"
+        units = any_of(table.units)
+        self._per = re.compile(
+            rf" ?/ ?(?:(?P<count>\d{{1,3}}) ?(?P<counted>{units}){self._end}"
+            rf"|(?P<unit>(?:{units}){self._end}|[^\W\d_]{{1,20}}\b)|(?P<number>\d{{1,3}}(?!\d)))"
+        )
 
     def sign_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of amounts that begin with a sign."""
@@ -41,8 +48,16 @@ class TableAmounts:
     def money_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of money that begins with a currency."""
         amount = rf"(?P<currency>{self._signs})\s?{self._decimal}"
+        repeated = rf"(?:(?:{self._signs})\s?)?"
+        low = rf"(?P<low_currency>{self._signs})\s?(?P<low>{self.integer})"
+        low += rf"(?:{self._decimal_mark}(?P<low_fraction>\d\d))?"
         return (
             (rf"{amount}\s(?P<magnitude>{self._magnitudes}){self._end}", self._read_large_money),
+            (
+                rf"{low}(?:[-–]| ?[-–] ?(?={self._signs})){repeated}{self._decimal}"
+                rf"(?!\d|\s(?:{self._magnitudes}))",
+                self._read_money_range,
+            ),
             (rf"{amount}(?:,-{{1,2}}(?!\d))?", self._read_money),
         )
 
@@ -78,6 +93,7 @@ class TableAmounts:
             (rf"{decimal}\s?%", self._read_percent),
             (rf"{large}\s?{money}", self._read_large_money),
             (rf"{decimal}\s?{money}", self._read_money),
+            (rf"{large}\s(?P<unit>{any_of(table.units)}){end}", self._read_large_unit),
             (rf"{large}{end}", self._read_magnitude),
             (rf"(?P<whole>{self.integer})(?P<suffix>{suffixes})(?!\w)", self._read_suffixed_ordinal),
             (rf"{decimal}\s?(?P<unit>{any_of(table.units)}){end}", self._read_unit),
@@ -115,17 +131,24 @@ class TableAmounts:
 
     def _read_per(self, scan: ScanState, at: int) -> int:
         """Read the "/Monat" after a price or a unit, and return where it ends."""
-        match = re.compile(r" ?/ ?([^\W\d_]{1,20}\b|\d{1,3}(?!\d))").match(scan.view, at)
+        match = self._per.match(scan.view, at)
         if match is None:
             return at
-        unit = match.group(1)
-        words = self._table.per.get(unit) or self._table.per.get(unit.lower())
-        if words is None and unit.isdigit():
-            words = f"{self._table.fraction_word} {self._numbers.number(int(unit))}"
-        elif words is None:
-            words = f"{self._table.per_word} {unit}"
-        scan.emit(words, at, match.end())
+        scan.emit(self._per_words(match), at, match.end())
         return match.end()
+
+    def _per_words(self, match: re.Match[str]) -> str:
+        """Return the words of "/100 km", "/7" or "/kg"."""
+        table = self._table
+        if match["count"]:
+            counted = self._numbers.counted(match["count"], None, table.units[match["counted"]])
+            return f"{table.per_word} {counted}"
+        if match["number"]:
+            return f"{table.fraction_word} {self._numbers.number(int(match['number']))}"
+        unit = match["unit"]
+        words = table.per.get(unit) or table.per.get(unit.lower())
+        name = table.units[unit].forms[0] if unit in table.units else unit
+        return words or f"{table.per_word} {name}"
 
     # Numbers
 
@@ -136,6 +159,8 @@ class TableAmounts:
         rules = self._table.years_after.get(scan.context.previous_word)
         if rules and whole.isdigit() and len(whole) == 4:
             return self._emit(scan, self._numbers.spell_out(int(whole), rules), *match.span())
+        if fraction and self._has_decimal_comma and scan.view[match.start("fraction") - 1] == ".":
+            return self._emit(scan, self._numbers.pointed(whole, fraction), *match.span())
         gender = self._gender_of_noun(scan, match.end(), self._numbers.value(whole))
         words = self._numbers.year_or_amount(whole, fraction, gender, self._case(scan))
         return self._emit(scan, words, *match.span())
@@ -146,9 +171,19 @@ class TableAmounts:
             return None
         words = self._numbers.year_or_amount(match["whole"], match["fraction"], "", self._case(scan))
         scan.emit(words, match.start(), match.start("dash"))
-        scan.emit(self._table.range_word, match.start("dash"), match.end())
+        if not self._is_score(scan, match):
+            scan.emit(self._table.range_word, match.start("dash"), match.end())
         scan.context.previous_word = self._table.range_word
         return match.end()
+
+    def _is_score(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether the second number of "3-1" is smaller than the first, and the dash is not read."""
+        other = re.compile(self.integer).match(scan.view, match.end())
+        return (
+            self._table.ranges_rise
+            and other is not None
+            and self._numbers.value(other.group()) < self._numbers.value(match["whole"])
+        )
 
     def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
         return self._emit(scan, self._table.fractions[match.group()], *match.span())
@@ -186,6 +221,8 @@ class TableAmounts:
     def _read_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
         over, under = self._numbers.amount(match["over"], None), self._numbers.amount(match["under"], None)
         words = f"{over} {self._table.fraction_word} {under}"
+        if scan.context.previous_word in self._table.slash_cues:
+            words = f"{over} {under}"
         if self._table.particles:  # Korean names the lower number first
             words = f"{under}{self._table.fraction_word} {over}"
         return self._emit(scan, words, *match.span())
@@ -218,9 +255,27 @@ class TableAmounts:
         scan.emit(words, *match.span())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
+    def _read_money_range(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "€ 10-15" or "€ 10 - € 15"."""
+        unit, _ = self._table.money[match["low_currency"]]
+        words = self._numbers.amount(match["low"], match["low_fraction"], unit.gender, self._case(scan))
+        scan.emit(words, match.start(), match.end("low"))
+        scan.emit(self._table.range_word, match.end("low"), match.start("whole"))
+        money = self._numbers.money(match["whole"], match["fraction"], match["low_currency"])
+        scan.emit(money, match.start("whole"), match.end())
+        return self._speller.finish_number(scan, self._read_per(scan, match.end()))
+
     def _read_large_money(self, scan: ScanState, match: re.Match[str]) -> int:
-        words = self._numbers.large_money(
-            match["whole"], match["fraction"], match["magnitude"], match["currency"], self._case(scan)
+        unit, _ = self._table.money[match["currency"]]
+        return self._emit_large_amount(scan, match, unit)
+
+    def _read_large_unit(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "15 mil km"."""
+        return self._emit_large_amount(scan, match, self._table.units[match["unit"]])
+
+    def _emit_large_amount(self, scan: ScanState, match: re.Match[str], unit: CountedNoun) -> int:
+        words = self._numbers.large_amount(
+            match["whole"], match["fraction"], match["magnitude"], unit, self._case(scan)
         )
         return self._emit(scan, words, *match.span())
 
@@ -286,4 +341,6 @@ class TableAmounts:
             return None
         if last and number > int(last):
             rules = "spellout-numbering"
+        if self._table.roman_article and "ordinal" in rules:
+            scan.emit(self._table.roman_article, *match.span())
         return self._emit(scan, self._numbers.spell_out(number, rules), *match.span())

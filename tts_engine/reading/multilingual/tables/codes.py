@@ -47,6 +47,9 @@ class TableCodes:
                 self._read_mixed,
             ),
             (rf"{letter}{{1,4}}(?:-{letter}{{1,4}}){{1,3}}(?![\w-])", self._read_capital_groups),
+            (rf"[A-Z]{{2,6}}(?=-{letter}*[a-z])|[A-Z]{{1,3}}(?=/\d)", self._read_capitals_before_mark),
+            (r"(?:[^\W\d_]\.){2,6}", self._read_dotted_letters),
+            (r"[B-DF-HJ-NP-TV-XZ](?![\w'-])", self._read_lone_letter),
             (rf"{letter}{{2,5}}(?!-[^\W\d_]|'[^\W\d_]){end}", self._read_capitals),
         )
 
@@ -57,13 +60,16 @@ class TableCodes:
             (r"\d{3,4}(?:[ .-]\d{2,4}){1,6}(?![-\d])" + end, self._read_announced_groups),
             (r"\d{4}(?: \d{4}){2,4}" + end, read),
             (rf"(?:{'|'.join(_PHONE_NUMBER)})(?![-\d]){end}", read),
-            (r"\d{3}(?:\.\d{3}){2}-\d\d" + end, read),
+            (r"\d{1,3}(?:\.\d{3}){2}(?:/\d{4})?-\d{1,2}(?!-|[.,]?\d)" + end, read),
+            (r"\d{3,8}-\d(?!-|[.,]?\d)" + end, self._read_announced_groups),
             (LONG_DIGIT_GROUPS + end, read),
             (r"\d{1,6}(?:-\d{2,7}){2,4}(?![-\d])" + end, read),
             (r"\d(?:-\d){2,8}(?![-\d])" + end, read),
         ]
         if " " not in self._table.thousands_separators:
             rows.append((r"\d{3}(?: \d{2,3}){2,3}(?![\d-])", read))
+        if self._table.postcode:
+            rows.insert(0, (self._table.postcode + end, self._read_postcode))
         if self._table.phone_readings:
             groups = any_of(self._table.phone_readings)
             rows.insert(0, (rf"(?:{groups})(?:[ -]?\d{{2,4}})+{end}", read))
@@ -106,6 +112,11 @@ class TableCodes:
             self._speller.spell(scan, place, place + 1)
         return self._speller.finish_number(scan, match.end())
 
+    def _read_postcode(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "1017 GL"."""
+        self._speller.spell(scan, *match.span())
+        return self._speller.finish_number(scan, match.end())
+
     def _read_mixed(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read letters with digits: short letters spelled, long numbers digit by digit."""
         runs = list(_RUN.finditer(scan.view, match.start(), match.end()))
@@ -126,6 +137,36 @@ class TableCodes:
     def _read_capital_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "USB-C" letter by letter."""
         return self._read_mixed(scan, match) if match.group().isupper() else None
+
+    def _read_capitals_before_mark(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the letters of "BTW-nummer" and "B/2025"."""
+        word = match.group()
+        is_code = scan.view[match.end()] == "/"
+        if not (self._speller.spells_in_code(word) if is_code else self._speller.spells_capitals(word)):
+            return None
+        self._speller.spell(scan, *match.span())
+        self.note_word(scan, word)
+        return match.end()
+
+    def _read_dotted_letters(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "B.V." letter by letter."""
+        if not all(letter in self._table.letters for letter in match.group().lower() if letter != "."):
+            return None
+        self._speller.spell(scan, *match.span())
+        self.note_word(scan, match.group())
+        if not scan.next_visible(match.end()):
+            scan.punctuate(".")
+        return match.end()
+
+    def _read_lone_letter(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the C of "bloco C"; a capital that may be a word or begin a sentence stays."""
+        letter = match.group()
+        is_word = letter.lower() in self._table.function_words or scan.context.sentence_start
+        if is_word or letter.lower() not in self._table.letters:
+            return None
+        self._speller.spell(scan, *match.span())
+        self.note_word(scan, letter)
+        return match.end()
 
     def _read_capitals(self, scan: ScanState, match: re.Match[str]) -> int | None:
         word = match.group()

@@ -24,15 +24,28 @@ class TableDates:
         }
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
-        """Return the rules of abbreviated days of the week."""
+        """Return the rules of abbreviated days of the week, and of months before a year."""
+        return (*self._weekday_rows(), *self._month_rows())
+
+    def _month_rows(self) -> tuple[RuleRow, ...]:
+        if not (self._table.day_first and self._table.month_abbreviations):
+            return ()
+        year = r"(?:\.?(?: (?P<of_year>de )?|/)|(?<=\.))(?P<year>(?:1[5-9]|20)\d\d|(?<=/)\d\d)(?!\w)"
+        return ((rf"(?P<name>(?i:{any_of(self._months)})){year}", self._read_month_and_year),)
+
+    def _weekday_rows(self) -> tuple[RuleRow, ...]:
         days = any_of(self._table.weekdays)
         days_of_letters = any_of(day for day in self._table.weekdays if len(day) > 1) or r"(?!)"
         if not days:
             return ()
         date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
+        joint = rf"\.?(?: ?[-–] ?| (?:{any_of(self._table.weekday_joints) or '(?!)'}) )"
+        hour = r"\d{1,2}(?:[:h]\d\d| ?h| ?[-–] ?\d)"
         return (
-            (rf"({days})\.?(?: ?[-–] ?)({days})(?!\w)\.?", self._read_weekdays),
+            (rf"({days})({joint})({days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
+            (rf"({days_of_letters})\.?(?=:? {hour})", self._read_weekday),
+            (rf"({days_of_letters})(?=: *$)", self._read_listed_weekday),
             (rf"({days_of_letters})\.(?!\w)", self._read_announced_weekday),
         )
 
@@ -43,22 +56,29 @@ class TableDates:
         suffix = rf"(?: ?(?:{table.hour_suffixes}))?"
         whole_hour = r"|h(?!/)" if table.whole_hours else ""
         time = (
-            rf"(?P<hour>\d{{1,2}})(?:(?::| ?h ?)(?P<minute>\d\d){suffix}|\.(?P<after_stop>\d\d){suffix}"
-            rf"{whole_hour}){end}(?!:\d)"
+            rf"(?P<hour>\d{{1,2}})(?:(?::| ?[{table.hour_mark}] ?)(?P<minute>\d\d){suffix}"
+            rf"|\.(?P<after_stop>\d\d){suffix}{whole_hour}){end}(?!:\d)"
         )
         rows: list[RuleRow] = [
+            (r"(?P<month>0[1-9]|1[0-2])/(?P<year>20\d\d)(?![\w/-])", self._read_month_number),
             (
                 rf"(?P<year>(?:1[5-9]|2[01])\d\d)([-./])(?P<month>\d{{1,2}})\2(?P<day>\d{{1,2}}){end}(?!\2)",
                 self._read_date,
             ),
-            (rf"(?P<day>\d{{1,2}})([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
+            (rf"(?P<day>\d{{1,2}})[º°]?([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
         ]
         if table.day_first:
-            named = rf"(?P<day>\d{{1,2}})(?:\.|º|°|er)? (?P<of_month>de )?(?P<name>(?i:{months}))(?!\w)"
-            rows.append((rf"{named}(?: (?P<of_year>de )?(?P<year>\d{{4}})(?!\w))?", self._read_named_date))
+            joint = r"(?:(?:\.|º|°|o|er)? (?P<of_month>de )?|[/-])"
+            named = rf"(?P<day>\d{{1,2}}){joint}(?P<name>(?i:{months}))(?!\w)"
+            year = r"(?: (?P<of_year>de )?|[/-])(?P<year>\d{4})(?!\w)"
+            rows.append((rf"{named}(?:{year})?", self._read_named_date))
             rows.append((r"(?P<day>\d{1,2})/(?P<month>0[1-9]|1[0-2])(?![\w/])", self._read_day_and_month))
         if table.month_day_template:
             rows.append((r"(?P<month>\d{1,2})/(?P<day>\d{1,2})(?=\()", self._read_month_and_day))
+        if table.date_cues:
+            rows.append(
+                (r"(?P<day>\d{1,2})[-/](?P<month>\d{1,2})(?![\w/-])", self._read_announced_day_and_month)
+            )
         if table.day_month_stops:
             rows.append((r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?!\d)", self._read_day_and_month))
         if table.month_readings:
@@ -82,11 +102,17 @@ class TableDates:
         announced = scan.context.previous_word in self._table.weekday_cues
         return self._read_weekday(scan, match) if announced else None
 
+    def _read_listed_weekday(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the day of "sáb: 9h-13h" at the start of a clause."""
+        return None if scan.words else self._read_weekday(scan, match)
+
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "Mo-Fr"."""
+        """Read "Mo-Fr" and "ma t/m vr"."""
         scan.emit(self._table.weekdays[match.group(1)], *match.span(1))
-        scan.emit(self._table.range_word, match.end(1), match.start(2))
-        scan.emit(self._table.weekdays[match.group(2)], match.start(2), match.end())
+        joint = match.group(2).lstrip(".").strip()
+        joint = self._table.range_word if joint in "-–" else self._table.bare_abbreviations.get(joint, joint)
+        scan.emit(joint, *match.span(2))
+        scan.emit(self._table.weekdays[match.group(3)], match.start(3), match.end())
         scan.context.note_word(scan.words[-1].text)
         return match.end()
 
@@ -104,16 +130,45 @@ class TableDates:
         if not 1 <= day <= 31:
             return None
         scan.emit(self._numbers.day(day, scan.context.previous_word), match.start(), match.end("day"))
-        self._keep(scan, match, "of_month")
+        self._join(scan, match, "of_month", "name")
         scan.emit(month, *match.span("name"))
         if year:
-            self._keep(scan, match, "of_year")
+            self._join(scan, match, "of_year", "year")
             scan.emit(self._numbers.year(int(year)), *match.span("year"))
         return self._speller.finish_number(scan, match.end())
 
-    def _keep(self, scan: ScanState, match: re.Match[str], group: str) -> None:
-        if match[group]:
-            scan.emit(match[group], match.start(group), match.end(group) - 1)
+    def _join(self, scan: ScanState, match: re.Match[str], joint: str, part: str) -> None:
+        """Emit the word before a part of a date, as it is written or as the language says it."""
+        if match[joint]:
+            scan.emit(match[joint], match.start(joint), match.end(joint) - 1)
+        elif " de " in self._table.date_template:
+            scan.emit("de", *match.span(part))
+
+    def _read_month_and_year(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "okt. 2025" or "mar/2025"."""
+        scan.emit(self._months[match["name"].lower()], *match.span("name"))
+        self._join(scan, match, "of_year", "year")
+        return self._emit(scan, self._numbers.year(int(match["year"])), *match.span("year"))
+
+    def _read_month_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "08/2027"; after a word that announces a code it is none."""
+        if scan.context.code_words_left or not self._table.day_first:
+            return None
+        words = (
+            self._table.date_template.removeprefix("{day}")
+            .removeprefix(" de")
+            .format(
+                month=self._table.months[int(match["month"]) - 1], year=self._numbers.year(int(match["year"]))
+            )
+        )
+        return self._emit(scan, words, *match.span())
+
+    def _read_announced_day_and_month(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "op 25-5"."""
+        return self._read_day_and_month(scan, match) if self._follows_date_cue(scan, match) else None
+
+    def _follows_date_cue(self, scan: ScanState, match: re.Match[str]) -> bool:
+        return match["month"][0] == "0" or scan.context.previous_word in self._table.date_cues
 
     def _read_day_and_month(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "24.12." or "24/12"."""
@@ -144,11 +199,19 @@ class TableDates:
         if hour > _MAX_HOUR or minute > 59:
             return None
         has_suffix = not match.group()[-1].isdigit()
-        if match["after_stop"] and not has_suffix and scan.context.previous_word not in self._table.hour_cues:
+        if match["after_stop"] and not (has_suffix or self._is_announced_time(scan, match.end())):
             return None
         case = self._table.case_after(scan.context.previous_word)
         end = self._emit(scan, self._numbers.time(hour, minute, case), *match.span())
         return self._read_dash(scan, end)
+
+    def _is_announced_time(self, scan: ScanState, at: int) -> bool:
+        """Whether a word before "9.05", or another time behind it, tells that it is a time."""
+        other = (
+            rf"(?: [^\W\d_]{{1,5}} | ?[-–] ?)\d{{1,2}}(?:[:.]\d\d)? ?(?:{self._table.hour_suffixes})(?!\w)"
+        )
+        is_joined = re.compile(other).match(scan.view, at) is not None
+        return is_joined or scan.context.previous_word in self._table.hour_cues
 
     def _read_dash(self, scan: ScanState, at: int) -> int:
         """Read the dash between two times."""

@@ -49,7 +49,10 @@ class LanguageTable:
     letters: Mapping[str, str] = field(default_factory=dict)  # their names, by letters in lower case
     spelled_words: frozenset[str] = frozenset()  # in capitals, spelled though they have vowels
     abbreviations: Mapping[str, str] = field(default_factory=dict)  # without their last full stop
-    bare_abbreviations: Mapping[str, str] = field(default_factory=dict)  # read without a full stop too
+    # Read without a full stop too
+    bare_abbreviations: Mapping[str, str] = field(default_factory=dict)
+    # Titles before a name; the second reading is for names in "-a": "dom|dona"
+    titles: Mapping[str, str] = field(default_factory=dict)
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
     # Choice of number words
     rules: Mapping[str, str] = field(
@@ -77,6 +80,8 @@ class LanguageTable:
     per_nouns: frozenset[str] = frozenset()  # after the "/" of a counted noun: "3 fois/jour"
     ratio_word: str = ""  # between the numbers of "3:1"
     times: CountedNoun | None = None  # the x of "3x"
+    slash_cues: frozenset[str] = frozenset()  # words before "5/6" as two numbers
+    ranges_rise: bool = False  # the dash of "3-1" is not read
     # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
     ordinal_rules: Mapping[str, str] = field(default_factory=dict)  # word before "3."; to rule sets
@@ -91,6 +96,7 @@ class LanguageTable:
     roman_ordinals: Mapping[str, str] = field(default_factory=dict)  # word after Roman numerals; to rule sets
     # Word before Roman numerals, to rule sets; with the largest number that they are used for
     roman_numbers: Mapping[str, str] = field(default_factory=dict)
+    roman_article: str = ""  # before the ordinals of ``roman_numbers``: "Willem de derde"
     # Dates and times that differ
     day_rules: str = _NUMBERING  # rule set of the day of a date
     year_rules: str = _NUMBERING  # rule set of the year of a date
@@ -103,15 +109,19 @@ class LanguageTable:
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
     weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
+    weekday_joints: frozenset[str] = frozenset()  # words between two abbreviations: "ma t/m vr"
+    date_cues: frozenset[str] = frozenset()  # words before "25-5" as a date
     minute: CountedNoun = _UNNAMED
     minute_zero_word: str = ""  # before minutes below 10
     whole_hours: bool = False  # "8h" is a time of day
+    hour_mark: str = "h"  # between hours and minutes: "9h30"; members of a pattern
     hour_suffixes: str = "h"  # after a time, not read; members of a pattern
     hour_cues: frozenset[str] = frozenset()  # words before "9.05" as a time
     time_range_word: str = ""  # if it differs from ``range_word``
     # Codes and phone numbers
     pairs_digits: bool = False  # phone numbers are read in pairs
     phone_readings: Mapping[str, str] = field(default_factory=dict)  # of whole groups: "0800"
+    postcode: str = ""  # pattern of a postcode of digits and letters, which are read one by one
     # Writing
     particles: bool = False  # particles follow a number without a blank
     suffix_mark: str = ""  # an apostrophe that joins an ending to a number
@@ -122,6 +132,7 @@ class LanguageTable:
         nouns = (*self.units, *self.magnitudes, *self.money)
         stopped = {noun.removesuffix(".") for noun in nouns if noun.endswith(".")}
         within = {*self.abbreviations, *self.mid_sentence_words, *stopped, *self.month_abbreviations}
+        within |= {*self.titles}
         return BoundaryRules(
             abbreviations=dict.fromkeys(self.weekdays, AbbreviationKind.MAY_END_SENTENCE)
             | dict.fromkeys(within, AbbreviationKind.MID_SENTENCE),
@@ -162,11 +173,15 @@ _WORD_SETS = (
     "hour_cues",
     "per_nouns",
     "weekday_cues",
+    "weekday_joints",
+    "date_cues",
+    "slash_cues",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
 _NOUNS = ("percent", "hour", "minute", "times")
 _NOUN_TABLES = ("units", "magnitudes")
 _NAMED_TABLES = ("cases", "genders", "ordinal_rules", "years_after", "weekdays", "per", "roman_numbers")
+_SPELLING_TABLES = ("abbreviations", "bare_abbreviations")  # keys "tel|Tel"
 _ENDING_TABLES = ("gender_by_ending", "few_gender_by_ending")
 
 
@@ -183,6 +198,9 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
         parsed[name] = {key: parse_noun(noun) for key, noun in expand_names(values[name]).items()}
     for name in values.keys() & {*_NAMED_TABLES}:
         parsed[name] = expand_names(values[name])
+    for name in values.keys() & {*_SPELLING_TABLES}:
+        rows = values[name].items()
+        parsed[name] = {spelling: said for spellings, said in rows for spelling in spellings.split("|")}
     for name in values.keys() & {*_ENDING_TABLES}:
         endings = expand_names(values[name]).items()
         parsed[name] = dict(sorted(endings, key=lambda item: -len(item[0])))

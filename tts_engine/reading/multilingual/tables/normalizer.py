@@ -81,11 +81,18 @@ class TableNormalizer:
 
     def _abbreviation_rows(self) -> tuple[RuleRow, ...]:
         bare, words = any_of(self._table.bare_abbreviations), any_of(self._table.abbreviations)
+        titles = any_of(self._table.titles)
+        # A capital alone is a letter before a number: "gate D 27".
+        numbered = (
+            any_of(word for word in self._table.abbreviations if len(word) > 1 or word.islower()) or r"(?!)"
+        )
         rows: list[RuleRow] = []
         if bare:
             rows.append((rf"({bare})(?!\w)", self._read_bare_abbreviation))
         if words:
-            rows.append((rf"({words})\.|({words})(?=\s?\d)", self._read_abbreviation))
+            rows.append((rf"({words})\.|({numbered})(?=\s?\d)", self._read_abbreviation))
+        if titles:
+            rows.append((rf"({titles})\. ?(?=[^\W\d_]{{2}})", self._read_title))
         return tuple(rows)
 
     def _read_word(self, scan: ScanState, match: re.Match[str]) -> int:
@@ -126,6 +133,16 @@ class TableNormalizer:
         self._codes.note_word(scan, spoken)
         if match.group(1) and not scan.next_visible(match.end()):
             scan.punctuate(".")
+        return match.end()
+
+    def _read_title(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the title of "D. Maria" or "D. Pedro"."""
+        title, _, other = self._table.titles[match.group(1)].partition("|")
+        if match.start() and scan.view[match.start() - 1].isalnum():
+            return None
+        said = other if scan.next_word(match.end()).endswith("a") else title
+        scan.emit(said, match.start(), match.end(1) + 1)
+        self._codes.note_word(scan, said)
         return match.end()
 
     def _read_telephone_key(self, scan: ScanState, match: re.Match[str]) -> int | None:

@@ -64,6 +64,12 @@ class TableNumberWords:
             return self._decimal_nouns(int(digits), fraction)
         return f"{self.number(int(digits))} {self._table.decimal_word} {' '.join(map(self.digit, fraction))}"
 
+    def pointed(self, whole: str, fraction: str) -> str:
+        """Return "um ponto zero quatro", of a room or a version written with a stop."""
+        return (
+            f"{self.number(self.value(whole))} {self._table.marks['.']} {' '.join(map(self.digit, fraction))}"
+        )
+
     def _decimal_nouns(self, whole: int, fraction: str) -> str:
         """Return "three whole five tenths"."""
         nouns = self._table.decimal_nouns[0], self._table.decimal_nouns[len(fraction)]
@@ -98,17 +104,17 @@ class TableNumberWords:
             parts.append(self.counted(cents, None, hundredth, case))
         return f" {self._table.money_conjunction} ".join(parts)
 
-    def large_money(
-        self, whole: str, fraction: str | None, magnitude: str, currency: str, case: str = ""
+    def large_amount(
+        self, whole: str, fraction: str | None, magnitude: str, unit: CountedNoun, case: str = ""
     ) -> str:
         """Return "drei Millionen Euro"."""
-        unit, _ = self._table.money[currency]
         plain, _, elided = self._table.magnitude_joint.partition("|")
         many = unit.forms[min(2, len(unit.forms) - 1)]
         amount = self.counted(whole, fraction, self._table.magnitudes[magnitude], case)
         if elided and many[0] in _VOWELS:
             return f"{amount} {elided}{many}"
-        return " ".join(filter(None, (amount, plain, many)))
+        has_joint = len(self._table.magnitudes[magnitude].forms) > 1  # "cinco mil reais"
+        return " ".join(filter(None, (amount, plain if has_joint else "", many)))
 
     def plural(self, number: int) -> int:
         """Return the plural category of ``number``."""
