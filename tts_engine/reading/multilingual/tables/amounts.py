@@ -30,6 +30,7 @@ class TableAmounts:
         self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
         self._signs = any_of(sign for sign in table.money if not sign[-1].isalpha()) or r"(?!)"
         self._magnitudes = any_of(table.magnitudes) or r"(?!)"
+        self._size_word = table.size_word or table.marks["×"]
         units = any_of(table.units)
         self._per = re.compile(
             rf" ?/ ?(?:(?P<count>\d{{1,3}}) ?(?P<counted>{units}){self._end}"
@@ -86,7 +87,7 @@ class TableAmounts:
         large = rf"{decimal}\s?(?P<magnitude>{self._magnitudes})"
         return (
             (rf"(?:{any_of(table.fractions) or '(?!)'})(?![\w/])", self._read_known_fraction),
-            (r"(?P<over>\d{1,2}):(?P<under>\d{1,2})(?![\d:])" + end, self._read_ratio),
+            (r"(?P<over>\d{1,2}):(?P<under>\d{1,4})(?![\d:])" + end, self._read_ratio),
             (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_size),
             (rf"(?P<whole>{self.integer})x{end}", self._read_times),
             (r"(?P<over>\d{1,3})/(?P<under>\d{1,3})(?![\d/])" + end, self._read_fraction),
@@ -177,15 +178,16 @@ class TableAmounts:
         return match.end()
 
     def _is_score(self, scan: ScanState, match: re.Match[str]) -> bool:
-        """Whether the second number of "3-1" is smaller than the first, and the dash is not read."""
+        """Whether the second number of "3-1" is not larger than the first, or is a code as in "24-00123"."""
         other = re.compile(self.integer).match(scan.view, match.end())
-        return (
-            self._table.ranges_rise
-            and other is not None
-            and self._numbers.value(other.group()) < self._numbers.value(match["whole"])
-        )
+        if not self._table.ranges_rise or other is None:
+            return False
+        is_larger = self._numbers.value(other.group()) > self._numbers.value(match["whole"])
+        return not is_larger or other.group()[0] == "0"
 
-    def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
+    def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        if scan.context.previous_word in self._table.slash_cues:
+            return None
         return self._emit(scan, self._table.fractions[match.group()], *match.span())
 
     def _read_ratio(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -198,13 +200,13 @@ class TableAmounts:
     def _read_size(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read the "35x" of "35x45 mm"."""
         amount = self._numbers.amount(match["whole"], match["fraction"])
-        return self._emit(scan, f"{amount} {self._table.marks['×']}", *match.span())
+        return self._emit(scan, f"{amount} {self._size_word}", *match.span())
 
     def _read_by(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "x" of "35 x 45 mm"."""
         if not scan.context.after_number:
             return None
-        return self._emit(scan, self._table.marks["×"], *match.span())
+        return self._emit(scan, self._size_word, *match.span())
 
     def _read_times(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "3x" as "drei mal"."""

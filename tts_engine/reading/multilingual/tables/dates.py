@@ -18,9 +18,7 @@ class TableDates:
         self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
         self._months = {name.lower(): name for name in table.months}
         self._months |= {
-            f"{short}{stop}".lower(): name
-            for short, name in zip(table.month_abbreviations, table.months, strict=False)
-            for stop in (".", "")
+            f"{short}{stop}".lower(): name for short, name in table.short_months.items() for stop in (".", "")
         }
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
@@ -40,7 +38,7 @@ class TableDates:
             return ()
         date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
         joint = rf"\.?(?: ?[-–] ?| (?:{any_of(self._table.weekday_joints) or '(?!)'}) )"
-        hour = r"\d{1,2}(?:[:h]\d\d| ?h| ?[-–] ?\d)"
+        hour = rf"\d{{1,2}}(?:[:h]\d\d| ?h| ?[-–] ?\d{{1,2}} ?(?:{self._table.hour_suffixes})(?!\w))"
         return (
             (rf"({days})({joint})({days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
@@ -98,13 +96,16 @@ class TableDates:
         return match.end()
 
     def _read_announced_weekday(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the days of "du lun. au ven."."""
+        """Read the days of "du lun. au ven." and "za. om 10 uur"."""
+        following = scan.next_visible(match.end())
+        is_inside = following.islower() or following.isdigit()
         announced = scan.context.previous_word in self._table.weekday_cues
-        return self._read_weekday(scan, match) if announced else None
+        return self._read_weekday(scan, match) if announced or is_inside else None
 
     def _read_listed_weekday(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the day of "sáb: 9h-13h" at the start of a clause."""
-        return None if scan.words else self._read_weekday(scan, match)
+        """Read the day of "sáb: 9h-13h" at the start of a clause; "zo:" is another word."""
+        is_word = match.group(1).lower() in self._table.function_words
+        return None if scan.words or is_word else self._read_weekday(scan, match)
 
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "Mo-Fr" and "ma t/m vr"."""
@@ -168,7 +169,12 @@ class TableDates:
         return self._read_day_and_month(scan, match) if self._follows_date_cue(scan, match) else None
 
     def _follows_date_cue(self, scan: ScanState, match: re.Match[str]) -> bool:
-        return match["month"][0] == "0" or scan.context.previous_word in self._table.date_cues
+        """Whether it is a date; before a noun, as in "op 1-2 plekken", numbers that rise are a range."""
+        if match["month"][0] == "0" or scan.context.previous_word not in self._table.date_cues:
+            return match["month"][0] == "0"
+        is_range = "-" in match.group() and int(match["day"]) < int(match["month"])
+        following = scan.next_word(match.end()).lower()
+        return not is_range or not following or following in self._table.function_words
 
     def _read_day_and_month(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "24.12." or "24/12"."""

@@ -81,6 +81,7 @@ class LanguageTable:
     ratio_word: str = ""  # between the numbers of "3:1"
     times: CountedNoun | None = None  # the x of "3x"
     slash_cues: frozenset[str] = frozenset()  # words before "5/6" as two numbers
+    size_word: str = ""  # the x of "10 x 15 cm", if it differs from "×"
     ranges_rise: bool = False  # the dash of "3-1" is not read
     # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
@@ -104,7 +105,7 @@ class LanguageTable:
     first_day_word: str = ""  # first day of a month, if it differs from the number
     month_day_template: str = ""  # of "5/3(월)", where the month comes first
     day_month_stops: bool = False  # "24.12." is a date
-    month_abbreviations: tuple[str, ...] = ()  # twelve, without a full stop
+    month_abbreviations: tuple[str, ...] = ()  # twelve, without a full stop: "feb|febr"
     month_suffix: str = ""  # after the number of a month
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
@@ -131,7 +132,7 @@ class LanguageTable:
         """Language facts for the search of clause boundaries."""
         nouns = (*self.units, *self.magnitudes, *self.money)
         stopped = {noun.removesuffix(".") for noun in nouns if noun.endswith(".")}
-        within = {*self.abbreviations, *self.mid_sentence_words, *stopped, *self.month_abbreviations}
+        within = {*self.abbreviations, *self.mid_sentence_words, *stopped, *self.short_months}
         within |= {*self.titles}
         return BoundaryRules(
             abbreviations=dict.fromkeys(self.weekdays, AbbreviationKind.MAY_END_SENTENCE)
@@ -140,6 +141,12 @@ class LanguageTable:
             ordinal_stops=bool(self.ordinal_rules or self.stop_ordinals),
             weekdays=frozenset(f"{short.lower()}." for short in self.weekdays),
         )
+
+    @property
+    def short_months(self) -> dict[str, str]:
+        """Months by their abbreviations."""
+        rows = zip(self.month_abbreviations, self.months, strict=False)
+        return {short: month for shorts, month in rows for short in shorts.split("|")}
 
     @property
     def day_first(self) -> bool:
@@ -199,14 +206,20 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
     for name in values.keys() & {*_NAMED_TABLES}:
         parsed[name] = expand_names(values[name])
     for name in values.keys() & {*_SPELLING_TABLES}:
-        rows = values[name].items()
-        parsed[name] = {spelling: said for spellings, said in rows for spelling in spellings.split("|")}
+        parsed[name] = _parse_spellings(values[name])
     for name in values.keys() & {*_ENDING_TABLES}:
         endings = expand_names(values[name]).items()
         parsed[name] = dict(sorted(endings, key=lambda item: -len(item[0])))
     parsed["money"] = {sign: _parse_currency(nouns) for sign, nouns in expand_names(values["money"]).items()}
     parsed["decimal_nouns"] = tuple(map(parse_noun, values.get("decimal_nouns", ())))
     return LanguageTable(code=code, **parsed)
+
+
+def _parse_spellings(rows: Mapping[str, str]) -> dict[str, str]:
+    """Parse "tel|Tel" = "telefoon"; "i.v.m" may begin a sentence with a capital."""
+    parsed = {spelling: said for spellings, said in rows.items() for spelling in spellings.split("|")}
+    at_start = {f"{short[0].upper()}{short[1:]}": said for short, said in parsed.items() if "." in short}
+    return at_start | parsed
 
 
 def _parse_currency(text: str) -> tuple[CountedNoun, CountedNoun | None]:
