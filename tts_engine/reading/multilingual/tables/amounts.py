@@ -12,6 +12,7 @@ from .speller import TableSpeller
 
 _MIN_NOUN_LETTERS = 3  # of a noun whose ending tells its gender
 _FEW = 1  # plural category of 2, 3 and 4
+_ROMAN_BEHIND = re.compile(r"(?<!\w)[IVXLC]{2,7} [^\W\d_A-Z]{1,3} \Z")  # "XV e "
 _COUNTED_NOUN_BEHIND = re.compile(r"\d [^\W\d_]{2,20}\Z")
 
 
@@ -87,7 +88,7 @@ class TableAmounts:
         large = rf"{decimal}\s?(?P<magnitude>{self._magnitudes})"
         return (
             (rf"(?:{any_of(table.fractions) or '(?!)'})(?![\w/])", self._read_known_fraction),
-            (r"(?P<over>\d{1,2}):(?P<under>\d{1,4})(?![\d:])" + end, self._read_ratio),
+            (r"(?P<over>\d{1,2}):(?P<under>\d{1,2}|(?<=\b1:)\d{3,5})(?![\d:])" + end, self._read_ratio),
             (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_size),
             (rf"(?P<whole>{self.integer})x{end}", self._read_times),
             (r"(?P<over>\d{1,3})/(?P<under>\d{1,3})(?![\d/])" + end, self._read_fraction),
@@ -100,7 +101,7 @@ class TableAmounts:
             (rf"{decimal}\s?(?P<unit>{any_of(table.units)}){end}", self._read_unit),
             (r"(?P<number>\d{1,3})\.(?= [^\W\d_])", self._read_stop_ordinal),
             self._codes.mixed_row(),
-            (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
+            (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)(?!\d+\.?[ºª])", self._read_range),
             (decimal, self._read_number),
         )
 
@@ -133,8 +134,8 @@ class TableAmounts:
     def _read_per(self, scan: ScanState, at: int) -> int:
         """Read the "/Monat" after a price or a unit, and return where it ends."""
         match = self._per.match(scan.view, at)
-        if match is None:
-            return at
+        if match is None or (match["counted"] and scan.view.endswith(match["counted"], 0, at)):
+            return at  # "16 GB/512 GB" are two amounts
         scan.emit(self._per_words(match), at, match.end())
         return match.end()
 
@@ -160,7 +161,8 @@ class TableAmounts:
         rules = self._table.years_after.get(scan.context.previous_word)
         if rules and whole.isdigit() and len(whole) == 4:
             return self._emit(scan, self._numbers.spell_out(int(whole), rules), *match.span())
-        if fraction and self._has_decimal_comma and scan.view[match.start("fraction") - 1] == ".":
+        has_stop = fraction and self._has_decimal_comma and scan.view[match.start("fraction") - 1] == "."
+        if has_stop and scan.context.previous_word != self._table.range_word:
             return self._emit(scan, self._numbers.pointed(whole, fraction), *match.span())
         gender = self._gender_of_noun(scan, match.end(), self._numbers.value(whole))
         words = self._numbers.year_or_amount(whole, fraction, gender, self._case(scan))
@@ -188,7 +190,9 @@ class TableAmounts:
     def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int | None:
         if scan.context.previous_word in self._table.slash_cues:
             return None
-        return self._emit(scan, self._table.fractions[match.group()], *match.span())
+        words, _, feminine = self._table.fractions[match.group()].partition("|")
+        is_feminine = feminine and self._gender_of_noun(scan, match.end(), 1) == "f"
+        return self._emit(scan, feminine if is_feminine else words, *match.span())
 
     def _read_ratio(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3:1" of a score."""
@@ -231,6 +235,8 @@ class TableAmounts:
 
     def _read_minus(self, scan: ScanState, match: re.Match[str]) -> int | None:
         if match.start() and not scan.view[match.start() - 1].isspace():
+            return None
+        if scan.context.after_number and scan.view[match.end()] == " ":
             return None
         scan.emit(self._table.minus_word, match.start(), match.end())
         return match.end()
@@ -339,6 +345,8 @@ class TableAmounts:
         """Read the "XX" of "siglo XX"."""
         number = roman_value(match["roman"])
         rules, _, last = self._table.roman_numbers.get(scan.context.previous_word, "").partition(" ")
+        if len(match["roman"]) > 1 and _ROMAN_BEHIND.search(scan.view, 0, match.start()):
+            rules = rules or "spellout-numbering"
         if number is None or not rules:
             return None
         if last and number > int(last):

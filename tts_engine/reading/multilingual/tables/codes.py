@@ -15,7 +15,7 @@ _MIN_CODE_RUNS = 3  # of letters or digits in "AB-4711-X", whose digits are read
 _BANK_ACCOUNT = r"[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?|[A-Z]{2}\d{2}[A-Z0-9]{4}\d{7,23}"
 _PHONE_NUMBER = (
     r"0\d(?:[ .]\d\d){4}",
-    r"0\d+(?:[ /-]\d{2,})+",
+    r"0\d+(?:(?:[ /-]| - )\d{2,})+",
     r"\d{3}-\d{4}",
     r"\d{3} \d{6,7}",
     r"(?:\d ?)?(?:\(\d{2,4}\) ?)?\d{2,4}(?:-\d{2,6}){2,3}",
@@ -63,6 +63,7 @@ class TableCodes:
             (r"\d{1,3}(?:\.\d{3}){2}(?:/\d{4})?-\d{1,2}(?!-|[.,]?\d)" + end, read),
             (r"\d{3,8}-\d(?!-|[.,]?\d)" + end, self._read_announced_groups),
             (LONG_DIGIT_GROUPS + end, read),
+            (r"\d{5}\.\d{5,6}(?:[ .]\d{1,14}){2,6}(?![-.\d])" + end, read),
             (r"\d{1,6}(?:-\d{2,7}){2,4}(?![-\d])" + end, read),
             (r"\d(?:-\d){2,8}(?![-\d])" + end, read),
         ]
@@ -79,7 +80,7 @@ class TableCodes:
         """Return the rules of phone numbers that begin with a sign."""
         read = self._speller.read_digit_groups
         return (
-            (rf"\+\d{{1,3}}(?:[ .-]?\(?\d{{1,9}}\)?){{1,7}}{self._end}", read),
+            (rf"\+(?=(?:\d\D{{0,3}}){{7}})\d{{1,3}}(?:[ .-]?\(?\d{{1,9}}\)?){{1,7}}{self._end}", read),
             (rf"\(\d{{2,4}}\) ?\d{{3,5}}(?:-\d{{2,4}}){{1,2}}{self._end}", read),
         )
 

@@ -21,6 +21,17 @@ class TableDates:
             f"{short}{stop}".lower(): name for short, name in table.short_months.items() for stop in (".", "")
         }
 
+        self._weekday = re.compile(rf"(?<!\w)(?:{any_of(table.weekdays) or '(?!)'})(?!\w)")
+        self._hour_behind = re.compile(rf" ?(?:{table.hour_suffixes})(?!\w)")
+        nouns = any_of((*table.units, *table.money))
+        self._unit_behind = re.compile(rf" ?(?:{nouns})(?!\w)")
+        joint = rf"(?: ?[-–] ?| {table.range_word} )"
+        self._time_behind = re.compile(
+            rf"(?: [^\W\d_]{{1,5}} | ?[-–] ?)\d{{1,2}}(?:[:.]\d\d)? ?(?:{table.hour_suffixes})(?!\w)"
+            rf"|{joint}\d{{1,2}}\.[0-5]\d(?!\d|\.\d)(?! ?(?:{nouns})(?!\w))"
+        )
+        self._stop_time_before = re.compile(rf"(?<!\d)\d{{1,2}}\.[0-5]\d{joint}\Z")
+
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of abbreviated days of the week, and of months before a year."""
         return (*self._weekday_rows(), *self._month_rows())
@@ -36,11 +47,12 @@ class TableDates:
         days_of_letters = any_of(day for day in self._table.weekdays if len(day) > 1) or r"(?!)"
         if not days:
             return ()
-        date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
-        joint = rf"\.?(?: ?[-–] ?| (?:{any_of(self._table.weekday_joints) or '(?!)'}) )"
+        mark = "[./-]" if self._table.date_cues else "[./]"
+        date = rf",? \d{{1,2}}(?:{mark}\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
+        joint = rf"\.?(?: ?[-–] ?|/| (?:{any_of(self._table.weekday_joints) or '(?!)'}) )"
         hour = rf"\d{{1,2}}(?:[:h]\d\d| ?h| ?[-–] ?\d{{1,2}} ?(?:{self._table.hour_suffixes})(?!\w))"
         return (
-            (rf"({days})({joint})({days})(?!\w)\.?", self._read_weekdays),
+            (rf"(?:{days})(?:{joint}(?:{days}))+(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
             (rf"({days_of_letters})\.?(?=:? {hour})", self._read_weekday),
             (rf"({days_of_letters})(?=: *$)", self._read_listed_weekday),
@@ -54,7 +66,8 @@ class TableDates:
         suffix = rf"(?: ?(?:{table.hour_suffixes}))?"
         whole_hour = r"|h(?!/)" if table.whole_hours else ""
         time = (
-            rf"(?P<hour>\d{{1,2}})(?:(?::| ?[{table.hour_mark}] ?)(?P<minute>\d\d){suffix}"
+            rf"(?P<hour>\d{{1,2}})(?:(?:(?P<letter> ?[{table.hour_mark}] ?)|:)(?P<minute>\d\d)"
+            rf"(?(letter)(?:m| ?min)?){suffix}"
             rf"|\.(?P<after_stop>\d\d){suffix}{whole_hour}){end}(?!:\d)"
         )
         rows: list[RuleRow] = [
@@ -108,12 +121,16 @@ class TableDates:
         return None if scan.words or is_word else self._read_weekday(scan, match)
 
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "Mo-Fr" and "ma t/m vr"."""
-        scan.emit(self._table.weekdays[match.group(1)], *match.span(1))
-        joint = match.group(2).lstrip(".").strip()
-        joint = self._table.range_word if joint in "-–" else self._table.bare_abbreviations.get(joint, joint)
-        scan.emit(joint, *match.span(2))
-        scan.emit(self._table.weekdays[match.group(3)], match.start(3), match.end())
+        """Read "Mo-Fr", "ma t/m vr" and "ma/wo/vr"."""
+        table, last = self._table, match.start()
+        for day in self._weekday.finditer(scan.view, *match.span()):
+            joint = scan.view[last : day.start()].lstrip(".").strip()
+            joint = table.bare_abbreviations.get(joint, joint)
+            scan.emit(
+                {"-": table.range_word, "–": table.range_word, "/": ""}.get(joint, joint), last, day.start()
+            )
+            scan.emit(table.weekdays[day.group()], *day.span())
+            last = day.end()
         scan.context.note_word(scan.words[-1].text)
         return match.end()
 
@@ -172,6 +189,8 @@ class TableDates:
         """Whether it is a date; before a noun, as in "op 1-2 plekken", numbers that rise are a range."""
         if match["month"][0] == "0" or scan.context.previous_word not in self._table.date_cues:
             return match["month"][0] == "0"
+        if self._hour_behind.match(scan.view, match.end()):
+            return False
         is_range = "-" in match.group() and int(match["day"]) < int(match["month"])
         following = scan.next_word(match.end()).lower()
         return not is_range or not following or following in self._table.function_words
@@ -205,19 +224,20 @@ class TableDates:
         if hour > _MAX_HOUR or minute > 59:
             return None
         has_suffix = not match.group()[-1].isdigit()
-        if match["after_stop"] and not (has_suffix or self._is_announced_time(scan, match.end())):
+        if match["after_stop"] and not (has_suffix or self._is_announced_time(scan, match)):
             return None
         case = self._table.case_after(scan.context.previous_word)
         end = self._emit(scan, self._numbers.time(hour, minute, case), *match.span())
         return self._read_dash(scan, end)
 
-    def _is_announced_time(self, scan: ScanState, at: int) -> bool:
-        """Whether a word before "9.05", or another time behind it, tells that it is a time."""
-        other = (
-            rf"(?: [^\W\d_]{{1,5}} | ?[-–] ?)\d{{1,2}}(?:[:.]\d\d)? ?(?:{self._table.hour_suffixes})(?!\w)"
-        )
-        is_joined = re.compile(other).match(scan.view, at) is not None
-        return is_joined or scan.context.previous_word in self._table.hour_cues
+    def _is_announced_time(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether a word before "9.05", or another time beside it, tells that it is a time."""
+        if scan.context.previous_word in self._table.hour_cues or self._time_behind.match(
+            scan.view, match.end()
+        ):
+            return True
+        is_joined = self._stop_time_before.search(scan.view, max(0, match.start() - 12), match.start())
+        return is_joined is not None and not self._unit_behind.match(scan.view, match.end())
 
     def _read_dash(self, scan: ScanState, at: int) -> int:
         """Read the dash between two times."""

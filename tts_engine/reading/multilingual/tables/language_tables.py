@@ -73,7 +73,9 @@ class LanguageTable:
     decimal_nouns: tuple[CountedNoun, ...] = ()  # "whole", "tenth", "hundredth" instead of decimal_word
     magnitudes: Mapping[str, CountedNoun] = field(default_factory=dict)  # "million", by their spellings
     magnitude_joint: str = ""  # between "millions" and a currency; "de|d'" has the form before vowels
-    fractions: Mapping[str, str] = field(default_factory=dict)  # readings of "1/2"
+    fractions: Mapping[str, str] = field(
+        default_factory=dict
+    )  # readings of "1/2"; the second before a feminine noun
     percent_prefix: str = ""  # before the number, instead of ``percent`` after it
     per_word: str = ""  # the "/" between a price and a unit
     per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
