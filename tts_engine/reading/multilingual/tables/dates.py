@@ -40,7 +40,9 @@ class TableDates:
         if not (self._table.day_first and self._table.month_abbreviations):
             return ()
         year = r"(?:\.?(?: (?P<of_year>de )?|/)|(?<=\.))(?P<year>(?:1[5-9]|20)\d\d|(?<=/)\d\d)(?!\w)"
-        return ((rf"(?P<name>(?i:{any_of(self._months)})){year}", self._read_month_and_year),)
+        first = "".join(sorted({letter for name in self._months for letter in (name[0], name[0].upper())}))
+        name = rf"(?=[{first}])(?P<name>(?i:{any_of(self._months)}))"  # the letters spare most words the list
+        return ((name + year, self._read_month_and_year),)
 
     def _weekday_rows(self) -> tuple[RuleRow, ...]:
         days = any_of(self._table.weekdays)

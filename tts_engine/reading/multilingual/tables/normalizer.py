@@ -82,15 +82,12 @@ class TableNormalizer:
     def _abbreviation_rows(self) -> tuple[RuleRow, ...]:
         bare, words = any_of(self._table.bare_abbreviations), any_of(self._table.abbreviations)
         titles = any_of(self._table.titles)
-        # A capital alone is a letter before a number: "gate D 27".
-        numbered = (
-            any_of(word for word in self._table.abbreviations if len(word) > 1 or word.islower()) or r"(?!)"
-        )
         rows: list[RuleRow] = []
         if bare:
             rows.append((rf"({bare})(?!\w)", self._read_bare_abbreviation))
         if words:
-            rows.append((rf"({words})\.|({numbered})(?=\s?\d)", self._read_abbreviation))
+            # A capital is a letter before a number: "gate D 27".
+            rows.append((rf"({words})(?:\.|(?<![A-Z])(?=\s?\d))", self._read_abbreviation))
         if titles:
             rows.append((rf"({titles})\. ?(?=[^\W\d_]{{2}})", self._read_title))
         return tuple(rows)
@@ -128,10 +125,10 @@ class TableNormalizer:
         start = match.start()
         if start and scan.view[start - 1].isalnum():
             return None
-        spoken = self._table.abbreviations[match.group(1) or match.group(2)]
+        spoken = self._table.abbreviations[match.group(1)]
         scan.emit(spoken, start, match.end())
         self._codes.note_word(scan, spoken)
-        if match.group(1) and not scan.next_visible(match.end()):
+        if match.end() > match.end(1) and not scan.next_visible(match.end()):
             scan.punctuate(".")
         return match.end()
 
