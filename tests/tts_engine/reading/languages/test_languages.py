@@ -57,6 +57,14 @@ def test_a_table_is_complete(language: str) -> None:
     assert {"€ EUR", "$ USD"} <= {f"{sign} {code}" for sign in table.money for code in table.money}
 
 
+@pytest.mark.parametrize("language", TABLE_LANGUAGES)
+def test_a_month_in_capitals_or_with_letters_that_equal_others_is_read(language: str) -> None:
+    for month in language_table(language).months:
+        for written in (month.upper(), month.replace("i", "İ"), month.replace("s", "ſ")):
+            if language_table(language).day_first:
+                assert spoken(f"3 {written} 2025", language) == spoken(f"3 {month} 2025", language)
+
+
 # Spellings of num2words that differ from the usual ones, and its faults.
 DIFFERENCES = {
     "es": [("veintiuno mil", "veintiún mil"), ("uno mil", "un mil")],

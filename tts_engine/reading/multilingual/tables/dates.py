@@ -10,6 +10,11 @@ from .speller import TableSpeller
 _MAX_HOUR = 24
 
 
+def _month_key(name: str) -> str:
+    """Return what is equal for all spellings that match a month in any case: "KASIM", "Nİsan"."""
+    return name.replace("İ", "i").replace("ı", "i").casefold()
+
+
 class TableDates:
     """Recognisers of dates and times of one language."""
 
@@ -21,6 +26,7 @@ class TableDates:
             f"{short}{stop}".lower(): name for short, name in table.short_months.items() for stop in (".", "")
         }
 
+        self._month_by_key = {_month_key(written): name for written, name in self._months.items()}
         self._weekday = re.compile(rf"(?<!\w)(?:{any_of(table.weekdays) or '(?!)'})(?!\w)")
         self._hour_behind = re.compile(rf" ?(?:{table.hour_suffixes})(?!\w)")
         nouns = any_of((*table.units, *table.money))
@@ -146,7 +152,7 @@ class TableDates:
 
     def _read_named_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "3. März 2026" or "3 de mayo de 2026"."""
-        day, month, year = int(match["day"]), self._months[match["name"].lower()], match["year"]
+        day, month, year = int(match["day"]), self._month_by_key[_month_key(match["name"])], match["year"]
         if not 1 <= day <= 31:
             return None
         scan.emit(self._numbers.day(day, scan.context.previous_word), match.start(), match.end("day"))
@@ -166,7 +172,7 @@ class TableDates:
 
     def _read_month_and_year(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "okt. 2025" or "mar/2025"."""
-        scan.emit(self._months[match["name"].lower()], *match.span("name"))
+        scan.emit(self._month_by_key[_month_key(match["name"])], *match.span("name"))
         self._join(scan, match, "of_year", "year")
         return self._emit(scan, self._numbers.year(int(match["year"])), *match.span("year"))
 
