@@ -2,6 +2,7 @@
 
 import re
 
+from ...lazy_pattern import LazyPattern
 from ...roman_numerals import roman_value
 from ...tokenizer import RuleRow, ScanState, any_of
 from .codes import TableCodes
@@ -11,6 +12,9 @@ from .speller import TableSpeller
 
 _MIN_NOUN_LETTERS = 3  # of a noun whose ending tells its gender
 _FEW = 1  # plural category of 2, 3 and 4
+_CODE_OF_CURRENCY = re.compile(r"[A-Z]{3}\Z|[A-Z][a-z]+\.\Z")  # may be written before an amount: "EUR 20"
+_NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_A-Z]{2,20} \Z")
+_ROMAN_AFTER_NAME = re.compile("[IVX]{2,6}")
 _COUNTED_NOUN_BEHIND = re.compile(r"\d [^\W\d_]{2,20}\Z")
 
 
@@ -27,7 +31,14 @@ class TableAmounts:
         self._decimal = rf"(?P<whole>{self.integer})(?:{decimal_mark}(?P<fraction>\d+))?"
         self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
         self._signs = any_of(sign for sign in table.money if not sign[-1].isalpha()) or r"(?!)"
+        self._codes_before = any_of(filter(_CODE_OF_CURRENCY.match, table.money)) or r"(?!)"
         self._magnitudes = any_of(table.magnitudes) or r"(?!)"
+        self._units = any_of(table.units)
+        self._per = LazyPattern(
+            rf" ?/ ?(?:(?P<known>{any_of(table.per) or '(?!)'})(?!\w)"
+            rf"|(?P<size>\d{{1,3}}) ?(?P<of>{self._units}){self._end}|(?P<unit>{self._units}){self._end}"
+            r"|(?P<word>[^\W\d_]{1,20}\b)|(?P<number>\d{1,3}(?!\d)))"
+        )
 
     def sign_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of amounts that begin with a sign."""
@@ -35,15 +46,15 @@ class TableAmounts:
             *self.money_rows(),
             (rf"% ?{self._decimal}", self._read_percent_sign),
             (rf"[-−](?=(?:{self._signs})? ?\d)", self._read_minus),
-            (rf"/(?:{any_of(self._table.per_nouns) or '(?!)'})(?!\w)", self._read_slash),
+            (rf"/(?:{any_of(self._table.per_nouns | {'7'})})(?!\w)", self._read_slash),
         )
 
     def money_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of money that begins with a currency."""
-        amount = rf"(?P<currency>{self._signs})\s?{self._decimal}"
+        amount = rf"(?P<currency>{self._signs}|(?:{self._codes_before})(?= ?\d))\s?{self._decimal}"
         return (
             (rf"{amount}\s(?P<magnitude>{self._magnitudes}){self._end}", self._read_large_money),
-            (rf"{amount}(?:,-{{1,2}}(?!\d))?", self._read_money),
+            (rf"{amount}(?:[,.][-–]{{1,2}}(?!\d))?", self._read_money),
         )
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
@@ -70,17 +81,28 @@ class TableAmounts:
         money = f"(?P<currency>{any_of(table.money)}){end}"
         large = rf"{decimal}\s?(?P<magnitude>{self._magnitudes})"
         return (
-            (rf"(?:{any_of(table.fractions) or '(?!)'})(?![\w/])", self._read_known_fraction),
+            (
+                rf"(?P<known>{any_of(table.fractions) or '(?!)'})"
+                rf"(?: ?(?P<unit>{self._units}){end}|(?![\w/]))",
+                self._read_known_fraction,
+            ),
             (r"(?P<over>\d{1,2}):(?P<under>\d{1,2})(?![\d:])" + end, self._read_ratio),
             (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_size),
             (rf"(?P<whole>{self.integer})x{end}", self._read_times),
-            (r"(?P<over>\d{1,3})/(?P<under>\d{1,3})(?![\d/])" + end, self._read_fraction),
+            (
+                r"(?P<over>\d{1,3})(?:[.,](?P<part>\d))?/(?P<under>\d{1,3})(?![\d/])" + end,
+                self._read_fraction,
+            ),
             (rf"{decimal}\s?%", self._read_percent),
+            (
+                rf"(?P<whole>\d{{1,4}})(?P<sign>{self._signs}|m)(?P<fraction>\d\d){end}",
+                self._read_inserted_unit,
+            ),
             (rf"{large}\s?{money}", self._read_large_money),
-            (rf"{decimal}\s?{money}", self._read_money),
+            (rf"{decimal}(?:[,.][-–]{{1,2}})?\s?{money}", self._read_money),
             (rf"{large}{end}", self._read_magnitude),
             (rf"(?P<whole>{self.integer})(?P<suffix>{suffixes})(?!\w)", self._read_suffixed_ordinal),
-            (rf"{decimal}\s?(?P<unit>{any_of(table.units)}){end}", self._read_unit),
+            (rf"{decimal}\s?(?P<unit>{self._units}){end}", self._read_unit),
             (r"(?P<number>\d{1,3})\.(?= [^\W\d_])", self._read_stop_ordinal),
             self._codes.mixed_row(),
             (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
@@ -115,15 +137,20 @@ class TableAmounts:
 
     def _read_per(self, scan: ScanState, at: int) -> int:
         """Read the "/Monat" after a price or a unit, and return where it ends."""
-        match = re.compile(r" ?/ ?([^\W\d_]{1,20}\b|\d{1,3}(?!\d))").match(scan.view, at)
+        table, match = self._table, self._per.match(scan.view, at)
         if match is None:
             return at
-        unit = match.group(1)
-        words = self._table.per.get(unit) or self._table.per.get(unit.lower())
-        if words is None and unit.isdigit():
-            words = f"{self._table.fraction_word} {self._numbers.number(int(unit))}"
-        elif words is None:
-            words = f"{self._table.per_word} {unit}"
+        known = match["known"] or (match["word"] or "").lower()
+        if known in table.per:
+            words = table.per[known]
+        elif match["number"]:
+            words = f"{table.fraction_word} {self._numbers.number(int(match['number']))}"
+        elif match["of"]:
+            words = f"{table.per_word} {self._numbers.counted(match['size'], None, table.units[match['of']])}"
+        elif match["unit"]:
+            words = f"{table.per_word} {table.noun_form(table.units[match['unit']], 1)}"
+        else:
+            words = f"{table.per_word} {match['word']}"
         scan.emit(words, at, match.end())
         return match.end()
 
@@ -146,12 +173,20 @@ class TableAmounts:
             return None
         words = self._numbers.year_or_amount(match["whole"], match["fraction"], "", self._case(scan))
         scan.emit(words, match.start(), match.start("dash"))
-        scan.emit(self._table.range_word, match.start("dash"), match.end())
-        scan.context.previous_word = self._table.range_word
+        second = re.compile(self.integer).match(scan.view, match.end())
+        falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
+        joint = "" if falls else self._table.range_word  # "221-18" is the number of an article
+        scan.emit(joint, match.start("dash"), match.end())
+        scan.context.previous_word = joint
         return match.end()
 
     def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
-        return self._emit(scan, self._table.fractions[match.group()], *match.span())
+        """Read "1/2", and "1/2 kg" with its unit."""
+        words = self._table.fractions[match["known"]]
+        if match["unit"]:
+            words += " " + self._table.noun_form(self._table.units[match["unit"]], 1, "genitive")
+        scan.emit(words, *match.span())
+        return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
     def _read_ratio(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3:1" of a score."""
@@ -176,15 +211,18 @@ class TableAmounts:
         if self._table.times is None:
             return None
         words = self._numbers.counted(match["whole"], None, self._table.times, self._case(scan))
-        return self._emit(scan, words, *match.span())
+        scan.emit(words, *match.span())
+        return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
     def _read_slash(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the "/jour" of "3 fois/jour"."""
+        """Read the "/jour" of "3 fois/jour", and "7 jours/7"."""
         is_counted = _COUNTED_NOUN_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
         return self._read_per(scan, match.start()) if is_counted else None
 
     def _read_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
-        over, under = self._numbers.amount(match["over"], None), self._numbers.amount(match["under"], None)
+        """Read "3/8" and "4,5/5"."""
+        over = self._numbers.amount(match["over"], match["part"])
+        under = self._numbers.amount(match["under"], None)
         words = f"{over} {self._table.fraction_word} {under}"
         if self._table.particles:  # Korean names the lower number first
             words = f"{under}{self._table.fraction_word} {over}"
@@ -217,6 +255,18 @@ class TableAmounts:
         words = self._numbers.money(match["whole"], match["fraction"], match["currency"], self._case(scan))
         scan.emit(words, *match.span())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
+
+    def _read_inserted_unit(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "12€50" and "1m75"."""
+        sign = match["sign"]
+        if sign in self._table.money:
+            return self._emit(
+                scan, self._numbers.money(match["whole"], match["fraction"], sign), *match.span()
+            )
+        if sign not in self._table.units or len(match["whole"]) > 1:
+            return None
+        words = self._numbers.counted(match["whole"], None, self._table.units[sign])
+        return self._emit(scan, f"{words} {self._numbers.number(int(match['fraction']))}", *match.span())
 
     def _read_large_money(self, scan: ScanState, match: re.Match[str]) -> int:
         words = self._numbers.large_money(
@@ -280,8 +330,11 @@ class TableAmounts:
 
     def _read_roman_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "XX" of "siglo XX"."""
-        number = roman_value(match["roman"])
-        rules, _, last = self._table.roman_numbers.get(scan.context.previous_word, "").partition(" ")
+        number, table = roman_value(match["roman"]), self._table
+        rules, _, last = table.roman_numbers.get(scan.context.previous_word, "").partition(" ")
+        is_after_name = _NAME_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
+        if not rules and _ROMAN_AFTER_NAME.fullmatch(match["roman"]) and is_after_name:
+            rules = table.roman_after_names
         if number is None or not rules:
             return None
         if last and number > int(last):

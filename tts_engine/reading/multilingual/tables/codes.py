@@ -11,9 +11,13 @@ from .speller import TableSpeller
 
 _RUN = re.compile(r"\d+|[^\W\d_]+")
 _MIN_CODE_RUNS = 3  # of letters or digits in "AB-4711-X", whose digits are read one by one
+_LETTERS_THAT_ARE_WORDS = "AEIOUY"
 # Country, check digits, groups of four letters and digits. Source: ISO 13616.
 _BANK_ACCOUNT = r"[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?|[A-Z]{2}\d{2}[A-Z0-9]{4}\d{7,23}"
 _PHONE_NUMBER = (
+    r"(?:1[ .-])?\d{3}[ .-]\d{3}-\d{4}",
+    r"0 \d{3}(?: \d{2,3}){2,3}",
+    r"\d(?: \d\d){3}(?: \d{3}){2}(?: \d\d)?",
     r"0\d(?:[ .]\d\d){4}",
     r"0\d+(?:[ /-]\d{2,})+",
     r"\d{3}-\d{4}",
@@ -48,13 +52,15 @@ class TableCodes:
             ),
             (rf"{letter}{{1,4}}(?:-{letter}{{1,4}}){{1,3}}(?![\w-])", self._read_capital_groups),
             (rf"{letter}{{2,5}}(?!-[^\W\d_]|'[^\W\d_]){end}", self._read_capitals),
+            (r"(?:[A-Z]\.){2,8}(?!\w)", self._read_dotted_capitals),
+            (r"[A-Z](?![\w'-])(?:\.(?= ?\d))?", self._read_lone_capital),
         )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of phone numbers and other codes of digits."""
         read, end = self._speller.read_digit_groups, self._end
         rows: list[RuleRow] = [
-            (r"\d{3,4}(?:[ .-]\d{2,4}){1,6}(?![-\d])" + end, self._read_announced_groups),
+            (r"\d{3,4}(?:[ .-]\d{2,5}){1,6}(?![-\d])" + end, self._read_announced_groups),
             (r"\d{4}(?: \d{4}){2,4}" + end, read),
             (rf"(?:{'|'.join(_PHONE_NUMBER)})(?![-\d]){end}", read),
             (r"\d{3}(?:\.\d{3}){2}-\d\d" + end, read),
@@ -64,6 +70,8 @@ class TableCodes:
         ]
         if " " not in self._table.thousands_separators:
             rows.append((r"\d{3}(?: \d{2,3}){2,3}(?![\d-])", read))
+        if self._table.pairs_digits:
+            rows.insert(0, (r"0\d{9}" + end, self._read_paired_digits))
         if self._table.phone_readings:
             groups = any_of(self._table.phone_readings)
             rows.insert(0, (rf"(?:{groups})(?:[ -]?\d{{2,4}})+{end}", read))
@@ -96,6 +104,16 @@ class TableCodes:
 
     def _read_announced_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
         return self._speller.read_digit_groups(scan, match) if scan.context.code_words_left else None
+
+    def _read_paired_digits(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "0612345678" in pairs."""
+        for start in range(match.start(), match.end(), 2):
+            if scan.view[start] == "0":
+                self._speller.spell(scan, start, start + 2)
+            else:
+                scan.emit(self._numbers.number(int(scan.view[start : start + 2])), start, start + 2)
+            scan.punctuate("," if start + 2 < match.end() else "")
+        return self._speller.finish_number(scan, match.end())
 
     def _read_bank_account(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read an IBAN in groups of four characters."""
@@ -135,4 +153,24 @@ class TableCodes:
             return None
         self._speller.spell(scan, match.start(), match.end())
         self.note_word(scan, match.group())
+        return match.end()
+
+    def _read_dotted_capitals(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "S.A." letter by letter."""
+        if not self._table.names_capitals:
+            return None
+        self._speller.spell(scan, *match.span())
+        self.note_word(scan, match.group())
+        if not scan.next_visible(match.end()):
+            scan.punctuate(".")
+        return match.end()
+
+    def _read_lone_capital(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "B" of "classe B"; a vowel that begins a sentence is a word."""
+        letter = match.group()[0]
+        may_be_word = scan.context.sentence_start and letter in _LETTERS_THAT_ARE_WORDS
+        if not self._table.names_capitals or may_be_word:
+            return None
+        self._speller.spell(scan, *match.span())
+        self.note_word(scan, letter)
         return match.end()

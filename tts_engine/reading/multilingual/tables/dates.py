@@ -2,12 +2,14 @@
 
 import re
 
+from ...roman_numerals import roman_value
 from ...tokenizer import RuleRow, ScanState, any_of
 from .language_tables import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _MAX_HOUR = 24
+_FIRST_YEAR_OF_1900S = 50  # of the years with two digits
 
 
 class TableDates:
@@ -24,7 +26,10 @@ class TableDates:
         }
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
-        """Return the rules of abbreviated days of the week."""
+        """Return the rules of abbreviated days and months, and of days in Roman numerals."""
+        return (*self._weekday_rows(), *self._month_rows())
+
+    def _weekday_rows(self) -> tuple[RuleRow, ...]:
         days = any_of(self._table.weekdays)
         days_of_letters = any_of(day for day in self._table.weekdays if len(day) > 1) or r"(?!)"
         if not days:
@@ -33,7 +38,21 @@ class TableDates:
         return (
             (rf"({days})\.?(?: ?[-–] ?)({days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
+            (rf"({days_of_letters})\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|:\d\d))", self._read_weekday),
             (rf"({days_of_letters})\.(?!\w)", self._read_announced_weekday),
+        )
+
+    def _month_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of abbreviated months without a day, and of "XX settembre"."""
+        table = self._table
+        shorts = {f"{short}{stop}" for short in table.month_abbreviations for stop in (".", "")}
+        numbers = {self._numbers.number(number) for number in range(1, 13)}
+        words = numbers | {day.lower() for day in table.weekdays}
+        unmistakable = any_of({f"{short}." for short in table.month_abbreviations if short not in words})
+        return (
+            (rf"(?i:{any_of(shorts) or '(?!)'})(?= \d{{4}}(?!\d))", self._read_month),
+            (rf"(?i:{unmistakable or '(?!)'})(?=[,)]| ?[a-zß-ÿ\d])", self._read_month),
+            (rf"(?P<day>[IVX]{{2,6}}|[VX])(?= (?i:{any_of(table.months)})(?!\w))", self._read_roman_day),
         )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
@@ -41,9 +60,9 @@ class TableDates:
         table, end = self._table, self._end
         months = any_of(self._months) or r"(?!)"
         suffix = rf"(?: ?(?:{table.hour_suffixes}))?"
-        whole_hour = r"|h(?!/)" if table.whole_hours else ""
+        whole_hour = r"| ?h(?!/(?!\d{1,2} ?[h:]))" if table.whole_hours else ""
         time = (
-            rf"(?P<hour>\d{{1,2}})(?:(?::| ?h ?)(?P<minute>\d\d){suffix}|\.(?P<after_stop>\d\d){suffix}"
+            rf"(?P<hour>\d{{1,2}})(?:(?::| ?[hH] ?)(?P<minute>\d\d){suffix}|\.(?P<after_stop>\d\d){suffix}"
             rf"{whole_hour}){end}(?!:\d)"
         )
         rows: list[RuleRow] = [
@@ -56,6 +75,10 @@ class TableDates:
         if table.day_first:
             named = rf"(?P<day>\d{{1,2}})(?:\.|º|°|er)? (?P<of_month>de )?(?P<name>(?i:{months}))(?!\w)"
             rows.append((rf"{named}(?: (?P<of_year>de )?(?P<year>\d{{4}})(?!\w))?", self._read_named_date))
+            rows.append(
+                (rf"(?P<day>\d{{1,2}})/(?P<month>\d{{1,2}})/(?P<year>\d\d){end}(?!/)", self._read_date)
+            )
+            rows.append((rf"(?P<day>\d\d)\.(?P<month>\d\d)\.(?P<year>\d\d){end}(?!\.\d)", self._read_date))
             rows.append((r"(?P<day>\d{1,2})/(?P<month>0[1-9]|1[0-2])(?![\w/])", self._read_day_and_month))
         if table.month_day_template:
             rows.append((r"(?P<month>\d{1,2})/(?P<day>\d{1,2})(?=\()", self._read_month_and_day))
@@ -85,14 +108,30 @@ class TableDates:
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "Mo-Fr"."""
         scan.emit(self._table.weekdays[match.group(1)], *match.span(1))
-        scan.emit(self._table.range_word, match.end(1), match.start(2))
+        joint = self._table.weekday_range_word or self._table.range_word
+        scan.emit(joint, match.end(1), match.start(2))
         scan.emit(self._table.weekdays[match.group(2)], match.start(2), match.end())
         scan.context.note_word(scan.words[-1].text)
         return match.end()
 
+    def _read_month(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the month of "en nov. 2025"."""
+        scan.emit(self._months[match.group().lower()], *match.span())
+        scan.context.note_word(scan.words[-1].text)
+        return match.end()
+
+    def _read_roman_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the day of "via XX Settembre"."""
+        day = roman_value(match["day"])
+        if day is None or day > 31:
+            return None
+        return self._emit(scan, self._numbers.day(day, scan.context.previous_word), *match.span())
+
     def _read_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "31.12.2025" or "2025-12-31"."""
+        """Read "31.12.2025", "31/12/25" or "2025-12-31"."""
         year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
+        if year < 100:
+            year += 2000 if year < _FIRST_YEAR_OF_1900S else 1900
         if not (1 <= month <= 12 and 1 <= day <= 31):
             return None
         words = self._numbers.date(year, month, day, scan.context.previous_word)
@@ -151,10 +190,13 @@ class TableDates:
         return self._read_dash(scan, end)
 
     def _read_dash(self, scan: ScanState, at: int) -> int:
-        """Read the dash between two times."""
-        dash = re.compile(r" ?[-–~] ?(?=\d{1,2}(?:[:h]|\.\d\d))").match(scan.view, at)
+        """Read the dash between two times; the slash of "8h-12h/14h-18h" is a pause."""
+        dash = re.compile(r" ?[-–~/] ?(?=\d{1,2}(?:[:h]| h|\.\d\d))").match(scan.view, at)
         if dash is None:
             return at
+        if "/" in dash.group():
+            scan.punctuate(",")
+            return dash.end()
         words = self._table.time_range_word or self._table.range_word
         scan.emit(words, at, dash.end())
         scan.context.previous_word = words

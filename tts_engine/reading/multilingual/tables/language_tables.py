@@ -50,6 +50,9 @@ class LanguageTable:
     spelled_words: frozenset[str] = frozenset()  # in capitals, spelled though they have vowels
     abbreviations: Mapping[str, str] = field(default_factory=dict)  # without their last full stop
     bare_abbreviations: Mapping[str, str] = field(default_factory=dict)  # read without a full stop too
+    titles: Mapping[str, str] = field(default_factory=dict)  # before names; with a stop that they need
+    letter_cues: frozenset[str] = frozenset()  # words after which a capital is a letter and no title
+    names_capitals: bool = False  # a capital on its own, as in "classe B", is read by its name
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
     # Choice of number words
     rules: Mapping[str, str] = field(
@@ -70,7 +73,7 @@ class LanguageTable:
     decimal_nouns: tuple[CountedNoun, ...] = ()  # "whole", "tenth", "hundredth" instead of decimal_word
     magnitudes: Mapping[str, CountedNoun] = field(default_factory=dict)  # "million", by their spellings
     magnitude_joint: str = ""  # between "millions" and a currency; "de|d'" has the form before vowels
-    fractions: Mapping[str, str] = field(default_factory=dict)  # readings of "1/2"
+    fractions: Mapping[str, str] = field(default_factory=dict)  # readings of "1/2", "24/7", "2nd"
     percent_prefix: str = ""  # before the number, instead of ``percent`` after it
     per_word: str = ""  # the "/" between a price and a unit
     per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
@@ -91,6 +94,7 @@ class LanguageTable:
     roman_ordinals: Mapping[str, str] = field(default_factory=dict)  # word after Roman numerals; to rule sets
     # Word before Roman numerals, to rule sets; with the largest number that they are used for
     roman_numbers: Mapping[str, str] = field(default_factory=dict)
+    roman_after_names: str = ""  # rule set of Roman numerals of two letters after a capitalised word
     # Dates and times that differ
     day_rules: str = _NUMBERING  # rule set of the day of a date
     year_rules: str = _NUMBERING  # rule set of the year of a date
@@ -102,6 +106,7 @@ class LanguageTable:
     month_suffix: str = ""  # after the number of a month
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
+    weekday_range_word: str = ""  # if it differs from ``range_word``
     weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
     minute: CountedNoun = _UNNAMED
     minute_zero_word: str = ""  # before minutes below 10
@@ -119,9 +124,15 @@ class LanguageTable:
     @property
     def boundary_rules(self) -> BoundaryRules:
         """Language facts for the search of clause boundaries."""
-        nouns = (*self.units, *self.magnitudes, *self.money)
+        nouns = (*self.units, *self.magnitudes, *self.money, *self.per)
         stopped = {noun.removesuffix(".") for noun in nouns if noun.endswith(".")}
-        within = {*self.abbreviations, *self.mid_sentence_words, *stopped, *self.month_abbreviations}
+        within = {
+            *self.abbreviations,
+            *(title.removesuffix(".") for title in self.titles),
+            *self.mid_sentence_words,
+            *stopped,
+            *self.month_abbreviations,
+        }
         return BoundaryRules(
             abbreviations=dict.fromkeys(self.weekdays, AbbreviationKind.MAY_END_SENTENCE)
             | dict.fromkeys(within, AbbreviationKind.MID_SENTENCE),
@@ -161,12 +172,22 @@ _WORD_SETS = (
     "function_words",
     "hour_cues",
     "per_nouns",
+    "letter_cues",
     "weekday_cues",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
 _NOUNS = ("percent", "hour", "minute", "times")
 _NOUN_TABLES = ("units", "magnitudes")
-_NAMED_TABLES = ("cases", "genders", "ordinal_rules", "years_after", "weekdays", "per", "roman_numbers")
+_NAMED_TABLES = (
+    "cases",
+    "genders",
+    "ordinal_rules",
+    "years_after",
+    "weekdays",
+    "per",
+    "roman_numbers",
+    "titles",
+)
 _ENDING_TABLES = ("gender_by_ending", "few_gender_by_ending")
 
 

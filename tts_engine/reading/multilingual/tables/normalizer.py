@@ -82,6 +82,8 @@ class TableNormalizer:
     def _abbreviation_rows(self) -> tuple[RuleRow, ...]:
         bare, words = any_of(self._table.bare_abbreviations), any_of(self._table.abbreviations)
         rows: list[RuleRow] = []
+        if self._table.titles:
+            rows.append((rf"({any_of(self._table.titles)})(?!\w)\.?(?= ?[^\W\d_])", self._read_title))
         if bare:
             rows.append((rf"({bare})(?!\w)", self._read_bare_abbreviation))
         if words:
@@ -113,6 +115,19 @@ class TableNormalizer:
             return None
         spoken = self._table.bare_abbreviations[match.group(1)]
         scan.emit(spoken, match.start(), match.end())
+        self._codes.note_word(scan, spoken)
+        return match.end()
+
+    def _read_title(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the title before a name, or "M. et Mme"; after "taille" the M is a letter."""
+        title, name = match.group(1), scan.next_word(match.end())
+        is_name = (
+            name[0].isupper() or "'" in name or (title[-1] == "." and name in self._table.function_words)
+        )
+        if not is_name or scan.context.previous_word in self._table.letter_cues:
+            return None
+        spoken = self._table.titles[title]
+        scan.emit(spoken, *match.span())
         self._codes.note_word(scan, spoken)
         return match.end()
 
