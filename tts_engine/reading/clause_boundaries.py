@@ -26,7 +26,8 @@ _LETTER = r"[^\W\d_]"
 _ORDINARY_WORD = re.compile(rf"[\"'(\[*_`#>~]*({_LETTER}+(?:['’-]{_LETTER}+)*)[\"')\]*_`~]*\Z")
 _LATIN_WORD = re.compile(r"[A-Za-z]*")
 _LIST_NUMBER = re.compile(r"(?:^|\n)[ *_#>]*\d{1,3}\Z")
-_ORDINAL_NUMBER = re.compile(r"\d{1,2}(?:\.\d{1,2})?\Z")  # "3.", and the "24.12." of a date
+# "3.", the "24.12." of a date, and the "3.-7." of a range
+_ORDINAL_NUMBER = re.compile(r"(?:\d{1,2}\.(?:\d{1,2}\.)?[-–/])?\d{1,2}(?:\.\d{1,2})?\Z")
 _LAST_PART = re.compile(r".*(?:/|[\d.]-)")  # before it: "Mon/Fri", "25-Dec"
 _DOTTED_ABBREVIATION = re.compile(rf"(?:{_LETTER}\.)+{_LETTER}\Z")
 
@@ -81,6 +82,7 @@ class BoundaryRules:
 
     abbreviations: Mapping[str, AbbreviationKind]
     dotted_kind: AbbreviationKind  # kind of "z.B." and other letters with stops
+    abbreviated_endings: tuple[str, ...] = ()  # of longer words: the "str" of "Goethestr."
     ordinal_stops: bool = False  # "3." may be an ordinal
     weekdays: frozenset[str] = frozenset()  # lower case; a date may follow their comma
     month_day: re.Pattern[str] | None = None  # month and day, after whose comma a year may follow
@@ -168,6 +170,8 @@ def _decide_full_stop(view: str, at: int, final: bool, rules: BoundaryRules) -> 
     word = _bare_word(token)
     kind = _abbreviation_kind(word, rules) or _abbreviation_kind(_LAST_PART.sub("", word), rules)
     if rules.unit_stop is not None and rules.unit_stop.search(view, 0, at):
+        kind = AbbreviationKind.MAY_END_SENTENCE
+    if kind is None and word.endswith(rules.abbreviated_endings):
         kind = AbbreviationKind.MAY_END_SENTENCE
     if kind is None and _is_ordinary_word(token, word):
         return ClauseBoundary(end, BoundaryKind.SENTENCE)

@@ -69,7 +69,7 @@ def rows(table: str) -> pytest.MarkDecorator:
     Bestellung 48213 -> Bestellung vier acht zwei eins drei.
     Tel. 030 123456 -> Telefon null drei null, eins zwei drei vier fünf sechs.
     z.B. Dr. Müller, Nr. 7 -> zum Beispiel Doktor Müller,|Nummer sieben.
-    Mail an anna@beispiel.de -> Mail an anna at beispiel Punkt de.
+    Mail an anna@beispiel.de -> Mail an anna at beispiel Punkt de e.
     Siehe hilfe.beispiel.app/faq oder Dr.in Maier. -> Siehe hilfe Punkt beispiel Punkt app Schrägstrich faq\
  oder Doktor in Maier.
     Covid-19, A4 und 5G -> Covid neunzehn,|a vier und fünf ge.

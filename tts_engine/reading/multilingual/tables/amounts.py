@@ -312,8 +312,10 @@ class TableAmounts:
     def _read_stop_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3." of "der 3. Stock", or of "3. kat" where a small letter follows an ordinal."""
         number = int(match["number"])
-        rules = self._table.ordinal_rules.get(scan.context.previous_word)
-        if rules is None and self._table.stop_ordinals and scan.next_word(match.end())[:1].islower():
+        before, noun = scan.view[: match.start()], scan.next_word(match.end())
+        rules = self._table.ordinal_rules_after(scan.context.previous_word, before)
+        is_ordinal = noun[:1].islower() or noun.lower() in self._table.ordinal_nouns
+        if rules is None and self._table.stop_ordinals and is_ordinal:
             key = f"{self._gender_of_noun(scan, match.end(), 1)} {self._case(scan)}".strip()
             rules = self._table.stop_ordinals.get(key) or self._table.stop_ordinals[""]
         if rules is None:
@@ -339,4 +341,8 @@ class TableAmounts:
             return None
         if last and number > int(last):
             rules = "spellout-numbering"
-        return self._emit(scan, self._numbers.spell_out(number, rules), *match.span())
+        words = self._numbers.spell_out(number, rules)
+        if "ordinal" not in rules or not table.roman_article:
+            return self._emit(scan, words, *match.span())
+        stop = re.compile(r"\.(?= [a-zß-ÿ])").match(scan.view, match.end())
+        return self._emit(scan, f"{table.roman_article} {words}", match.start(), (stop or match).end())

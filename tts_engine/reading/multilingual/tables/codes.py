@@ -10,6 +10,9 @@ from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _RUN = re.compile(r"\d+|[^\W\d_]+")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_CAPITALS_BEHIND = re.compile(r"(?<!\w)[A-Z]{1,3} \Z")  # the "C" of "3 C 117/24", of a court
+_YEARS = re.compile(r"(?:1[5-9]|20)\d\d-(?:1[5-9]|20)\d\d")
 _MIN_CODE_RUNS = 3  # of letters or digits in "AB-4711-X", whose digits are read one by one
 _LETTERS_THAT_ARE_WORDS = "AEIOUY"
 # Country, check digits, groups of four letters and digits. Source: ISO 13616.
@@ -19,7 +22,7 @@ _PHONE_NUMBER = (
     r"0 \d{3}(?: \d{2,3}){2,3}",
     r"\d(?: \d\d){3}(?: \d{3}){2}(?: \d\d)?",
     r"0\d(?:[ .]\d\d){4}",
-    r"0\d+(?:[ /-]\d{2,})+",
+    r"0\d+(?:(?: / |[ /-])\d{2,})+",
     r"\d{3}-\d{4}",
     r"\d{3} \d{6,7}",
     r"(?:\d ?)?(?:\(\d{2,4}\) ?)?\d{2,4}(?:-\d{2,6}){2,3}",
@@ -68,6 +71,7 @@ class TableCodes:
             (r"\d{1,6}(?:-\d{2,7}){2,4}(?![-\d])" + end, read),
             (r"\d(?:-\d){2,8}(?![-\d])" + end, read),
         ]
+        rows.append((r"(?=(?:\D?\d){5})\d{1,7}(?:[-/]\d{1,7}){1,6}(?![-/]?\d)" + end, self._read_reference))
         if " " not in self._table.thousands_separators:
             rows.append((r"\d{3}(?: \d{2,3}){2,3}(?![\d-])", read))
         if self._table.pairs_digits:
@@ -77,11 +81,17 @@ class TableCodes:
             rows.insert(0, (rf"(?:{groups})(?:[ -]?\d{{2,4}})+{end}", read))
         return tuple(rows)
 
+    def section_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rule of the numbers of rooms and sections, such as "2.04"."""
+        if not self._table.section_words:
+            return ()
+        return ((r"\d{1,3}(?:\.\d{1,3}){1,3}(?!\w)", self._read_section),)
+
     def sign_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of phone numbers that begin with a sign."""
         read = self._speller.read_digit_groups
         return (
-            (rf"\+\d{{1,3}}(?:[ .-]?\(?\d{{1,9}}\)?){{1,7}}{self._end}", read),
+            (rf"(?=\+(?:[ .()-]{{0,2}}\d){{7}})\+\d{{1,3}}(?:[ .-]?\(?\d{{1,9}}\)?){{1,7}}{self._end}", read),
             (rf"\(\d{{2,4}}\) ?\d{{3,5}}(?:-\d{{2,4}}){{1,2}}{self._end}", read),
         )
 
@@ -113,6 +123,32 @@ class TableCodes:
             else:
                 scan.emit(self._numbers.number(int(scan.view[start : start + 2])), start, start + 2)
             scan.punctuate("," if start + 2 < match.end() else "")
+        return self._speller.finish_number(scan, match.end())
+
+    def _read_section(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        if scan.context.previous_word not in self._table.section_words:
+            return None
+        return self._speller.read_version(scan, match)
+
+    def _read_reference(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "33-2024/1187" with its slashes; one separator is enough where a code was announced."""
+        runs = list(re.finditer(r"\d+", match.group()))
+        has_slash = "/" in match.group()
+        is_announced = scan.context.code_words_left or (
+            has_slash and _CAPITALS_BEHIND.search(scan.view, max(0, match.start() - 5), match.start())
+        )
+        is_range = not has_slash and _YEARS.fullmatch(match.group())
+        if is_range or not (is_announced or (has_slash and len(runs) > 2)):
+            return None
+        for run in runs:
+            start, stop, digits = match.start() + run.start(), match.start() + run.end(), run.group()
+            if scan.view[start - 1] == "/" and run.start():
+                scan.emit(self._table.marks["/"], start - 1, start)
+            is_short = len(digits) < 3 and digits[0] != "0"
+            if is_short or (has_slash and _YEAR.fullmatch(digits)):
+                scan.emit(self._numbers.number(int(digits)), start, stop)
+            else:
+                self._speller.spell(scan, start, stop)
         return self._speller.finish_number(scan, match.end())
 
     def _read_bank_account(self, scan: ScanState, match: re.Match[str]) -> int:

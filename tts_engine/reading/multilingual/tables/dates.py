@@ -2,6 +2,7 @@
 
 import re
 
+from ...lazy_pattern import LazyPattern
 from ...roman_numerals import roman_value
 from ...tokenizer import RuleRow, ScanState, any_of
 from .language_tables import LanguageTable
@@ -9,6 +10,7 @@ from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _MAX_HOUR = 24
+_MAX_WEEKDAY_CHARACTERS = 16  # of an abbreviated day and the word between it and the next
 _FIRST_YEAR_OF_1900S = 50  # of the years with two digits
 
 
@@ -24,14 +26,27 @@ class TableDates:
             for short, name in zip(table.month_abbreviations, table.months, strict=False)
             for stop in (".", "")
         }
+        suffix = rf" ?(?:{table.hour_suffixes})(?!\w)"
+        month = rf"(?i:{any_of(self._months) or '(?!)'})(?!\w)"
+        self._hour_follows = LazyPattern(
+            rf" ?(?:[-–]|{re.escape(table.range_word)} ) ?\d{{1,2}}(?:[.:]\d\d)?{suffix}"
+        )
+        self._dash_before_time = LazyPattern(rf" ?[-–~/] ?(?=\d{{1,2}}(?:[:h]| h|\.\d\d|{suffix}))")
+        self._dash_before_date = LazyPattern(
+            rf" ?[-–] ?(?=\d{{1,2}}(?:([./])\d{{1,2}}\1|\.? (?:de )?{month}))"
+        )
+        self._days = any_of(table.weekdays)
+        self._days_of_letters = any_of(day for day in table.weekdays if len(day) > 1) or r"(?!)"
+        cues = any_of({*table.weekday_cues, table.range_word})
+        self._day_joint = rf"(?:,? (?:{cues}) |, | ?/ ?)"
+        self._weekday_behind = LazyPattern(rf"(?<!\w)(?:{self._days_of_letters})\.?{self._day_joint}\Z")
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of abbreviated days and months, and of days in Roman numerals."""
         return (*self._weekday_rows(), *self._month_rows())
 
     def _weekday_rows(self) -> tuple[RuleRow, ...]:
-        days = any_of(self._table.weekdays)
-        days_of_letters = any_of(day for day in self._table.weekdays if len(day) > 1) or r"(?!)"
+        days, days_of_letters, joint = self._days, self._days_of_letters, self._day_joint
         if not days:
             return ()
         date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
@@ -39,7 +54,9 @@ class TableDates:
             (rf"({days})\.?(?: ?[-–] ?)({days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
             (rf"({days_of_letters})\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|:\d\d))", self._read_weekday),
-            (rf"({days_of_letters})\.(?!\w)", self._read_announced_weekday),
+            (rf"({days_of_letters})\.(?= [a-zß-ÿ\d])", self._read_weekday),
+            (rf"({days_of_letters})\.?(?={joint}(?!\1)(?:{days_of_letters})(?!\w))", self._read_weekday),
+            (rf"({days_of_letters})\.?(?!\w)", self._read_announced_weekday),
         )
 
     def _month_rows(self) -> tuple[RuleRow, ...]:
@@ -83,6 +100,13 @@ class TableDates:
         if table.month_day_template:
             rows.append((r"(?P<month>\d{1,2})/(?P<day>\d{1,2})(?=\()", self._read_month_and_day))
         if table.day_month_stops:
+            rows.append(
+                (
+                    r"(?P<day>\d{1,2})\.(?:(?P<month>\d{1,2})\.)?(?P<joint> ?[-–/] ?)"
+                    rf"(?=\d{{1,2}}\.(?:\d{{1,2}}\.| ?(?i:{months})))",
+                    self._read_first_day,
+                )
+            )
             rows.append((r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?!\d)", self._read_day_and_month))
         if table.month_readings:
             irregular = any_of(table.month_readings)
@@ -94,6 +118,10 @@ class TableDates:
         scan.emit(words, start, stop)
         return self._speller.finish_number(scan, stop)
 
+    def _day(self, scan: ScanState, match: re.Match[str]) -> str:
+        before = scan.view[: match.start()]
+        return self._numbers.day(int(match["day"]), scan.context.previous_word, before)
+
     def _read_weekday(self, scan: ScanState, match: re.Match[str]) -> int:
         name = self._table.weekdays[match.group(1)]
         scan.emit(name, match.start(), match.end())
@@ -101,8 +129,10 @@ class TableDates:
         return match.end()
 
     def _read_announced_weekday(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the days of "du lun. au ven."."""
-        announced = scan.context.previous_word in self._table.weekday_cues
+        """Read the days of "du lun. au ven." and "Mo, Mi und Fr"."""
+        before = max(0, match.start() - _MAX_WEEKDAY_CHARACTERS)
+        announced = scan.context.previous_word in self._table.weekday_cues and match.group()[-1] == "."
+        announced = announced or bool(self._weekday_behind.compiled.search(scan.view, before, match.start()))
         return self._read_weekday(scan, match) if announced else None
 
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
@@ -125,7 +155,7 @@ class TableDates:
         day = roman_value(match["day"])
         if day is None or day > 31:
             return None
-        return self._emit(scan, self._numbers.day(day, scan.context.previous_word), *match.span())
+        return self._emit(scan, self._day(scan, match), *match.span())
 
     def _read_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "31.12.2025", "31/12/25" or "2025-12-31"."""
@@ -134,21 +164,30 @@ class TableDates:
             year += 2000 if year < _FIRST_YEAR_OF_1900S else 1900
         if not (1 <= month <= 12 and 1 <= day <= 31):
             return None
-        words = self._numbers.date(year, month, day, scan.context.previous_word)
-        return self._emit(scan, words, *match.span())
+        words = self._numbers.date(year, month, self._day(scan, match))
+        return self._read_date_dash(scan, self._emit(scan, words, *match.span()))
 
     def _read_named_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "3. März 2026" or "3 de mayo de 2026"."""
         day, month, year = int(match["day"]), self._months[match["name"].lower()], match["year"]
         if not 1 <= day <= 31:
             return None
-        scan.emit(self._numbers.day(day, scan.context.previous_word), match.start(), match.end("day"))
+        scan.emit(self._day(scan, match), match.start(), match.end("day"))
         self._keep(scan, match, "of_month")
         scan.emit(month, *match.span("name"))
         if year:
             self._keep(scan, match, "of_year")
             scan.emit(self._numbers.year(int(year)), *match.span("year"))
-        return self._speller.finish_number(scan, match.end())
+        return self._read_date_dash(scan, self._speller.finish_number(scan, match.end()))
+
+    def _read_date_dash(self, scan: ScanState, at: int) -> int:
+        """Read the dash between two dates."""
+        dash = self._dash_before_date.match(scan.view, at)
+        if dash is None:
+            return at
+        scan.emit(self._table.range_word, at, dash.end())
+        scan.context.previous_word = self._table.range_word
+        return dash.end()
 
     def _keep(self, scan: ScanState, match: re.Match[str], group: str) -> None:
         if match[group]:
@@ -160,9 +199,21 @@ class TableDates:
         if not (1 <= month <= 12 and 1 <= day <= 31):
             return None
         words = self._table.date_template.partition(" {year}")[0].format(
-            day=self._numbers.day(day, scan.context.previous_word), month=self._table.months[month - 1]
+            day=self._day(scan, match), month=self._table.months[month - 1]
         )
         return self._emit(scan, words.removesuffix(" de"), *match.span())
+
+    def _read_first_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "3.-" of "3.-7. Mai" and of "3./4. Mai"; the second day is inflected as the first."""
+        day, month, table = int(match["day"]), int(match["month"] or 1), self._table
+        if not (1 <= month <= 12 and 1 <= day <= 31):
+            return None
+        name = table.months[month - 1] if match["month"] else ""
+        scan.emit(f"{self._day(scan, match)} {name}", match.start(), match.start("joint"))
+        joint = table.marks["&"] if "/" in match["joint"] else table.range_word
+        scan.emit(joint, match.start("joint"), match.end())
+        scan.context.line_start = False
+        return match.end()
 
     def _read_month_and_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "5/3" of "5/3(월)"."""
@@ -183,7 +234,8 @@ class TableDates:
         if hour > _MAX_HOUR or minute > 59:
             return None
         has_suffix = not match.group()[-1].isdigit()
-        if match["after_stop"] and not has_suffix and scan.context.previous_word not in self._table.hour_cues:
+        is_time = has_suffix or scan.context.previous_word in self._table.hour_cues
+        if match["after_stop"] and not is_time and not self._hour_follows.match(scan.view, match.end()):
             return None
         case = self._table.case_after(scan.context.previous_word)
         end = self._emit(scan, self._numbers.time(hour, minute, case), *match.span())
@@ -191,7 +243,7 @@ class TableDates:
 
     def _read_dash(self, scan: ScanState, at: int) -> int:
         """Read the dash between two times; the slash of "8h-12h/14h-18h" is a pause."""
-        dash = re.compile(r" ?[-–~/] ?(?=\d{1,2}(?:[:h]| h|\.\d\d))").match(scan.view, at)
+        dash = self._dash_before_time.match(scan.view, at)
         if dash is None:
             return at
         if "/" in dash.group():

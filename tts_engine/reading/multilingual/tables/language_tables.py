@@ -7,6 +7,7 @@ are those of Unicode's rule-based number format, or the language's own ``ordinal
 Source: Unicode CLDR 44 (units, currencies, months); everyday usage for abbreviations and words before codes.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +19,8 @@ from .plural_rules import CountedNoun, noun_form, parse_noun
 
 TABLE_LANGUAGES = ("de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "ko")
 _NUMBERING = "spellout-numbering"
+_MAX_BEHIND = 60  # characters that are searched for the words before an ordinal
+_WORDS_BEHIND = re.compile(r"\d+(?=\.)|[^\W\d_]+")
 _UNNAMED = parse_noun("")  # a number without a noun
 
 
@@ -50,9 +53,14 @@ class LanguageTable:
     spelled_words: frozenset[str] = frozenset()  # in capitals, spelled though they have vowels
     abbreviations: Mapping[str, str] = field(default_factory=dict)  # without their last full stop
     bare_abbreviations: Mapping[str, str] = field(default_factory=dict)  # read without a full stop too
+    abbreviated_endings: Mapping[str, str] = field(default_factory=dict)  # of compound words: "Goethestr."
+    joined_suffixes: frozenset[str] = frozenset()  # joined to a number as one word: "50er", "18-jährig"
+    unit_compounds: bool = False  # "24-h-Hotline" is read with its unit
     titles: Mapping[str, str] = field(default_factory=dict)  # before names; with a stop that they need
     letter_cues: frozenset[str] = frozenset()  # words after which a capital is a letter and no title
     names_capitals: bool = False  # a capital on its own, as in "classe B", is read by its name
+    spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
+    section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
     # Choice of number words
     rules: Mapping[str, str] = field(
@@ -83,6 +91,10 @@ class LanguageTable:
     # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
     ordinal_rules: Mapping[str, str] = field(default_factory=dict)  # word before "3."; to rule sets
+    ordinal_prepositions: frozenset[str] = frozenset()  # before an article of ``oblique_ordinals``
+    oblique_ordinals: Mapping[str, str] = field(default_factory=dict)  # article before "3."; to rule sets
+    ordinal_joints: frozenset[str] = frozenset()  # between ordinals that are inflected alike: "und"
+    ordinal_nouns: frozenset[str] = frozenset()  # capitalised nouns before which "3." is an ordinal
     stop_ordinals: Mapping[str, str] = field(default_factory=dict)  # "gender case" of "3." before a noun
     ordinal_prefix: str = ""  # before a number, makes an ordinal of it; no unit follows
     ordinals: Mapping[str, str] = field(default_factory=dict)  # by number, where Unicode has no rules
@@ -94,6 +106,7 @@ class LanguageTable:
     roman_ordinals: Mapping[str, str] = field(default_factory=dict)  # word after Roman numerals; to rule sets
     # Word before Roman numerals, to rule sets; with the largest number that they are used for
     roman_numbers: Mapping[str, str] = field(default_factory=dict)
+    roman_article: str = ""  # before Roman numerals that are read as ordinals: "Ludwig der Zweite"
     roman_after_names: str = ""  # rule set of Roman numerals of two letters after a capitalised word
     # Dates and times that differ
     day_rules: str = _NUMBERING  # rule set of the day of a date
@@ -138,6 +151,7 @@ class LanguageTable:
             | dict.fromkeys(within, AbbreviationKind.MID_SENTENCE),
             dotted_kind=AbbreviationKind.MID_SENTENCE,
             ordinal_stops=bool(self.ordinal_rules or self.stop_ordinals),
+            abbreviated_endings=tuple(self.abbreviated_endings),
             weekdays=frozenset(f"{short.lower()}." for short in self.weekdays),
         )
 
@@ -153,6 +167,20 @@ class LanguageTable:
     def noun_form_after_fraction(self, noun: CountedNoun) -> str:
         """Return the form of ``noun`` after a number with a decimal fraction."""
         return noun.forms[min(self.fraction_form, len(noun.forms) - 1)]
+
+    def ordinal_rules_after(self, previous_word: str, before: str) -> str | None:
+        """Return the rule set of an ordinal after ``previous_word``, with which the text ``before`` ends.
+
+        "im 3. und" inflects the ordinal after it as "im" does, and "in der" does otherwise than "der".
+        """
+        words = _WORDS_BEHIND.findall(before, max(0, len(before) - _MAX_BEHIND))
+        if previous_word in self.ordinal_joints:
+            while len(words) > 2 and words[-1] in self.ordinal_joints and words[-2].isdigit():
+                del words[-2:]
+            previous_word = words[-1].lower() if words else ""
+        is_oblique = len(words) > 1 and words[-2].lower() in self.ordinal_prepositions
+        rules = self.oblique_ordinals.get(previous_word) if is_oblique else None
+        return rules or self.ordinal_rules.get(previous_word)
 
     def case_after(self, word: str) -> str:
         """Return the case of a number after ``word``, in lower case; "" for none that is known."""
@@ -173,6 +201,12 @@ _WORD_SETS = (
     "hour_cues",
     "per_nouns",
     "letter_cues",
+    "joined_suffixes",
+    "spelled_domains",
+    "section_words",
+    "ordinal_prepositions",
+    "ordinal_joints",
+    "ordinal_nouns",
     "weekday_cues",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
@@ -187,6 +221,7 @@ _NAMED_TABLES = (
     "per",
     "roman_numbers",
     "titles",
+    "oblique_ordinals",
 )
 _ENDING_TABLES = ("gender_by_ending", "few_gender_by_ending")
 
@@ -207,6 +242,9 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
     for name in values.keys() & {*_ENDING_TABLES}:
         endings = expand_names(values[name]).items()
         parsed[name] = dict(sorted(endings, key=lambda item: -len(item[0])))
+    abbreviations = values.get("abbreviations", {})
+    unspaced = {short.replace(". ", "."): words for short, words in abbreviations.items()}
+    parsed["abbreviations"] = unspaced | abbreviations  # "z. B." and "z.B."
     parsed["money"] = {sign: _parse_currency(nouns) for sign, nouns in expand_names(values["money"]).items()}
     parsed["decimal_nouns"] = tuple(map(parse_noun, values.get("decimal_nouns", ())))
     return LanguageTable(code=code, **parsed)

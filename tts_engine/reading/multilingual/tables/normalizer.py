@@ -13,6 +13,7 @@ from ...markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ...tokenizer import WORD, WORD_PATTERN, Grammar, RuleRow, ScanState, any_of, compile_rules
 from .amounts import TableAmounts
 from .codes import TableCodes
+from .compounds import TableCompounds
 from .dates import TableDates
 from .language_tables import LanguageTable
 from .numbers import TableNumberWords
@@ -33,6 +34,8 @@ class TableNormalizer:
         self._dates = TableDates(table, numbers, self._speller)
         self._amounts = TableAmounts(table, numbers, self._speller, self._codes)
 
+        self._compounds = TableCompounds(table, numbers, self._speller, self._codes)
+
         # Before a small letter "1." may be an ordinal.
         self._list_number = r"(\d{1,3})[.)] +(?=\S)" + (
             "(?![a-zà-öø-ÿąćęłńśźżçğıöşü])" if table.stop_ordinals else ""
@@ -51,6 +54,7 @@ class TableNormalizer:
                 *self._amounts.letter_rows(),
                 *self._dates.letter_rows(),
                 *self._abbreviation_rows(),
+                *self._compounds.letter_rows(),
                 (
                     rf"[^\W\d_]{{1,20}}'(?=\d|(?:{any_of(self._table.abbreviations) or '(?!)'})\.)",
                     self._read_word,
@@ -59,7 +63,9 @@ class TableNormalizer:
             ),
             digits=compile_rules(
                 *addresses,
+                *self._codes.section_rows(),
                 *self._dates.digit_rows(),
+                *self._compounds.digit_rows(),
                 (
                     rf"(?!{self._amounts.integer}(?!\.\d))\d+(?:\.\d+){{2,}}(?![\w.-]\d)",
                     self._read_version,
@@ -81,13 +87,15 @@ class TableNormalizer:
 
     def _abbreviation_rows(self) -> tuple[RuleRow, ...]:
         bare, words = any_of(self._table.bare_abbreviations), any_of(self._table.abbreviations)
+        # A letter without a stop is the name of something: "S 41".
+        longer = any_of(word for word in self._table.abbreviations if len(word) > 1)
         rows: list[RuleRow] = []
         if self._table.titles:
             rows.append((rf"({any_of(self._table.titles)})(?!\w)\.?(?= ?[^\W\d_])", self._read_title))
         if bare:
             rows.append((rf"({bare})(?!\w)", self._read_bare_abbreviation))
         if words:
-            rows.append((rf"({words})\.|({words})(?=\s?\d)", self._read_abbreviation))
+            rows.append((rf"({words})\.|({longer})(?=\s?\d)", self._read_abbreviation))
         return tuple(rows)
 
     def _read_word(self, scan: ScanState, match: re.Match[str]) -> int:

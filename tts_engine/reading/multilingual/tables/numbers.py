@@ -114,20 +114,21 @@ class TableNumberWords:
         """Return the plural category of ``number``."""
         return plural_category(self._table.plural_rule, number)
 
-    def day(self, day: int, previous_word: str) -> str:
-        """Return the day of a date, inflected after ``previous_word`` where the language does so."""
+    def day(self, day: int, previous_word: str, before: str = "") -> str:
+        """Return the day of a date, inflected after ``previous_word``, with which ``before`` ends."""
         if day == 1 and self._table.first_day_word:
             return self._table.first_day_word
-        return self.spell_out(day, self._table.ordinal_rules.get(previous_word, self._table.day_rules))
+        rules = self._table.ordinal_rules_after(previous_word, before) or self._table.day_rules
+        return self.spell_out(day, rules)
 
     def year(self, year: int) -> str:
         """Return the year of a date."""
         return self.spell_out(year, self._table.year_rules)
 
-    def date(self, year: int, month: int, day: int, previous_word: str) -> str:
+    def date(self, year: int, month: int, day: str) -> str:
         """Return a whole date."""
         return self._table.date_template.format(
-            day=self.day(day, previous_word), month=self._table.months[month - 1], year=self.year(year)
+            day=day, month=self._table.months[month - 1], year=self.year(year)
         )
 
     def time(self, hour: int, minute: int, case: str = "") -> str:

@@ -54,7 +54,8 @@ class TableSpeller(Speller):
     def read_address_word(self, scan: ScanState, start: int, stop: int) -> None:
         """Read the letters between two marks of an address; those without a vowel are spelled."""
         word = scan.view[start:stop]
-        if len(word) <= _MAX_SPELLED_LETTERS and self.is_unpronounceable(word):
+        is_domain = word in self.table.spelled_domains and scan.view[start - 1 : start] == "."
+        if is_domain or (len(word) <= _MAX_SPELLED_LETTERS and self.is_unpronounceable(word)):
             self.spell(scan, start, stop)
         else:
             scan.emit(word, start, stop)
