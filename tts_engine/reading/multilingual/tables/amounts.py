@@ -28,7 +28,9 @@ class TableAmounts:
         group = f"[{re.escape(table.thousands_separators)}]"
         self.integer = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?!\d)"
         decimal_mark = "." if "," in table.thousands_separators else "[.,]"
-        self._decimal = rf"(?P<whole>{self.integer})(?:{decimal_mark}(?P<fraction>\d+))?"
+        # "12,845.60" can be read in one way only, whatever the language.
+        foreign = r"\d{1,3}(?:,\d{3})+(?=\.\d\d(?!\d))|" if decimal_mark != "." else ""
+        self._decimal = rf"(?P<whole>{foreign}{self.integer})(?:{decimal_mark}(?P<fraction>\d+))?"
         self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
         self._signs = any_of(sign for sign in table.money if not sign[-1].isalpha()) or r"(?!)"
         self._codes_before = any_of(filter(_CODE_OF_CURRENCY.match, table.money)) or r"(?!)"
@@ -52,7 +54,9 @@ class TableAmounts:
     def money_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of money that begins with a currency."""
         amount = rf"(?P<currency>{self._signs}|(?:{self._codes_before})(?= ?\d))\s?{self._decimal}"
+        names = any_of(name for name in self._table.money if name[-1].isalpha())
         return (
+            (rf"{amount}\s?(?P<name>{names or '(?!)'}){self._end}", self._read_named_money),
             (rf"{amount}\s(?P<magnitude>{self._magnitudes}){self._end}", self._read_large_money),
             (rf"{amount}(?:[,.][-–]{{1,2}}(?!\d))?", self._read_money),
         )
@@ -251,8 +255,18 @@ class TableAmounts:
         amount = self._numbers.amount(match["whole"], match["fraction"])
         return self._emit(scan, f"{self._table.percent_prefix} {amount}", *match.span())
 
+    def _read_named_money(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "$95 pesos" and "$12,845.60 MXN", whose sign is not said."""
+        return self._read_money_of(scan, match, match["name"])
+
     def _read_money(self, scan: ScanState, match: re.Match[str]) -> int:
-        words = self._numbers.money(match["whole"], match["fraction"], match["currency"], self._case(scan))
+        return self._read_money_of(scan, match, match["currency"])
+
+    def _read_money_of(self, scan: ScanState, match: re.Match[str], currency: str) -> int:
+        whole, fraction = match["whole"], match["fraction"]
+        if currency in self._table.comma_thousands and fraction and len(fraction) == 3:
+            whole, fraction = whole + fraction, None
+        words = self._numbers.money(whole, fraction, currency, self._case(scan))
         scan.emit(words, *match.span())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 

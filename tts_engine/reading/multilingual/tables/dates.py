@@ -23,7 +23,10 @@ class TableDates:
         self._months = {name.lower(): name for name in table.months}
         self._months |= {
             f"{short}{stop}".lower(): name
-            for short, name in zip(table.month_abbreviations, table.months, strict=False)
+            for short, name in (
+                *zip(table.month_abbreviations, table.months, strict=False),
+                *table.other_months.items(),
+            )
             for stop in (".", "")
         }
         suffix = rf" ?(?:{table.hour_suffixes})(?!\w)"
@@ -62,10 +65,11 @@ class TableDates:
     def _month_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of abbreviated months without a day, and of "XX settembre"."""
         table = self._table
-        shorts = {f"{short}{stop}" for short in table.month_abbreviations for stop in (".", "")}
+        short_names = (*table.month_abbreviations, *table.other_months)
+        shorts = {f"{short}{stop}" for short in short_names for stop in (".", "")}
         numbers = {self._numbers.number(number) for number in range(1, 13)}
         words = numbers | {day.lower() for day in table.weekdays}
-        unmistakable = any_of({f"{short}." for short in table.month_abbreviations if short not in words})
+        unmistakable = any_of({f"{short}." for short in short_names if short not in words})
         return (
             (rf"(?i:{any_of(shorts) or '(?!)'})(?= \d{{4}}(?!\d))", self._read_month),
             (rf"(?i:{unmistakable or '(?!)'})(?=[,)]| ?[a-zß-ÿ\d])", self._read_month),
@@ -78,8 +82,9 @@ class TableDates:
         months = any_of(self._months) or r"(?!)"
         suffix = rf"(?: ?(?:{table.hour_suffixes}))?"
         whole_hour = r"| ?h(?!/(?!\d{1,2} ?[h:]))" if table.whole_hours else ""
+        is_no_duration = r"(?!\d{1,2} ?[hH] ?\d\d ?[Mm]in)"
         time = (
-            rf"(?P<hour>\d{{1,2}})(?:(?::| ?[hH] ?)(?P<minute>\d\d){suffix}|\.(?P<after_stop>\d\d){suffix}"
+            rf"{is_no_duration}(?P<hour>\d{{1,2}})(?:(?::| ?[hH] ?)(?P<minute>\d\d){suffix}|\.(?P<after_stop>\d\d){suffix}"
             rf"{whole_hour}){end}(?!:\d)"
         )
         rows: list[RuleRow] = [
@@ -90,13 +95,15 @@ class TableDates:
             (rf"(?P<day>\d{{1,2}})([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
         ]
         if table.day_first:
-            named = rf"(?P<day>\d{{1,2}})(?:\.|º|°|er)? (?P<of_month>de )?(?P<name>(?i:{months}))(?!\w)"
-            rows.append((rf"{named}(?: (?P<of_year>de )?(?P<year>\d{{4}})(?!\w))?", self._read_named_date))
+            named = rf"(?P<day>\d{{1,2}})(?:\.|º|°|er)?[ -](?P<of_month>de )?(?P<name>(?i:{months}))(?!\w)"
+            rows.append((rf"{named}(?:[ -](?P<of_year>de )?(?P<year>\d{{4}})(?!\w))?", self._read_named_date))
             rows.append(
                 (rf"(?P<day>\d{{1,2}})/(?P<month>\d{{1,2}})/(?P<year>\d\d){end}(?!/)", self._read_date)
             )
             rows.append((rf"(?P<day>\d\d)\.(?P<month>\d\d)\.(?P<year>\d\d){end}(?!\.\d)", self._read_date))
             rows.append((r"(?P<day>\d{1,2})/(?P<month>0[1-9]|1[0-2])(?![\w/])", self._read_day_and_month))
+        if table.date_cues:
+            rows.append((r"(?P<day>\d{1,2})/(?P<month>\d{1,2})(?![\w/])", self._read_announced_day))
         if table.month_day_template:
             rows.append((r"(?P<month>\d{1,2})/(?P<day>\d{1,2})(?=\()", self._read_month_and_day))
         if table.day_month_stops:
@@ -202,6 +209,11 @@ class TableDates:
             day=self._day(scan, match), month=self._table.months[month - 1]
         )
         return self._emit(scan, words.removesuffix(" de"), *match.span())
+
+    def _read_announced_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "18/7" of "el 18/7"."""
+        announced = scan.context.previous_word in self._table.date_cues
+        return self._read_day_and_month(scan, match) if announced else None
 
     def _read_first_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3.-" of "3.-7. Mai" and of "3./4. Mai"; the second day is inflected as the first."""

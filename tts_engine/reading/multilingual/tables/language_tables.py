@@ -52,14 +52,17 @@ class LanguageTable:
     letters: Mapping[str, str] = field(default_factory=dict)  # their names, by letters in lower case
     spelled_words: frozenset[str] = frozenset()  # in capitals, spelled though they have vowels
     abbreviations: Mapping[str, str] = field(default_factory=dict)  # without their last full stop
+    numbered_abbreviations: frozenset[str] = frozenset()  # those that are words unless a number follows
     bare_abbreviations: Mapping[str, str] = field(default_factory=dict)  # read without a full stop too
     abbreviated_endings: Mapping[str, str] = field(default_factory=dict)  # of compound words: "Goethestr."
     joined_suffixes: frozenset[str] = frozenset()  # joined to a number as one word: "50er", "18-jährig"
     unit_compounds: bool = False  # "24-h-Hotline" is read with its unit
+    comma_thousands: frozenset[str] = frozenset()  # currencies with which "12,845" is a whole number
     titles: Mapping[str, str] = field(default_factory=dict)  # before names; with a stop that they need
     letter_cues: frozenset[str] = frozenset()  # words after which a capital is a letter and no title
     names_capitals: bool = False  # a capital on its own, as in "classe B", is read by its name
     spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
+    number_sign: str = ""  # the "#" of "#12", if it is said
     section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
     # Choice of number words
@@ -116,6 +119,8 @@ class LanguageTable:
     month_day_template: str = ""  # of "5/3(월)", where the month comes first
     day_month_stops: bool = False  # "24.12." is a date
     month_abbreviations: tuple[str, ...] = ()  # twelve, without a full stop
+    other_months: Mapping[str, str] = field(default_factory=dict)  # months by more abbreviations
+    date_cues: frozenset[str] = frozenset()  # words before "5/3" as a date
     month_suffix: str = ""  # after the number of a month
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
@@ -145,10 +150,13 @@ class LanguageTable:
             *self.mid_sentence_words,
             *stopped,
             *self.month_abbreviations,
+            *self.other_months,
         }
         return BoundaryRules(
             abbreviations=dict.fromkeys(self.weekdays, AbbreviationKind.MAY_END_SENTENCE)
-            | dict.fromkeys(within, AbbreviationKind.MID_SENTENCE),
+            | dict.fromkeys(within, AbbreviationKind.MID_SENTENCE)
+            | dict.fromkeys(self.numbered_abbreviations, AbbreviationKind.NUMBERED),
+            sentence_words=self.numbered_abbreviations,
             dotted_kind=AbbreviationKind.MID_SENTENCE,
             ordinal_stops=bool(self.ordinal_rules or self.stop_ordinals),
             abbreviated_endings=tuple(self.abbreviated_endings),
@@ -207,6 +215,9 @@ _WORD_SETS = (
     "ordinal_prepositions",
     "ordinal_joints",
     "ordinal_nouns",
+    "date_cues",
+    "numbered_abbreviations",
+    "comma_thousands",
     "weekday_cues",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
@@ -222,6 +233,7 @@ _NAMED_TABLES = (
     "roman_numbers",
     "titles",
     "oblique_ordinals",
+    "other_months",
 )
 _ENDING_TABLES = ("gender_by_ending", "few_gender_by_ending")
 

@@ -79,6 +79,7 @@ class TableNormalizer:
                 *self._amounts.sign_rows(),
                 (rf"[{_INVERTED_MARKS}](?=[^\W\d_])", self._read_inverted_mark),
                 *PUNCTUATION_ROWS,
+                *([(r"# ?(?=\d)", self._read_number_sign)] if self._table.number_sign else []),
                 (r"#(?![A-Za-z0-9#])" if self._table.particles else r"#(?![\w#])", self._read_telephone_key),
                 (r"[^\w\s]", self._read_mark),
             ),
@@ -144,11 +145,20 @@ class TableNormalizer:
         start = match.start()
         if start and scan.view[start - 1].isalnum():
             return None
-        spoken = self._table.abbreviations[match.group(1) or match.group(2)]
+        written = match.group(1) or match.group(2)
+        if written in self._table.numbered_abbreviations and not scan.next_visible(match.end()).isdigit():
+            return None
+        spoken = self._table.abbreviations[written]
         scan.emit(spoken, start, match.end())
         self._codes.note_word(scan, spoken)
         if match.group(1) and not scan.next_visible(match.end()):
             scan.punctuate(".")
+        return match.end()
+
+    def _read_number_sign(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "#" of "#4711"."""
+        scan.emit(self._table.number_sign, match.start(), match.start() + 1)
+        self._codes.note_word(scan, self._table.number_sign)
         return match.end()
 
     def _read_telephone_key(self, scan: ScanState, match: re.Match[str]) -> int | None:

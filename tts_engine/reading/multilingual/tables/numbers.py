@@ -21,7 +21,7 @@ class TableNumberWords:
     def __init__(self, table: LanguageTable) -> None:
         self._table = table
         self._formatter = NumberFormatter(table.code, table.rules[""])
-        self._separator = re.compile(f"[{re.escape(table.thousands_separators)}]")
+        self._separator = re.compile(f"[{re.escape(table.thousands_separators)},]")
         self._ordinals = OrdinalWords(
             table.ordinals, table.ordinal_endings, self._ordinal_head, tens=table.ordinal_tens
         )
