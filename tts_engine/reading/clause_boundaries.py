@@ -85,6 +85,7 @@ class BoundaryRules:
     abbreviated_endings: tuple[str, ...] = ()  # of longer words: the "str" of "Goethestr."
     ordinal_stops: bool = False  # "3." may be an ordinal
     weekdays: frozenset[str] = frozenset()  # lower case; a date may follow their comma
+    listed_weekdays: frozenset[str] = frozenset()  # as written; another may follow their comma: "Mo, Di"
     month_day: re.Pattern[str] | None = None  # month and day, after whose comma a year may follow
     times_of_day: frozenset[str] = frozenset()  # "a.m", "p.m"
     words_after_time: frozenset[str] = frozenset()  # continue the sentence after one of these
@@ -301,12 +302,13 @@ def _decide_mark(
 def _needs_next_letter(word: str, mark: str, rules: BoundaryRules) -> bool:
     lower = word.lower()
     is_drive_or_scheme = len(word) == 1 or lower in _URI_SCHEMES  # "C:\Users", "https://"
-    return lower in rules.weekdays or (mark == ":" and is_drive_or_scheme)
+    is_weekday = lower in rules.weekdays or word in rules.listed_weekdays
+    return is_weekday or (mark == ":" and is_drive_or_scheme)
 
 
 def _is_safe_after_mark(view: str, at: int, token: str, following: str, rules: BoundaryRules) -> bool:
     word = _bare_word(token)
-    if not word or word.lower() in rules.weekdays:
+    if not word or word.lower() in rules.weekdays or (view[at] == "," and word in rules.listed_weekdays):
         return False
     if not following.isdigit():
         return True

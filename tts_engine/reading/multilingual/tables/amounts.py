@@ -235,6 +235,8 @@ class TableAmounts:
     def _read_minus(self, scan: ScanState, match: re.Match[str]) -> int | None:
         if match.start() and not scan.view[match.start() - 1].isspace():
             return None
+        if scan.context.previous_word in self._table.code_words:
+            return match.end()
         scan.emit(self._table.minus_word, match.start(), match.end())
         return match.end()
 

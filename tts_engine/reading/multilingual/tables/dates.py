@@ -52,11 +52,15 @@ class TableDates:
         days, days_of_letters, joint = self._days, self._days_of_letters, self._day_joint
         if not days:
             return ()
+        hour = r"\d{1,2}(?:[.:]\d\d)?"
+        words = any_of({*self._table.weekday_cues, self._table.range_word} - {""}) or "(?!)"
+        hours = rf" (?:(?:{words}) )?{hour}(?: ?[-–] ?{hour})? ?(?:{self._table.hour_suffixes})(?!\w)"
         date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
         return (
             (rf"({days})\.?(?: ?[-–] ?)({days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
             (rf"({days_of_letters})\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|:\d\d))", self._read_weekday),
+            (rf"({days_of_letters})(?={hours})", self._read_weekday),
             (rf"({days_of_letters})\.(?= [a-zß-ÿ\d])", self._read_weekday),
             (rf"({days_of_letters})\.?(?={joint}(?!\1)(?:{days_of_letters})(?!\w))", self._read_weekday),
             (rf"({days_of_letters})\.?(?!\w)", self._read_announced_weekday),
@@ -84,8 +88,9 @@ class TableDates:
         whole_hour = r"| ?h(?!/(?!\d{1,2} ?[h:]))" if table.whole_hours else ""
         is_no_duration = r"(?!\d{1,2} ?[hH] ?\d\d ?[Mm]in)"
         time = (
-            rf"{is_no_duration}(?P<hour>\d{{1,2}})(?:(?::| ?[hH] ?)(?P<minute>\d\d){suffix}|\.(?P<after_stop>\d\d){suffix}"
-            rf"{whole_hour}){end}(?!:\d)"
+            rf"{is_no_duration}(?P<hour>\d{{1,2}})"
+            rf"(?:(?::| ?[hH] ?)(?P<minute>\d\d){suffix}|\.(?P<after_stop>\d\d){suffix}{whole_hour})"
+            rf"{end}(?!:\d)"
         )
         rows: list[RuleRow] = [
             (
@@ -248,6 +253,10 @@ class TableDates:
         has_suffix = not match.group()[-1].isdigit()
         is_time = has_suffix or scan.context.previous_word in self._table.hour_cues
         if match["after_stop"] and not is_time and not self._hour_follows.match(scan.view, match.end()):
+            return None
+        is_whole = not (match["minute"] or match["after_stop"])
+        cues = self._table.whole_hour_cues
+        if is_whole and cues and scan.context.previous_word not in cues:
             return None
         case = self._table.case_after(scan.context.previous_word)
         end = self._emit(scan, self._numbers.time(hour, minute, case), *match.span())

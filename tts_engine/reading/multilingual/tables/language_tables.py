@@ -125,10 +125,12 @@ class LanguageTable:
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
     weekday_range_word: str = ""  # if it differs from ``range_word``
+    listed_weekdays: frozenset[str] = frozenset()  # abbreviations after whose comma another may follow
     weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
     minute: CountedNoun = _UNNAMED
     minute_zero_word: str = ""  # before minutes below 10
     whole_hours: bool = False  # "8h" is a time of day
+    whole_hour_cues: frozenset[str] = frozenset()  # words before such a time; none: any
     hour_suffixes: str = "h"  # after a time, not read; members of a pattern
     hour_cues: frozenset[str] = frozenset()  # words before "9.05" as a time
     time_range_word: str = ""  # if it differs from ``range_word``
@@ -156,6 +158,7 @@ class LanguageTable:
             abbreviations=dict.fromkeys(self.weekdays, AbbreviationKind.MAY_END_SENTENCE)
             | dict.fromkeys(within, AbbreviationKind.MID_SENTENCE)
             | dict.fromkeys(self.numbered_abbreviations, AbbreviationKind.NUMBERED),
+            listed_weekdays=self.listed_weekdays,
             sentence_words=self.numbered_abbreviations,
             dotted_kind=AbbreviationKind.MID_SENTENCE,
             ordinal_stops=bool(self.ordinal_rules or self.stop_ordinals),
@@ -216,6 +219,8 @@ _WORD_SETS = (
     "ordinal_joints",
     "ordinal_nouns",
     "date_cues",
+    "whole_hour_cues",
+    "listed_weekdays",
     "numbered_abbreviations",
     "comma_thousands",
     "weekday_cues",

@@ -81,6 +81,7 @@ class TableNormalizer:
                 *PUNCTUATION_ROWS,
                 *([(r"# ?(?=\d)", self._read_number_sign)] if self._table.number_sign else []),
                 (r"#(?![A-Za-z0-9#])" if self._table.particles else r"#(?![\w#])", self._read_telephone_key),
+                (r"§(?=§)", self._skip_mark),
                 (r"[^\w\s]", self._read_mark),
             ),
             word=(LazyPattern(rf"{WORD_PATTERN}(?:-{WORD_PATTERN})*"), self._read_word),
@@ -167,6 +168,10 @@ class TableNormalizer:
             return None
         scan.emit(self._table.marks["#"], match.start(), match.end())
         self._codes.note_word(scan, "#")
+        return match.end()
+
+    def _skip_mark(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Skip the first sign of "§§"."""
         return match.end()
 
     def _read_mark(self, scan: ScanState, match: re.Match[str]) -> int | None:
