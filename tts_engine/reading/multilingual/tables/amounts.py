@@ -54,7 +54,7 @@ class TableAmounts:
     def money_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of money that begins with a currency."""
         amount = rf"(?P<currency>{self._signs}|(?:{self._codes_before})(?= ?\d))\s?{self._decimal}"
-        names = any_of(name for name in self._table.money if name[-1].isalpha())
+        names = any_of(name for name in self._table.money if name[0].isalpha())
         return (
             (rf"{amount}\s?(?P<name>{names or '(?!)'}){self._end}", self._read_named_money),
             (rf"{amount}\s(?P<magnitude>{self._magnitudes}){self._end}", self._read_large_money),
@@ -179,6 +179,7 @@ class TableAmounts:
         scan.emit(words, match.start(), match.start("dash"))
         second = re.compile(self.integer).match(scan.view, match.end())
         falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
+        falls = falls or scan.context.previous_word in self._table.address_number_words
         joint = "" if falls else self._table.range_word  # "221-18" is the number of an article
         scan.emit(joint, match.start("dash"), match.end())
         scan.context.previous_word = joint

@@ -60,6 +60,10 @@ class TableDates:
             (rf"({days})\.?(?: ?[-–] ?)({days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
             (rf"({days_of_letters})\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|:\d\d))", self._read_weekday),
+            (
+                rf"({days}) {self._table.range_word} ({days})(?!\w)(?=:|,?(?: de)? \d)",
+                self._read_weekdays,
+            ),
             (rf"({days_of_letters})(?={hours})", self._read_weekday),
             (rf"({days_of_letters})\.(?= [a-zß-ÿ\d])", self._read_weekday),
             (rf"({days_of_letters})\.?(?={joint}(?!\1)(?:{days_of_letters})(?!\w))", self._read_weekday),

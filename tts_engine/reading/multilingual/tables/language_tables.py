@@ -63,6 +63,7 @@ class LanguageTable:
     names_capitals: bool = False  # a capital on its own, as in "classe B", is read by its name
     spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
     number_sign: str = ""  # the "#" of "#12", if it is said
+    address_number_words: frozenset[str] = frozenset()  # before "12-30", two numbers of an address
     section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
     # Choice of number words
@@ -219,6 +220,7 @@ _WORD_SETS = (
     "ordinal_joints",
     "ordinal_nouns",
     "date_cues",
+    "address_number_words",
     "whole_hour_cues",
     "listed_weekdays",
     "numbered_abbreviations",
