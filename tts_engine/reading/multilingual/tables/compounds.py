@@ -25,7 +25,12 @@ class TableCompounds:
         if not endings:
             return ()
         word = r"[^\W\d_]{1,30}(?:\.?-[^\W\d_]{1,30}){0,4}?"
-        return ((rf"(?P<head>{word}\.?-?)(?P<ending>{endings})(?:\.|(?= \d))", self._read_ending),)
+        return (
+            (
+                rf"(?=[^\s.]{{2,60}}(?:\.| \d))(?P<head>{word}\.?-?)(?P<ending>{endings})(?:\.|(?= \d))",
+                self._read_ending,
+            ),
+        )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of words that begin with a number."""

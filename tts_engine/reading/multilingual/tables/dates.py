@@ -79,8 +79,8 @@ class TableDates:
         words = numbers | {day.lower() for day in table.weekdays}
         unmistakable = any_of({f"{short}." for short in short_names if short not in words})
         return (
-            (rf"(?i:{any_of(shorts) or '(?!)'})(?= \d{{4}}(?!\d))", self._read_month),
-            (rf"(?i:{unmistakable or '(?!)'})(?=[,)]| ?[a-zß-ÿ\d])", self._read_month),
+            (rf"(?=\w{{1,9}}\.? \d)(?i:{any_of(shorts) or '(?!)'})(?= \d{{4}}(?!\d))", self._read_month),
+            (rf"(?=\w{{1,9}}\.)(?i:{unmistakable or '(?!)'})(?=[,)]| ?[a-zß-ÿ\d])", self._read_month),
             (rf"(?P<day>[IVX]{{2,6}}|[VX])(?= (?i:{any_of(table.months)})(?!\w))", self._read_roman_day),
         )
 

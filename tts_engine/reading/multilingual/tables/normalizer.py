@@ -20,6 +20,8 @@ from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _INVERTED_MARKS = "¿¡"
+# Begins the pattern of abbreviations, so that their many words are not tried at every word.
+_STOP_OR_DIGIT_AHEAD = r"(?=[^\s\d.]{1,30}(?: [^\s\d.]{1,4})?(?:\.|\s?\d))"
 _SILENT_MARKS = ".-_/#"  # named in addresses only
 
 
@@ -97,7 +99,9 @@ class TableNormalizer:
         if bare:
             rows.append((rf"({bare})(?!\w)", self._read_bare_abbreviation))
         if words:
-            rows.append((rf"({words})\.|({longer})(?=\s?\d)", self._read_abbreviation))
+            rows.append(
+                (rf"{_STOP_OR_DIGIT_AHEAD}(?:({words})\.|({longer})(?=\s?\d))", self._read_abbreviation)
+            )
         return tuple(rows)
 
     def _read_word(self, scan: ScanState, match: re.Match[str]) -> int:
