@@ -53,13 +53,20 @@ class TableAmounts:
 
     def money_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of money that begins with a currency."""
-        amount = rf"(?P<currency>{self._signs}|(?:{self._codes_before})(?= ?\d))\s?{self._decimal}"
+        currency = rf"(?P<currency>{self._signs}|(?:{self._codes_before})(?= ?\d))"
+        amount = rf"(?=[^\d ]{{1,4}}\s?\d){currency}\s?{self._decimal}"
         names = any_of(name for name in self._table.money if name[0].isalpha())
         return (
             (rf"{amount}\s?(?P<name>{names or '(?!)'}){self._end}", self._read_named_money),
             (rf"{amount}\s(?P<magnitude>{self._magnitudes}){self._end}", self._read_large_money),
             (rf"{amount}(?:[,.][-–]{{1,2}}(?!\d))?", self._read_money),
         )
+
+    def money_letter_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of money that begins with a letter, which is mostly a capital."""
+        letters = {sign[0] for sign in self._table.money if not sign[-1].isalpha() and sign[0].isalpha()}
+        begin = "(?=[A-Z])" if all("A" <= letter <= "Z" for letter in letters) else ""
+        return tuple((begin + pattern, recognizer) for pattern, recognizer in self.money_rows())
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of the "x" of a size, and of Roman numerals."""
@@ -75,7 +82,7 @@ class TableAmounts:
                 (rf"(?P<roman>[IVX]|[IVXLC]{{2,7}})(?P<word>{after})(?!\w)", self._read_roman_ordinal)
             )
         if table.roman_numbers:
-            rows.append((r"(?P<roman>[IVX]|[IVXLC]{2,7})(?!\w)", self._read_roman_number))
+            rows.append((r"(?=[A-Z])(?P<roman>[IVX]|[IVXLC]{2,7})(?!\w)", self._read_roman_number))
         return tuple(rows)
 
     def number_rows(self) -> tuple[RuleRow, ...]:

@@ -44,7 +44,7 @@ class TableCodes:
         letter, end = self._letter, self._end
         upper = "[A-Z0-9]" if self._table.particles else r"[^\W_a-z]"
         return (
-            (rf"(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
+            (rf"(?=[A-Z])(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
             (
                 rf"{letter}{{1,20}}-?\d(?:{letter}|\d){{0,30}}(?:-{upper}{{1,20}}){{0,6}}{end}",
                 self._read_mixed,
@@ -55,8 +55,8 @@ class TableCodes:
             ),
             (rf"{letter}{{1,4}}(?:-{letter}{{1,4}}){{1,3}}(?![\w-])", self._read_capital_groups),
             (rf"{letter}{{2,5}}(?!-[^\W\d_]|'[^\W\d_]){end}", self._read_capitals),
-            (r"(?:[A-Z]\.){2,8}(?!\w)", self._read_dotted_capitals),
-            (r"[A-Z](?![\w'-])(?:\.(?= ?\d))?", self._read_lone_capital),
+            (r"(?=[A-Z])(?:[A-Z]\.){2,8}(?!\w)", self._read_dotted_capitals),
+            (r"(?=[A-Z])[A-Z](?![\w'-])(?:\.(?= ?\d))?", self._read_lone_capital),
         )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:

@@ -56,19 +56,22 @@ class TableDates:
         words = any_of({*self._table.weekday_cues, self._table.range_word} - {""}) or "(?!)"
         hours = rf" (?:(?:{words}) )?{hour}(?: ?[-–] ?{hour})? ?(?:{self._table.hour_suffixes})(?!\w)"
         date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
-        return (
+        rows: tuple[RuleRow, ...] = (
             (rf"({days})\.?(?: ?[-–] ?)({days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
-            (rf"({days_of_letters})\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|:\d\d))", self._read_weekday),
             (
                 rf"({days}) {self._table.range_word} ({days})(?!\w)(?=:|,?(?: de)? \d)",
                 self._read_weekdays,
             ),
-            (rf"({days_of_letters})(?={hours})", self._read_weekday),
-            (rf"({days_of_letters})\.(?= [a-zß-ÿ\d])", self._read_weekday),
-            (rf"({days_of_letters})\.?(?={joint}(?!\1)(?:{days_of_letters})(?!\w))", self._read_weekday),
+            (
+                rf"({days_of_letters})(?:(?={hours})|\.(?= [a-zß-ÿ\d])"
+                rf"|\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|:\d\d)|{joint}(?!\1)(?:{days_of_letters})(?!\w)))",
+                self._read_weekday,
+            ),
             (rf"({days_of_letters})\.?(?!\w)", self._read_announced_weekday),
         )
+        begin = "(?=[A-Z])" if all("A" <= day[0] <= "Z" for day in self._table.weekdays) else ""
+        return tuple((begin + pattern, recognizer) for pattern, recognizer in rows)
 
     def _month_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of abbreviated months without a day, and of "XX settembre"."""
@@ -81,7 +84,10 @@ class TableDates:
         return (
             (rf"(?=\w{{1,9}}\.? \d)(?i:{any_of(shorts) or '(?!)'})(?= \d{{4}}(?!\d))", self._read_month),
             (rf"(?=\w{{1,9}}\.)(?i:{unmistakable or '(?!)'})(?=[,)]| ?[a-zß-ÿ\d])", self._read_month),
-            (rf"(?P<day>[IVX]{{2,6}}|[VX])(?= (?i:{any_of(table.months)})(?!\w))", self._read_roman_day),
+            (
+                rf"(?=[A-Z])(?P<day>[IVX]{{2,6}}|[VX])(?= (?i:{any_of(table.months)})(?!\w))",
+                self._read_roman_day,
+            ),
         )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:

@@ -52,7 +52,7 @@ class TableNormalizer:
             lines=compile_rules(*LINE_START_ROWS, (self._list_number, self._speller.read_list_number)),
             letters=compile_rules(
                 *addresses,
-                *self._amounts.money_rows(),
+                *self._amounts.money_letter_rows(),
                 *self._amounts.letter_rows(),
                 *self._dates.letter_rows(),
                 *self._abbreviation_rows(),
