@@ -118,7 +118,7 @@ def test_spanish_is_read_by_its_table(written: str, said: str) -> None:
 @rows("""
     Sono le 8:05, costa 1,50 €. -> Sono le otto e zero cinque,|costa un euro e cinquanta centesimi.
     Il 1 maggio 2026 il Sig. Rossi ha 2 anni. -> Il primo maggio duemilaventisei il signor Rossi ha due anni.
-    L'ora è questa, 1 h. -> L'ora è questa,|una ora.
+    L'ora è questa, 1 h. -> L'ora è questa,|un' ora.
     dall'8 marzo, il dott. Rossi -> dall' otto marzo,|il dottor Rossi.
 """)
 def test_italian_is_read_by_its_table(written: str, said: str) -> None:

@@ -11,6 +11,7 @@ from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _MIN_NOUN_LETTERS = 3  # of a noun whose ending tells its gender
+_MAX_LONE_ORDINAL = 31  # of "1°" without a noun; a larger number counts degrees
 _FEW = 1  # plural category of 2, 3 and 4
 _CODE_OF_CURRENCY = re.compile(r"[A-Z]{3}\Z|[A-Z][a-z]+\.\Z")  # may be written before an amount: "EUR 20"
 _NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_A-Z]{2,20} \Z")
@@ -164,7 +165,8 @@ class TableAmounts:
         if rules and whole.isdigit() and len(whole) == 4:
             return self._emit(scan, self._numbers.spell_out(int(whole), rules), *match.span())
         gender = self._gender_of_noun(scan, match.end(), self._numbers.value(whole))
-        words = self._numbers.year_or_amount(whole, fraction, gender, self._case(scan))
+        one = self._numbers.one(gender, scan.next_word(match.end())) if whole == "1" and not fraction else ""
+        words = one or self._numbers.year_or_amount(whole, fraction, gender, self._case(scan))
         return self._emit(scan, words, *match.span())
 
     def _read_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -293,6 +295,13 @@ class TableAmounts:
     def _read_suffixed_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "1er"; a suffix that begins with a blank may be read as another word."""
         number, suffix, suffixes = match["whole"], match["suffix"], self._table.ordinal_suffixes
+        # "180°" without a noun is no ordinal.
+        if (
+            suffix in self._table.units
+            and self._numbers.value(number) > _MAX_LONE_ORDINAL
+            and not self._gender_of_noun(scan, match.end(), 1)
+        ):
+            return None
         # "г." is the year after four digits, else grams.
         if suffix.startswith(" ") and len(number) != 4:
             return None
@@ -333,7 +342,8 @@ class TableAmounts:
         number, table = roman_value(match["roman"]), self._table
         rules, _, last = table.roman_numbers.get(scan.context.previous_word, "").partition(" ")
         is_after_name = _NAME_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
-        if not rules and _ROMAN_AFTER_NAME.fullmatch(match["roman"]) and is_after_name:
+        is_day = scan.next_word(match.end()).lower() in table.months
+        if not rules and _ROMAN_AFTER_NAME.fullmatch(match["roman"]) and is_after_name and not is_day:
             rules = table.roman_after_names
         if number is None or not rules:
             return None

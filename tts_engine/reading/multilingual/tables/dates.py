@@ -9,6 +9,7 @@ from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _MAX_HOUR = 24
+_TIME_BEHIND = re.compile(r"(?<![\d.,])\d{1,2}\.\d\d ?[-–] ?\Z")
 _FIRST_YEAR_OF_1900S = 50  # of the years with two digits
 
 
@@ -35,10 +36,11 @@ class TableDates:
         if not days:
             return ()
         date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
+        hour = r",?(?: ?:)? \d{1,2}(?: ?h|[:.]\d\d(?![\d.])| ?[-–] ?\d{1,2}(?![\d./]))"
         return (
             (rf"({days})\.?(?: ?[-–] ?)({days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
-            (rf"({days_of_letters})\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|:\d\d))", self._read_weekday),
+            (rf"({days_of_letters})\.?(?={hour})", self._read_weekday),
             (rf"({days_of_letters})\.(?!\w)", self._read_announced_weekday),
         )
 
@@ -53,6 +55,7 @@ class TableDates:
             (rf"(?i:{any_of(shorts) or '(?!)'})(?= \d{{4}}(?!\d))", self._read_month),
             (rf"(?i:{unmistakable or '(?!)'})(?=[,)]| ?[a-zß-ÿ\d])", self._read_month),
             (rf"(?P<day>[IVX]{{2,6}}|[VX])(?= (?i:{any_of(table.months)})(?!\w))", self._read_roman_day),
+            (rf"(?P<day>I)(?= (?:{any_of(map(str.capitalize, table.months))})(?!\w))", self._read_roman_day),
         )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
@@ -183,7 +186,12 @@ class TableDates:
         if hour > _MAX_HOUR or minute > 59:
             return None
         has_suffix = not match.group()[-1].isdigit()
-        if match["after_stop"] and not has_suffix and scan.context.previous_word not in self._table.hour_cues:
+        is_told = (
+            has_suffix
+            or scan.context.previous_word in self._table.hour_cues
+            or _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+        )
+        if match["after_stop"] and not is_told:
             return None
         case = self._table.case_after(scan.context.previous_word)
         end = self._emit(scan, self._numbers.time(hour, minute, case), *match.span())
@@ -199,5 +207,6 @@ class TableDates:
             return dash.end()
         words = self._table.time_range_word or self._table.range_word
         scan.emit(words, at, dash.end())
+        scan.punctuate("" if words else ",")
         scan.context.previous_word = words
         return dash.end()

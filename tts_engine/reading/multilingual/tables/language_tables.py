@@ -65,6 +65,8 @@ class LanguageTable:
     genders: Mapping[str, str] = field(default_factory=dict)  # of written nouns
     gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # of a noun; may name a case too
     few_gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same after 2, 3 and 4
+    # The one before a noun, by "gender pattern" of its beginning: "uno studente"
+    ones: Mapping[str, str] = field(default_factory=dict)
     noun_gender: str = ""  # of a noun with none of the endings; "" reads the number as one on its own
     nouns_are_capitalized: bool = False
     function_words: frozenset[str] = frozenset()  # before which a number stands on its own
