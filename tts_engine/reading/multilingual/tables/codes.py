@@ -10,6 +10,7 @@ from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _RUN = re.compile(r"\d+|[^\W\d_]+")
+_MIN_SPELLED_RUNS = 5  # in "RSSMRA80A01H501U", whose letters are read one by one too
 _MIN_CODE_RUNS = 3  # of letters or digits in "AB-4711-X", whose digits are read one by one
 _LETTERS_THAT_ARE_WORDS = "AEIOUY"
 # Country, check digits, groups of four letters and digits. Source: ISO 13616.
@@ -133,7 +134,11 @@ class TableCodes:
             text = run.group()
             if text.isdigit() and len(text) < 3 and text[0] != "0" and not spells_digits:
                 scan.emit(self._numbers.number(int(text)), run.start(), run.end())
-            elif text.isdigit() or self._speller.spells_in_code(text):
+            elif (
+                text.isdigit()
+                or self._speller.spells_in_code(text)
+                or (len(runs) >= _MIN_SPELLED_RUNS and text.isupper())
+            ):
                 self._speller.spell(scan, run.start(), run.end())
             else:
                 scan.emit(text, run.start(), run.end())

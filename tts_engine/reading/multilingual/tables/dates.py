@@ -82,7 +82,13 @@ class TableDates:
                 (rf"(?P<day>\d{{1,2}})/(?P<month>\d{{1,2}})/(?P<year>\d\d){end}(?!/)", self._read_date)
             )
             rows.append((rf"(?P<day>\d\d)\.(?P<month>\d\d)\.(?P<year>\d\d){end}(?!\.\d)", self._read_date))
-            rows.append((r"(?P<day>\d{1,2})/(?P<month>0[1-9]|1[0-2])(?![\w/])", self._read_day_and_month))
+            counted = any_of({*table.unit_plurals, *(unit for unit in table.units if len(unit) > 1)})
+            rows.append(
+                (
+                    rf"(?P<day>\d{{1,2}})/(?P<month>0[1-9]|1[0-2])(?![\w/])(?! (?:{counted})(?!\w))",
+                    self._read_day_and_month,
+                )
+            )
         if table.month_day_template:
             rows.append((r"(?P<month>\d{1,2})/(?P<day>\d{1,2})(?=\()", self._read_month_and_day))
         if table.day_month_stops:

@@ -84,6 +84,7 @@ class LanguageTable:
     times: CountedNoun | None = None  # the x of "3x"
     # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
+    lone_ordinal_cues: frozenset[str] = frozenset()  # words before "2°" without a noun; else of degrees
     ordinal_rules: Mapping[str, str] = field(default_factory=dict)  # word before "3."; to rule sets
     stop_ordinals: Mapping[str, str] = field(default_factory=dict)  # "gender case" of "3." before a noun
     ordinal_prefix: str = ""  # before a number, makes an ordinal of it; no unit follows
@@ -144,6 +145,11 @@ class LanguageTable:
         )
 
     @property
+    def unit_plurals(self) -> frozenset[str]:
+        """Plurals of the units: words that a number counts."""
+        return frozenset(unit.forms[1] for unit in self.units.values() if len(unit.forms) == 2)
+
+    @property
     def day_first(self) -> bool:
         """Whether dates begin with the day."""
         return self.date_template.startswith("{day}")
@@ -175,6 +181,7 @@ _WORD_SETS = (
     "hour_cues",
     "per_nouns",
     "letter_cues",
+    "lone_ordinal_cues",
     "weekday_cues",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
@@ -209,6 +216,8 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
     for name in values.keys() & {*_ENDING_TABLES}:
         endings = expand_names(values[name]).items()
         parsed[name] = dict(sorted(endings, key=lambda item: -len(item[0])))
+    if "°C" in parsed["units"]:
+        parsed["units"]["° C"] = parsed["units"]["°C"]
     parsed["money"] = {sign: _parse_currency(nouns) for sign, nouns in expand_names(values["money"]).items()}
     parsed["decimal_nouns"] = tuple(map(parse_noun, values.get("decimal_nouns", ())))
     return LanguageTable(code=code, **parsed)

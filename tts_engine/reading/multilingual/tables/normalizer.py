@@ -33,6 +33,8 @@ class TableNormalizer:
         self._dates = TableDates(table, numbers, self._speller)
         self._amounts = TableAmounts(table, numbers, self._speller, self._codes)
 
+        elided = (*table.abbreviations, *table.month_abbreviations)
+        self._elided = any_of(elided) or "(?!)"  # after "d'" and its like
         # Before a small letter "1." may be an ordinal.
         self._list_number = r"(\d{1,3})[.)] +(?=\S)" + (
             "(?![a-zà-öø-ÿąćęłńśźżçğıöşü])" if table.stop_ordinals else ""
@@ -52,7 +54,7 @@ class TableNormalizer:
                 *self._dates.letter_rows(),
                 *self._abbreviation_rows(),
                 (
-                    rf"[^\W\d_]{{1,20}}'(?=\d|(?:{any_of(self._table.abbreviations) or '(?!)'})\.)",
+                    rf"[^\W\d_]{{1,20}}'(?=\d|(?:{self._elided})\.)",
                     self._read_word,
                 ),
                 *self._codes.letter_rows(),
