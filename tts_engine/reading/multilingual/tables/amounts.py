@@ -319,7 +319,9 @@ class TableAmounts:
         # "180°" without a noun is no ordinal.
         if suffix in self._table.units and not self._gender_of_noun(scan, match.end(), 1):
             cues = self._table.lone_ordinal_cues or {scan.context.previous_word}
-            if self._numbers.value(number) > _MAX_LONE_ORDINAL or scan.context.previous_word not in cues:
+            if number != "1" and (
+                self._numbers.value(number) > _MAX_LONE_ORDINAL or scan.context.previous_word not in cues
+            ):
                 return None
         # "г." is the year after four digits, else grams.
         if suffix.startswith(" ") and len(number) != 4:

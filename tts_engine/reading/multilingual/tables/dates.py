@@ -36,9 +36,11 @@ class TableDates:
         if not days:
             return ()
         date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
+        words = any_of(self._table.weekday_joints) or "(?!)"
+        joint = rf"\.?(?: ?[-–] ?| (?P<joint>{words}) )"
         hour = r",?(?: ?:)? \d{1,2}(?: ?h|[:.]\d\d(?![\d.])| ?[-–] ?\d{1,2}(?![\d./]))"
         return (
-            (rf"({days})\.?(?: ?[-–] ?)({days})(?!\w)\.?", self._read_weekdays),
+            (rf"(?P<first>{days}){joint}(?P<second>{days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
             (rf"({days_of_letters})\.?(?={hour})", self._read_weekday),
             (rf"({days_of_letters})\.(?!\w)", self._read_announced_weekday),
@@ -115,11 +117,11 @@ class TableDates:
         return self._read_weekday(scan, match) if announced else None
 
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "Mo-Fr"."""
-        scan.emit(self._table.weekdays[match.group(1)], *match.span(1))
-        joint = self._table.weekday_range_word or self._table.range_word
-        scan.emit(joint, match.end(1), match.start(2))
-        scan.emit(self._table.weekdays[match.group(2)], match.start(2), match.end())
+        """Read "Mo-Fr" and "sab e dom"."""
+        scan.emit(self._table.weekdays[match["first"]], *match.span("first"))
+        joint = match["joint"] or self._table.weekday_range_word or self._table.range_word
+        scan.emit(joint, match.end("first"), match.start("second"))
+        scan.emit(self._table.weekdays[match["second"]], match.start("second"), match.end())
         scan.context.note_word(scan.words[-1].text)
         return match.end()
 

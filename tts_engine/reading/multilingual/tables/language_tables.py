@@ -110,6 +110,7 @@ class LanguageTable:
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
     weekday_range_word: str = ""  # if it differs from ``range_word``
+    weekday_joints: frozenset[str] = frozenset()  # words between two abbreviations: "sab e dom"
     weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
     minute: CountedNoun = _UNNAMED
     minute_zero_word: str = ""  # before minutes below 10
@@ -183,6 +184,7 @@ _WORD_SETS = (
     "letter_cues",
     "lone_ordinal_cues",
     "weekday_cues",
+    "weekday_joints",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
 _NOUNS = ("percent", "hour", "minute", "times")

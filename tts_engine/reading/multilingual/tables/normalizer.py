@@ -33,8 +33,10 @@ class TableNormalizer:
         self._dates = TableDates(table, numbers, self._speller)
         self._amounts = TableAmounts(table, numbers, self._speller, self._codes)
 
-        elided = (*table.abbreviations, *table.month_abbreviations)
-        self._elided = any_of(elided) or "(?!)"  # after "d'" and its like
+        # What is read by itself after "d'" and its like
+        stopped = any_of((*table.abbreviations, *table.month_abbreviations)) or "(?!)"
+        spelled = any_of(table.spelled_words) or "(?!)"
+        self._elided = rf"\d|(?:{stopped})\.|(?:{spelled}|[B-DF-HJ-NP-TV-XZ]{{2,5}}|[A-Z]\d{{1,4}})(?!\w)"
         # Before a small letter "1." may be an ordinal.
         self._list_number = r"(\d{1,3})[.)] +(?=\S)" + (
             "(?![a-zà-öø-ÿąćęłńśźżçğıöşü])" if table.stop_ordinals else ""
@@ -54,7 +56,7 @@ class TableNormalizer:
                 *self._dates.letter_rows(),
                 *self._abbreviation_rows(),
                 (
-                    rf"[^\W\d_]{{1,20}}'(?=\d|(?:{self._elided})\.)",
+                    rf"[^\W\d_]{{1,20}}'(?={self._elided})",
                     self._read_word,
                 ),
                 *self._codes.letter_rows(),
