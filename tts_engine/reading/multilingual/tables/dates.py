@@ -78,8 +78,8 @@ class TableDates:
             (rf"(?P<day>\d{{1,2}})([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
         ]
         if table.day_first:
-            named = rf"(?P<day>\d{{1,2}})(?:\.|º|°|er)? (?P<of_month>de )?(?P<name>(?i:{months}))(?!\w)"
-            rows.append((rf"{named}(?: (?P<of_year>de )?(?P<year>\d{{4}})(?!\w))?", self._read_named_date))
+            named = rf"(?P<day>\d{{1,2}})(?:(?:\.|º|°|er)? |-)(?P<of_month>de )?(?P<name>(?i:{months}))(?!\w)"
+            rows.append((rf"{named}(?:[ -](?P<of_year>de )?(?P<year>\d{{4}})(?!\w))?", self._read_named_date))
             rows.append(
                 (rf"(?P<day>\d{{1,2}})/(?P<month>\d{{1,2}})/(?P<year>\d\d){end}(?!/)", self._read_date)
             )

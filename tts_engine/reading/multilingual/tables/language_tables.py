@@ -69,6 +69,7 @@ class LanguageTable:
     ones: Mapping[str, str] = field(default_factory=dict)
     noun_gender: str = ""  # of a noun with none of the endings; "" reads the number as one on its own
     nouns_are_capitalized: bool = False
+    elisions: Mapping[str, str] = field(default_factory=dict)  # of "de un": "d'" before the number
     function_words: frozenset[str] = frozenset()  # before which a number stands on its own
     lone_year_rules: str = ""  # rule set of 1100 to 1999 outside a date; "": as other numbers
     zero_digit: str = ""  # zero in codes, if it differs from the number
