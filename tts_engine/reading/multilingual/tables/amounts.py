@@ -36,6 +36,7 @@ class TableAmounts:
         self._codes_before = any_of(filter(_CODE_OF_CURRENCY.match, table.money)) or r"(?!)"
         self._magnitudes = any_of(table.magnitudes) or r"(?!)"
         self._units = any_of(table.units)
+        self._unit_plurals = table.unit_plurals
         self._per = LazyPattern(
             rf" ?/ ?(?:(?P<known>{any_of(table.per) or '(?!)'})(?!\w)"
             rf"|(?P<size>\d{{1,3}}) ?(?P<of>{self._units}){self._end}|(?P<unit>{self._units}){self._end}"
@@ -185,7 +186,7 @@ class TableAmounts:
 
     def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "1/2", and "1/2 kg" with its unit; "2/3 jours" is a range."""
-        if scan.next_word(match.end()) in self._table.unit_plurals and match["known"][0] in "23":
+        if scan.next_word(match.end()) in self._unit_plurals and match["known"][0] in "23":
             return self._read_slash_range(scan, match)
         words = self._table.fractions[match["known"]]
         if match["unit"]:
@@ -238,7 +239,7 @@ class TableAmounts:
     def _is_slash_range(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether a counted noun or a unit follows two numbers that are near each other."""
         noun, low, high = scan.next_word(match.end()), int(match["over"]), int(match["under"])
-        is_counted = noun in self._table.unit_plurals or (len(noun) > 1 and noun in self._table.units)
+        is_counted = noun in self._unit_plurals or (len(noun) > 1 and noun in self._table.units)
         return is_counted and not match["part"] and low < high <= 2 * low
 
     def _read_slash_range(self, scan: ScanState, match: re.Match[str]) -> int:

@@ -49,13 +49,14 @@ class TableDates:
     def _month_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of abbreviated months without a day, and of "XX settembre"."""
         table = self._table
-        shorts = {f"{short}{stop}" for short in table.month_abbreviations for stop in (".", "")}
+        # Both spellings instead of (?i:): the search skips words that begin otherwise.
+        shorts = {*table.month_abbreviations, *map(str.capitalize, table.month_abbreviations)}
         numbers = {self._numbers.number(number) for number in range(1, 13)}
         words = numbers | {day.lower() for day in table.weekdays}
-        unmistakable = any_of({f"{short}." for short in table.month_abbreviations if short not in words})
+        unmistakable = any_of(short for short in shorts if short.lower() not in words)
         return (
-            (rf"(?i:{any_of(shorts) or '(?!)'})(?= \d{{4}}(?!\d))", self._read_month),
-            (rf"(?i:{unmistakable or '(?!)'})(?=[,)]| ?[a-zß-ÿ\d])", self._read_month),
+            (rf"(?:{any_of(shorts) or '(?!)'})\.?(?= \d{{4}}(?!\d))", self._read_month),
+            (rf"(?:{unmistakable or '(?!)'})\.(?=[,)]| ?[a-zß-ÿ\d])", self._read_month),
             (rf"(?P<day>[IVX]{{2,6}}|[VX])(?= (?i:{any_of(table.months)})(?!\w))", self._read_roman_day),
             (rf"(?P<day>I)(?= (?:{any_of(map(str.capitalize, table.months))})(?!\w))", self._read_roman_day),
         )
