@@ -28,7 +28,8 @@ _LATIN_WORD = re.compile(r"[A-Za-z]*")
 _LIST_NUMBER = re.compile(r"(?:^|\n)[ *_#>]*\d{1,3}\Z")
 # "3.", the "24.12." of a date, and the "3.-7." of a range
 _ORDINAL_NUMBER = re.compile(r"(?:\d{1,2}\.(?:\d{1,2}\.)?[-–/])?\d{1,2}(?:\.\d{1,2})?\Z")
-_LAST_PART = re.compile(r".*(?:/|[\d.]-)")  # before it: "Mon/Fri", "25-Dec"
+# Before it: "Mon/Fri", "25-Dec", "d'oct"
+_LAST_PART = re.compile(r".*(?:/|[\d.]-)|\A(?i:d|l|(?:a|da|de|ne|su)ll)'")
 _DOTTED_ABBREVIATION = re.compile(rf"(?:{_LETTER}\.)+{_LETTER}\Z")
 
 

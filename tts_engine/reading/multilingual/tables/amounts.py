@@ -11,6 +11,7 @@ from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _MIN_NOUN_LETTERS = 3  # of a noun whose ending tells its gender
+_MAX_LONE_ORDINAL = 31  # of "1°" without a noun; a larger number counts degrees
 _FEW = 1  # plural category of 2, 3 and 4
 _CODE_OF_CURRENCY = re.compile(r"[A-Z]{3}\Z|[A-Z][a-z]+\.\Z")  # may be written before an amount: "EUR 20"
 _NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_A-Z]{2,20} \Z")
@@ -32,10 +33,12 @@ class TableAmounts:
         foreign = r"\d{1,3}(?:,\d{3})+(?=\.\d\d(?!\d))|" if decimal_mark != "." else ""
         self._decimal = rf"(?P<whole>{foreign}{self.integer})(?:{decimal_mark}(?P<fraction>\d+))?"
         self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
+        self._unit_end = self._end if table.suffix_mark else rf"{self._end}(?!'\w)"  # "2025 s'élève"
         self._signs = any_of(sign for sign in table.money if not sign[-1].isalpha()) or r"(?!)"
         self._codes_before = any_of(filter(_CODE_OF_CURRENCY.match, table.money)) or r"(?!)"
         self._magnitudes = any_of(table.magnitudes) or r"(?!)"
         self._units = any_of(table.units)
+        self._unit_plurals = table.unit_plurals
         self._per = LazyPattern(
             rf" ?/ ?(?:(?P<known>{any_of(table.per) or '(?!)'})(?!\w)"
             rf"|(?P<size>\d{{1,3}}) ?(?P<of>{self._units}){self._end}|(?P<unit>{self._units}){self._end}"
@@ -113,7 +116,7 @@ class TableAmounts:
             (rf"{decimal}(?:[,.][-–]{{1,2}})?\s?{money}", self._read_money),
             (rf"{large}{end}", self._read_magnitude),
             (rf"(?P<whole>{self.integer})(?P<suffix>{suffixes})(?!\w)", self._read_suffixed_ordinal),
-            (rf"{decimal}\s?(?P<unit>{self._units}){end}", self._read_unit),
+            (rf"{decimal}\s?(?P<unit>{self._units}){self._unit_end}", self._read_unit),
             (r"(?P<number>\d{1,3})\.(?= [^\W\d_])", self._read_stop_ordinal),
             self._codes.mixed_row(),
             (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
@@ -175,7 +178,8 @@ class TableAmounts:
         if rules and whole.isdigit() and len(whole) == 4:
             return self._emit(scan, self._numbers.spell_out(int(whole), rules), *match.span())
         gender = self._gender_of_noun(scan, match.end(), self._numbers.value(whole))
-        words = self._numbers.year_or_amount(whole, fraction, gender, self._case(scan))
+        one = self._numbers.one(gender, scan.next_word(match.end())) if whole == "1" and not fraction else ""
+        words = one or self._numbers.year_or_amount(whole, fraction, gender, self._case(scan))
         return self._emit(scan, words, *match.span())
 
     def _read_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -193,7 +197,9 @@ class TableAmounts:
         return match.end()
 
     def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "1/2", and "1/2 kg" with its unit."""
+        """Read "1/2", and "1/2 kg" with its unit; "2/3 jours" is a range."""
+        if scan.next_word(match.end()) in self._unit_plurals and match["known"][0] in "23":
+            return self._read_slash_range(scan, match)
         words = self._table.fractions[match["known"]]
         if match["unit"]:
             words += " " + self._table.noun_form(self._table.units[match["unit"]], 1, "genitive")
@@ -232,13 +238,31 @@ class TableAmounts:
         return self._read_per(scan, match.start()) if is_counted else None
 
     def _read_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "3/8" and "4,5/5"."""
+        """Read "3/8" and "4,5/5"; "10/12 minutes" is a range."""
+        if self._is_slash_range(scan, match):
+            return self._read_slash_range(scan, match)
         over = self._numbers.amount(match["over"], match["part"])
         under = self._numbers.amount(match["under"], None)
         words = f"{over} {self._table.fraction_word} {under}"
         if self._table.particles:  # Korean names the lower number first
             words = f"{under}{self._table.fraction_word} {over}"
         return self._emit(scan, words, *match.span())
+
+    def _is_slash_range(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether a counted noun or a unit follows two numbers that are near each other."""
+        noun, low, high = scan.next_word(match.end()), int(match["over"]), int(match["under"])
+        is_counted = noun in self._unit_plurals or (len(noun) > 1 and noun in self._table.units)
+        return is_counted and not match["part"] and low < high <= 2 * low
+
+    def _read_slash_range(self, scan: ScanState, match: re.Match[str]) -> int:
+        low, high = (self._numbers.amount(each, None) for each in match.group().split("/"))
+        scan.emit(f"{low} {self._table.range_word} {high}", *match.span())
+        unit, stop = scan.next_word(match.end()), match.end()
+        if unit in self._table.units:
+            start = scan.view.index(unit, stop)
+            stop = start + len(unit) + scan.view.startswith(".", start + len(unit))
+            scan.emit(self._table.noun_form(self._table.units[unit], 2), start, stop)
+        return self._speller.finish_number(scan, stop)
 
     def _read_minus(self, scan: ScanState, match: re.Match[str]) -> int | None:
         if match.start() and not scan.view[match.start() - 1].isspace():
@@ -317,6 +341,13 @@ class TableAmounts:
     def _read_suffixed_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "1er"; a suffix that begins with a blank may be read as another word."""
         number, suffix, suffixes = match["whole"], match["suffix"], self._table.ordinal_suffixes
+        # "180°" without a noun is no ordinal.
+        if suffix in self._table.units and not self._gender_of_noun(scan, match.end(), 1):
+            cues = self._table.lone_ordinal_cues or {scan.context.previous_word}
+            if number != "1" and (
+                self._numbers.value(number) > _MAX_LONE_ORDINAL or scan.context.previous_word not in cues
+            ):
+                return None
         # "г." is the year after four digits, else grams.
         if suffix.startswith(" ") and len(number) != 4:
             return None
@@ -351,7 +382,8 @@ class TableAmounts:
         number, word = roman_value(match["roman"]), match["word"]
         if number is None:
             return None
-        words = self._numbers.spell_out(number, self._table.roman_ordinals[word])
+        rules, _, noun = self._table.roman_ordinals[word].partition(": ")
+        words = f"{self._numbers.spell_out(number, rules)} {noun}"
         return self._emit(scan, words, match.start(), match.end("roman" if word[0] == " " else "word"))
 
     def _read_roman_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -359,7 +391,8 @@ class TableAmounts:
         number, table = roman_value(match["roman"]), self._table
         rules, _, last = table.roman_numbers.get(scan.context.previous_word, "").partition(" ")
         is_after_name = _NAME_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
-        if not rules and _ROMAN_AFTER_NAME.fullmatch(match["roman"]) and is_after_name:
+        is_day = scan.next_word(match.end()).lower() in table.months
+        if not rules and _ROMAN_AFTER_NAME.fullmatch(match["roman"]) and is_after_name and not is_day:
             rules = table.roman_after_names
         if number is None or not rules:
             return None

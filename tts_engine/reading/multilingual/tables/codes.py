@@ -13,12 +13,14 @@ _RUN = re.compile(r"\d+|[^\W\d_]+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _CAPITALS_BEHIND = re.compile(r"(?<!\w)[A-Z]{1,3} \Z")  # the "C" of "3 C 117/24", of a court
 _YEARS = re.compile(r"(?:1[5-9]|20)\d\d-(?:1[5-9]|20)\d\d")
+_MIN_SPELLED_RUNS = 5  # in "RSSMRA80A01H501U", whose letters are read one by one too
 _MIN_CODE_RUNS = 3  # of letters or digits in "AB-4711-X", whose digits are read one by one
 _LETTERS_THAT_ARE_WORDS = "AEIOUY"
 # Country, check digits, groups of four letters and digits. Source: ISO 13616.
 _BANK_ACCOUNT = r"[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?|[A-Z]{2}\d{2}[A-Z0-9]{4}\d{7,23}"
 _PHONE_NUMBER = (
     r"(?:1[ .-])?\d{3}[ .-]\d{3}-\d{4}",
+    r"\d{3}[ .]\d{3}[ .]\d{4}",
     r"0 \d{3}(?: \d{2,3}){2,3}",
     r"\d(?: \d\d){3}(?: \d{3}){2}(?: \d\d)?",
     r"0\d(?:[ .]\d\d){4}",
@@ -168,7 +170,11 @@ class TableCodes:
             text = run.group()
             if text.isdigit() and len(text) < 3 and text[0] != "0" and not spells_digits:
                 scan.emit(self._numbers.number(int(text)), run.start(), run.end())
-            elif text.isdigit() or self._speller.spells_in_code(text):
+            elif (
+                text.isdigit()
+                or self._speller.spells_in_code(text)
+                or (len(runs) >= _MIN_SPELLED_RUNS and text.isupper())
+            ):
                 self._speller.spell(scan, run.start(), run.end())
             else:
                 scan.emit(text, run.start(), run.end())

@@ -11,6 +11,7 @@ from .speller import TableSpeller
 
 _MAX_HOUR = 24
 _MAX_WEEKDAY_CHARACTERS = 16  # of an abbreviated day and the word between it and the next
+_TIME_BEHIND = re.compile(r"(?<![\d.,])\d{1,2}\.\d\d ?[-–] ?\Z")
 _FIRST_YEAR_OF_1900S = 50  # of the years with two digits
 
 
@@ -56,16 +57,20 @@ class TableDates:
         words = any_of({*self._table.weekday_cues, self._table.range_word} - {""}) or "(?!)"
         hours = rf" (?:(?:{words}) )?{hour}(?: ?[-–] ?{hour})? ?(?:{self._table.hour_suffixes})(?!\w)"
         date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
+        joints = any_of(self._table.weekday_joints) or "(?!)"
+        between = rf"\.?(?: ?[-–] ?| (?P<joint>{joints}) )"
         rows: tuple[RuleRow, ...] = (
-            (rf"({days})\.?(?: ?[-–] ?)({days})(?!\w)\.?", self._read_weekdays),
+            (rf"(?P<first>{days}){between}(?P<second>{days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
             (
-                rf"({days}) {self._table.range_word} ({days})(?!\w)(?=:|,?(?: de)? \d)",
+                rf"(?P<first>{days}) (?P<joint>{self._table.range_word}) (?P<second>{days})(?!\w)"
+                r"(?=:|,?(?: de)? \d)",
                 self._read_weekdays,
             ),
             (
                 rf"({days_of_letters})(?:(?={hours})|\.(?= [a-zß-ÿ\d])"
-                rf"|\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|:\d\d)|{joint}(?!\1)(?:{days_of_letters})(?!\w)))",
+                rf"|\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|[:.]\d\d(?![\d.])| ?[-–] ?\d{{1,2}}(?![\d./]))"
+                rf"|{joint}(?!\1)(?:{days_of_letters})(?!\w)))",
                 self._read_weekday,
             ),
             (rf"({days_of_letters})\.?(?!\w)", self._read_announced_weekday),
@@ -80,7 +85,7 @@ class TableDates:
         shorts = {f"{short}{stop}" for short in short_names for stop in (".", "")}
         numbers = {self._numbers.number(number) for number in range(1, 13)}
         words = numbers | {day.lower() for day in table.weekdays}
-        unmistakable = any_of({f"{short}." for short in short_names if short not in words})
+        unmistakable = any_of({f"{short}." for short in short_names if short.lower() not in words})
         return (
             (rf"(?=\w{{1,9}}\.? \d)(?i:{any_of(shorts) or '(?!)'})(?= \d{{4}}(?!\d))", self._read_month),
             (rf"(?=\w{{1,9}}\.)(?i:{unmistakable or '(?!)'})(?=[,)]| ?[a-zß-ÿ\d])", self._read_month),
@@ -88,6 +93,7 @@ class TableDates:
                 rf"(?=[A-Z])(?P<day>[IVX]{{2,6}}|[VX])(?= (?i:{any_of(table.months)})(?!\w))",
                 self._read_roman_day,
             ),
+            (rf"(?P<day>I)(?= (?:{any_of(map(str.capitalize, table.months))})(?!\w))", self._read_roman_day),
         )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
@@ -110,13 +116,19 @@ class TableDates:
             (rf"(?P<day>\d{{1,2}})([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
         ]
         if table.day_first:
-            named = rf"(?P<day>\d{{1,2}})(?:\.|º|°|er)?[ -](?P<of_month>de )?(?P<name>(?i:{months}))(?!\w)"
+            named = rf"(?P<day>\d{{1,2}})(?:(?:\.|º|°|er)? |-)(?P<of_month>de )?(?P<name>(?i:{months}))(?!\w)"
             rows.append((rf"{named}(?:[ -](?P<of_year>de )?(?P<year>\d{{4}})(?!\w))?", self._read_named_date))
             rows.append(
                 (rf"(?P<day>\d{{1,2}})/(?P<month>\d{{1,2}})/(?P<year>\d\d){end}(?!/)", self._read_date)
             )
             rows.append((rf"(?P<day>\d\d)\.(?P<month>\d\d)\.(?P<year>\d\d){end}(?!\.\d)", self._read_date))
-            rows.append((r"(?P<day>\d{1,2})/(?P<month>0[1-9]|1[0-2])(?![\w/])", self._read_day_and_month))
+            counted = any_of({*table.unit_plurals, *(unit for unit in table.units if len(unit) > 1)})
+            rows.append(
+                (
+                    rf"(?P<day>\d{{1,2}})/(?P<month>0[1-9]|1[0-2])(?![\w/])(?! (?:{counted})(?!\w))",
+                    self._read_day_and_month,
+                )
+            )
         if table.date_cues:
             rows.append((r"(?P<day>\d{1,2})/(?P<month>\d{1,2})(?![\w/])", self._read_announced_day))
         if table.month_day_template:
@@ -158,11 +170,11 @@ class TableDates:
         return self._read_weekday(scan, match) if announced else None
 
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "Mo-Fr"."""
-        scan.emit(self._table.weekdays[match.group(1)], *match.span(1))
-        joint = self._table.weekday_range_word or self._table.range_word
-        scan.emit(joint, match.end(1), match.start(2))
-        scan.emit(self._table.weekdays[match.group(2)], match.start(2), match.end())
+        """Read "Mo-Fr" and "sab e dom"."""
+        scan.emit(self._table.weekdays[match["first"]], *match.span("first"))
+        joint = match["joint"] or self._table.weekday_range_word or self._table.range_word
+        scan.emit(joint, match.end("first"), match.start("second"))
+        scan.emit(self._table.weekdays[match["second"]], match.start("second"), match.end())
         scan.context.note_word(scan.words[-1].text)
         return match.end()
 
@@ -177,7 +189,8 @@ class TableDates:
         day = roman_value(match["day"])
         if day is None or day > 31:
             return None
-        return self._emit(scan, self._day(scan, match), *match.span())
+        words = self._numbers.day(day, scan.context.previous_word, scan.view[: match.start()])
+        return self._emit(scan, words, *match.span())
 
     def _read_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "31.12.2025", "31/12/25" or "2025-12-31"."""
@@ -261,8 +274,13 @@ class TableDates:
         if hour > _MAX_HOUR or minute > 59:
             return None
         has_suffix = not match.group()[-1].isdigit()
-        is_time = has_suffix or scan.context.previous_word in self._table.hour_cues
-        if match["after_stop"] and not is_time and not self._hour_follows.match(scan.view, match.end()):
+        is_time = (
+            has_suffix
+            or scan.context.previous_word in self._table.hour_cues
+            or _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+            or self._hour_follows.match(scan.view, match.end())
+        )
+        if match["after_stop"] and not is_time:
             return None
         is_whole = not (match["minute"] or match["after_stop"])
         cues = self._table.whole_hour_cues
@@ -282,5 +300,6 @@ class TableDates:
             return dash.end()
         words = self._table.time_range_word or self._table.range_word
         scan.emit(words, at, dash.end())
+        scan.punctuate("" if words else ",")
         scan.context.previous_word = words
         return dash.end()

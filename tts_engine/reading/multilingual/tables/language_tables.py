@@ -77,8 +77,11 @@ class LanguageTable:
     genders: Mapping[str, str] = field(default_factory=dict)  # of written nouns
     gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # of a noun; may name a case too
     few_gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same after 2, 3 and 4
+    # The one before a noun, by "gender pattern" of its beginning: "uno studente"
+    ones: Mapping[str, str] = field(default_factory=dict)
     noun_gender: str = ""  # of a noun with none of the endings; "" reads the number as one on its own
     nouns_are_capitalized: bool = False
+    elisions: Mapping[str, str] = field(default_factory=dict)  # of "de un": "d'" before the number
     function_words: frozenset[str] = frozenset()  # before which a number stands on its own
     lone_year_rules: str = ""  # rule set of 1100 to 1999 outside a date; "": as other numbers
     zero_digit: str = ""  # zero in codes, if it differs from the number
@@ -94,6 +97,7 @@ class LanguageTable:
     times: CountedNoun | None = None  # the x of "3x"
     # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
+    lone_ordinal_cues: frozenset[str] = frozenset()  # words before "2°" without a noun; else of degrees
     ordinal_rules: Mapping[str, str] = field(default_factory=dict)  # word before "3."; to rule sets
     ordinal_prepositions: frozenset[str] = frozenset()  # before an article of ``oblique_ordinals``
     oblique_ordinals: Mapping[str, str] = field(default_factory=dict)  # article before "3."; to rule sets
@@ -127,6 +131,7 @@ class LanguageTable:
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
     weekday_range_word: str = ""  # if it differs from ``range_word``
     listed_weekdays: frozenset[str] = frozenset()  # abbreviations after whose comma another may follow
+    weekday_joints: frozenset[str] = frozenset()  # words between two abbreviations: "sab e dom"
     weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
     minute: CountedNoun = _UNNAMED
     minute_zero_word: str = ""  # before minutes below 10
@@ -166,6 +171,11 @@ class LanguageTable:
             abbreviated_endings=tuple(self.abbreviated_endings),
             weekdays=frozenset(f"{short.lower()}." for short in self.weekdays),
         )
+
+    @property
+    def unit_plurals(self) -> frozenset[str]:
+        """Plurals of the units: words that a number counts."""
+        return frozenset(unit.forms[1] for unit in self.units.values() if len(unit.forms) == 2)
 
     @property
     def day_first(self) -> bool:
@@ -225,7 +235,9 @@ _WORD_SETS = (
     "listed_weekdays",
     "numbered_abbreviations",
     "comma_thousands",
+    "lone_ordinal_cues",
     "weekday_cues",
+    "weekday_joints",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
 _NOUNS = ("percent", "hour", "minute", "times")
@@ -264,6 +276,8 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
     abbreviations = values.get("abbreviations", {})
     unspaced = {short.replace(". ", "."): words for short, words in abbreviations.items()}
     parsed["abbreviations"] = unspaced | abbreviations  # "z. B." and "z.B."
+    if "°C" in parsed["units"]:
+        parsed["units"]["° C"] = parsed["units"]["°C"]
     parsed["money"] = {sign: _parse_currency(nouns) for sign, nouns in expand_names(values["money"]).items()}
     parsed["decimal_nouns"] = tuple(map(parse_noun, values.get("decimal_nouns", ())))
     return LanguageTable(code=code, **parsed)

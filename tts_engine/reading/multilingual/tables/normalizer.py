@@ -38,6 +38,10 @@ class TableNormalizer:
 
         self._compounds = TableCompounds(table, numbers, self._speller, self._codes)
 
+        # What is read by itself after "d'" and its like
+        stopped = any_of((*table.abbreviations, *table.month_abbreviations)) or "(?!)"
+        spelled = any_of(table.spelled_words) or "(?!)"
+        self._elided = rf"\d|(?:{stopped})\.|(?:{spelled}|[B-DF-HJ-NP-TV-XZ]{{2,5}}|[A-Z]\d{{1,4}})(?!\w)"
         # Before a small letter "1." may be an ordinal.
         self._list_number = r"(\d{1,3})[.)] +(?=\S)" + (
             "(?![a-zà-öø-ÿąćęłńśźżçğıöşü])" if table.stop_ordinals else ""
@@ -58,7 +62,7 @@ class TableNormalizer:
                 *self._abbreviation_rows(),
                 *self._compounds.letter_rows(),
                 (
-                    rf"[^\W\d_]{{1,20}}'(?=\d|(?:{any_of(self._table.abbreviations) or '(?!)'})\.)",
+                    rf"[^\W\d_]{{1,20}}'(?={self._elided})",
                     self._read_word,
                 ),
                 *self._codes.letter_rows(),

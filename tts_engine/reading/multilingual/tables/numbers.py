@@ -22,6 +22,10 @@ class TableNumberWords:
         self._table = table
         self._formatter = NumberFormatter(table.code, table.rules[""])
         self._separator = re.compile(f"[{re.escape(table.thousands_separators)},]")
+        self._ones = {
+            re.compile("{} (?:{})".format(*key.split(" ", 1)), re.IGNORECASE): one
+            for key, one in table.ones.items()
+        }
         self._ordinals = OrdinalWords(
             table.ordinals, table.ordinal_endings, self._ordinal_head, tens=table.ordinal_tens
         )
@@ -79,7 +83,12 @@ class TableNumberWords:
             form = table.noun_form_after_fraction(noun)
         else:
             form = table.noun_form(noun, self.value(whole), case)
-        return f"{self.amount(whole, fraction, noun.gender, case)} {form}"
+        one = self.one(noun.gender, form) if whole == "1" and not fraction else ""
+        return f"{one or self.amount(whole, fraction, noun.gender, case)} {form}"
+
+    def one(self, gender: str, noun: str) -> str:
+        """Return the word of 1 before ``noun`` where its first letters decide it, else ""."""
+        return next((one for pattern, one in self._ones.items() if pattern.match(f"{gender} {noun}")), "")
 
     def year_or_amount(self, whole: str, fraction: str | None, gender: str = "", case: str = "") -> str:
         """Return an amount outside a date; integers from 1100 to 1999 are read as years."""
