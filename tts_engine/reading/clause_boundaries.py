@@ -26,8 +26,10 @@ _LETTER = r"[^\W\d_]"
 _ORDINARY_WORD = re.compile(rf"[\"'(\[*_`#>~]*({_LETTER}+(?:['’-]{_LETTER}+)*)[\"')\]*_`~]*\Z")
 _LATIN_WORD = re.compile(r"[A-Za-z]*")
 _LIST_NUMBER = re.compile(r"(?:^|\n)[ *_#>]*\d{1,3}\Z")
-_ORDINAL_NUMBER = re.compile(r"\d{1,2}(?:\.\d{1,2})?\Z")  # "3.", and the "24.12." of a date
-_LAST_PART = re.compile(r".*(?:/|[\d.]-)")  # before it: "Mon/Fri", "25-Dec"
+# "3.", the "24.12." of a date, and the "3.-7." of a range
+_ORDINAL_NUMBER = re.compile(r"(?:\d{1,2}\.(?:\d{1,2}\.)?[-–/])?\d{1,2}(?:\.\d{1,2})?\Z")
+# Before it: "Mon/Fri", "25-Dec", "d'oct"
+_LAST_PART = re.compile(r".*(?:/|[\d.]-)|\A(?i:d|l|(?:a|da|de|ne|su)ll)'")
 _DOTTED_ABBREVIATION = re.compile(rf"(?:{_LETTER}\.)+{_LETTER}\Z")
 
 
@@ -81,8 +83,10 @@ class BoundaryRules:
 
     abbreviations: Mapping[str, AbbreviationKind]
     dotted_kind: AbbreviationKind  # kind of "z.B." and other letters with stops
+    abbreviated_endings: tuple[str, ...] = ()  # of longer words: the "str" of "Goethestr."
     ordinal_stops: bool = False  # "3." may be an ordinal
     weekdays: frozenset[str] = frozenset()  # lower case; a date may follow their comma
+    listed_weekdays: frozenset[str] = frozenset()  # as written; another may follow their comma: "Mo, Di"
     month_day: re.Pattern[str] | None = None  # month and day, after whose comma a year may follow
     times_of_day: frozenset[str] = frozenset()  # "a.m", "p.m"
     words_after_time: frozenset[str] = frozenset()  # continue the sentence after one of these
@@ -168,6 +172,8 @@ def _decide_full_stop(view: str, at: int, final: bool, rules: BoundaryRules) -> 
     word = _bare_word(token)
     kind = _abbreviation_kind(word, rules) or _abbreviation_kind(_LAST_PART.sub("", word), rules)
     if rules.unit_stop is not None and rules.unit_stop.search(view, 0, at):
+        kind = AbbreviationKind.MAY_END_SENTENCE
+    if kind is None and word.endswith(rules.abbreviated_endings):
         kind = AbbreviationKind.MAY_END_SENTENCE
     if kind is None and _is_ordinary_word(token, word):
         return ClauseBoundary(end, BoundaryKind.SENTENCE)
@@ -297,12 +303,13 @@ def _decide_mark(
 def _needs_next_letter(word: str, mark: str, rules: BoundaryRules) -> bool:
     lower = word.lower()
     is_drive_or_scheme = len(word) == 1 or lower in _URI_SCHEMES  # "C:\Users", "https://"
-    return lower in rules.weekdays or (mark == ":" and is_drive_or_scheme)
+    is_weekday = lower in rules.weekdays or word in rules.listed_weekdays
+    return is_weekday or (mark == ":" and is_drive_or_scheme)
 
 
 def _is_safe_after_mark(view: str, at: int, token: str, following: str, rules: BoundaryRules) -> bool:
     word = _bare_word(token)
-    if not word or word.lower() in rules.weekdays:
+    if not word or word.lower() in rules.weekdays or (view[at] == "," and word in rules.listed_weekdays):
         return False
     if not following.isdigit():
         return True

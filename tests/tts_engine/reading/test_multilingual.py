@@ -69,7 +69,7 @@ def rows(table: str) -> pytest.MarkDecorator:
     Bestellung 48213 -> Bestellung vier acht zwei eins drei.
     Tel. 030 123456 -> Telefon null drei null, eins zwei drei vier fünf sechs.
     z.B. Dr. Müller, Nr. 7 -> zum Beispiel Doktor Müller,|Nummer sieben.
-    Mail an anna@beispiel.de -> Mail an anna at beispiel Punkt de.
+    Mail an anna@beispiel.de -> Mail an anna at beispiel Punkt de e.
     Siehe hilfe.beispiel.app/faq oder Dr.in Maier. -> Siehe hilfe Punkt beispiel Punkt app Schrägstrich faq\
  oder Doktor in Maier.
     Covid-19, A4 und 5G -> Covid neunzehn,|a vier und fünf ge.
@@ -81,6 +81,8 @@ def rows(table: str) -> pytest.MarkDecorator:
     2026-03-05 -> fünfter März zweitausendsechsundzwanzig.
     am 24.12. oder 31.12.2025 -> am vierundzwanzigsten Dezember oder einunddreißigster Dezember\
  zweitausendfünfundzwanzig.
+    in der 2. Klasse der 1. Etage -> in der zweiten Klasse der erste Etage.
+    in der Goethestr. 5. Das ist Max. -> in der Goethestraße fünf. Das ist Max.
     ½ Liter, 100 m² -> einhalb Liter,|einhundert Quadratmeter.
     +49 30 1234567 -> plus vier neun, drei null, eins zwei drei vier fünf sechs sieben.
 """)
@@ -97,6 +99,9 @@ def test_german_is_read_by_its_table(written: str, said: str) -> None:
     1 234 567 habitants à 5 km -> un million deux cent trente-quatre mille cinq cent soixante-sept habitants\
  à cinq kilomètres.
     code 0417 -> code zéro quatre un sept.
+    L'article L. 221-18, la taille M. -> L'article elle deux cent vingt-et-un dix-huit,|la taille emme.
+    12 €/m², CHF 5.50 -> douze euros le mètre carré,|cinq francs et cinquante centimes.
+    un délai de 1 h, 10/12 min -> un délai d' une heure,|dix à douze minutes.
 """)
 def test_french_is_read_by_its_table(written: str, said: str) -> None:
     assert spoken(written, "fr") == said
@@ -118,8 +123,10 @@ def test_spanish_is_read_by_its_table(written: str, said: str) -> None:
 @rows("""
     Sono le 8:05, costa 1,50 €. -> Sono le otto e zero cinque,|costa un euro e cinquanta centesimi.
     Il 1 maggio 2026 il Sig. Rossi ha 2 anni. -> Il primo maggio duemilaventisei il signor Rossi ha due anni.
-    L'ora è questa, 1 h. -> L'ora è questa,|una ora.
+    L'ora è questa, 1 h. -> L'ora è questa,|un' ora.
     dall'8 marzo, il dott. Rossi -> dall' otto marzo,|il dottor Rossi.
+    Via XX Settembre 5-7 -> Via venti Settembre cinque sette.
+    È 1 studente su 4, la 1ª B -> È uno studente su quattro,|la prima bi.
 """)
 def test_italian_is_read_by_its_table(written: str, said: str) -> None:
     assert spoken(written, "it") == said

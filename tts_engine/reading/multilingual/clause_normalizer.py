@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 
 from ...errors import BadRequest
 from ..clause_boundaries import BoundaryRules
@@ -236,6 +237,7 @@ class MultilingualClauseNormalizer:
         return replace(grammar, symbols=(*self._marks, *grammar.symbols)) if self._marks else grammar
 
 
+@cache
 def _boundary_rules(latin_language: str) -> BoundaryRules:
     """Return the rules of a language in Latin letters, with the abbreviations of Russian, which are Cyrillic.
 

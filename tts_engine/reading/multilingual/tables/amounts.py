@@ -2,17 +2,19 @@
 
 import re
 
-from ...roman_numerals import roman_value
+from ...lazy_pattern import LazyPattern
 from ...tokenizer import RuleRow, ScanState, any_of
 from .codes import TableCodes
 from .language_tables import LanguageTable
 from .numbers import TableNumberWords
 from .plural_rules import CountedNoun
+from .roman import TableRomanNumerals
 from .speller import TableSpeller
 
 _MIN_NOUN_LETTERS = 3  # of a noun whose ending tells its gender
+_MAX_LONE_ORDINAL = 31  # of "1°" without a noun; a larger number counts degrees
 _FEW = 1  # plural category of 2, 3 and 4
-_ROMAN_BEHIND = re.compile(r"(?<!\w)[IVXLC]{2,7} [^\W\d_A-Z]{1,3} \Z")  # "XV e "
+_CODE_OF_CURRENCY = re.compile(r"[A-Z]{3}\Z|[A-Z][a-z]+\.\Z")  # may be written before an amount: "EUR 20"
 _COUNTED_NOUN_BEHIND = re.compile(r"\d [^\W\d_]{2,20}\Z")
 
 
@@ -23,19 +25,26 @@ class TableAmounts:
         self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller, codes: TableCodes
     ) -> None:
         self._table, self._numbers, self._speller, self._codes = table, numbers, speller, codes
+        self._romans = TableRomanNumerals(table, numbers, speller)
         group = f"[{re.escape(table.thousands_separators)}]"
         self.integer = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?!\d)"
-        self._has_decimal_comma = "," not in table.thousands_separators
-        self._decimal_mark = "[.,]" if self._has_decimal_comma else "."
-        self._decimal = rf"(?P<whole>{self.integer})(?:{self._decimal_mark}(?P<fraction>\d+))?"
+        decimal_mark = "." if "," in table.thousands_separators else "[.,]"
+        # "12,845.60" can be read in one way only, whatever the language.
+        foreign = r"\d{1,3}(?:,\d{3})+(?=\.\d\d(?!\d))|" if decimal_mark != "." else ""
+        self._decimal_mark = decimal_mark
+        self._decimal = rf"(?P<whole>{foreign}{self.integer})(?:{decimal_mark}(?P<fraction>\d+))?"
         self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
+        self._unit_end = self._end if table.suffix_mark else rf"{self._end}(?!'\w)"  # "2025 s'élève"
         self._signs = any_of(sign for sign in table.money if not sign[-1].isalpha()) or r"(?!)"
+        self._codes_before = any_of(filter(_CODE_OF_CURRENCY.match, table.money)) or r"(?!)"
         self._magnitudes = any_of(table.magnitudes) or r"(?!)"
+        self._units = any_of(table.units)
         self._size_word = table.size_word or table.marks["×"]
-        units = any_of(table.units)
-        self._per = re.compile(
-            rf" ?/ ?(?:(?P<count>\d{{1,3}}) ?(?P<counted>{units}){self._end}"
-            rf"|(?P<unit>(?:{units}){self._end}|[^\W\d_]{{1,20}}\b)|(?P<number>\d{{1,3}}(?!\d)))"
+        self._unit_plurals = table.unit_plurals
+        self._per = LazyPattern(
+            rf" ?/ ?(?:(?P<known>{any_of(table.per) or '(?!)'})(?!\w)"
+            rf"|(?P<size>\d{{1,3}}) ?(?P<of>{self._units}){self._end}|(?P<unit>{self._units}){self._end}"
+            r"|(?P<word>[^\W\d_]{1,20}\b)|(?P<number>\d{1,3}(?!\d)))"
         )
 
     def sign_rows(self) -> tuple[RuleRow, ...]:
@@ -44,41 +53,33 @@ class TableAmounts:
             *self.money_rows(),
             (rf"% ?{self._decimal}", self._read_percent_sign),
             (rf"[-−](?=(?:{self._signs})? ?\d)", self._read_minus),
-            (rf"/(?:{any_of(self._table.per_nouns) or '(?!)'})(?!\w)", self._read_slash),
+            (rf"/(?:{any_of(self._table.per_nouns | {'7'})})(?!\w)", self._read_slash),
         )
 
     def money_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of money that begins with a currency."""
-        amount = rf"(?P<currency>{self._signs})\s?{self._decimal}"
-        repeated = rf"(?:(?:{self._signs})\s?)?"
+        currency = rf"(?P<currency>{self._signs}|(?:{self._codes_before})(?= ?\d))"
+        amount = rf"(?=[^\d ]{{1,4}}\s?\d){currency}\s?{self._decimal}"
+        names = any_of(name for name in self._table.money if name[0].isalpha())
         low = rf"(?P<low_currency>{self._signs})\s?(?P<low>{self.integer})"
         low += rf"(?:{self._decimal_mark}(?P<low_fraction>\d\d))?"
+        low += rf"(?:[-–]| ?[-–] ?(?={self._signs}))(?:(?:{self._signs})\s?)?"
         return (
+            (rf"{amount}\s?(?P<name>{names or '(?!)'}){self._end}", self._read_named_money),
             (rf"{amount}\s(?P<magnitude>{self._magnitudes}){self._end}", self._read_large_money),
-            (
-                rf"{low}(?:[-–]| ?[-–] ?(?={self._signs})){repeated}{self._decimal}"
-                rf"(?!\d|\s(?:{self._magnitudes}))",
-                self._read_money_range,
-            ),
-            (rf"{amount}(?:,-{{1,2}}(?!\d))?", self._read_money),
+            (rf"{low}{self._decimal}(?!\d|\s(?:{self._magnitudes}))", self._read_money_range),
+            (rf"{amount}(?:[,.][-–]{{1,2}}(?!\d))?", self._read_money),
         )
+
+    def money_letter_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of money that begins with a letter, which is mostly a capital."""
+        letters = {sign[0] for sign in self._table.money if not sign[-1].isalpha() and sign[0].isalpha()}
+        begin = "(?=[A-Z])" if all("A" <= letter <= "Z" for letter in letters) else ""
+        return tuple((begin + pattern, recognizer) for pattern, recognizer in self.money_rows())
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of the "x" of a size, and of Roman numerals."""
-        return ((r"x(?= ?\d)", self._read_by), *self._roman_rows())
-
-    def _roman_rows(self) -> tuple[RuleRow, ...]:
-        """Return the rules of Roman numerals with a word or a suffix that tells what they are."""
-        table = self._table
-        rows: list[RuleRow] = []
-        if table.roman_ordinals:
-            after = any_of(table.roman_ordinals)
-            rows.append(
-                (rf"(?P<roman>[IVX]|[IVXLC]{{2,7}})(?P<word>{after})(?!\w)", self._read_roman_ordinal)
-            )
-        if table.roman_numbers:
-            rows.append((r"(?P<roman>[IVX]|[IVXLC]{2,7})(?!\w)", self._read_roman_number))
-        return tuple(rows)
+        return ((r"x(?= ?\d)", self._read_by), *self._romans.rows())
 
     def number_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of amounts that begin with a digit."""
@@ -87,21 +88,32 @@ class TableAmounts:
         money = f"(?P<currency>{any_of(table.money)}){end}"
         large = rf"{decimal}\s?(?P<magnitude>{self._magnitudes})"
         return (
-            (rf"(?:{any_of(table.fractions) or '(?!)'})(?![\w/])", self._read_known_fraction),
+            (
+                rf"(?P<known>{any_of(table.fractions) or '(?!)'})"
+                rf"(?: ?(?P<unit>{self._units}){end}|(?![\w/]))",
+                self._read_known_fraction,
+            ),
             (r"(?P<over>\d{1,2}):(?P<under>\d{1,2}|(?<=\b1:)\d{3,5})(?![\d:])" + end, self._read_ratio),
             (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_size),
             (rf"(?P<whole>{self.integer})x{end}", self._read_times),
-            (r"(?P<over>\d{1,3})/(?P<under>\d{1,3})(?![\d/])" + end, self._read_fraction),
+            (
+                r"(?P<over>\d{1,3})(?:[.,](?P<part>\d))?/(?P<under>\d{1,3})(?![\d/])" + end,
+                self._read_fraction,
+            ),
             (rf"{decimal}\s?%", self._read_percent),
+            (
+                rf"(?P<whole>\d{{1,4}})(?P<sign>{self._signs}|m)(?P<fraction>\d\d){end}",
+                self._read_inserted_unit,
+            ),
             (rf"{large}\s?{money}", self._read_large_money),
-            (rf"{decimal}\s?{money}", self._read_money),
-            (rf"{large}\s(?P<unit>{any_of(table.units)}){end}", self._read_large_unit),
+            (rf"{decimal}(?:[,.][-–]{{1,2}})?\s?{money}", self._read_money),
+            (rf"{large}\s(?P<unit>{self._units}){end}", self._read_large_unit),
             (rf"{large}{end}", self._read_magnitude),
             (rf"(?P<whole>{self.integer})(?P<suffix>{suffixes})(?!\w)", self._read_suffixed_ordinal),
-            (rf"{decimal}\s?(?P<unit>{any_of(table.units)}){end}", self._read_unit),
+            (rf"{decimal}\s?(?P<unit>{self._units}){self._unit_end}", self._read_unit),
             (r"(?P<number>\d{1,3})\.(?= [^\W\d_])", self._read_stop_ordinal),
             self._codes.mixed_row(),
-            (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)(?!\d+\.?[ºª])", self._read_range),
+            (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
             (decimal, self._read_number),
         )
 
@@ -133,24 +145,22 @@ class TableAmounts:
 
     def _read_per(self, scan: ScanState, at: int) -> int:
         """Read the "/Monat" after a price or a unit, and return where it ends."""
-        match = self._per.match(scan.view, at)
-        if match is None or (match["counted"] and scan.view.endswith(match["counted"], 0, at)):
-            return at  # "16 GB/512 GB" are two amounts
-        scan.emit(self._per_words(match), at, match.end())
+        table, match = self._table, self._per.match(scan.view, at)
+        if match is None:
+            return at
+        known = match["known"] or (match["word"] or "").lower()
+        if known in table.per:
+            words = table.per[known]
+        elif match["number"]:
+            words = f"{table.fraction_word} {self._numbers.number(int(match['number']))}"
+        elif match["of"]:
+            words = f"{table.per_word} {self._numbers.counted(match['size'], None, table.units[match['of']])}"
+        elif match["unit"]:
+            words = f"{table.per_word} {table.noun_form(table.units[match['unit']], 1)}"
+        else:
+            words = f"{table.per_word} {match['word']}"
+        scan.emit(words, at, match.end())
         return match.end()
-
-    def _per_words(self, match: re.Match[str]) -> str:
-        """Return the words of "/100 km", "/7" or "/kg"."""
-        table = self._table
-        if match["count"]:
-            counted = self._numbers.counted(match["count"], None, table.units[match["counted"]])
-            return f"{table.per_word} {counted}"
-        if match["number"]:
-            return f"{table.fraction_word} {self._numbers.number(int(match['number']))}"
-        unit = match["unit"]
-        words = table.per.get(unit) or table.per.get(unit.lower())
-        name = table.units[unit].forms[0] if unit in table.units else unit
-        return words or f"{table.per_word} {name}"
 
     # Numbers
 
@@ -161,11 +171,9 @@ class TableAmounts:
         rules = self._table.years_after.get(scan.context.previous_word)
         if rules and whole.isdigit() and len(whole) == 4:
             return self._emit(scan, self._numbers.spell_out(int(whole), rules), *match.span())
-        has_stop = fraction and self._has_decimal_comma and scan.view[match.start("fraction") - 1] == "."
-        if has_stop and scan.context.previous_word != self._table.range_word:
-            return self._emit(scan, self._numbers.pointed(whole, fraction), *match.span())
         gender = self._gender_of_noun(scan, match.end(), self._numbers.value(whole))
-        words = self._numbers.year_or_amount(whole, fraction, gender, self._case(scan))
+        one = self._numbers.one(gender, scan.next_word(match.end())) if whole == "1" and not fraction else ""
+        words = one or self._numbers.year_or_amount(whole, fraction, gender, self._case(scan))
         return self._emit(scan, words, *match.span())
 
     def _read_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -174,25 +182,28 @@ class TableAmounts:
             return None
         words = self._numbers.year_or_amount(match["whole"], match["fraction"], "", self._case(scan))
         scan.emit(words, match.start(), match.start("dash"))
-        if not self._is_score(scan, match):
-            scan.emit(self._table.range_word, match.start("dash"), match.end())
-        scan.context.previous_word = self._table.range_word
+        second = re.compile(self.integer).match(scan.view, match.end())
+        falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
+        falls = falls or scan.context.previous_word in self._table.address_number_words
+        joint = "" if falls else self._table.range_word  # "221-18" is the number of an article
+        scan.emit(joint, match.start("dash"), match.end())
+        scan.context.previous_word = joint
         return match.end()
 
-    def _is_score(self, scan: ScanState, match: re.Match[str]) -> bool:
-        """Whether the second number of "3-1" is not larger than the first, or is a code as in "24-00123"."""
-        other = re.compile(self.integer).match(scan.view, match.end())
-        if not self._table.ranges_rise or other is None:
-            return False
-        is_larger = self._numbers.value(other.group()) > self._numbers.value(match["whole"])
-        return not is_larger or other.group()[0] == "0"
-
     def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "1/2", and "1/2 kg" with its unit; "2/3 jours" is a range, and "klas 2/3" are two."""
         if scan.context.previous_word in self._table.slash_cues:
             return None
-        words, _, feminine = self._table.fractions[match.group()].partition("|")
-        is_feminine = feminine and self._gender_of_noun(scan, match.end(), 1) == "f"
-        return self._emit(scan, feminine if is_feminine else words, *match.span())
+        if scan.next_word(match.end()) in self._unit_plurals and match["known"][0] in "23":
+            return self._read_slash_range(scan, match)
+        words, _, feminine = self._table.fractions[match["known"]].partition("|")
+        unit = self._table.units[match["unit"]].gender if match["unit"] else ""
+        if feminine and "f" in (unit, self._gender_of_noun(scan, match.end(), 1)):
+            words = feminine
+        if match["unit"]:
+            words += " " + self._table.noun_form(self._table.units[match["unit"]], 1, "genitive")
+        scan.emit(words, *match.span())
+        return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
     def _read_ratio(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3:1" of a score."""
@@ -217,15 +228,20 @@ class TableAmounts:
         if self._table.times is None:
             return None
         words = self._numbers.counted(match["whole"], None, self._table.times, self._case(scan))
-        return self._emit(scan, words, *match.span())
+        scan.emit(words, *match.span())
+        return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
     def _read_slash(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the "/jour" of "3 fois/jour"."""
+        """Read the "/jour" of "3 fois/jour", and "7 jours/7"."""
         is_counted = _COUNTED_NOUN_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
         return self._read_per(scan, match.start()) if is_counted else None
 
     def _read_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
-        over, under = self._numbers.amount(match["over"], None), self._numbers.amount(match["under"], None)
+        """Read "3/8" and "4,5/5"; "10/12 minutes" is a range."""
+        if self._is_slash_range(scan, match):
+            return self._read_slash_range(scan, match)
+        over = self._numbers.amount(match["over"], match["part"])
+        under = self._numbers.amount(match["under"], None)
         words = f"{over} {self._table.fraction_word} {under}"
         if scan.context.previous_word in self._table.slash_cues:
             words = f"{over} {under}"
@@ -233,11 +249,27 @@ class TableAmounts:
             words = f"{under}{self._table.fraction_word} {over}"
         return self._emit(scan, words, *match.span())
 
+    def _is_slash_range(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether a counted noun or a unit follows two numbers that are near each other."""
+        noun, low, high = scan.next_word(match.end()), int(match["over"]), int(match["under"])
+        is_counted = noun in self._unit_plurals or (len(noun) > 1 and noun in self._table.units)
+        return is_counted and not match["part"] and low < high <= 2 * low
+
+    def _read_slash_range(self, scan: ScanState, match: re.Match[str]) -> int:
+        low, high = (self._numbers.amount(each, None) for each in match.group().split("/"))
+        scan.emit(f"{low} {self._table.range_word} {high}", *match.span())
+        unit, stop = scan.next_word(match.end()), match.end()
+        if unit in self._table.units:
+            start = scan.view.index(unit, stop)
+            stop = start + len(unit) + scan.view.startswith(".", start + len(unit))
+            scan.emit(self._table.noun_form(self._table.units[unit], 2), start, stop)
+        return self._speller.finish_number(scan, stop)
+
     def _read_minus(self, scan: ScanState, match: re.Match[str]) -> int | None:
         if match.start() and not scan.view[match.start() - 1].isspace():
             return None
-        if scan.context.after_number and scan.view[match.end()] == " ":
-            return None
+        if scan.context.previous_word in self._table.code_words:
+            return match.end()
         scan.emit(self._table.minus_word, match.start(), match.end())
         return match.end()
 
@@ -258,8 +290,18 @@ class TableAmounts:
         amount = self._numbers.amount(match["whole"], match["fraction"])
         return self._emit(scan, f"{self._table.percent_prefix} {amount}", *match.span())
 
+    def _read_named_money(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "$95 pesos" and "$12,845.60 MXN", whose sign is not said."""
+        return self._read_money_of(scan, match, match["name"])
+
     def _read_money(self, scan: ScanState, match: re.Match[str]) -> int:
-        words = self._numbers.money(match["whole"], match["fraction"], match["currency"], self._case(scan))
+        return self._read_money_of(scan, match, match["currency"])
+
+    def _read_money_of(self, scan: ScanState, match: re.Match[str], currency: str) -> int:
+        whole, fraction = match["whole"], match["fraction"]
+        if currency in self._table.comma_thousands and fraction and len(fraction) == 3:
+            whole, fraction = whole + fraction, None
+        words = self._numbers.money(whole, fraction, currency, self._case(scan))
         scan.emit(words, *match.span())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
@@ -273,15 +315,26 @@ class TableAmounts:
         scan.emit(money, match.start("whole"), match.end())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
+    def _read_inserted_unit(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "12€50" and "1m75"."""
+        sign = match["sign"]
+        if sign in self._table.money:
+            return self._emit(
+                scan, self._numbers.money(match["whole"], match["fraction"], sign), *match.span()
+            )
+        if sign not in self._table.units or len(match["whole"]) > 1:
+            return None
+        words = self._numbers.counted(match["whole"], None, self._table.units[sign])
+        return self._emit(scan, f"{words} {self._numbers.number(int(match['fraction']))}", *match.span())
+
     def _read_large_money(self, scan: ScanState, match: re.Match[str]) -> int:
-        unit, _ = self._table.money[match["currency"]]
-        return self._emit_large_amount(scan, match, unit)
+        return self._read_large(scan, match, self._table.money[match["currency"]][0])
 
     def _read_large_unit(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "15 mil km"."""
-        return self._emit_large_amount(scan, match, self._table.units[match["unit"]])
+        return self._read_large(scan, match, self._table.units[match["unit"]])
 
-    def _emit_large_amount(self, scan: ScanState, match: re.Match[str], unit: CountedNoun) -> int:
+    def _read_large(self, scan: ScanState, match: re.Match[str], unit: CountedNoun) -> int:
         words = self._numbers.large_amount(
             match["whole"], match["fraction"], match["magnitude"], unit, self._case(scan)
         )
@@ -306,6 +359,13 @@ class TableAmounts:
     def _read_suffixed_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "1er"; a suffix that begins with a blank may be read as another word."""
         number, suffix, suffixes = match["whole"], match["suffix"], self._table.ordinal_suffixes
+        # "180°" without a noun is no ordinal.
+        if suffix in self._table.units and not self._gender_of_noun(scan, match.end(), 1):
+            cues = self._table.lone_ordinal_cues or {scan.context.previous_word}
+            if number != "1" and (
+                self._numbers.value(number) > _MAX_LONE_ORDINAL or scan.context.previous_word not in cues
+            ):
+                return None
         # "г." is the year after four digits, else grams.
         if suffix.startswith(" ") and len(number) != 4:
             return None
@@ -325,32 +385,12 @@ class TableAmounts:
     def _read_stop_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3." of "der 3. Stock", or of "3. kat" where a small letter follows an ordinal."""
         number = int(match["number"])
-        rules = self._table.ordinal_rules.get(scan.context.previous_word)
-        if rules is None and self._table.stop_ordinals and scan.next_word(match.end())[:1].islower():
+        before, noun = scan.view[: match.start()], scan.next_word(match.end())
+        rules = self._table.ordinal_rules_after(scan.context.previous_word, before)
+        is_ordinal = noun[:1].islower() or noun.lower() in self._table.ordinal_nouns
+        if rules is None and self._table.stop_ordinals and is_ordinal:
             key = f"{self._gender_of_noun(scan, match.end(), 1)} {self._case(scan)}".strip()
             rules = self._table.stop_ordinals.get(key) or self._table.stop_ordinals[""]
         if rules is None:
             return None
-        return self._emit(scan, self._numbers.spell_out(number, rules), *match.span())
-
-    def _read_roman_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the "XX" of "XX secolo"; a suffix without a blank, as in "XXe", is part of it."""
-        number, word = roman_value(match["roman"]), match["word"]
-        if number is None:
-            return None
-        words = self._numbers.spell_out(number, self._table.roman_ordinals[word])
-        return self._emit(scan, words, match.start(), match.end("roman" if word[0] == " " else "word"))
-
-    def _read_roman_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the "XX" of "siglo XX"."""
-        number = roman_value(match["roman"])
-        rules, _, last = self._table.roman_numbers.get(scan.context.previous_word, "").partition(" ")
-        if len(match["roman"]) > 1 and _ROMAN_BEHIND.search(scan.view, 0, match.start()):
-            rules = rules or "spellout-numbering"
-        if number is None or not rules:
-            return None
-        if last and number > int(last):
-            rules = "spellout-numbering"
-        if self._table.roman_article and "ordinal" in rules:
-            scan.emit(self._table.roman_article, *match.span())
         return self._emit(scan, self._numbers.spell_out(number, rules), *match.span())

@@ -10,12 +10,21 @@ from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _RUN = re.compile(r"\d+|[^\W\d_]+")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_CAPITALS_BEHIND = re.compile(r"(?<!\w)[A-Z]{1,3} \Z")  # the "C" of "3 C 117/24", of a court
+_YEARS = re.compile(r"(?:1[5-9]|20)\d\d-(?:1[5-9]|20)\d\d")
+_MIN_SPELLED_RUNS = 5  # in "RSSMRA80A01H501U", whose letters are read one by one too
 _MIN_CODE_RUNS = 3  # of letters or digits in "AB-4711-X", whose digits are read one by one
+_LETTERS_THAT_ARE_WORDS = "AEIOUY"
 # Country, check digits, groups of four letters and digits. Source: ISO 13616.
 _BANK_ACCOUNT = r"[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?|[A-Z]{2}\d{2}[A-Z0-9]{4}\d{7,23}"
 _PHONE_NUMBER = (
+    r"(?:1[ .-])?\d{3}[ .-]\d{3}-\d{4}",
+    r"\d{3}[ .]\d{3}[ .]\d{4}",
+    r"0 \d{3}(?: \d{2,3}){2,3}",
+    r"\d(?: \d\d){3}(?: \d{3}){2}(?: \d\d)?",
     r"0\d(?:[ .]\d\d){4}",
-    r"0\d+(?:(?:[ /-]| - )\d{2,})+",
+    r"0\d+(?:(?: / |[ /-])\d{2,})+",
     r"\d{3}-\d{4}",
     r"\d{3} \d{6,7}",
     r"(?:\d ?)?(?:\(\d{2,4}\) ?)?\d{2,4}(?:-\d{2,6}){2,3}",
@@ -36,8 +45,9 @@ class TableCodes:
         """Return the rules of codes that begin with a letter."""
         letter, end = self._letter, self._end
         upper = "[A-Z0-9]" if self._table.particles else r"[^\W_a-z]"
+        head = rf"[A-Z]{{2,6}}(?=-{letter}*[a-z])" if self._table.spelled_heads else r"(?!)"
         return (
-            (rf"(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
+            (rf"(?=[A-Z])(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
             (
                 rf"{letter}{{1,20}}-?\d(?:{letter}|\d){{0,30}}(?:-{upper}{{1,20}}){{0,6}}{end}",
                 self._read_mixed,
@@ -47,17 +57,17 @@ class TableCodes:
                 self._read_mixed,
             ),
             (rf"{letter}{{1,4}}(?:-{letter}{{1,4}}){{1,3}}(?![\w-])", self._read_capital_groups),
-            (rf"[A-Z]{{2,6}}(?=-{letter}*[a-z])|[A-Z]{{1,3}}(?=/\d)", self._read_capitals_before_mark),
-            (r"(?:[^\W\d_]\.){2,6}", self._read_dotted_letters),
-            (r"[B-DF-HJ-NP-TV-XZ](?![\w'-])", self._read_lone_letter),
+            (head, self._read_capitals),
             (rf"{letter}{{2,5}}(?!-[^\W\d_]|'[^\W\d_]){end}", self._read_capitals),
+            (r"(?=[A-Z])(?:[A-Z]\.){2,8}(?!\w)", self._read_dotted_capitals),
+            (r"(?=[A-Z])[A-Z](?![\w'-])(?:\.(?= ?\d))?", self._read_lone_capital),
         )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of phone numbers and other codes of digits."""
         read, end = self._speller.read_digit_groups, self._end
         rows: list[RuleRow] = [
-            (r"\d{3,4}(?:[ .-]\d{2,4}){1,6}(?![-\d])" + end, self._read_announced_groups),
+            (r"\d{3,4}(?:[ .-]\d{2,5}){1,6}(?![-\d])" + end, self._read_announced_groups),
             (r"\d{4}(?: \d{4}){2,4}" + end, read),
             (rf"(?:{'|'.join(_PHONE_NUMBER)})(?![-\d]){end}", read),
             (r"\d{1,3}(?:\.\d{3}){2}(?:/\d{4})?-\d{1,2}(?!-|[.,]?\d)" + end, read),
@@ -67,8 +77,11 @@ class TableCodes:
             (r"\d{1,6}(?:-\d{2,7}){2,4}(?![-\d])" + end, read),
             (r"\d(?:-\d){2,8}(?![-\d])" + end, read),
         ]
+        rows.append((r"(?=(?:\D?\d){5})\d{1,7}(?:[-/]\d{1,7}){1,6}(?![-/]?\d)" + end, self._read_reference))
         if " " not in self._table.thousands_separators:
             rows.append((r"\d{3}(?: \d{2,3}){2,3}(?![\d-])", read))
+        if self._table.pairs_digits:
+            rows.insert(0, (r"0\d{9}" + end, self._read_paired_digits))
         if self._table.postcode:
             rows.insert(0, (self._table.postcode + end, self._read_postcode))
         if self._table.phone_readings:
@@ -76,11 +89,17 @@ class TableCodes:
             rows.insert(0, (rf"(?:{groups})(?:[ -]?\d{{2,4}})+{end}", read))
         return tuple(rows)
 
+    def section_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rule of the numbers of rooms and sections, such as "2.04"."""
+        if not self._table.section_words:
+            return ()
+        return ((r"\d{1,3}(?:\.\d{1,3}){1,3}(?!\w)", self._read_section),)
+
     def sign_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of phone numbers that begin with a sign."""
         read = self._speller.read_digit_groups
         return (
-            (rf"\+(?=(?:\d\D{{0,3}}){{7}})\d{{1,3}}(?:[ .-]?\(?\d{{1,9}}\)?){{1,7}}{self._end}", read),
+            (rf"(?=\+(?:[ .()-]{{0,2}}\d){{7}})\+\d{{1,3}}(?:[ .-]?\(?\d{{1,9}}\)?){{1,7}}{self._end}", read),
             (rf"\(\d{{2,4}}\) ?\d{{3,5}}(?:-\d{{2,4}}){{1,2}}{self._end}", read),
         )
 
@@ -104,6 +123,42 @@ class TableCodes:
     def _read_announced_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
         return self._speller.read_digit_groups(scan, match) if scan.context.code_words_left else None
 
+    def _read_paired_digits(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "0612345678" in pairs."""
+        for start in range(match.start(), match.end(), 2):
+            if scan.view[start] == "0":
+                self._speller.spell(scan, start, start + 2)
+            else:
+                scan.emit(self._numbers.number(int(scan.view[start : start + 2])), start, start + 2)
+            scan.punctuate("," if start + 2 < match.end() else "")
+        return self._speller.finish_number(scan, match.end())
+
+    def _read_section(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        if scan.context.previous_word not in self._table.section_words:
+            return None
+        return self._speller.read_version(scan, match)
+
+    def _read_reference(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "33-2024/1187" with its slashes; one separator is enough where a code was announced."""
+        runs = list(re.finditer(r"\d+", match.group()))
+        has_slash = "/" in match.group()
+        is_announced = scan.context.code_words_left or (
+            has_slash and _CAPITALS_BEHIND.search(scan.view, max(0, match.start() - 5), match.start())
+        )
+        is_range = not has_slash and _YEARS.fullmatch(match.group())
+        if is_range or not (is_announced or (has_slash and len(runs) > 2)):
+            return None
+        for run in runs:
+            start, stop, digits = match.start() + run.start(), match.start() + run.end(), run.group()
+            if scan.view[start - 1] == "/" and run.start():
+                scan.emit(self._table.marks["/"], start - 1, start)
+            is_short = len(digits) < 3 and digits[0] != "0"
+            if is_short or (has_slash and _YEAR.fullmatch(digits)):
+                scan.emit(self._numbers.number(int(digits)), start, stop)
+            else:
+                self._speller.spell(scan, start, stop)
+        return self._speller.finish_number(scan, match.end())
+
     def _read_bank_account(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read an IBAN in groups of four characters."""
         places = [place for place in range(match.start(), match.end()) if scan.view[place] != " "]
@@ -126,7 +181,11 @@ class TableCodes:
             text = run.group()
             if text.isdigit() and len(text) < 3 and text[0] != "0" and not spells_digits:
                 scan.emit(self._numbers.number(int(text)), run.start(), run.end())
-            elif text.isdigit() or self._speller.spells_in_code(text):
+            elif (
+                text.isdigit()
+                or self._speller.spells_in_code(text)
+                or (len(runs) >= _MIN_SPELLED_RUNS and text.isupper())
+            ):
                 self._speller.spell(scan, run.start(), run.end())
             else:
                 scan.emit(text, run.start(), run.end())
@@ -139,36 +198,6 @@ class TableCodes:
         """Read "USB-C" letter by letter."""
         return self._read_mixed(scan, match) if match.group().isupper() else None
 
-    def _read_capitals_before_mark(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the letters of "BTW-nummer" and "B/2025"."""
-        word = match.group()
-        is_code = scan.view[match.end()] == "/"
-        if not (self._speller.spells_in_code(word) if is_code else self._speller.spells_capitals(word)):
-            return None
-        self._speller.spell(scan, *match.span())
-        self.note_word(scan, word)
-        return match.end()
-
-    def _read_dotted_letters(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "B.V." letter by letter."""
-        if not all(letter in self._table.letters for letter in match.group().lower() if letter != "."):
-            return None
-        self._speller.spell(scan, *match.span())
-        self.note_word(scan, match.group())
-        if not scan.next_visible(match.end()):
-            scan.punctuate(".")
-        return match.end()
-
-    def _read_lone_letter(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the C of "bloco C"; a capital that may be a word or begin a sentence stays."""
-        letter = match.group()
-        is_word = letter.lower() in self._table.function_words or scan.context.sentence_start
-        if is_word or letter.lower() not in self._table.letters:
-            return None
-        self._speller.spell(scan, *match.span())
-        self.note_word(scan, letter)
-        return match.end()
-
     def _read_capitals(self, scan: ScanState, match: re.Match[str]) -> int | None:
         word = match.group()
         numbers_beside = scan.context.after_number + scan.view[match.end() + 1 : match.end() + 2].isdigit()
@@ -177,4 +206,24 @@ class TableCodes:
             return None
         self._speller.spell(scan, match.start(), match.end())
         self.note_word(scan, match.group())
+        return match.end()
+
+    def _read_dotted_capitals(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "S.A." letter by letter."""
+        if not self._table.names_capitals:
+            return None
+        self._speller.spell(scan, *match.span())
+        self.note_word(scan, match.group())
+        if not scan.next_visible(match.end()):
+            scan.punctuate(".")
+        return match.end()
+
+    def _read_lone_capital(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "B" of "classe B"; a vowel that begins a sentence is a word."""
+        letter = match.group()[0]
+        may_be_word = scan.context.sentence_start and letter in _LETTERS_THAT_ARE_WORDS
+        if not self._table.names_capitals or may_be_word:
+            return None
+        self._speller.spell(scan, *match.span())
+        self.note_word(scan, letter)
         return match.end()

@@ -2,12 +2,17 @@
 
 import re
 
+from ...lazy_pattern import LazyPattern
+from ...roman_numerals import roman_value
 from ...tokenizer import RuleRow, ScanState, any_of
 from .language_tables import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _MAX_HOUR = 24
+_MAX_WEEKDAY_CHARACTERS = 16  # of an abbreviated day and the word between it and the next
+_TIME_BEHIND = re.compile(r"(?<![\d.,])\d{1,2}\.\d\d ?[-–] ?\Z")
+_FIRST_YEAR_OF_1900S = 50  # of the years with two digits
 
 
 def _month_key(name: str) -> str:
@@ -23,92 +28,169 @@ class TableDates:
         self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
         self._months = {name.lower(): name for name in table.months}
         self._months |= {
-            f"{short}{stop}".lower(): name for short, name in table.short_months.items() for stop in (".", "")
+            f"{short}{stop}".lower(): name
+            for short, name in (
+                *zip(table.month_abbreviations, table.months, strict=False),
+                *table.other_months.items(),
+            )
+            for stop in (".", "")
         }
-
         self._month_by_key = {_month_key(written): name for written, name in self._months.items()}
-        self._weekday = re.compile(rf"(?<!\w)(?:{any_of(table.weekdays) or '(?!)'})(?!\w)")
-        self._hour_behind = re.compile(rf" ?(?:{table.hour_suffixes})(?!\w)")
-        nouns = any_of((*table.units, *table.money))
-        self._unit_behind = re.compile(rf" ?(?:{nouns})(?!\w)")
-        joint = rf"(?: ?[-–] ?| {table.range_word} )"
-        self._time_behind = re.compile(
-            rf"(?: [^\W\d_]{{1,5}} | ?[-–] ?)\d{{1,2}}(?:[:.]\d\d)? ?(?:{table.hour_suffixes})(?!\w)"
-            rf"|{joint}\d{{1,2}}\.[0-5]\d(?!\d|\.\d)(?! ?(?:{nouns})(?!\w))"
+        suffix = rf" ?(?:{table.hour_suffixes})(?!\w)"
+        month = rf"(?i:{any_of(self._months) or '(?!)'})(?!\w)"
+        self._hour_follows = LazyPattern(
+            rf" ?(?:[-–]|{re.escape(table.range_word)} ) ?\d{{1,2}}(?:[.:]\d\d)?{suffix}"
         )
-        self._stop_time_before = re.compile(rf"(?<!\d)\d{{1,2}}\.[0-5]\d{joint}\Z")
+        self._dash_before_time = LazyPattern(rf" ?[-–~/] ?(?=\d{{1,2}}(?:[:h]| h|\.\d\d|{suffix}))")
+        self._dash_before_date = LazyPattern(
+            rf" ?[-–] ?(?=\d{{1,2}}(?:([./])\d{{1,2}}\1|\.? (?:de )?{month}))"
+        )
+        nouns = rf" ?(?:{any_of((*table.units, *table.money))})(?!\w)"
+        joint = rf"(?: ?[-–] ?| {re.escape(table.range_word)} )"
+        self._unit_behind = LazyPattern(nouns)
+        self._stop_time_behind = LazyPattern(
+            rf"(?: [^\W\d_]{{1,5}} | ?[-–] ?)\d{{1,2}}(?:[:.]\d\d)?{suffix}"
+            rf"|{joint}\d{{1,2}}\.[0-5]\d(?!\d|\.\d)(?!{nouns})"
+        )
+        self._stop_time_before = LazyPattern(rf"(?<!\d)\d{{1,2}}\.[0-5]\d{joint}\Z")
+        self._days = any_of(table.weekdays)
+        self._days_of_letters = any_of(day for day in table.weekdays if len(day) > 1) or r"(?!)"
+        cues = any_of({*table.weekday_cues, table.range_word})
+        self._day_joint = rf"(?:,? (?:{cues}) |, | ?/ ?)"
+        self._weekday_behind = LazyPattern(rf"(?<!\w)(?:{self._days_of_letters})\.?{self._day_joint}\Z")
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
-        """Return the rules of abbreviated days of the week, and of months before a year."""
+        """Return the rules of abbreviated days and months, and of days in Roman numerals."""
         return (*self._weekday_rows(), *self._month_rows())
 
-    def _month_rows(self) -> tuple[RuleRow, ...]:
-        if not (self._table.day_first and self._table.month_abbreviations):
-            return ()
-        year = r"(?:\.?(?: (?P<of_year>de )?|/)|(?<=\.))(?P<year>(?:1[5-9]|20)\d\d|(?<=/)\d\d)(?!\w)"
-        first = "".join(sorted({letter for name in self._months for letter in (name[0], name[0].upper())}))
-        name = rf"(?=[{first}])(?P<name>(?i:{any_of(self._months)}))"  # the letters spare most words the list
-        return ((name + year, self._read_month_and_year),)
-
     def _weekday_rows(self) -> tuple[RuleRow, ...]:
-        days = any_of(self._table.weekdays)
-        days_of_letters = any_of(day for day in self._table.weekdays if len(day) > 1) or r"(?!)"
+        days, days_of_letters, joint = self._days, self._days_of_letters, self._day_joint
         if not days:
             return ()
-        mark = "[./-]" if self._table.date_cues else "[./]"
-        date = rf",? \d{{1,2}}(?:{mark}\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
-        joint = rf"\.?(?: ?[-–] ?|/| (?:{any_of(self._table.weekday_joints) or '(?!)'}) )"
-        hour = rf"\d{{1,2}}(?:[:h]\d\d| ?h| ?[-–] ?\d{{1,2}} ?(?:{self._table.hour_suffixes})(?!\w))"
-        return (
-            (rf"(?:{days})(?:{joint}(?:{days}))+(?!\w)\.?", self._read_weekdays),
+        hour = r"\d{1,2}(?:[.:]\d\d)?"
+        words = any_of({*self._table.weekday_cues, self._table.range_word} - {""}) or "(?!)"
+        hours = rf" (?:(?:{words}) )?{hour}(?: ?[-–] ?{hour})? ?(?:{self._table.hour_suffixes})(?!\w)"
+        date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
+        joints = any_of(self._table.weekday_joints) or "(?!)"
+        between = rf"\.?(?: ?[-–] ?| (?P<joint>{joints}) )"
+        rows: tuple[RuleRow, ...] = (
+            (rf"(?P<first>{days}){between}(?P<second>{days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date})", self._read_weekday),
-            (rf"({days_of_letters})\.?(?=:? {hour})", self._read_weekday),
-            (rf"({days_of_letters})(?=: *$)", self._read_listed_weekday),
-            (rf"({days_of_letters})\.(?!\w)", self._read_announced_weekday),
+            (
+                rf"(?P<first>{days}) (?P<joint>{self._table.range_word}) (?P<second>{days})(?!\w)"
+                r"(?=:|,?(?: de)? \d)",
+                self._read_weekdays,
+            ),
+            (
+                rf"({days_of_letters})(?:(?={hours})|\.(?= [a-zß-ÿ\d])"
+                rf"|\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|[:.]\d\d(?![\d.])| ?[-–] ?\d{{1,2}}(?![\d./]))"
+                rf"|{joint}(?!\1)(?:{days_of_letters})(?!\w)))",
+                self._read_weekday,
+            ),
+            (rf"({days_of_letters})\.?(?!\w)", self._read_announced_weekday),
+        )
+        begin = "(?=[A-Z])" if all("A" <= day[0] <= "Z" for day in self._table.weekdays) else ""
+        return tuple((begin + pattern, recognizer) for pattern, recognizer in rows)
+
+    def _month_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of abbreviated months without a day, and of "XX settembre"."""
+        table = self._table
+        short_names = (*table.month_abbreviations, *table.other_months)
+        shorts = {f"{short}{stop}" for short in short_names for stop in (".", "")}
+        written = any_of((*shorts, *table.months)) if table.day_first else "(?!)"
+        numbers = {self._numbers.number(number) for number in range(1, 13)}
+        words = numbers | {day.lower() for day in table.weekdays}
+        unmistakable = any_of({f"{short}." for short in short_names if short.lower() not in words})
+        return (
+            (
+                rf"(?=\w{{1,9}}\.?/\d)(?P<name>(?i:{written}))/"
+                r"(?P<of_year>de )?(?P<year>(?:1[5-9]|20)\d\d)(?!\w)",
+                self._read_month_and_year,
+            ),
+            (rf"(?=\w{{1,9}}\.? \d)(?i:{any_of(shorts) or '(?!)'})(?= \d{{4}}(?!\d))", self._read_month),
+            (rf"(?=\w{{1,9}}\.)(?i:{unmistakable or '(?!)'})(?=[,)]| ?[a-zß-ÿ\d])", self._read_month),
+            (
+                rf"(?=[A-Z])(?P<day>[IVX]{{2,6}}|[VX])(?= (?i:{any_of(table.months)})(?!\w))",
+                self._read_roman_day,
+            ),
+            (rf"(?P<day>I)(?= (?:{any_of(map(str.capitalize, table.months))})(?!\w))", self._read_roman_day),
         )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of dates and times."""
         table, end = self._table, self._end
         months = any_of(self._months) or r"(?!)"
-        suffix = rf"(?: ?(?:{table.hour_suffixes}))?"
-        whole_hour = r"|h(?!/)" if table.whole_hours else ""
-        time = (
-            rf"(?P<hour>\d{{1,2}})(?:(?:(?P<letter> ?[{table.hour_mark}] ?)|:)(?P<minute>\d\d)"
-            rf"(?(letter)(?:m| ?min)?){suffix}"
-            rf"|\.(?P<after_stop>\d\d){suffix}{whole_hour}){end}(?!:\d)"
-        )
         rows: list[RuleRow] = [
-            (r"(?P<month>0[1-9]|1[0-2])/(?P<year>20\d\d)(?![\w/-])", self._read_month_number),
             (
                 rf"(?P<year>(?:1[5-9]|2[01])\d\d)([-./])(?P<month>\d{{1,2}})\2(?P<day>\d{{1,2}}){end}(?!\2)",
                 self._read_date,
             ),
-            (rf"(?P<day>\d{{1,2}})[º°]?([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
+            (rf"(?P<day>\d{{1,2}})([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
         ]
         if table.day_first:
-            joint = r"(?:(?:\.|º|°|o|er)? (?P<of_month>de )?|[/-])"
-            named = rf"(?P<day>\d{{1,2}}){joint}(?P<name>(?i:{months}))(?!\w)"
-            year = r"(?: (?P<of_year>de )?|[/-])(?P<year>\d{4})(?!\w)"
-            rows.append((rf"{named}(?:{year})?", self._read_named_date))
-            rows.append((r"(?P<day>\d{1,2})/(?P<month>0[1-9]|1[0-2])(?![\w/])", self._read_day_and_month))
+            rows.append((r"(?P<month>0[1-9]|1[0-2])/(?P<year>20\d\d)(?![\w/-])", self._read_month_number))
+            named = (
+                rf"(?P<day>\d{{1,2}})(?:(?:\.|º|°|er)? |[-/])(?P<of_month>de )?(?P<name>(?i:{months}))(?!\w)"
+            )
+            rows.append(
+                (rf"{named}(?:[ /-](?P<of_year>de )?(?P<year>\d{{4}})(?!\w))?", self._read_named_date)
+            )
+            rows.append(
+                (rf"(?P<day>\d{{1,2}})/(?P<month>\d{{1,2}})/(?P<year>\d\d){end}(?!/)", self._read_date)
+            )
+            rows.append((rf"(?P<day>\d\d)\.(?P<month>\d\d)\.(?P<year>\d\d){end}(?!\.\d)", self._read_date))
+            counted = any_of({*table.unit_plurals, *(unit for unit in table.units if len(unit) > 1)})
+            rows.append(
+                (
+                    rf"(?P<day>\d{{1,2}})/(?P<month>0[1-9]|1[0-2])(?![\w/])(?! (?:{counted})(?!\w))",
+                    self._read_day_and_month,
+                )
+            )
+        if table.date_cues:
+            mark = "[-/]" if table.day_month_hyphens else "/"
+            rows.append(
+                (rf"(?P<day>\d{{1,2}}){mark}(?P<month>\d{{1,2}})(?![\w/-])", self._read_announced_day)
+            )
         if table.month_day_template:
             rows.append((r"(?P<month>\d{1,2})/(?P<day>\d{1,2})(?=\()", self._read_month_and_day))
-        if table.date_cues:
-            rows.append(
-                (r"(?P<day>\d{1,2})[-/](?P<month>\d{1,2})(?![\w/-])", self._read_announced_day_and_month)
-            )
         if table.day_month_stops:
+            rows.append(
+                (
+                    r"(?P<day>\d{1,2})\.(?:(?P<month>\d{1,2})\.)?(?P<joint> ?[-–/] ?)"
+                    rf"(?=\d{{1,2}}\.(?:\d{{1,2}}\.| ?(?i:{months})))",
+                    self._read_first_day,
+                )
+            )
             rows.append((r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?!\d)", self._read_day_and_month))
         if table.month_readings:
             irregular = any_of(table.month_readings)
             rows.append((rf"(?P<month>{irregular})(?={table.month_suffix})", self._read_irregular_month))
-        rows.append((time, self._read_time))
+        rows.append((self._time_pattern(), self._read_time))
         return tuple(rows)
+
+    def _time_pattern(self) -> str:
+        """Return the pattern of "14:30", "9h30" and "9.05"."""
+        table = self._table
+        suffix = rf"(?: ?(?:{table.hour_suffixes}))?"
+        whole_hour = r"| ?h(?!/(?!\d{1,2} ?[h:]))" if table.whole_hours else ""
+        is_no_duration = r"(?!\d{1,2} ?[hH] ?\d\d ?[Mm]in)"
+        minutes = ""
+        if table.minute_suffixes:
+            is_no_duration, minutes = "", rf"(?(mark)(?: ?(?:{table.minute_suffixes}))?)"
+        return (
+            rf"{is_no_duration}(?P<hour>\d{{1,2}})"
+            rf"(?:(?::|(?P<mark> ?[{table.hour_mark}] ?))(?P<minute>\d\d){minutes}{suffix}"
+            rf"|\.(?P<after_stop>\d\d){suffix}{whole_hour})"
+            rf"{self._end}(?!:\d)"
+        )
 
     def _emit(self, scan: ScanState, words: str, start: int, stop: int) -> int:
         scan.emit(words, start, stop)
         return self._speller.finish_number(scan, stop)
+
+    def _day(self, scan: ScanState, match: re.Match[str]) -> str:
+        before = scan.view[: match.start()]
+        return self._numbers.day(int(match["day"]), scan.context.previous_word, before)
 
     def _read_weekday(self, scan: ScanState, match: re.Match[str]) -> int:
         name = self._table.weekdays[match.group(1)]
@@ -117,91 +199,89 @@ class TableDates:
         return match.end()
 
     def _read_announced_weekday(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the days of "du lun. au ven." and "za. om 10 uur"."""
-        following = scan.next_visible(match.end())
-        is_inside = following.islower() or following.isdigit()
-        announced = scan.context.previous_word in self._table.weekday_cues
-        return self._read_weekday(scan, match) if announced or is_inside else None
-
-    def _read_listed_weekday(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the day of "sáb: 9h-13h" at the start of a clause; "zo:" is another word."""
-        is_word = match.group(1).lower() in self._table.function_words
-        return None if scan.words or is_word else self._read_weekday(scan, match)
+        """Read the days of "du lun. au ven." and "Mo, Mi und Fr"."""
+        before = max(0, match.start() - _MAX_WEEKDAY_CHARACTERS)
+        announced = scan.context.previous_word in self._table.weekday_cues and match.group()[-1] == "."
+        announced = announced or bool(self._weekday_behind.compiled.search(scan.view, before, match.start()))
+        return self._read_weekday(scan, match) if announced else None
 
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "Mo-Fr", "ma t/m vr" and "ma/wo/vr"."""
-        table, last = self._table, match.start()
-        for day in self._weekday.finditer(scan.view, *match.span()):
-            joint = scan.view[last : day.start()].lstrip(".").strip()
-            joint = table.bare_abbreviations.get(joint, joint)
-            scan.emit(
-                {"-": table.range_word, "–": table.range_word, "/": ""}.get(joint, joint), last, day.start()
-            )
-            scan.emit(table.weekdays[day.group()], *day.span())
-            last = day.end()
+        """Read "Mo-Fr" and "sab e dom"."""
+        scan.emit(self._table.weekdays[match["first"]], *match.span("first"))
+        joint = match["joint"] or self._table.weekday_range_word or self._table.range_word
+        joint = self._table.bare_abbreviations.get(joint, joint)
+        scan.emit(joint, match.end("first"), match.start("second"))
+        scan.emit(self._table.weekdays[match["second"]], match.start("second"), match.end())
         scan.context.note_word(scan.words[-1].text)
         return match.end()
 
-    def _read_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "31.12.2025" or "2025-12-31"."""
-        year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
-        if not (1 <= month <= 12 and 1 <= day <= 31):
-            return None
-        words = self._numbers.date(year, month, day, scan.context.previous_word)
-        return self._emit(scan, words, *match.span())
-
-    def _read_named_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "3. März 2026" or "3 de mayo de 2026"."""
-        day, month, year = int(match["day"]), self._month_by_key[_month_key(match["name"])], match["year"]
-        if not 1 <= day <= 31:
-            return None
-        scan.emit(self._numbers.day(day, scan.context.previous_word), match.start(), match.end("day"))
-        self._join(scan, match, "of_month", "name")
-        scan.emit(month, *match.span("name"))
-        if year:
-            self._join(scan, match, "of_year", "year")
-            scan.emit(self._numbers.year(int(year)), *match.span("year"))
-        return self._speller.finish_number(scan, match.end())
-
-    def _join(self, scan: ScanState, match: re.Match[str], joint: str, part: str) -> None:
-        """Emit the word before a part of a date, as it is written or as the language says it."""
-        if match[joint]:
-            scan.emit(match[joint], match.start(joint), match.end(joint) - 1)
-        elif " de " in self._table.date_template:
-            scan.emit("de", *match.span(part))
+    def _read_month(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the month of "en nov. 2025"."""
+        scan.emit(self._month_by_key[_month_key(match.group())], *match.span())
+        scan.context.note_word(scan.words[-1].text)
+        return match.end()
 
     def _read_month_and_year(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "okt. 2025" or "mar/2025"."""
+        """Read "mar/2025"."""
         scan.emit(self._month_by_key[_month_key(match["name"])], *match.span("name"))
         self._join(scan, match, "of_year", "year")
         return self._emit(scan, self._numbers.year(int(match["year"])), *match.span("year"))
 
     def _read_month_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "08/2027"; after a word that announces a code it is none."""
-        if scan.context.code_words_left or not self._table.day_first:
+        if scan.context.code_words_left:
             return None
-        words = (
-            self._table.date_template.removeprefix("{day}")
-            .removeprefix(" de")
-            .format(
-                month=self._table.months[int(match["month"]) - 1], year=self._numbers.year(int(match["year"]))
-            )
-        )
+        template = self._table.date_template.removeprefix("{day}").removeprefix(" de")
+        month, year = self._table.months[int(match["month"]) - 1], self._numbers.year(int(match["year"]))
+        return self._emit(scan, template.format(month=month, year=year), *match.span())
+
+    def _read_roman_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the day of "via XX Settembre"."""
+        day = roman_value(match["day"])
+        if day is None or day > 31:
+            return None
+        words = self._numbers.day(day, scan.context.previous_word, scan.view[: match.start()])
         return self._emit(scan, words, *match.span())
 
-    def _read_announced_day_and_month(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "op 25-5"."""
-        return self._read_day_and_month(scan, match) if self._follows_date_cue(scan, match) else None
+    def _read_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "31.12.2025", "31/12/25" or "2025-12-31"."""
+        year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
+        if year < 100:
+            year += 2000 if year < _FIRST_YEAR_OF_1900S else 1900
+        if not (1 <= month <= 12 and 1 <= day <= 31):
+            return None
+        words = self._numbers.date(year, month, self._day(scan, match))
+        return self._read_date_dash(scan, self._emit(scan, words, *match.span()))
 
-    def _follows_date_cue(self, scan: ScanState, match: re.Match[str]) -> bool:
-        """Whether it is a date; before a noun, as in "op 1-2 plekken", numbers that rise are a range."""
-        if match["month"][0] == "0" or scan.context.previous_word not in self._table.date_cues:
-            return match["month"][0] == "0"
-        if self._hour_behind.match(scan.view, match.end()):
-            return False
-        is_range = "-" in match.group() and int(match["day"]) < int(match["month"])
-        following = scan.next_word(match.end()).lower()
-        return not is_range or not following or following in self._table.function_words
+    def _read_named_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "3. März 2026" or "3 de mayo de 2026"."""
+        day, month, year = int(match["day"]), self._month_by_key[_month_key(match["name"])], match["year"]
+        if not 1 <= day <= 31:
+            return None
+        scan.emit(self._day(scan, match), match.start(), match.end("day"))
+        self._join(scan, match, "of_month", "name")
+        scan.emit(month, *match.span("name"))
+        if year:
+            self._join(scan, match, "of_year", "year")
+            scan.emit(self._numbers.year(int(year)), *match.span("year"))
+        return self._read_date_dash(scan, self._speller.finish_number(scan, match.end()))
+
+    def _read_date_dash(self, scan: ScanState, at: int) -> int:
+        """Read the dash between two dates."""
+        dash = self._dash_before_date.match(scan.view, at)
+        if dash is None:
+            return at
+        scan.emit(self._table.range_word, at, dash.end())
+        scan.context.previous_word = self._table.range_word
+        return dash.end()
+
+    def _join(self, scan: ScanState, match: re.Match[str], joint: str, part: str) -> None:
+        """Emit the word before a part of a date; the slash of "10/abr" is said as the language joins them."""
+        start = match.start(part)
+        if match[joint]:
+            scan.emit(match[joint], match.start(joint), match.end(joint) - 1)
+        elif scan.view[start - 1] == "/" and " de " in self._table.date_template:
+            scan.emit("de", start - 1, start)
 
     def _read_day_and_month(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "24.12." or "24/12"."""
@@ -209,9 +289,31 @@ class TableDates:
         if not (1 <= month <= 12 and 1 <= day <= 31):
             return None
         words = self._table.date_template.partition(" {year}")[0].format(
-            day=self._numbers.day(day, scan.context.previous_word), month=self._table.months[month - 1]
+            day=self._day(scan, match), month=self._table.months[month - 1]
         )
         return self._emit(scan, words.removesuffix(" de"), *match.span())
+
+    def _read_announced_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "18/7" of "el 18/7", and "op 25-5"; before a noun "op 1-2 dagen" is a range."""
+        announced = scan.context.previous_word in self._table.date_cues
+        if "-" in match.group():
+            rises = int(match["day"]) < int(match["month"])
+            following = scan.next_word(match.end()).lower()
+            is_range = rises and following and following not in self._table.function_words
+            announced = match["month"][0] == "0" or (announced and not is_range)
+        return self._read_day_and_month(scan, match) if announced else None
+
+    def _read_first_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "3.-" of "3.-7. Mai" and of "3./4. Mai"; the second day is inflected as the first."""
+        day, month, table = int(match["day"]), int(match["month"] or 1), self._table
+        if not (1 <= month <= 12 and 1 <= day <= 31):
+            return None
+        name = table.months[month - 1] if match["month"] else ""
+        scan.emit(f"{self._day(scan, match)} {name}", match.start(), match.start("joint"))
+        joint = table.marks["&"] if "/" in match["joint"] else table.range_word
+        scan.emit(joint, match.start("joint"), match.end())
+        scan.context.line_start = False
+        return match.end()
 
     def _read_month_and_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "5/3" of "5/3(월)"."""
@@ -232,27 +334,42 @@ class TableDates:
         if hour > _MAX_HOUR or minute > 59:
             return None
         has_suffix = not match.group()[-1].isdigit()
-        if match["after_stop"] and not (has_suffix or self._is_announced_time(scan, match)):
+        is_time = (
+            has_suffix
+            or scan.context.previous_word in self._table.hour_cues
+            or _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+            or self._hour_follows.match(scan.view, match.end())
+            or (self._table.stop_times and self._is_beside_time(scan, match))
+        )
+        if match["after_stop"] and not is_time:
+            return None
+        is_whole = not (match["minute"] or match["after_stop"])
+        cues = self._table.whole_hour_cues
+        if is_whole and cues and scan.context.previous_word not in cues:
             return None
         case = self._table.case_after(scan.context.previous_word)
         end = self._emit(scan, self._numbers.time(hour, minute, case), *match.span())
         return self._read_dash(scan, end)
 
-    def _is_announced_time(self, scan: ScanState, match: re.Match[str]) -> bool:
-        """Whether a word before "9.05", or another time beside it, tells that it is a time."""
-        if scan.context.previous_word in self._table.hour_cues or self._time_behind.match(
-            scan.view, match.end()
-        ):
+    def _is_beside_time(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether another time is beside the "9.05" of a range."""
+        if self._stop_time_behind.match(scan.view, match.end()):
             return True
-        is_joined = self._stop_time_before.search(scan.view, max(0, match.start() - 12), match.start())
+        is_joined = self._stop_time_before.compiled.search(
+            scan.view, max(0, match.start() - 12), match.start()
+        )
         return is_joined is not None and not self._unit_behind.match(scan.view, match.end())
 
     def _read_dash(self, scan: ScanState, at: int) -> int:
-        """Read the dash between two times."""
-        dash = re.compile(r" ?[-–~] ?(?=\d{1,2}(?:[:h]|\.\d\d))").match(scan.view, at)
+        """Read the dash between two times; the slash of "8h-12h/14h-18h" is a pause."""
+        dash = self._dash_before_time.match(scan.view, at)
         if dash is None:
             return at
+        if "/" in dash.group():
+            scan.punctuate(",")
+            return dash.end()
         words = self._table.time_range_word or self._table.range_word
         scan.emit(words, at, dash.end())
+        scan.punctuate("" if words else ",")
         scan.context.previous_word = words
         return dash.end()

@@ -7,6 +7,7 @@ are those of Unicode's rule-based number format, or the language's own ``ordinal
 Source: Unicode CLDR 44 (units, currencies, months); everyday usage for abbreviations and words before codes.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +19,8 @@ from .plural_rules import CountedNoun, noun_form, parse_noun
 
 TABLE_LANGUAGES = ("de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "ko")
 _NUMBERING = "spellout-numbering"
+_MAX_BEHIND = 60  # characters that are searched for the words before an ordinal
+_WORDS_BEHIND = re.compile(r"\d+(?=\.)|[^\W\d_]+")
 _UNNAMED = parse_noun("")  # a number without a noun
 
 
@@ -49,10 +52,21 @@ class LanguageTable:
     letters: Mapping[str, str] = field(default_factory=dict)  # their names, by letters in lower case
     spelled_words: frozenset[str] = frozenset()  # in capitals, spelled though they have vowels
     abbreviations: Mapping[str, str] = field(default_factory=dict)  # without their last full stop
-    # Read without a full stop too
-    bare_abbreviations: Mapping[str, str] = field(default_factory=dict)
-    # Titles before a name; the second reading is for names in "-a": "dom|dona"
+    numbered_abbreviations: frozenset[str] = frozenset()  # those that are words unless a number follows
+    bare_abbreviations: Mapping[str, str] = field(default_factory=dict)  # read without a full stop too
+    abbreviated_endings: Mapping[str, str] = field(default_factory=dict)  # of compound words: "Goethestr."
+    joined_suffixes: frozenset[str] = frozenset()  # joined to a number as one word: "50er", "18-jährig"
+    unit_compounds: bool = False  # "24-h-Hotline" is read with its unit
+    comma_thousands: frozenset[str] = frozenset()  # currencies with which "12,845" is a whole number
+    # Before names, with a stop that they need; the second reading is for names in "-a": "dom|dona"
     titles: Mapping[str, str] = field(default_factory=dict)
+    letter_cues: frozenset[str] = frozenset()  # words after which a capital is a letter and no title
+    names_capitals: bool = False  # a capital on its own, as in "classe B", is read by its name
+    spelled_heads: bool = False  # the capitals of "BTW-nummer" are spelled
+    spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
+    number_sign: str = ""  # the "#" of "#12", if it is said
+    address_number_words: frozenset[str] = frozenset()  # before "12-30", two numbers of an address
+    section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
     # Choice of number words
     rules: Mapping[str, str] = field(
@@ -65,8 +79,11 @@ class LanguageTable:
     genders: Mapping[str, str] = field(default_factory=dict)  # of written nouns
     gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # of a noun; may name a case too
     few_gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same after 2, 3 and 4
+    # The one before a noun, by "gender pattern" of its beginning: "uno studente"
+    ones: Mapping[str, str] = field(default_factory=dict)
     noun_gender: str = ""  # of a noun with none of the endings; "" reads the number as one on its own
     nouns_are_capitalized: bool = False
+    elisions: Mapping[str, str] = field(default_factory=dict)  # of "de un": "d'" before the number
     function_words: frozenset[str] = frozenset()  # before which a number stands on its own
     lone_year_rules: str = ""  # rule set of 1100 to 1999 outside a date; "": as other numbers
     zero_digit: str = ""  # zero in codes, if it differs from the number
@@ -75,7 +92,7 @@ class LanguageTable:
     magnitude_joint: str = ""  # between "millions" and a currency; "de|d'" has the form before vowels
     fractions: Mapping[str, str] = field(
         default_factory=dict
-    )  # readings of "1/2"; the second before a feminine noun
+    )  # of "1/2", "24/7", "2nd"; "meio|meia" has the feminine
     percent_prefix: str = ""  # before the number, instead of ``percent`` after it
     per_word: str = ""  # the "/" between a price and a unit
     per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
@@ -84,10 +101,14 @@ class LanguageTable:
     times: CountedNoun | None = None  # the x of "3x"
     slash_cues: frozenset[str] = frozenset()  # words before "5/6" as two numbers
     size_word: str = ""  # the x of "10 x 15 cm", if it differs from "×"
-    ranges_rise: bool = False  # the dash of "3-1" is not read
     # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
+    lone_ordinal_cues: frozenset[str] = frozenset()  # words before "2°" without a noun; else of degrees
     ordinal_rules: Mapping[str, str] = field(default_factory=dict)  # word before "3."; to rule sets
+    ordinal_prepositions: frozenset[str] = frozenset()  # before an article of ``oblique_ordinals``
+    oblique_ordinals: Mapping[str, str] = field(default_factory=dict)  # article before "3."; to rule sets
+    ordinal_joints: frozenset[str] = frozenset()  # between ordinals that are inflected alike: "und"
+    ordinal_nouns: frozenset[str] = frozenset()  # capitalised nouns before which "3." is an ordinal
     stop_ordinals: Mapping[str, str] = field(default_factory=dict)  # "gender case" of "3." before a noun
     ordinal_prefix: str = ""  # before a number, makes an ordinal of it; no unit follows
     ordinals: Mapping[str, str] = field(default_factory=dict)  # by number, where Unicode has no rules
@@ -99,7 +120,8 @@ class LanguageTable:
     roman_ordinals: Mapping[str, str] = field(default_factory=dict)  # word after Roman numerals; to rule sets
     # Word before Roman numerals, to rule sets; with the largest number that they are used for
     roman_numbers: Mapping[str, str] = field(default_factory=dict)
-    roman_article: str = ""  # before the ordinals of ``roman_numbers``: "Willem de derde"
+    roman_article: str = ""  # before Roman numerals that are read as ordinals: "Ludwig der Zweite"
+    roman_after_names: str = ""  # rule set of Roman numerals of two letters after a capitalised word
     # Dates and times that differ
     day_rules: str = _NUMBERING  # rule set of the day of a date
     year_rules: str = _NUMBERING  # rule set of the year of a date
@@ -107,17 +129,24 @@ class LanguageTable:
     first_day_word: str = ""  # first day of a month, if it differs from the number
     month_day_template: str = ""  # of "5/3(월)", where the month comes first
     day_month_stops: bool = False  # "24.12." is a date
-    month_abbreviations: tuple[str, ...] = ()  # twelve, without a full stop: "feb|febr"
+    month_abbreviations: tuple[str, ...] = ()  # twelve, without a full stop
+    other_months: Mapping[str, str] = field(default_factory=dict)  # months by more abbreviations
+    date_cues: frozenset[str] = frozenset()  # words before "5/3" as a date
+    day_month_hyphens: bool = False  # "25-05" is a date, and "25-5" after ``date_cues``
     month_suffix: str = ""  # after the number of a month
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
+    weekday_range_word: str = ""  # if it differs from ``range_word``
+    listed_weekdays: frozenset[str] = frozenset()  # abbreviations after whose comma another may follow
+    weekday_joints: frozenset[str] = frozenset()  # words between two abbreviations: "sab e dom"
     weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
-    weekday_joints: frozenset[str] = frozenset()  # words between two abbreviations: "ma t/m vr"
-    date_cues: frozenset[str] = frozenset()  # words before "25-5" as a date
     minute: CountedNoun = _UNNAMED
     minute_zero_word: str = ""  # before minutes below 10
     whole_hours: bool = False  # "8h" is a time of day
-    hour_mark: str = "h"  # between hours and minutes: "9h30"; members of a pattern
+    whole_hour_cues: frozenset[str] = frozenset()  # words before such a time; none: any
+    hour_mark: str = "hH"  # between hours and minutes: "9h30"; members of a pattern
+    minute_suffixes: str = ""  # after "9h30", which is no duration with them; members of a pattern
+    stop_times: bool = False  # "9.30-12.30" without a unit are times
     hour_suffixes: str = "h"  # after a time, not read; members of a pattern
     hour_cues: frozenset[str] = frozenset()  # words before "9.05" as a time
     time_range_word: str = ""  # if it differs from ``range_word``
@@ -132,23 +161,32 @@ class LanguageTable:
     @property
     def boundary_rules(self) -> BoundaryRules:
         """Language facts for the search of clause boundaries."""
-        nouns = (*self.units, *self.magnitudes, *self.money)
+        nouns = (*self.units, *self.magnitudes, *self.money, *self.per)
         stopped = {noun.removesuffix(".") for noun in nouns if noun.endswith(".")}
-        within = {*self.abbreviations, *self.mid_sentence_words, *stopped, *self.short_months}
-        within |= {*self.titles}
+        within = {
+            *self.abbreviations,
+            *(title.removesuffix(".") for title in self.titles),
+            *self.mid_sentence_words,
+            *stopped,
+            *self.month_abbreviations,
+            *self.other_months,
+        }
         return BoundaryRules(
             abbreviations=dict.fromkeys(self.weekdays, AbbreviationKind.MAY_END_SENTENCE)
-            | dict.fromkeys(within, AbbreviationKind.MID_SENTENCE),
+            | dict.fromkeys(within, AbbreviationKind.MID_SENTENCE)
+            | dict.fromkeys(self.numbered_abbreviations, AbbreviationKind.NUMBERED),
+            listed_weekdays=self.listed_weekdays,
+            sentence_words=self.numbered_abbreviations,
             dotted_kind=AbbreviationKind.MID_SENTENCE,
             ordinal_stops=bool(self.ordinal_rules or self.stop_ordinals),
+            abbreviated_endings=tuple(self.abbreviated_endings),
             weekdays=frozenset(f"{short.lower()}." for short in self.weekdays),
         )
 
     @property
-    def short_months(self) -> dict[str, str]:
-        """Months by their abbreviations."""
-        rows = zip(self.month_abbreviations, self.months, strict=False)
-        return {short: month for shorts, month in rows for short in shorts.split("|")}
+    def unit_plurals(self) -> frozenset[str]:
+        """Plurals of the units: words that a number counts."""
+        return frozenset(unit.forms[1] for unit in self.units.values() if len(unit.forms) == 2)
 
     @property
     def day_first(self) -> bool:
@@ -162,6 +200,20 @@ class LanguageTable:
     def noun_form_after_fraction(self, noun: CountedNoun) -> str:
         """Return the form of ``noun`` after a number with a decimal fraction."""
         return noun.forms[min(self.fraction_form, len(noun.forms) - 1)]
+
+    def ordinal_rules_after(self, previous_word: str, before: str) -> str | None:
+        """Return the rule set of an ordinal after ``previous_word``, with which the text ``before`` ends.
+
+        "im 3. und" inflects the ordinal after it as "im" does, and "in der" does otherwise than "der".
+        """
+        words = _WORDS_BEHIND.findall(before, max(0, len(before) - _MAX_BEHIND))
+        if previous_word in self.ordinal_joints:
+            while len(words) > 2 and words[-1] in self.ordinal_joints and words[-2].isdigit():
+                del words[-2:]
+            previous_word = words[-1].lower() if words else ""
+        is_oblique = len(words) > 1 and words[-2].lower() in self.ordinal_prepositions
+        rules = self.oblique_ordinals.get(previous_word) if is_oblique else None
+        return rules or self.ordinal_rules.get(previous_word)
 
     def case_after(self, word: str) -> str:
         """Return the case of a number after ``word``, in lower case; "" for none that is known."""
@@ -181,15 +233,39 @@ _WORD_SETS = (
     "function_words",
     "hour_cues",
     "per_nouns",
+    "letter_cues",
+    "joined_suffixes",
+    "spelled_domains",
+    "section_words",
+    "ordinal_prepositions",
+    "ordinal_joints",
+    "ordinal_nouns",
+    "date_cues",
+    "address_number_words",
+    "whole_hour_cues",
+    "listed_weekdays",
+    "numbered_abbreviations",
+    "comma_thousands",
+    "lone_ordinal_cues",
     "weekday_cues",
     "weekday_joints",
-    "date_cues",
     "slash_cues",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
 _NOUNS = ("percent", "hour", "minute", "times")
 _NOUN_TABLES = ("units", "magnitudes")
-_NAMED_TABLES = ("cases", "genders", "ordinal_rules", "years_after", "weekdays", "per", "roman_numbers")
+_NAMED_TABLES = (
+    "cases",
+    "genders",
+    "ordinal_rules",
+    "years_after",
+    "weekdays",
+    "per",
+    "roman_numbers",
+    "titles",
+    "oblique_ordinals",
+    "other_months",
+)
 _SPELLING_TABLES = ("abbreviations", "bare_abbreviations")  # keys "tel|Tel"
 _ENDING_TABLES = ("gender_by_ending", "few_gender_by_ending")
 
@@ -207,21 +283,20 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
         parsed[name] = {key: parse_noun(noun) for key, noun in expand_names(values[name]).items()}
     for name in values.keys() & {*_NAMED_TABLES}:
         parsed[name] = expand_names(values[name])
-    for name in values.keys() & {*_SPELLING_TABLES}:
-        parsed[name] = _parse_spellings(values[name])
     for name in values.keys() & {*_ENDING_TABLES}:
         endings = expand_names(values[name]).items()
         parsed[name] = dict(sorted(endings, key=lambda item: -len(item[0])))
+    for name in values.keys() & {*_SPELLING_TABLES}:
+        rows = values[name].items()
+        parsed[name] = {written: said for spellings, said in rows for written in spellings.split("|")}
+    abbreviations = parsed.get("abbreviations", {})
+    unspaced = {short.replace(". ", "."): words for short, words in abbreviations.items()}
+    parsed["abbreviations"] = unspaced | abbreviations  # "z. B." and "z.B."
+    if "°C" in parsed["units"]:
+        parsed["units"]["° C"] = parsed["units"]["°C"]
     parsed["money"] = {sign: _parse_currency(nouns) for sign, nouns in expand_names(values["money"]).items()}
     parsed["decimal_nouns"] = tuple(map(parse_noun, values.get("decimal_nouns", ())))
     return LanguageTable(code=code, **parsed)
-
-
-def _parse_spellings(rows: Mapping[str, str]) -> dict[str, str]:
-    """Parse "tel|Tel" = "telefoon"; "i.v.m" may begin a sentence with a capital."""
-    parsed = {spelling: said for spellings, said in rows.items() for spelling in spellings.split("|")}
-    at_start = {f"{short[0].upper()}{short[1:]}": said for short, said in parsed.items() if "." in short}
-    return at_start | parsed
 
 
 def _parse_currency(text: str) -> tuple[CountedNoun, CountedNoun | None]:

@@ -1,7 +1,7 @@
 """Grammar of the languages that a table describes: all but English, Chinese and Japanese.
 
 Addresses, codes, dates, times, amounts and ordinals become words; other words stay as written. The rules are
-in ``codes.py``, ``dates.py`` and ``amounts.py``; every word of a language is in its table.
+in ``codes.py``, ``dates.py``, ``compounds.py`` and ``amounts.py``; every word of a language is in its table.
 """
 
 import re
@@ -13,12 +13,15 @@ from ...markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ...tokenizer import WORD, WORD_PATTERN, Grammar, RuleRow, ScanState, any_of, compile_rules
 from .amounts import TableAmounts
 from .codes import TableCodes
+from .compounds import TableCompounds
 from .dates import TableDates
 from .language_tables import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _INVERTED_MARKS = "¿¡"
+# Begins the pattern of abbreviations, so that their many words are not tried at every word.
+_STOP_OR_DIGIT_AHEAD = r"(?=[^\s\d.]{1,30}(?: [^\s\d.]{1,4})?(?:\.|\s?\d))"
 _SILENT_MARKS = ".-_/#"  # named in addresses only
 
 
@@ -33,6 +36,12 @@ class TableNormalizer:
         self._dates = TableDates(table, numbers, self._speller)
         self._amounts = TableAmounts(table, numbers, self._speller, self._codes)
 
+        self._compounds = TableCompounds(table, numbers, self._speller, self._codes)
+
+        # What is read by itself after "d'" and its like
+        stopped = any_of((*table.abbreviations, *table.month_abbreviations)) or "(?!)"
+        spelled = any_of(table.spelled_words) or "(?!)"
+        self._elided = rf"\d|(?:{stopped})\.|(?:{spelled}|[B-DF-HJ-NP-TV-XZ]{{2,5}}|[A-Z]\d{{1,4}})(?!\w)"
         # Before a small letter "1." may be an ordinal.
         self._list_number = r"(\d{1,3})[.)] +(?=\S)" + (
             "(?![a-zà-öø-ÿąćęłńśźżçğıöşü])" if table.stop_ordinals else ""
@@ -47,19 +56,22 @@ class TableNormalizer:
             lines=compile_rules(*LINE_START_ROWS, (self._list_number, self._speller.read_list_number)),
             letters=compile_rules(
                 *addresses,
-                *self._amounts.money_rows(),
+                *self._amounts.money_letter_rows(),
                 *self._amounts.letter_rows(),
                 *self._dates.letter_rows(),
                 *self._abbreviation_rows(),
+                *self._compounds.letter_rows(),
                 (
-                    rf"[^\W\d_]{{1,20}}'(?=\d|(?:{any_of(self._table.abbreviations) or '(?!)'})\.)",
+                    rf"[^\W\d_]{{1,20}}'(?={self._elided})",
                     self._read_word,
                 ),
                 *self._codes.letter_rows(),
             ),
             digits=compile_rules(
                 *addresses,
+                *self._codes.section_rows(),
                 *self._dates.digit_rows(),
+                *self._compounds.digit_rows(),
                 (
                     rf"(?!{self._amounts.integer}(?!\.\d))\d+(?:\.\d+){{2,}}(?![\w.-]\d)",
                     self._read_version,
@@ -73,7 +85,9 @@ class TableNormalizer:
                 *self._amounts.sign_rows(),
                 (rf"[{_INVERTED_MARKS}](?=[^\W\d_])", self._read_inverted_mark),
                 *PUNCTUATION_ROWS,
+                *([(r"# ?(?=\d)", self._read_number_sign)] if self._table.number_sign else []),
                 (r"#(?![A-Za-z0-9#])" if self._table.particles else r"#(?![\w#])", self._read_telephone_key),
+                (r"§(?=§)", self._skip_mark),
                 (r"[^\w\s]", self._read_mark),
             ),
             word=(LazyPattern(rf"{WORD_PATTERN}(?:-{WORD_PATTERN})*"), self._read_word),
@@ -81,15 +95,17 @@ class TableNormalizer:
 
     def _abbreviation_rows(self) -> tuple[RuleRow, ...]:
         bare, words = any_of(self._table.bare_abbreviations), any_of(self._table.abbreviations)
-        titles = any_of(self._table.titles)
+        # A letter without a stop is the name of something: "S 41".
+        longer = any_of(word for word in self._table.abbreviations if len(word) > 1)
         rows: list[RuleRow] = []
+        if self._table.titles:
+            rows.append((rf"({any_of(self._table.titles)})(?!\w)\.?(?= ?[^\W\d_])", self._read_title))
         if bare:
             rows.append((rf"({bare})(?!\w)", self._read_bare_abbreviation))
         if words:
-            # A capital is a letter before a number: "gate D 27".
-            rows.append((rf"({words})(?:\.|(?<![A-Z])(?=\s?\d))", self._read_abbreviation))
-        if titles:
-            rows.append((rf"({titles})\. ?(?=[^\W\d_]{{2}})", self._read_title))
+            rows.append(
+                (rf"{_STOP_OR_DIGIT_AHEAD}(?:({words})\.|({longer})(?=\s?\d))", self._read_abbreviation)
+            )
         return tuple(rows)
 
     def _read_word(self, scan: ScanState, match: re.Match[str]) -> int:
@@ -120,26 +136,40 @@ class TableNormalizer:
         self._codes.note_word(scan, spoken)
         return match.end()
 
+    def _read_title(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the title before a name, or "M. et Mme"; after "taille" the M is a letter."""
+        title, name = match.group(1), scan.next_word(match.end())
+        is_name = (
+            name[0].isupper() or "'" in name or (title[-1] == "." and name in self._table.function_words)
+        )
+        if not is_name or scan.context.previous_word in self._table.letter_cues:
+            return None
+        spoken, _, before_feminine = self._table.titles[title].partition("|")
+        if before_feminine and name.endswith("a"):
+            spoken = before_feminine
+        scan.emit(spoken, *match.span())
+        self._codes.note_word(scan, spoken)
+        return match.end()
+
     def _read_abbreviation(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read an abbreviation with its full stop, or without it before a number."""
         start = match.start()
         if start and scan.view[start - 1].isalnum():
             return None
-        spoken = self._table.abbreviations[match.group(1)]
+        written = match.group(1) or match.group(2)
+        if written in self._table.numbered_abbreviations and not scan.next_visible(match.end()).isdigit():
+            return None
+        spoken = self._table.abbreviations[written]
         scan.emit(spoken, start, match.end())
         self._codes.note_word(scan, spoken)
-        if match.end() > match.end(1) and not scan.next_visible(match.end()):
+        if match.group(1) and not scan.next_visible(match.end()):
             scan.punctuate(".")
         return match.end()
 
-    def _read_title(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the title of "D. Maria" or "D. Pedro"."""
-        title, _, other = self._table.titles[match.group(1)].partition("|")
-        if match.start() and scan.view[match.start() - 1].isalnum():
-            return None
-        said = other if scan.next_word(match.end()).endswith("a") else title
-        scan.emit(said, match.start(), match.end(1) + 1)
-        self._codes.note_word(scan, said)
+    def _read_number_sign(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "#" of "#4711"."""
+        scan.emit(self._table.number_sign, match.start(), match.start() + 1)
+        self._codes.note_word(scan, self._table.number_sign)
         return match.end()
 
     def _read_telephone_key(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -148,6 +178,10 @@ class TableNormalizer:
             return None
         scan.emit(self._table.marks["#"], match.start(), match.end())
         self._codes.note_word(scan, "#")
+        return match.end()
+
+    def _skip_mark(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Skip the first sign of "§§"."""
         return match.end()
 
     def _read_mark(self, scan: ScanState, match: re.Match[str]) -> int | None:

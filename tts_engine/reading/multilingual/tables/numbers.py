@@ -21,7 +21,11 @@ class TableNumberWords:
     def __init__(self, table: LanguageTable) -> None:
         self._table = table
         self._formatter = NumberFormatter(table.code, table.rules[""])
-        self._separator = re.compile(f"[{re.escape(table.thousands_separators)}]")
+        self._separator = re.compile(f"[{re.escape(table.thousands_separators)},]")
+        self._ones = {
+            re.compile("{} (?:{})".format(*key.split(" ", 1)), re.IGNORECASE): one
+            for key, one in table.ones.items()
+        }
         self._ordinals = OrdinalWords(
             table.ordinals, table.ordinal_endings, self._ordinal_head, tens=table.ordinal_tens
         )
@@ -85,7 +89,12 @@ class TableNumberWords:
             form = table.noun_form_after_fraction(noun)
         else:
             form = table.noun_form(noun, self.value(whole), case)
-        return f"{self.amount(whole, fraction, noun.gender, case)} {form}"
+        one = self.one(noun.gender, form) if whole == "1" and not fraction else ""
+        return f"{one or self.amount(whole, fraction, noun.gender, case)} {form}"
+
+    def one(self, gender: str, noun: str) -> str:
+        """Return the word of 1 before ``noun`` where its first letters decide it, else ""."""
+        return next((one for pattern, one in self._ones.items() if pattern.match(f"{gender} {noun}")), "")
 
     def year_or_amount(self, whole: str, fraction: str | None, gender: str = "", case: str = "") -> str:
         """Return an amount outside a date; integers from 1100 to 1999 are read as years."""
@@ -120,20 +129,21 @@ class TableNumberWords:
         """Return the plural category of ``number``."""
         return plural_category(self._table.plural_rule, number)
 
-    def day(self, day: int, previous_word: str) -> str:
-        """Return the day of a date, inflected after ``previous_word`` where the language does so."""
+    def day(self, day: int, previous_word: str, before: str = "") -> str:
+        """Return the day of a date, inflected after ``previous_word``, with which ``before`` ends."""
         if day == 1 and self._table.first_day_word:
             return self._table.first_day_word
-        return self.spell_out(day, self._table.ordinal_rules.get(previous_word, self._table.day_rules))
+        rules = self._table.ordinal_rules_after(previous_word, before) or self._table.day_rules
+        return self.spell_out(day, rules)
 
     def year(self, year: int) -> str:
         """Return the year of a date."""
         return self.spell_out(year, self._table.year_rules)
 
-    def date(self, year: int, month: int, day: int, previous_word: str) -> str:
+    def date(self, year: int, month: int, day: str) -> str:
         """Return a whole date."""
         return self._table.date_template.format(
-            day=self.day(day, previous_word), month=self._table.months[month - 1], year=self.year(year)
+            day=day, month=self._table.months[month - 1], year=self.year(year)
         )
 
     def time(self, hour: int, minute: int, case: str = "") -> str:

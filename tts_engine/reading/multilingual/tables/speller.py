@@ -38,10 +38,28 @@ class TableSpeller(Speller):
     def finish_number(self, scan: ScanState, end: int) -> int:
         """Note that a number ends at ``end``, and join the ending to it that an apostrophe separates."""
         ending = re.compile(rf"{self.table.suffix_mark}([^\W\d_]{{1,8}})").match(scan.view, end)
+        self._elide(scan)
         if self.table.suffix_mark and ending and scan.words:
             scan.words[-1].text += ending.group(1)
             scan.words[-1].stop = end = ending.end()
         return Speller.finish_number(self, scan, end)
+
+    def _elide(self, scan: ScanState) -> None:
+        """Shorten the word before a number that was just read: "d'une heure" for "de 1 h"."""
+        first = len(scan.words) - 1
+        while first > 0 and scan.words[first - 1].start == scan.words[-1].start:
+            first -= 1
+        if first < 1 or not self.table.elisions:
+            return
+        before, number, after = (
+            scan.words[first - 1],
+            scan.words[first].text,
+            scan.words[first + 1 : first + 2],
+        )
+        elided = self.table.elisions.get(f"{before.text} {number}")
+        is_decimal = bool(after) and after[0].text == self.table.decimal_word
+        if elided and not before.punctuation and not is_decimal:
+            before.text = elided
 
     def spell(self, scan: ScanState, start: int, stop: int) -> None:
         """Spell the range; a group that has a reading of its own, such as "0800", is read by it."""
@@ -54,7 +72,8 @@ class TableSpeller(Speller):
     def read_address_word(self, scan: ScanState, start: int, stop: int) -> None:
         """Read the letters between two marks of an address; those without a vowel are spelled."""
         word = scan.view[start:stop]
-        if len(word) <= _MAX_SPELLED_LETTERS and self.is_unpronounceable(word):
+        is_domain = word in self.table.spelled_domains and scan.view[start - 1 : start] == "."
+        if is_domain or (len(word) <= _MAX_SPELLED_LETTERS and self.is_unpronounceable(word)):
             self.spell(scan, start, stop)
         else:
             scan.emit(word, start, stop)

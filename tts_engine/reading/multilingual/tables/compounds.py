@@ -1,0 +1,81 @@
+"""Rules of words with a part abbreviated or in digits: "Goethestr.", "18-jährig", "24-h-Hotline"."""
+
+import re
+
+from ...tokenizer import RuleRow, ScanState, any_of
+from .codes import TableCodes
+from .language_tables import LanguageTable
+from .numbers import TableNumberWords
+from .speller import TableSpeller
+
+_YEARS_OF_CENTURIES = range(1100, 2000)
+
+
+class TableCompounds:
+    """Recognisers of compound words of one language."""
+
+    def __init__(
+        self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller, codes: TableCodes
+    ) -> None:
+        self._table, self._numbers, self._speller, self._codes = table, numbers, speller, codes
+
+    def letter_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of words with an abbreviated ending."""
+        endings = any_of(self._table.abbreviated_endings)
+        if not endings:
+            return ()
+        word = r"[^\W\d_]{1,30}(?:\.?-[^\W\d_]{1,30}){0,4}?"
+        return (
+            (
+                rf"(?=[^\s.]{{2,60}}(?:\.| \d))(?P<head>{word}\.?-?)(?P<ending>{endings})(?:\.|(?= \d))",
+                self._read_ending,
+            ),
+        )
+
+    def digit_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of words that begin with a number."""
+        table = self._table
+        rows: list[RuleRow] = []
+        if table.joined_suffixes:
+            suffixes = any_of(table.joined_suffixes)
+            rows.append(
+                (rf"(?P<whole>\d{{1,4}})-?(?P<ending>(?:{suffixes})[a-z]{{0,2}})(?!\w)", self._read_joined)
+            )
+        if table.unit_compounds:
+            rows.append(
+                (
+                    rf"(?P<whole>\d{{1,4}})(?:,(?P<fraction>\d{{1,2}}))?-?(?P<unit>{any_of(table.units)})-(?=[A-Z])",
+                    self._read_unit_compound,
+                )
+            )
+        return tuple(rows)
+
+    def _read_ending(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "Goethestr." and "Rechnungs-Nr."."""
+        head, ending = match["head"], self._table.abbreviated_endings[match["ending"]]
+        first, hyphen, rest = head.partition("-")
+        first = self._table.abbreviations.get(first.removesuffix("."), first.removesuffix("."))
+        scan.emit(f"{first}{hyphen}{rest}{ending}", *match.span())
+        self._codes.note_word(scan, ending)
+        if match.group()[-1] == "." and not scan.next_visible(match.end()):
+            scan.punctuate(".")
+        return match.end()
+
+    def _read_joined(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "50er" and "18-jährig" as one word."""
+        number, table = int(match["whole"]), self._table
+        if number in _YEARS_OF_CENTURIES and table.lone_year_rules:
+            words = self._numbers.spell_out(number, table.lone_year_rules)
+        else:
+            words = self._numbers.number(number, table.times.gender if table.times else "")
+        scan.emit(words + match["ending"], *match.span())
+        scan.context.note_word(match["ending"])
+        return match.end()
+
+    def _read_unit_compound(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "24-h-" of "24-h-Hotline"."""
+        noun = self._table.units[match["unit"]]
+        words = self._numbers.counted(match["whole"], match["fraction"], noun)
+        scan.emit(words, *match.span())
+        scan.context.note_word(words)
+        return match.end()

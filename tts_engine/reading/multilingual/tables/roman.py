@@ -1,0 +1,67 @@
+"""Rules of Roman numerals in a language that a table describes."""
+
+import re
+
+from ...roman_numerals import roman_value
+from ...tokenizer import RuleRow, ScanState, any_of
+from .language_tables import LanguageTable
+from .numbers import TableNumberWords
+from .speller import TableSpeller
+
+_NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_A-Z]{2,20} \Z")
+_ROMAN_AFTER_NAME = re.compile("[IVX]{2,6}")
+_ROMAN_BEHIND = re.compile(r"(?<!\w)[IVXLC]{2,7} [^\W\d_A-Z]{1,3} \Z")  # "XV e "
+
+
+class TableRomanNumerals:
+    """Recognisers of Roman numerals of one language."""
+
+    def __init__(self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller) -> None:
+        self._table, self._numbers, self._speller = table, numbers, speller
+
+    def rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of Roman numerals with a word or a suffix that tells what they are."""
+        table = self._table
+        rows: list[RuleRow] = []
+        if table.roman_ordinals:
+            after = any_of(table.roman_ordinals)
+            rows.append(
+                (rf"(?P<roman>[IVX]|[IVXLC]{{2,7}})(?P<word>{after})(?!\w)", self._read_roman_ordinal)
+            )
+        if table.roman_numbers:
+            rows.append((r"(?=[A-Z])(?P<roman>[IVX]|[IVXLC]{2,7})(?!\w)", self._read_roman_number))
+        return tuple(rows)
+
+    def _emit(self, scan: ScanState, words: str, start: int, stop: int) -> int:
+        scan.emit(words, start, stop)
+        return self._speller.finish_number(scan, stop)
+
+    def _read_roman_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "XX" of "XX secolo"; a suffix without a blank, as in "XXe", is part of it."""
+        number, word = roman_value(match["roman"]), match["word"]
+        if number is None:
+            return None
+        rules, _, noun = self._table.roman_ordinals[word].partition(": ")
+        words = f"{self._numbers.spell_out(number, rules)} {noun}"
+        return self._emit(scan, words, match.start(), match.end("roman" if word[0] == " " else "word"))
+
+    def _read_roman_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "XX" of "siglo XX"."""
+        number, table = roman_value(match["roman"]), self._table
+        rules, _, last = table.roman_numbers.get(scan.context.previous_word, "").partition(" ")
+        is_after_name = _NAME_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
+        is_second = _ROMAN_BEHIND.search(scan.view, max(0, match.start() - 14), match.start())
+        is_day = scan.next_word(match.end()).lower() in table.months
+        if not rules and _ROMAN_AFTER_NAME.fullmatch(match["roman"]) and is_after_name and not is_day:
+            rules = table.roman_after_names
+        if len(match["roman"]) > 1 and is_second:
+            rules = rules or "spellout-numbering"
+        if number is None or not rules:
+            return None
+        if last and number > int(last):
+            rules = "spellout-numbering"
+        words = self._numbers.spell_out(number, rules)
+        if "ordinal" not in rules or not table.roman_article:
+            return self._emit(scan, words, *match.span())
+        stop = re.compile(r"\.(?= [a-zß-ÿ])").match(scan.view, match.end())
+        return self._emit(scan, f"{table.roman_article} {words}", match.start(), (stop or match).end())
