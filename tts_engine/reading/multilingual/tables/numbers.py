@@ -68,12 +68,6 @@ class TableNumberWords:
             return self._decimal_nouns(int(digits), fraction)
         return f"{self.number(int(digits))} {self._table.decimal_word} {' '.join(map(self.digit, fraction))}"
 
-    def pointed(self, whole: str, fraction: str) -> str:
-        """Return "um ponto zero quatro", of a room or a version written with a stop."""
-        return (
-            f"{self.number(self.value(whole))} {self._table.marks['.']} {' '.join(map(self.digit, fraction))}"
-        )
-
     def _decimal_nouns(self, whole: int, fraction: str) -> str:
         """Return "three whole five tenths"."""
         nouns = self._table.decimal_nouns[0], self._table.decimal_nouns[len(fraction)]
