@@ -119,10 +119,6 @@ class TableAmounts:
 
     # Words around a number
 
-    def _emit(self, scan: ScanState, words: str, start: int, stop: int) -> int:
-        scan.emit(words, start, stop)
-        return self._speller.finish_number(scan, stop)
-
     def _case(self, scan: ScanState) -> str:
         return self._table.case_after(scan.context.previous_word)
 
@@ -170,11 +166,11 @@ class TableAmounts:
             return self._speller.read_digits(scan, match)
         rules = self._table.years_after.get(scan.context.previous_word)
         if rules and whole.isdigit() and len(whole) == 4:
-            return self._emit(scan, self._numbers.spell_out(int(whole), rules), *match.span())
+            return self._speller.emit_number(scan, self._numbers.spell_out(int(whole), rules), *match.span())
         gender = self._gender_of_noun(scan, match.end(), self._numbers.value(whole))
         one = self._numbers.one(gender, scan.next_word(match.end())) if whole == "1" and not fraction else ""
         words = one or self._numbers.year_or_amount(whole, fraction, gender, self._case(scan))
-        return self._emit(scan, words, *match.span())
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _read_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the first number of "3-5" and the dash."""
@@ -210,18 +206,18 @@ class TableAmounts:
         if not self._table.ratio_word:
             return None
         over, under = self._numbers.amount(match["over"], None), self._numbers.amount(match["under"], None)
-        return self._emit(scan, f"{over} {self._table.ratio_word} {under}", *match.span())
+        return self._speller.emit_number(scan, f"{over} {self._table.ratio_word} {under}", *match.span())
 
     def _read_size(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read the "35x" of "35x45 mm"."""
         amount = self._numbers.amount(match["whole"], match["fraction"])
-        return self._emit(scan, f"{amount} {self._size_word}", *match.span())
+        return self._speller.emit_number(scan, f"{amount} {self._size_word}", *match.span())
 
     def _read_by(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "x" of "35 x 45 mm"."""
         if not scan.context.after_number:
             return None
-        return self._emit(scan, self._size_word, *match.span())
+        return self._speller.emit_number(scan, self._size_word, *match.span())
 
     def _read_times(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "3x" as "drei mal"."""
@@ -247,7 +243,7 @@ class TableAmounts:
             words = f"{over} {under}"
         if self._table.particles:  # Korean names the lower number first
             words = f"{under}{self._table.fraction_word} {over}"
-        return self._emit(scan, words, *match.span())
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _is_slash_range(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether a counted noun or a unit follows two numbers that are near each other."""
@@ -281,14 +277,14 @@ class TableAmounts:
         words = self._numbers.counted(
             match["whole"], match["fraction"], self._table.percent, self._case(scan)
         )
-        return self._emit(scan, words, *match.span())
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _read_percent_sign(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "%20", as Turkish writes it."""
         if not self._table.percent_prefix:
             return None
         amount = self._numbers.amount(match["whole"], match["fraction"])
-        return self._emit(scan, f"{self._table.percent_prefix} {amount}", *match.span())
+        return self._speller.emit_number(scan, f"{self._table.percent_prefix} {amount}", *match.span())
 
     def _read_named_money(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "$95 pesos" and "$12,845.60 MXN", whose sign is not said."""
@@ -319,13 +315,15 @@ class TableAmounts:
         """Read "12€50" and "1m75"."""
         sign = match["sign"]
         if sign in self._table.money:
-            return self._emit(
+            return self._speller.emit_number(
                 scan, self._numbers.money(match["whole"], match["fraction"], sign), *match.span()
             )
         if sign not in self._table.units or len(match["whole"]) > 1:
             return None
         words = self._numbers.counted(match["whole"], None, self._table.units[sign])
-        return self._emit(scan, f"{words} {self._numbers.number(int(match['fraction']))}", *match.span())
+        return self._speller.emit_number(
+            scan, f"{words} {self._numbers.number(int(match['fraction']))}", *match.span()
+        )
 
     def _read_large_money(self, scan: ScanState, match: re.Match[str]) -> int:
         return self._read_large(scan, match, self._table.money[match["currency"]][0])
@@ -338,12 +336,12 @@ class TableAmounts:
         words = self._numbers.large_amount(
             match["whole"], match["fraction"], match["magnitude"], unit, self._case(scan)
         )
-        return self._emit(scan, words, *match.span())
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _read_magnitude(self, scan: ScanState, match: re.Match[str]) -> int:
         noun = self._table.magnitudes[match["magnitude"]]
         words = self._numbers.counted(match["whole"], match["fraction"], noun, self._case(scan))
-        return self._emit(scan, words, *match.span())
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _read_unit(self, scan: ScanState, match: re.Match[str]) -> int | None:
         prefix = self._table.ordinal_prefix
@@ -373,11 +371,11 @@ class TableAmounts:
         rules, _, word = reading.partition(": ")
         words = self._numbers.spell_out(self._numbers.value(number), rules)
         if not word:
-            return self._emit(
+            return self._speller.emit_number(
                 scan, words, match.start(), match.end("whole" if suffix[0] == " " else "suffix")
             )
         scan.emit(words, *match.span("whole"))
-        self._emit(scan, word, match.start("suffix") + 1, match.end())
+        self._speller.emit_number(scan, word, match.start("suffix") + 1, match.end())
         if not scan.next_visible(match.end()):
             scan.punctuate(".")
         return match.end()
@@ -393,4 +391,4 @@ class TableAmounts:
             rules = self._table.stop_ordinals.get(key) or self._table.stop_ordinals[""]
         if rules is None:
             return None
-        return self._emit(scan, self._numbers.spell_out(number, rules), *match.span())
+        return self._speller.emit_number(scan, self._numbers.spell_out(number, rules), *match.span())

@@ -47,12 +47,12 @@ class TableDates:
         )
         nouns = rf" ?(?:{any_of((*table.units, *table.money))})(?!\w)"
         joint = rf"(?: ?[-–] ?| {re.escape(table.range_word)} )"
-        self._unit_behind = LazyPattern(nouns)
-        self._stop_time_behind = LazyPattern(
+        self._unit_ahead = LazyPattern(nouns)
+        self._other_time_ahead = LazyPattern(
             rf"(?: [^\W\d_]{{1,5}} | ?[-–] ?)\d{{1,2}}(?:[:.]\d\d)?{suffix}"
             rf"|{joint}\d{{1,2}}\.[0-5]\d(?!\d|\.\d)(?!{nouns})"
         )
-        self._stop_time_before = LazyPattern(rf"(?<!\d)\d{{1,2}}\.[0-5]\d{joint}\Z")
+        self._other_time_behind = LazyPattern(rf"(?<!\d)\d{{1,2}}\.[0-5]\d{joint}\Z")
         self._days = any_of(table.weekdays)
         self._days_of_letters = any_of(day for day in table.weekdays if len(day) > 1) or r"(?!)"
         cues = any_of({*table.weekday_cues, table.range_word})
@@ -184,10 +184,6 @@ class TableDates:
             rf"{self._end}(?!:\d)"
         )
 
-    def _emit(self, scan: ScanState, words: str, start: int, stop: int) -> int:
-        scan.emit(words, start, stop)
-        return self._speller.finish_number(scan, stop)
-
     def _day(self, scan: ScanState, match: re.Match[str]) -> str:
         before = scan.view[: match.start()]
         return self._numbers.day(int(match["day"]), scan.context.previous_word, before)
@@ -225,7 +221,7 @@ class TableDates:
         """Read "mar/2025"."""
         scan.emit(self._month_by_key[_month_key(match["name"])], *match.span("name"))
         self._join(scan, match, "of_year", "year")
-        return self._emit(scan, self._numbers.year(int(match["year"])), *match.span("year"))
+        return self._speller.emit_number(scan, self._numbers.year(int(match["year"])), *match.span("year"))
 
     def _read_month_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "08/2027"; after a word that announces a code it is none."""
@@ -233,7 +229,7 @@ class TableDates:
             return None
         template = self._table.date_template.removeprefix("{day}").removeprefix(" de")
         month, year = self._table.months[int(match["month"]) - 1], self._numbers.year(int(match["year"]))
-        return self._emit(scan, template.format(month=month, year=year), *match.span())
+        return self._speller.emit_number(scan, template.format(month=month, year=year), *match.span())
 
     def _read_roman_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the day of "via XX Settembre"."""
@@ -241,7 +237,7 @@ class TableDates:
         if day is None or day > 31:
             return None
         words = self._numbers.day(day, scan.context.previous_word, scan.view[: match.start()])
-        return self._emit(scan, words, *match.span())
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _read_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "31.12.2025", "31/12/25" or "2025-12-31"."""
@@ -251,7 +247,7 @@ class TableDates:
         if not (1 <= month <= 12 and 1 <= day <= 31):
             return None
         words = self._numbers.date(year, month, self._day(scan, match))
-        return self._read_date_dash(scan, self._emit(scan, words, *match.span()))
+        return self._read_date_dash(scan, self._speller.emit_number(scan, words, *match.span()))
 
     def _read_named_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "3. März 2026" or "3 de mayo de 2026"."""
@@ -291,7 +287,7 @@ class TableDates:
         words = self._table.date_template.partition(" {year}")[0].format(
             day=self._day(scan, match), month=self._table.months[month - 1]
         )
-        return self._emit(scan, words.removesuffix(" de"), *match.span())
+        return self._speller.emit_number(scan, words.removesuffix(" de"), *match.span())
 
     def _read_announced_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "18/7" of "el 18/7", and "op 25-5"; before a noun "op 1-2 dagen" is a range."""
@@ -323,42 +319,44 @@ class TableDates:
         words = self._table.month_day_template.format(
             month=self._table.months[month - 1], day=self._numbers.day(day, "")
         )
-        return self._emit(scan, words, *match.span())
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _read_irregular_month(self, scan: ScanState, match: re.Match[str]) -> int:
-        return self._emit(scan, self._table.month_readings[match.group()], *match.span())
+        return self._speller.emit_number(scan, self._table.month_readings[match.group()], *match.span())
 
     def _read_time(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "14:30", and "9.05" where a word says that it is a time; a dash may lead to another time."""
         hour, minute = int(match["hour"]), int(match["minute"] or match["after_stop"] or 0)
         if hour > _MAX_HOUR or minute > 59:
             return None
-        has_suffix = not match.group()[-1].isdigit()
-        is_time = (
-            has_suffix
-            or scan.context.previous_word in self._table.hour_cues
-            or _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
-            or self._hour_follows.match(scan.view, match.end())
-            or (self._table.stop_times and self._is_beside_time(scan, match))
-        )
-        if match["after_stop"] and not is_time:
+        if match["after_stop"] and not self._is_told(scan, match):
             return None
         is_whole = not (match["minute"] or match["after_stop"])
         cues = self._table.whole_hour_cues
         if is_whole and cues and scan.context.previous_word not in cues:
             return None
         case = self._table.case_after(scan.context.previous_word)
-        end = self._emit(scan, self._numbers.time(hour, minute, case), *match.span())
+        end = self._speller.emit_number(scan, self._numbers.time(hour, minute, case), *match.span())
         return self._read_dash(scan, end)
+
+    def _is_told(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether a suffix, a word or another time shows that "9.05" is a time."""
+        return bool(
+            not match.group()[-1].isdigit()
+            or scan.context.previous_word in self._table.hour_cues
+            or _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+            or self._hour_follows.match(scan.view, match.end())
+            or (self._table.stop_times and self._is_beside_time(scan, match))
+        )
 
     def _is_beside_time(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether another time is beside the "9.05" of a range."""
-        if self._stop_time_behind.match(scan.view, match.end()):
+        if self._other_time_ahead.match(scan.view, match.end()):
             return True
-        is_joined = self._stop_time_before.compiled.search(
+        is_joined = self._other_time_behind.compiled.search(
             scan.view, max(0, match.start() - 12), match.start()
         )
-        return is_joined is not None and not self._unit_behind.match(scan.view, match.end())
+        return is_joined is not None and not self._unit_ahead.match(scan.view, match.end())
 
     def _read_dash(self, scan: ScanState, at: int) -> int:
         """Read the dash between two times; the slash of "8h-12h/14h-18h" is a pause."""

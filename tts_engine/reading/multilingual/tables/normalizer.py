@@ -1,7 +1,8 @@
 """Grammar of the languages that a table describes: all but English, Chinese and Japanese.
 
 Addresses, codes, dates, times, amounts and ordinals become words; other words stay as written. The rules are
-in ``codes.py``, ``dates.py``, ``compounds.py`` and ``amounts.py``; every word of a language is in its table.
+in ``codes.py``, ``dates.py``, ``compounds.py``, ``roman.py`` and ``amounts.py``; every word of a language is in
+its table.
 """
 
 import re
@@ -35,9 +36,7 @@ class TableNormalizer:
         self._codes = TableCodes(table, numbers, self._speller)
         self._dates = TableDates(table, numbers, self._speller)
         self._amounts = TableAmounts(table, numbers, self._speller, self._codes)
-
         self._compounds = TableCompounds(table, numbers, self._speller, self._codes)
-
         # What is read by itself after "d'" and its like
         stopped = any_of((*table.abbreviations, *table.month_abbreviations)) or "(?!)"
         spelled = any_of(table.spelled_words) or "(?!)"
@@ -61,10 +60,7 @@ class TableNormalizer:
                 *self._dates.letter_rows(),
                 *self._abbreviation_rows(),
                 *self._compounds.letter_rows(),
-                (
-                    rf"[^\W\d_]{{1,20}}'(?={self._elided})",
-                    self._read_word,
-                ),
+                (rf"[^\W\d_]{{1,20}}'(?={self._elided})", self._read_word),
                 *self._codes.letter_rows(),
             ),
             digits=compile_rules(

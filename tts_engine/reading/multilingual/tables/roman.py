@@ -32,10 +32,6 @@ class TableRomanNumerals:
             rows.append((r"(?=[A-Z])(?P<roman>[IVX]|[IVXLC]{2,7})(?!\w)", self._read_roman_number))
         return tuple(rows)
 
-    def _emit(self, scan: ScanState, words: str, start: int, stop: int) -> int:
-        scan.emit(words, start, stop)
-        return self._speller.finish_number(scan, stop)
-
     def _read_roman_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "XX" of "XX secolo"; a suffix without a blank, as in "XXe", is part of it."""
         number, word = roman_value(match["roman"]), match["word"]
@@ -43,7 +39,9 @@ class TableRomanNumerals:
             return None
         rules, _, noun = self._table.roman_ordinals[word].partition(": ")
         words = f"{self._numbers.spell_out(number, rules)} {noun}"
-        return self._emit(scan, words, match.start(), match.end("roman" if word[0] == " " else "word"))
+        return self._speller.emit_number(
+            scan, words, match.start(), match.end("roman" if word[0] == " " else "word")
+        )
 
     def _read_roman_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "XX" of "siglo XX"."""
@@ -62,6 +60,8 @@ class TableRomanNumerals:
             rules = "spellout-numbering"
         words = self._numbers.spell_out(number, rules)
         if "ordinal" not in rules or not table.roman_article:
-            return self._emit(scan, words, *match.span())
+            return self._speller.emit_number(scan, words, *match.span())
         stop = re.compile(r"\.(?= [a-zß-ÿ])").match(scan.view, match.end())
-        return self._emit(scan, f"{table.roman_article} {words}", match.start(), (stop or match).end())
+        return self._speller.emit_number(
+            scan, f"{table.roman_article} {words}", match.start(), (stop or match).end()
+        )

@@ -35,6 +35,11 @@ class TableSpeller(Speller):
         """Return the name of ``letter``; a letter of another alphabet stays."""
         return self.table.letters.get(letter.lower(), letter)
 
+    def emit_number(self, scan: ScanState, words: str, start: int, stop: int) -> int:
+        """Emit the words of a number, and return where it ends."""
+        scan.emit(words, start, stop)
+        return self.finish_number(scan, stop)
+
     def finish_number(self, scan: ScanState, end: int) -> int:
         """Note that a number ends at ``end``, and join the ending to it that an apostrophe separates."""
         ending = re.compile(rf"{self.table.suffix_mark}([^\W\d_]{{1,8}})").match(scan.view, end)
