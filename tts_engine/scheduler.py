@@ -1,10 +1,11 @@
 """Decides which sessions are rendered next, and whether one more stream is admitted. Pure functions of
 sessions.
 
-Order: first the sessions without audio yet, the longest waiting first; then by the time at which the listener
-runs out of audio. The first session decides the stage of the step; the most urgent sessions in the same stage
-share it. A session with ``max_unread_s`` of unread audio is skipped (back-pressure), and a worker that runs
-some stages only skips sessions in other stages.
+Order: by the time at which the listener runs out of audio. Before its first audio, a session is due 0.1 s
+after its first segment, so that it comes before all listeners but those who would hear a hole first. The
+first session decides the stage of the step; the most urgent sessions in the same stage share it. A session
+with ``max_unread_s`` of unread audio is skipped (back-pressure), and a worker that runs some stages only
+skips sessions in other stages.
 
 Admission compares the measured compute cost of the open streams with a limit. Alternatives to the order were
 simulated and rejected: see ``tests/benches/schedule.py``.
@@ -22,6 +23,7 @@ from .chunk import SAMPLE_RATE
 from .errors import Overloaded
 from .session import Session
 
+_FIRST_AUDIO_DUE_S = 0.1  # after the first segment
 _MAX_CONTENTION = 3.0  # wall time of a step over its processor time that counts as its cost
 
 
@@ -77,12 +79,12 @@ def schedule(
     return heapq.nsmallest(max_count, same_stage, key=_urgency)
 
 
-def _urgency(session: Session) -> tuple[bool, float]:
-    """Sort key: smaller is more urgent."""
+def _urgency(session: Session) -> float:
+    """When the next audio is due, monotonic s: smaller is more urgent."""
     dry_at = runs_dry_at(session)
     if dry_at is None:
-        return False, session.first_segment_at or session.opened_at
-    return True, dry_at
+        return (session.first_segment_at or session.opened_at) + _FIRST_AUDIO_DUE_S
+    return dry_at
 
 
 def runs_dry_at(session: Session) -> float | None:

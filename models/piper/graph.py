@@ -1,19 +1,21 @@
-"""Cuts the ONNX graph of a Piper voice into an encoder, and two parts that compute any range of frames.
+"""Cuts the ONNX graph of a Piper voice into an encoder, and parts that compute any range of their output.
 
 The graph as exported maps phoneme ids to the samples of a clause. Its text encoder (VITS) attends over the
-whole clause. Its flow and its decoder (HiFi-GAN) take nine tenths of the time and are stacks of convolutions:
-a frame depends on few frames to either side and on no others.
+whole clause. Its flow and its decoder (HiFi-GAN) take most of the time and are stacks of convolutions: a
+frame depends on few frames to either side and on no others. The flow is cut after each coupling layer and
+the decoder before each upsampling convolution, because the context of a short part is short.
 
     encoder(input, input_lengths, scales, [sid], noise, noise_start) -> prior (1, C, F), [durations], ...
-    flow(prior, mask, [speaker])                                     -> latent (1, C, F)
-    decoder(latent, [speaker])                                       -> samples
+    each part of the flow(..., mask, [speaker])                      -> (1, C, 1, F)
+    first part of the decoder(latent, [speaker])                     -> (1, C, 1, F)
+    each further part of the decoder(...)                            -> (1, C, 1, 8 F), for example
 
-    in    |context|  frames  |context|
-    out           |  frames  |            equal to the same frames of the whole clause, up to rounding
+    in    |context|  positions  |context|
+    out           |  positions  |         times the part's rate, equal to those of the whole up to rounding
 
 Two rewrites: random numbers come from a table that the caller gives, so that equal seeds give equal samples;
-and the decoder's convolutions have two dimensions of which one is 1, which ONNX Runtime computes in half
-the time. A graph without the expected parts is not cut.
+and the parts' convolutions have two dimensions of which one is 1, which ONNX Runtime computes in as little
+as half the time. A graph without the expected parts is not cut.
 
 Source: graphs exported by rhasspy/piper; Kim et al. 2021 (VITS); Kong et al. 2020 (HiFi-GAN).
 """
@@ -36,6 +38,7 @@ NOISE, NOISE_START = "noise", "noise_start"
 
 _REQUIRED_INPUTS = {"input", "input_lengths", "scales"}
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
+_LEAST_FLOW_STEP = 128  # some 1.5 s: a part's context is 8 frames on either side
 # Operators that mix no frames; a part with others is not cut.
 _FLOW_OPERATORS = {
     *("Conv", "Add", "Sub", "Mul", "Neg", "Exp", "Tanh", "Sigmoid", "Split", "Slice", "Concat"),
@@ -46,11 +49,13 @@ _DECODER_OPERATORS = {*_CONVOLUTIONS, "Add", "Mul", "Div", "LeakyRelu", "Tanh", 
 
 @dataclass(frozen=True, slots=True)
 class LocalGraph:
-    """A part that computes any range of frames."""
+    """A part that computes any range of positions."""
 
     model: bytes
-    inputs: tuple[str, ...]  # the first one has frames
-    context_frames: int  # needed on either side
+    inputs: tuple[str, ...]  # the first one has the positions
+    context: int  # positions of the input needed on either side
+    rate: int  # positions of the output for one of the input
+    least_step: int = 1  # positions of the input worth computing at once after the first time
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +63,11 @@ class PiperGraphs:
     """Serialized parts of a voice."""
 
     encoder: bytes  # the whole graph where it is not cut
-    output: str  # of the encoder, with frames: input of the flow or the decoder, or the samples
-    flow: LocalGraph | None
-    decoder: LocalGraph | None
+    output: str  # of the encoder, with frames: input of the first part, or the samples
+    parts: tuple[LocalGraph, ...]  # from the encoder's output to the samples; none where it is not cut
     durations: str | None  # (1, 1, L) frames of each id
     has_speakers: bool  # whether the encoder takes "sid"
-    hop: int  # samples of a frame
+    hop: int  # samples of a frame; 1 where it is not cut
 
 
 def split_graph(path: Path, *, cut: bool = True) -> PiperGraphs:
@@ -86,20 +90,23 @@ def split_graph(path: Path, *, cut: bool = True) -> PiperGraphs:
     durations = next((node.output[0] for node in model.graph.node if node.op_type == "Ceil"), None)
     decoder = _find_decoder(model, samples) if cut else None
     flow = _find_flow(model, prior, decoder.inputs[0]) if decoder and prior else None
-    parts = [part for part in (flow, decoder) if part]
     made = flow.outputs if flow else ()
-    outputs = [name for part in parts for name in part.inputs if name not in made] or [samples]
+    outputs = [name for part in (flow, decoder) if part for name in part.inputs if name not in made] or [
+        samples
+    ]
     outputs = list(dict.fromkeys([*outputs, *([durations] if durations else [])]))
     return PiperGraphs(
         encoder=assemble_part(
             model, nodes_between(model, inputs=(), outputs=outputs), list(model.graph.input), outputs
         ),
         output=outputs[0],
-        flow=flow.extracted(model) if flow else None,
-        decoder=decoder.widened(model) if decoder else None,
+        parts=(
+            *(part.widened(model, _LEAST_FLOW_STEP) for part in (flow.couplings(model) if flow else ())),
+            *(part.widened(model) for part in (decoder.upsamplings(model) if decoder else ())),
+        ),
         durations=durations,
         has_speakers="sid" in inputs,
-        hop=decoder.hop() if decoder else 1,
+        hop=decoder.rate() if decoder else 1,
     )
 
 
@@ -215,12 +222,36 @@ class _LocalPart:
             return None
         return cls(nodes, inputs, outputs, weights)
 
-    def hop(self) -> int:
-        """Samples of a frame."""
+    def rate(self) -> int:
+        """Positions of the output for one of the input."""
         return math.prod(_ints(node, "strides")[0] for node in self.nodes if node.op_type == "ConvTranspose")
 
-    def context_frames(self) -> int:
-        """Frames to either side on which a frame's output may depend."""
+    def couplings(self, model: onnx.ModelProto) -> "Sequence[_LocalPart]":
+        """The flow, cut after each coupling layer, which joins its two halves."""
+        return self._cut(model, [node.output[0] for node in self.nodes if node.op_type == "Concat"][:-1])
+
+    def upsamplings(self, model: onnx.ModelProto) -> "Sequence[_LocalPart]":
+        """The decoder, cut before each upsampling convolution."""
+        return self._cut(model, [node.input[0] for node in self.nodes if node.op_type == "ConvTranspose"])
+
+    def _cut(self, model: onnx.ModelProto, ends: Sequence[str]) -> "Sequence[_LocalPart]":
+        """The part in a row of parts; as it is if one would need more than the one before gives."""
+        parts, (first, *others) = [], self.inputs
+        for end in (*ends, *self.outputs):
+            nodes = nodes_between(model, inputs=(first, *others), outputs=[end])
+            used = {name for node in nodes for name in node.input}
+            inputs = (first, *(name for name in others if name in used))
+            parts.append(_LocalPart(nodes, inputs, (end,), self.weights))
+            first = end
+        return parts if all(part.is_closed() for part in parts) else [self]
+
+    def is_closed(self) -> bool:
+        """Whether the nodes take nothing but the part's inputs and weights."""
+        known = {*self.inputs, *self.weights, *(name for node in self.nodes for name in node.output)}
+        return all(name in known for node in self.nodes for name in node.input if name)
+
+    def context(self) -> int:
+        """Positions of the input to either side on which a position's output may depend."""
         reach, rates = {self.inputs[0]: 0.0}, {self.inputs[0]: 1}
         for node in self.nodes:
             known = [name for name in node.input if name in reach]
@@ -238,12 +269,7 @@ class _LocalPart:
                 reach[name], rates[name] = here, rate
         return math.ceil(reach[self.outputs[0]])
 
-    def extracted(self, model: onnx.ModelProto) -> LocalGraph:
-        """The part as it is."""
-        part = assemble_part(model, self.nodes, _inputs(self.inputs), self.outputs)
-        return LocalGraph(part, self.inputs, self.context_frames())
-
-    def widened(self, model: onnx.ModelProto) -> LocalGraph:
+    def widened(self, model: onnx.ModelProto, least_step: int = 1) -> LocalGraph:
         """The part with convolutions of two dimensions, (1, C, 1, T) instead of (1, C, T)."""
         wide = {name: f"{name}_2d" for name in self.inputs}
         nodes = [helper.make_node("Unsqueeze", [name, "row_axis"], [wide[name]]) for name in self.inputs]
@@ -257,7 +283,7 @@ class _LocalPart:
                 _add_row(node)
             nodes.append(node)
         part = assemble_part(model, nodes, _inputs(self.inputs), self.outputs, list(weights.values()))
-        return LocalGraph(part, self.inputs, self.context_frames())
+        return LocalGraph(part, self.inputs, self.context(), self.rate(), least_step)
 
 
 def _inputs(names: Sequence[str]) -> list[onnx.ValueInfoProto]:

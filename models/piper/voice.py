@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from ..onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions
 from .config import PiperConfig, PiperVoiceError, read_config
-from .graph import NOISE, NOISE_START, LocalGraph, PiperGraphs, split_graph
+from .graph import NOISE, NOISE_START, PiperGraphs, split_graph
+from .range_renderer import RangeRenderer, RangeState
 
 _PAD, _BEGIN, _END = "_", "^", "$"
 _NOISE_VALUES = 1 << 18
 _NOISE_SEED = 20_260_101
 _ONSET_MARGIN_S = 0.05  # speech may begin this much before the nominal time of the first sound
-_LATER_FLOW_FRAMES = 256
 _EXACT = 1e-3  # the greatest difference of samples by rounding is 1e-6
 _MAX_SOUND_S = 0.15  # of the last sound of a word; what follows is a pause
 
@@ -58,8 +58,7 @@ class PiperRenderState:
     """Memory of a clause's rendering between steps."""
 
     frame: int  # the next one to render
-    latent: Float | None = None  # (1, C, n), frames of the decoder's input; None before the first step
-    latent_start: int = 0  # the frame that its first column is
+    parts: RangeState = ()
 
 
 class PhonemeAlphabet:
@@ -121,8 +120,7 @@ class PiperVoice:
         self.frame_s = graphs.hop / config.sample_rate
         self._graphs = graphs
         self._encoder = sessions.open(graphs.encoder)
-        self._flow = _LocalSession(graphs.flow, sessions) if graphs.flow else None
-        self._decoder = _LocalSession(graphs.decoder, sessions) if graphs.decoder else None
+        self._renderer = RangeRenderer(graphs.parts, sessions) if graphs.parts else None
         self._noise = np.random.default_rng(_NOISE_SEED).standard_normal(_NOISE_VALUES).astype(np.float32)
 
     @classmethod
@@ -143,7 +141,7 @@ class PiperVoice:
     @property
     def renders_ranges(self) -> bool:
         """Whether the graph could be cut; otherwise ``encode`` renders the whole clause."""
-        return self._decoder is not None
+        return self._renderer is not None
 
     def encode(
         self, phonemes: PhonemeIds, noise: np.random.Generator, speed: float = 1.0, speaker: int = 0
@@ -176,38 +174,14 @@ class PiperVoice:
         self, clause: EncodedClause, state: PiperRenderState, stop: int
     ) -> tuple[Float, PiperRenderState]:
         """The samples (N,) from the state's frame up to ``stop``, at the voice's own rate; the next state."""
-        if self._decoder is None:
+        if self._renderer is None:
             samples = clause.values[self._graphs.output][state.frame : stop]
             return samples, PiperRenderState(stop)
-        context = self._decoder.context_frames
-        begin, end = max(0, state.frame - context), min(clause.frames, stop + context)
-        latent, latent_start = self._latent(clause, state, begin, end)
-        shown = latent[:, :, begin - latent_start : end - latent_start]
-        samples = self._decoder.run({**clause.values, self._decoder.main_input: shown}, clause.frames)
         hop = self._graphs.hop
-        samples = samples.reshape(-1)[(state.frame - begin) * hop : (stop - begin) * hop]
-        return samples, PiperRenderState(stop, latent, latent_start)
-
-    def _latent(
-        self, clause: EncodedClause, state: PiperRenderState, begin: int, end: int
-    ) -> tuple[Float, int]:
-        """Frames of the decoder's input that include ``begin`` to ``end``, and the first one's number.
-
-        The first call computes no more than asked for, later ones at least 3 s, because each has a context.
-        """
-        if self._flow is None:
-            return clause.values[self._graphs.output], 0
-        kept, start = state.latent, state.latent_start
-        if kept is None:
-            return self._flow.run_range(clause.values, clause.frames, begin, end), begin
-        kept, start = kept[:, :, begin - start :], begin
-        known = start + kept.shape[-1]
-        if known < end:
-            stop = min(clause.frames, max(end, known + _LATER_FLOW_FRAMES))
-            kept = np.concatenate(
-                [kept, self._flow.run_range(clause.values, clause.frames, known, stop)], axis=2
-            )
-        return kept, start
+        samples, parts = self._renderer.render(
+            clause.values, clause.frames, state.parts, state.frame * hop, stop * hop
+        )
+        return samples, PiperRenderState(stop, parts)
 
     def _is_exact(self) -> bool:
         """Whether a short trial clause in two pieces equals the clause in one."""
@@ -218,30 +192,6 @@ class PiperVoice:
         first, state = self.step(clause, PiperRenderState(0), clause.frames // 3)
         second, _ = self.step(clause, state, clause.frames)
         return bool(np.allclose(np.concatenate([first, second]), whole, atol=_EXACT))
-
-
-class _LocalSession:
-    """An inference session of a part that computes any range of frames."""
-
-    def __init__(self, graph: LocalGraph, sessions: OnnxSessions) -> None:
-        self._session = sessions.open(graph.model)
-        self._inputs = graph.inputs
-        self.main_input, self.context_frames = graph.inputs[0], graph.context_frames
-
-    def run(self, values: Mapping[str, Float], frames: int) -> Float:
-        """The output for the frames of the main input; other inputs are cut to as many."""
-        count = values[self.main_input].shape[-1]
-        feed = {name: values[name] for name in self._inputs}
-        feed = {name: each[..., :count] if each.shape[-1] == frames else each for name, each in feed.items()}
-        output: Float = self._session.run(None, feed)[0]
-        return output
-
-    def run_range(self, values: Mapping[str, Float], frames: int, first: int, stop: int) -> Float:
-        """The output frames from ``first`` to ``stop`` of values with ``frames`` frames."""
-        begin, end = max(0, first - self.context_frames), min(frames, stop + self.context_frames)
-        shown = values[self.main_input][:, :, begin:end]
-        output = self.run({**values, self.main_input: shown}, frames)
-        return output[:, :, first - begin : stop - begin]
 
 
 def _word_time(ends: NDArray[np.float64], first: int, stop: int) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-CHANNELS, FRAMES_PER_ID, STRIDE = 8, 6, 64
+CHANNELS, FRAMES_PER_ID, STRIDES = 8, 6, (16, 4)
 ALPHABET = "_^$ abcdefghijklmnopqrstuvwxyz,.?!"
 
 
@@ -48,7 +48,10 @@ def _model(speakers: int, decoder_prefix: str) -> onnx.ModelProto:
         "emb": random.normal(size=(len(ALPHABET), CHANNELS)),
         "flow.weight": 0.2 * random.normal(size=(CHANNELS, CHANNELS, 5)),
         f"{decoder_prefix}conv_pre.weight": 0.4 * random.normal(size=(CHANNELS, CHANNELS, 7)),
-        f"{decoder_prefix}ups.0.weight": 0.4 * random.normal(size=(CHANNELS, CHANNELS, 2 * STRIDE)),
+        **{
+            f"{decoder_prefix}ups.{index}.weight": 0.4 * random.normal(size=(CHANNELS, CHANNELS, 2 * stride))
+            for index, stride in enumerate(STRIDES)
+        },
         f"{decoder_prefix}conv_post.weight": 0.4 * random.normal(size=(1, CHANNELS, 7)),
     }
     inputs = [
@@ -70,18 +73,15 @@ def _model(speakers: int, decoder_prefix: str) -> onnx.ModelProto:
             _convolution("g", f"{decoder_prefix}cond.weight", "cond", 1),
             helper.make_node("Add", ["pre", "cond"], ["conditioned"]),
         ]
+    last = "conditioned" if speakers > 1 else "pre"
+    for index, stride in enumerate(STRIDES):
+        nodes += [
+            helper.make_node("LeakyRelu", [last], [f"active_{index}"], alpha=0.1),
+            _upsampling(f"active_{index}", f"{decoder_prefix}ups.{index}.weight", f"up_{index}", stride),
+        ]
+        last = f"up_{index}"
     nodes += [
-        helper.make_node("LeakyRelu", ["conditioned" if speakers > 1 else "pre"], ["active"], alpha=0.1),
-        helper.make_node(
-            "ConvTranspose",
-            ["active", f"{decoder_prefix}ups.0.weight"],
-            ["up"],
-            kernel_shape=[2 * STRIDE],
-            strides=[STRIDE],
-            dilations=[1],
-            pads=[STRIDE // 2, STRIDE // 2],
-        ),
-        _convolution("up", f"{decoder_prefix}conv_post.weight", "post", 7),
+        _convolution(last, f"{decoder_prefix}conv_post.weight", "post", 7),
         helper.make_node("Tanh", ["post"], ["output"]),
     ]
     tensors = [numpy_helper.from_array(value.astype(np.float32), key) for key, value in weights.items()]
@@ -135,4 +135,16 @@ def _convolution(source: str, weight: str, target: str, kernel: int) -> NodeProt
         strides=[1],
         pads=[kernel // 2, kernel // 2],
         group=1,
+    )
+
+
+def _upsampling(source: str, weight: str, target: str, stride: int) -> NodeProto:
+    return helper.make_node(
+        "ConvTranspose",
+        [source, weight],
+        [target],
+        kernel_shape=[2 * stride],
+        strides=[stride],
+        dilations=[1],
+        pads=[stride // 2, stride // 2],
     )

@@ -44,8 +44,13 @@ def order(
     ]
 
 
-def test_streams_without_audio_go_first_longest_waiting_first() -> None:
-    assert order(speaking(1, deadline=0.1), session(2, ready_at=5.0), session(3, ready_at=4.0)) == [3, 2, 1]
+def test_of_streams_without_audio_the_longest_waiting_goes_first() -> None:
+    assert order(session(1, ready_at=5.0), session(2, ready_at=4.0)) == [2, 1]
+
+
+def test_a_stream_without_audio_goes_before_listeners_who_have_0_1_s_left_when_its_text_is_there() -> None:
+    assert order(speaking(1, deadline=5.11), session(2, ready_at=5.0)) == [2, 1]
+    assert order(session(2, ready_at=5.0), speaking(1, deadline=5.09)) == [1, 2]
 
 
 def test_a_stream_waits_since_its_first_segment_although_a_later_one_is_being_rendered() -> None:
