@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from ...adapters.media.call_media import CallerAudioOptions, CallMedia, MediaReport, RecordedAudio
 from ...adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ...adapters.ssml.document import SsmlDocument
+from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
 from ...tts_engine.scheduler import Admission
@@ -372,6 +373,7 @@ class Call:
                 voice=speech.voice,
                 speed=speech.speed,
                 seed=speech.seed,
+                delivery=Delivery(listener_rate=self.sample_rate),
                 lexicons=speech.lexicons(),
                 admission=Admission.OVERDUE,
                 trace_id=self.call_id,

@@ -15,6 +15,9 @@ hop of 300 (12.5 ms at 24 kHz), so a block of 300 samples is complete two frames
 The state holds the phase of the pulse train, the pulses that later frames cover, and the three unfinished
 blocks of the overlap-add. Every split into steps gives the same samples.
 
+For a listener at a lower sample rate only the bins up to half of that rate are computed, a third of all for a
+telephone, in half the time. The samples are at 24 kHz still.
+
 Source: the signal model of hibari-tts 0.2.1 (Apache-2.0), after StyleTTS 2 and NSF-HiFiGAN.
 """
 
@@ -48,17 +51,45 @@ _HANN: Float = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)).asty
 _ANALYSIS: Float = (_HANN / (WINDOW / 4) * WINDOW).astype(np.float32)
 # Squared Hann windows at a quarter of their length add up to 3/2 everywhere.
 _SYNTHESIS: Float = (_HANN / 1.5).astype(np.float32)
-_RISE: Float = (((np.arange(HOP) + 0.5) / HOP - 0.5) % 1.0).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The frequencies that are rendered, from 0 on. There is silence above.
+
+    Attributes:
+        bins: of the spectrum that are computed.
+        decimation: of the pulse train; its harmonics lie within the bins.
+    """
+
+    bins: int = BINS
+    decimation: int = 1
+
+    @classmethod
+    def heard_at(cls, sample_rate: int) -> "Band":
+        """What can be heard at a sample rate in Hz."""
+        if sample_rate >= SAMPLE_RATE:
+            return cls()
+        decimation = SAMPLE_RATE // sample_rate if SAMPLE_RATE % sample_rate == 0 else 1
+        return cls(WINDOW * sample_rate // (2 * SAMPLE_RATE) + 1, decimation if HOP % decimation == 0 else 1)
+
+    @property
+    def max_harmonic_hz(self) -> float:
+        """The highest harmonic of the pulse train; the window spreads it over two bins to either side."""
+        if self.decimation == 1:
+            return _MAX_HARMONIC_HZ
+        return min(_MAX_HARMONIC_HZ, (self.bins - 3) * SAMPLE_RATE / WINDOW)
 
 
 @dataclass(frozen=True, slots=True)
 class HarmonicVocoderState:
-    """Memory of the vocoder between steps."""
+    """Memory of the vocoder between steps. D: ``band.decimation``."""
 
+    band: Band
     frame: int  # the next frame
     noise_row: int  # row of the noise table under frame 0
     phase: float  # of the pulse train at the next pulse block, in turns
-    pulses: Float  # (n, 300) float32, pulse blocks from ``frame - 2`` on that are computed already
+    pulses: Float  # (n, 300 / D) float32, pulse blocks from ``frame - 2`` on that are computed already
     unfinished: Float  # (3, 300) float32, overlap-add of blocks ``frame - 2`` to ``frame``
 
 
@@ -74,13 +105,15 @@ def noise_table() -> Float:
     return np.concatenate([table, table[:_REPEATED_NOISE_ROWS]])
 
 
-def init_state(frame: int = 0, noise_row: int = 0) -> HarmonicVocoderState:
+def init_state(frame: int = 0, noise_row: int = 0, band: Band | None = None) -> HarmonicVocoderState:
     """The state before ``frame``: silence, and pulse phase zero. noise_row: 0 to NOISE_ROWS - 1."""
+    band = band or Band()
     return HarmonicVocoderState(
+        band=band,
         frame=frame,
         noise_row=noise_row,
-        phase=0.0,
-        pulses=np.zeros((DELAY_FRAMES, HOP), np.float32),
+        phase=-(band.decimation - 1) * _UNVOICED_BELOW_HZ / SAMPLE_RATE,
+        pulses=np.zeros((DELAY_FRAMES, HOP // band.decimation), np.float32),
         unfinished=np.zeros((_BLOCKS - 1, HOP), np.float32),
     )
 
@@ -94,16 +127,18 @@ def step(
     the whole utterance, below 40 where unvoiced. noise: ``noise_table()``.
     """
     frames = len(spectrum)
-    # 5 x (T, 601)
-    harmonic, theta, breath, free, phi = spectrum.reshape(frames, PARTS, BINS).transpose(1, 0, 2)
-    breath_noise = _noise_for(state, frames, noise)
+    bins = state.band.bins
+    # 5 x (T, bins)
+    harmonic, theta, breath, free, phi = spectrum.reshape(frames, PARTS, BINS)[:, :, :bins].transpose(1, 0, 2)
+    breath_noise = _noise_for(state, frames, noise)[:, :, :bins]
     voiced, source, state = _source(f0, state, frames)
-    mixed = np.empty(free.shape, np.complex64)
+    padded = np.zeros((frames, BINS), np.complex64)  # irfft takes longer to pad it
+    mixed = padded[:, :bins]
     level, breath_level = _exp(free), _exp(breath)
     mixed.real = level * np.cos(phi) + breath_level * breath_noise[:, 0]
     mixed.imag = level * np.sin(phi) + breath_level * breath_noise[:, 1]
     mixed[voiced] += source * _polar(_exp(harmonic[voiced]), np.float32(np.pi) * np.tanh(theta[voiced]))
-    return _overlap_add(mixed, state)
+    return _overlap_add(padded, state)
 
 
 def finish(state: HarmonicVocoderState) -> Float:
@@ -135,35 +170,41 @@ def _source(
 ) -> tuple[NDArray[np.bool_], NDArray[np.complex64], HarmonicVocoderState]:
     """Which of the next T frames have pulses, and the spectrum of the pulse train under these V frames.
 
-    voiced: (T,). source: (V, 601) complex64.
+    voiced: (T,). source: (V, bins) complex64.
     """
+    band = state.band
     first = state.frame - DELAY_FRAMES + len(state.pulses)
-    new, phase = _pulses(f0, first, state.frame + frames + 1, state.phase)
+    new, phase = _pulses(f0, first, state.frame + frames + 1, state.phase, band)
     pulses = np.concatenate([state.pulses, new])
     voiced = np.asarray(sliding_window_view(pulses.any(axis=1), _BLOCKS).any(axis=1))
-    windows = sliding_window_view(pulses.reshape(-1), WINDOW)[::HOP][voiced]
-    source = np.fft.rfft(windows * _ANALYSIS, axis=1, norm="forward").astype(np.complex64, copy=False)
-    return voiced, source, replace(state, phase=phase, pulses=pulses[frames:])
+    analysis = _ANALYSIS[:: band.decimation]
+    windows = sliding_window_view(pulses.reshape(-1), len(analysis))[:: HOP // band.decimation][voiced]
+    source = np.fft.rfft(windows * analysis, axis=1, norm="forward")[:, : band.bins]
+    return (
+        voiced,
+        source.astype(np.complex64, copy=False),
+        replace(state, phase=phase, pulses=pulses[frames:]),
+    )
 
 
-def _pulses(f0: Float, first: int, stop: int, phase: float) -> tuple[Float, float]:
-    """Blocks ``first`` to ``stop - 1`` of the band-limited pulse train, (B, 300), and the next phase.
+def _pulses(f0: Float, first: int, stop: int, phase: float, band: Band) -> tuple[Float, float]:
+    """Blocks ``first`` to ``stop - 1`` of the band-limited pulse train, (B, 300 / D), and the next phase.
 
-    All harmonics below 11 kHz have amplitude 1: sum cos(h t) = sin((H + 1/2) t) / (2 sin(t / 2)) - 1/2.
+    All its harmonics have amplitude 1: sum cos(h t) = sin((H + 1/2) t) / (2 sin(t / 2)) - 1/2.
     """
     blocks = np.arange(first - 1, stop + 1).clip(0, len(f0) - 1)
-    frequency = _interpolate(f0[blocks])
+    frequency = _interpolate(f0[blocks], band.decimation)
     voiced = frequency > _UNVOICED_BELOW_HZ
     np.maximum(frequency, _UNVOICED_BELOW_HZ, out=frequency)
     turns = np.cumsum(frequency, dtype=np.float64)
-    turns /= SAMPLE_RATE
+    turns *= band.decimation / SAMPLE_RATE
     turns += phase
     turns -= np.floor(turns)
     if not voiced.any():
-        return np.zeros((stop - first, HOP), np.float32), float(turns[-1])
-    train = _harmonic_sum(turns.astype(np.float32), np.floor(_MAX_HARMONIC_HZ / frequency))
+        return np.zeros((stop - first, HOP // band.decimation), np.float32), float(turns[-1])
+    train = _harmonic_sum(turns.astype(np.float32), np.floor(np.float32(band.max_harmonic_hz) / frequency))
     train *= voiced
-    return train.reshape(-1, HOP), float(turns[-1])
+    return train.reshape(stop - first, -1), float(turns[-1])
 
 
 def _harmonic_sum(turns: Float, harmonics: Float) -> Float:
@@ -180,17 +221,26 @@ def _harmonic_sum(turns: Float, harmonics: Float) -> Float:
     return train
 
 
-def _interpolate(f0: Float) -> Float:
-    """f0 for each sample, linear between frame centres: (F + 2,) -> (300 F,).
-
-    Sample j of a frame lies (j + 1/2) / 300 - 1/2 frames from its centre.
-    """
-    half = HOP // 2
+def _interpolate(f0: Float, decimation: int) -> Float:
+    """f0 for each sample that is kept, linear between frame centres: (F + 2,) -> (300 F / D,)."""
+    rise, half = _rise(decimation)
     before, here, after = f0[:-2, None], f0[1:-1, None], f0[2:, None]
-    out = np.empty((len(f0) - 2, HOP), np.float32)
-    out[:, :half] = before + (here - before) * _RISE[:half]
-    out[:, half:] = here + (after - here) * _RISE[half:]
+    out = np.empty((len(f0) - 2, len(rise)), np.float32)
+    out[:, :half] = before + (here - before) * rise[:half]
+    out[:, half:] = here + (after - here) * rise[half:]
     return out.reshape(-1)
+
+
+@cache
+def _rise(decimation: int) -> tuple[Float, int]:
+    """Where the f0 of the samples that are kept is taken: way from a centre to the next one, 0 to 1; and how
+    many are taken before the frame's own centre.
+
+    Sample j of a frame lies (j + 1/2) / 300 - 1/2 frames from its centre. Samples 0, D, 2 D, ... are kept,
+    and f0 is taken in the middle of the D samples that end there, so that its sum is the phase.
+    """
+    positions = (np.arange(0, HOP, decimation) - (decimation - 1) / 2 + 0.5) / HOP - 0.5
+    return (positions % 1.0).astype(np.float32), int(np.sum(positions < 0))
 
 
 def _overlap_add(

@@ -28,7 +28,7 @@ from ..onnx_sessions import OnnxSessions, optimized_graph_options, session_optio
 from ..room_tone import RoomTone
 from . import harmonic_vocoder
 from .decoder_layout import CHANNELS, EDGE_FRAMES, HIDDEN_CHANNELS, LAYERS, LOOKAHEAD_FRAMES
-from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, SAMPLE_RATE, HarmonicVocoderState
+from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, SAMPLE_RATE, Band, HarmonicVocoderState
 from .phonemizer import ASSETS, MAX_PHONEMES, PhonemeLine, Phonemizer, SpelledWord
 from .prepared_files import PreparedFiles, unoptimized_graphs
 
@@ -211,15 +211,18 @@ class HibariVoice:
         return spectrum[0, 0], tuple(following)
 
 
-def init_state(line: EncodedLine, noise: np.random.Generator) -> HibariRenderState:
-    """The state before the first step. ``noise`` draws the row of the noise table to begin with."""
+def init_state(line: EncodedLine, noise: np.random.Generator, band: Band | None = None) -> HibariRenderState:
+    """The state before the first step. ``noise`` draws the row of the noise table to begin with.
+
+    band: None for all frequencies.
+    """
     padded_layers = LAYERS - _unpadded_layers(line)
     contexts = tuple(_padding(layer, EDGE_FRAMES if layer < padded_layers else 0) for layer in range(LAYERS))
     noise_row = int(noise.integers(NOISE_ROWS))
     return HibariRenderState(
         decoded_frames=0,
         contexts=contexts,
-        vocoder=harmonic_vocoder.init_state(line.onset, noise_row),
+        vocoder=harmonic_vocoder.init_state(line.onset, noise_row, band),
         withheld=np.zeros(0, np.float32),
         trimmed_lead_samples=None,
         samples=0,

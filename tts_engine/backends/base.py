@@ -33,7 +33,8 @@ class Delivery:
     """How a text is spoken; None and "" leave the choice to the voice.
 
     CosyVoice supports all fields but the penalty; XTTS supports the language, the sampling but for repetition
-    window and threshold, and the first hop; other voices support the language at most.
+    window and threshold, and the first hop; other voices support the language at most. The listener's rate is
+    no wish, and no voice refuses it.
     """
 
     mode: DeliveryMode | None = None  # None: by instruction and recording
@@ -49,6 +50,9 @@ class Delivery:
     # Speech ids of the first chunk of audio, at least 1: whole blocks of 25, at most the backend's longest
     # chunk. More of them delay the first sound, and cost less.
     first_hop: int | None = None
+    # Sample rate at which the listener hears it, Hz; a voice may leave out frequencies above its half, which
+    # the packaged voice does.
+    listener_rate: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

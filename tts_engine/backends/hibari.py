@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...models.hibari import voice as hibari_voice
+from ...models.hibari.harmonic_vocoder import Band
 from ...models.hibari.phonemizer import PhonemeLine, Phonemizer, SpelledWord
 from ...models.onnx_providers import CPU, OnnxDevice
 from ...models.room_tone import RoomTone
@@ -208,7 +209,8 @@ def _start_line(voice: hibari_voice.HibariVoice, slot: _HibariSlot) -> _LineRend
     utterance = voice.encode_between(line, slot.before, after, slot.speed)
     if slot.rises and len(slot.lines) == 1:
         utterance = hibari_voice.raise_end(utterance, _QUESTION_SEMITONES)
-    state = hibari_voice.init_state(utterance, slot.noise)
+    band = Band.heard_at(slot.request.delivery.listener_rate or SAMPLE_RATE)
+    state = hibari_voice.init_state(utterance, slot.noise, band)
     return _LineRendering(utterance, state, group_written_words(spoken), slot.samples / SAMPLE_RATE)
 
 

@@ -295,5 +295,6 @@ def test_an_utterance_may_have_its_own_speech_options(run_virtually: RunVirtuall
             await ticked.call.speak("Two.", speech=CallSpeechOptions("anna", 1.2, 7, of_key))
             assert ticked.engine.requested == [(None, 1.0, 0), ("anna", 1.2, 7)]
             assert ticked.engine.lexicons == (lexicon_of({"nginx": "engine x"}),)
+            assert ticked.engine.delivery.listener_rate == ticked.call.sample_rate
 
     run_virtually(scenario())

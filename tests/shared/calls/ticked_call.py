@@ -12,6 +12,7 @@ from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.playout_pressure import PlayoutPressure
 from vivavoce.gateway.calls.recordings import CallRecordings
+from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from vivavoce.tts_engine.errors import BadText, Overloaded, StreamClosed, SynthesisFailed
 from vivavoce.tts_engine.metrics import Metrics
@@ -107,6 +108,7 @@ class FakeEngine:
         self.streams: list[FakeStream] = []
         self.requested: list[tuple[str | None, float, int]] = []
         self.lexicons: tuple[Lexicon, ...] = ()  # of the last stream
+        self.delivery = Delivery()  # of the last stream
         self.full = False
         self._now = now
 
@@ -119,6 +121,7 @@ class FakeEngine:
         voice: str | None,
         speed: float,
         seed: int,
+        delivery: Delivery,
         lexicons: tuple[Lexicon, ...],
         admission: Admission,
         trace_id: str,
@@ -126,7 +129,7 @@ class FakeEngine:
         if self.full:
             raise Overloaded("256 streams are open", reason="streams", retry_after_s=1.0)
         self.requested.append((voice, speed, seed))
-        self.lexicons = lexicons
+        self.lexicons, self.delivery = lexicons, delivery
         self.streams.append(FakeStream(1000 * (len(self.streams) + 1), self._now))
         return self.streams[-1]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shared.speech_level import active_speech_level
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.models.hibari.phonemizer import SpelledWord
-from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
+from vivavoce.tts_engine.backends.base import Delivery, SlotRequest, SlotTurn
 from vivavoce.tts_engine.backends.hibari import STEP_FRAMES, HibariBackend
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine, EngineConfig
@@ -75,6 +75,24 @@ def test_any_split_of_the_text_and_other_streams_give_the_same_chunks(backend: H
             )
             for chunks in among:
                 assert sound(chunks) == sound(alone)
+
+    run(test())
+
+
+def band_power(chunks: list[AudioChunk], lowest_hz: float, highest_hz: float) -> float:
+    samples = samples_of(chunks) / 32768.0
+    spectrum = np.abs(np.fft.rfft(samples)) ** 2 / len(samples)
+    hz = np.fft.rfftfreq(len(samples), 1 / SAMPLE_RATE)
+    return float(spectrum[(hz >= lowest_hz) & (hz < highest_hz)].sum())
+
+
+def test_a_listener_at_8_khz_gets_the_sound_below_4_khz_only(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            every = await speak(engine, TEXT, seed=7, delivery=Delivery(listener_rate=48_000))
+            low = await speak(engine, TEXT, seed=7, delivery=Delivery(listener_rate=8_000))
+            assert band_power(low, 0, 3_400) == pytest.approx(band_power(every, 0, 3_400), rel=0.02)
+            assert band_power(low, 4_200, 12_000) < 0.01 * band_power(every, 4_200, 12_000)
 
     run(test())
 
