@@ -23,7 +23,7 @@ from .chunk import SAMPLE_RATE
 from .errors import Overloaded
 from .session import Session
 
-_FIRST_AUDIO_DUE_S = 0.1  # after the first segment
+FIRST_AUDIO_DUE_S = 0.1  # after the first segment
 _MAX_CONTENTION = 3.0  # wall time of a step over its processor time that counts as its cost
 
 
@@ -83,7 +83,7 @@ def _urgency(session: Session) -> float:
     """When the next audio is due, monotonic s: smaller is more urgent."""
     dry_at = runs_dry_at(session)
     if dry_at is None:
-        return (session.first_segment_at or session.opened_at) + _FIRST_AUDIO_DUE_S
+        return (session.first_segment_at or session.opened_at) + FIRST_AUDIO_DUE_S
     return dry_at
 
 

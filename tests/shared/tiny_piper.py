@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-CHANNELS, FRAMES_PER_ID, STRIDES = 8, 6, (16, 4)
+CHANNELS, FRAMES_PER_ID, COUPLINGS, STRIDES = 8, 6, 2, (16, 4)
 ALPHABET = "_^$ abcdefghijklmnopqrstuvwxyz,.?!"
 
 
@@ -46,7 +46,10 @@ def _model(speakers: int, decoder_prefix: str) -> onnx.ModelProto:
     random = np.random.default_rng(5)
     weights = {
         "emb": random.normal(size=(len(ALPHABET), CHANNELS)),
-        "flow.weight": 0.2 * random.normal(size=(CHANNELS, CHANNELS, 5)),
+        **{
+            f"flow.{index}.weight": 0.2 * random.normal(size=(CHANNELS // 2, CHANNELS // 2, 5))
+            for index in range(COUPLINGS)
+        },
         f"{decoder_prefix}conv_pre.weight": 0.4 * random.normal(size=(CHANNELS, CHANNELS, 7)),
         **{
             f"{decoder_prefix}ups.{index}.weight": 0.4 * random.normal(size=(CHANNELS, CHANNELS, 2 * stride))
@@ -104,7 +107,7 @@ def _model(speakers: int, decoder_prefix: str) -> onnx.ModelProto:
 
 
 def _encoder_nodes() -> list[NodeProto]:
-    """Each id is FRAMES_PER_ID frames of its embedding, with noise, and a flow of one convolution."""
+    """Each id is FRAMES_PER_ID frames of its embedding, with noise, and a flow of coupling layers."""
     make_node = helper.make_node
     return [
         make_node("Cast", ["input"], ["ids_float"], to=TensorProto.FLOAT),
@@ -121,8 +124,23 @@ def _encoder_nodes() -> list[NodeProto]:
         make_node("RandomNormalLike", ["mean"], ["random"]),
         make_node("Mul", ["random", "frames_per_id"], ["scaled"]),
         make_node("Add", ["mean", "scaled"], ["prior"]),
-        _convolution("prior", "flow.weight", "z", 5),
+        *_coupling_nodes(),
     ]
+
+
+def _coupling_nodes() -> list[NodeProto]:
+    """Each layer adds a convolution of one half to the other, and exchanges the halves."""
+    nodes = []
+    for index in range(COUPLINGS):
+        source, target = f"flow_{index}" if index else "prior", f"flow_{index + 1}"
+        half, other, shift, moved = (f"{name}_{index}" for name in ("half", "other", "shift", "moved"))
+        nodes += [
+            helper.make_node("Split", [source], [half, other], axis=1),
+            _convolution(half, f"flow.{index}.weight", shift, 5),
+            helper.make_node("Add", [other, shift], [moved]),
+            helper.make_node("Concat", [moved, half], [target if index < COUPLINGS - 1 else "z"], axis=1),
+        ]
+    return nodes
 
 
 def _convolution(source: str, weight: str, target: str, kernel: int) -> NodeProto:

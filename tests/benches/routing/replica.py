@@ -1,7 +1,7 @@
 """A replica on a virtual clock: it renders its streams in steps, in the order of the engine's scheduler.
 
-Streams without audio come first, the longest waiting first; then the stream whose listener runs dry
-soonest. A stream with a second of unplayed audio is skipped. One step renders one stream; a step that encodes
+The stream whose listener runs dry soonest comes first; the first audio of a stream is due 0.1 s after its
+arrival. A stream with a second of unplayed audio is skipped. One step renders one stream; a step that encodes
 a recording or renders the first chunk is longer. Text is complete when a stream begins, and listeners play in
 real time.
 """
@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from vivavoce.gateway.cluster.routing import ReplicaState, StreamWork
+from vivavoce.tts_engine.scheduler import FIRST_AUDIO_DUE_S
 
 STEP_S = 0.4  # speech a step
 MAX_LEAD_S = 1.0  # unplayed speech of a stream that is skipped
@@ -60,7 +61,7 @@ class SimulatedReplica:
 
     def begin_step(self, now: float) -> float | None:
         """Begin a step unless one runs. Returns when to look again; None if there is nothing to do."""
-        if self.waiting and not (self.is_in_order and self.speaking):
+        if self.waiting and not (self.speaking and (self.is_in_order or self._runs_dry_first())):
             self.running = self.waiting.popleft()
             self.step_end_at = now + self._first_compute_s(self.running.work)
             return self.step_end_at
@@ -73,6 +74,11 @@ class SimulatedReplica:
         self.running = stream
         self.step_end_at = now + min(STEP_S, stream.left_s) * self.compute_s_per_audio_s
         return self.step_end_at
+
+    def _runs_dry_first(self) -> bool:
+        """Whether a listener runs dry before the first audio of the longest waiting stream is due."""
+        dry_at, *_ = self.speaking[0]
+        return dry_at < self.waiting[0].arrived_at + FIRST_AUDIO_DUE_S
 
     def end_step(self, now: float) -> None:
         """Deliver what the running step has rendered."""

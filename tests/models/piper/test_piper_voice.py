@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from shared.tiny_piper import write_tiny_piper
 from vivavoce.models.piper.config import PiperVoiceError, read_config
+from vivavoce.models.piper.graph import split_graph
+from vivavoce.models.piper.range_renderer import RangeRenderer
 from vivavoce.models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, PiperVoice
 
 
@@ -33,6 +36,28 @@ def test_any_split_into_pieces_gives_the_same_samples(tmp_path: Path, speakers: 
     whole, _ = voice.step(clause, PiperRenderState(0), clause.frames)
     assert np.abs(whole).max() > 0.1
     np.testing.assert_allclose(in_pieces(voice, clause, frames), whole, atol=1e-4)
+
+
+def test_a_part_computes_each_position_once_but_for_its_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voice = PiperVoice.load(write_tiny_piper(tmp_path))
+    clause = voice.encode(phonemes_of(voice, "a rather long clause in many pieces"), np.random.default_rng(1))
+    parts = split_graph(tmp_path / "xx_XX-tiny-low.onnx").parts
+    computed = [0] * len(parts)
+    run = RangeRenderer._run
+
+    def counted(self: RangeRenderer, index: int, values: Any, frames: int, shown: np.ndarray) -> Any:
+        computed[index] += shown.shape[2]
+        return run(self, index, values, frames, shown)
+
+    monkeypatch.setattr(RangeRenderer, "_run", counted)
+    in_pieces(voice, clause, 20)
+    positions, pieces = clause.frames, -(-clause.frames // 20)
+    assert len(parts) == 2 + 3  # coupling layers; parts between upsampling convolutions
+    for part, count in zip(parts, computed, strict=True):
+        assert positions <= count <= positions + 2 * pieces * part.context
+        positions *= part.rate
 
 
 def test_a_graph_with_other_names_is_rendered_whole(tmp_path: Path) -> None:
