@@ -24,7 +24,12 @@ from numpy.typing import NDArray
 
 from ..limiter import limit
 from ..onnx_providers import CPU, OnnxDevice
-from ..onnx_sessions import OnnxSessions, optimized_graph_options, session_options
+from ..onnx_sessions import (
+    OnnxSessions,
+    optimized_graph_options,
+    options_that_free_memory,
+    session_options,
+)
 from ..room_tone import RoomTone
 from . import harmonic_vocoder
 from .decoder_layout import CHANNELS, EDGE_FRAMES, HIDDEN_CHANNELS, LAYERS, LOOKAHEAD_FRAMES
@@ -93,6 +98,7 @@ class HibariVoice:
     ) -> None:
         self.phonemizer = phonemizer
         self._encoder, self._decoder = encoder, decoder
+        self._encoder_run = options_that_free_memory(encoder)
         self._noise = harmonic_vocoder.noise_table()
         self._decoder_outputs = [output.name for output in self._decoder.get_outputs()]
 
@@ -119,7 +125,7 @@ class HibariVoice:
     def encode(self, line: PhonemeLine, speed: float = 1.0) -> EncodedLine:
         """Run the encoder on a line. speed: 0.5 (slow) to 2.0 (fast)."""
         feed = {"ids": line.ids[None], "speed": np.array([speed], np.float32)}
-        hidden, durations, f0 = self._encoder.run(None, feed)
+        hidden, durations, f0 = self._encoder.run(None, feed, self._encoder_run)
         ends = np.cumsum(durations.reshape(-1)).astype(int) * _FRAMES_PER_UNIT
         starts = np.concatenate([[0], ends[:-1]])
         sound_ends = np.minimum(ends, starts + _MAX_PHONEME_FRAMES)

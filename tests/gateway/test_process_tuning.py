@@ -1,8 +1,10 @@
 """Memory that the server does not use is given back to the system while no call is up."""
 
 import asyncio
+import gc
 import subprocess
 import sys
+import weakref
 from contextlib import aclosing
 
 import pytest
@@ -11,6 +13,7 @@ from shared.calls.call_server import Phone
 from shared.event_loop import until
 from shared.standin_backend import StandInBackend
 from vivavoce.gateway import process_tuning
+from vivavoce.gateway.process_tuning import trim_memory
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
@@ -76,6 +79,21 @@ def test_freed_memory_is_given_back() -> None:
         [sys.executable, "-c", FREE_BETWEEN_OBJECTS], capture_output=True, text=True, check=True
     )
     assert float(done.stdout) > 150
+
+
+def test_reference_cycles_are_collected() -> None:
+    class Ended:
+        def __init__(self) -> None:
+            self.itself = self
+
+    gc.disable()
+    try:
+        ended = weakref.ref(Ended())
+        assert ended() is not None
+        trim_memory()
+        assert ended() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("media_processes", [0, 1])

@@ -1,10 +1,28 @@
 """Resources of this process, which tests and benches compare to find leaks."""
 
 import asyncio
+import ctypes
 import gc
 import os
 import threading
 from dataclasses import dataclass
+
+
+class _AllocatorInfo(ctypes.Structure):
+    """``struct mallinfo2`` of glibc's malloc.h."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+        *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+    )]  # fmt: skip
+
+
+def allocated_mb() -> float:
+    """Memory that glibc's allocator has given to this process and not got back, MB."""
+    libc = ctypes.CDLL(None)
+    libc.mallinfo2.restype = _AllocatorInfo
+    info = libc.mallinfo2()
+    return float(info.uordblks + info.hblkhd) / 1e6
 
 
 @dataclass(frozen=True, slots=True)

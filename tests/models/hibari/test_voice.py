@@ -1,6 +1,7 @@
 """The packaged voice: split graph, streaming, trimming, level and word times."""
 
 import itertools
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
+from shared.process_footprint import allocated_mb
 from shared.speech_level import active_speech_level
 from vivavoce.models.hibari.phonemizer import MAX_PHONEMES, PhonemeLine, SpelledWord
 from vivavoce.models.hibari.voice import (
@@ -79,6 +81,18 @@ def test_the_split_graph_gives_the_spectrum_of_the_shipped_one(voice: HibariVoic
     assert spectrum.T.shape == expected.shape
     # Both quantize to 8 bits with different ranges: each is near 43 dB from the float32 weights.
     assert signal_to_difference_db(expected, spectrum.T) > 36
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+def test_a_long_line_leaves_the_encoder_no_more_memory(voice: HibariVoice) -> None:
+    ids = np.concatenate([[0], np.arange(MAX_PHONEMES) % 40 + 20, [0]])
+    short, long = (PhonemeLine(ids[:count], ()) for count in (20, len(ids)))
+    voice.encode(short)
+    before = allocated_mb()
+    voice.encode(long)
+    kept = allocated_mb() - before
+    voice._encoder.run(None, {"ids": long.ids[None], "speed": np.ones(1, np.float32)})
+    assert kept < 0.5 * (allocated_mb() - before)
 
 
 @pytest.mark.parametrize("onset", [2, 3, 14, 27, 40])
