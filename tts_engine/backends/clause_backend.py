@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_WORKERS = 2
 _MAX_RTF = 0.8  # computing time for 1 s of speech, beyond which pauses are heard
-_SLOTS = 1024  # a slot holds some 100 kB between steps
+_SLOTS = 1024  # a slot holds some 500 kB between steps
 
 
 @dataclass(frozen=True, slots=True)
