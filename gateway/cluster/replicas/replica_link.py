@@ -133,8 +133,7 @@ class ReplicaLink:
                 async with asyncio.timeout(MAX_ANSWER_S):
                     await self._channel.send(self._take_batch())
         self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait({self._task})  # unlike the task itself, it passes on that its caller is cancelled
 
     async def _run(self) -> None:
         both = {asyncio.ensure_future(self._receive_events()), asyncio.ensure_future(self._send_commands())}
