@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable
 from typing import Self, TypeVar
 
+from .background_tasks import cancel_and_wait
+
 T = TypeVar("T")
 
 
@@ -46,17 +48,12 @@ class StopSignals:
             await asyncio.wait({work, signalled}, return_when=asyncio.FIRST_COMPLETED)
             stopped = signalled.done() and not work.done()
         finally:
-            await _cancel(signalled)
+            await cancel_and_wait(signalled)
             if not work.done():
-                await _cancel(work)
+                await cancel_and_wait(work)
         if not work.cancelled():
             work.result()
         return stopped
 
     def _hang_up(self, number: int) -> None:
         self.hung_up.set()
-
-
-async def _cancel(task: "asyncio.Task[T]") -> None:
-    task.cancel()
-    await asyncio.wait({task})

@@ -29,6 +29,7 @@ from ....tts_engine.reading.pronunciation.lexicon import Lexicon
 from ....tts_engine.scheduler import Admission
 from ....tts_engine.stream import Stream
 from ....tts_engine.voices.packed_prompt import PackedPrompt
+from ...background_tasks import cancel_and_wait
 from ..routing import RoutingPolicy, RoutingTable, estimate_work
 from .cluster_metrics import REPORT_INTERVAL_S, ClusterMetrics
 from .cluster_stream import ClusterStream
@@ -209,10 +210,7 @@ class ClusterEngine(Engine):
         self._closing = True
         for stream in list(self._speaking):
             stream.cancel()
-        for polling in self._polling:
-            polling.cancel()
-            with suppress(asyncio.CancelledError):
-                await polling
+        await cancel_and_wait(*self._polling)
         links, self._links = list(self._links.values()), {}
         await asyncio.gather(*(link.aclose() for link in links))
         await self._directory.aclose()

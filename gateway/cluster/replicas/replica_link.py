@@ -13,6 +13,7 @@ from typing import Protocol
 
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.voices.recording import Recording
+from ...background_tasks import cancel_and_wait
 from .messages import (
     ReplicaDescription,
     ReplicaEvent,
@@ -132,8 +133,7 @@ class ReplicaLink:
             with suppress(ReplicaLost, TimeoutError):
                 async with asyncio.timeout(MAX_ANSWER_S):
                     await self._channel.send(self._take_batch())
-        self._task.cancel()
-        await asyncio.wait({self._task})  # unlike the task itself, it passes on that its caller is cancelled
+        await cancel_and_wait(self._task)
 
     async def _run(self) -> None:
         both = {asyncio.ensure_future(self._receive_events()), asyncio.ensure_future(self._send_commands())}
