@@ -14,6 +14,7 @@ from ...adapters.ssml.document import SsmlDocument
 from ...adapters.ssml.input import DocumentSink, SsmlInput, push_document
 from ...tts_engine.chunk import AudioChunk
 from ..access.errors import RateLimited, RequestTooLarge
+from ..background_tasks import cancel_and_wait
 
 _SENTENCE_ENDS = (".", "!", "?", "…", "\n")
 _CLOSERS = " \t\"'”’)"  # may follow the end of a sentence
@@ -143,8 +144,7 @@ class TextFeed:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        await asyncio.wait({self._task})
+        await cancel_and_wait(self._task)
 
     def end_after_sentence(self) -> None:
         """Push no more text than the sentence being spoken."""

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from ..background_tasks import cancel_and_wait
 from .backpressure import BackpressureSender
 
 T = TypeVar("T")
@@ -62,9 +63,7 @@ async def cancel_on_disconnect(receive: Receive, work: Coroutine[None, None, T])
             raise ClientDisconnect
         return work_task.result()
     finally:
-        work_task.cancel()
-        disconnect_task.cancel()
-        await asyncio.wait({work_task, disconnect_task})
+        await cancel_and_wait(work_task, disconnect_task)
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
 from ....tts_engine.errors import UnknownVoice, VivavoceError
+from ...background_tasks import cancel_and_wait
 from ...voice_registry import KeyVoices
 from ..call_options import CallSpeechOptions
 from ..events import (
@@ -127,9 +128,7 @@ class CallAttachment:
         An attended transfer that is under way is given up, if the call is still up.
         """
         self._call.events.remove_listener(self._on_event)
-        for transferring in tuple(self._transfers):
-            transferring.cancel()
-            await asyncio.wait({transferring})
+        await cancel_and_wait(*self._transfers)
         await self._utterances.aclose()
 
     def execute_or_report(self, message: ClientMessage) -> None:

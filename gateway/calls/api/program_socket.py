@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fastapi import WebSocket, WebSocketDisconnect
 
 from ...access.dependencies import grant_of
+from ...background_tasks import cancel_and_wait
 from ...voice_registry import VoiceRegistry
 from ..call_options import CallSpeechOptions
 from ..registry import CallAlreadyAttached, CallRegistry, CallUnknown
@@ -130,9 +131,7 @@ class ProgramSocket:
             # When the call is over, the outbox is closed and sent to its end.
             await asyncio.wait({received, sent}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (attached, received, sent):
-                task.cancel()
-            await asyncio.wait({attached, received, sent})
+            await cancel_and_wait(attached, received, sent)
         return _close_code(attached, received, sent)
 
     async def _serve_call(self, call_id: str) -> int:

@@ -21,6 +21,7 @@ from typing import Final, assert_never
 from uuid import uuid4
 
 from ....tts_engine.errors import Overloaded
+from ...background_tasks import cancel_and_wait
 from ..call import Call
 from ..registry import CallRegistry
 from ..transfers import (
@@ -84,11 +85,9 @@ class AriController:
             ari_call.end("shutting down")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_END_TIMEOUT_S)
-        for task in (self._following, *self._tasks):
-            task.cancel()
         if self._joined:
             logger.warning("%d pairs of joined callers go on without the gateway", len(self._joined))
-        await asyncio.wait({self._following, *self._tasks})
+        await cancel_and_wait(self._following, *self._tasks)
         await self._client.aclose()
 
     async def originate(self, endpoint: str, *, caller_id: str, variables: Mapping[str, str]) -> str:

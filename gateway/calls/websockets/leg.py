@@ -31,6 +31,7 @@ from ....adapters.media_streams.events import (
 )
 from ....adapters.media_streams.rate_limit import StreamRateLimit
 from ....adapters.playback.peer_playout import PeerClear, PeerCommand, PeerPlayout
+from ...background_tasks import cancel_and_wait
 from ..agents import Agent, run_agent
 from ..call import Call
 from ..caller import UNKNOWN_CALLER, Caller
@@ -146,9 +147,7 @@ class WebSocketLeg:
         finally:
             timer.cancel()
             self.end("the server is closing")
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            await cancel_and_wait(*tasks)
             await socket.close()
 
     def _check_started(self) -> None:

@@ -19,6 +19,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.protocol import State
 
 from ....tts_engine.errors import Overloaded
+from ...background_tasks import cancel_and_wait
 from .report import BenchFailed
 
 if TYPE_CHECKING:
@@ -234,8 +235,7 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         yield
         await task
     finally:
-        task.cancel()
-        await asyncio.wait({task})
+        await cancel_and_wait(task)
 
 
 async def _send_words(connection: ClientConnection, task_id: str, words: AsyncIterator[str]) -> None:

@@ -18,6 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from uuid import UUID
 
+from ...background_tasks import cancel_and_wait
 from ...calls.agents import at_pace, llm_tokens
 from ...calls.call import Call
 from ...calls.utterance_tracker import UtteranceOutcome
@@ -219,8 +220,7 @@ class PoissonAgent(LoadAgent):
     async def aclose(self) -> None:
         """Stop assigning utterances."""
         if self._assigning is not None:
-            self._assigning.cancel()
-            await asyncio.wait({self._assigning})
+            await cancel_and_wait(self._assigning)
 
     async def _assign_utterances(self) -> None:
         due = time.monotonic() + self.START_S

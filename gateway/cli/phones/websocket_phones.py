@@ -11,6 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
+from ...background_tasks import cancel_and_wait
 from ..received_audio import ReceivedCall, ReceivedPacket
 from .audiosocket_phones import CallRefused, PhoneFailed
 from .peers.peer import Message, SimulatedPeer
@@ -49,8 +50,7 @@ class WebSocketPhone:
             self.reason = "the gateway hung up"
         finally:
             self.ended_at = time.monotonic()
-            receiving.cancel()
-            await asyncio.wait({receiving})
+            await cancel_and_wait(receiving)
             await self._hang_up(socket)
 
     async def open_socket(self, url: str, headers: dict[str, str] | None = None) -> ClientConnection:
@@ -173,7 +173,4 @@ class WebSocketPhones:
             call.result()
 
     async def _hang_up(self) -> None:
-        for call in self._calls:
-            call.cancel()
-        if self._calls:
-            await asyncio.wait(self._calls)
+        await cancel_and_wait(*self._calls)

@@ -34,6 +34,7 @@ import numpy as np
 from ....tts_engine.voices.prompt_cache import PromptCache
 from ....tts_engine.voices.recording import Recording
 from ....tts_engine.voices.storable_prompt import StorablePrompt
+from ...background_tasks import cancel_and_wait
 from .redis_link import PREFIX, RedisAway, RedisLink, send
 
 if TYPE_CHECKING:
@@ -186,8 +187,7 @@ class SharedConditioning:
         try:
             yield
         finally:
-            renewing.cancel()
-            await asyncio.wait({renewing})
+            await cancel_and_wait(renewing)
             with suppress(RedisAway):
                 await self._link.run(
                     lambda redis: send(redis, "EVAL", _DELETE_LOCK, 1, _lock_name(key), token)
