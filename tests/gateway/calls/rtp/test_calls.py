@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -131,23 +132,28 @@ def test_a_peer_that_was_not_named_is_the_first_that_sends_and_others_are_ignore
         run(scenario())
 
 
+def without_silence(pcm: bytearray) -> list[int]:
+    """The samples without the zeros that stand in while a busy machine sends nothing for 0.2 s."""
+    runs = [list(run) for _, run in groupby(np.frombuffer(bytes(pcm), "<i2").tolist(), key=bool)]
+    return [sample for run in runs if run[0] or len(run) == 1 for sample in run]
+
+
 def test_the_callers_audio_reaches_the_program() -> None:
     async def scenario() -> None:
         async with call_server() as server, rtp_call(server) as call:
             url = f"ws://{server.base}/{call.call_id}/socket?audio=in"
             async with connect(url, additional_headers=server.headers) as socket:
+                tone = np.frombuffer(TONE, "<i2").astype(float)
                 heard = bytearray()
                 while json.loads(await socket.recv())["type"] != "started":
                     pass
                 for start in range(0, len(TONE), 320):
                     call.phone.speak(TONE[start : start + 320])
                     await asyncio.sleep(0.005)
-                while len(heard) < len(TONE):
+                while len(received := without_silence(heard)) < len(tone):
                     message = await socket.recv()
                     heard += message if isinstance(message, bytes) else b""
-                tone = np.frombuffer(TONE, "<i2").astype(float)
-                received = np.frombuffer(bytes(heard), "<i2")[: len(tone)].astype(float)
-                assert np.corrcoef(tone, received)[0, 1] > 0.99
+                assert np.corrcoef(tone, received[: len(tone)])[0, 1] > 0.99
 
     run(scenario())
 
