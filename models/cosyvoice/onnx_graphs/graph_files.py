@@ -20,7 +20,7 @@ import onnxruntime
 from ...checkpoint.bundle_files import WeightFileError
 from ...host_memory import release_file_pages
 from ...networks.execution import Precision, is_torch_installed
-from ...onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions, session_options
+from ...onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions, exact_integer_options
 from ..checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 
 GRAPH_FOLDER = "onnx"
@@ -94,7 +94,7 @@ def open_graph(
     remedy = f"run {_export_command(path)}"
     if not path.exists():
         raise InvalidBundleError(f"{path}: missing; {remedy}")
-    options = session_options(threads)
+    options = exact_integer_options(threads)
     # An arena keeps the largest chunk's intermediate results, 0.3 GB of the flow, and is no faster.
     options.enable_cpu_mem_arena = False
     try:

@@ -137,4 +137,5 @@ def test_the_first_matrices_are_finer_in_int8(role: MatrixRole, first: int) -> N
     weight, x = noise(96, 128), noise(3, 128)
     exact = x @ weight.T
     errors = [(multiply(linear, weight, x) - exact).std() / exact.std() for linear in (finer, coarser)]
-    assert 100 * errors[0] < errors[1] < MAX_ERROR[Precision.INT8]
+    # Inputs have 14 bits without VNNI, where the factor is 57, and 16 with it.
+    assert 40 * errors[0] < errors[1] < MAX_ERROR[Precision.INT8]

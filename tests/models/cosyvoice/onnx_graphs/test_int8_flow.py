@@ -4,7 +4,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 
 pytest.importorskip("torch")
@@ -17,6 +16,7 @@ from vivavoce.models.cosyvoice.onnx_graphs.products import int8_product
 from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow, ArrayFlowState
 from vivavoce.models.cosyvoice.onnx_runtime.shared_voice_flow import SharedVoiceFlow
 from vivavoce.models.onnx_graphs.graph_builder import OnnxGraphFile
+from vivavoce.models.onnx_sessions import CPU_SESSIONS, exact_integer_options
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -66,7 +66,7 @@ def test_a_product_is_that_of_numbers_rounded_to_8_bits(tmp_path: Path) -> None:
         int8_product(given, weight, bias).named("y")
         builder.output("y", np.float32, ("batch", "frames", 24))
         builder.save({})
-    session = onnxruntime.InferenceSession(str(tmp_path / "product.onnx"))
+    session = CPU_SESSIONS.open(tmp_path / "product.onnx", exact_integer_options())
     scales = np.abs(weight).max(1, keepdims=True) / 127
     scales[3] = 1
     step = (x.max() - x.min()) / 255
