@@ -25,6 +25,16 @@ def nodes_between(
     return [node for node in model.graph.node if id(node) in wanted]
 
 
+def needed_nodes(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> list[NodeProto]:
+    """The nodes, in topological order, without those that no output needs."""
+    needed, kept = set(outputs), []
+    for node in reversed(nodes):
+        if not needed.isdisjoint(node.output):
+            kept.append(node)
+            needed.update(node.input)
+    return kept[::-1]
+
+
 def assemble_part(
     model: onnx.ModelProto,
     nodes: Sequence[NodeProto],

@@ -39,8 +39,8 @@ def session_options(threads: int = 1) -> onnxruntime.SessionOptions:
 def exact_integer_options(threads: int = 1) -> onnxruntime.SessionOptions:
     """Options of a session whose sums of 8-bit products never saturate.
 
-    Without VNNI, x86 processors add two products of uint8 and int8 in 16 bits. With these options ONNX Runtime
-    computes with uint8 weights there, which takes longer. Each weight must have one consumer.
+    Without VNNI, x86 processors add two products of uint8 and int8 in 16 bits. With these options ONNX
+    Runtime computes with uint8 weights there, which takes longer. Each weight must have one consumer.
 
     Source: kOrtSessionOptionsAvx2PrecisionMode in onnxruntime_session_options_config_keys.h of
     microsoft/onnxruntime v1.24.

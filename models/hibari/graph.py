@@ -1,8 +1,9 @@
 """Splits the ONNX graph of the packaged voice into an encoder and a streaming decoder. No inference here.
 
 The graph as shipped (hibari-tts 0.2.1) maps phoneme ids to the spectrum of a whole sentence. Its encoder
-attends over all phonemes and is cheap. Its decoder is a ConvNeXt stack of nine convolutions of width 7 over
-12.5 ms frames, so a frame depends on 27 frames to either side and on no others. The split gives
+attends over all phonemes and is cheap (``encoder_graph``). Its decoder is a ConvNeXt stack of nine
+convolutions of width 7 over 12.5 ms frames, so a frame depends on 27 frames to either side and on no others.
+The split gives
 
     encoder(ids, speed)                       -> hidden (1, 130, F), durations (L), f0 (1, F)
     decoder(hidden, edge, edge_in, context_*) -> spectrum (1, 1, T', 3005), next_context_*
@@ -18,9 +19,6 @@ so that every split into steps gives the same spectrum. As shipped, activations 
 the call's own values (DynamicQuantizeLinear), which would make the result depend on the split. Here each
 activation has a fixed range, measured once on call-centre text (``ACTIVATION_RANGES``).
 
-As shipped, the duration of each phoneme is divided by the speed and rounded, so that speed 1.3 gives 1.17 and
-1.4 gives 1.49. Here the ends of the phonemes are divided and rounded. Every phoneme keeps at least one unit.
-
 Source: graph of hibari-tts 0.2.1 (Apache-2.0); streaming convolution state as in
 Kyutai pocket-tts@9514983efd, modules/conv.py.
 """
@@ -33,10 +31,8 @@ from onnx import NodeProto, TensorProto, helper
 
 from ..onnx_parts import assemble_part, constant, nodes_between
 from .decoder_layout import CHANNELS, CONTEXT_FRAMES, EDGE_FRAMES, HIDDEN_CHANNELS, KERNEL, LAYERS
+from .encoder_graph import HIDDEN, make_encoder
 
-_HIDDEN = "/Concat_43_output_0"
-_SCALED = "/Div_40_output_0"
-_DURATIONS = "/Round_output_0"
 _SPECTRUM = "/head/Add_output_0"
 
 
@@ -51,63 +47,11 @@ class HibariGraphs:
 def split_graph(model: bytes) -> HibariGraphs:
     """Split the shipped graph."""
     graph = onnx.load_from_string(model)
-    return HibariGraphs(encoder=_encoder(graph), decoder=_decoder(graph))
-
-
-def _encoder(model: onnx.ModelProto) -> bytes:
-    inputs = [
-        helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "L"]),
-        helper.make_tensor_value_info("speed", TensorProto.FLOAT, [1]),
-    ]
-    nodes = nodes_between(model, inputs={"ids", "speed"}, outputs=[_HIDDEN, _DURATIONS, "f0"])
-    nodes, constants = _scale_ends(nodes)
-    return assemble_part(model, nodes, inputs, [_HIDDEN, _DURATIONS, "f0"], extra=constants)
-
-
-def _scale_ends(nodes: list[NodeProto]) -> tuple[list[NodeProto], list[TensorProto]]:
-    """Replace the rounding of each duration by that of each end; the nodes, and their constants.
-
-    With the natural durations n: end_i = i + max(0, round(sum(n_1 ... n_j) / speed) - j for all j <= i). Each
-    end is at least one unit after the one before.
-    """
-    dividing = next(node for node in nodes if node.output[0] == _SCALED)
-    rounding = next(node for node in nodes if node.output[0] == _DURATIONS)
-    make_node = helper.make_node
-    scaling = [
-        make_node("Round", [dividing.input[0]], ["rounded"]),
-        make_node("Max", ["rounded", "one"], ["natural"]),  # (L,)
-        make_node("CumSum", ["natural", "phoneme_axis"], ["natural_ends"]),
-        make_node("Div", ["natural_ends", "speed"], ["scaled_ends"]),
-        make_node("Round", ["scaled_ends"], ["wanted_ends"]),
-        make_node("Div", ["natural", "natural"], ["ones"]),
-        make_node("CumSum", ["ones", "phoneme_axis"], ["index"]),
-        make_node("Sub", ["wanted_ends", "index"], ["surplus"]),
-        make_node("Unsqueeze", ["index", "column_axis"], ["index_column"]),
-        make_node("GreaterOrEqual", ["index_column", "index"], ["not_later"]),  # (L, L)
-        make_node("Where", ["not_later", "surplus", "zero"], ["earlier_surplus"]),
-        make_node("ReduceMax", ["earlier_surplus"], ["largest_surplus"], axes=[1], keepdims=0),
-        make_node("Max", ["largest_surplus", "zero"], ["kept_surplus"]),
-        make_node("Add", ["kept_surplus", "index"], ["ends"]),
-        make_node("Slice", ["ends", "begin", "last", "begin"], ["all_but_last"]),
-        make_node("Concat", ["no_time", "all_but_last"], ["starts"], axis=0),
-        make_node("Sub", ["ends", "starts"], [_DURATIONS]),
-    ]
-    constants = [
-        constant("one", np.array(1, np.float32)),
-        constant("zero", np.array(0, np.float32)),
-        constant("no_time", np.zeros(1, np.float32)),
-        constant("phoneme_axis", np.array(0, np.int64)),
-        constant("column_axis", np.array([1], np.int64)),
-        constant("begin", np.array([0], np.int64)),
-        constant("last", np.array([-1], np.int64)),
-    ]
-    at = nodes.index(rounding)
-    kept = [*nodes[:at], *scaling, *nodes[at + 1 :]]
-    return [node for node in kept if node is not dividing], constants
+    return HibariGraphs(encoder=make_encoder(graph), decoder=_decoder(graph))
 
 
 def _decoder(model: onnx.ModelProto) -> bytes:
-    nodes = nodes_between(model, inputs={_HIDDEN}, outputs=[_SPECTRUM])
+    nodes = nodes_between(model, inputs={HIDDEN}, outputs=[_SPECTRUM])
     streaming = _StreamingRewrite(nodes)
     inputs = [helper.make_tensor_value_info("hidden", TensorProto.FLOAT, [1, HIDDEN_CHANNELS, "T"])]
     for layer in range(LAYERS):

@@ -50,6 +50,7 @@ _MAKERS = (
     "cmudict.txt.xz",
     "names.txt",
     "graph.py",
+    "encoder_graph.py",
     "decoder_layout.py",
     "../arpabet.py",
     "../onnx_parts.py",

@@ -21,6 +21,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from ..onnx_parts import needed_nodes
 from ..onnx_sessions import CPU_SESSIONS, session_options
 from .graph_builder import CONTRIB_DOMAIN
 
@@ -296,14 +297,10 @@ def _float_bias(add: NodeProto, makers: dict[str, NodeProto], weights: dict[str,
 
 def _keep_used(graph: onnx.GraphProto, nodes: Sequence[NodeProto]) -> None:
     """Make ``nodes`` the graph's, without those and the weights that no output needs."""
-    needed = {each.name for each in graph.output}
-    kept = []
-    for node in reversed(nodes):
-        if not needed.isdisjoint(node.output):
-            kept.append(node)
-            needed.update(node.input)
+    kept = needed_nodes(nodes, [each.name for each in graph.output])
+    used = {name for node in kept for name in node.input}
     del graph.node[:]
-    graph.node.extend(reversed(kept))
-    weights = [each for each in graph.initializer if each.name in needed]
+    graph.node.extend(kept)
+    weights = [each for each in graph.initializer if each.name in used]
     del graph.initializer[:]
     graph.initializer.extend(weights)
