@@ -145,13 +145,17 @@ class Speller:
         for part in _ADDRESS_PART.finditer(scan.view, start, stop):
             text = part.group()
             if text.isdigit():
-                self.spell(scan, part.start(), part.end())
+                self.read_address_digits(scan, part.start(), part.end())
             elif text.isalpha():
                 self.read_address_word(scan, part.start(), part.end())
             else:
                 scan.emit(self.marks.get(text, ""), part.start(), part.end())
         self.note_address(scan)
         return max(stop, start)
+
+    def read_address_digits(self, scan: ScanState, start: int, stop: int) -> None:
+        """Read the digits of an address one by one."""
+        self.spell(scan, start, stop)
 
     def read_address_word(self, scan: ScanState, start: int, stop: int) -> None:
         """Read the letters between two marks of an address."""

@@ -248,11 +248,21 @@ def _boundary_rules(latin_language: str) -> BoundaryRules:
         if latin_language in TABLE_LANGUAGES
         else ENGLISH_BOUNDARY_RULES
     )
+    cyrillic = language_table("ru").boundary_rules
     return replace(
         rules,
-        abbreviations={**language_table("ru").boundary_rules.abbreviations, **rules.abbreviations},
+        abbreviations={**cyrillic.abbreviations, **rules.abbreviations},
+        listed_weekdays=cyrillic.listed_weekdays | rules.listed_weekdays,
+        unit_stop=_either(rules.unit_stop, cyrillic.unit_stop),
         month_day=ENGLISH_BOUNDARY_RULES.month_day,
     )
+
+
+def _either(one: re.Pattern[str] | None, other: re.Pattern[str] | None) -> re.Pattern[str] | None:
+    """Return a pattern that matches what one of the patterns does."""
+    if one is None or other is None or one is other:
+        return one or other
+    return re.compile(f"{one.pattern}|{other.pattern}")
 
 
 def _stable_cut(view: str) -> int:

@@ -41,6 +41,11 @@ class TableAmounts:
         self._units = any_of(table.units)
         self._size_word = table.size_word or table.marks["×"]
         self._unit_plurals = table.unit_plurals
+        cues = any_of(table.slash_words)
+        self._slash_cue = re.compile(rf"(?<!\w)((?i:{cues}))\.? [^,;.!?]{{0,40}}\Z") if cues else None
+        self._number_ahead = LazyPattern(
+            rf"\.? ?\d+(?![\d:]|[.,]\d|\s?(?:{self._units}|{any_of(table.money)}){self._end})"
+        )
         self._per = LazyPattern(
             rf" ?/ ?(?:(?P<known>{any_of(table.per) or '(?!)'})(?!\w)"
             rf"|(?P<size>\d{{1,3}}) ?(?P<of>{self._units}){self._end}|(?P<unit>{self._units}){self._end}"
@@ -86,6 +91,9 @@ class TableAmounts:
         table, end, decimal = self._table, self._end, self._decimal
         suffixes = any_of(table.ordinal_suffixes) or r"(?!)"
         money = f"(?P<currency>{any_of(table.money)}){end}"
+        # Of units that begin as a currency does, "3 р./день"; a larger number counts money.
+        rates = any_of(unit for unit in table.units if unit.startswith(tuple(table.money)) and "/" in unit)
+        rates = rates or "(?!)"
         large = rf"{decimal}\s?(?P<magnitude>{self._magnitudes})"
         return (
             (
@@ -94,6 +102,7 @@ class TableAmounts:
                 self._read_known_fraction,
             ),
             (r"(?P<over>\d{1,2}):(?P<under>\d{1,2}|(?<=\b1:)\d{3,5})(?![\d:])" + end, self._read_ratio),
+            *self._size_rows(),
             (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_size),
             (rf"(?P<whole>{self.integer})x{end}", self._read_times),
             (
@@ -105,6 +114,7 @@ class TableAmounts:
                 rf"(?P<whole>\d{{1,4}})(?P<sign>{self._signs}|m)(?P<fraction>\d\d){end}",
                 self._read_inserted_unit,
             ),
+            (rf"(?P<whole>\d)(?P<fraction>(?!))?\s?(?P<unit>{rates}){end}", self._read_unit),
             (rf"{large}\s?{money}", self._read_large_money),
             (rf"{decimal}(?:[,.][-–]{{1,2}})?\s?{money}", self._read_money),
             (rf"{large}\s(?P<unit>{self._units}){end}", self._read_large_unit),
@@ -117,10 +127,34 @@ class TableAmounts:
             (decimal, self._read_number),
         )
 
+    def _size_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rule of "60 × 40 × 30 cm"."""
+        if not self._table.size_units:
+            return ()
+        number, by = r"\d{1,4}(?:[.,]\d{1,2})?", " ?[x×х] ?"
+        rest = rf"{number}(?:{by}{number})?\s?(?:{any_of(self._table.size_units)}){self._end}"
+        return ((rf"{self._decimal}{by}(?={rest})", self._read_size),)
+
     # Words around a number
 
-    def _case(self, scan: ScanState) -> str:
-        return self._table.case_after(scan.context.previous_word)
+    def _case(self, scan: ScanState, match: re.Match[str]) -> str:
+        """Return the case of the number that ``match`` begins with, by the word before it."""
+        case = self._table.case_after(scan.context.previous_word, scan.view[: match.start()])
+        if not case.startswith("one "):
+            return case
+        is_one = self._numbers.plural(self._numbers.value(match["whole"])) == 0
+        return case.removeprefix("one ") if is_one else ""
+
+    def _case_by_noun(self, scan: ScanState, match: re.Match[str], number: int) -> str:
+        """Return the case of a number before a noun, by the ending of the noun and the word before both."""
+        table, noun = self._table, scan.next_word(match.end()).lower()
+        if number != 1 and len(noun) >= _MIN_NOUN_LETTERS and noun not in table.function_words:
+            is_few = self._numbers.plural(number) == _FEW
+            endings = (table.few_case_by_ending if is_few else {}) | table.case_by_ending
+            case = next((case for ending, case in endings.items() if noun.endswith(ending)), "")
+            if case:
+                return case
+        return self._case(scan, match)
 
     def _gender_of_noun(self, scan: ScanState, at: int, number: int) -> str:
         """Return the gender of the noun at ``at``, or "" for a word that is no noun."""
@@ -167,16 +201,18 @@ class TableAmounts:
         rules = self._table.years_after.get(scan.context.previous_word)
         if rules and whole.isdigit() and len(whole) == 4:
             return self._speller.emit_number(scan, self._numbers.spell_out(int(whole), rules), *match.span())
-        gender = self._gender_of_noun(scan, match.end(), self._numbers.value(whole))
+        number = self._numbers.value(whole)
+        gender = self._gender_of_noun(scan, match.end(), number)
         one = self._numbers.one(gender, scan.next_word(match.end())) if whole == "1" and not fraction else ""
-        words = one or self._numbers.year_or_amount(whole, fraction, gender, self._case(scan))
+        case = self._case_by_noun(scan, match, number)
+        words = one or self._numbers.year_or_amount(whole, fraction, gender, case)
         return self._speller.emit_number(scan, words, *match.span())
 
     def _read_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the first number of "3-5" and the dash."""
         if self._codes.is_code(scan, match["whole"]):
             return None
-        words = self._numbers.year_or_amount(match["whole"], match["fraction"], "", self._case(scan))
+        words = self._numbers.year_or_amount(match["whole"], match["fraction"], "", self._case(scan, match))
         scan.emit(words, match.start(), match.start("dash"))
         second = re.compile(self.integer).match(scan.view, match.end())
         falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
@@ -223,7 +259,7 @@ class TableAmounts:
         """Read "3x" as "drei mal"."""
         if self._table.times is None:
             return None
-        words = self._numbers.counted(match["whole"], None, self._table.times, self._case(scan))
+        words = self._numbers.counted(match["whole"], None, self._table.times, self._case(scan, match))
         scan.emit(words, *match.span())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
@@ -238,12 +274,16 @@ class TableAmounts:
             return self._read_slash_range(scan, match)
         over = self._numbers.amount(match["over"], match["part"])
         under = self._numbers.amount(match["under"], None)
-        words = f"{over} {self._table.fraction_word} {under}"
+        words = f"{over} {self._slash_word(scan, match.start())} {under}"
         if scan.context.previous_word in self._table.slash_cues:
             words = f"{over} {under}"
         if self._table.particles:  # Korean names the lower number first
             words = f"{under}{self._table.fraction_word} {over}"
         return self._speller.emit_number(scan, words, *match.span())
+
+    def _slash_word(self, scan: ScanState, at: int) -> str:
+        cue = self._slash_cue.search(scan.view, max(0, at - 50), at) if self._slash_cue else None
+        return self._table.slash_words[cue.group(1).lower()] if cue else self._table.fraction_word
 
     def _is_slash_range(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether a counted noun or a unit follows two numbers that are near each other."""
@@ -275,7 +315,7 @@ class TableAmounts:
         if self._table.percent_prefix:
             return self._read_percent_sign(scan, match)
         words = self._numbers.counted(
-            match["whole"], match["fraction"], self._table.percent, self._case(scan)
+            match["whole"], match["fraction"], self._table.percent, self._case(scan, match)
         )
         return self._speller.emit_number(scan, words, *match.span())
 
@@ -297,14 +337,14 @@ class TableAmounts:
         whole, fraction = match["whole"], match["fraction"]
         if currency in self._table.comma_thousands and fraction and len(fraction) == 3:
             whole, fraction = whole + fraction, None
-        words = self._numbers.money(whole, fraction, currency, self._case(scan))
+        words = self._numbers.money(whole, fraction, currency, self._case(scan, match))
         scan.emit(words, *match.span())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
     def _read_money_range(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "€ 10-15" or "€ 10 - € 15"."""
         unit, _ = self._table.money[match["low_currency"]]
-        words = self._numbers.amount(match["low"], match["low_fraction"], unit.gender, self._case(scan))
+        words = self._numbers.amount(match["low"], match["low_fraction"], unit.gender, self._case(scan, match))
         scan.emit(words, match.start(), match.end("low"))
         scan.emit(self._table.range_word, match.end("low"), match.start("whole"))
         money = self._numbers.money(match["whole"], match["fraction"], match["low_currency"])
@@ -334,21 +374,25 @@ class TableAmounts:
 
     def _read_large(self, scan: ScanState, match: re.Match[str], unit: CountedNoun) -> int:
         words = self._numbers.large_amount(
-            match["whole"], match["fraction"], match["magnitude"], unit, self._case(scan)
+            match["whole"], match["fraction"], match["magnitude"], unit, self._case(scan, match)
         )
         return self._speller.emit_number(scan, words, *match.span())
 
     def _read_magnitude(self, scan: ScanState, match: re.Match[str]) -> int:
         noun = self._table.magnitudes[match["magnitude"]]
-        words = self._numbers.counted(match["whole"], match["fraction"], noun, self._case(scan))
+        words = self._numbers.counted(match["whole"], match["fraction"], noun, self._case(scan, match))
         return self._speller.emit_number(scan, words, *match.span())
 
     def _read_unit(self, scan: ScanState, match: re.Match[str]) -> int | None:
         prefix = self._table.ordinal_prefix
         if prefix and scan.view.endswith(prefix, 0, match.start()):
             return None
+        # "§ 7 ust. 2 pkt 3" and "5 m. 3" have the abbreviation of a word before a number.
+        is_word = match["unit"].removesuffix(".") in self._table.numbered_words
+        if is_word and self._number_ahead.match(scan.view, match.end()):
+            return None
         noun = self._table.units[match["unit"]]
-        words = self._numbers.counted(match["whole"], match["fraction"], noun, self._case(scan))
+        words = self._numbers.counted(match["whole"], match["fraction"], noun, self._case(scan, match))
         scan.emit(words, *match.span())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
@@ -384,10 +428,13 @@ class TableAmounts:
         """Read the "3." of "der 3. Stock", or of "3. kat" where a small letter follows an ordinal."""
         number = int(match["number"])
         before, noun = scan.view[: match.start()], scan.next_word(match.end())
-        rules = self._table.ordinal_rules_after(scan.context.previous_word, before)
+        previous = scan.context.previous_word
+        rules = self._table.ordinal_before(noun, previous)
+        rules = rules or self._table.ordinal_rules_after(previous, before)
         is_ordinal = noun[:1].islower() or noun.lower() in self._table.ordinal_nouns
         if rules is None and self._table.stop_ordinals and is_ordinal:
-            key = f"{self._gender_of_noun(scan, match.end(), 1)} {self._case(scan)}".strip()
+            case = self._table.case_after(previous)
+            key = f"{self._gender_of_noun(scan, match.end(), 1)} {case}".strip()
             rules = self._table.stop_ordinals.get(key) or self._table.stop_ordinals[""]
         if rules is None:
             return None

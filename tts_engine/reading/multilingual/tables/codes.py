@@ -46,7 +46,10 @@ class TableCodes:
         letter, end = self._letter, self._end
         upper = "[A-Z0-9]" if self._table.particles else r"[^\W_a-z]"
         head = rf"[A-Z]{{2,6}}(?=-{letter}*[a-z])" if self._table.spelled_heads else r"(?!)"
+        part = rf"{upper}{{1,12}}"
+        slashed = rf"(?=[^\s]{{0,30}}/)(?=[^\s\d]{{1,14}}\d){part}(?:[-/]{part}){{1,5}}(?![\w/])"
         return (
+            (slashed if self._table.reference_slashes else "(?!)", self._read_slashed),
             (rf"(?=[A-Z])(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
             (
                 rf"{letter}{{1,20}}-?\d(?:{letter}|\d){{0,30}}(?:-{upper}{{1,20}}){{0,6}}{end}",
@@ -193,6 +196,21 @@ class TableCodes:
             return self._speller.finish_number(scan, match.end())
         scan.context.after_number = scan.context.line_start = False
         return match.end()
+
+    def _read_slashed(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "AB/1204/25" with its slashes."""
+        if any(part.isdigit() and len(part) > 8 for part in re.split("[-/]", match.group())):
+            return None
+        for part in re.finditer(r"[^\W\d_]+|\d+|/", match.group()):
+            start, stop, text = match.start() + part.start(), match.start() + part.end(), part.group()
+            is_short = text.isdigit() and len(text) < 3 and text[0] != "0"
+            if text == "/":
+                scan.emit(self._table.marks["/"], start, stop)
+            elif is_short or (text.isdigit() and _YEAR.fullmatch(text)):
+                scan.emit(self._numbers.number(int(text)), start, stop)
+            else:
+                self._speller.spell(scan, start, stop)
+        return self._speller.finish_number(scan, match.end())
 
     def _read_capital_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "USB-C" letter by letter."""

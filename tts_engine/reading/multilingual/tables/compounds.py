@@ -48,7 +48,20 @@ class TableCompounds:
                     self._read_unit_compound,
                 )
             )
+        if table.joined_numbers:
+            endings = any_of(table.joined_abbreviations) or "(?!)"
+            rows.append((rf"(?P<whole>\d{{1,3}})-(?P<ending>(?:{endings})|[^\W\d_A-Z]{{4,30}})(?!\w)", self._read_adjective))
         return tuple(rows)
+
+    def _read_adjective(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "24-godzinny" as one word."""
+        number, ending = self._numbers.joined(int(match["whole"])), match["ending"]
+        if not number:
+            return None
+        ending = self._table.joined_abbreviations.get(ending, ending)
+        scan.emit(number + ending, *match.span())
+        scan.context.note_word(scan.words[-1].text)
+        return match.end()
 
     def _read_ending(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "Goethestr." and "Rechnungs-Nr."."""

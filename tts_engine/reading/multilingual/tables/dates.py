@@ -53,6 +53,16 @@ class TableDates:
             rf"|{joint}\d{{1,2}}\.[0-5]\d(?!\d|\.\d)(?!{nouns})"
         )
         self._other_time_behind = LazyPattern(rf"(?<!\d)\d{{1,2}}\.[0-5]\d{joint}\Z")
+        tail = table.date_template.partition("{year}")[2].strip()
+        marks = [mark for mark, rules in table.ordinal_suffixes.items() if tail and rules.endswith(f": {tail}")]
+        written = any_of([*(mark for mark in marks if mark[0] == " "), *([f" {tail}"] if tail else [])])
+        self._year_word = LazyPattern(rf"(?:{written or '(?!)'})(?!\w)")
+        self._dash_before_stopped_date = LazyPattern(r" ?[-–] ?(?=\d{1,2}\.(?:0[1-9]|1[0-2])(?!\d))")
+        openings = "|".join(map(re.escape, sorted(table.opening_cues))) or "(?!)"
+        self._opening_behind = re.compile(
+            rf"(?<!\w)(?i:{openings})[^.!?]{{0,50}}{re.escape(table.time_range_opening)} \Z"
+        )
+        self._weekday_names = {name.lower() for name in table.weekdays.values()}
         self._days = any_of(table.weekdays)
         self._days_of_letters = any_of(day for day in table.weekdays if len(day) > 1) or r"(?!)"
         cues = any_of({*table.weekday_cues, table.range_word})
@@ -71,11 +81,12 @@ class TableDates:
         words = any_of({*self._table.weekday_cues, self._table.range_word} - {""}) or "(?!)"
         hours = rf" (?:(?:{words}) )?{hour}(?: ?[-–] ?{hour})? ?(?:{self._table.hour_suffixes})(?!\w)"
         date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
+        plain_day = r"|,?:? ?\d{1,2} ?[-–] ?\d| ?[—:]|,? -" if self._table.plain_weekdays else ""
         joints = any_of(self._table.weekday_joints) or "(?!)"
         between = rf"\.?(?: ?[-–] ?| (?P<joint>{joints}) )"
         rows: tuple[RuleRow, ...] = (
             (rf"(?P<first>{days}){between}(?P<second>{days})(?!\w)\.?", self._read_weekdays),
-            (rf"({days})\.?(?={date})", self._read_weekday),
+            (rf"({days})\.?(?={date}{plain_day})", self._read_weekday),
             (
                 rf"(?P<first>{days}) (?P<joint>{self._table.range_word}) (?P<second>{days})(?!\w)"
                 r"(?=:|,?(?: de)? \d)",
@@ -129,6 +140,8 @@ class TableDates:
         ]
         if table.day_first:
             rows.append((r"(?P<month>0[1-9]|1[0-2])/(?P<year>20\d\d)(?![\w/-])", self._read_month_number))
+            short = r"(?P<month>0[1-9]|1[0-2])/(?P<year>2\d|3[0-5])(?![\w/-])"
+            rows.append((short if table.day_months else "(?!)", self._read_expiry))
             named = (
                 rf"(?P<day>\d{{1,2}})(?:(?:\.|º|°|er)? |[-/])(?P<of_month>de )?(?P<name>(?i:{months}))(?!\w)"
             )
@@ -151,6 +164,10 @@ class TableDates:
             rows.append(
                 (rf"(?P<day>\d{{1,2}}){mark}(?P<month>\d{{1,2}})(?![\w/-])", self._read_announced_day)
             )
+        if table.day_months:
+            rows += self._day_month_rows()
+        if table.hour_words:
+            rows += self._hour_rows()
         if table.month_day_template:
             rows.append((r"(?P<month>\d{1,2})/(?P<day>\d{1,2})(?=\()", self._read_month_and_day))
         if table.day_month_stops:
@@ -167,6 +184,29 @@ class TableDates:
             rows.append((rf"(?P<month>{irregular})(?={table.month_suffix})", self._read_irregular_month))
         rows.append((self._time_pattern(), self._read_time))
         return tuple(rows)
+
+    def _day_month_rows(self) -> list[RuleRow]:
+        """Return the rules of "7.06" and of the first day of "12-26.08" and "od 12 do 26 maja"."""
+        months, joints = any_of(self._months), any_of(self._table.day_joints)
+        second = rf"(?=\d{{1,2}}(?:\.(?:0[1-9]|1[0-2])(?![\w,]|\.\d\d?(?!\d))|\.? (?i:{months})(?!\w)))"
+        counted = any_of((*self._table.units, *self._table.money, *self._table.magnitudes, "%"))
+        return [
+            (rf"(?P<day>\d{{1,2}})\.?(?P<joint> ?[-–] ?| (?:{joints}) ){second}", self._read_day_of_range),
+            (
+                r"(?P<day>\d{1,2})\.(?P<month>0[1-9]|1[0-2])(?![\w/]|[.,:]\d)"
+                rf"(?! ?(?:{counted})(?!\w))(?:\.(?= ?[-–]|,? [a-ząćęłńóśźż\dа-яё]))?",
+                self._read_stopped_date,
+            ),
+        ]
+
+    def _hour_rows(self) -> list[RuleRow]:
+        """Return the rules of hours without minutes: "godz. 19", "pn. 9-17"."""
+        joints = any_of((self._table.range_word, *self._table.case_joints))
+        time, end = r"\d{1,2}(?::\d\d)?", r"(?![\w:]|[.,]\d| ?[%€$£₽])"
+        return [
+            (rf"(?P<first>{time})(?: ?[-–] ?| (?P<joint>{joints}) )(?P<second>{time}){end}", self._read_hours),
+            (rf"(?P<hour>\d{{1,2}}){end}", self._read_lone_hour),
+        ]
 
     def _time_pattern(self) -> str:
         """Return the pattern of "14:30", "9h30" and "9.05"."""
@@ -190,26 +230,42 @@ class TableDates:
 
     def _read_weekday(self, scan: ScanState, match: re.Match[str]) -> int:
         name = self._table.weekdays[match.group(1)]
-        scan.emit(name, match.start(), match.end())
+        scan.emit(self._table.inflected(name, scan.context.previous_word), match.start(), match.end())
         scan.context.note_word(name)
         return match.end()
 
     def _read_announced_weekday(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the days of "du lun. au ven." and "Mo, Mi und Fr"."""
         before = max(0, match.start() - _MAX_WEEKDAY_CHARACTERS)
-        announced = scan.context.previous_word in self._table.weekday_cues and match.group()[-1] == "."
+        has_stop = match.group()[-1] == "." or self._table.plain_weekdays
+        announced = scan.context.previous_word in self._table.weekday_cues and has_stop
         announced = announced or bool(self._weekday_behind.compiled.search(scan.view, before, match.start()))
         return self._read_weekday(scan, match) if announced else None
 
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "Mo-Fr" and "sab e dom"."""
-        scan.emit(self._table.weekdays[match["first"]], *match.span("first"))
-        joint = match["joint"] or self._table.weekday_range_word or self._table.range_word
-        joint = self._table.bare_abbreviations.get(joint, joint)
+        table, previous = self._table, scan.context.previous_word
+        if not match["joint"]:
+            previous = self._open_range(scan, table.day_range_opening, match.start())
+        first, second = table.weekdays[match["first"]], table.weekdays[match["second"]]
+        scan.emit(table.inflected(first, previous), *match.span("first"))
+        joint = match["joint"] or self._day_range_word
+        joint = table.bare_abbreviations.get(joint, joint)
         scan.emit(joint, match.end("first"), match.start("second"))
-        scan.emit(self._table.weekdays[match["second"]], match.start("second"), match.end())
-        scan.context.note_word(scan.words[-1].text)
+        scan.emit(table.inflected(second, joint), match.start("second"), match.end())
+        scan.context.note_word(second)
         return match.end()
+
+    @property
+    def _day_range_word(self) -> str:
+        return self._table.weekday_range_word or self._table.range_word
+
+    def _open_range(self, scan: ScanState, opening: str, at: int) -> str:
+        """Emit the word before a range unless it is written, and return the word before its first part."""
+        if opening and scan.context.previous_word != opening:
+            scan.emit(opening, at, at + 1)
+            scan.context.note_word(opening)
+        return scan.context.previous_word
 
     def _read_month(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read the month of "en nov. 2025"."""
@@ -231,6 +287,14 @@ class TableDates:
         month, year = self._table.months[int(match["month"]) - 1], self._numbers.year(int(match["year"]))
         return self._speller.emit_number(scan, template.format(month=month, year=year), *match.span())
 
+    def _read_expiry(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "09/26" of a card after "do"; a month comes before a year without its century."""
+        if scan.context.previous_word not in self._table.date_cues:
+            return None
+        month, year = self._table.months[int(match["month"]) - 1], self._numbers.year(2000 + int(match["year"]))
+        scan.emit(month, *match.span("month"))
+        return self._speller.emit_number(scan, year, match.start("year"), match.end())
+
     def _read_roman_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the day of "via XX Settembre"."""
         day = roman_value(match["day"])
@@ -246,8 +310,12 @@ class TableDates:
             year += 2000 if year < _FIRST_YEAR_OF_1900S else 1900
         if not (1 <= month <= 12 and 1 <= day <= 31):
             return None
+        if self._dash_before_date.match(scan.view, match.end()):
+            self._open_range(scan, self._table.day_range_opening, match.start())
         words = self._numbers.date(year, month, self._day(scan, match))
-        return self._read_date_dash(scan, self._speller.emit_number(scan, words, *match.span()))
+        written = self._year_word.match(scan.view, match.end())
+        end = self._speller.emit_number(scan, words, match.start(), (written or match).end())
+        return self._read_date_dash(scan, end)
 
     def _read_named_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "3. März 2026" or "3 de mayo de 2026"."""
@@ -267,8 +335,43 @@ class TableDates:
         dash = self._dash_before_date.match(scan.view, at)
         if dash is None:
             return at
-        scan.emit(self._table.range_word, at, dash.end())
-        scan.context.previous_word = self._table.range_word
+        scan.emit(self._day_range_word, at, dash.end())
+        scan.context.previous_word = self._day_range_word
+        return dash.end()
+
+    def _read_day_of_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "12-" of "12-26.08" and the "12 do" of "od 12 do 26 maja"."""
+        if not 1 <= int(match["day"]) <= 31:
+            return None
+        joint, is_dash = match["joint"].strip(), match["joint"].strip() in "-–"
+        if is_dash:
+            self._open_range(scan, self._table.day_range_opening, match.start())
+            joint = self._day_range_word
+        scan.emit(self._day(scan, match), match.start(), match.end("day"))
+        scan.emit(joint, match.start("joint"), match.end())
+        if joint not in self._table.case_joints:  # "między 5 a 10 maja" governs both
+            scan.context.previous_word = joint
+        scan.context.line_start = scan.context.sentence_start = False
+        return match.end()
+
+    def _read_stopped_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "7.06"; "12.10" may be a time or a decimal fraction."""
+        previous, month = scan.context.previous_word, match["month"]
+        is_announced = previous in self._table.date_cues or previous in self._weekday_names
+        is_time = previous in self._table.hour_words or previous in self._table.lone_hour_cues
+        dash = self._dash_before_stopped_date.match(scan.view, match.end())
+        if is_time or previous in self._table.section_words or not (is_announced or dash or month[0] == "0"):
+            return None
+        if dash:
+            self._open_range(scan, self._table.day_range_opening, match.start())
+        if self._read_day_and_month(scan, match) is None:
+            return None
+        if match.group()[-1] == "." and not scan.next_visible(match.end()):
+            scan.punctuate(".")
+        if dash is None:
+            return match.end()
+        scan.emit(self._day_range_word, match.end(), dash.end())
+        scan.context.previous_word = self._day_range_word
         return dash.end()
 
     def _join(self, scan: ScanState, match: re.Match[str], joint: str, part: str) -> None:
@@ -335,9 +438,44 @@ class TableDates:
         cues = self._table.whole_hour_cues
         if is_whole and cues and scan.context.previous_word not in cues:
             return None
-        case = self._table.case_after(scan.context.previous_word)
+        if self._dash_before_time.match(scan.view, match.end()):
+            self._open_range(scan, self._table.time_range_opening, match.start())
+        case = self._table.case_after(scan.context.previous_word, scan.view[: match.start()])
         end = self._speller.emit_number(scan, self._numbers.time(hour, minute, case), *match.span())
         return self._read_dash(scan, end)
+
+    def _read_hours(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "9-17" of "pn. 9-17" and the "9 do 17" of "czynne od 9 do 17"."""
+        table, previous, joint = self._table, scan.context.previous_word, match["joint"]
+        times = [tuple(map(int, match[part].split(":"))) for part in ("first", "second")]
+        if any(time[0] > _MAX_HOUR or time[-1] > 59 for time in times):
+            return None
+        is_announced = previous in table.hour_words or previous in self._weekday_names
+        if not is_announced and not self._opening_behind.search(scan.view, max(0, match.start() - 60), match.start()):
+            return None
+        if not joint and previous != table.time_range_opening:
+            previous = self._open_range(scan, table.time_range_opening, match.start())
+        joint = joint or table.time_range_word or table.range_word
+        first = table.case_after(previous)
+        second = first if joint in table.case_joints else table.case_after(joint)
+        words = [
+            self._numbers.time(time[0], time[1] if len(time) > 1 else 0, case)
+            for time, case in zip(times, (first, second), strict=True)
+        ]
+        scan.emit(words[0], *match.span("first"))
+        scan.emit(joint, match.end("first"), match.start("second"))
+        return self._speller.emit_number(scan, words[1], *match.span("second"))
+
+    def _read_lone_hour(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "19" of "o godz. 19", and of "o 19" without a noun."""
+        table, previous, hour = self._table, scan.context.previous_word, int(match["hour"])
+        noun = scan.next_word(match.end()).lower()
+        is_alone = not noun or noun in table.function_words or scan.next_visible(match.end()) in ".,;!?)"
+        is_announced = previous in table.hour_words or (previous in table.lone_hour_cues and is_alone)
+        if hour > _MAX_HOUR or not is_announced:
+            return None
+        words = self._numbers.time(hour, 0, table.case_after(previous))
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _is_told(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether a suffix, a word or another time shows that "9.05" is a time."""

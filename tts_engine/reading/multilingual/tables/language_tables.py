@@ -15,12 +15,14 @@ from typing import Any
 
 from ...clause_boundaries import AbbreviationKind, BoundaryRules
 from ...data_files import expand_names, load_tables
-from .plural_rules import CountedNoun, noun_form, parse_noun
+from .plural_rules import CountedNoun, noun_form, parse_noun, plural_category, with_endings
 
 TABLE_LANGUAGES = ("de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "ko")
 _NUMBERING = "spellout-numbering"
 _MAX_BEHIND = 60  # characters that are searched for the words before an ordinal
 _WORDS_BEHIND = re.compile(r"\d+(?=\.)|[^\W\d_]+")
+# The "między" of "między 5 a "
+_GOVERNOR = re.compile(r"([^\W\d_]+)\.? \d[\d.,:–-]*(?: \d{3})*(?: ?[^\W\d_]+\.?| ?[%€$£₽])? [^\W\d_]+\.? \Z")
 _UNNAMED = parse_noun("")  # a number without a noun
 
 
@@ -67,7 +69,12 @@ class LanguageTable:
     number_sign: str = ""  # the "#" of "#12", if it is said
     address_number_words: frozenset[str] = frozenset()  # before "12-30", two numbers of an address
     section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
+    numbered_words: frozenset[str] = frozenset()  # abbreviations that are no units before a number: "5 m. 3"
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
+    # After a number, their stop ends a sentence if a capital follows: "5 szt. Zamów"
+    closing_abbreviations: frozenset[str] = frozenset()
+    # Of the readings of abbreviations, by the word before them: "przy" has "ulica" = "ulicy"
+    inflections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # Choice of number words
     rules: Mapping[str, str] = field(
         default_factory=dict
@@ -75,7 +82,17 @@ class LanguageTable:
     max_numbers: Mapping[str, int] = field(default_factory=dict)  # largest number of a gender's rule set
     plural_rule: str = "one"
     fraction_form: int = 1  # index of the form of a noun after a decimal fraction
-    cases: Mapping[str, str] = field(default_factory=dict)  # of a number, by the word before it
+    # Of a number, by the word before it; "one dative" is the case of 1 and 21 only
+    cases: Mapping[str, str] = field(default_factory=dict)
+    case_joints: frozenset[str] = frozenset()  # between numbers of one case: "między 5 a 7"
+    # Of a number, by the ending of the word after it, which tells it better than the word before
+    case_by_ending: Mapping[str, str] = field(default_factory=dict)
+    few_case_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same after 2, 3 and 4
+    # Endings of the few form of a noun in other cases, and of its first form in "dative one"
+    noun_endings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    number_words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # rule sets of few numbers
+    joined_numbers: Mapping[str, str] = field(default_factory=dict)  # the "dwu" of "2-dniowy"
+    joined_abbreviations: Mapping[str, str] = field(default_factory=dict)  # after them: "2-комн."
     genders: Mapping[str, str] = field(default_factory=dict)  # of written nouns
     gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # of a noun; may name a case too
     few_gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same after 2, 3 and 4
@@ -87,6 +104,7 @@ class LanguageTable:
     function_words: frozenset[str] = frozenset()  # before which a number stands on its own
     lone_year_rules: str = ""  # rule set of 1100 to 1999 outside a date; "": as other numbers
     zero_digit: str = ""  # zero in codes, if it differs from the number
+    decimal_pairs: bool = False  # "0,25" has "twenty-five" after the decimal mark
     decimal_nouns: tuple[CountedNoun, ...] = ()  # "whole", "tenth", "hundredth" instead of decimal_word
     magnitudes: Mapping[str, CountedNoun] = field(default_factory=dict)  # "million", by their spellings
     magnitude_joint: str = ""  # between "millions" and a currency; "de|d'" has the form before vowels
@@ -101,6 +119,8 @@ class LanguageTable:
     times: CountedNoun | None = None  # the x of "3x"
     slash_cues: frozenset[str] = frozenset()  # words before "5/6" as two numbers
     size_word: str = ""  # the x of "10 x 15 cm", if it differs from "×"
+    size_units: frozenset[str] = frozenset()  # units after which "×" is the x of a size
+    slash_words: Mapping[str, str] = field(default_factory=dict)  # word before "135/85"; to the slash
     # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
     lone_ordinal_cues: frozenset[str] = frozenset()  # words before "2°" without a noun; else of degrees
@@ -110,6 +130,8 @@ class LanguageTable:
     ordinal_joints: frozenset[str] = frozenset()  # between ordinals that are inflected alike: "und"
     ordinal_nouns: frozenset[str] = frozenset()  # capitalised nouns before which "3." is an ordinal
     stop_ordinals: Mapping[str, str] = field(default_factory=dict)  # "gender case" of "3." before a noun
+    # Form of a noun after "3." or "III", or with the word before the number ("w wieku"); to rule sets
+    ordinals_by_noun: Mapping[str, str] = field(default_factory=dict)
     ordinal_prefix: str = ""  # before a number, makes an ordinal of it; no unit follows
     ordinals: Mapping[str, str] = field(default_factory=dict)  # by number, where Unicode has no rules
     ordinal_endings: Mapping[str, Mapping[str, str]] = field(
@@ -122,13 +144,17 @@ class LanguageTable:
     roman_numbers: Mapping[str, str] = field(default_factory=dict)
     roman_article: str = ""  # before Roman numerals that are read as ordinals: "Ludwig der Zweite"
     roman_after_names: str = ""  # rule set of Roman numerals of two letters after a capitalised word
+    roman_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same by the end of that word
     # Dates and times that differ
     day_rules: str = _NUMBERING  # rule set of the day of a date
     year_rules: str = _NUMBERING  # rule set of the year of a date
     years_after: Mapping[str, str] = field(default_factory=dict)  # word before a year; to rule sets
+    days_after: Mapping[str, str] = field(default_factory=dict)  # word before a day of a month; to rule sets
     first_day_word: str = ""  # first day of a month, if it differs from the number
     month_day_template: str = ""  # of "5/3(월)", where the month comes first
     day_month_stops: bool = False  # "24.12." is a date
+    day_months: bool = False  # "7.06" is a date, and "12.10" after ``date_cues``
+    day_joints: frozenset[str] = frozenset()  # between two days of a month: "od 12 do 26 maja"
     month_abbreviations: tuple[str, ...] = ()  # twelve, without a full stop
     other_months: Mapping[str, str] = field(default_factory=dict)  # months by more abbreviations
     date_cues: frozenset[str] = frozenset()  # words before "5/3" as a date
@@ -136,7 +162,9 @@ class LanguageTable:
     month_suffix: str = ""  # after the number of a month
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
-    weekday_range_word: str = ""  # if it differs from ``range_word``
+    weekday_range_word: str = ""  # between weekdays or dates, if it differs from ``range_word``
+    day_range_opening: str = ""  # before a range of weekdays or dates: "od"
+    plain_weekdays: bool = False  # their abbreviations are no other words, so that they need no stop
     listed_weekdays: frozenset[str] = frozenset()  # abbreviations after whose comma another may follow
     weekday_joints: frozenset[str] = frozenset()  # words between two abbreviations: "sab e dom"
     weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
@@ -150,8 +178,14 @@ class LanguageTable:
     hour_suffixes: str = "h"  # after a time, not read; members of a pattern
     hour_cues: frozenset[str] = frozenset()  # words before "9.05" as a time
     time_range_word: str = ""  # if it differs from ``range_word``
+    time_range_opening: str = ""  # before a range of times: "od"
+    hour_words: frozenset[str] = frozenset()  # before a number that is an hour: "godz. 19"
+    lone_hour_cues: frozenset[str] = frozenset()  # before an hour without a noun after it: "o 19."
+    opening_cues: frozenset[str] = frozenset()  # beginnings of words before "od 9 do 17" as hours
     # Codes and phone numbers
     pairs_digits: bool = False  # phone numbers are read in pairs
+    address_pairs: bool = False  # "sklep24.pl" has "twenty-four"
+    reference_slashes: bool = False  # the slashes of "AB/1204/25" are said
     phone_readings: Mapping[str, str] = field(default_factory=dict)  # of whole groups: "0800"
     postcode: str = ""  # pattern of a postcode of digits and letters, which are read one by one
     # Writing
@@ -180,8 +214,14 @@ class LanguageTable:
             dotted_kind=AbbreviationKind.MID_SENTENCE,
             ordinal_stops=bool(self.ordinal_rules or self.stop_ordinals),
             abbreviated_endings=tuple(self.abbreviated_endings),
+            unit_stop=self._unit_stop,
             weekdays=frozenset(f"{short.lower()}." for short in self.weekdays),
         )
+
+    @property
+    def _unit_stop(self) -> re.Pattern[str] | None:
+        closing = "|".join(map(re.escape, sorted(self.closing_abbreviations)))
+        return re.compile(rf"\d ?(?:{closing})\Z") if closing else None
 
     @property
     def unit_plurals(self) -> frozenset[str]:
@@ -195,11 +235,16 @@ class LanguageTable:
 
     def noun_form(self, noun: CountedNoun, number: int, case: str = "") -> str:
         """Return the form of ``noun`` after ``number``."""
-        return noun_form(noun, number, self.plural_rule, case)
+        is_one = plural_category(self.plural_rule, number) == 0
+        endings = self.noun_endings.get(f"{case} one" if is_one else case) if case else None
+        if endings is None:
+            return noun_form(noun, number, self.plural_rule, case)
+        return with_endings(noun.forms[0 if is_one else min(1, len(noun.forms) - 1)], endings)
 
     def noun_form_after_fraction(self, noun: CountedNoun) -> str:
         """Return the form of ``noun`` after a number with a decimal fraction."""
-        return noun.forms[min(self.fraction_form, len(noun.forms) - 1)]
+        form = 3 if len(noun.forms) > 3 else self.fraction_form
+        return noun.forms[min(form, len(noun.forms) - 1)]
 
     def ordinal_rules_after(self, previous_word: str, before: str) -> str | None:
         """Return the rule set of an ordinal after ``previous_word``, with which the text ``before`` ends.
@@ -215,9 +260,24 @@ class LanguageTable:
         rules = self.oblique_ordinals.get(previous_word) if is_oblique else None
         return rules or self.ordinal_rules.get(previous_word)
 
-    def case_after(self, word: str) -> str:
-        """Return the case of a number after ``word``, in lower case; "" for none that is known."""
+    def ordinal_before(self, noun: str, previous_word: str) -> str | None:
+        """Return the rule set of an ordinal between ``previous_word`` and ``noun``, or None."""
+        rules = self.ordinals_by_noun
+        return rules.get(f"{previous_word} {noun}") or rules.get(noun)
+
+    def case_after(self, word: str, before: str = "") -> str:
+        """Return the case of a number after ``word``, with which the text ``before`` ends.
+
+        After "między 5 a" it is that after "między". "" for none that is known. ``word`` is in lower case.
+        """
+        if word in self.case_joints:
+            governor = _GOVERNOR.search(before, max(0, len(before) - _MAX_BEHIND))
+            word = governor.group(1).lower() if governor else ""
         return self.cases.get(word, "")
+
+    def inflected(self, word: str, previous_word: str) -> str:
+        """Return the reading ``word`` of an abbreviation as it is inflected after ``previous_word``."""
+        return self.inflections.get(previous_word, {}).get(word, word)
 
 
 @cache
@@ -250,6 +310,14 @@ _WORD_SETS = (
     "weekday_cues",
     "weekday_joints",
     "slash_cues",
+    "closing_abbreviations",
+    "numbered_words",
+    "case_joints",
+    "size_units",
+    "day_joints",
+    "hour_words",
+    "lone_hour_cues",
+    "opening_cues",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
 _NOUNS = ("percent", "hour", "minute", "times")
@@ -265,9 +333,17 @@ _NAMED_TABLES = (
     "titles",
     "oblique_ordinals",
     "other_months",
+    "days_after",
+    "slash_words",
 )
 _SPELLING_TABLES = ("abbreviations", "bare_abbreviations")  # keys "tel|Tel"
-_ENDING_TABLES = ("gender_by_ending", "few_gender_by_ending")
+_ENDING_TABLES = (
+    "gender_by_ending",
+    "few_gender_by_ending",
+    "case_by_ending",
+    "few_case_by_ending",
+    "roman_by_ending",
+)
 
 
 def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
@@ -289,6 +365,12 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
     for name in values.keys() & {*_SPELLING_TABLES}:
         rows = values[name].items()
         parsed[name] = {written: said for spellings, said in rows for written in spellings.split("|")}
+    parsed["units"] = {name.replace("_", " "): noun for name, noun in parsed["units"].items()}
+    parsed["inflections"] = _by_previous_word(values.get("inflections", {}))
+    parsed["ordinals_by_noun"] = {
+        name.replace("_", " "): rules
+        for name, rules in expand_names(values.get("ordinals_by_noun", {})).items()
+    }
     abbreviations = parsed.get("abbreviations", {})
     unspaced = {short.replace(". ", "."): words for short, words in abbreviations.items()}
     parsed["abbreviations"] = unspaced | abbreviations  # "z. B." and "z.B."
@@ -303,3 +385,12 @@ def _parse_currency(text: str) -> tuple[CountedNoun, CountedNoun | None]:
     """Parse "m: Euro / m: Cent"; a currency without a second noun has no hundredth."""
     unit, _, hundredth = text.partition(" / ")
     return parse_noun(unit), parse_noun(hundredth) if hundredth else None
+
+
+def _by_previous_word(groups: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """Return the inflections of ``groups``, whose keys are lists of words, by each of the words."""
+    found: dict[str, dict[str, str]] = {}
+    for names, words in groups.items():
+        for name in names.split():
+            found.setdefault(name, {}).update(words)
+    return found

@@ -123,11 +123,24 @@ class TableNormalizer:
         self._codes.note_word(scan, scan.view[match.end() : stop])
         return stop
 
+    def _inflected(self, scan: ScanState, spoken: str, at: int) -> str:
+        words = "_".join(scan.view[max(0, at - 40) : at].lower().split()[-2:])  # "zgodnie z"
+        previous = scan.context.previous_word
+        if previous in self._table.case_joints:  # "см. п. 7 и ст. 15": the first word governs both
+            previous = scan.view[:at].lower().split(maxsplit=1)[0]
+        inflected = self._table.inflected(spoken, words)
+        return inflected if inflected != spoken else self._table.inflected(spoken, previous)
+
     def _read_bare_abbreviation(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read an abbreviation that is written without a full stop."""
         if match.start() and scan.view[match.start() - 1].isalnum():
             return None
-        spoken = self._table.bare_abbreviations[match.group(1)]
+        written = match.group(1)
+        spoken = self._table.bare_abbreviations[written]
+        is_other = self._table.abbreviations.get(written, spoken) != spoken
+        if is_other and scan.view.startswith(".", match.end()):
+            return None
+        spoken = self._inflected(scan, spoken, match.start())
         scan.emit(spoken, match.start(), match.end())
         self._codes.note_word(scan, spoken)
         return match.end()
@@ -138,9 +151,10 @@ class TableNormalizer:
         is_name = (
             name[0].isupper() or "'" in name or (title[-1] == "." and name in self._table.function_words)
         )
-        if not is_name or scan.context.previous_word in self._table.letter_cues:
+        if not is_name or scan.context.after_number or scan.context.previous_word in self._table.letter_cues:
             return None
         spoken, _, before_feminine = self._table.titles[title].partition("|")
+        spoken = self._inflected(scan, spoken, match.start())
         if before_feminine and name.endswith("a"):
             spoken = before_feminine
         scan.emit(spoken, *match.span())
@@ -155,7 +169,7 @@ class TableNormalizer:
         written = match.group(1) or match.group(2)
         if written in self._table.numbered_abbreviations and not scan.next_visible(match.end()).isdigit():
             return None
-        spoken = self._table.abbreviations[written]
+        spoken = self._inflected(scan, self._table.abbreviations[written], start)
         scan.emit(spoken, start, match.end())
         self._codes.note_word(scan, spoken)
         if match.group(1) and not scan.next_visible(match.end()):

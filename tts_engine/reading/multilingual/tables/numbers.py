@@ -44,6 +44,8 @@ class TableNumberWords:
 
     def spell_out(self, number: int, rules: str) -> str:
         """Return the words of ``number`` by a rule set of Unicode's or of the language's own ordinals."""
+        if rules in self._table.number_words:
+            return self._table.number_words[rules].get(str(number)) or self.number(number)
         if self._ordinals.knows(rules):
             return self._ordinals.spell_out(number, rules) or self.number(number)
         return self._formatter.spell_out(number, rules)
@@ -65,14 +67,16 @@ class TableNumberWords:
         if not fraction:
             return self.number(int(digits), gender, case)
         if 0 < len(fraction) < len(self._table.decimal_nouns):
-            return self._decimal_nouns(int(digits), fraction)
-        return f"{self.number(int(digits))} {self._table.decimal_word} {' '.join(map(self.digit, fraction))}"
+            return self._decimal_nouns(int(digits), fraction, case)
+        is_pair = self._table.decimal_pairs and len(fraction) == 2 and fraction[0] != "0"
+        after = self.number(int(fraction)) if is_pair else " ".join(map(self.digit, fraction))
+        return f"{self.number(int(digits))} {self._table.decimal_word} {after}"
 
-    def _decimal_nouns(self, whole: int, fraction: str) -> str:
+    def _decimal_nouns(self, whole: int, fraction: str, case: str) -> str:
         """Return "three whole five tenths"."""
         nouns = self._table.decimal_nouns[0], self._table.decimal_nouns[len(fraction)]
         return " ".join(
-            f"{self.number(number, noun.gender)} {self._table.noun_form(noun, number)}"
+            f"{self.number(number, noun.gender, case)} {self._table.noun_form(noun, number, case)}"
             for number, noun in zip((whole, int(fraction)), nouns, strict=True)
         )
 
@@ -127,8 +131,20 @@ class TableNumberWords:
         """Return the day of a date, inflected after ``previous_word``, with which ``before`` ends."""
         if day == 1 and self._table.first_day_word:
             return self._table.first_day_word
-        rules = self._table.ordinal_rules_after(previous_word, before) or self._table.day_rules
+        table = self._table
+        rules = table.days_after.get(previous_word) or table.ordinal_rules_after(previous_word, before)
+        rules = rules or table.day_rules
         return self.spell_out(day, rules)
+
+    def joined(self, number: int) -> str:
+        """Return the "dwudziestocztero" of "24-godzinny", or "" for a number that is not joined."""
+        known = self._table.joined_numbers
+        if str(number) in known:
+            return known[str(number)]
+        tens = number % 100 if str(number % 100) in known else number % 10
+        parts = (number - number % 100, number % 100 - tens % 100 if tens < 10 else 0, tens)
+        words = [known.get(str(part), "?") for part in parts if part]
+        return "" if "?" in words else "".join(words)
 
     def year(self, year: int) -> str:
         """Return the year of a date."""

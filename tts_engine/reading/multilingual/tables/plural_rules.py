@@ -27,11 +27,29 @@ def plural_category(rule: str, number: int) -> int:
 
 
 def noun_form(noun: CountedNoun, number: int, rule: str, case: str = "") -> str:
-    """Return the form of ``noun`` after ``number``; the genitive differs in Slavic languages only."""
+    """Return the form of ``noun`` after ``number``; the genitive differs in Slavic languages only.
+
+    A fourth form is the genitive of one, which in Russian is mostly that of few.
+    """
     category = PLURAL_RULES[rule](number)
-    if case == "genitive" and rule in _GENITIVE_SINGULAR:
-        category = 2 if category else _GENITIVE_SINGULAR[rule]
+    if case.startswith("genitive") and rule in _GENITIVE_SINGULAR:
+        singular = 3 if len(noun.forms) > 3 else _GENITIVE_SINGULAR[rule]
+        category = 2 if category else singular
     return noun.forms[min(category, len(noun.forms) - 1)]
+
+
+def with_endings(form: str, endings: Mapping[str, str]) -> str:
+    """Return the form of a noun with other endings: those of its first words, up to one that keeps its own.
+
+    ``endings``: the new ones, by the old.
+    """
+    words = form.split(" ")
+    for place, word in enumerate(words):
+        old = max((old for old in endings if word.endswith(old)), key=len, default=None)
+        if old is None or word[0].isupper():
+            break
+        words[place] = word.removesuffix(old) + endings[old]
+    return " ".join(words)
 
 
 def _russian(number: int) -> int:

@@ -9,7 +9,7 @@ from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_A-Z]{2,20} \Z")
-_ROMAN_AFTER_NAME = re.compile("[IVX]{2,6}")
+_ROMAN_AFTER_NAME = re.compile("[IVX]{1,6}")
 _ROMAN_BEHIND = re.compile(r"(?<!\w)[IVXLC]{2,7} [^\W\d_A-Z]{1,3} \Z")  # "XV e "
 
 
@@ -28,7 +28,9 @@ class TableRomanNumerals:
             rows.append(
                 (rf"(?P<roman>[IVX]|[IVXLC]{{2,7}})(?P<word>{after})(?!\w)", self._read_roman_ordinal)
             )
-        if table.roman_numbers:
+        if table.ordinals_by_noun:
+            rows.append((r"(?=[A-Z])(?P<roman>[IVX]{1,6})(?= [^\W\d_])", self._read_before_noun))
+        if table.roman_numbers or table.roman_by_ending:
             rows.append((r"(?=[A-Z])(?P<roman>[IVX]|[IVXLC]{2,7})(?!\w)", self._read_roman_number))
         return tuple(rows)
 
@@ -37,21 +39,41 @@ class TableRomanNumerals:
         number, word = roman_value(match["roman"]), match["word"]
         if number is None:
             return None
-        rules, _, noun = self._table.roman_ordinals[word].partition(": ")
+        readings = self._table.roman_ordinals
+        reading = readings.get(f"{scan.context.previous_word}{word}", readings[word])
+        rules, _, noun = reading.partition(": ")
         words = f"{self._numbers.spell_out(number, rules)} {noun}"
+        if noun and word[0] == " ":
+            return self._speller.emit_number(scan, words, *match.span())
         return self._speller.emit_number(
             scan, words, match.start(), match.end("roman" if word[0] == " " else "word")
         )
 
+    def _read_before_noun(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "III" of "na III piętrze"."""
+        number, noun = roman_value(match["roman"]), scan.next_word(match.end())
+        rules = self._table.ordinal_before(noun, scan.context.previous_word)
+        if number is None or not rules:
+            return None
+        return self._speller.emit_number(scan, self._numbers.spell_out(number, rules), *match.span())
+
+    def _rules_after_name(self, name: str, roman: str) -> str:
+        """Return the rule set of Roman numerals after a name, by its ending; "" for none."""
+        endings = self._table.roman_by_ending
+        if not endings or not name[:1].isupper() or roman in "VX":
+            return self._table.roman_after_names if len(roman) > 1 else ""
+        return next(rules for ending, rules in endings.items() if name.endswith(ending))
+
     def _read_roman_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "XX" of "siglo XX"."""
         number, table = roman_value(match["roman"]), self._table
-        rules, _, last = table.roman_numbers.get(scan.context.previous_word, "").partition(" ")
+        reading = table.roman_numbers.get(scan.context.previous_word, "")
+        rules, _, last = reading.rpartition(" ") if reading[-1:].isdigit() else (reading, "", "")
         is_after_name = _NAME_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
         is_second = _ROMAN_BEHIND.search(scan.view, max(0, match.start() - 14), match.start())
         is_day = scan.next_word(match.end()).lower() in table.months
         if not rules and _ROMAN_AFTER_NAME.fullmatch(match["roman"]) and is_after_name and not is_day:
-            rules = table.roman_after_names
+            rules = self._rules_after_name(is_after_name.group().rstrip(), match["roman"])
         if len(match["roman"]) > 1 and is_second:
             rules = rules or "spellout-numbering"
         if number is None or not rules:

@@ -44,6 +44,8 @@ class TableSpeller(Speller):
         """Note that a number ends at ``end``, and join the ending to it that an apostrophe separates."""
         ending = re.compile(rf"{self.table.suffix_mark}([^\W\d_]{{1,8}})").match(scan.view, end)
         self._elide(scan)
+        if scan.view[end - 1 : end] == "." and not scan.next_visible(end):
+            scan.punctuate(".")
         if self.table.suffix_mark and ending and scan.words:
             scan.words[-1].text += ending.group(1)
             scan.words[-1].stop = end = ending.end()
@@ -82,6 +84,13 @@ class TableSpeller(Speller):
             self.spell(scan, start, stop)
         else:
             scan.emit(word, start, stop)
+
+    def read_address_digits(self, scan: ScanState, start: int, stop: int) -> None:
+        """Read the digits of an address; two may be a number."""
+        if self.table.address_pairs and stop - start == 2 and scan.view[start] != "0":
+            scan.emit(self.number(scan.view[start:stop]), start, stop)
+        else:
+            self.spell(scan, start, stop)
 
     def spells_capitals(self, word: str) -> bool:
         """Whether a word in capitals is spelled, as DHL is and NASA is not."""
