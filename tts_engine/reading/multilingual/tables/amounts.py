@@ -40,6 +40,9 @@ class TableAmounts:
         self._magnitudes = any_of(table.magnitudes) or r"(?!)"
         self._units = any_of(table.units)
         self._size_word = table.size_word or table.marks["×"]
+        self._times_word = table.marks["×"] if table.size_units else self._size_word
+        years = any_of(suffix for suffix in table.ordinal_suffixes if suffix[0] == " ") or "(?!)"
+        self._years_ahead = LazyPattern(rf"\d{{4}}(?P<suffix>{years})(?!\w)")
         self._unit_plurals = table.unit_plurals
         cues = any_of(table.slash_words)
         self._slash_cue = re.compile(rf"(?<!\w)((?i:{cues}))\.? [^,;.!?]{{0,40}}\Z") if cues else None
@@ -103,7 +106,7 @@ class TableAmounts:
             ),
             (r"(?P<over>\d{1,2}):(?P<under>\d{1,2}|(?<=\b1:)\d{3,5})(?![\d:])" + end, self._read_ratio),
             *self._size_rows(),
-            (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_size),
+            (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_times_of),
             (rf"(?P<whole>{self.integer})x{end}", self._read_times),
             (
                 r"(?P<over>\d{1,3})(?:[.,](?P<part>\d))?/(?P<under>\d{1,3})(?![\d/])" + end,
@@ -213,13 +216,18 @@ class TableAmounts:
         if self._codes.is_code(scan, match["whole"]):
             return None
         words = self._numbers.year_or_amount(match["whole"], match["fraction"], "", self._case(scan, match))
+        years = self._years_ahead.match(scan.view, match.end()) if len(match["whole"]) == 4 else None
+        previous = scan.context.previous_word
+        if years:
+            rules = self._suffix_reading(scan, match["whole"], years["suffix"], years.end()).partition(": ")[0]
+            words = self._numbers.spell_out(int(match["whole"]), rules)
         scan.emit(words, match.start(), match.start("dash"))
         second = re.compile(self.integer).match(scan.view, match.end())
         falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
         falls = falls or scan.context.previous_word in self._table.address_number_words
         joint = "" if falls else self._table.range_word  # "221-18" is the number of an article
         scan.emit(joint, match.start("dash"), match.end())
-        scan.context.previous_word = joint
+        scan.context.previous_word = previous if years else joint
         return match.end()
 
     def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -249,11 +257,16 @@ class TableAmounts:
         amount = self._numbers.amount(match["whole"], match["fraction"])
         return self._speller.emit_number(scan, f"{amount} {self._size_word}", *match.span())
 
+    def _read_times_of(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "3x" of "3x200 g", which is a size in some languages."""
+        amount = self._numbers.amount(match["whole"], match["fraction"])
+        return self._speller.emit_number(scan, f"{amount} {self._times_word}", *match.span())
+
     def _read_by(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "x" of "35 x 45 mm"."""
         if not scan.context.after_number:
             return None
-        return self._speller.emit_number(scan, self._size_word, *match.span())
+        return self._speller.emit_number(scan, self._times_word, *match.span())
 
     def _read_times(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "3x" as "drei mal"."""
@@ -400,7 +413,7 @@ class TableAmounts:
 
     def _read_suffixed_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "1er"; a suffix that begins with a blank may be read as another word."""
-        number, suffix, suffixes = match["whole"], match["suffix"], self._table.ordinal_suffixes
+        number, suffix = match["whole"], match["suffix"]
         # "180°" without a noun is no ordinal.
         if suffix in self._table.units and not self._gender_of_noun(scan, match.end(), 1):
             cues = self._table.lone_ordinal_cues or {scan.context.previous_word}
@@ -411,7 +424,7 @@ class TableAmounts:
         # "г." is the year after four digits, else grams.
         if suffix.startswith(" ") and len(number) != 4:
             return None
-        reading = suffixes.get(f"{scan.context.previous_word}{suffix}", suffixes[suffix])
+        reading = self._suffix_reading(scan, number, suffix, match.end())
         rules, _, word = reading.partition(": ")
         words = self._numbers.spell_out(self._numbers.value(number), rules)
         if not word:
@@ -423,6 +436,16 @@ class TableAmounts:
         if not scan.next_visible(match.end()):
             scan.punctuate(".")
         return match.end()
+
+    def _suffix_reading(self, scan: ScanState, number: str, suffix: str, end: int) -> str:
+        """Return the entry of a suffix, by the word before the number or the noun after it; "90-х" has its own."""
+        suffixes, noun = self._table.ordinal_suffixes, scan.next_word(end)
+        reading = suffixes.get(f"{scan.context.previous_word}{suffix}")
+        if reading is None and number[-1] == "0":
+            reading = suffixes.get(f"0{suffix}")
+        endings = self._table.suffixes_by_ending.get(suffix, {})
+        by_ending = next((rules for ending, rules in endings.items() if noun.endswith(ending)), None)
+        return reading or by_ending or suffixes[suffix]
 
     def _read_stop_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3." of "der 3. Stock", or of "3. kat" where a small letter follows an ordinal."""

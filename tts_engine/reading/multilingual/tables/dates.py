@@ -59,8 +59,9 @@ class TableDates:
         self._year_word = LazyPattern(rf"(?:{written or '(?!)'})(?!\w)")
         self._dash_before_stopped_date = LazyPattern(r" ?[-–] ?(?=\d{1,2}\.(?:0[1-9]|1[0-2])(?!\d))")
         openings = "|".join(map(re.escape, sorted(table.opening_cues))) or "(?!)"
+        self._opening_cues = tuple(table.opening_cues)
         self._opening_behind = re.compile(
-            rf"(?<!\w)(?i:{openings})[^.!?]{{0,50}}{re.escape(table.time_range_opening)} \Z"
+            rf"(?<!\w)(?i:{openings})[^.!?\d]{{0,40}} \Z"
         )
         self._weekday_names = {name.lower() for name in table.weekdays.values()}
         self._days = any_of(table.weekdays)
@@ -451,7 +452,13 @@ class TableDates:
         if any(time[0] > _MAX_HOUR or time[-1] > 59 for time in times):
             return None
         is_announced = previous in table.hour_words or previous in self._weekday_names
-        if not is_announced and not self._opening_behind.search(scan.view, max(0, match.start() - 60), match.start()):
+        noun = scan.next_word(match.end()).lower()
+        is_counted = noun in table.genders or noun in table.units
+        is_alone = not noun or noun in table.function_words or scan.next_visible(match.end()) in ".,;!?)"
+        is_announced = is_announced or (previous in table.lone_hour_cues and is_alone)
+        is_announced = is_announced or previous.startswith(self._opening_cues)
+        is_opening = self._opening_behind.search(scan.view, max(0, match.start() - 60), match.start())
+        if is_counted or not (is_announced or is_opening):
             return None
         if not joint and previous != table.time_range_opening:
             previous = self._open_range(scan, table.time_range_opening, match.start())

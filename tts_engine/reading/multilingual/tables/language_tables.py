@@ -123,6 +123,8 @@ class LanguageTable:
     slash_words: Mapping[str, str] = field(default_factory=dict)  # word before "135/85"; to the slash
     # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
+    # Of a suffix that the noun after it tells apart, by the ending of the noun: "на 3-й неделе"
+    suffixes_by_ending: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     lone_ordinal_cues: frozenset[str] = frozenset()  # words before "2°" without a noun; else of degrees
     ordinal_rules: Mapping[str, str] = field(default_factory=dict)  # word before "3."; to rule sets
     ordinal_prepositions: frozenset[str] = frozenset()  # before an article of ``oblique_ordinals``
@@ -366,6 +368,9 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
         rows = values[name].items()
         parsed[name] = {written: said for spellings, said in rows for written in spellings.split("|")}
     parsed["units"] = {name.replace("_", " "): noun for name, noun in parsed["units"].items()}
+    parsed["suffixes_by_ending"] = {
+        suffix: expand_names(endings) for suffix, endings in values.get("suffixes_by_ending", {}).items()
+    }
     parsed["inflections"] = _by_previous_word(values.get("inflections", {}))
     parsed["ordinals_by_noun"] = {
         name.replace("_", " "): rules

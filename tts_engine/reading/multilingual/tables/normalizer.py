@@ -198,6 +198,7 @@ class TableNormalizer:
         name = self._table.marks.get(match.group())
         if name is None or match.group() in _SILENT_MARKS:
             return None
+        name = self._inflected(scan, name, match.start())
         scan.emit(name, match.start(), match.end())
         self._codes.note_word(scan, name)
         return match.end()
