@@ -41,6 +41,7 @@ class TableAmounts:
         self._units = any_of(table.units)
         self._size_word = table.size_word or table.marks["×"]
         self._times_word = table.marks["×"] if table.size_units else self._size_word
+        self._counted = LazyPattern(rf"{self.integer}(?:\s?(?P<unit>{self._units}){self._unit_end})?")
         years = any_of(suffix for suffix in table.ordinal_suffixes if suffix[0] == " ") or "(?!)"
         self._years_ahead = LazyPattern(rf"\d{{4}}(?P<suffix>{years})(?!\w)")
         self._unit_plurals = table.unit_plurals
@@ -205,6 +206,9 @@ class TableAmounts:
         if rules and whole.isdigit() and len(whole) == 4:
             return self._speller.emit_number(scan, self._numbers.spell_out(int(whole), rules), *match.span())
         number = self._numbers.value(whole)
+        ordinal = self._table.bare_ordinals.get(scan.next_word(match.end())) if not fraction else None
+        if ordinal and number > 1 and scan.view[match.end() : match.end() + 1] == " ":
+            return self._speller.emit_number(scan, self._numbers.spell_out(number, ordinal), *match.span())
         gender = self._gender_of_noun(scan, match.end(), number)
         one = self._numbers.one(gender, scan.next_word(match.end())) if whole == "1" and not fraction else ""
         case = self._case_by_noun(scan, match, number)
@@ -215,11 +219,16 @@ class TableAmounts:
         """Read the first number of "3-5" and the dash."""
         if self._codes.is_code(scan, match["whole"]):
             return None
-        words = self._numbers.year_or_amount(match["whole"], match["fraction"], "", self._case(scan, match))
+        gender = self._gender_after_range(scan, match) if self._table.few_gender_by_ending else ""
+        words = self._numbers.year_or_amount(
+            match["whole"], match["fraction"], gender, self._case(scan, match)
+        )
         years = self._years_ahead.match(scan.view, match.end()) if len(match["whole"]) == 4 else None
         previous = scan.context.previous_word
         if years:
-            rules = self._suffix_reading(scan, match["whole"], years["suffix"], years.end()).partition(": ")[0]
+            rules = self._suffix_reading(scan, match["whole"], years["suffix"], years.end()).partition(": ")[
+                0
+            ]
             words = self._numbers.spell_out(int(match["whole"]), rules)
         scan.emit(words, match.start(), match.start("dash"))
         second = re.compile(self.integer).match(scan.view, match.end())
@@ -227,8 +236,16 @@ class TableAmounts:
         falls = falls or scan.context.previous_word in self._table.address_number_words
         joint = "" if falls else self._table.range_word  # "221-18" is the number of an article
         scan.emit(joint, match.start("dash"), match.end())
-        scan.context.previous_word = previous if years else joint
+        scan.context.previous_word = previous if years or not self._table.range_word else joint
         return match.end()
+
+    def _gender_after_range(self, scan: ScanState, match: re.Match[str]) -> str:
+        """Return the gender of what "1-2 minuty" counts."""
+        second = self._counted.match(scan.view, match.end())
+        if second is None:
+            return ""
+        unit = self._table.units.get(second["unit"] or "")
+        return unit.gender if unit else self._gender_of_noun(scan, second.end(), 2)
 
     def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "1/2", and "1/2 kg" with its unit; "2/3 jours" is a range, and "klas 2/3" are two."""
@@ -240,6 +257,7 @@ class TableAmounts:
         unit = self._table.units[match["unit"]].gender if match["unit"] else ""
         if feminine and "f" in (unit, self._gender_of_noun(scan, match.end(), 1)):
             words = feminine
+        words = self._table.inflected(words, scan.context.previous_word)
         if match["unit"]:
             words += " " + self._table.noun_form(self._table.units[match["unit"]], 1, "genitive")
         scan.emit(words, *match.span())
@@ -357,7 +375,9 @@ class TableAmounts:
     def _read_money_range(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "€ 10-15" or "€ 10 - € 15"."""
         unit, _ = self._table.money[match["low_currency"]]
-        words = self._numbers.amount(match["low"], match["low_fraction"], unit.gender, self._case(scan, match))
+        words = self._numbers.amount(
+            match["low"], match["low_fraction"], unit.gender, self._case(scan, match)
+        )
         scan.emit(words, match.start(), match.end("low"))
         scan.emit(self._table.range_word, match.end("low"), match.start("whole"))
         money = self._numbers.money(match["whole"], match["fraction"], match["low_currency"])
@@ -438,7 +458,7 @@ class TableAmounts:
         return match.end()
 
     def _suffix_reading(self, scan: ScanState, number: str, suffix: str, end: int) -> str:
-        """Return the entry of a suffix, by the word before the number or the noun after it; "90-х" has its own."""
+        """Return the entry of a suffix, by the word before the number or the noun after it."""
         suffixes, noun = self._table.ordinal_suffixes, scan.next_word(end)
         reading = suffixes.get(f"{scan.context.previous_word}{suffix}")
         if reading is None and number[-1] == "0":

@@ -50,7 +50,12 @@ class TableCompounds:
             )
         if table.joined_numbers:
             endings = any_of(table.joined_abbreviations) or "(?!)"
-            rows.append((rf"(?P<whole>\d{{1,3}})-(?P<ending>(?:{endings})|[^\W\d_A-Z]{{4,30}})(?!\w)", self._read_adjective))
+            rows.append(
+                (
+                    rf"(?P<whole>\d{{1,3}})-(?P<ending>(?:{endings})|[^\W\d_A-Z]{{4,30}})(?!\w)",
+                    self._read_adjective,
+                )
+            )
         return tuple(rows)
 
     def _read_adjective(self, scan: ScanState, match: re.Match[str]) -> int | None:

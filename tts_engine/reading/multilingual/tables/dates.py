@@ -54,18 +54,21 @@ class TableDates:
         )
         self._other_time_behind = LazyPattern(rf"(?<!\d)\d{{1,2}}\.[0-5]\d{joint}\Z")
         tail = table.date_template.partition("{year}")[2].strip()
-        marks = [mark for mark, rules in table.ordinal_suffixes.items() if tail and rules.endswith(f": {tail}")]
+        marks = [
+            mark for mark, rules in table.ordinal_suffixes.items() if tail and rules.endswith(f": {tail}")
+        ]
         written = any_of([*(mark for mark in marks if mark[0] == " "), *([f" {tail}"] if tail else [])])
         self._year_word = LazyPattern(rf"(?:{written or '(?!)'})(?!\w)")
         self._dash_before_stopped_date = LazyPattern(r" ?[-–] ?(?=\d{1,2}\.(?:0[1-9]|1[0-2])(?!\d))")
         openings = "|".join(map(re.escape, sorted(table.opening_cues))) or "(?!)"
         self._opening_cues = tuple(table.opening_cues)
-        self._opening_behind = re.compile(
-            rf"(?<!\w)(?i:{openings})[^.!?\d]{{0,40}} \Z"
-        )
+        self._opening_behind = re.compile(rf"(?<!\w)(?i:{openings})[^.!?\d]{{0,40}} \Z")
         self._weekday_names = {name.lower() for name in table.weekdays.values()}
         self._days = any_of(table.weekdays)
         self._days_of_letters = any_of(day for day in table.weekdays if len(day) > 1) or r"(?!)"
+        self._weekday_governor = re.compile(
+            rf"(?<!\w)([^\W\d_]+) (?:{self._days_of_letters})\.? [^\W\d_]+ \Z"
+        )
         cues = any_of({*table.weekday_cues, table.range_word})
         self._day_joint = rf"(?:,? (?:{cues}) |, | ?/ ?)"
         self._weekday_behind = LazyPattern(rf"(?<!\w)(?:{self._days_of_letters})\.?{self._day_joint}\Z")
@@ -160,7 +163,7 @@ class TableDates:
                     self._read_day_and_month,
                 )
             )
-        if table.date_cues:
+        if table.date_cues and not table.day_months:
             mark = "[-/]" if table.day_month_hyphens else "/"
             rows.append(
                 (rf"(?P<day>\d{{1,2}}){mark}(?P<month>\d{{1,2}})(?![\w/-])", self._read_announced_day)
@@ -203,9 +206,12 @@ class TableDates:
     def _hour_rows(self) -> list[RuleRow]:
         """Return the rules of hours without minutes: "godz. 19", "pn. 9-17"."""
         joints = any_of((self._table.range_word, *self._table.case_joints))
-        time, end = r"\d{1,2}(?::\d\d)?", r"(?![\w:]|[.,]\d| ?[%€$£₽])"
+        time, end = r"\d{1,2}(?::\d\d)?", r"(?![\w:/-]|[.,]\d| ?[%€$£₽])"
         return [
-            (rf"(?P<first>{time})(?: ?[-–] ?| (?P<joint>{joints}) )(?P<second>{time}){end}", self._read_hours),
+            (
+                rf"(?P<first>{time})(?: ?[-–] ?| (?P<joint>{joints}) )(?P<second>{time}){end}",
+                self._read_hours,
+            ),
             (rf"(?P<hour>\d{{1,2}}){end}", self._read_lone_hour),
         ]
 
@@ -230,8 +236,11 @@ class TableDates:
         return self._numbers.day(int(match["day"]), scan.context.previous_word, before)
 
     def _read_weekday(self, scan: ScanState, match: re.Match[str]) -> int:
-        name = self._table.weekdays[match.group(1)]
-        scan.emit(self._table.inflected(name, scan.context.previous_word), match.start(), match.end())
+        name, previous = self._table.weekdays[match.group(1)], scan.context.previous_word
+        if previous in self._table.case_joints:
+            governor = self._weekday_governor.search(scan.view, max(0, match.start() - 30), match.start())
+            previous = governor.group(1).lower() if governor else ""
+        scan.emit(self._table.inflected(name, previous), match.start(), match.end())
         scan.context.note_word(name)
         return match.end()
 
@@ -253,7 +262,8 @@ class TableDates:
         joint = match["joint"] or self._day_range_word
         joint = table.bare_abbreviations.get(joint, joint)
         scan.emit(joint, match.end("first"), match.start("second"))
-        scan.emit(table.inflected(second, joint), match.start("second"), match.end())
+        governor = previous if joint in table.case_joints else joint
+        scan.emit(table.inflected(second, governor), match.start("second"), match.end())
         scan.context.note_word(second)
         return match.end()
 
@@ -263,7 +273,8 @@ class TableDates:
 
     def _open_range(self, scan: ScanState, opening: str, at: int) -> str:
         """Emit the word before a range unless it is written, and return the word before its first part."""
-        if opening and scan.context.previous_word != opening:
+        previous = scan.context.previous_word
+        if opening and previous != opening and previous not in self._table.cases:
             scan.emit(opening, at, at + 1)
             scan.context.note_word(opening)
         return scan.context.previous_word
@@ -292,7 +303,10 @@ class TableDates:
         """Read the "09/26" of a card after "do"; a month comes before a year without its century."""
         if scan.context.previous_word not in self._table.date_cues:
             return None
-        month, year = self._table.months[int(match["month"]) - 1], self._numbers.year(2000 + int(match["year"]))
+        month, year = (
+            self._table.months[int(match["month"]) - 1],
+            self._numbers.year(2000 + int(match["year"])),
+        )
         scan.emit(month, *match.span("month"))
         return self._speller.emit_number(scan, year, match.start("year"), match.end())
 
@@ -488,11 +502,14 @@ class TableDates:
         """Whether a suffix, a word or another time shows that "9.05" is a time."""
         return bool(
             not match.group()[-1].isdigit()
-            or scan.context.previous_word in self._table.hour_cues
+            or (scan.context.previous_word in self._table.hour_cues and not self._is_measure(scan, match))
             or _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
             or self._hour_follows.match(scan.view, match.end())
             or (self._table.stop_times and self._is_beside_time(scan, match))
         )
+
+    def _is_measure(self, scan: ScanState, match: re.Match[str]) -> bool:
+        return self._unit_ahead.match(scan.view, match.end()) is not None
 
     def _is_beside_time(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether another time is beside the "9.05" of a range."""

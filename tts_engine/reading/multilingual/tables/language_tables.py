@@ -23,6 +23,7 @@ _MAX_BEHIND = 60  # characters that are searched for the words before an ordinal
 _WORDS_BEHIND = re.compile(r"\d+(?=\.)|[^\W\d_]+")
 # The "między" of "między 5 a "
 _GOVERNOR = re.compile(r"([^\W\d_]+)\.? \d[\d.,:–-]*(?: \d{3})*(?: ?[^\W\d_]+\.?| ?[%€$£₽])? [^\W\d_]+\.? \Z")
+_SIGNED = re.compile(r"([^\W\d_]+) \+\Z")  # the "до" of "до +5"
 _UNNAMED = parse_noun("")  # a number without a noun
 
 
@@ -132,6 +133,7 @@ class LanguageTable:
     ordinal_joints: frozenset[str] = frozenset()  # between ordinals that are inflected alike: "und"
     ordinal_nouns: frozenset[str] = frozenset()  # capitalised nouns before which "3." is an ordinal
     stop_ordinals: Mapping[str, str] = field(default_factory=dict)  # "gender case" of "3." before a noun
+    bare_ordinals: Mapping[str, str] = field(default_factory=dict)  # noun after "3" that makes it an ordinal
     # Form of a noun after "3." or "III", or with the word before the number ("w wieku"); to rule sets
     ordinals_by_noun: Mapping[str, str] = field(default_factory=dict)
     ordinal_prefix: str = ""  # before a number, makes an ordinal of it; no unit follows
@@ -272,7 +274,10 @@ class LanguageTable:
 
         After "między 5 a" it is that after "między". "" for none that is known. ``word`` is in lower case.
         """
-        if word in self.case_joints:
+        signed = _SIGNED.search(before, max(0, len(before) - _MAX_BEHIND))
+        if signed:
+            word = signed.group(1).lower()
+        elif word in self.case_joints:
             governor = _GOVERNOR.search(before, max(0, len(before) - _MAX_BEHIND))
             word = governor.group(1).lower() if governor else ""
         return self.cases.get(word, "")
@@ -336,6 +341,7 @@ _NAMED_TABLES = (
     "oblique_ordinals",
     "other_months",
     "days_after",
+    "bare_ordinals",
     "slash_words",
 )
 _SPELLING_TABLES = ("abbreviations", "bare_abbreviations")  # keys "tel|Tel"

@@ -23,6 +23,7 @@ from .speller import TableSpeller
 _INVERTED_MARKS = "¿¡"
 # Begins the pattern of abbreviations, so that their many words are not tried at every word.
 _STOP_OR_DIGIT_AHEAD = r"(?=[^\s\d.]{1,30}(?: [^\s\d.]{1,4})?(?:\.|\s?\d))"
+_WORDS = re.compile(r"[^\W\d_]+")
 _SILENT_MARKS = ".-_/#"  # named in addresses only
 
 
@@ -124,11 +125,19 @@ class TableNormalizer:
         return stop
 
     def _inflected(self, scan: ScanState, spoken: str, at: int) -> str:
-        words = "_".join(scan.view[max(0, at - 40) : at].lower().split()[-2:])  # "zgodnie z"
-        previous = scan.context.previous_word
-        if previous in self._table.case_joints:  # "см. п. 7 и ст. 15": the first word governs both
+        """Return a reading as it is inflected after the words before it.
+
+        After "zgodnie z", after a word with its number ("корп. 2, "), after the first word of a clause that
+        governs both parts ("см. п. 7 и "), or else after the last word.
+        """
+        if not self._table.inflections:
+            return spoken
+        previous, words = scan.context.previous_word, _WORDS.findall(scan.view[max(0, at - 40) : at].lower())
+        if previous in self._table.case_joints:
             previous = scan.view[:at].lower().split(maxsplit=1)[0]
-        inflected = self._table.inflected(spoken, words)
+        if previous == "0" and words:
+            previous = words[-1]
+        inflected = self._table.inflected(spoken, "_".join(words[-2:]))
         return inflected if inflected != spoken else self._table.inflected(spoken, previous)
 
     def _read_bare_abbreviation(self, scan: ScanState, match: re.Match[str]) -> int | None:

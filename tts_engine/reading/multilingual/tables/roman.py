@@ -62,7 +62,8 @@ class TableRomanNumerals:
         endings = self._table.roman_by_ending
         if not endings or not name[:1].isupper() or roman in "VX":
             return self._table.roman_after_names if len(roman) > 1 else ""
-        return next(rules for ending, rules in endings.items() if name.endswith(ending))
+        default = self._table.roman_after_names
+        return next((rules for ending, rules in endings.items() if name.endswith(ending)), default)
 
     def _read_roman_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "XX" of "siglo XX"."""
