@@ -154,7 +154,7 @@ class TableAmounts:
         table, noun = self._table, scan.next_word(match.end()).lower()
         if number != 1 and len(noun) >= _MIN_NOUN_LETTERS and noun not in table.function_words:
             is_few = self._numbers.plural(number) == _FEW
-            endings = (table.few_case_by_ending if is_few else {}) | table.case_by_ending
+            endings = {**(table.few_case_by_ending if is_few else {}), **table.case_by_ending}
             case = next((case for ending, case in endings.items() if noun.endswith(ending)), "")
             if case:
                 return case

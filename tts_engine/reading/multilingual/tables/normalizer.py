@@ -134,7 +134,7 @@ class TableNormalizer:
             return spoken
         previous, words = scan.context.previous_word, _WORDS.findall(scan.view[max(0, at - 40) : at].lower())
         if previous in self._table.case_joints:
-            previous = scan.view[:at].lower().split(maxsplit=1)[0]
+            previous = "".join(scan.view[:at].lower().split(maxsplit=1)[:1])
         if previous == "0" and words:
             previous = words[-1]
         inflected = self._table.inflected(spoken, "_".join(words[-2:]))
