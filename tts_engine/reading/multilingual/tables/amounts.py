@@ -43,6 +43,8 @@ class TableAmounts:
         self._times_word = table.marks["×"] if table.size_units else self._size_word
         self._counted = LazyPattern(rf"{self.integer}(?:\s?(?P<unit>{self._units}){self._unit_end})?")
         years = any_of(suffix for suffix in table.ordinal_suffixes if suffix[0] == " ") or "(?!)"
+        joints = any_of(table.day_joints) or "(?!)"
+        self._year_joint = LazyPattern(rf" (?:{joints}) \d{{4}}(?:{years})(?!\w)")
         self._years_ahead = LazyPattern(rf"\d{{4}}(?P<suffix>{years})(?!\w)")
         self._unit_plurals = table.unit_plurals
         cues = any_of(table.slash_words)
@@ -160,7 +162,7 @@ class TableAmounts:
                 return case
         return self._case(scan, match)
 
-    def _gender_of_noun(self, scan: ScanState, at: int, number: int) -> str:
+    def _gender_of_noun(self, scan: ScanState, at: int, number: int, case: str = "") -> str:
         """Return the gender of the noun at ``at``, or "" for a word that is no noun."""
         table, noun = self._table, scan.next_word(at)
         lower = noun.lower()
@@ -170,8 +172,11 @@ class TableAmounts:
             return table.genders[lower]
         if len(noun) < _MIN_NOUN_LETTERS:
             return ""
-        is_few = self._numbers.plural(number) == _FEW and table.few_gender_by_ending
+        category = self._numbers.plural(number)
+        is_few = category == _FEW and table.few_gender_by_ending
         endings = table.few_gender_by_ending if is_few else table.gender_by_ending
+        if category == 0 and case.startswith("genitive"):
+            endings = table.genitive_gender_by_ending or endings
         known = next((gender for ending, gender in endings.items() if lower.endswith(ending)), "")
         if known or (table.nouns_are_capitalized and not noun[0].isupper()):
             return known
@@ -203,15 +208,17 @@ class TableAmounts:
         if whole.isdigit() and not fraction and self._codes.is_code(scan, whole):
             return self._speller.read_digits(scan, match)
         rules = self._table.years_after.get(scan.context.previous_word)
+        if len(whole) == 4 and self._year_joint.match(scan.view, match.end()):
+            rules = self._table.year_rules
         if rules and whole.isdigit() and len(whole) == 4:
             return self._speller.emit_number(scan, self._numbers.spell_out(int(whole), rules), *match.span())
         number = self._numbers.value(whole)
         ordinal = self._table.bare_ordinals.get(scan.next_word(match.end())) if not fraction else None
         if ordinal and number > 1 and scan.view[match.end() : match.end() + 1] == " ":
             return self._speller.emit_number(scan, self._numbers.spell_out(number, ordinal), *match.span())
-        gender = self._gender_of_noun(scan, match.end(), number)
-        one = self._numbers.one(gender, scan.next_word(match.end())) if whole == "1" and not fraction else ""
         case = self._case_by_noun(scan, match, number)
+        gender = self._gender_of_noun(scan, match.end(), number, case)
+        one = self._numbers.one(gender, scan.next_word(match.end())) if whole == "1" and not fraction else ""
         words = one or self._numbers.year_or_amount(whole, fraction, gender, case)
         return self._speller.emit_number(scan, words, *match.span())
 
@@ -236,7 +243,10 @@ class TableAmounts:
         falls = falls or scan.context.previous_word in self._table.address_number_words
         joint = "" if falls else self._table.range_word  # "221-18" is the number of an article
         scan.emit(joint, match.start("dash"), match.end())
-        scan.context.previous_word = previous if years or not self._table.range_word else joint
+        is_pair_of_years = second is not None and len(match["whole"]) == len(second.group()) == 4
+        scan.context.previous_word = "" if is_pair_of_years else joint or previous
+        if years:
+            scan.context.previous_word = previous
         return match.end()
 
     def _gender_after_range(self, scan: ScanState, match: re.Match[str]) -> str:

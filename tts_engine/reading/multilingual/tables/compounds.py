@@ -61,7 +61,7 @@ class TableCompounds:
     def _read_adjective(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "24-godzinny" as one word."""
         number, ending = self._numbers.joined(int(match["whole"])), match["ending"]
-        if not number:
+        if not number or f"-{ending}" in self._table.ordinal_suffixes:
             return None
         ending = self._table.joined_abbreviations.get(ending, ending)
         scan.emit(number + ending, *match.span())

@@ -400,7 +400,10 @@ class TableDates:
     def _read_day_and_month(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "24.12." or "24/12"."""
         day, month = int(match["day"]), int(match["month"])
-        if not (1 <= month <= 12 and 1 <= day <= 31):
+        # Where dates have stops, "6/10" is a fraction unless a word says otherwise.
+        is_fraction = self._table.day_months and "/" in match.group() and match["month"][0] != "0"
+        is_fraction = is_fraction and scan.context.previous_word not in self._table.date_cues
+        if is_fraction or not (1 <= month <= 12 and 1 <= day <= 31):
             return None
         words = self._table.date_template.partition(" {year}")[0].format(
             day=self._day(scan, match), month=self._table.months[month - 1]

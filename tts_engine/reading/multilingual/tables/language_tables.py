@@ -97,6 +97,7 @@ class LanguageTable:
     genders: Mapping[str, str] = field(default_factory=dict)  # of written nouns
     gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # of a noun; may name a case too
     few_gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same after 2, 3 and 4
+    genitive_gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same of one in that case
     # The one before a noun, by "gender pattern" of its beginning: "uno studente"
     ones: Mapping[str, str] = field(default_factory=dict)
     noun_gender: str = ""  # of a noun with none of the endings; "" reads the number as one on its own
@@ -350,6 +351,7 @@ _ENDING_TABLES = (
     "few_gender_by_ending",
     "case_by_ending",
     "few_case_by_ending",
+    "genitive_gender_by_ending",
     "roman_by_ending",
 )
 
