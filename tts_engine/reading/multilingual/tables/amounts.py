@@ -44,7 +44,7 @@ class TableAmounts:
         self._counted = LazyPattern(rf"{self.integer}(?:\s?(?P<unit>{self._units}){self._unit_end})?")
         years = any_of(suffix for suffix in table.ordinal_suffixes if suffix[0] == " ") or "(?!)"
         joints = any_of(table.day_joints) or "(?!)"
-        self._year_joint = LazyPattern(rf" (?:{joints}) \d{{4}}(?:{years})(?!\w)")
+        self._year_joint = LazyPattern(rf" (?P<joint>{joints}) \d{{4}}(?P<suffix>{years})(?!\w)")
         self._years_ahead = LazyPattern(rf"\d{{4}}(?P<suffix>{years})(?!\w)")
         self._unit_plurals = table.unit_plurals
         cues = any_of(table.slash_words)
@@ -208,8 +208,10 @@ class TableAmounts:
         if whole.isdigit() and not fraction and self._codes.is_code(scan, whole):
             return self._speller.read_digits(scan, match)
         rules = self._table.years_after.get(scan.context.previous_word)
-        if len(whole) == 4 and self._year_joint.match(scan.view, match.end()):
-            rules = self._table.year_rules
+        years = self._year_joint.match(scan.view, match.end()) if len(whole) == 4 else None
+        if years:
+            is_one_case = years["joint"] in self._table.case_joints
+            rules = self._rules_of_suffix(scan, match, years) if is_one_case else self._table.year_rules
         if rules and whole.isdigit() and len(whole) == 4:
             return self._speller.emit_number(scan, self._numbers.spell_out(int(whole), rules), *match.span())
         number = self._numbers.value(whole)
@@ -233,9 +235,7 @@ class TableAmounts:
         years = self._years_ahead.match(scan.view, match.end()) if len(match["whole"]) == 4 else None
         previous = scan.context.previous_word
         if years:
-            rules = self._suffix_reading(scan, match["whole"], years["suffix"], years.end()).partition(": ")[
-                0
-            ]
+            rules = self._rules_of_suffix(scan, match, years)
             words = self._numbers.spell_out(int(match["whole"]), rules)
         scan.emit(words, match.start(), match.start("dash"))
         second = re.compile(self.integer).match(scan.view, match.end())
@@ -454,8 +454,7 @@ class TableAmounts:
         # "г." is the year after four digits, else grams.
         if suffix.startswith(" ") and len(number) != 4:
             return None
-        reading = self._suffix_reading(scan, number, suffix, match.end())
-        rules, _, word = reading.partition(": ")
+        rules, _, word = self._suffix_reading(scan, match, match).partition(": ")
         words = self._numbers.spell_out(self._numbers.value(number), rules)
         if not word:
             return self._speller.emit_number(
@@ -467,10 +466,15 @@ class TableAmounts:
             scan.punctuate(".")
         return match.end()
 
-    def _suffix_reading(self, scan: ScanState, number: str, suffix: str, end: int) -> str:
+    def _rules_of_suffix(self, scan: ScanState, match: re.Match[str], suffixed: re.Match[str]) -> str:
+        return self._suffix_reading(scan, match, suffixed).partition(": ")[0]
+
+    def _suffix_reading(self, scan: ScanState, match: re.Match[str], suffixed: re.Match[str]) -> str:
         """Return the entry of a suffix, by the word before the number or the noun after it."""
-        suffixes, noun = self._table.ordinal_suffixes, scan.next_word(end)
-        reading = suffixes.get(f"{scan.context.previous_word}{suffix}")
+        suffixes, noun = self._table.ordinal_suffixes, scan.next_word(suffixed.end())
+        number, suffix = match["whole"], suffixed["suffix"]
+        previous = self._table.governor(scan.context.previous_word, scan.view[: match.start()])
+        reading = suffixes.get(f"{previous}{suffix}")
         if reading is None and number[-1] == "0":
             reading = suffixes.get(f"0{suffix}")
         endings = self._table.suffixes_by_ending.get(suffix, {})

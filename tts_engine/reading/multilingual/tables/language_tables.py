@@ -271,17 +271,24 @@ class LanguageTable:
         return rules.get(f"{previous_word} {noun}") or rules.get(noun)
 
     def case_after(self, word: str, before: str = "") -> str:
-        """Return the case of a number after ``word``, with which the text ``before`` ends.
+        """Return the case of a number after ``word``, in lower case; "" for none that is known.
 
-        After "między 5 a" it is that after "między". "" for none that is known. ``word`` is in lower case.
+        ``before``: the text before the number.
+        """
+        return self.cases.get(self.governor(word, before), "")
+
+    def governor(self, word: str, before: str) -> str:
+        """Return the word that governs a number after ``word``: that of both in "między 5 a 7".
+
+        ``before``: the text before the number.
         """
         signed = _SIGNED.search(before, max(0, len(before) - _MAX_BEHIND))
         if signed:
-            word = signed.group(1).lower()
-        elif word in self.case_joints:
+            return signed.group(1).lower()
+        if word in self.case_joints:
             governor = _GOVERNOR.search(before, max(0, len(before) - _MAX_BEHIND))
-            word = governor.group(1).lower() if governor else ""
-        return self.cases.get(word, "")
+            return governor.group(1).lower() if governor else ""
+        return word
 
     def inflected(self, word: str, previous_word: str) -> str:
         """Return the reading ``word`` of an abbreviation as it is inflected after ``previous_word``."""
