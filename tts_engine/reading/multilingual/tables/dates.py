@@ -206,7 +206,7 @@ class TableDates:
     def _hour_rows(self) -> list[RuleRow]:
         """Return the rules of hours without minutes: "godz. 19", "pn. 9-17"."""
         joints = any_of((self._table.range_word, *self._table.case_joints))
-        time, end = r"\d{1,2}(?::\d\d)?", r"(?![\w:/-]|[.,]\d| ?[%€$£₽])"
+        time, end = r"\d{1,2}(?:[:.][0-5]\d)?", r"(?![\w:/-]|[.,]\d| ?[%€$£₽])"
         return [
             (
                 rf"(?P<first>{time})(?: ?[-–] ?| (?P<joint>{joints}) )(?P<second>{time}){end}",
@@ -465,7 +465,7 @@ class TableDates:
     def _read_hours(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "9-17" of "pn. 9-17" and the "9 do 17" of "czynne od 9 do 17"."""
         table, previous, joint = self._table, scan.context.previous_word, match["joint"]
-        times = [tuple(map(int, match[part].split(":"))) for part in ("first", "second")]
+        times = [tuple(map(int, re.split("[:.]", match[part]))) for part in ("first", "second")]
         if any(time[0] > _MAX_HOUR or time[-1] > 59 for time in times):
             return None
         is_announced = previous in table.hour_words or previous in self._weekday_names
@@ -503,10 +503,11 @@ class TableDates:
 
     def _is_told(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether a suffix, a word or another time shows that "9.05" is a time."""
+        behind = _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+        is_cued = behind is not None or scan.context.previous_word in self._table.hour_cues
         return bool(
             not match.group()[-1].isdigit()
-            or (scan.context.previous_word in self._table.hour_cues and not self._is_measure(scan, match))
-            or _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+            or (is_cued and not self._is_measure(scan, match))
             or self._hour_follows.match(scan.view, match.end())
             or (self._table.stop_times and self._is_beside_time(scan, match))
         )
