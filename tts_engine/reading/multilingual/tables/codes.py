@@ -27,6 +27,7 @@ _PHONE_NUMBER = (
     r"0\d+(?:(?: / |[ /-])\d{2,})+",
     r"\d{3}-\d{4}",
     r"\d{3} \d{6,7}",
+    r"444 \d(?: \d{3}|\d \d\d)",
     r"(?:\d ?)?(?:\(\d{2,4}\) ?)?\d{2,4}(?:-\d{2,6}){2,3}",
     r"\d{2}(?: \d{3})?(?: \d\d){2,4}",
 )
@@ -44,6 +45,7 @@ class TableCodes:
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of codes that begin with a letter."""
         letter, end = self._letter, self._end
+        no_suffix = "" if self._table.suffix_mark == "'" else r"|'[^\W\d_]"
         upper = "[A-Z0-9]" if self._table.particles else r"[^\W_a-z]"
         head = rf"[A-Z]{{2,6}}(?=-{letter}*[a-z])" if self._table.spelled_heads else r"(?!)"
         return (
@@ -58,9 +60,9 @@ class TableCodes:
             ),
             (rf"{letter}{{1,4}}(?:-{letter}{{1,4}}){{1,3}}(?![\w-])", self._read_capital_groups),
             (head, self._read_capitals),
-            (rf"{letter}{{2,5}}(?!-[^\W\d_]|'[^\W\d_]){end}", self._read_capitals),
+            (rf"{letter}{{2,5}}(?!-[^\W\d_]{no_suffix}){end}", self._read_capitals),
             (r"(?=[A-Z])(?:[A-Z]\.){2,8}(?!\w)", self._read_dotted_capitals),
-            (r"(?=[A-Z])[A-Z](?![\w'-])(?:\.(?= ?\d))?", self._read_lone_capital),
+            (rf"(?=[A-Z])[A-Z](?!['-]){end}(?:\.(?= ?\d))?", self._read_lone_capital),
         )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
@@ -117,8 +119,13 @@ class TableCodes:
     def note_word(self, scan: ScanState, word: str) -> None:
         """Note a word that was read; it may announce a code."""
         scan.context.note_word(word)
-        if scan.context.previous_word in self._table.code_words:
+        if self._announces_code(scan.context.previous_word):
             scan.context.code_words_left = CODE_WINDOW
+
+    def _announces_code(self, word: str) -> bool:
+        """Whether a number after ``word``, which may end in a particle, is a code."""
+        words, particles = self._table.code_words, self._table.particle_letters
+        return word in words or (word[-1:] in particles and word[:-1] in words)
 
     def _read_announced_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
         return self._speller.read_digit_groups(scan, match) if scan.context.code_words_left else None
@@ -192,7 +199,7 @@ class TableCodes:
         if runs[-1].group().isdigit():
             return self._speller.finish_number(scan, match.end())
         scan.context.after_number = scan.context.line_start = False
-        return match.end()
+        return self._speller.join_suffix(scan, match.end())
 
     def _read_capital_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "USB-C" letter by letter."""
@@ -206,7 +213,7 @@ class TableCodes:
             return None
         self._speller.spell(scan, match.start(), match.end())
         self.note_word(scan, match.group())
-        return match.end()
+        return self._speller.join_suffix(scan, match.end())
 
     def _read_dotted_capitals(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "S.A." letter by letter."""
@@ -221,7 +228,9 @@ class TableCodes:
     def _read_lone_capital(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "B" of "classe B"; a vowel that begins a sentence is a word."""
         letter = match.group()[0]
-        may_be_word = scan.context.sentence_start and letter in _LETTERS_THAT_ARE_WORDS
+        may_be_word = (
+            scan.context.sentence_start and letter in _LETTERS_THAT_ARE_WORDS and not self._table.particles
+        )
         if not self._table.names_capitals or may_be_word:
             return None
         self._speller.spell(scan, *match.span())

@@ -122,7 +122,8 @@ class TableDates:
         months = any_of(self._months) or r"(?!)"
         rows: list[RuleRow] = [
             (
-                rf"(?P<year>(?:1[5-9]|2[01])\d\d)([-./])(?P<month>\d{{1,2}})\2(?P<day>\d{{1,2}}){end}(?!\2)",
+                rf"(?P<year>(?:1[5-9]|2[01])\d\d)([-./]|\. )(?P<month>\d{{1,2}})\2(?P<day>\d{{1,2}}){end}"
+                r"(?![-./]\d)(?:\.(?= ?\())?",
                 self._read_date,
             ),
             (rf"(?P<day>\d{{1,2}})([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
@@ -152,7 +153,12 @@ class TableDates:
                 (rf"(?P<day>\d{{1,2}}){mark}(?P<month>\d{{1,2}})(?![\w/-])", self._read_announced_day)
             )
         if table.month_day_template:
-            rows.append((r"(?P<month>\d{1,2})/(?P<day>\d{1,2})(?=\()", self._read_month_and_day))
+            rows.append(
+                (
+                    rf"(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?={table.month_day_ahead})",
+                    self._read_month_and_day,
+                )
+            )
         if table.day_month_stops:
             rows.append(
                 (
@@ -347,7 +353,14 @@ class TableDates:
             or _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
             or self._hour_follows.match(scan.view, match.end())
             or (self._table.stop_times and self._is_beside_time(scan, match))
+            or (self._table.lone_stop_times and self._is_time_alone(scan, match))
         )
+
+    def _is_time_alone(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether "09.30" has two digits before its stop or a suffix, and no unit or other group of digits."""
+        has_suffix = scan.view.startswith(self._table.suffix_mark, match.end())
+        is_long = len(match["hour"]) > 1 and not self._unit_ahead.match(scan.view, match.end())
+        return has_suffix or (is_long and not scan.context.code_words_left)
 
     def _is_beside_time(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether another time is beside the "9.05" of a range."""
