@@ -35,7 +35,7 @@ class TableAmounts:
         self._decimal = rf"(?P<whole>{foreign}{self.integer})(?:{decimal_mark}(?P<fraction>\d+))?"
         self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
         self._unit_end = self._end if table.suffix_mark else rf"{self._end}(?!'\w)"  # "2025 s'élève"
-        # "2 배송" is no "2배": after a blank, a particle or nothing follows a noun of the language's own script.
+        # "2 배송" is no "2배": after a blank, a noun is followed by a particle or by no letter.
         particles = rf"(?=[!-~]|(?:{any_of(table.units)})(?:[{table.particle_letters}]|(?!\w)))"
         self._unit_gap = rf"(?:|\s{particles})" if table.particle_letters else r"\s?"
         self._signs = any_of(sign for sign in table.money if not sign[-1].isalpha()) or r"(?!)"
@@ -58,7 +58,11 @@ class TableAmounts:
             (rf"% ?{self._decimal}", self._read_percent_sign),
             (rf"[-−](?=(?:{self._signs})? ?\d)", self._read_minus),
             *([(r"[~≈] ?(?=[\d-])", self._read_about)] if self._table.about_word else []),
-            *([(rf"(?: ~ |(?<=[\d{ends}])~)(?=[^\W\d_]{{0,3}} ?\d)", self._read_range_sign)] if ends else []),
+            *(
+                [(rf"(?: ~ |(?<=[\d.){ends}])~)(?=[^\W\d_]{{0,3}} ?[₩$€]?\d)", self._read_range_sign)]
+                if ends
+                else []
+            ),
             (rf"/(?:{any_of(self._table.per_nouns | {'7'})})(?!\w)", self._read_slash),
         )
 
@@ -97,7 +101,7 @@ class TableAmounts:
         return (
             (
                 rf"(?P<known>{any_of(table.fractions) or '(?!)'})"
-                rf"(?: ?(?P<unit>{self._units}){end}|(?![\w/]))",
+                rf"(?: ?(?P<unit>{self._units}){end}|(?!/){end})",
                 self._read_known_fraction,
             ),
             (r"(?P<over>\d{1,2}):(?P<under>\d{1,2}|(?<=\b1:)\d{3,5})(?![\d:])" + end, self._read_ratio),
@@ -253,12 +257,11 @@ class TableAmounts:
         over = self._numbers.amount(match["over"], match["part"])
         under = self._numbers.amount(match["under"], None)
         words = f"{over} {self._table.fraction_word} {under}"
-        if scan.context.previous_word in self._table.slash_cues:
-            words = f"{over} {under}"
         if self._table.particles:  # Korean names the lower number first
             words = f"{under}{self._table.fraction_word} {over}"
+        if scan.context.previous_word in self._table.slash_cues or (match["unit"] and self._table.particles):
+            words = f"{over} {under}"
         if match["unit"]:  # of blood pressure: "120/80 mmHg"
-            words = f"{over} {'' if self._table.particles else self._table.fraction_word} {under}"
             words = with_noun(words, self._table.noun_form_after_fraction(self._table.units[match["unit"]]))
         return self._speller.emit_number(scan, words, *match.span())
 
@@ -377,7 +380,9 @@ class TableAmounts:
         noun = self._table.units[match["unit"]]
         words = self._numbers.counted(match["whole"], match["fraction"], noun, self._case(scan))
         scan.emit(words, *match.span())
-        return self._speller.finish_number(scan, self._read_per(scan, match.end()))
+        end = self._speller.finish_number(scan, self._read_per(scan, match.end()))
+        self._codes.note_announcement(scan, noun.forms[0])
+        return end
 
     def _read_unit_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "2~3명" with its unit twice, and "90-110 km/sa", whose unit is around the numbers."""

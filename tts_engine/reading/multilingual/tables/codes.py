@@ -119,13 +119,13 @@ class TableCodes:
     def note_word(self, scan: ScanState, word: str) -> None:
         """Note a word that was read; it may announce a code."""
         scan.context.note_word(word)
-        if self._announces_code(scan.context.previous_word):
-            scan.context.code_words_left = CODE_WINDOW
+        self.note_announcement(scan, scan.context.previous_word)
 
-    def _announces_code(self, word: str) -> bool:
-        """Whether a number after ``word``, which may end in a particle, is a code."""
+    def note_announcement(self, scan: ScanState, word: str) -> None:
+        """Note that a code follows if ``word``, which may end in a particle, announces one."""
         words, particles = self._table.code_words, self._table.particle_letters
-        return word in words or (word[-1:] in particles and word[:-1] in words)
+        if word in words or (word[-1:] in particles and word[:-1] in words):
+            scan.context.code_words_left = CODE_WINDOW
 
     def _read_announced_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
         return self._speller.read_digit_groups(scan, match) if scan.context.code_words_left else None

@@ -147,18 +147,7 @@ class TableDates:
                     self._read_day_and_month,
                 )
             )
-        if table.date_cues:
-            mark = "[-/]" if table.day_month_hyphens else "/"
-            rows.append(
-                (rf"(?P<day>\d{{1,2}}){mark}(?P<month>\d{{1,2}})(?![\w/-])", self._read_announced_day)
-            )
-        if table.month_day_template:
-            rows.append(
-                (
-                    rf"(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?={table.month_day_ahead})",
-                    self._read_month_and_day,
-                )
-            )
+        rows += self._cued_date_rows()
         if table.day_month_stops:
             rows.append(
                 (
@@ -173,6 +162,31 @@ class TableDates:
             rows.append((rf"(?P<month>{irregular})(?={table.month_suffix})", self._read_irregular_month))
         rows.append((self._time_pattern(), self._read_time))
         return tuple(rows)
+
+    def _cued_date_rows(self) -> list[RuleRow]:
+        """Return the rules of dates without a year that a word beside them tells from other numbers."""
+        table = self._table
+        rows: list[RuleRow] = []
+        if table.date_cues:
+            mark = "[-/]" if table.day_month_hyphens else "/"
+            rows.append(
+                (rf"(?P<day>\d{{1,2}}){mark}(?P<month>\d{{1,2}})(?![\w/-])", self._read_announced_day)
+            )
+        if table.day_month_ahead:
+            rows.append(
+                (
+                    rf"(?P<day>\d{{1,2}})[./](?P<month>0[1-9]|1[0-2])(?={table.day_month_ahead})",
+                    self._read_day_and_month,
+                )
+            )
+        if table.month_day_template:
+            rows.append(
+                (
+                    rf"(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?={table.month_day_ahead})",
+                    self._read_month_and_day,
+                )
+            )
+        return rows
 
     def _time_pattern(self) -> str:
         """Return the pattern of "14:30", "9h30" and "9.05"."""
@@ -357,7 +371,7 @@ class TableDates:
         )
 
     def _is_time_alone(self, scan: ScanState, match: re.Match[str]) -> bool:
-        """Whether "09.30" has two digits before its stop or a suffix, and no unit or other group of digits."""
+        """Whether "09.30" has two digits before its stop or a suffix, and no unit after it."""
         has_suffix = scan.view.startswith(self._table.suffix_mark, match.end())
         is_long = len(match["hour"]) > 1 and not self._unit_ahead.match(scan.view, match.end())
         return has_suffix or (is_long and not scan.context.code_words_left)

@@ -135,6 +135,7 @@ class LanguageTable:
     month_day_template: str = ""  # of "5/3(월)", where the month comes first
     month_day_ahead: str = ""  # what follows such a date; a pattern
     range_ends: str = ""  # last letters of a word before the "~" of a range; members of a pattern
+    day_month_ahead: str = ""  # what follows "24.12" as a date; a pattern
     day_month_stops: bool = False  # "24.12." is a date
     month_abbreviations: tuple[str, ...] = ()  # twelve, without a full stop
     other_months: Mapping[str, str] = field(default_factory=dict)  # months by more abbreviations

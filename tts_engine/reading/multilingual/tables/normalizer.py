@@ -146,7 +146,7 @@ class TableNormalizer:
         spoken = self._table.bare_abbreviations[match.group(1)]
         scan.emit(spoken, match.start(), match.end())
         self._codes.note_word(scan, spoken)
-        return match.end()
+        return self._speller.join_suffix(scan, match.end())
 
     def _read_title(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the title before a name, or "M. et Mme"; after "taille" the M is a letter."""
@@ -176,7 +176,7 @@ class TableNormalizer:
         self._codes.note_word(scan, spoken)
         if match.group(1) and not scan.next_visible(match.end()):
             scan.punctuate(".")
-        return match.end()
+        return self._speller.join_suffix(scan, match.end())
 
     def _read_number_sign(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read the "#" of "#4711"."""

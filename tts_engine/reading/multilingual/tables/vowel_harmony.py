@@ -70,11 +70,8 @@ class VowelHarmony:
         """Return ``suffix`` with vowels that follow each other; "ki" does not change."""
         letters: list[str] = []
         for letter in suffix:
-            is_fixed = letter == "i" and letters[-1:] == ["k"]
-            open_vowel, close_vowel = (letter, letter) if is_fixed else vowels
-            harmonic = (
-                open_vowel if letter in _OPEN_VOWELS else close_vowel if letter in _CLOSE_VOWELS else letter
-            )
+            pair = letter * 2 if letter == "i" and letters[-1:] == ["k"] else vowels
+            harmonic = pair[0] if letter in _OPEN_VOWELS else pair[1] if letter in _CLOSE_VOWELS else letter
             letters.append(harmonic)
             vowels = self._pair(harmonic) or vowels
         return "".join(letters)
