@@ -59,7 +59,7 @@ class TableAmounts:
             (rf"[-−](?=(?:{self._signs})? ?\d)", self._read_minus),
             *([(r"[~≈] ?(?=[\d-])", self._read_about)] if self._table.about_word else []),
             *(
-                [(rf"(?: ~ |(?<=[\d.){ends}])~)(?=[^\W\d_]{{0,3}} ?[₩$€]?\d)", self._read_range_sign)]
+                [(rf"(?: ~ |(?<=[\d.)%{ends}])~)(?=[^\W\d_]{{0,3}} ?[₩$€]?\d)", self._read_range_sign)]
                 if ends
                 else []
             ),
@@ -112,7 +112,10 @@ class TableAmounts:
                 rf"(?: ?(?P<unit>{long_units}){end}|{end})",
                 self._read_fraction,
             ),
-            (rf"{decimal}\s?%{'(?![pP](?![A-Za-z]))' if '%p' in table.units else ''}", self._read_percent),
+            (
+                rf"{decimal}\s?%(?!\d){'(?![pP](?![A-Za-z]))' if '%p' in table.units else ''}",
+                self._read_percent,
+            ),
             (
                 rf"(?P<whole>\d{{1,4}})(?P<sign>{self._signs}|m)(?P<fraction>\d\d){end}",
                 self._read_inserted_unit,
@@ -387,7 +390,7 @@ class TableAmounts:
     def _read_unit_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "2~3명" with its unit twice, and "90-110 km/sa", whose unit is around the numbers."""
         noun, table = self._table.units[match["unit"]], self._table
-        if self._codes.is_code(scan, match["low"]):
+        if len(match["low"]) > 2 and self._codes.is_code(scan, match["low"]):
             return None
         if " {}" in noun.forms[-1]:
             numbers = self._numbers.amount(match["low"], match["low_fraction"], noun.gender), table.range_word

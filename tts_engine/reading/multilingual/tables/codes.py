@@ -19,6 +19,7 @@ _LETTERS_THAT_ARE_WORDS = "AEIOUY"
 # Country, check digits, groups of four letters and digits. Source: ISO 13616.
 _BANK_ACCOUNT = r"[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?|[A-Z]{2}\d{2}[A-Z0-9]{4}\d{7,23}"
 _PHONE_NUMBER = (
+    r"0\d{3} \d{3} \d \d{3}",
     r"(?:1[ .-])?\d{3}[ .-]\d{3}-\d{4}",
     r"\d{3}[ .]\d{3}[ .]\d{4}",
     r"0 \d{3}(?: \d{2,3}){2,3}",
@@ -50,6 +51,7 @@ class TableCodes:
         head = rf"[A-Z]{{2,6}}(?=-{letter}*[a-z])" if self._table.spelled_heads else r"(?!)"
         return (
             (rf"(?=[A-Z])(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
+            (rf"[vV]\d{{1,3}}(?:\.\d{{1,3}}){{1,3}}(?!\.\d){end}", self._read_lettered_version),
             (
                 rf"{letter}{{1,20}}-?\d(?:{letter}|\d){{0,30}}(?:-{upper}{{1,20}}){{0,6}}{end}",
                 self._read_mixed,
@@ -145,6 +147,11 @@ class TableCodes:
             return None
         return self._speller.read_version(scan, match)
 
+    def _read_lettered_version(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "v2.4"."""
+        self._speller.spell(scan, match.start(), match.start() + 1)
+        return self._speller.read_version(scan, match)
+
     def _read_reference(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "33-2024/1187" with its slashes; one separator is enough where a code was announced."""
         runs = list(re.finditer(r"\d+", match.group()))
@@ -186,7 +193,8 @@ class TableCodes:
         spells_digits = len(runs) >= _MIN_CODE_RUNS
         for run in runs:
             text = run.group()
-            if text.isdigit() and len(text) < 3 and text[0] != "0" and not spells_digits:
+            is_short = len(text) <= self._table.max_mixed_digits
+            if text.isdigit() and is_short and text[0] != "0" and not spells_digits:
                 scan.emit(self._numbers.number(int(text)), run.start(), run.end())
             elif (
                 text.isdigit()

@@ -180,12 +180,15 @@ class TableDates:
                 )
             )
         if table.month_day_template:
-            rows.append(
+            in_brackets = rf"\((?:{any_of(table.bracketed_words)})\)"
+            stop = rf"/|\.(?=\d{{1,2}}{in_brackets})"
+            rows += [
                 (
-                    rf"(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?={table.month_day_ahead})",
+                    rf"(?P<month>\d{{1,2}})(?:{stop})(?P<day>\d{{1,2}})(?={table.month_day_ahead})",
                     self._read_month_and_day,
-                )
-            )
+                ),
+                (rf"(?P<year>\d\d)([./])(?P<month>\d\d)\2(?P<day>\d\d)(?!\2?\d){self._end}", self._read_date),
+            ]
         return rows
 
     def _time_pattern(self) -> str:
@@ -364,11 +367,16 @@ class TableDates:
         return bool(
             not match.group()[-1].isdigit()
             or scan.context.previous_word in self._table.hour_cues
-            or _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+            or self._is_after_time(scan, match)
             or self._hour_follows.match(scan.view, match.end())
             or (self._table.stop_times and self._is_beside_time(scan, match))
             or (self._table.lone_stop_times and self._is_time_alone(scan, match))
         )
+
+    def _is_after_time(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether a dash joins "9.05" to a number like it, without a unit after it."""
+        is_joined = _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+        return is_joined is not None and not self._unit_ahead.match(scan.view, match.end())
 
     def _is_time_alone(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether "09.30" has two digits before its stop or a suffix, and no unit after it."""

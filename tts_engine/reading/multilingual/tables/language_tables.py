@@ -162,7 +162,8 @@ class LanguageTable:
     # Codes and phone numbers
     pairs_digits: bool = False  # phone numbers are read in pairs
     phone_readings: Mapping[str, str] = field(default_factory=dict)  # of whole groups: "0800"
-    postcode: str = ""  # pattern of a postcode of digits and letters, which are read one by one
+    max_mixed_digits: int = 2  # of the number in "B204", which is read as a number
+    postcode: str = ""  # pattern of a postcode or a plate, whose digits and letters are read one by one
     # Writing
     particles: bool = False  # particles follow a number without a blank
     # Of particles after a unit that a blank separates from its number; members of a pattern
