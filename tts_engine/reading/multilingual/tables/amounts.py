@@ -43,6 +43,7 @@ class TableAmounts:
         self._magnitudes = any_of(table.magnitudes) or r"(?!)"
         self._units = any_of(table.units)
         self._size_word = table.size_word or table.marks["×"]
+        self._street_behind = LazyPattern(rf"(?:{table.street_endings or '(?!)'}) \Z")
         self._unit_plurals = table.unit_plurals
         self._per = LazyPattern(
             rf" ?/ ?(?:(?P<known>{any_of(table.per) or '(?!)'})(?!\w)"
@@ -131,7 +132,7 @@ class TableAmounts:
                 self._read_unit_range,
             ),
             (rf"{decimal}{self._unit_gap}(?P<unit>{self._units}){self._unit_end}", self._read_unit),
-            (r"(?P<number>\d{1,3})\.(?= [^\W\d_])", self._read_stop_ordinal),
+            (rf"(?P<number>\d{{1,3}})\.(?=[ {table.suffix_mark}][^\W\d_])", self._read_stop_ordinal),
             self._codes.mixed_row(),
             (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
             (decimal, self._read_number),
@@ -202,9 +203,18 @@ class TableAmounts:
         falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
         falls = falls or scan.context.previous_word in self._table.address_number_words
         joint = "" if falls else self._table.range_word  # "221-18" is the number of an article
+        if second and self._is_house_number(scan, match.start(), second.end()):
+            joint = self._table.address_joint
         scan.emit(joint, match.start("dash"), match.end())
         scan.context.previous_word = joint
         return match.end()
+
+    def _is_house_number(self, scan: ScanState, start: int, stop: int) -> bool:
+        """Whether two numbers with a hyphen stand after the name of a street, and no noun follows at once."""
+        is_after_street = self._street_behind.compiled.search(scan.view, max(0, start - 8), start)
+        following = scan.view[stop : stop + 1]
+        is_noun = following.isalpha() and following not in self._table.particle_letters
+        return is_after_street is not None and not is_noun
 
     def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "1/2", and "1/2 kg" with its unit; "2/3 jours" is a range, and "klas 2/3" are two."""
@@ -390,13 +400,16 @@ class TableAmounts:
     def _read_unit_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "2~3명" with its unit twice, and "90-110 km/sa", whose unit is around the numbers."""
         noun, table = self._table.units[match["unit"]], self._table
+        falls = self._numbers.value(match["low"]) >= self._numbers.value(match["whole"])
+        if falls and "~" not in match["dash"]:
+            return None
         if len(match["low"]) > 2 and self._codes.is_code(scan, match["low"]):
             return None
         if " {}" in noun.forms[-1]:
             numbers = self._numbers.amount(match["low"], match["low_fraction"], noun.gender), table.range_word
             high = self._numbers.amount(match["whole"], match["fraction"], noun.gender)
             scan.emit(with_noun(" ".join((*numbers, high)), noun.forms[-1]), *match.span())
-        elif table.repeats_units:
+        elif table.repeats_units and not noun.forms[-1].startswith("{}"):
             low = self._numbers.counted(match["low"], match["low_fraction"], noun)
             scan.emit(f"{low} {table.range_word}", match.start(), match.end("dash"))
             high = self._numbers.counted(match["whole"], match["fraction"], noun)
@@ -438,7 +451,10 @@ class TableAmounts:
         number = int(match["number"])
         before, noun = scan.view[: match.start()], scan.next_word(match.end())
         rules = self._table.ordinal_rules_after(scan.context.previous_word, before)
-        is_ordinal = noun[:1].islower() or noun.partition("'")[0].lower() in self._table.ordinal_nouns
+        has_suffix = scan.view[match.end()] == self._table.suffix_mark
+        is_ordinal = (
+            has_suffix or noun[:1].islower() or noun.partition("'")[0].lower() in self._table.ordinal_nouns
+        )
         if rules is None and self._table.stop_ordinals and is_ordinal:
             key = f"{self._gender_of_noun(scan, match.end(), 1)} {self._case(scan)}".strip()
             rules = self._table.stop_ordinals.get(key) or self._table.stop_ordinals[""]

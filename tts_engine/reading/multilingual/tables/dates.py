@@ -180,7 +180,7 @@ class TableDates:
                 )
             )
         if table.month_day_template:
-            in_brackets = rf"\((?:{any_of(table.bracketed_words)})\)"
+            in_brackets = rf"\((?:{any_of(table.bracketed_weekdays)})\)"
             stop = rf"/|\.(?=\d{{1,2}}{in_brackets})"
             rows += [
                 (

@@ -68,6 +68,8 @@ class LanguageTable:
     spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
     number_sign: str = ""  # the "#" of "#12", if it is said
     address_number_words: frozenset[str] = frozenset()  # before "12-30", two numbers of an address
+    street_endings: str = ""  # ends of names before the "78-12" of a house; a pattern
+    address_joint: str = ""  # between the numbers of such a house
     section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
     # Choice of number words
@@ -171,6 +173,7 @@ class LanguageTable:
     suffix_mark: str = ""  # an apostrophe that joins an ending to a number
     harmony: VowelHarmony | None = None  # how the ending sounds after the number
     bracketed_words: Mapping[str, str] = field(default_factory=dict)  # of "(주)", by what is in the brackets
+    bracketed_weekdays: Mapping[str, str] = field(default_factory=dict)  # of "(목)" after a date
 
     @property
     def boundary_rules(self) -> BoundaryRules:
@@ -270,6 +273,7 @@ _NOUNS = ("percent", "hour", "minute", "times")
 _NOUN_TABLES = ("units", "magnitudes")
 _NAMED_TABLES = (
     "bracketed_words",
+    "bracketed_weekdays",
     "cases",
     "genders",
     "ordinal_rules",

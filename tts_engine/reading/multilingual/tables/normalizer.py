@@ -108,12 +108,17 @@ class TableNormalizer:
         return tuple(rows)
 
     def _bracketed_rows(self) -> tuple[RuleRow, ...]:
-        words = any_of(self._table.bracketed_words)
-        return ((rf"\(({words})\)", self._read_bracketed),) if words else ()
+        words, days = self._table.bracketed_words, self._table.bracketed_weekdays
+        return ((rf"\(({any_of((*words, *days))})\)", self._read_bracketed),) if words or days else ()
 
-    def _read_bracketed(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "(주)" and "(목)"."""
-        spoken = self._table.bracketed_words[match.group(1)]
+    def _read_bracketed(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "(주)", and the "(목)" of "26일(목)"; that of a price is no day."""
+        last = scan.view[: match.start()].rstrip(" ")[-1:]
+        is_date = last.isdigit() or (last and last in f".{self._table.month_day_template[-1:]}")
+        words = self._table.bracketed_weekdays if is_date else self._table.bracketed_words
+        spoken = words.get(match.group(1)) or self._table.bracketed_words.get(match.group(1))
+        if spoken is None:
+            return None
         scan.emit(spoken, *match.span())
         self._codes.note_word(scan, spoken)
         return match.end()

@@ -8,7 +8,7 @@ from .language_tables import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
-_NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_A-Z]{2,20} \Z")
+_NAME_BEHIND = re.compile(r"(?<!\w)(?:[^\W\d_a-z][^\W\d_A-Z]{2,20}|[\uac00-\ud7a3]{2,20}) \Z")
 _ROMAN_AFTER_NAME = re.compile("[IVX]{2,6}")
 _ROMAN_BEHIND = re.compile(r"(?<!\w)[IVXLC]{2,7} [^\W\d_A-Z]{1,3} \Z")  # "XV e "
 
