@@ -122,7 +122,8 @@ class TableDates:
         months = any_of(self._months) or r"(?!)"
         rows: list[RuleRow] = [
             (
-                rf"(?P<year>(?:1[5-9]|2[01])\d\d)([-./])(?P<month>\d{{1,2}})\2(?P<day>\d{{1,2}}){end}(?!\2)",
+                rf"(?P<year>(?:1[5-9]|2[01])\d\d)([-./]|\. )(?P<month>\d{{1,2}})\2(?P<day>\d{{1,2}}){end}"
+                r"(?![-./]\d)(?:\.(?= ?\())?",
                 self._read_date,
             ),
             (rf"(?P<day>\d{{1,2}})([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
@@ -146,13 +147,7 @@ class TableDates:
                     self._read_day_and_month,
                 )
             )
-        if table.date_cues:
-            mark = "[-/]" if table.day_month_hyphens else "/"
-            rows.append(
-                (rf"(?P<day>\d{{1,2}}){mark}(?P<month>\d{{1,2}})(?![\w/-])", self._read_announced_day)
-            )
-        if table.month_day_template:
-            rows.append((r"(?P<month>\d{1,2})/(?P<day>\d{1,2})(?=\()", self._read_month_and_day))
+        rows += self._cued_date_rows()
         if table.day_month_stops:
             rows.append(
                 (
@@ -167,6 +162,34 @@ class TableDates:
             rows.append((rf"(?P<month>{irregular})(?={table.month_suffix})", self._read_irregular_month))
         rows.append((self._time_pattern(), self._read_time))
         return tuple(rows)
+
+    def _cued_date_rows(self) -> list[RuleRow]:
+        """Return the rules of dates without a year that a word beside them tells from other numbers."""
+        table = self._table
+        rows: list[RuleRow] = []
+        if table.date_cues:
+            mark = "[-/]" if table.day_month_hyphens else "/"
+            rows.append(
+                (rf"(?P<day>\d{{1,2}}){mark}(?P<month>\d{{1,2}})(?![\w/-])", self._read_announced_day)
+            )
+        if table.day_month_ahead:
+            rows.append(
+                (
+                    rf"(?P<day>\d{{1,2}})[./](?P<month>0[1-9]|1[0-2])(?={table.day_month_ahead})",
+                    self._read_day_and_month,
+                )
+            )
+        if table.month_day_template:
+            in_brackets = rf"\((?:{any_of(table.bracketed_weekdays)})\)"
+            stop = rf"/|\.(?=\d{{1,2}}{in_brackets})"
+            rows += [
+                (
+                    rf"(?P<month>\d{{1,2}})(?:{stop})(?P<day>\d{{1,2}})(?={table.month_day_ahead})",
+                    self._read_month_and_day,
+                ),
+                (rf"(?P<year>\d\d)([./])(?P<month>\d\d)\2(?P<day>\d\d)(?!\2?\d){self._end}", self._read_date),
+            ]
+        return rows
 
     def _time_pattern(self) -> str:
         """Return the pattern of "14:30", "9h30" and "9.05"."""
@@ -344,10 +367,22 @@ class TableDates:
         return bool(
             not match.group()[-1].isdigit()
             or scan.context.previous_word in self._table.hour_cues
-            or _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+            or self._is_after_time(scan, match)
             or self._hour_follows.match(scan.view, match.end())
             or (self._table.stop_times and self._is_beside_time(scan, match))
+            or (self._table.lone_stop_times and self._is_time_alone(scan, match))
         )
+
+    def _is_after_time(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether a dash joins "9.05" to a number like it, without a unit after it."""
+        is_joined = _TIME_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+        return is_joined is not None and not self._unit_ahead.match(scan.view, match.end())
+
+    def _is_time_alone(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether "09.30" has two digits before its stop or a suffix, and no unit after it."""
+        has_suffix = scan.view.startswith(self._table.suffix_mark, match.end())
+        is_long = len(match["hour"]) > 1 and not self._unit_ahead.match(scan.view, match.end())
+        return has_suffix or (is_long and not scan.context.code_words_left)
 
     def _is_beside_time(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether another time is beside the "9.05" of a range."""
