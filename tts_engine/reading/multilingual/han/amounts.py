@@ -20,6 +20,7 @@ _LARGE = "[万亿萬億兆千]"
 _RANGE = "[~–—-]"
 _CONTEXT_CHARACTERS = 8  # beside a number, in which words decide its reading
 _MIN_SERVICE_NUMBER_DIGITS = 5  # a number without a counter may be one that WeText spells: 10086
+_AMOUNT_BEFORE = re.compile(r"\d[^\d\s，。、]{0,3}\Z")
 _PLAIN_NUMBER = re.compile(rf"{NUMBER}\Z")
 _NUMBERS_OF_AMOUNT = re.compile(r"\d+")
 
@@ -60,7 +61,8 @@ class HanAmounts:
 
     def sign_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules that are tried at a sign."""
-        signs = any_of(sign for sign in self._table.currencies if not sign[0].isalpha())
+        table = self._table
+        signs = any_of(sign for sign in table.currencies if not sign[0].isalpha())
         return (
             (rf"({signs})({NUMBER}){_RANGE}\1?({NUMBER}{_LARGE}*)[元円]?", self._read_money_range),
             (rf"({signs})({NUMBER}{_LARGE}+)[元円]?", self._read_money),
@@ -72,7 +74,7 @@ class HanAmounts:
             (r"\^(\d{1,3})(?!\d)", self._read_power),
             (r"[<>≥≤±≈](?= ?\d)|÷", self._read_sign),
             (rf"/ ?({self._unit})", self._read_per_unit),
-            (r"/(?=[年月周天日时次人件个位间套台瓶晚分秒股份斤克吨米箱]|小时|平)", self._read_per),
+            (rf"/(?={any_of((*table.measures, *'年月周天日时次人件个個時回泊枚名台'))})", self._read_per),
         )
 
     def _read_expression(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -176,7 +178,10 @@ class HanAmounts:
         scan.emit(before + self._numbers.with_unit(match.group(1), after), *match.span())
         return self._speller.finish_number(scan, match.end())
 
-    def _read_per(self, scan: ScanState, match: re.Match[str]) -> int:
+    def _read_per(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "/" of "19.9元/月"."""
+        if not _AMOUNT_BEFORE.search(scan.view, max(0, match.start() - _CONTEXT_CHARACTERS), match.start()):
+            return None
         scan.emit(self._table.per, *match.span())
         return match.end()
 

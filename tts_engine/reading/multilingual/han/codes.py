@@ -33,10 +33,11 @@ class HanCodes:
         """Return the rules that are tried at a letter."""
         words = (*self._table.code_words, *self._table.phone_words, *"转打拨警救")
         starts = "".join(sorted({word[0] for word in words}))  # most characters begin none of them
+        end = r"(?:(?<![A-Za-z])|(?![A-Za-z]))"  # "ID" but not "IDEA"
         return (
             (
-                rf"(?=[{starts}])(?:(?P<code>{any_of(self._table.code_words)})|(?P<extension>转(?=\d{{3,5}}(?!\d)))"
-                rf"|{any_of(self._table.phone_words)}|[打拨警救](?=1[12]\d(?!\d)))",
+                rf"(?=[{starts}])(?:(?P<code>(?:{any_of(self._table.code_words)}){end})|(?P<extension>转(?=\d{{3,5}}(?!\d)))"
+                rf"|(?:{any_of(self._table.phone_words)}){end}|[打拨警救](?=\d{{3,12}}(?!\d)))",
                 self._read_announcement,
             ),
             (
@@ -48,7 +49,7 @@ class HanCodes:
     def number_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules that are tried at a digit before those of dates and amounts."""
         groups = self._speller.read_digit_groups
-        spelled_before = rf"\d{{3,4}}(?=(?:{any_of(self._table.spelled_before)})(?![内外友程况线人]))"
+        spelled_before = rf"\d{{3,4}}(?=(?:{any_of(self._table.spelled_before)})(?![内外友程况线人源产价东]))"
         return (
             (r"0\d{2,3}-\d{7,8}(?!\d)|\d{3}(?:-\d{3,4}){2}(?![\d-])", groups),
             (r"0\d{1,4}(?:-\d{1,4}){2}(?![\d-])", groups),
@@ -59,7 +60,9 @@ class HanCodes:
             (r"(?<=〒)\d{3}-\d{4}(?!\d)", groups),
             *(((_STREET_BLOCK, self._read_street_block),) if self._table.block_separator else ()),
             (r"\d+(?:-\d+){2,8}(?![\d-])", groups),
-            (r"\d+(?:[ -]\d{3,})+(?![\d-])", self._read_announced_groups),
+            (r"\d{3,4}(?: \d{3,4}){2,4}(?![\d年月日])", groups),
+            (r"[05-9][05](?=后(?!续|来|面))", self._speller.read_digits),
+            (r"\d+(?:[ -]\d{3,})+(?!-?\d)", self._read_announced_groups),
             (LONG_DIGIT_GROUPS, self._read_long_groups),
             (r"\d+(?:\.\d+){2,}(?![.\d])", self._speller.read_version),
             *(((spelled_before, self._speller.read_digits),) if self._table.spelled_before else ()),

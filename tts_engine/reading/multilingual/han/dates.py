@@ -47,13 +47,16 @@ class HanDates:
             (r"(\d{1,4})/(\d{1,5})(?![\d/])", self._read_slash),
             (r"(\d{1,2}):(\d\d)(?![\d:])", self._read_duration),
             (r"(\d{1,3})[:-](\d{1,3})(?![\d:-])", self._read_score),
-            *((self._season_row(),) if self._table.season_words else ()),
+            *(self._year_rows() if self._table.season_words else ()),
             *(() if self._table.numbers_in_kana else short_year),
         )
 
-    def _season_row(self) -> RuleRow:
-        words = any_of(self._table.season_words)
-        return (rf"((?:19|20)\d\d)[/~–—-]((?:19|20)?\d\d)(?={words})", self._read_years)
+    def _year_rows(self) -> tuple[RuleRow, ...]:
+        seasons, nouns = any_of(self._table.season_words), any_of(self._table.year_nouns)
+        return (
+            (rf"((?:19|20)\d\d)[/~–—-]((?:19|20)?\d\d)(?={seasons})", self._read_years),
+            (rf"((?:19|20)\d\d)(?={nouns})", self._read_years),
+        )
 
     def sign_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules that are tried at a sign."""
@@ -144,12 +147,12 @@ class HanDates:
         return self._speller.finish_number(scan, match.end())
 
     def _read_years(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read the "2026-27" of a season."""
-        first, last = (
+        """Read the "2026-27" of a season, or the "2024" of a model."""
+        years = (
             self._numbers.words(f"{year:0>4}年").removesuffix("年")[-2 if len(year) == 2 else 0 :]
             for year in match.groups()
         )
-        scan.emit(first + self._table.range_word + last, *match.span())
+        scan.emit(self._table.range_word.join(years), *match.span())
         return self._speller.finish_number(scan, match.end())
 
     def _read_duration(self, scan: ScanState, match: re.Match[str]) -> int | None:

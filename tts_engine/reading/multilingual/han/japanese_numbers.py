@@ -54,14 +54,12 @@ _ALL_COUNTERS = sorted((*_COUNTERS, "日", "日間", "つ"), key=len, reverse=Tr
 _COUNTER = rf"(?:{'|'.join(_ALL_COUNTERS)})"
 # "2人目" but "2人目的", "2名様"
 _SUFFIXES: dict[str, str] = dict(_TABLES["suffixes"])
-_SUFFIX = (
-    rf"(?:[{''.join(_SUFFIXES)}](?![的標次線安前指々子意件紙事途語品割野析担散類式半後倒日週月年朝晩回食]))"
-)
+_SUFFIX = rf"(?:[{''.join(_SUFFIXES)}](?![{_TABLES['after_no_suffix']}]))"
 _COUNTED_NUMERAL = re.compile(
     rf"({_NUMERAL})(?:点([{''.join(_DIGIT_VALUES)}]+)([{''.join(_LARGE_UNITS)}]?))?(?:({_COUNTER})({_SUFFIX})?|([{_LOANWORD_ROWS}][ァ-ヴー]+))?"
 )
 _COUNTER_AFTER_DIGITS = re.compile(
-    rf"[{''.join(_LARGE_UNITS)}]?(?:{_COUNTER}{_SUFFIX}?|[{_LOANWORD_ROWS}][ァ-ヴー]+)?"
+    rf"千?[{''.join(_LARGE_UNITS)}]?(?:{_COUNTER}{_SUFFIX}?|[{_LOANWORD_ROWS}][ァ-ヴー]+)?"
 )
 
 

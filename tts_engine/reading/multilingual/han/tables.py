@@ -39,6 +39,7 @@ class HanTable:
     score_words_after: tuple[str, ...]
     duration_words_before: tuple[str, ...] = ()  # "3:45" after one of these is minutes and seconds
     season_words: tuple[str, ...] = ()  # after the "2026-27" of two years
+    year_nouns: tuple[str, ...] = ()  # 2024 before one of these is a year
     measures: tuple[str, ...] = ()  # 2 before one of these is 两
     no_measures: tuple[str, ...] = ()  # begin with a measure, but 2 before them is 二
     spelled_before: tuple[str, ...] = ()  # a room or a bus: three or four digits before it are spelled
