@@ -39,7 +39,6 @@ class HanAmounts:
         self._counted = re.compile(
             rf" ?(?:{self._unit})|{any_of(table.counted)}|{any_of(table.measures or (':',))}"
         )
-        self._currencies = any_of(table.currencies)
 
     def counts(self, text: str, at: int) -> bool:
         """Return whether a word or a unit that numbers count stands at ``at``."""
@@ -61,8 +60,7 @@ class HanAmounts:
 
     def sign_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules that are tried at a sign."""
-        table = self._table
-        signs = any_of(sign for sign in table.currencies if not sign[0].isalpha())
+        signs = any_of(sign for sign in self._table.currencies if not sign[0].isalpha())
         return (
             (rf"({signs})({NUMBER}){_RANGE}\1?({NUMBER}{_LARGE}*)[元円]?", self._read_money_range),
             (rf"({signs})({NUMBER}{_LARGE}+)[元円]?", self._read_money),
@@ -74,7 +72,10 @@ class HanAmounts:
             (r"\^(\d{1,3})(?!\d)", self._read_power),
             (r"[<>≥≤±≈](?= ?\d)|÷", self._read_sign),
             (rf"/ ?({self._unit})", self._read_per_unit),
-            (rf"/(?={any_of((*table.measures, *'年月周天日时次人件个個時回泊枚名台'))})", self._read_per),
+            (
+                rf"/(?={any_of((*self._table.measures, *'年月周天日时次人件个個時回泊枚名台'))})",
+                self._read_per,
+            ),
         )
 
     def _read_expression(self, scan: ScanState, match: re.Match[str]) -> int | None:
