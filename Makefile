@@ -76,7 +76,7 @@ bench: $(TEST_STAMP) ## measure calls and parts; fails if a target is missed
 	measure $(BIN)/vivavoce bench call; \
 	measure $(BIN)/python -m benches resample; \
 	measure $(BIN)/python -m benches words; \
-	if $(BIN)/python -c 'import sys; sys.path.insert(0, "tests"); from shared import chromium as c; sys.exit(c.find_chromium() is None)'; \
+	if $(BIN)/python -c 'import sys; sys.path.insert(0, "tests"); from shared.browser import chromium as c; sys.exit(c.find_chromium() is None)'; \
 		then measure $(BIN)/python -m benches webrtc; \
 		else echo 'Skipped: benches webrtc needs Chromium (apt-get install chromium)'; fi; \
 	if $(BIN)/python -c 'import sys; from importlib.util import find_spec; sys.exit(find_spec("pipecat") is None)'; \

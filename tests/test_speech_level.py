@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shared.speech_level import active_speech_level
+from shared.audio.speech_level import active_speech_level
 
 RATE = 24_000
 

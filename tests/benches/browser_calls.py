@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from shared.chromium import BrowserTab, Chromium, loopback_only, open_chromium
+from shared.browser.chromium import BrowserTab, Chromium, loopback_only, open_chromium
 from shared.process_footprint import ProcessFootprint
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.gateway.access.access_control import AccessControl

@@ -15,7 +15,7 @@ import numpy as np
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.cli.bench.api_clients import DashScopeClient
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport

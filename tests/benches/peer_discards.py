@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from shared.calls.websocket_calls import WebSocketCallServer, websocket_call_server
+from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
-from shared.standin_backend import WORD_S
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.cli.phones.peers.kinds import MAKE_PEER
 from vivavoce.gateway.cli.phones.peers.peer import Message

@@ -4,7 +4,7 @@ The English lists are those of ``english_readings.py``. Those of the other langu
 ``tests/tts_engine/reading/languages``, a file a language: "written => reading".
 A reading is in lower case; a capital stands for the name of its letter. ``{a|b}`` is a choice of equally
 usual words, and " | " separates whole readings. Not compared: pauses, capitals, the accent of é and the dots
-of ё, and hyphens and blanks, with which number words are written in several ways.
+of ё, hiragana against katakana, and hyphens and blanks, with which number words are written in several ways.
 """
 
 import re
@@ -25,6 +25,7 @@ from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 MIN_RIGHT_PERCENT = 98.0
 FOLDER = Path(__file__).parents[1] / "tts_engine/reading/languages"
 _LETTER_NAME = re.compile(r"(?<!\w)[^\W\d_a-zа-я](?!\w)")
+_KATAKANA = {ord("ァ") + index: ord("ぁ") + index for index in range(86)}
 _SILENT = re.compile(r"[\W\d_]")
 
 
@@ -73,7 +74,7 @@ def spoken(text: str, language: str) -> str:
 def comparable(text: str) -> str:
     """Return the letters that are compared."""
     lower = unicodedata.normalize("NFC", text.replace("İ", "i").lower()).replace("é", "e").replace("ё", "е")
-    return _SILENT.sub("", lower)
+    return _SILENT.sub("", lower).translate(_KATAKANA)
 
 
 def _readings(pattern: str, language: str) -> frozenset[str]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import httpx
 
-from shared.redis_server import RedisServer
-from shared.running_gateway import running_gateway
+from shared.cluster.redis_server import RedisServer
+from shared.gateways.running_gateway import running_gateway
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 

@@ -26,7 +26,7 @@ At 24 requests/s the server is overloaded, and the order only decides which list
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
-from shared.scheduling_simulation import (
+from shared.engine.scheduling_simulation import (
     SessionChooser,
     SimulatedListener,
     SimulatedLoad,
@@ -34,7 +34,7 @@ from shared.scheduling_simulation import (
     round_robin,
     simulate,
 )
-from shared.simulated_backend import SimulatedBackend, StepCostModel
+from shared.engine.simulated_backend import SimulatedBackend, StepCostModel
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.tts_engine.backends.base import Stage
 from vivavoce.tts_engine.scheduler import SchedulerPolicy, schedule

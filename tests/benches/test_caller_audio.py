@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benches.caller_audio import NetworkConditions, measure, receive, to_telephone
-from shared.tones import pitch_of
+from shared.audio.tones import pitch_of
 from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
 from vivavoce.adapters.rtp.codec import CODECS
 from vivavoce.adapters.rtp.connection import RtpConnection, RtpOptions

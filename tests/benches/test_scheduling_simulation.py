@@ -3,7 +3,7 @@
 import pytest
 
 from benches.schedule import ROWS, measure
-from shared.scheduling_simulation import (
+from shared.engine.scheduling_simulation import (
     SessionChooser,
     SimulatedListener,
     SimulatedLoad,
@@ -12,7 +12,7 @@ from shared.scheduling_simulation import (
     round_robin,
     simulate,
 )
-from shared.simulated_backend import SimulatedBackend, StepCostModel
+from shared.engine.simulated_backend import SimulatedBackend, StepCostModel
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage
 from vivavoce.tts_engine.reading.normalizer import SpokenWord
 from vivavoce.tts_engine.scheduler import SchedulerPolicy, schedule

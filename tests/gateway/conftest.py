@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.voices.recording_decoder import answer_bytes
 

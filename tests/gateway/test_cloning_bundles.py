@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("torch", reason="the networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.bundled_gateway import settings_with
-from shared.recordings import as_data_url, recording
-from shared.tiny_cosyvoice import BRIEF
-from shared.tiny_xtts import write_tiny_xtts
+from shared.audio.recordings import as_data_url, recording
+from shared.gateways.bundled_gateway import settings_with
+from shared.voices.tiny_cosyvoice import BRIEF
+from shared.voices.tiny_xtts import write_tiny_xtts
 from vivavoce.gateway.access.access_control import ANONYMOUS_KEY_ID, Grant
 from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.bundle_settings import BundleSetting

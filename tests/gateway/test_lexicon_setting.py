@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from shared.bundled_gateway import client_of
-from shared.engine_streams import pcm, speak
-from shared.tiny_piper import write_tiny_piper
+from shared.engine.engine_streams import pcm, speak
+from shared.gateways.bundled_gateway import client_of
+from shared.voices.tiny_piper import write_tiny_piper
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.engine_opening import open_engine
 from vivavoce.gateway.settings import Settings

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 from websockets.asyncio.client import connect
 
-from shared.bundled_gateway import client_of, settings_with
+from shared.gateways.bundled_gateway import client_of, settings_with
 from vivavoce.gateway.access.access_control import ANONYMOUS_KEY_ID, Grant
 from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.apis.model_names import ModelNames, ModelPolicy

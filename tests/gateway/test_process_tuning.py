@@ -10,8 +10,8 @@ from contextlib import aclosing
 import pytest
 
 from shared.calls.call_server import Phone
+from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
-from shared.standin_backend import StandInBackend
 from vivavoce.gateway import process_tuning
 from vivavoce.gateway.process_tuning import trim_memory
 from vivavoce.gateway.serve import Gateway

@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from shared.bundled_gateway import settings_with
-from shared.engine_streams import pcm, speak
-from shared.tiny_piper import write_tiny_piper
+from shared.engine.engine_streams import pcm, speak
+from shared.gateways.bundled_gateway import settings_with
+from shared.voices.tiny_piper import write_tiny_piper
 from vivavoce.gateway.bundle_settings import BundleSetting
 from vivavoce.gateway.engine_opening import ServedBundles, open_engine
 from vivavoce.gateway.serve import Gateway, serve

@@ -21,7 +21,7 @@ import pytest
 from aiortc import RTCPeerConnection
 
 from shared.calls.thread_phone import ThreadPhone
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.calls.agents import KeysAgent, SilentAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.listening_sockets import AddressUnavailable

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from shared.bundled_gateway import client_of, settings_with
+from shared.gateways.bundled_gateway import client_of, settings_with
 from vivavoce.gateway.bundle_settings import BundleSetting
 from vivavoce.gateway.engine_opening import open_engine
 from vivavoce.gateway.settings_loader import SettingsError, load_settings

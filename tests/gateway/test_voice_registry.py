@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared.recordings import recording
-from shared.standin_backend import StandInBackend
-from shared.voice_registry_setup import (
+from shared.audio.recordings import recording
+from shared.engine.standin_backend import StandInBackend
+from shared.voices.voice_registry_setup import (
     ADMIN,
     ANNA,
     BO,

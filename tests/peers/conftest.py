@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.client_programs import run_gateway
+from shared.gateways.client_programs import run_gateway
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

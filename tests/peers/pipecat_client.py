@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from benches.browser_calls import serve_browser_calls
-from shared.chromium import BrowserTab, loopback_only, open_chromium
-from shared.standin_backend import StandInBackend
+from shared.browser.chromium import BrowserTab, loopback_only, open_chromium
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.browser.calls import BrowserCalls
 from vivavoce.gateway.browser.settings import BrowserCallSettings
 from vivavoce.tts_engine.engine import Engine

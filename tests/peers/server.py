@@ -15,7 +15,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings

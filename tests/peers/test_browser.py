@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from benches.browser_calls import hang_up, probed_call, start_call
-from shared.chromium import BrowserTab
-from shared.chromium_calls import LONG, BrowserFixture, needs_chromium, type_in, with_browser
+from shared.browser.chromium import BrowserTab
+from shared.browser.chromium_calls import LONG, BrowserFixture, needs_chromium, type_in, with_browser
 
 pytestmark = needs_chromium
 

@@ -12,8 +12,15 @@ import numpy as np
 import pytest
 
 from benches.browser_calls import hang_up, probed_call, probed_tab
-from shared.chromium import BrowserTab, open_chromium
-from shared.chromium_calls import LONG, TIMEOUT_S, BrowserFixture, needs_chromium, type_in, with_browser
+from shared.browser.chromium import BrowserTab, open_chromium
+from shared.browser.chromium_calls import (
+    LONG,
+    TIMEOUT_S,
+    BrowserFixture,
+    needs_chromium,
+    type_in,
+    with_browser,
+)
 from vivavoce.gateway.browser.leg import BrowserPeer
 from vivavoce.gateway.calls.agents import Agent, KeysAgent, LoopingScriptAgent, ScriptAgent, ScriptPolicy
 from vivavoce.tts_engine.engine import Engine
@@ -195,7 +202,7 @@ async def live_regions(tab: BrowserTab, role: str) -> list[dict[str, str]]:
 
 SERVER = """
 import asyncio, sys
-from shared.chromium import loopback_only
+from shared.browser.chromium import loopback_only
 from vivavoce.gateway.serve import serve
 from vivavoce.gateway.settings_loader import load_settings
 

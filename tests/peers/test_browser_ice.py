@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from benches.browser_calls import probed_tab
-from shared.chromium import BrowserTab
-from shared.chromium_calls import TIMEOUT_S, BrowserFixture, fixture, needs_chromium, type_in
-from shared.turn_server import CREDENTIAL, USERNAME, TurnServer, serve_turn
+from shared.browser.chromium import BrowserTab
+from shared.browser.chromium_calls import TIMEOUT_S, BrowserFixture, fixture, needs_chromium, type_in
+from shared.browser.turn_server import CREDENTIAL, USERNAME, TurnServer, serve_turn
 from vivavoce.adapters.ice_settings import IceServer
 
 pytestmark = needs_chromium

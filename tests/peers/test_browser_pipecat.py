@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from shared.chromium_calls import BrowserFixture, needs_chromium, with_browser
+from shared.browser.chromium_calls import BrowserFixture, needs_chromium, with_browser
 
 pytestmark = needs_chromium
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from shared.client_programs import run_pipecat_program, run_python_program
+from shared.gateways.client_programs import run_pipecat_program, run_python_program
 
 PROGRAMS = Path(__file__).with_name("cartesia")
 

@@ -21,7 +21,7 @@ import av
 import numpy as np
 import pytest
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard

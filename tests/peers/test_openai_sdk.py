@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from shared.client_programs import (
+from shared.gateways.client_programs import (
     TIMEOUT_S,
     python_with,
     run_node_program,

@@ -35,8 +35,8 @@ from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.services.tts_service import TTSService
 from pipecat.workers.runner import WorkerRunner
 
+from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import in_loop
-from shared.standin_backend import StandInBackend
 from vivavoce import Engine
 from vivavoce.adapters.audiosocket.protocol import (
     AudioSocketAudio,

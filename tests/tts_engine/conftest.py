@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.engine_streams import MakeStandIn, Processes
-from shared.standin_backend import StandInBackend
+from shared.engine.engine_streams import MakeStandIn, Processes
+from shared.engine.standin_backend import StandInBackend
 
 
 @pytest.fixture(scope="module")

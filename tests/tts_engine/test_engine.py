@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.engine_streams import TEXT, MakeStandIn, collect, content, pcm, run, speak
-from shared.standin_backend import WORD_S, StandInBackend
+from shared.engine.engine_streams import TEXT, MakeStandIn, collect, content, pcm, run, speak
+from shared.engine.standin_backend import WORD_S, StandInBackend
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.engine import Engine, EngineConfig

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from shared.simulated_backend import SimulatedBackend, StepCostModel
+from shared.engine.simulated_backend import SimulatedBackend, StepCostModel
 from vivavoce.tts_engine.backends.base import SlotTurn, Stage, StepResult
 from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.engine import Engine, EngineConfig

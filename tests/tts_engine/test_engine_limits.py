@@ -11,9 +11,9 @@ import time
 import numpy as np
 import pytest
 
-from shared.engine_streams import TEXT, MakeStandIn, collect, content, pcm, run, speak
+from shared.engine.engine_streams import TEXT, MakeStandIn, collect, content, pcm, run, speak
+from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
-from shared.standin_backend import StandInBackend
 from vivavoce.tts_engine.backends.base import SlotRequest
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.engine import Engine, EngineConfig

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.multilingual_backend import MultilingualStandIn
+from shared.engine.multilingual_backend import MultilingualStandIn
 from vivavoce.tts_engine.chunk import AudioChunk
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import LanguageNotSpoken, StreamClosed

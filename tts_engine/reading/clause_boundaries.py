@@ -180,7 +180,8 @@ def _decide_full_stop(view: str, at: int, final: bool, rules: BoundaryRules) -> 
     following = _next_visible(view, end)
     if following == len(view):
         return _at_end(end, BoundaryKind.SENTENCE, final)
-    if rules.ordinal_stops and _ORDINAL_NUMBER.match(word):
+    is_long_ordinal = word.isdigit() and view[following].islower()  # "112. madde"
+    if rules.ordinal_stops and (is_long_ordinal or _ORDINAL_NUMBER.match(word)):
         return NoBoundary.UNSAFE
     if kind is AbbreviationKind.MAY_END_SENTENCE and _DOTTED_ABBREVIATION.match(word):
         refusal = _decide_after_dotted_abbreviation(view, word, following, final, rules)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shared.tones import tone
+from shared.audio.tones import tone
 from vivavoce.adapters.audio.upsample import Upsampler
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from shared.playout_speech import chunk, constant_level, word
+from shared.audio.playout_speech import chunk, constant_level, word
 from vivavoce.adapters.media.call_media import MediaReport, RecordedAudio
 from vivavoce.adapters.media.peer_paced_media import PeerPacedMedia
 from vivavoce.adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from shared.rtp_phone import bind_pair
-from shared.rtp_stream import RtpSource
+from shared.calls.rtp_phone import bind_pair
+from shared.calls.rtp_stream import RtpSource
 from vivavoce.adapters.media.call_media import CallerAudioOptions
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.media.messages import (

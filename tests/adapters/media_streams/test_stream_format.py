@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shared.audio.g711_tables import A_LAW, MU_LAW, G711Law
 from shared.calls.carrier_messages import PLIVO_START, TELNYX_START, TWILIO_START
-from shared.g711_tables import A_LAW, MU_LAW, G711Law
 from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.adapters.media_streams.asterisk import AsteriskStreamConnection
 from vivavoce.adapters.media_streams.carriers.plivo import PlivoStreamConnection

@@ -21,9 +21,9 @@ from pipecat.frames.frames import (
     OutputAudioRawFrame,
 )
 
+from shared.audio.tones import pitch_of, tone
 from shared.calls.audiosocket_bot import PACKET_BYTES, SPEECH, Bot, Phone, open_call
 from shared.event_loop import in_loop
-from shared.tones import pitch_of, tone
 from vivavoce.adapters.audio.input_resampler import make_input_resampler
 from vivavoce.adapters.audiosocket.protocol import (
     AudioSocketAudio,

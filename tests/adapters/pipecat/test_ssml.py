@@ -17,9 +17,9 @@ from pipecat.frames.frames import (
     TTSTextFrame,
 )
 
+from shared.engine.standin_backend import WORD_S
 from shared.event_loop import in_loop
-from shared.pipecat_pipeline import open_engine, reply, run_pipeline, tokens, unpaced_service
-from shared.standin_backend import WORD_S
+from shared.gateways.pipecat_pipeline import open_engine, reply, run_pipeline, tokens, unpaced_service
 
 DOCUMENT = '<speak>One <break time="500ms"/><sub alias="two three">2x3</sub> four.</speak>'
 FINAL_SILENCE_S = 0.02

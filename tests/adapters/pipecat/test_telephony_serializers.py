@@ -25,8 +25,8 @@ from pipecat.serializers.telnyx import TelnyxFrameSerializer
 from pipecat.serializers.twilio import TwilioFrameSerializer
 from pipecat.serializers.vonage import VonageFrameSerializer
 
-from shared.pipecat_pipeline import open_engine, run_pipeline, unpaced_service
-from shared.tones import pitch_of, tone
+from shared.audio.tones import pitch_of, tone
+from shared.gateways.pipecat_pipeline import open_engine, run_pipeline, unpaced_service
 from vivavoce.gateway.cli.phones.peers.carrier import SimulatedCarrier
 from vivavoce.gateway.cli.phones.peers.exotel import SimulatedExotel
 from vivavoce.gateway.cli.phones.peers.peer import Message

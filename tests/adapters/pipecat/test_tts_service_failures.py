@@ -25,8 +25,9 @@ from pipecat.frames.frames import (
 )
 from pipecat.utils.errors import ErrorCategory
 
+from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import in_loop
-from shared.pipecat_pipeline import (
+from shared.gateways.pipecat_pipeline import (
     FailingBackend,
     open_engine,
     reply,
@@ -35,7 +36,6 @@ from shared.pipecat_pipeline import (
     unpaced_service,
     until_idle,
 )
-from shared.standin_backend import StandInBackend
 from vivavoce import Engine
 from vivavoce.adapters.pipecat import (
     audio_context,

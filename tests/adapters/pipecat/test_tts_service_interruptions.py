@@ -30,8 +30,10 @@ from pipecat.frames.frames import (
 )
 from pipecat.services.tts_service import TTSContext
 
+from shared.audio.tones import pitch_of
+from shared.engine.standin_backend import WORD_S, StandInBackend
 from shared.event_loop import in_loop
-from shared.pipecat_pipeline import (
+from shared.gateways.pipecat_pipeline import (
     StoppedClock,
     open_engine,
     reply,
@@ -40,8 +42,6 @@ from shared.pipecat_pipeline import (
     unpaced_service,
     until_idle,
 )
-from shared.standin_backend import WORD_S, StandInBackend
-from shared.tones import pitch_of
 from vivavoce.adapters.pipecat import (
     audio_context,
     base_tts_service,

@@ -20,10 +20,10 @@ from pipecat.frames.frames import (
     TTSUpdateSettingsFrame,
 )
 
+from shared.audio.tones import pitch_of
+from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import in_loop
-from shared.pipecat_pipeline import open_engine, reply, run_pipeline, tokens, unpaced_service
-from shared.standin_backend import StandInBackend
-from shared.tones import pitch_of
+from shared.gateways.pipecat_pipeline import open_engine, reply, run_pipeline, tokens, unpaced_service
 from vivavoce.adapters.pipecat.engine_tts_service import VivavoceTTSService
 from vivavoce.tts_engine.backends.base import SlotRequest
 from vivavoce.tts_engine.voices.voices import MULTIPLE_LANGUAGES, Voice, Voices

@@ -35,8 +35,9 @@ from pipecat.frames.frames import (
 from pipecat.metrics.metrics import TTFAMetricsData, TTFBMetricsData, TTSUsageMetricsData
 from pipecat.services.tts_service import TextAggregationMode
 
+from shared.engine.standin_backend import WORD_S
 from shared.event_loop import in_loop
-from shared.pipecat_pipeline import (
+from shared.gateways.pipecat_pipeline import (
     StoppedClock,
     open_engine,
     run_pipeline,
@@ -44,7 +45,6 @@ from shared.pipecat_pipeline import (
     unpaced_service,
     until_idle,
 )
-from shared.standin_backend import WORD_S
 from vivavoce.adapters.pipecat import (
     base_tts_service,
     engine_tts_service,

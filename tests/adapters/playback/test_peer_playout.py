@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.playout_speech import take_words
+from shared.audio.playout_speech import take_words
 from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia, PeerPlayout
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.adapters.playback.transport import Transport

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.playout_speech import (
+from shared.audio.playout_speech import (
     PTIME_S,
     SILENCE,
     START,

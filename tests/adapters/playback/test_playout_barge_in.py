@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shared.playout_speech import (
+from shared.audio.playout_speech import (
     PTIME_S,
     SILENCE,
     START,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shared.g711_tables import A_LAW, MU_LAW, G711Law
-from shared.rtp_stream import PEER, RtpSource
+from shared.audio.g711_tables import A_LAW, MU_LAW, G711Law
+from shared.calls.rtp_stream import PEER, RtpSource
 from vivavoce.adapters.audio.codecs import ulaw_encode
 from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.adapters.rtp.codec import CODECS

@@ -7,7 +7,7 @@ import os
 import random
 import struct
 
-from shared.rtp_stream import PEER, RtpSource
+from shared.calls.rtp_stream import PEER, RtpSource
 from vivavoce.adapters.rtp.codec import CODECS
 from vivavoce.adapters.rtp.connection import RtpConnection, RtpEnd, RtpFaultSeen, RtpKey, RtpOptions
 from vivavoce.adapters.rtp.packet import encode_packet, parse_packet

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.rtp_stream import RtpSource, through_network
+from shared.calls.rtp_stream import RtpSource, through_network
 from vivavoce.adapters.rtp.concealment import LossConcealer
 from vivavoce.adapters.rtp.jitter_buffer import JitterBuffer
 from vivavoce.adapters.rtp.packet import RtpPacket

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.chromium import loopback_only
+from shared.browser.chromium import loopback_only
 
 
 @pytest.fixture(autouse=True)

@@ -16,9 +16,7 @@ from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame
 
 from hostile.offers import browser_offers, changed_offer
-from shared.event_loop import until
-from shared.process_footprint import ProcessFootprint
-from shared.webrtc_browser import (
+from shared.browser.webrtc_browser import (
     TIMEOUT_S,
     Browser,
     RecordingListener,
@@ -26,6 +24,8 @@ from shared.webrtc_browser import (
     run,
     tone,
 )
+from shared.event_loop import until
+from shared.process_footprint import ProcessFootprint
 from vivavoce.adapters.webrtc.peer import RECEIVED_SAMPLE_RATE, WebRtcPeer, WebRtcPeerPolicy
 from vivavoce.adapters.webrtc.sdp_offer import MAX_CANDIDATES, InvalidOffer
 

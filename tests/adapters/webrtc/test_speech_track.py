@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from aiortc.mediastreams import MediaStreamError
 
-from shared.webrtc_browser import (
+from shared.browser.webrtc_browser import (
     PACKET_SAMPLES,
     run,
     tone,

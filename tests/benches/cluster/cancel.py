@@ -13,7 +13,7 @@ import numpy as np
 
 from benches.cluster.deployed_cluster import Deployments, stages_apart, voice_replicas
 from benches.cluster.listener import text_of
-from shared.ray_replicas import CostlySettings
+from shared.cluster.ray_replicas import CostlySettings
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine
 from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings

@@ -9,7 +9,7 @@ from pathlib import Path
 import ray
 from ray import serve
 
-from shared.ray_replicas import CostlySettings
+from shared.cluster.ray_replicas import CostlySettings
 from vivavoce.gateway.cluster.ray.application import APPLICATION
 from vivavoce.gateway.cluster.ray.operations import bring_up
 from vivavoce.gateway.cluster.ray.ray_connection import LOOPBACK
@@ -21,7 +21,7 @@ Deployments = Mapping[str, Mapping[str, object]]  # by name, what the configurat
 @contextmanager
 def voice_replicas(settings: CostlySettings, deployments: Deployments) -> Iterator[None]:
     """Replicas of the stand-in voice: the deployment "voice"."""
-    with _deployed("shared.ray_replicas:build", settings.model_dump(mode="json"), deployments):
+    with _deployed("shared.cluster.ray_replicas:build", settings.model_dump(mode="json"), deployments):
         yield
 
 
@@ -35,7 +35,7 @@ def stages_apart(
         write_random_bundle(bundle, 2, "tiny", 1)
         settings = {"bundle": str(bundle), "stages": "apart", "render_step_s": render_step_s}
         noted = {"closings": str(closings)} if closings else {}
-        with _deployed("shared.ray_stages:build", settings | noted, deployments):
+        with _deployed("shared.cluster.ray_stages:build", settings | noted, deployments):
             yield
 
 

@@ -15,8 +15,8 @@ from ray import serve
 
 from benches.cluster.deployed_cluster import Deployments, stages_apart, voice_replicas
 from benches.cluster.listener import StreamListener, text_of
-from shared.ray_replicas import CostlySettings
-from shared.ray_stages import RENDERED_AGAIN
+from shared.cluster.ray_replicas import CostlySettings
+from shared.cluster.ray_stages import RENDERED_AGAIN
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cluster.ray.application import APPLICATION
 from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.installed_voices import write_joe_folder, write_kokoro_folder
+from shared.voices.installed_voices import write_joe_folder, write_kokoro_folder
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cli.bench.trace import percentile
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk

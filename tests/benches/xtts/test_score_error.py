@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from benches.xtts.score_error import measure_score_error
-from shared.tiny_xtts import write_tiny_xtts
+from shared.voices.tiny_xtts import write_tiny_xtts
 
 
 def test_the_divergence_of_a_precision_is_measured(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from fastapi import FastAPI
 from numpy.typing import ArrayLike
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 from vivavoce.gateway.apis.cartesia.http_api import CARTESIA_ERROR_FORMATS, CartesiaHttpApi

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from shared.audio.tones import pitch_of
 from shared.event_loop import until
-from shared.tones import pitch_of
 from vivavoce.adapters.client import (
     PoolPolicy,
     RemoteUtterance,

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from shared.recordings import recording
-from shared.running_gateway import PITCHES_HZ, ask_gateway
-from shared.standin_backend import WORD_S
-from shared.tones import pitch_of
+from shared.audio.recordings import recording
+from shared.audio.tones import pitch_of
+from shared.engine.standin_backend import WORD_S
+from shared.gateways.running_gateway import PITCHES_HZ, ask_gateway
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.tts_engine.errors import UnknownVoice
 from vivavoce.tts_engine.voices.store import VoiceStore

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.recordings import as_data_url, recording
-from shared.tiny_cosyvoice import BRIEF
+from shared.audio.recordings import as_data_url, recording
+from shared.voices.tiny_cosyvoice import BRIEF
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.bundles import write_random_bundle

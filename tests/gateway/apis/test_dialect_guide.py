@@ -13,7 +13,7 @@ import av
 import httpx
 import pytest
 
-from shared.standin_backend import WORD_S
+from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.web.openapi.document import openapi_document
 
 GUIDE = Path(__file__).parents[3] / "adapters" / "README.md"

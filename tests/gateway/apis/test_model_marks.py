@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.tiny_cosyvoice import BRIEF
+from shared.voices.tiny_cosyvoice import BRIEF
 from vivavoce.adapters.client import SpeechClient, SpeechOptions
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shared.audio.tones import pitch_of
+from shared.engine.standin_backend import WORD_S, StandInBackend
 from shared.event_loop import until
-from shared.standin_backend import WORD_S, StandInBackend
-from shared.tones import pitch_of
 from vivavoce.adapters.audio.codecs import ulaw_decode
 from vivavoce.adapters.audio.encoders import SAMPLE_RATES, AudioFormat
 from vivavoce.adapters.prosody import Prosody

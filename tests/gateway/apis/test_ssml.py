@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.standin_backend import WORD_S, StandInBackend
+from shared.engine.standin_backend import WORD_S, StandInBackend
 from vivavoce.adapters.ssml.document import BadSsml
 from vivavoce.gateway.apis.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
 from vivavoce.tts_engine.chunk import Mark, Word

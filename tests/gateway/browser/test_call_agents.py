@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from shared.fake_browser import (
+from shared.browser.fake_browser import (
     BrowserServer,
     FakeSpeechDetector,
     limited_key,

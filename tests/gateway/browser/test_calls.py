@@ -6,13 +6,13 @@ from collections.abc import Awaitable
 import numpy as np
 import pytest
 
-from shared.event_loop import until
-from shared.fake_browser import (
+from shared.browser.fake_browser import (
     OFFER,
     BrowserServer,
     FakeSpeechDetector,
     with_server,
 )
+from shared.event_loop import until
 from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.adapters.webrtc import peer
 from vivavoce.gateway.browser import leg

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.fake_browser import (
+from shared.browser.fake_browser import (
     BrowserServer,
     FakeLanguageModel,
     FakePeer,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from aiortc import RTCPeerConnection
 
-from shared.chromium import loopback_only
-from shared.fake_browser import (
+from shared.browser.chromium import loopback_only
+from shared.browser.fake_browser import (
     OFFER,
     TIMEOUT_S,
     BrowserServer,

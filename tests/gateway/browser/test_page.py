@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.fake_browser import BrowserServer, with_server
+from shared.browser.fake_browser import BrowserServer, with_server
 from vivavoce.gateway.browser import routes as browser_routes
 from vivavoce.gateway.browser.routes import PAGE_DIRECTORY
 

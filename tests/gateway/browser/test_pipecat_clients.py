@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.fake_browser import BrowserServer, FakeLanguageModel, FakePeer, with_model, with_server
+from shared.browser.fake_browser import BrowserServer, FakeLanguageModel, FakePeer, with_model, with_server
 
 
 @pytest.fixture(autouse=True)

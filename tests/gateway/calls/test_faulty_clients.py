@@ -14,8 +14,8 @@ from aiortc import RTCPeerConnection
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from shared.chromium import loopback_only
-from shared.standin_backend import StandInBackend
+from shared.browser.chromium import loopback_only
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.media.paced_media import PacedMedia
 from vivavoce.adapters.playback.playout import Playout

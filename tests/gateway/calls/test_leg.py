@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.adapters.media.paced_media import PacedMedia
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls.call_options import CallerSpeechAction, CallSpeechOptions

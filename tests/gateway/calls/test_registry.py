@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.adapters.media.paced_media import PacedMedia
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls.call import Call

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.tiny_kokoro import write_tiny_kokoro
-from shared.tiny_piper import write_tiny_piper
+from shared.voices.tiny_kokoro import write_tiny_kokoro
+from shared.voices.tiny_piper import write_tiny_piper
 from vivavoce.gateway.cli import main
 
 

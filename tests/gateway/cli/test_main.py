@@ -339,7 +339,7 @@ STAND_IN_SAY = """
 import sys
 from vivavoce.gateway.cli import main as cli
 from vivavoce.tts_engine.engine import Engine
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 real_open = Engine.open
 async def open_stand_in(*args, **named):
     return await real_open(backend=StandInBackend())

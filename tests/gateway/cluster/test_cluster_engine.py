@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import pytest
 
+from shared.cluster.local_replicas import LocalReplica, LocalReplicas, open_cluster
+from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
-from shared.local_replicas import LocalReplica, LocalReplicas, open_cluster
-from shared.standin_backend import StandInBackend
 from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.messages import CancelStream, OpenStream, ReportPlayout

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from shared.cluster.local_replicas import open_cluster
 from shared.event_loop import until
-from shared.local_replicas import open_cluster
 from vivavoce.gateway.cluster.replicas import cluster_engine, replica_link
 from vivavoce.gateway.cluster.replicas.cluster_metrics import ClusterMetrics, replica_families
 from vivavoce.gateway.cluster.replicas.messages import ReplicaMetrics

@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.local_replicas import LocalReplicas
-from shared.recordings import recording as sound_file
-from shared.redis_server import RedisServer
-from shared.tiny_cosyvoice import BRIEF, pcm, recording, run, speak
-from shared.voice_registry_setup import ANNA
+from shared.audio.recordings import recording as sound_file
+from shared.cluster.local_replicas import LocalReplicas
+from shared.cluster.redis_server import RedisServer
+from shared.voices.tiny_cosyvoice import BRIEF, pcm, recording, run, speak
+from shared.voices.voice_registry_setup import ANNA
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.cluster_voices import EnrollableClusterVoices
 from vivavoce.gateway.cluster.replicas.hosted_voices import HostedVoices

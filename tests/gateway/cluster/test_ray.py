@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray has many
 from click.testing import CliRunner  # noqa: E402
 from ray import serve  # noqa: E402
 
-from shared.standin_backend import StandInBackend  # noqa: E402
+from shared.engine.standin_backend import StandInBackend  # noqa: E402
 from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine  # noqa: E402
 from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings  # noqa: E402
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine  # noqa: E402
@@ -30,7 +30,7 @@ WORDS = [word.strip(",.!") for word in TEXT.split()]
 def config(replicas: int, **args: object) -> str:
     application = {
         "name": "vivavoce",
-        "import_path": "shared.ray_replicas:build",
+        "import_path": "shared.cluster.ray_replicas:build",
         "route_prefix": None,
         "args": args,
         "deployments": [{"name": "voice", "num_replicas": replicas, "ray_actor_options": {"num_cpus": 0.1}}],

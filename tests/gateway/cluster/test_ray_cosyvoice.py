@@ -23,10 +23,10 @@ pytestmark = [
 from ray import serve  # noqa: E402
 from ray.util.state import list_actors  # noqa: E402
 
-from shared.recordings import recording as sound_file  # noqa: E402
-from shared.redis_server import RedisServer  # noqa: E402
-from shared.tiny_cosyvoice import recording  # noqa: E402
-from shared.voice_registry_setup import ANNA  # noqa: E402
+from shared.audio.recordings import recording as sound_file  # noqa: E402
+from shared.cluster.redis_server import RedisServer  # noqa: E402
+from shared.voices.tiny_cosyvoice import recording  # noqa: E402
+from shared.voices.voice_registry_setup import ANNA  # noqa: E402
 from vivavoce.gateway.cluster.ray.operations import bring_up, deployment_states  # noqa: E402
 from vivavoce.gateway.cluster.ray.replica_directory import RayChannel  # noqa: E402
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine  # noqa: E402

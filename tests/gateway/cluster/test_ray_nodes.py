@@ -12,7 +12,7 @@ from ray import serve  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
 from benches.cluster.listener import StreamListener, text_of  # noqa: E402
-from shared.ray_replicas import CostlySettings, build  # noqa: E402
+from shared.cluster.ray_replicas import CostlySettings, build  # noqa: E402
 from vivavoce.gateway.cluster.ray.application import APPLICATION  # noqa: E402
 from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine  # noqa: E402
 from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings  # noqa: E402

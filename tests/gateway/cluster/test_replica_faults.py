@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from shared.cluster.local_replicas import LocalReplica, open_cluster
+from shared.engine.standin_backend import WORD_S, StandInBackend
 from shared.event_loop import until
-from shared.local_replicas import LocalReplica, open_cluster
-from shared.standin_backend import WORD_S, StandInBackend
 from vivavoce.gateway.cluster.replicas import replica_host, replica_link
 from vivavoce.gateway.cluster.replicas.messages import (
     EndInput,

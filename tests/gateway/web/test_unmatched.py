@@ -9,7 +9,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from shared.running_gateway import ask_gateway
+from shared.gateways.running_gateway import ask_gateway
 from vivavoce.gateway.settings_loader import SettingsError, load_settings
 
 SPEECH = {"input": "One.", "response_format": "pcm"}

@@ -12,8 +12,8 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
+from shared.audio.speech_level import active_speech_level
 from shared.process_footprint import allocated_mb
-from shared.speech_level import active_speech_level
 from vivavoce.models.hibari.phonemizer import MAX_PHONEMES, PhonemeLine, SpelledWord
 from vivavoce.models.hibari.voice import (
     SAMPLE_RATE,

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from shared.session_states import scatter, size_bytes  # noqa: E402
+from shared.engine.session_states import scatter, size_bytes  # noqa: E402
 from vivavoce.models.networks.state import gather, join_states, map_state, tensors  # noqa: E402
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.tiny_piper import write_tiny_piper
+from shared.voices.tiny_piper import write_tiny_piper
 from vivavoce.models.piper.config import PiperVoiceError, read_config
 from vivavoce.models.piper.graph import split_graph
 from vivavoce.models.piper.range_renderer import RangeRenderer

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import numpy as np
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.adapters.media.media_servers import MediaServers
 from vivavoce.adapters.voice_activity import VoiceActivityDetector
 from vivavoce.gateway.calls.agents import Agent, SilentAgent

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.adapters.audiosocket.protocol import (
     SAMPLE_RATE_OF_KIND,
     AudioSocketAudio,

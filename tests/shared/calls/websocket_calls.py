@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
-from shared.standin_backend import StandInBackend
 from vivavoce.gateway.calls.agents import Agent, SilentAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.cli.phones.peers.peer import SimulatedPeer

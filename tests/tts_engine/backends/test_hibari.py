@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.speech_level import active_speech_level
+from shared.audio.speech_level import active_speech_level
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.models.hibari.phonemizer import SpelledWord
 from vivavoce.tts_engine.backends.base import Delivery, SlotRequest, SlotTurn

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared.engine_streams import pcm, speak
-from shared.installed_voices import kokoro_folder
-from shared.tiny_kokoro import write_tiny_kokoro
-from shared.voice_registry_setup import SPEAKER
+from shared.engine.engine_streams import pcm, speak
+from shared.voices.installed_voices import kokoro_folder
+from shared.voices.tiny_kokoro import write_tiny_kokoro
+from shared.voices.voice_registry_setup import SPEAKER
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
 from vivavoce.tts_engine.backends import clause_backend, kokoro
 from vivavoce.tts_engine.backends.base import Delivery

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared.engine_streams import speak
-from shared.installed_voices import joe_folder
-from shared.speech_level import active_speech_level
-from shared.tiny_piper import write_tiny_piper
+from shared.audio.speech_level import active_speech_level
+from shared.engine.engine_streams import speak
+from shared.voices.installed_voices import joe_folder
+from shared.voices.tiny_piper import write_tiny_piper
 from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.backends.espeak import EspeakPhonemizer
 from vivavoce.tts_engine.backends.piper import PIECE_S

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from shared.simulated_backend import SimulatedBackend, StepCostModel
-from shared.standin_backend import StandInBackend
+from shared.engine.simulated_backend import SimulatedBackend, StepCostModel
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage
 from vivavoce.tts_engine.backends.hibari import HibariBackend
 from vivavoce.tts_engine.backends.process import ProcessBackend, ProcessPolicy
@@ -102,7 +102,7 @@ def test_samples_equal_those_of_the_same_backend_in_this_process(load: Callable[
 
 
 RECORDS_CLOSING = """
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 
 class RecordsClosing(StandInBackend):
     def __init__(self, note):
@@ -336,7 +336,7 @@ def test_a_dozen_starts_leak_no_descriptor_thread_or_process() -> None:
 PARENT_PROGRAM = """
 import functools, os, sys, time
 from vivavoce.tts_engine.backends.process import ProcessBackend
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 if __name__ == "__main__":
     backend = ProcessBackend.start_backend(functools.partial(StandInBackend, (440,)))
     print(backend.pid, flush=True)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.tiny_cosyvoice import (
+from shared.unreadable_texts import UNREADABLE_TEXTS
+from shared.voices.tiny_cosyvoice import (
     BRIEF,
     FINAL_SILENCE,
     SAMPLES_PER_ID,
@@ -27,7 +28,6 @@ from shared.tiny_cosyvoice import (
     spoken_ids,
     words_of,
 )
-from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.models.checkpoint.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle

@@ -9,7 +9,7 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from shared.tiny_cosyvoice import (  # noqa: E402
+from shared.voices.tiny_cosyvoice import (  # noqa: E402
     BRIEF,
     content,
     recording,

@@ -11,7 +11,7 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from shared.tiny_cosyvoice import (  # noqa: E402
+from shared.voices.tiny_cosyvoice import (  # noqa: E402
     BRIEF,
     FINAL_SILENCE,
     SAMPLES_PER_ID,

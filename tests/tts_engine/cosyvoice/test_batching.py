@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.cosyvoice_sessions import TEXTS, SessionDriver, render_together
-from shared.tiny_cosyvoice import BRIEF, recording
+from shared.engine.cosyvoice_sessions import TEXTS, SessionDriver, render_together
+from shared.voices.tiny_cosyvoice import BRIEF, recording
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule
 from vivavoce.tts_engine.backends.base import SlotRequest
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend

@@ -20,8 +20,8 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from shared.cosyvoice_sessions import TEXTS, SessionDriver, render_together  # noqa: E402
-from shared.tiny_cosyvoice import BRIEF  # noqa: E402
+from shared.engine.cosyvoice_sessions import TEXTS, SessionDriver, render_together  # noqa: E402
+from shared.voices.tiny_cosyvoice import BRIEF  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule  # noqa: E402
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult  # noqa: E402

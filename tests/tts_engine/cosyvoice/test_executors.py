@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.tiny_cosyvoice import BRIEF, pcm, run, speak
+from shared.voices.tiny_cosyvoice import BRIEF, pcm, run, speak
 from vivavoce.models.networks.execution import Executor, Precision
 from vivavoce.models.onnx_providers import installed_devices
 from vivavoce.tts_engine.bundles import export_bundle

@@ -14,7 +14,7 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from shared.tiny_cosyvoice import BRIEF, recording  # noqa: E402
+from shared.voices.tiny_cosyvoice import BRIEF, recording  # noqa: E402
 from vivavoce.tts_engine.backends.base import Backend, Delivery, DeliveryMode, Stage  # noqa: E402
 from vivavoce.tts_engine.backends.process import ProcessBackend, ProcessPolicy  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.tiny_cosyvoice import BRIEF
+from shared.voices.tiny_cosyvoice import BRIEF
 from vivavoce.models.networks.execution import Precision
 from vivavoce.tts_engine.backends.process import ProcessPolicy
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend

@@ -14,8 +14,8 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: make tes
 
 from torch import Tensor
 
-from shared.tiny_cosyvoice import BRIEF, pcm, run, speak
-from shared.voice_prompts import prompt
+from shared.voices.tiny_cosyvoice import BRIEF, pcm, run, speak
+from shared.voices.voice_prompts import prompt
 from vivavoce.models.checkpoint.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle

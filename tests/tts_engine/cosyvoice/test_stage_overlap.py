@@ -15,7 +15,7 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from shared.tiny_cosyvoice import BRIEF, recording  # noqa: E402
+from shared.voices.tiny_cosyvoice import BRIEF, recording  # noqa: E402
 from vivavoce.tts_engine.backends.base import ALL_STAGES, Stage  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402

@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.cosyvoice_sessions import TEXTS, RenderedSession, SessionDriver, render_together
-from shared.local_render_replicas import LocalRenderReplicas
-from shared.tiny_cosyvoice import BRIEF, recording
+from shared.cluster.local_render_replicas import LocalRenderReplicas
+from shared.engine.cosyvoice_sessions import TEXTS, RenderedSession, SessionDriver, render_together
+from shared.voices.tiny_cosyvoice import BRIEF, recording
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.rendering.render_messages import ChunkRequest, RenderReplicaLost

@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.tiny_cosyvoice import BRIEF, pcm, run, speak
-from shared.voice_prompts import prompt
+from shared.voices.tiny_cosyvoice import BRIEF, pcm, run, speak
+from shared.voices.voice_prompts import prompt
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.lm.decode_turn import DecodeTurn
 from vivavoce.models.networks.execution import Executor
@@ -24,7 +24,7 @@ from vivavoce.tts_engine.cosyvoice.lm_runner import LmRunner
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.voices.store import VoiceStore
 
-PROGRAM = Path(__file__).parents[2] / "shared" / "speech_without_torch.py"
+PROGRAM = Path(__file__).parents[2] / "shared" / "runtimes" / "speech_without_torch.py"
 TEXT = "Well, it is me. Who is it?"
 WEIGHTS = ("llm.pt", "flow.pt", "hift.pt")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.voice_prompts import contents, prompt
+from shared.voices.voice_prompts import contents, prompt
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.errors import BadRequest, Overloaded, UnknownVoice

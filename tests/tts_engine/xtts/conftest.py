@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.tiny_xtts import write_tiny_xtts
+from shared.voices.tiny_xtts import write_tiny_xtts
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.cosyvoice_sessions import SessionDriver
-from shared.tiny_cosyvoice import recording
+from shared.engine.cosyvoice_sessions import SessionDriver
+from shared.voices.tiny_cosyvoice import recording
 from vivavoce.models.networks.execution import Precision
 from vivavoce.tts_engine.backends.base import Delivery, SlotRequest, SlotTurn
 from vivavoce.tts_engine.segmenter import Segment

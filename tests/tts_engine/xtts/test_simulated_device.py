@@ -11,8 +11,8 @@ torch = pytest.importorskip(
     "torch", reason="the XTTS networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from shared.cosyvoice_sessions import TEXTS, SessionDriver  # noqa: E402
-from shared.simulated_device import DEVICE, DeviceSimulation  # noqa: E402
+from shared.engine.cosyvoice_sessions import TEXTS, SessionDriver  # noqa: E402
+from shared.runtimes.simulated_device import DEVICE, DeviceSimulation  # noqa: E402
 from vivavoce.models.networks.devices import CPU  # noqa: E402
 from vivavoce.models.xtts.checkpoint.bundle import XttsBundle, open_bundle  # noqa: E402
 from vivavoce.models.xtts.networks import load_networks, load_voice_encoder  # noqa: E402

@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXT
 
 import torch
 
-from shared.tiny_cosyvoice import recording
+from shared.voices.tiny_cosyvoice import recording
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePromptError
 from vivavoce.models.xtts.checkpoint.voice_prompt import XttsVoicePrompt
 from vivavoce.models.xtts.checkpoint.weight_file import MODEL_FILE

@@ -65,6 +65,8 @@ _FOLDED_CHARACTERS = FOLDED_CHARACTERS | {
     "〜": "~",
     "№": "№",
     "〒": "〒",
+    "㈜": "(주)",
+    "㎍": "μg",
     "ﾞ": "\u3099",
     "ﾟ": "\u309a",
     **dict.fromkeys("।॥።։။។", ". "),  # full stops of Indic, Ethiopic, Armenian, Burmese and Khmer

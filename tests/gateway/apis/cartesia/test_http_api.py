@@ -11,7 +11,7 @@ import av
 import numpy as np
 import pytest
 
-from shared.standin_backend import WORD_S
+from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.cartesia.models import MAX_BODY_BYTES

@@ -16,10 +16,10 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from shared.audio.recordings import recording
+from shared.audio.tones import pitch_of
+from shared.engine.standin_backend import WORD_S, StandInBackend
 from shared.event_loop import until
-from shared.recordings import recording
-from shared.standin_backend import WORD_S, StandInBackend
-from shared.tones import pitch_of
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.cosyvoice_server import grpc_server

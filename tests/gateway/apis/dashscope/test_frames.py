@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.dashscope_frames import JAVA_TASK_ID, TASK_ID, Client, frame, run, text
+from shared.gateways.dashscope_frames import JAVA_TASK_ID, TASK_ID, Client, frame, run, text
 from vivavoce.adapters.dashscope.connection import (
     MAX_FRAME_CHARACTERS,
     MAX_TASK_ID_CHARACTERS,

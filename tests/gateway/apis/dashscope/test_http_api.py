@@ -14,7 +14,7 @@ import av
 import httpx
 import pytest
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.dashscope_frames import CODEC, JAVA_TASK_ID, TASK_ID, Client
+from shared.gateways.dashscope_frames import CODEC, JAVA_TASK_ID, TASK_ID, Client
 from vivavoce.adapters.dashscope.connection import (
     DashScopeProtocolError,
 )

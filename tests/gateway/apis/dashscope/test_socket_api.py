@@ -13,8 +13,8 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
-from shared.standin_backend import StandInBackend
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTimeouts
 from vivavoce.gateway.access.access_control import AccessControl, Grant

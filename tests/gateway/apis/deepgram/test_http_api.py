@@ -8,7 +8,7 @@ from typing import Any
 import av
 import pytest
 
-from shared.standin_backend import WORD_S
+from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.deepgram.models import MAX_BODY_BYTES

@@ -14,9 +14,9 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from shared.audio.tones import pitch_of
+from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
-from shared.standin_backend import WORD_S
-from shared.tones import pitch_of
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis import transcripts

@@ -10,7 +10,7 @@ from typing import Any
 import av
 import pytest
 
-from shared.standin_backend import WORD_S
+from shared.engine.standin_backend import WORD_S
 from vivavoce.adapters.audio.codecs import WAV_HEADER_BYTES, wav_file
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope

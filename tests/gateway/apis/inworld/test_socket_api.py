@@ -13,8 +13,8 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
-from shared.standin_backend import WORD_S
 from vivavoce.adapters.audio.codecs import WAV_HEADER_BYTES, wav_file
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope

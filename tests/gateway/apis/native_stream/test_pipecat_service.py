@@ -33,9 +33,16 @@ from pipecat.frames.frames import (
 from pipecat.metrics.metrics import TTFAMetricsData, TTFBMetricsData, TTSUsageMetricsData
 from pipecat.services.tts_service import TextAggregationMode
 
+from shared.audio.tones import pitch_of
 from shared.event_loop import until
-from shared.pipecat_pipeline import LONG_TEXT, StoppedClock, remote_service, reply, run_pipeline, tokens
-from shared.tones import pitch_of
+from shared.gateways.pipecat_pipeline import (
+    LONG_TEXT,
+    StoppedClock,
+    remote_service,
+    reply,
+    run_pipeline,
+    tokens,
+)
 from vivavoce.adapters.pipecat import (
     VivavoceTTSService,
     VivavoceWebsocketTTSService,

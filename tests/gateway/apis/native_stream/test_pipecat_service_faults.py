@@ -30,9 +30,9 @@ from pipecat.frames.frames import (
 )
 from pipecat.utils.errors import ErrorCategory
 
+from shared.audio.tones import pitch_of
 from shared.event_loop import until
-from shared.pipecat_pipeline import LONG_TEXT, remote_service, reply, run_pipeline, tokens
-from shared.tones import pitch_of
+from shared.gateways.pipecat_pipeline import LONG_TEXT, remote_service, reply, run_pipeline, tokens
 from vivavoce.adapters.client import PoolPolicy, SpeechClient
 from vivavoce.adapters.pipecat import (
     VivavoceWebsocketTTSService,

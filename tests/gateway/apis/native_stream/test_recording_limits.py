@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from shared.recording_streams import BUNDLED_VOICES, REFERENCE, open_stream, wait_voices_removed
-from shared.recordings import as_data_url, recording
+from shared.audio.recordings import as_data_url, recording
+from shared.gateways.recording_streams import BUNDLED_VOICES, REFERENCE, open_stream, wait_voices_removed
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.tts_engine.voices.store import VoiceStore

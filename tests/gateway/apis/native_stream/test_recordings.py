@@ -7,7 +7,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from shared.event_loop import until
-from shared.recording_streams import (
+from shared.gateways.recording_streams import (
     BUNDLED_VOICES,
     LOCAL,
     REFERENCE,

@@ -14,9 +14,9 @@ import httpx
 import numpy as np
 import pytest
 
+from shared.audio.tones import pitch_of
+from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
-from shared.standin_backend import WORD_S
-from shared.tones import pitch_of
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope

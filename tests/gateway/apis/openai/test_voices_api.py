@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from shared.recordings import as_data_url, recording
+from shared.audio.recordings import as_data_url, recording
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from shared.recordings import recording
-from shared.standin_backend import WORD_S
-from shared.tones import pitch_of
+from shared.audio.recordings import recording
+from shared.audio.tones import pitch_of
+from shared.engine.standin_backend import WORD_S
 from vivavoce.tts_engine.backends.base import DeliveryMode
 from vivavoce.tts_engine.voices.store import VoiceStore
 

@@ -8,9 +8,9 @@ from typing import Any
 import av
 import pytest
 
-from shared.recordings import as_data_url, recording
-from shared.standin_backend import WORD_S
-from shared.tones import pitch_of
+from shared.audio.recordings import as_data_url, recording
+from shared.audio.tones import pitch_of
+from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.tts_engine.backends.base import DeliveryMode

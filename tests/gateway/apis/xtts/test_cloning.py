@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.recordings import recording
-from shared.tiny_xtts import write_tiny_xtts
+from shared.audio.recordings import recording
+from shared.voices.tiny_xtts import write_tiny_xtts
 from vivavoce.tts_engine.xtts.backend import XttsBackend
 from vivavoce.tts_engine.xtts.policy import SpeechLengthBound, XttsPolicy
 

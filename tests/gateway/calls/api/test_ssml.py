@@ -7,7 +7,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection
 
 from shared.calls.call_server import call_server, run, send_utterance, until
-from shared.standin_backend import WORD_S
+from shared.engine.standin_backend import WORD_S
 
 DOCUMENT = (
     '<speak><mark name="begin"/>One <sub alias="the second of all">2</sub><break time="300ms"/> '

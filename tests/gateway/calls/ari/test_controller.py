@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from shared.calls.call_server import CallServer, call_server, run, send_utterance, until, words
-from shared.simulated_ari import APP, PASSWORD, USER, AriTestChannel, SimulatedAri, simulated_ari
+from shared.calls.simulated_ari import APP, PASSWORD, USER, AriTestChannel, SimulatedAri, simulated_ari
 from vivavoce.gateway.calls.ari.client import AriFailed
 
 

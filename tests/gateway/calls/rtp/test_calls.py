@@ -14,8 +14,8 @@ import pytest
 from websockets.asyncio.client import connect
 
 from shared.calls.call_server import CallServer, call_server, run, send_utterance, until, words
-from shared.rtp_phone import RtpTestPhone
-from shared.rtp_stream import RtpSource
+from shared.calls.rtp_phone import RtpTestPhone
+from shared.calls.rtp_stream import RtpSource
 from vivavoce.adapters.audio.codecs import ulaw_encode
 from vivavoce.adapters.rtp.packet import encode_packet
 from vivavoce.adapters.rtp.rtcp import Bye, parse_rtcp

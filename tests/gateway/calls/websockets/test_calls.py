@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
+from shared.audio.tones import pitch_of, tone
 from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_server
 from shared.event_loop import until
-from shared.tones import pitch_of, tone
 from vivavoce.adapters.media_streams.asterisk import AsteriskStreamConnection
 from vivavoce.gateway.calls.agents import KeysAgent
 from vivavoce.gateway.calls.call import Call

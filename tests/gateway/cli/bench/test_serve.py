@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.cli.bench import commands
 from vivavoce.gateway.cli.bench.api_clients import SpeechApi, open_client
 from vivavoce.gateway.cli.bench.disconnect import disconnect_figures

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared.recordings import recording
-from shared.redis_server import RedisServer
-from shared.voice_registry_setup import ANNA, Encoder, RegistrySetup
+from shared.audio.recordings import recording
+from shared.cluster.redis_server import RedisServer
+from shared.voices.voice_registry_setup import ANNA, Encoder, RegistrySetup
 from vivavoce.gateway.cluster.shared_store.conditioning import (
     ConditioningPolicy,
     SharedConditioning,

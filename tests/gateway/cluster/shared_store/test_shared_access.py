@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.redis_server import RedisServer
+from shared.cluster.redis_server import RedisServer
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.errors import KeyRefused, RateLimited
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope

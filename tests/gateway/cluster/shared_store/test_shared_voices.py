@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from shared.recordings import recording
-from shared.redis_server import RedisServer
-from shared.voice_registry_setup import ANNA, BO, RegistrySetup
+from shared.audio.recordings import recording
+from shared.cluster.redis_server import RedisServer
+from shared.voices.voice_registry_setup import ANNA, BO, RegistrySetup
 from vivavoce.gateway.cluster.shared_store.redis_link import PREFIX, RedisAway, RedisLink
 from vivavoce.gateway.cluster.shared_store.shared_voices import SharedVoices, VoiceSharing
 from vivavoce.gateway.voice_registry import NewVoice

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not instal
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
 from golden.reference.upstream_flow import AttentionMask, compute_whole  # noqa: E402
-from shared.session_states import scatter, size_bytes  # noqa: E402
+from shared.engine.session_states import scatter, size_bytes  # noqa: E402
 from vivavoce.models.cosyvoice.config import (  # noqa: E402
     CosyVoiceVersion,
     DitConfig,

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.harmonic_voice import harmonic_voice
+from shared.audio.harmonic_voice import harmonic_voice
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.lm_prompts import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.harmonic_voice import harmonic_voice
+from shared.audio.harmonic_voice import harmonic_voice
 from vivavoce.models.cosyvoice.front_end.recording import check_recording
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePromptError
 

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.harmonic_voice import harmonic_voice
+from shared.audio.harmonic_voice import harmonic_voice
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle
 from vivavoce.models.cosyvoice.front_end import features
 from vivavoce.models.cosyvoice.front_end.voice_encoder import VoiceEncoder

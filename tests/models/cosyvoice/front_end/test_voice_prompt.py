@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.harmonic_voice import harmonic_voice
+from shared.audio.harmonic_voice import harmonic_voice
 from vivavoce.models.cosyvoice.front_end.voice_encoder import VoiceEncoder
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt, VoicePromptError
 

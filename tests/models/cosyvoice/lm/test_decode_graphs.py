@@ -7,7 +7,7 @@ torch = pytest.importorskip(
 )
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
-from shared.lm_decoding import advance  # noqa: E402
+from shared.engine.lm_decoding import advance  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import llm_shapes  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion, SpeechLmConfig  # noqa: E402
 from vivavoce.models.cosyvoice.lm.decode_graphs import DecodeGraphKey, DecodeGraphs  # noqa: E402

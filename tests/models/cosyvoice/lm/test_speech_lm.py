@@ -13,7 +13,7 @@ torch = pytest.importorskip(
 from torch import Tensor  # noqa: E402
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
-from shared.session_states import scatter  # noqa: E402
+from shared.engine.session_states import scatter  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import llm_shapes  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion, SpeechLmConfig  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import START_INPUT, TURN_INPUT, LmInput, LmInputKind  # noqa: E402

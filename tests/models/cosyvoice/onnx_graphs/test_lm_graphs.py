@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from golden.reference.golden_config import read_network_config, read_rule  # noqa: E402
 from golden.reference.language_model import compare_language_model  # noqa: E402
 from golden.reference.rule_weights import rule_weights  # noqa: E402
-from shared.numpy_lm import NumpyLm  # noqa: E402
+from shared.runtimes.numpy_lm import NumpyLm  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import llm_shapes  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
@@ -32,7 +32,7 @@ from vivavoce.models.networks.execution import Precision  # noqa: E402
 from vivavoce.models.onnx_graphs.matrix_products import MatrixFormat  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"
-DRIVER = Path(__file__).parents[3] / "shared" / "numpy_lm.py"
+DRIVER = Path(__file__).parents[3] / "shared" / "runtimes" / "numpy_lm.py"
 # Error of a hidden state, root mean square, as a share of its own.
 MAX_ERROR = {Precision.FP32: 1e-5, Precision.INT8: 0.03, Precision.INT4: 0.3}
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from shared.simulated_tensorrt import SimulatedTensorrt  # noqa: E402
+from shared.runtimes.simulated_tensorrt import SimulatedTensorrt  # noqa: E402
 from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402

@@ -11,7 +11,7 @@ from golden.reference import upstream_vocoder  # noqa: E402
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
 from golden.reference.upstream_vocoder import interpolated_phase_sines, render_whole  # noqa: E402
 from golden.reference.vocoder import load_vocoder_v2  # noqa: E402
-from shared.session_states import scatter  # noqa: E402
+from shared.engine.session_states import scatter  # noqa: E402
 from vivavoce.models.cosyvoice.config import HiftConfig  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import (  # noqa: E402
     HiftV2,

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
-from shared.session_states import scatter  # noqa: E402
+from shared.engine.session_states import scatter  # noqa: E402
 from vivavoce.models.cosyvoice.config import HiftConfig  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3, HiftV3State  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.noise_table import NoiseTable  # noqa: E402

@@ -13,11 +13,12 @@ from ...data_files import expand_names, load_tables
 DIGIT_KANA = ("ゼロ", "イチ", "ニ", "サン", "ヨン", "ゴ", "ロク", "ナナ", "ハチ", "キュウ")
 _SMALL_UNITS = {"十": 10, "百": 100, "千": 1000}
 _LARGE_UNITS = {"万": 10**4, "億": 10**8, "兆": 10**12}
+_LARGE_UNIT_KANA = {"万": "マン", "億": "オク", "兆": "チョウ"}
 _DIGIT_VALUES = {kanji: value for value, kanji in enumerate("〇一二三四五六七八九")} | {"零": 0}
 
 _TABLES = load_tables(__file__, "japanese_counters.toml")
-# Reading of a counter, and its first consonant after a number that ends in n: "p", or "b" or "g" except after
-# four; "" for no change.
+# Reading of a counter, and its first consonant after a number that ends in n: "p", or "b", "g" or "z" except
+# after four; "" for no change; "-" for no gemination either.
 _COUNTERS = {
     counter: (reading.partition(" ")[0], reading.partition(" ")[2])
     for counter, reading in expand_names(_TABLES["counters"]).items()
@@ -26,6 +27,8 @@ _DAY_COUNTS, _THING_COUNTS, _PEOPLE_COUNTS = (
     {int(number): str(word) for number, word in _TABLES[name].items()}
     for name in ("day_counts", "thing_counts", "people_counts")
 )
+_NATIVE_COUNTERS = frozenset(_TABLES["native"]["counters"].split())
+_NATIVE_COUNTS = {1: str(_TABLES["native"]["one"]), 2: str(_TABLES["native"]["two"])}
 _FINAL_DIGIT_CHANGES = {
     counter: dict(change.split(":") for change in changes.split())
     for counter, changes in expand_names(_TABLES["final_digit_changes"]).items()
@@ -38,17 +41,26 @@ _GEMINATION_ROWS = {
     "ジュウ": "カキクケコサシスセソタチツテトハヒフヘホ",
     "ャク": "カキクケコハヒフヘホ",
 }
+# First letters of loanwords before which ten geminates: ジュッキロ, ジュッページ.
+_LOANWORD_ROWS = "カキクケコサシスセソタチツテトパピプペポ"
 _CONSONANT_CHANGES = {
     "p": str.maketrans("ハヒフヘホ", "パピプペポ"),
     "b": str.maketrans("ハヒフヘホ", "バビブベボ"),
     "g": str.maketrans("カキクケコ", "ガギグゲゴ"),
+    "z": str.maketrans("サシスセソ", "ザジズゼゾ"),
 }
 _NUMERAL = f"[{''.join(_DIGIT_VALUES)}{''.join(_SMALL_UNITS)}{''.join(_LARGE_UNITS)}]+"
 _ALL_COUNTERS = sorted((*_COUNTERS, "日", "日間", "つ"), key=len, reverse=True)
+_COUNTER = rf"(?:{'|'.join(_ALL_COUNTERS)})"
+# "2人目" but "2人目的", "2名様"
+_SUFFIXES: dict[str, str] = dict(_TABLES["suffixes"])
+_SUFFIX = rf"(?:[{''.join(_SUFFIXES)}](?![{_TABLES['after_no_suffix']}]))"
 _COUNTED_NUMERAL = re.compile(
-    rf"({_NUMERAL})(?:点([{''.join(_DIGIT_VALUES)}]+))?({'|'.join(_ALL_COUNTERS)})?"
+    rf"({_NUMERAL})(?:点([{''.join(_DIGIT_VALUES)}]+)([{''.join(_LARGE_UNITS)}]?))?(?:({_COUNTER})({_SUFFIX})?|([{_LOANWORD_ROWS}][ァ-ヴー]+))?"
 )
-_COUNTER_AFTER_DIGITS = re.compile(rf"[{''.join(_LARGE_UNITS)}]?(?:{'|'.join(_ALL_COUNTERS)})?")
+_COUNTER_AFTER_DIGITS = re.compile(
+    rf"千?[{''.join(_LARGE_UNITS)}]?(?:{_COUNTER}{_SUFFIX}?|[{_LOANWORD_ROWS}][ァ-ヴー]+)?"
+)
 
 
 def numerals_to_kana(text: str) -> str:
@@ -106,15 +118,28 @@ def _numeral_value(numeral: str) -> int:
 
 
 def _replace_numeral(match: re.Match[str]) -> str:
-    numeral, fraction, counter = match.group(1), match.group(2), match.group(3) or ""
+    numeral, fraction, counter = match.group(1), match.group(2), match.group(4) or ""
+    suffix, loanword = _SUFFIXES.get(match.group(5), ""), match.group(6) or ""
     number = _numeral_value(numeral)
     if fraction is None:
-        return _number_with_counter(number, counter, after_month=match.string[: match.start()].endswith("月"))
+        after_month = match.string[: match.start()].endswith("月")
+        words = _number_with_counter(number, counter, after_month=after_month)
+        return _join_loanword(words, loanword) + suffix
     whole = number_to_kana(number) if number else "レイ"
     digits = "".join(DIGIT_KANA[_DIGIT_VALUES[kanji]] for kanji in fraction)
-    return _join_with_sound_change(
-        _join_with_sound_change(whole, "テン") + digits, *_COUNTERS.get(counter, (counter, ""))
-    )
+    words = _join_with_sound_change(whole, "テン") + digits + _LARGE_UNIT_KANA.get(match.group(3), "")
+    return _join_with_sound_change(words, *_COUNTERS.get(counter, (counter, ""))) + loanword + suffix
+
+
+def _join_loanword(number: str, loanword: str) -> str:
+    """Join a whole number and a katakana word after it: ニジュッキロ, ロッキロ, ヒャッキロ."""
+    if not loanword:
+        return number
+    if number.endswith("ジュウ") or (
+        number.endswith(("ロク", "ヒャク", "ビャク", "ピャク")) and loanword.startswith("キロ")
+    ):
+        return f"{number[:-1]}ッ{loanword}"
+    return number + loanword
 
 
 def _number_with_counter(number: int, counter: str, *, after_month: bool) -> str:
@@ -127,6 +152,8 @@ def _number_with_counter(number: int, counter: str, *, after_month: bool) -> str
             return _THING_COUNTS[number]
         case "人" if number in _PEOPLE_COUNTS:
             return _PEOPLE_COUNTS[number]
+        case _ if counter in _NATIVE_COUNTERS and number in _NATIVE_COUNTS:
+            return _NATIVE_COUNTS[number] + _COUNTERS[counter][0]
     words = number_to_kana(number)
     for digit, changed in _FINAL_DIGIT_CHANGES.get(counter, {}).items():
         if words.endswith(digit):
@@ -143,6 +170,8 @@ def _join_with_sound_change(number: str, counter: str, after_n: str = "") -> str
 
     ``after_n``: as in ``_COUNTERS``.
     """
+    if after_n == "-":
+        return number + counter
     first, rest = counter[:1], counter[1:]
     for end, rows in _GEMINATION_ROWS.items():
         if first and first in rows and number.endswith(end):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from ...data_files import load_tables
+from ...data_files import expand_names, load_tables
 
 HAN_LANGUAGES = ("zh", "ja")
 
@@ -17,19 +17,46 @@ class HanTable:
     wide_punctuation: str  # wide forms of , ; : . ! ?
     digits: tuple[str, ...]  # in codes and phone numbers
     code_words: tuple[str, ...]  # a number after one of these is a code
+    phone_words: tuple[str, ...]  # the same for a number that follows at once or nearly so
+    counted: tuple[str, ...]  # a number before one of these counts something and is no code
     marks: Mapping[str, str]  # names of signs
     currencies: Mapping[str, str]  # names by signs
+    units: Mapping[str, str]  # names of units by their symbols
+    rates: Mapping[str, str]  # words before the number, of which the first is said, and after it
+    weekdays: Mapping[str, str]  # of the "(木)" after a date
+    minus: str  # before a negative number
+    power: str  # before and after an exponent
     per: str  # the "/" of a price a month
     range_word: str  # between two numbers
+    over: str  # between two numbers with "/" that are neither a fraction nor a date
+    versus: str  # between the numbers of a score
+    version_point: str  # between the numbers of a version
+    date_words_before: tuple[str, ...]  # "3/4" after one of these is a date
+    date_words_after: tuple[str, ...]
+    fraction_words_before: tuple[str, ...]  # "9/12" after one of these is a fraction
+    fraction_words_after: tuple[str, ...]
+    score_words_before: tuple[str, ...]  # "21:15" after one of these is a score
+    score_words_after: tuple[str, ...]
+    duration_words_before: tuple[str, ...] = ()  # "3:45" after one of these is minutes and seconds
+    season_words: tuple[str, ...] = ()  # after the "2026-27" of two years
+    year_nouns: tuple[str, ...] = ()  # 2024 before one of these is a year
+    measures: tuple[str, ...] = ()  # 2 before one of these is 两
+    no_measures: tuple[str, ...] = ()  # begin with a measure, but 2 before them is 二
+    spelled_before: tuple[str, ...] = ()  # a room or a bus: three or four digits before it are spelled
+    spelled_after: tuple[str, ...] = ()  # a floor: three or four digits after it are a room
     number_prefixes: Mapping[str, str] = field(default_factory=dict)  # readings of words before a number
     block_separator: str = ""  # between the numbers of a street address; "" where it has none
     numbers_in_kana: bool = False  # numbers, with their counters, become katakana
-    units: Mapping[str, str] = field(default_factory=dict)  # units as WeText knows them, by their symbols
 
 
 @cache
 def han_table(code: str) -> HanTable:
     """Return the table of a language in ``HAN_LANGUAGES``."""
     values = load_tables(__file__, f"{code}.toml")
-    words = {name: tuple(values[name].split()) for name in ("digits", "code_words")}
-    return HanTable(code=code, **(values | words))
+    lists = {
+        name: tuple(str(value).split())
+        for name, value in values.items()
+        if isinstance(value, str) and HanTable.__annotations__[name] == tuple[str, ...]
+    }
+    units = {name: expand_names(values[name]) for name in ("units", "rates")}
+    return HanTable(code=code, **(values | lists | units))

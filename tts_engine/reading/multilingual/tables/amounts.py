@@ -6,7 +6,7 @@ from ...lazy_pattern import LazyPattern
 from ...tokenizer import RuleRow, ScanState, any_of
 from .codes import TableCodes
 from .language_tables import LanguageTable
-from .numbers import TableNumberWords
+from .numbers import TableNumberWords, with_noun
 from .plural_rules import CountedNoun
 from .roman import TableRomanNumerals
 from .speller import TableSpeller
@@ -28,13 +28,16 @@ class TableAmounts:
         self._romans = TableRomanNumerals(table, numbers, speller)
         group = f"[{re.escape(table.thousands_separators)}]"
         self.integer = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?!\d)"
-        decimal_mark = "." if "," in table.thousands_separators else "[.,]"
+        decimal_mark = r"\." if "," in table.thousands_separators else "[.,]"
         # "12,845.60" can be read in one way only, whatever the language.
-        foreign = r"\d{1,3}(?:,\d{3})+(?=\.\d\d(?!\d))|" if decimal_mark != "." else ""
+        foreign = r"\d{1,3}(?:,\d{3})+(?=\.\d\d(?!\d))|" if decimal_mark != r"\." else ""
         self._decimal_mark = decimal_mark
         self._decimal = rf"(?P<whole>{foreign}{self.integer})(?:{decimal_mark}(?P<fraction>\d+))?"
         self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
         self._unit_end = self._end if table.suffix_mark else rf"{self._end}(?!'\w)"  # "2025 s'élève"
+        # "2 배송" is no "2배": after a blank, a noun is followed by a particle or by no letter.
+        particles = rf"(?=[!-~]|(?:{any_of(table.units)})(?:[{table.particle_letters}]|(?!\w)))"
+        self._unit_gap = rf"(?:|\s{particles})" if table.particle_letters else r"\s?"
         self._signs = any_of(sign for sign in table.money if not sign[-1].isalpha()) or r"(?!)"
         self._codes_before = any_of(filter(_CODE_OF_CURRENCY.match, table.money)) or r"(?!)"
         self._magnitudes = any_of(table.magnitudes) or r"(?!)"
@@ -46,6 +49,7 @@ class TableAmounts:
         joints = any_of(table.day_joints) or "(?!)"
         self._year_joint = LazyPattern(rf" (?P<joint>{joints}) \d{{4}}(?P<suffix>{years})(?!\w)")
         self._years_ahead = LazyPattern(rf"\d{{4}}(?P<suffix>{years})(?!\w)")
+        self._street_behind = LazyPattern(rf"(?:{table.street_endings or '(?!)'}) \Z")
         self._unit_plurals = table.unit_plurals
         cues = any_of(table.slash_words)
         self._slash_cue = re.compile(rf"(?<!\w)((?i:{cues}))\.? [^,;.!?]{{0,40}}\Z") if cues else None
@@ -60,10 +64,17 @@ class TableAmounts:
 
     def sign_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of amounts that begin with a sign."""
+        ends = self._table.range_ends
         return (
             *self.money_rows(),
             (rf"% ?{self._decimal}", self._read_percent_sign),
             (rf"[-−](?=(?:{self._signs})? ?\d)", self._read_minus),
+            *([(r"[~≈] ?(?=[\d-])", self._read_about)] if self._table.about_word else []),
+            *(
+                [(rf"(?: ~ |(?<=[\d.)%{ends}])~)(?=[^\W\d_]{{0,3}} ?[₩$€]?\d)", self._read_range_sign)]
+                if ends
+                else []
+            ),
             (rf"/(?:{any_of(self._table.per_nouns | {'7'})})(?!\w)", self._read_slash),
         )
 
@@ -95,6 +106,9 @@ class TableAmounts:
     def number_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of amounts that begin with a digit."""
         table, end, decimal = self._table, self._end, self._decimal
+        # Units of blood pressure are among them: "mmHg", "мм рт. ст."
+        long_units = (unit for unit in table.units if len(unit) > 3 and (unit.isascii() or " " in unit))
+        long = any_of(long_units) or r"(?!)"
         suffixes = any_of(table.ordinal_suffixes) or r"(?!)"
         money = f"(?P<currency>{any_of(table.money)}){end}"
         # Of units that begin as a currency does, "3 р./день"; a larger number counts money.
@@ -104,7 +118,7 @@ class TableAmounts:
         return (
             (
                 rf"(?P<known>{any_of(table.fractions) or '(?!)'})"
-                rf"(?: ?(?P<unit>{self._units}){end}|(?![\w/]))",
+                rf"(?: ?(?P<unit>{self._units}){end}|(?!/){end})",
                 self._read_known_fraction,
             ),
             (r"(?P<over>\d{1,2}):(?P<under>\d{1,2}|(?<=\b1:)\d{3,5})(?![\d:])" + end, self._read_ratio),
@@ -112,10 +126,14 @@ class TableAmounts:
             (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_times_of),
             (rf"(?P<whole>{self.integer})x{end}", self._read_times),
             (
-                r"(?P<over>\d{1,3})(?:[.,](?P<part>\d))?/(?P<under>\d{1,3})(?![\d/])" + end,
+                r"(?P<over>\d{1,3})(?:[.,](?P<part>\d))?/(?P<under>\d{1,3})(?![\d/])"
+                rf"(?: ?(?P<unit>{long}){end}|{end})",
                 self._read_fraction,
             ),
-            (rf"{decimal}\s?%", self._read_percent),
+            (
+                rf"{decimal}\s?%(?!\d){'(?![pP](?![A-Za-z]))' if '%p' in table.units else ''}",
+                self._read_percent,
+            ),
             (
                 rf"(?P<whole>\d{{1,4}})(?P<sign>{self._signs}|m)(?P<fraction>\d\d){end}",
                 self._read_inserted_unit,
@@ -126,8 +144,13 @@ class TableAmounts:
             (rf"{large}\s(?P<unit>{self._units}){end}", self._read_large_unit),
             (rf"{large}{end}", self._read_magnitude),
             (rf"(?P<whole>{self.integer})(?P<suffix>{suffixes})(?!\w)", self._read_suffixed_ordinal),
-            (rf"{decimal}\s?(?P<unit>{self._units}){self._unit_end}", self._read_unit),
-            (r"(?P<number>\d{1,3})\.(?= [^\W\d_])", self._read_stop_ordinal),
+            (
+                rf"(?P<low>{self.integer})(?:{self._decimal_mark}(?P<low_fraction>\d+))?(?P<dash> ?[-–~] ?)"
+                rf"{decimal}{self._unit_gap}(?P<unit>{self._units}){self._unit_end}",
+                self._read_unit_range,
+            ),
+            (rf"{decimal}{self._unit_gap}(?P<unit>{self._units}){self._unit_end}", self._read_unit),
+            (rf"(?P<number>\d{{1,3}})\.(?=[ {table.suffix_mark}][^\W\d_])", self._read_stop_ordinal),
             self._codes.mixed_row(),
             (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
             (decimal, self._read_number),
@@ -195,7 +218,7 @@ class TableAmounts:
         elif match["of"]:
             words = f"{table.per_word} {self._numbers.counted(match['size'], None, table.units[match['of']])}"
         elif match["unit"]:
-            words = f"{table.per_word} {table.noun_form(table.units[match['unit']], 1)}"
+            words = f"{table.per_word} {with_noun('', table.noun_form(table.units[match['unit']], 1))}"
         else:
             words = f"{table.per_word} {match['word']}"
         scan.emit(words, at, match.end())
@@ -242,6 +265,8 @@ class TableAmounts:
         falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
         falls = falls or scan.context.previous_word in self._table.address_number_words
         joint = "" if falls else self._table.range_word  # "221-18" is the number of an article
+        if second and self._is_house_number(scan, match.start(), second.end()):
+            joint = self._table.address_joint
         scan.emit(joint, match.start("dash"), match.end())
         is_pair_of_years = second is not None and len(match["whole"]) == len(second.group()) == 4
         scan.context.previous_word = "" if is_pair_of_years else joint or previous
@@ -256,6 +281,13 @@ class TableAmounts:
             return ""
         unit = self._table.units.get(second["unit"] or "")
         return unit.gender if unit else self._gender_of_noun(scan, second.end(), 2)
+
+    def _is_house_number(self, scan: ScanState, start: int, stop: int) -> bool:
+        """Whether two numbers with a hyphen stand after the name of a street, and no noun follows at once."""
+        is_after_street = self._street_behind.compiled.search(scan.view, max(0, start - 8), start)
+        following = scan.view[stop : stop + 1]
+        is_noun = following.isalpha() and following not in self._table.particle_letters
+        return is_after_street is not None and not is_noun
 
     def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "1/2", and "1/2 kg" with its unit; "2/3 jours" is a range, and "klas 2/3" are two."""
@@ -292,7 +324,8 @@ class TableAmounts:
 
     def _read_by(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "x" of "35 x 45 mm"."""
-        if not scan.context.after_number:
+        is_apart = scan.view[match.start() - 1 : match.end() + 1] == " x "
+        if not (scan.context.after_number or is_apart):
             return None
         return self._speller.emit_number(scan, self._times_word, *match.span())
 
@@ -311,15 +344,18 @@ class TableAmounts:
 
     def _read_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "3/8" and "4,5/5"; "10/12 minutes" is a range."""
-        if self._is_slash_range(scan, match):
+        if not match["unit"] and self._is_slash_range(scan, match):
             return self._read_slash_range(scan, match)
         over = self._numbers.amount(match["over"], match["part"])
         under = self._numbers.amount(match["under"], None)
         words = f"{over} {self._slash_word(scan, match.start())} {under}"
-        if scan.context.previous_word in self._table.slash_cues:
-            words = f"{over} {under}"
         if self._table.particles:  # Korean names the lower number first
             words = f"{under}{self._table.fraction_word} {over}"
+        if scan.context.previous_word in self._table.slash_cues or (match["unit"] and self._table.particles):
+            words = f"{over} {under}"
+        if match["unit"]:  # of blood pressure: "120/80 mmHg"
+            noun = self._table.units[match["unit"]]
+            words = with_noun(words, self._table.noun_form(noun, int(match["under"])))
         return self._speller.emit_number(scan, words, *match.span())
 
     def _slash_word(self, scan: ScanState, at: int) -> str:
@@ -348,6 +384,16 @@ class TableAmounts:
         if scan.context.previous_word in self._table.code_words:
             return match.end()
         scan.emit(self._table.minus_word, match.start(), match.end())
+        return match.end()
+
+    def _read_about(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the sign of "~12"."""
+        scan.emit(self._table.about_word, *match.span())
+        return match.end()
+
+    def _read_range_sign(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the sign of "3월 2일~3월 15일"."""
+        scan.emit(self._table.range_word, *match.span())
         return match.end()
 
     # Amounts with a noun
@@ -437,6 +483,29 @@ class TableAmounts:
         noun = self._table.units[match["unit"]]
         words = self._numbers.counted(match["whole"], match["fraction"], noun, self._case(scan, match))
         scan.emit(words, *match.span())
+        end = self._speller.finish_number(scan, self._read_per(scan, match.end()))
+        self._codes.note_announcement(scan, noun.forms[0])
+        return end
+
+    def _read_unit_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "2~3명" with its unit twice, and "90-110 km/sa", whose unit is around the numbers."""
+        noun, table = self._table.units[match["unit"]], self._table
+        falls = self._numbers.value(match["low"]) >= self._numbers.value(match["whole"])
+        if falls and "~" not in match["dash"]:
+            return None
+        if len(match["low"]) > 2 and self._codes.is_code(scan, match["low"]):
+            return None
+        if " {}" in noun.forms[-1]:
+            numbers = self._numbers.amount(match["low"], match["low_fraction"], noun.gender), table.range_word
+            high = self._numbers.amount(match["whole"], match["fraction"], noun.gender)
+            scan.emit(with_noun(" ".join((*numbers, high)), noun.forms[-1]), *match.span())
+        elif table.repeats_units and not noun.forms[-1].startswith("{}"):
+            low = self._numbers.counted(match["low"], match["low_fraction"], noun)
+            scan.emit(f"{low} {table.range_word}", match.start(), match.end("dash"))
+            high = self._numbers.counted(match["whole"], match["fraction"], noun)
+            scan.emit(high, match.end("dash"), match.end())
+        else:
+            return None
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
     # Ordinals
@@ -488,7 +557,10 @@ class TableAmounts:
         previous = scan.context.previous_word
         rules = self._table.ordinal_before(noun, previous)
         rules = rules or self._table.ordinal_rules_after(previous, before)
-        is_ordinal = noun[:1].islower() or noun.lower() in self._table.ordinal_nouns
+        has_suffix = scan.view[match.end()] == self._table.suffix_mark
+        is_ordinal = (
+            has_suffix or noun[:1].islower() or noun.partition("'")[0].lower() in self._table.ordinal_nouns
+        )
         if rules is None and self._table.stop_ordinals and is_ordinal:
             case = self._table.case_after(previous)
             key = f"{self._gender_of_noun(scan, match.end(), 1)} {case}".strip()

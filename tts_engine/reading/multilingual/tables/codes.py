@@ -19,6 +19,7 @@ _LETTERS_THAT_ARE_WORDS = "AEIOUY"
 # Country, check digits, groups of four letters and digits. Source: ISO 13616.
 _BANK_ACCOUNT = r"[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?|[A-Z]{2}\d{2}[A-Z0-9]{4}\d{7,23}"
 _PHONE_NUMBER = (
+    r"0\d{3} \d{3} \d \d{3}",
     r"(?:1[ .-])?\d{3}[ .-]\d{3}-\d{4}",
     r"\d{3}[ .]\d{3}[ .]\d{4}",
     r"\d{2}(?: \d{4}){6}",  # a Polish bank account
@@ -29,6 +30,7 @@ _PHONE_NUMBER = (
     r"0\d+(?:(?: / |[ /-])\d{2,})+",
     r"\d{3}-\d{4}",
     r"\d{3} \d{6,7}",
+    r"444 \d(?: \d{3}|\d \d\d)",
     r"(?:\d ?)?(?:\(\d{2,4}\) ?)?\d{2,4}(?:-\d{2,6}){2,3}",
     r"\d{2}(?: \d{3})?(?: \d\d){2,4}",
 )
@@ -46,6 +48,7 @@ class TableCodes:
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of codes that begin with a letter."""
         letter, end = self._letter, self._end
+        no_suffix = "" if self._table.suffix_mark == "'" else r"|'[^\W\d_]"
         upper = "[A-Z0-9]" if self._table.particles else r"[^\W_a-z]"
         head = rf"[A-Z]{{2,6}}(?=-{letter}*[a-z])" if self._table.spelled_heads else r"(?!)"
         part = rf"{upper}{{1,12}}"
@@ -53,6 +56,7 @@ class TableCodes:
         return (
             (slashed if self._table.reference_slashes else "(?!)", self._read_slashed),
             (rf"(?=[A-Z])(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
+            (rf"[vV]\d{{1,3}}(?:\.\d{{1,3}}){{1,3}}(?!\.\d){end}", self._read_lettered_version),
             (
                 rf"{letter}{{1,20}}-?\d(?:{letter}|\d){{0,30}}(?:-{upper}{{1,20}}){{0,6}}{end}",
                 self._read_mixed,
@@ -63,9 +67,9 @@ class TableCodes:
             ),
             (rf"{letter}{{1,4}}(?:-{letter}{{1,4}}){{1,3}}(?![\w-])", self._read_capital_groups),
             (head, self._read_capitals),
-            (rf"{letter}{{2,5}}(?!-[^\W\d_]|'[^\W\d_]){end}", self._read_capitals),
+            (rf"{letter}{{2,5}}(?!-[^\W\d_]{no_suffix}){end}", self._read_capitals),
             (r"(?=[A-Z])(?:[A-Z]\.){2,8}(?!\w)", self._read_dotted_capitals),
-            (r"(?=[A-Z])[A-Z](?![\w'-])(?:\.(?= ?\d))?", self._read_lone_capital),
+            (rf"(?=[A-Z])[A-Z](?!['-]){end}(?:\.(?= ?\d))?", self._read_lone_capital),
         )
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
@@ -122,7 +126,12 @@ class TableCodes:
     def note_word(self, scan: ScanState, word: str) -> None:
         """Note a word that was read; it may announce a code."""
         scan.context.note_word(word)
-        if scan.context.previous_word in self._table.code_words:
+        self.note_announcement(scan, scan.context.previous_word)
+
+    def note_announcement(self, scan: ScanState, word: str) -> None:
+        """Note that a code follows if ``word``, which may end in a particle, announces one."""
+        words, particles = self._table.code_words, self._table.particle_letters
+        if word in words or (word[-1:] in particles and word[:-1] in words):
             scan.context.code_words_left = CODE_WINDOW
 
     def _read_announced_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -141,6 +150,11 @@ class TableCodes:
     def _read_section(self, scan: ScanState, match: re.Match[str]) -> int | None:
         if scan.context.previous_word not in self._table.section_words:
             return None
+        return self._speller.read_version(scan, match)
+
+    def _read_lettered_version(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "v2.4"."""
+        self._speller.spell(scan, match.start(), match.start() + 1)
         return self._speller.read_version(scan, match)
 
     def _read_reference(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -184,7 +198,8 @@ class TableCodes:
         spells_digits = len(runs) >= _MIN_CODE_RUNS
         for run in runs:
             text = run.group()
-            if text.isdigit() and len(text) < 3 and text[0] != "0" and not spells_digits:
+            is_short = len(text) <= self._table.max_mixed_digits
+            if text.isdigit() and is_short and text[0] != "0" and not spells_digits:
                 scan.emit(self._numbers.number(int(text)), run.start(), run.end())
             elif (
                 text.isdigit()
@@ -197,7 +212,7 @@ class TableCodes:
         if runs[-1].group().isdigit():
             return self._speller.finish_number(scan, match.end())
         scan.context.after_number = scan.context.line_start = False
-        return match.end()
+        return self._speller.join_suffix(scan, match.end())
 
     def _read_slashed(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "AB/1204/25" with its slashes."""
@@ -226,7 +241,7 @@ class TableCodes:
             return None
         self._speller.spell(scan, match.start(), match.end())
         self.note_word(scan, match.group())
-        return match.end()
+        return self._speller.join_suffix(scan, match.end())
 
     def _read_dotted_capitals(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "S.A." letter by letter."""
@@ -241,7 +256,9 @@ class TableCodes:
     def _read_lone_capital(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "B" of "classe B"; a vowel that begins a sentence is a word."""
         letter = match.group()[0]
-        may_be_word = scan.context.sentence_start and letter in _LETTERS_THAT_ARE_WORDS
+        may_be_word = (
+            scan.context.sentence_start and letter in _LETTERS_THAT_ARE_WORDS and not self._table.particles
+        )
         if not self._table.names_capitals or may_be_word:
             return None
         self._speller.spell(scan, *match.span())

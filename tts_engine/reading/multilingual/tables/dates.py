@@ -137,7 +137,8 @@ class TableDates:
         months = any_of(self._months) or r"(?!)"
         rows: list[RuleRow] = [
             (
-                rf"(?P<year>(?:1[5-9]|2[01])\d\d)([-./])(?P<month>\d{{1,2}})\2(?P<day>\d{{1,2}}){end}(?!\2)",
+                rf"(?P<year>(?:1[5-9]|2[01])\d\d)([-./]|\. )(?P<month>\d{{1,2}})\2(?P<day>\d{{1,2}}){end}"
+                r"(?![-./]\d)(?:\.(?= ?\())?",
                 self._read_date,
             ),
             (rf"(?P<day>\d{{1,2}})([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
@@ -163,17 +164,9 @@ class TableDates:
                     self._read_day_and_month,
                 )
             )
-        if table.date_cues and not table.day_months:
-            mark = "[-/]" if table.day_month_hyphens else "/"
-            rows.append(
-                (rf"(?P<day>\d{{1,2}}){mark}(?P<month>\d{{1,2}})(?![\w/-])", self._read_announced_day)
-            )
-        if table.day_months:
-            rows += self._day_month_rows()
+        rows += self._cued_date_rows()
         if table.hour_words:
             rows += self._hour_rows()
-        if table.month_day_template:
-            rows.append((r"(?P<month>\d{1,2})/(?P<day>\d{1,2})(?=\()", self._read_month_and_day))
         if table.day_month_stops:
             rows.append(
                 (
@@ -188,6 +181,36 @@ class TableDates:
             rows.append((rf"(?P<month>{irregular})(?={table.month_suffix})", self._read_irregular_month))
         rows.append((self._time_pattern(), self._read_time))
         return tuple(rows)
+
+    def _cued_date_rows(self) -> list[RuleRow]:
+        """Return the rules of dates without a year that a word beside them tells from other numbers."""
+        table = self._table
+        rows: list[RuleRow] = []
+        if table.date_cues and not table.day_months:
+            mark = "[-/]" if table.day_month_hyphens else "/"
+            rows.append(
+                (rf"(?P<day>\d{{1,2}}){mark}(?P<month>\d{{1,2}})(?![\w/-])", self._read_announced_day)
+            )
+        if table.day_month_ahead:
+            rows.append(
+                (
+                    rf"(?P<day>\d{{1,2}})[./](?P<month>0[1-9]|1[0-2])(?={table.day_month_ahead})",
+                    self._read_day_and_month,
+                )
+            )
+        if table.day_months:
+            rows += self._day_month_rows()
+        if table.month_day_template:
+            in_brackets = rf"\((?:{any_of(table.bracketed_weekdays)})\)"
+            stop = rf"/|\.(?=\d{{1,2}}{in_brackets})"
+            rows += [
+                (
+                    rf"(?P<month>\d{{1,2}})(?:{stop})(?P<day>\d{{1,2}})(?={table.month_day_ahead})",
+                    self._read_month_and_day,
+                ),
+                (rf"(?P<year>\d\d)([./])(?P<month>\d\d)\2(?P<day>\d\d)(?!\2?\d){self._end}", self._read_date),
+            ]
+        return rows
 
     def _day_month_rows(self) -> list[RuleRow]:
         """Return the rules of "7.06" and of the first day of "12-26.08" and "od 12 do 26 maja"."""
@@ -510,10 +533,17 @@ class TableDates:
             or (is_cued and not self._is_measure(scan, match))
             or self._hour_follows.match(scan.view, match.end())
             or (self._table.stop_times and self._is_beside_time(scan, match))
+            or (self._table.lone_stop_times and self._is_time_alone(scan, match))
         )
 
     def _is_measure(self, scan: ScanState, match: re.Match[str]) -> bool:
         return self._unit_ahead.match(scan.view, match.end()) is not None
+
+    def _is_time_alone(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether "09.30" has two digits before its stop or a suffix, and no unit after it."""
+        has_suffix = scan.view.startswith(self._table.suffix_mark, match.end())
+        is_long = len(match["hour"]) > 1 and not self._is_measure(scan, match)
+        return has_suffix or (is_long and not scan.context.code_words_left)
 
     def _is_beside_time(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether another time is beside the "9.05" of a range."""
@@ -522,7 +552,7 @@ class TableDates:
         is_joined = self._other_time_behind.compiled.search(
             scan.view, max(0, match.start() - 12), match.start()
         )
-        return is_joined is not None and not self._unit_ahead.match(scan.view, match.end())
+        return is_joined is not None and not self._is_measure(scan, match)
 
     def _read_dash(self, scan: ScanState, at: int) -> int:
         """Read the dash between two times; the slash of "8h-12h/14h-18h" is a pause."""

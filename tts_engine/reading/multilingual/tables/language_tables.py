@@ -16,6 +16,7 @@ from typing import Any
 from ...clause_boundaries import AbbreviationKind, BoundaryRules
 from ...data_files import expand_names, load_tables
 from .plural_rules import CountedNoun, noun_form, parse_noun, plural_category, with_endings
+from .vowel_harmony import VowelHarmony
 
 TABLE_LANGUAGES = ("de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "ko")
 _NUMBERING = "spellout-numbering"
@@ -38,7 +39,8 @@ class LanguageTable:
     minus_word: str
     range_word: str  # between two numbers: "bis"; "" for none
     fraction_word: str  # between the numbers of "3/8"
-    units: Mapping[str, CountedNoun]  # by their symbols
+    # By their symbols; a form with "{}" has its number there: "saatte {} kilometre"
+    units: Mapping[str, CountedNoun]
     percent: CountedNoun
     # Money
     money: Mapping[str, tuple[CountedNoun, CountedNoun | None]]  # currency and its hundredth, by signs
@@ -69,6 +71,8 @@ class LanguageTable:
     spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
     number_sign: str = ""  # the "#" of "#12", if it is said
     address_number_words: frozenset[str] = frozenset()  # before "12-30", two numbers of an address
+    street_endings: str = ""  # ends of names before the "78-12" of a house; a pattern
+    address_joint: str = ""  # between the numbers of such a house
     section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
     numbered_words: frozenset[str] = frozenset()  # abbreviations that are no units before a number: "5 m. 3"
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
@@ -106,7 +110,7 @@ class LanguageTable:
     function_words: frozenset[str] = frozenset()  # before which a number stands on its own
     lone_year_rules: str = ""  # rule set of 1100 to 1999 outside a date; "": as other numbers
     zero_digit: str = ""  # zero in codes, if it differs from the number
-    decimal_pairs: bool = False  # "0,25" has "twenty-five" after the decimal mark
+    max_joined_decimals: int = 0  # so many digits after the decimal mark are read as one number
     decimal_nouns: tuple[CountedNoun, ...] = ()  # "whole", "tenth", "hundredth" instead of decimal_word
     magnitudes: Mapping[str, CountedNoun] = field(default_factory=dict)  # "million", by their spellings
     magnitude_joint: str = ""  # between "millions" and a currency; "de|d'" has the form before vowels
@@ -118,6 +122,8 @@ class LanguageTable:
     per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
     per_nouns: frozenset[str] = frozenset()  # after the "/" of a counted noun: "3 fois/jour"
     ratio_word: str = ""  # between the numbers of "3:1"
+    about_word: str = ""  # the "~" of "~12"
+    repeats_units: bool = False  # a unit is said after both numbers of a range
     times: CountedNoun | None = None  # the x of "3x"
     slash_cues: frozenset[str] = frozenset()  # words before "5/6" as two numbers
     size_word: str = ""  # the x of "10 x 15 cm", if it differs from "×"
@@ -157,6 +163,9 @@ class LanguageTable:
     days_after: Mapping[str, str] = field(default_factory=dict)  # word before a day of a month; to rule sets
     first_day_word: str = ""  # first day of a month, if it differs from the number
     month_day_template: str = ""  # of "5/3(월)", where the month comes first
+    month_day_ahead: str = ""  # what follows such a date; a pattern
+    range_ends: str = ""  # last letters of a word before the "~" of a range; members of a pattern
+    day_month_ahead: str = ""  # what follows "24.12" as a date; a pattern
     day_month_stops: bool = False  # "24.12." is a date
     day_months: bool = False  # "7.06" is a date, and "12.10" after ``date_cues``
     day_joints: frozenset[str] = frozenset()  # between two days of a month: "od 12 do 26 maja"
@@ -180,6 +189,7 @@ class LanguageTable:
     hour_mark: str = "hH"  # between hours and minutes: "9h30"; members of a pattern
     minute_suffixes: str = ""  # after "9h30", which is no duration with them; members of a pattern
     stop_times: bool = False  # "9.30-12.30" without a unit are times
+    lone_stop_times: bool = False  # so is "09.30", and "9.30" with a suffix
     hour_suffixes: str = "h"  # after a time, not read; members of a pattern
     hour_cues: frozenset[str] = frozenset()  # words before "9.05" as a time
     time_range_word: str = ""  # if it differs from ``range_word``
@@ -192,10 +202,16 @@ class LanguageTable:
     address_pairs: bool = False  # "sklep24.pl" has "twenty-four"
     reference_slashes: bool = False  # the slashes of "AB/1204/25" are said
     phone_readings: Mapping[str, str] = field(default_factory=dict)  # of whole groups: "0800"
-    postcode: str = ""  # pattern of a postcode of digits and letters, which are read one by one
+    max_mixed_digits: int = 2  # of the number in "B204", which is read as a number
+    postcode: str = ""  # pattern of a postcode or a plate, whose digits and letters are read one by one
     # Writing
     particles: bool = False  # particles follow a number without a blank
+    # Of particles after a unit that a blank separates from its number; members of a pattern
+    particle_letters: str = ""
     suffix_mark: str = ""  # an apostrophe that joins an ending to a number
+    harmony: VowelHarmony | None = None  # how the ending sounds after the number
+    bracketed_words: Mapping[str, str] = field(default_factory=dict)  # of "(주)", by what is in the brackets
+    bracketed_weekdays: Mapping[str, str] = field(default_factory=dict)  # of "(목)" after a date
 
     @property
     def boundary_rules(self) -> BoundaryRules:
@@ -338,6 +354,8 @@ _NAME_LISTS = ("months", "month_abbreviations")
 _NOUNS = ("percent", "hour", "minute", "times")
 _NOUN_TABLES = ("units", "magnitudes")
 _NAMED_TABLES = (
+    "bracketed_words",
+    "bracketed_weekdays",
     "cases",
     "genders",
     "ordinal_rules",
@@ -397,6 +415,8 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
     if "°C" in parsed["units"]:
         parsed["units"]["° C"] = parsed["units"]["°C"]
     parsed["money"] = {sign: _parse_currency(nouns) for sign, nouns in expand_names(values["money"]).items()}
+    if "harmony" in values:
+        parsed["harmony"] = VowelHarmony(**values["harmony"])
     parsed["decimal_nouns"] = tuple(map(parse_noun, values.get("decimal_nouns", ())))
     return LanguageTable(code=code, **parsed)
 

@@ -78,6 +78,7 @@ class TableNormalizer:
             ),
             symbols=compile_rules(
                 *MARKUP_ROWS,
+                *self._bracketed_rows(),
                 *self._codes.sign_rows(),
                 *self._amounts.sign_rows(),
                 (rf"[{_INVERTED_MARKS}](?=[^\W\d_])", self._read_inverted_mark),
@@ -91,6 +92,7 @@ class TableNormalizer:
         )
 
     def _abbreviation_rows(self) -> tuple[RuleRow, ...]:
+        end = r"(?![A-Za-z0-9])" if self._table.particles else r"(?!\w)"
         bare, words = any_of(self._table.bare_abbreviations), any_of(self._table.abbreviations)
         # A letter without a stop is the name of something: "S 41".
         longer = any_of(word for word in self._table.abbreviations if len(word) > 1)
@@ -98,12 +100,29 @@ class TableNormalizer:
         if self._table.titles:
             rows.append((rf"({any_of(self._table.titles)})(?!\w)\.?(?= ?[^\W\d_])", self._read_title))
         if bare:
-            rows.append((rf"({bare})(?!\w)", self._read_bare_abbreviation))
+            # After a colon, as in "D:9", a number follows, at once or in the next clause.
+            rows.append((rf"({bare})(?:(?<!:){end}|(?<=:)(?= ?\d| *$))", self._read_bare_abbreviation))
         if words:
             rows.append(
                 (rf"{_STOP_OR_DIGIT_AHEAD}(?:({words})\.|({longer})(?=\s?\d))", self._read_abbreviation)
             )
         return tuple(rows)
+
+    def _bracketed_rows(self) -> tuple[RuleRow, ...]:
+        words, days = self._table.bracketed_words, self._table.bracketed_weekdays
+        return ((rf"\(({any_of((*words, *days))})\)", self._read_bracketed),) if words or days else ()
+
+    def _read_bracketed(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "(주)", and the "(목)" of "26일(목)"; that of a price is no day."""
+        last = scan.view[: match.start()].rstrip(" ")[-1:]
+        is_date = last.isdigit() or (last and last in f".{self._table.month_day_template[-1:]}")
+        words = self._table.bracketed_weekdays if is_date else self._table.bracketed_words
+        spoken = words.get(match.group(1)) or self._table.bracketed_words.get(match.group(1))
+        if spoken is None:
+            return None
+        scan.emit(spoken, *match.span())
+        self._codes.note_word(scan, spoken)
+        return match.end()
 
     def _read_word(self, scan: ScanState, match: re.Match[str]) -> int:
         word = unicodedata.normalize("NFC", match.group())
@@ -145,6 +164,8 @@ class TableNormalizer:
         if match.start() and scan.view[match.start() - 1].isalnum():
             return None
         written = match.group(1)
+        if written[-1] == ":" and scan.context.sentence_start:
+            return None  # of an answer: "D: 12"
         spoken = self._table.bare_abbreviations[written]
         is_other = self._table.abbreviations.get(written, spoken) != spoken
         if is_other and scan.view.startswith(".", match.end()):
@@ -152,7 +173,7 @@ class TableNormalizer:
         spoken = self._inflected(scan, spoken, match.start())
         scan.emit(spoken, match.start(), match.end())
         self._codes.note_word(scan, spoken)
-        return match.end()
+        return self._speller.join_suffix(scan, match.end())
 
     def _read_title(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the title before a name, or "M. et Mme"; after "taille" the M is a letter."""
@@ -183,7 +204,7 @@ class TableNormalizer:
         self._codes.note_word(scan, spoken)
         if match.group(1) and not scan.next_visible(match.end()):
             scan.punctuate(".")
-        return match.end()
+        return self._speller.join_suffix(scan, match.end())
 
     def _read_number_sign(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read the "#" of "#4711"."""

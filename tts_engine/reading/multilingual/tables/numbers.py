@@ -11,6 +11,11 @@ _LONE_YEAR = re.compile(r"1[1-9]\d\d")
 _VOWELS = "aeiouàâäéèêëíìïîóòôöúùûüœh"
 
 
+def with_noun(amount: str, noun: str) -> str:
+    """Return ``amount`` before ``noun``, or in the place that "{}" has in it."""
+    return noun.replace("{}", amount) if "{}" in noun else f"{amount} {noun}"
+
+
 class TableNumberWords:
     """Number words of one language.
 
@@ -68,9 +73,15 @@ class TableNumberWords:
             return self.number(int(digits), gender, case)
         if 0 < len(fraction) < len(self._table.decimal_nouns):
             return self._decimal_nouns(int(digits), fraction, case)
-        is_pair = self._table.decimal_pairs and len(fraction) == 2 and fraction[0] != "0"
-        after = self.number(int(fraction)) if is_pair else " ".join(map(self.digit, fraction))
-        return f"{self.number(int(digits))} {self._table.decimal_word} {after}"
+        return f"{self.number(int(digits))} {self._table.decimal_word} {self._decimals(fraction)}"
+
+    def _decimals(self, fraction: str) -> str:
+        """Return the digits after the decimal mark, as one number where the language joins so many."""
+        significant = fraction.lstrip("0")
+        if not 1 < len(significant) <= len(fraction) <= self._table.max_joined_decimals:
+            return " ".join(map(self.digit, fraction))
+        zeros = map(self.digit, fraction[: -len(significant)])
+        return " ".join((*zeros, self.number(int(significant))))
 
     def _decimal_nouns(self, whole: int, fraction: str, case: str) -> str:
         """Return "three whole five tenths"."""
@@ -88,7 +99,7 @@ class TableNumberWords:
         else:
             form = table.noun_form(noun, self.value(whole), case)
         one = self.one(noun.gender, form) if whole == "1" and not fraction else ""
-        return f"{one or self.amount(whole, fraction, noun.gender, case)} {form}"
+        return with_noun(one or self.amount(whole, fraction, noun.gender, case), form)
 
     def one(self, gender: str, noun: str) -> str:
         """Return the word of 1 before ``noun`` where its first letters decide it, else ""."""
@@ -121,7 +132,7 @@ class TableNumberWords:
         if elided and many[0] in _VOWELS:
             return f"{amount} {elided}{many}"
         has_joint = len(self._table.magnitudes[magnitude].forms) > 1  # "cinco mil reais"
-        return " ".join(filter(None, (amount, plain if has_joint else "", many)))
+        return with_noun(f"{amount} {plain}" if plain and has_joint else amount, many)
 
     def plural(self, number: int) -> int:
         """Return the plural category of ``number``."""

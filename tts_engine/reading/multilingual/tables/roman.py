@@ -8,7 +8,7 @@ from .language_tables import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
-_NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_A-Z]{2,20} \Z")
+_NAME_BEHIND = re.compile(r"(?<!\w)(?:[^\W\d_a-z][^\W\d_A-Z]{2,20}|[\uac00-\ud7a3]{2,20}) \Z")
 _ROMAN_AFTER_NAME = re.compile("[IVX]{1,6}")
 _ROMAN_BEHIND = re.compile(r"(?<!\w)[IVXLC]{2,7} [^\W\d_A-Z]{1,3} \Z")  # "XV e "
 
@@ -22,6 +22,7 @@ class TableRomanNumerals:
     def rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of Roman numerals with a word or a suffix that tells what they are."""
         table = self._table
+        end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
         rows: list[RuleRow] = []
         if table.roman_ordinals:
             after = any_of(table.roman_ordinals)
@@ -31,13 +32,15 @@ class TableRomanNumerals:
         if table.ordinals_by_noun:
             rows.append((r"(?=[A-Z])(?P<roman>[IVX]{1,6})(?= [^\W\d_])", self._read_before_noun))
         if table.roman_numbers or table.roman_by_ending:
-            rows.append((r"(?=[A-Z])(?P<roman>[IVX]|[IVXLC]{2,7})(?!\w)", self._read_roman_number))
+            rows.append((rf"(?=[A-Z])(?P<roman>[IVX]|[IVXLC]{{2,7}}){end}", self._read_roman_number))
         return tuple(rows)
 
     def _read_roman_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "XX" of "XX secolo"; a suffix without a blank, as in "XXe", is part of it."""
         number, word = roman_value(match["roman"]), match["word"]
-        if number is None:
+        # The stop of "XIX. yüzyıl"; that of "faz II." ends a sentence.
+        is_end = scan.context.previous_word in self._table.roman_numbers or not scan.next_visible(match.end())
+        if number is None or (word == "." and is_end):
             return None
         readings = self._table.roman_ordinals
         reading = readings.get(f"{scan.context.previous_word}{word}", readings[word])

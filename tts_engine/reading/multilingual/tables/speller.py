@@ -9,6 +9,7 @@ from .language_tables import LanguageTable
 from .numbers import TableNumberWords
 
 _VOWEL = re.compile("[aeiouàâäãåáèéêëìíîïòóôöõøùúûüąęœæıаеёиоуыэюя]", re.IGNORECASE)
+_ENDING = re.compile(r"(?P<mark>\W)(?P<suffix>[^\W\d_]{1,12})")
 _MAX_SPELLED_LETTERS = 4  # without a vowel, in an address: "www", but not "rhythm"
 _MAX_CODE_LETTERS = 3  # capitals beside digits, spelled though they could be read: "LA-12"
 
@@ -42,14 +43,20 @@ class TableSpeller(Speller):
 
     def finish_number(self, scan: ScanState, end: int) -> int:
         """Note that a number ends at ``end``, and join the ending to it that an apostrophe separates."""
-        ending = re.compile(rf"{self.table.suffix_mark}([^\W\d_]{{1,8}})").match(scan.view, end)
         self._elide(scan)
         if scan.view[end - 1 : end] == "." and not scan.next_visible(end):
             scan.punctuate(".")
-        if self.table.suffix_mark and ending and scan.words:
-            scan.words[-1].text += ending.group(1)
-            scan.words[-1].stop = end = ending.end()
-        return Speller.finish_number(self, scan, end)
+        return Speller.finish_number(self, scan, self.join_suffix(scan, end))
+
+    def join_suffix(self, scan: ScanState, end: int) -> int:
+        """Join the ending at ``end`` that an apostrophe separates to the last word; return where it ends."""
+        ending = _ENDING.match(scan.view, end) if self.table.suffix_mark else None
+        if ending is None or not scan.words or ending["mark"] != self.table.suffix_mark:
+            return end
+        word, harmony = scan.words[-1], self.table.harmony
+        word.text = harmony.join(word.text, ending["suffix"]) if harmony else word.text + ending["suffix"]
+        word.stop = ending.end()
+        return ending.end()
 
     def _elide(self, scan: ScanState) -> None:
         """Shorten the word before a number that was just read: "d'une heure" for "de 1 h"."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.modules["torch"] = None  # type: ignore[assignment]  # so its import fails, as if it were not installed
 
-from shared.tiny_cosyvoice import BRIEF, pcm, run, speak  # noqa: E402
+from shared.voices.tiny_cosyvoice import BRIEF, pcm, run, speak  # noqa: E402
 from vivavoce.models.cosyvoice.lm.decode_turn import DecodeTurn  # noqa: E402
 from vivavoce.models.networks.execution import Precision  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402

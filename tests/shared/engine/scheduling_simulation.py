@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from shared.simulated_backend import SimulatedBackend, words_needed
+from shared.engine.simulated_backend import SimulatedBackend, words_needed
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.reading.normalizer import SpokenWord

@@ -26,8 +26,8 @@ from vivavoce.tts_engine.cosyvoice.rendering.render_stage import LocalRenderStag
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.scheduler import ComputeCost
 
+from ..voices.tiny_cosyvoice import BRIEF, SAMPLES_PER_ID
 from .ray_replicas import note_time
-from .tiny_cosyvoice import BRIEF, SAMPLES_PER_ID
 
 RENDERED_AGAIN = "rendered again"  # the reason under which ``vivavoce_replica_refusals_total`` counts it
 _POLICY = replace(BRIEF, length=SpeechLengthRule(6, 6), slots=64)

@@ -13,7 +13,7 @@ from vivavoce.gateway.cluster.ray.application import bind_replicas
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
 from vivavoce.tts_engine.engine import Engine
 
-from .standin_backend import StandInBackend
+from ..engine.standin_backend import StandInBackend
 
 
 class CostlySettings(BaseModel):

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.chunk import AudioChunk
 from vivavoce.tts_engine.engine import Engine

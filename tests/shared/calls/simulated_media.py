@@ -7,7 +7,7 @@ from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
 from shared.calls.call_server import Phone
-from shared.rtp_phone import RtpTestPhone
+from shared.calls.rtp_phone import RtpTestPhone
 from vivavoce.adapters.audiosocket.protocol import Dtmf
 from vivavoce.gateway.calls.websockets.message_socket import ClientMessageSocket, MessageSocket
 from vivavoce.gateway.cli.phones.peers.asterisk import SimulatedAsterisk

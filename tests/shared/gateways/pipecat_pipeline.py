@@ -24,7 +24,7 @@ from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.workers.runner import WorkerRunner
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce import Engine
 from vivavoce.adapters.pipecat import VivavoceTTSService, VivavoceWebsocketTTSService
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult

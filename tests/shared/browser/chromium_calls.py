@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from benches.browser_calls import serve_browser_calls
-from shared.chromium import BrowserTab, Chromium, find_chromium, loopback_only, open_chromium
-from shared.standin_backend import StandInBackend
+from shared.browser.chromium import BrowserTab, Chromium, find_chromium, loopback_only, open_chromium
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.browser.calls import BrowserCalls
 from vivavoce.gateway.browser.settings import BrowserCallSettings
 from vivavoce.gateway.calls.agents import Agent

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.gateway.access.access_control import AccessControl

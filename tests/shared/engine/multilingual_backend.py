@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from shared.standin_backend import StandInBackend
+from shared.engine.standin_backend import StandInBackend
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult
 from vivavoce.tts_engine.backends.voice_reader import VoiceReader
 from vivavoce.tts_engine.segmenter import Segment, Segmenter

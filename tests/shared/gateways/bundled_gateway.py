@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 
-from shared.tiny_kokoro import write_tiny_kokoro
-from shared.tiny_piper import write_tiny_piper
+from shared.voices.tiny_kokoro import write_tiny_kokoro
+from shared.voices.tiny_piper import write_tiny_piper
 from vivavoce.gateway.bundle_settings import BundleSetting
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings

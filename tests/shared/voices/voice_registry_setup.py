@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shared.recordings import recording
+from shared.audio.recordings import recording
 from vivavoce.gateway.access.access_control import ANONYMOUS_KEY_ID, Grant
 from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.voice_registry import NewVoice, VoicePolicy, VoiceRegistry

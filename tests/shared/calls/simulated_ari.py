@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 
-from shared.simulated_media import AudioSocketMedia, RtpMedia, SimulatedMedia, WebSocketMedia
+from shared.calls.simulated_media import AudioSocketMedia, RtpMedia, SimulatedMedia, WebSocketMedia
 from vivavoce.gateway.calls.websockets.message_socket import ServerMessageSocket
 
 USER, PASSWORD, APP = "vivavoce", "secret", "vivavoce"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENVIRONMENTS = ROOT / ".venv-peers"
 TIMEOUT_S = 300.0
 _SERVER = ROOT / "tests" / "peers" / "server.py"

@@ -8,9 +8,9 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from shared.audio.recordings import as_data_url, recording
+from shared.audio.tones import pitch_of
 from shared.event_loop import until
-from shared.recordings import as_data_url, recording
-from shared.tones import pitch_of
 from vivavoce.gateway.apis.native_stream.socket_api import PATH
 
 BUNDLED_VOICES = 2  # of the backend

@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 
-from shared.rtp_stream import RtpSource
+from shared.calls.rtp_stream import RtpSource
 from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
 from vivavoce.adapters.rtp.packet import RtpPacket, encode_packet, parse_packet
 from vivavoce.adapters.rtp.rtcp import encode_bye

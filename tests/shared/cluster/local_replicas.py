@@ -19,7 +19,7 @@ from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import VivavoceError
 from vivavoce.tts_engine.voices.recording import Recording
 
-from .standin_backend import StandInBackend
+from ..engine.standin_backend import StandInBackend
 
 
 class LocalReplica:

@@ -11,7 +11,7 @@ from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
 
-from .standin_backend import StandInBackend
+from ..engine.standin_backend import StandInBackend
 
 PITCHES_HZ = (440, 330)  # of the voices tone-440, the default, and tone-330
 _TIMEOUT_S = 60.0
