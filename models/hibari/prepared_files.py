@@ -35,8 +35,8 @@ from hibari.g2p.tagger import Tagger
 from hibari.g2p.tokenize import Tokenizer
 
 from ..onnx_sessions import CPU_SESSIONS, session_options
-from .bucket_table import BucketTable, encode_table
 from .cmudict import read_names, read_words
+from .string_table import StringTable, encode_table
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ SHA256 = "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8"  # o
 # Modules that make the members; a change of one makes the file anew.
 _MAKERS = (
     "prepared_files.py",
-    "bucket_table.py",
+    "string_table.py",
     "cmudict.py",
     "cmudict.txt.xz",
     "names.txt",
@@ -120,12 +120,12 @@ class PreparedFiles:
 
     def lexicon(self) -> Lexicon:
         """Return hibari's American English lexicon."""
-        return Lexicon(BucketTable(self._members["gold.txt"]), BucketTable(self._members["silver.txt"]))
+        return Lexicon(StringTable(self._members["gold.txt"]), StringTable(self._members["silver.txt"]))
 
     def tagger(self) -> Tagger:
         """Return hibari's part-of-speech tagger."""
         model = json.loads(self._members["tagger.json"])
-        return Tagger(model | {"weights": BucketTable(self._members["tagger.txt"])})
+        return Tagger(model | {"weights": StringTable(self._members["tagger.txt"])})
 
     def g2p(self) -> g2p.G2P:
         """Return hibari's American English grapheme-to-phoneme converter."""
