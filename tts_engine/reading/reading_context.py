@@ -19,6 +19,7 @@ class ReadingContext:
     identifier_expected: bool = False  # after "order", "flight": a number that follows at once identifies it
     code_just_announced: bool = False  # the last word announced a code
     previous_word: str = ""  # last word as written, in lower case
+    word_before_number: str = ""  # the word before the number that was read last
     previous_capitalized: bool = False  # the last word was capitalised and not the first of its sentence
     after_number: bool = False  # a number was read last, and no word or mark followed
     after_phone: bool = False  # that number was a phone number: "x" after it is "extension"
@@ -38,6 +39,8 @@ class ReadingContext:
 
     def note_number(self) -> None:
         """Note a number."""
+        if self.previous_word != "0":
+            self.word_before_number = self.previous_word
         self.after_number, self.identifier_expected, self.previous_word = True, False, "0"
         self.after_phone = self.after_code = self.after_comma = self.after_colon = False
         self.previous_capitalized = self.line_start = self.sentence_start = False
@@ -52,5 +55,5 @@ class ReadingContext:
         if not self.code_just_announced:
             self.code_words_left = 0
         self.identifier_expected = self.after_number = self.previous_capitalized = False
-        self.address_words_left = 0
+        self.address_words_left, self.word_before_number = 0, ""
         self.sentence_start = True

@@ -172,7 +172,7 @@ class TableAmounts:
         if not case.startswith("one "):
             return case
         is_one = self._numbers.plural(self._numbers.value(match["whole"])) == 0
-        return case.removeprefix("one ") if is_one else ""
+        return case.removeprefix("one ") if is_one else "distributive"  # "по тысяча двести"
 
     def _case_by_noun(self, scan: ScanState, match: re.Match[str], number: int) -> str:
         """Return the case of a number before a noun, by the ending of the noun and the word before both."""
@@ -193,6 +193,8 @@ class TableAmounts:
             return ""
         if lower in table.genders:
             return table.genders[lower]
+        if lower in table.plural_adjectives:
+            return self._gender_of_noun(scan, scan.view.index(noun, at) + len(noun), number, case)
         if len(noun) < _MIN_NOUN_LETTERS:
             return ""
         category = self._numbers.plural(number)
@@ -309,7 +311,8 @@ class TableAmounts:
         """Read the "3:1" of a score."""
         if not self._table.ratio_word:
             return None
-        over, under = self._numbers.amount(match["over"], None), self._numbers.amount(match["under"], None)
+        over = self._numbers.amount(match["over"], None)
+        under = self._numbers.amount(match["under"], None, "", self._table.case_after(self._table.ratio_word))
         return self._speller.emit_number(scan, f"{over} {self._table.ratio_word} {under}", *match.span())
 
     def _read_size(self, scan: ScanState, match: re.Match[str]) -> int:
@@ -479,6 +482,11 @@ class TableAmounts:
         # "§ 7 ust. 2 pkt 3" and "5 m. 3" have the abbreviation of a word before a number.
         is_word = match["unit"].removesuffix(".") in self._table.numbered_words
         if is_word and self._number_ahead.match(scan.view, match.end()):
+            return None
+        # "№ 104В" has a letter.
+        is_joined = match.group()[-2].isdigit() and match["unit"].isupper()
+        is_lettered = scan.context.previous_word in self._table.lettered_words
+        if is_joined and (is_lettered or scan.context.code_words_left):
             return None
         noun = self._table.units[match["unit"]]
         words = self._numbers.counted(match["whole"], match["fraction"], noun, self._case(scan, match))

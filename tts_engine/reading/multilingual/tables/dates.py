@@ -12,6 +12,7 @@ from .speller import TableSpeller
 _MAX_HOUR = 24
 _MAX_WEEKDAY_CHARACTERS = 16  # of an abbreviated day and the word between it and the next
 _TIME_BEHIND = re.compile(r"(?<![\d.,])\d{1,2}\.\d\d ?[-–] ?\Z")
+_ROMAN_MONTH = "(?:I{1,3}|IV|VI{0,3}|IX|XI{0,2})"
 _FIRST_YEAR_OF_1900S = 50  # of the years with two digits
 
 
@@ -215,13 +216,22 @@ class TableDates:
     def _day_month_rows(self) -> list[RuleRow]:
         """Return the rules of "7.06" and of the first day of "12-26.08" and "od 12 do 26 maja"."""
         months, joints = any_of(self._months), any_of(self._table.day_joints)
-        second = rf"(?=\d{{1,2}}(?:\.(?:0[1-9]|1[0-2])(?![\w,]|\.\d\d?(?!\d))|\.? (?i:{months})(?!\w)))"
+        roman = rf"|\.? (?!V\b){_ROMAN_MONTH}(?!\w)" if self._table.roman_months else ""
+        second = (
+            rf"(?=\d{{1,2}}(?:\.(?:0[1-9]|1[0-2])(?![\w,]|\.\d\d?(?!\d))|\.? (?i:{months})(?!\w){roman}))"
+        )
         counted = any_of((*self._table.units, *self._table.money, *self._table.magnitudes, "%"))
+        # "1.02 т. г." has no unit.
+        longer = any_of(short for short in self._table.abbreviations if "." in short) or "(?!)"
+        roman_date = (
+            rf"(?P<day>\d{{1,2}})(?:\.? |\.)(?P<roman>{_ROMAN_MONTH})(?:[. ](?P<year>\d{{4}}))?(?!\w)"
+        )
         return [
+            (roman_date if self._table.roman_months else "(?!)", self._read_roman_date),
             (rf"(?P<day>\d{{1,2}})\.?(?P<joint> ?[-–] ?| (?:{joints}) ){second}", self._read_day_of_range),
             (
                 r"(?P<day>\d{1,2})\.(?P<month>0[1-9]|1[0-2])(?![\w/]|[.,:]\d)"
-                rf"(?! ?(?:{counted})(?!\w))(?:\.(?= ?[-–]|,? [a-ząćęłńóśźż\dа-яё]))?",
+                rf"(?! ?(?!(?:{longer})\.)(?:{counted})(?!\w))(?:\.(?= ?[-–]|,? [a-ząćęłńóśźż\dа-яё]))?",
                 self._read_stopped_date,
             ),
         ]
@@ -368,6 +378,16 @@ class TableDates:
             scan.emit(self._numbers.year(int(year)), *match.span("year"))
         return self._read_date_dash(scan, self._speller.finish_number(scan, match.end()))
 
+    def _read_roman_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "15 IX" after a word before dates, and "15 IX 2024"; "12 V" may be volts."""
+        month, year, table = roman_value(match["roman"]), match["year"], self._table
+        is_announced = scan.context.previous_word in table.date_cues and match["roman"] not in table.units
+        if not month or not 1 <= int(match["day"]) <= 31 or not (year or is_announced):
+            return None
+        day = self._day(scan, match)
+        words = self._numbers.date(int(year), month, day) if year else f"{day} {table.months[month - 1]}"
+        return self._speller.emit_number(scan, words, *match.span())
+
     def _read_date_dash(self, scan: ScanState, at: int) -> int:
         """Read the dash between two dates."""
         dash = self._dash_before_date.match(scan.view, at)
@@ -471,7 +491,7 @@ class TableDates:
     def _read_time(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "14:30", and "9.05" where a word says that it is a time; a dash may lead to another time."""
         hour, minute = int(match["hour"]), int(match["minute"] or match["after_stop"] or 0)
-        if hour > _MAX_HOUR or minute > 59:
+        if hour > _MAX_HOUR or minute > 59 or scan.context.previous_word in self._table.score_cues:
             return None
         if match["after_stop"] and not self._is_told(scan, match):
             return None
@@ -481,7 +501,7 @@ class TableDates:
             return None
         if self._dash_before_time.match(scan.view, match.end()):
             self._open_range(scan, self._table.time_range_opening, match.start())
-        case = self._table.case_after(scan.context.previous_word, scan.view[: match.start()])
+        case = self._hour_case(scan, scan.view[: match.start()])
         end = self._speller.emit_number(scan, self._numbers.time(hour, minute, case), *match.span())
         return self._read_dash(scan, end)
 
@@ -503,7 +523,7 @@ class TableDates:
         if not joint and previous != table.time_range_opening:
             previous = self._open_range(scan, table.time_range_opening, match.start())
         joint = joint or table.time_range_word or table.range_word
-        first = table.case_after(previous)
+        first = self._hour_case(scan)
         second = first if joint in table.case_joints else table.case_after(joint)
         words = [
             self._numbers.time(time[0], time[1] if len(time) > 1 else 0, case)
@@ -519,10 +539,19 @@ class TableDates:
         noun = scan.next_word(match.end()).lower()
         is_alone = not noun or noun in table.function_words or scan.next_visible(match.end()) in ".,;!?)"
         is_announced = previous in table.hour_words or (previous in table.lone_hour_cues and is_alone)
-        if hour > _MAX_HOUR or not is_announced:
+        is_counted = noun in table.genders or noun in table.units  # "2 godziny 15 minut"
+        if hour > _MAX_HOUR or is_counted or not is_announced:
             return None
-        words = self._numbers.time(hour, 0, table.case_after(previous))
+        words = self._numbers.time(hour, 0, self._hour_case(scan))
         return self._speller.emit_number(scan, words, *match.span())
+
+    def _hour_case(self, scan: ScanState, before: str = "") -> str:
+        """Return the case of an hour by the word before it, or before "godziny": "do godziny 15"."""
+        table, previous = self._table, scan.context.previous_word
+        case = table.case_after(previous, before)
+        if case or previous not in table.hour_words or len(scan.words) < 2:
+            return case
+        return table.case_after(scan.words[-2].text.lower())
 
     def _is_told(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether a suffix, a word or another time shows that "9.05" is a time."""

@@ -74,6 +74,7 @@ class LanguageTable:
     street_endings: str = ""  # ends of names before the "78-12" of a house; a pattern
     address_joint: str = ""  # between the numbers of such a house
     section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
+    lettered_words: frozenset[str] = frozenset()  # before "104В", whose letter is no unit
     numbered_words: frozenset[str] = frozenset()  # abbreviations that are no units before a number: "5 m. 3"
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
     # After a number, their stop ends a sentence if a capital follows: "5 szt. Zamów"
@@ -102,6 +103,8 @@ class LanguageTable:
     gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # of a noun; may name a case too
     few_gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same after 2, 3 and 4
     genitive_gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same of one in that case
+    # Adjectives between a number and the noun that it agrees with: "2 pierwsze litery"
+    plural_adjectives: frozenset[str] = frozenset()
     # The one before a noun, by "gender pattern" of its beginning: "uno studente"
     ones: Mapping[str, str] = field(default_factory=dict)
     noun_gender: str = ""  # of a noun with none of the endings; "" reads the number as one on its own
@@ -173,6 +176,7 @@ class LanguageTable:
     other_months: Mapping[str, str] = field(default_factory=dict)  # months by more abbreviations
     date_cues: frozenset[str] = frozenset()  # words before "5/3" as a date
     day_month_hyphens: bool = False  # "25-05" is a date, and "25-5" after ``date_cues``
+    roman_months: bool = False  # "15 IX" is a date
     month_suffix: str = ""  # after the number of a month
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
@@ -188,6 +192,7 @@ class LanguageTable:
     whole_hour_cues: frozenset[str] = frozenset()  # words before such a time; none: any
     hour_mark: str = "hH"  # between hours and minutes: "9h30"; members of a pattern
     minute_suffixes: str = ""  # after "9h30", which is no duration with them; members of a pattern
+    score_cues: frozenset[str] = frozenset()  # words before "15:13" as a score
     stop_times: bool = False  # "9.30-12.30" without a unit are times
     lone_stop_times: bool = False  # so is "09.30", and "9.30" with a suffix
     hour_suffixes: str = "h"  # after a time, not read; members of a pattern
@@ -349,6 +354,9 @@ _WORD_SETS = (
     "hour_words",
     "lone_hour_cues",
     "opening_cues",
+    "score_cues",
+    "lettered_words",
+    "plural_adjectives",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
 _NOUNS = ("percent", "hour", "minute", "times")

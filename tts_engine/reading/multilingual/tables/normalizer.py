@@ -154,8 +154,10 @@ class TableNormalizer:
         previous, words = scan.context.previous_word, _WORDS.findall(scan.view[max(0, at - 40) : at].lower())
         if previous in self._table.case_joints:
             previous = "".join(scan.view[:at].lower().split(maxsplit=1)[:1])
-        if previous == "0" and words:
-            previous = words[-1]
+        if previous == "0":
+            previous = words[-1] if words else scan.context.word_before_number
+            if previous in self._table.function_words:  # "в 21:35, терм. B"
+                previous = "0"
         inflected = self._table.inflected(spoken, "_".join(words[-2:]))
         return inflected if inflected != spoken else self._table.inflected(spoken, previous)
 

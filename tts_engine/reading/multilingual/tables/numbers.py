@@ -70,7 +70,8 @@ class TableNumberWords:
         if len(digits) > MAX_NUMBER_DIGITS:
             return " ".join(map(self.digit, digits + (fraction or "")))
         if not fraction:
-            return self.number(int(digits), gender, case)
+            words = self.number(int(digits), gender, case)
+            return words.removeprefix(self._table.silent_one) if case == "distributive" else words
         if 0 < len(fraction) < len(self._table.decimal_nouns):
             return self._decimal_nouns(int(digits), fraction, case)
         return f"{self.number(int(digits))} {self._table.decimal_word} {self._decimals(fraction)}"

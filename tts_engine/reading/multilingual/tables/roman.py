@@ -26,6 +26,14 @@ class TableRomanNumerals:
         rows: list[RuleRow] = []
         if table.roman_ordinals:
             after = any_of(table.roman_ordinals)
+            joints = any_of(table.case_joints) or "(?!)"
+            rows.append(
+                (
+                    rf"(?P<roman>[IVX]{{1,7}})(?P<joint> ?[-–] ?| (?:{joints}) )"
+                    rf"(?=[IVX]{{1,7}}(?P<word>{after})(?!\w))",
+                    self._read_first_roman,
+                )
+            )
             rows.append(
                 (rf"(?P<roman>[IVX]|[IVXLC]{{2,7}})(?P<word>{after})(?!\w)", self._read_roman_ordinal)
             )
@@ -51,6 +59,19 @@ class TableRomanNumerals:
         return self._speller.emit_number(
             scan, words, match.start(), match.end("roman" if word[0] == " " else "word")
         )
+
+    def _read_first_roman(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "XVIII–" of "XVIII–XIX вв."."""
+        number, word, previous = roman_value(match["roman"]), match["word"], scan.context.previous_word
+        readings = self._table.roman_ordinals
+        rules = readings.get(f"{previous}{word}", readings[word]).partition(": ")[0]
+        if number is None or word[0] != " ":
+            return None
+        joint = match["joint"].strip()
+        scan.emit(self._numbers.spell_out(number, rules), *match.span("roman"))
+        scan.emit(self._table.range_word if joint in "-–" else joint, *match.span("joint"))
+        scan.context.previous_word = previous
+        return match.end()
 
     def _read_before_noun(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "III" of "na III piętrze"."""
