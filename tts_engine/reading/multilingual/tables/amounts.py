@@ -240,6 +240,10 @@ class TableAmounts:
         if rules and whole.isdigit() and len(whole) == 4:
             return self._speller.emit_number(scan, self._numbers.spell_out(int(whole), rules), *match.span())
         number = self._numbers.value(whole)
+        decade = self._table.ordinal_rules.get(scan.context.previous_word, "")
+        is_decade = len(whole) == 2 and whole[1] == "0" and scan.view.startswith(".", match.end())
+        if is_decade and not fraction and decade.startswith("plural"):  # "w latach 90."
+            return self._speller.emit_number(scan, self._numbers.spell_out(number, decade), *match.span())
         ordinal = self._table.bare_ordinals.get(scan.next_word(match.end())) if not fraction else None
         if ordinal and number > 1 and scan.view[match.end() : match.end() + 1] == " ":
             return self._speller.emit_number(scan, self._numbers.spell_out(number, ordinal), *match.span())
@@ -404,6 +408,11 @@ class TableAmounts:
     def _read_percent(self, scan: ScanState, match: re.Match[str]) -> int | None:
         if self._table.percent_prefix:
             return self._read_percent_sign(scan, match)
+        rules, _, noun = self._table.percent_after.get(scan.context.previous_word, "").partition(": ")
+        number = self._numbers.value(match["whole"])
+        if noun and not match["fraction"] and number != 1:
+            words = f"{self._numbers.spell_out(number, rules)} {noun}"
+            return self._speller.emit_number(scan, words, *match.span())
         words = self._numbers.counted(
             match["whole"], match["fraction"], self._table.percent, self._case(scan, match)
         )

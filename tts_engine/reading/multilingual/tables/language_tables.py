@@ -120,6 +120,8 @@ class LanguageTable:
     fractions: Mapping[str, str] = field(
         default_factory=dict
     )  # of "1/2", "24/7", "2nd"; "meio|meia" has the feminine
+    # Word before whole percents, to the rule set of the number and the noun: "w 50%"
+    percent_after: Mapping[str, str] = field(default_factory=dict)
     percent_prefix: str = ""  # before the number, instead of ``percent`` after it
     per_word: str = ""  # the "/" between a price and a unit
     per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
@@ -377,6 +379,7 @@ _NAMED_TABLES = (
     "days_after",
     "bare_ordinals",
     "slash_words",
+    "percent_after",
 )
 _SPELLING_TABLES = ("abbreviations", "bare_abbreviations")  # keys "tel|Tel"
 _ENDING_TABLES = (

@@ -26,7 +26,7 @@ class TableRomanNumerals:
         rows: list[RuleRow] = []
         if table.roman_ordinals:
             after = any_of(table.roman_ordinals)
-            joints = any_of(table.case_joints) or "(?!)"
+            joints = any_of({*table.case_joints, *table.day_joints}) or "(?!)"
             rows.append(
                 (
                     rf"(?P<roman>[IVX]{{1,7}})(?P<joint> ?[-–] ?| (?:{joints}) )"
@@ -70,7 +70,8 @@ class TableRomanNumerals:
         joint = match["joint"].strip()
         scan.emit(self._numbers.spell_out(number, rules), *match.span("roman"))
         scan.emit(self._table.range_word if joint in "-–" else joint, *match.span("joint"))
-        scan.context.previous_word = previous
+        is_joint = joint in "-–" or joint in self._table.case_joints
+        scan.context.previous_word = previous if is_joint else joint
         return match.end()
 
     def _read_before_noun(self, scan: ScanState, match: re.Match[str]) -> int | None:
