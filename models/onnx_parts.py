@@ -11,27 +11,19 @@ def nodes_between(
     model: onnx.ModelProto, *, inputs: Iterable[str], outputs: Iterable[str]
 ) -> list[NodeProto]:
     """The nodes between inputs and outputs, in the graph's own (topological) order."""
-    producer = {name: node for node in model.graph.node for name in node.output}
-    stops = set(inputs)
-    wanted: set[int] = set()
-    pending = list(outputs)
-    while pending:
-        name = pending.pop()
-        node = producer.get(name)
-        if name in stops or node is None or id(node) in wanted:
-            continue
-        wanted.add(id(node))
-        pending.extend(node.input)
-    return [node for node in model.graph.node if id(node) in wanted]
+    return needed_nodes(model.graph.node, outputs, given=inputs)
 
 
-def needed_nodes(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> list[NodeProto]:
-    """The nodes, in topological order, without those that no output needs."""
-    needed, kept = set(outputs), []
+def needed_nodes(
+    nodes: Sequence[NodeProto], outputs: Iterable[str], *, given: Iterable[str] = ()
+) -> list[NodeProto]:
+    """The nodes, in topological order, without those that no output needs; the given values need none."""
+    known, kept = set(given), []
+    needed = set(outputs) - known
     for node in reversed(nodes):
         if not needed.isdisjoint(node.output):
             kept.append(node)
-            needed.update(node.input)
+            needed.update(name for name in node.input if name not in known)
     return kept[::-1]
 
 

@@ -4,24 +4,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 
-from vivavoce.models.cosyvoice.config import CosyVoiceVersion
+from shared.voices.voice_prompts import prompt
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.errors import BundleError
 from vivavoce.tts_engine.voices.prompt_cache import PromptCache
-
-
-def prompt(seed: int = 0, version: CosyVoiceVersion = CosyVoiceVersion.V2, chunks: int = 1) -> VoicePrompt:
-    random = np.random.default_rng(seed)
-    return VoicePrompt(
-        version,
-        f"voice {seed} speaks",
-        random.integers(0, 6561, 25 * chunks, dtype=np.int32),
-        random.standard_normal((80, 50 * chunks), dtype=np.float32),
-        random.standard_normal(192, dtype=np.float32),
-    )
 
 
 def test_a_request_during_a_load_waits_for_that_load() -> None:

@@ -28,12 +28,13 @@ class TableAmounts:
         self._romans = TableRomanNumerals(table, numbers, speller)
         group = f"[{re.escape(table.thousands_separators)}]"
         self.integer = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?!\d)"
+        self._integer_ahead = LazyPattern(self.integer)
         decimal_mark = r"\." if "," in table.thousands_separators else "[.,]"
         # "12,845.60" can be read in one way only, whatever the language.
         foreign = r"\d{1,3}(?:,\d{3})+(?=\.\d\d(?!\d))|" if decimal_mark != r"\." else ""
         self._decimal_mark = decimal_mark
         self._decimal = rf"(?P<whole>{foreign}{self.integer})(?:{decimal_mark}(?P<fraction>\d+))?"
-        self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
+        self._end = table.end
         self._unit_end = self._end if table.suffix_mark else rf"{self._end}(?!'\w)"  # "2025 s'élève"
         # "2 배송" is no "2배": after a blank, a noun is followed by a particle or by no letter.
         particles = rf"(?=[!-~]|(?:{any_of(table.units)})(?:[{table.particle_letters}]|(?!\w)))"
@@ -267,7 +268,7 @@ class TableAmounts:
             rules = self._rules_of_suffix(scan, match, years)
             words = self._numbers.spell_out(int(match["whole"]), rules)
         scan.emit(words, match.start(), match.start("dash"))
-        second = re.compile(self.integer).match(scan.view, match.end())
+        second = self._integer_ahead.match(scan.view, match.end())
         falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
         falls = falls or scan.context.previous_word in self._table.address_number_words
         joint = "" if falls else self._table.range_word  # "221-18" is the number of an article

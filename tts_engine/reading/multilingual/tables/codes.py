@@ -43,7 +43,7 @@ class TableCodes:
         self._table, self._numbers, self._speller = table, numbers, speller
         # Particles follow a code without a blank, so that letters of another script end it.
         self._letter = "[A-Za-z]" if table.particles else r"[^\W\d_]"
-        self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
+        self._end = table.end
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of codes that begin with a letter."""

@@ -26,7 +26,7 @@ class TableDates:
 
     def __init__(self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller) -> None:
         self._table, self._numbers, self._speller = table, numbers, speller
-        self._end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
+        self._end = table.end
         self._months = {name.lower(): name for name in table.months}
         self._months |= {
             f"{short}{stop}".lower(): name
@@ -336,11 +336,8 @@ class TableDates:
         """Read the "09/26" of a card after "do"; a month comes before a year without its century."""
         if scan.context.previous_word not in self._table.date_cues:
             return None
-        month, year = (
-            self._table.months[int(match["month"]) - 1],
-            self._numbers.year(2000 + int(match["year"])),
-        )
-        scan.emit(month, *match.span("month"))
+        scan.emit(self._table.months[int(match["month"]) - 1], *match.span("month"))
+        year = self._numbers.year(2000 + int(match["year"]))
         return self._speller.emit_number(scan, year, match.start("year"), match.end())
 
     def _read_roman_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -401,8 +398,8 @@ class TableDates:
         """Read the "12-" of "12-26.08" and the "12 do" of "od 12 do 26 maja"."""
         if not 1 <= int(match["day"]) <= 31:
             return None
-        joint, is_dash = match["joint"].strip(), match["joint"].strip() in "-–"
-        if is_dash:
+        joint = match["joint"].strip()
+        if joint in "-–":
             self._open_range(scan, self._table.day_range_opening, match.start())
             joint = self._day_range_word
         scan.emit(self._day(scan, match), match.start(), match.end("day"))
@@ -512,13 +509,10 @@ class TableDates:
         if any(time[0] > _MAX_HOUR or time[-1] > 59 for time in times):
             return None
         is_announced = previous in table.hour_words or previous in self._weekday_names
-        noun = scan.next_word(match.end()).lower()
-        is_counted = noun in table.genders or noun in table.units
-        is_alone = not noun or noun in table.function_words or scan.next_visible(match.end()) in ".,;!?)"
-        is_announced = is_announced or (previous in table.lone_hour_cues and is_alone)
+        is_announced = is_announced or self._is_lone_hour(scan, match)
         is_announced = is_announced or previous.startswith(self._opening_cues)
         is_opening = self._opening_behind.search(scan.view, max(0, match.start() - 60), match.start())
-        if is_counted or not (is_announced or is_opening):
+        if self._is_counted(scan, match) or not (is_announced or is_opening):
             return None
         if not joint and previous != table.time_range_opening:
             previous = self._open_range(scan, table.time_range_opening, match.start())
@@ -535,15 +529,24 @@ class TableDates:
 
     def _read_lone_hour(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "19" of "o godz. 19", and of "o 19" without a noun."""
-        table, previous, hour = self._table, scan.context.previous_word, int(match["hour"])
-        noun = scan.next_word(match.end()).lower()
-        is_alone = not noun or noun in table.function_words or scan.next_visible(match.end()) in ".,;!?)"
-        is_announced = previous in table.hour_words or (previous in table.lone_hour_cues and is_alone)
-        is_counted = noun in table.genders or noun in table.units  # "2 godziny 15 minut"
-        if hour > _MAX_HOUR or is_counted or not is_announced:
+        hour = int(match["hour"])
+        is_announced = scan.context.previous_word in self._table.hour_words or self._is_lone_hour(scan, match)
+        if hour > _MAX_HOUR or self._is_counted(scan, match) or not is_announced:
             return None
         words = self._numbers.time(hour, 0, self._hour_case(scan))
         return self._speller.emit_number(scan, words, *match.span())
+
+    def _is_lone_hour(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether the word before a number tells that it is an hour, and no noun follows."""
+        noun = scan.next_word(match.end()).lower()
+        is_alone = not noun or noun in self._table.function_words
+        is_alone = is_alone or scan.next_visible(match.end()) in ".,;!?)"
+        return is_alone and scan.context.previous_word in self._table.lone_hour_cues
+
+    def _is_counted(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether a noun or a unit follows that is counted: "2 godziny 15 minut"."""
+        noun = scan.next_word(match.end()).lower()
+        return noun in self._table.genders or noun in self._table.units
 
     def _hour_case(self, scan: ScanState, before: str = "") -> str:
         """Return the case of an hour by the word before it, or before "godziny": "do godziny 15"."""

@@ -257,6 +257,11 @@ class LanguageTable:
         return frozenset(unit.forms[1] for unit in self.units.values() if len(unit.forms) == 2)
 
     @property
+    def end(self) -> str:
+        """Pattern of the end of a number or a code, at which a particle may follow in some languages."""
+        return r"(?![A-Za-z0-9])" if self.particles else r"(?!\w)"
+
+    @property
     def day_first(self) -> bool:
         """Whether dates begin with the day."""
         return self.date_template.startswith("{day}")

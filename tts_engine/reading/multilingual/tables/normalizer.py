@@ -92,7 +92,6 @@ class TableNormalizer:
         )
 
     def _abbreviation_rows(self) -> tuple[RuleRow, ...]:
-        end = r"(?![A-Za-z0-9])" if self._table.particles else r"(?!\w)"
         bare, words = any_of(self._table.bare_abbreviations), any_of(self._table.abbreviations)
         # A letter without a stop is the name of something: "S 41".
         longer = any_of(word for word in self._table.abbreviations if len(word) > 1)
@@ -101,7 +100,9 @@ class TableNormalizer:
             rows.append((rf"({any_of(self._table.titles)})(?!\w)\.?(?= ?[^\W\d_])", self._read_title))
         if bare:
             # After a colon, as in "D:9", a number follows, at once or in the next clause.
-            rows.append((rf"({bare})(?:(?<!:){end}|(?<=:)(?= ?\d| *$))", self._read_bare_abbreviation))
+            rows.append(
+                (rf"({bare})(?:(?<!:){self._table.end}|(?<=:)(?= ?\d| *$))", self._read_bare_abbreviation)
+            )
         if words:
             rows.append(
                 (rf"{_STOP_OR_DIGIT_AHEAD}(?:({words})\.|({longer})(?=\s?\d))", self._read_abbreviation)

@@ -22,7 +22,7 @@ class TableRomanNumerals:
     def rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of Roman numerals with a word or a suffix that tells what they are."""
         table = self._table
-        end = r"(?![A-Za-z0-9])" if table.particles else r"(?!\w)"
+        end = table.end
         rows: list[RuleRow] = []
         if table.roman_ordinals:
             after = any_of(table.roman_ordinals)
