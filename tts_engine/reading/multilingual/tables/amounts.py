@@ -1,4 +1,4 @@
-"""Rules of amounts in a language that a table describes: numbers, ranges, percent, money, units, ordinals."""
+"""Rules of amounts in a language that a table describes: numbers, ranges, percent, money, units."""
 
 import re
 
@@ -6,14 +6,13 @@ from ...lazy_pattern import LazyPattern
 from ...tokenizer import RuleRow, ScanState, any_of
 from .codes import TableCodes
 from .language_tables import LanguageTable
+from .number_context import TableNumberContext
 from .numbers import TableNumberWords, with_noun
+from .ordinals import TableOrdinals
 from .plural_rules import CountedNoun
 from .roman import TableRomanNumerals
 from .speller import TableSpeller
 
-_MIN_NOUN_LETTERS = 3  # of a noun whose ending tells its gender
-_MAX_LONE_ORDINAL = 31  # of "1°" without a noun; a larger number counts degrees
-_FEW = 1  # plural category of 2, 3 and 4
 _CODE_OF_CURRENCY = re.compile(r"[A-Z]{3}\Z|[A-Z][a-z]+\.\Z")  # may be written before an amount: "EUR 20"
 _COUNTED_NOUN_BEHIND = re.compile(r"\d [^\W\d_]{2,20}\Z")
 
@@ -25,6 +24,8 @@ class TableAmounts:
         self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller, codes: TableCodes
     ) -> None:
         self._table, self._numbers, self._speller, self._codes = table, numbers, speller, codes
+        self._context = TableNumberContext(table, numbers)
+        self._ordinals = TableOrdinals(table, numbers, speller, self._context)
         self._romans = TableRomanNumerals(table, numbers, speller)
         group = f"[{re.escape(table.thousands_separators)}]"
         self.integer = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?!\d)"
@@ -144,14 +145,14 @@ class TableAmounts:
             (rf"{decimal}(?:[,.][-–]{{1,2}})?\s?{money}", self._read_money),
             (rf"{large}\s(?P<unit>{self._units}){end}", self._read_large_unit),
             (rf"{large}{end}", self._read_magnitude),
-            (rf"(?P<whole>{self.integer})(?P<suffix>{suffixes})(?!\w)", self._read_suffixed_ordinal),
+            (rf"(?P<whole>{self.integer})(?P<suffix>{suffixes})(?!\w)", self._ordinals.read_suffixed),
             (
                 rf"(?P<low>{self.integer})(?:{self._decimal_mark}(?P<low_fraction>\d+))?(?P<dash> ?[-–~] ?)"
                 rf"{decimal}{self._unit_gap}(?P<unit>{self._units}){self._unit_end}",
                 self._read_unit_range,
             ),
             (rf"{decimal}{self._unit_gap}(?P<unit>{self._units}){self._unit_end}", self._read_unit),
-            (rf"(?P<number>\d{{1,3}})\.(?=[ {table.suffix_mark}][^\W\d_])", self._read_stop_ordinal),
+            (rf"(?P<number>\d{{1,3}})\.(?=[ {table.suffix_mark}][^\W\d_])", self._ordinals.read_stop),
             self._codes.mixed_row(),
             (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
             (decimal, self._read_number),
@@ -165,48 +166,7 @@ class TableAmounts:
         rest = rf"{number}(?:{by}{number})?\s?(?:{any_of(self._table.size_units)}){self._end}"
         return ((rf"{self._decimal}{by}(?={rest})", self._read_size),)
 
-    # Words around a number
-
-    def _case(self, scan: ScanState, match: re.Match[str]) -> str:
-        """Return the case of the number that ``match`` begins with, by the word before it."""
-        case = self._table.case_after(scan.context.previous_word, scan.view[: match.start()])
-        if not case.startswith("one "):
-            return case
-        is_one = self._numbers.plural(self._numbers.value(match["whole"])) == 0
-        return case.removeprefix("one ") if is_one else "distributive"  # "по тысяча двести"
-
-    def _case_by_noun(self, scan: ScanState, match: re.Match[str], number: int) -> str:
-        """Return the case of a number before a noun, by the ending of the noun and the word before both."""
-        table, noun = self._table, scan.next_word(match.end()).lower()
-        if number != 1 and len(noun) >= _MIN_NOUN_LETTERS and noun not in table.function_words:
-            is_few = self._numbers.plural(number) == _FEW
-            endings = {**(table.few_case_by_ending if is_few else {}), **table.case_by_ending}
-            case = next((case for ending, case in endings.items() if noun.endswith(ending)), "")
-            if case:
-                return case
-        return self._case(scan, match)
-
-    def _gender_of_noun(self, scan: ScanState, at: int, number: int, case: str = "") -> str:
-        """Return the gender of the noun at ``at``, or "" for a word that is no noun."""
-        table, noun = self._table, scan.next_word(at)
-        lower = noun.lower()
-        if not noun or lower in table.function_words:
-            return ""
-        if lower in table.genders:
-            return table.genders[lower]
-        if lower in table.plural_adjectives:
-            return self._gender_of_noun(scan, scan.view.index(noun, at) + len(noun), number, case)
-        if len(noun) < _MIN_NOUN_LETTERS:
-            return ""
-        category = self._numbers.plural(number)
-        is_few = category == _FEW and table.few_gender_by_ending
-        endings = table.few_gender_by_ending if is_few else table.gender_by_ending
-        if category == 0 and case.startswith("genitive"):
-            endings = table.genitive_gender_by_ending or endings
-        known = next((gender for ending, gender in endings.items() if lower.endswith(ending)), "")
-        if known or (table.nouns_are_capitalized and not noun[0].isupper()):
-            return known
-        return table.noun_gender
+    # Rates
 
     def _read_per(self, scan: ScanState, at: int) -> int:
         """Read the "/Monat" after a price or a unit, and return where it ends."""
@@ -237,7 +197,9 @@ class TableAmounts:
         years = self._year_joint.match(scan.view, match.end()) if len(whole) == 4 else None
         if years:
             is_one_case = years["joint"] in self._table.case_joints
-            rules = self._rules_of_suffix(scan, match, years) if is_one_case else self._table.year_rules
+            rules = (
+                self._ordinals.rules_of_suffix(scan, match, years) if is_one_case else self._table.year_rules
+            )
         if rules and whole.isdigit() and len(whole) == 4:
             return self._speller.emit_number(scan, self._numbers.spell_out(int(whole), rules), *match.span())
         number = self._numbers.value(whole)
@@ -248,8 +210,8 @@ class TableAmounts:
         ordinal = self._table.bare_ordinals.get(scan.next_word(match.end())) if not fraction else None
         if ordinal and number > 1 and scan.view[match.end() : match.end() + 1] == " ":
             return self._speller.emit_number(scan, self._numbers.spell_out(number, ordinal), *match.span())
-        case = self._case_by_noun(scan, match, number)
-        gender = self._gender_of_noun(scan, match.end(), number, case)
+        case = self._context.case_by_noun(scan, match, number)
+        gender = self._context.gender_of_noun(scan, match.end(), number, case)
         one = self._numbers.one(gender, scan.next_word(match.end())) if whole == "1" and not fraction else ""
         words = one or self._numbers.year_or_amount(whole, fraction, gender, case)
         return self._speller.emit_number(scan, words, *match.span())
@@ -260,12 +222,12 @@ class TableAmounts:
             return None
         gender = self._gender_after_range(scan, match) if self._table.few_gender_by_ending else ""
         words = self._numbers.year_or_amount(
-            match["whole"], match["fraction"], gender, self._case(scan, match)
+            match["whole"], match["fraction"], gender, self._context.case(scan, match)
         )
         years = self._years_ahead.match(scan.view, match.end()) if len(match["whole"]) == 4 else None
         previous = scan.context.previous_word
         if years:
-            rules = self._rules_of_suffix(scan, match, years)
+            rules = self._ordinals.rules_of_suffix(scan, match, years)
             words = self._numbers.spell_out(int(match["whole"]), rules)
         scan.emit(words, match.start(), match.start("dash"))
         second = self._integer_ahead.match(scan.view, match.end())
@@ -287,7 +249,7 @@ class TableAmounts:
         if second is None:
             return ""
         unit = self._table.units.get(second["unit"] or "")
-        return unit.gender if unit else self._gender_of_noun(scan, second.end(), 2)
+        return unit.gender if unit else self._context.gender_of_noun(scan, second.end(), 2)
 
     def _is_house_number(self, scan: ScanState, start: int, stop: int) -> bool:
         """Whether two numbers with a hyphen stand after the name of a street, and no noun follows at once."""
@@ -304,7 +266,7 @@ class TableAmounts:
             return self._read_slash_range(scan, match)
         words, _, feminine = self._table.fractions[match["known"]].partition("|")
         unit = self._table.units[match["unit"]].gender if match["unit"] else ""
-        if feminine and "f" in (unit, self._gender_of_noun(scan, match.end(), 1)):
+        if feminine and "f" in (unit, self._context.gender_of_noun(scan, match.end(), 1)):
             words = feminine
         words = self._table.inflected(words, scan.context.previous_word)
         if match["unit"]:
@@ -341,7 +303,9 @@ class TableAmounts:
         """Read "3x" as "drei mal"."""
         if self._table.times is None:
             return None
-        words = self._numbers.counted(match["whole"], None, self._table.times, self._case(scan, match))
+        words = self._numbers.counted(
+            match["whole"], None, self._table.times, self._context.case(scan, match)
+        )
         scan.emit(words, *match.span())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
@@ -415,7 +379,7 @@ class TableAmounts:
             words = f"{self._numbers.spell_out(number, rules)} {noun}"
             return self._speller.emit_number(scan, words, *match.span())
         words = self._numbers.counted(
-            match["whole"], match["fraction"], self._table.percent, self._case(scan, match)
+            match["whole"], match["fraction"], self._table.percent, self._context.case(scan, match)
         )
         return self._speller.emit_number(scan, words, *match.span())
 
@@ -437,7 +401,7 @@ class TableAmounts:
         whole, fraction = match["whole"], match["fraction"]
         if currency in self._table.comma_thousands and fraction and len(fraction) == 3:
             whole, fraction = whole + fraction, None
-        words = self._numbers.money(whole, fraction, currency, self._case(scan, match))
+        words = self._numbers.money(whole, fraction, currency, self._context.case(scan, match))
         scan.emit(words, *match.span())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
 
@@ -445,7 +409,7 @@ class TableAmounts:
         """Read "€ 10-15" or "€ 10 - € 15"."""
         unit, _ = self._table.money[match["low_currency"]]
         words = self._numbers.amount(
-            match["low"], match["low_fraction"], unit.gender, self._case(scan, match)
+            match["low"], match["low_fraction"], unit.gender, self._context.case(scan, match)
         )
         scan.emit(words, match.start(), match.end("low"))
         scan.emit(self._table.range_word, match.end("low"), match.start("whole"))
@@ -476,13 +440,15 @@ class TableAmounts:
 
     def _read_large(self, scan: ScanState, match: re.Match[str], unit: CountedNoun) -> int:
         words = self._numbers.large_amount(
-            match["whole"], match["fraction"], match["magnitude"], unit, self._case(scan, match)
+            match["whole"], match["fraction"], match["magnitude"], unit, self._context.case(scan, match)
         )
         return self._speller.emit_number(scan, words, *match.span())
 
     def _read_magnitude(self, scan: ScanState, match: re.Match[str]) -> int:
         noun = self._table.magnitudes[match["magnitude"]]
-        words = self._numbers.counted(match["whole"], match["fraction"], noun, self._case(scan, match))
+        words = self._numbers.counted(
+            match["whole"], match["fraction"], noun, self._context.case(scan, match)
+        )
         return self._speller.emit_number(scan, words, *match.span())
 
     def _read_unit(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -499,7 +465,9 @@ class TableAmounts:
         if is_joined and (is_lettered or scan.context.code_words_left):
             return None
         noun = self._table.units[match["unit"]]
-        words = self._numbers.counted(match["whole"], match["fraction"], noun, self._case(scan, match))
+        words = self._numbers.counted(
+            match["whole"], match["fraction"], noun, self._context.case(scan, match)
+        )
         scan.emit(words, *match.span())
         end = self._speller.finish_number(scan, self._read_per(scan, match.end()))
         self._codes.note_announcement(scan, noun.forms[0])
@@ -525,64 +493,3 @@ class TableAmounts:
         else:
             return None
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
-
-    # Ordinals
-
-    def _read_suffixed_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "1er"; a suffix that begins with a blank may be read as another word."""
-        number, suffix = match["whole"], match["suffix"]
-        # "180°" without a noun is no ordinal.
-        if suffix in self._table.units and not self._gender_of_noun(scan, match.end(), 1):
-            cues = self._table.lone_ordinal_cues or {scan.context.previous_word}
-            if number != "1" and (
-                self._numbers.value(number) > _MAX_LONE_ORDINAL or scan.context.previous_word not in cues
-            ):
-                return None
-        # "г." is the year after four digits, else grams.
-        if suffix.startswith(" ") and len(number) != 4:
-            return None
-        rules, _, word = self._suffix_reading(scan, match, match).partition(": ")
-        words = self._numbers.spell_out(self._numbers.value(number), rules)
-        if not word:
-            return self._speller.emit_number(
-                scan, words, match.start(), match.end("whole" if suffix[0] == " " else "suffix")
-            )
-        scan.emit(words, *match.span("whole"))
-        self._speller.emit_number(scan, word, match.start("suffix") + 1, match.end())
-        if not scan.next_visible(match.end()):
-            scan.punctuate(".")
-        return match.end()
-
-    def _rules_of_suffix(self, scan: ScanState, match: re.Match[str], suffixed: re.Match[str]) -> str:
-        return self._suffix_reading(scan, match, suffixed).partition(": ")[0]
-
-    def _suffix_reading(self, scan: ScanState, match: re.Match[str], suffixed: re.Match[str]) -> str:
-        """Return the entry of a suffix, by the word before the number or the noun after it."""
-        suffixes, noun = self._table.ordinal_suffixes, scan.next_word(suffixed.end())
-        number, suffix = match["whole"], suffixed["suffix"]
-        previous = self._table.governor(scan.context.previous_word, scan.view[: match.start()])
-        reading = suffixes.get(f"{previous}{suffix}")
-        if reading is None and number[-1] == "0":
-            reading = suffixes.get(f"0{suffix}")
-        endings = self._table.suffixes_by_ending.get(suffix, {})
-        by_ending = next((rules for ending, rules in endings.items() if noun.endswith(ending)), None)
-        return reading or by_ending or suffixes[suffix]
-
-    def _read_stop_ordinal(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the "3." of "der 3. Stock", or of "3. kat" where a small letter follows an ordinal."""
-        number = int(match["number"])
-        before, noun = scan.view[: match.start()], scan.next_word(match.end())
-        previous = scan.context.previous_word
-        rules = self._table.ordinal_before(noun, previous)
-        rules = rules or self._table.ordinal_rules_after(previous, before)
-        has_suffix = scan.view[match.end()] == self._table.suffix_mark
-        is_ordinal = (
-            has_suffix or noun[:1].islower() or noun.partition("'")[0].lower() in self._table.ordinal_nouns
-        )
-        if rules is None and self._table.stop_ordinals and is_ordinal:
-            case = self._table.case_after(previous)
-            key = f"{self._gender_of_noun(scan, match.end(), 1)} {case}".strip()
-            rules = self._table.stop_ordinals.get(key) or self._table.stop_ordinals[""]
-        if rules is None:
-            return None
-        return self._speller.emit_number(scan, self._numbers.spell_out(number, rules), *match.span())

@@ -1,8 +1,8 @@
 """Grammar of the languages that a table describes: all but English, Chinese and Japanese.
 
 Addresses, codes, dates, times, amounts and ordinals become words; other words stay as written. The rules are
-in ``codes.py``, ``dates.py``, ``compounds.py``, ``roman.py`` and ``amounts.py``; every word of a language is
-in its table.
+in ``codes.py``, ``dates.py``, ``times.py``, ``compounds.py``, ``roman.py``, ``ordinals.py`` and
+``amounts.py``; every word of a language is in its table.
 """
 
 import re
