@@ -95,7 +95,7 @@ class CallServers:
         await media.start()
         clock = Clock(phases=settings.clock_phases)
         clock_task = start_background_task(clock.run(), "clock", resources)
-        registry = CallRegistry(engine, max_calls=settings.max_calls)
+        registry = CallRegistry(engine, max_calls=settings.max_calls, process_ids=lambda: media.pids)
         recordings = None
         if settings.recordings is not None:
             recordings = CallRecordings(settings.recordings, records_all=settings.record_calls)

@@ -7,6 +7,7 @@ allowed.
 import difflib
 import ipaddress
 import os
+import re
 import socket
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -68,10 +69,17 @@ def _check_readable(file: Path) -> None:
         raise SettingsError(f"--config {file}: not TOML: {error}.") from None
 
 
+# Of the examples' clients, and of Kubernetes in a namespace with a service "vivavoce"
+_OTHER_VARIABLES = re.compile(r"URL|KEY|(\w+_)?SERVICE_(HOST|PORT)(_\w+)?|(\w+_)?PORT_\d+_(TCP|UDP)(_\w+)?")
+
+
 def _check_environment() -> None:
-    for name in os.environ:
-        key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
-        if name.startswith(ENVIRONMENT_PREFIX) and key not in Settings.model_fields:
+    for name, value in os.environ.items():
+        key = name.removeprefix(ENVIRONMENT_PREFIX)
+        if not name.startswith(ENVIRONMENT_PREFIX) or key.lower() in Settings.model_fields:
+            continue
+        is_service = key == "PORT" and "://" in value  # of Kubernetes too
+        if not is_service and _OTHER_VARIABLES.fullmatch(key) is None:
             allowed = [ENVIRONMENT_PREFIX + field.upper() for field in Settings.model_fields]
             raise SettingsError(f"{name}: unknown environment variable; {_suggest(name, allowed)}")
 

@@ -47,6 +47,7 @@ class AudioChunk:
     final: bool  # the last chunk of the stream
     marks: tuple[Mark, ...] = ()  # that are heard in this chunk
     sentence_stop: int | None = None  # end of a sentence in the text pushed, if it ends with this chunk
+    awaits_text: bool = False  # all text so far is spoken with this chunk, and the text has not ended
 
     @property
     def seconds(self) -> float:

@@ -28,6 +28,7 @@ from .backends.base import (
     Backend,
     Delivery,
     InterruptibleBackend,
+    SeparateProcess,
     SlotRequest,
     SlotTurn,
     Stage,
@@ -172,6 +173,12 @@ class Engine:
     def compute_s_per_audio_s(self) -> float:
         """Measured compute seconds of the busiest worker for 1 s of audio; 0 until 5 s were rendered."""
         return self._cost.compute_s_per_audio_s
+
+    @property
+    def process_ids(self) -> tuple[int, ...]:
+        """Ids of the processes that render beside this one."""
+        backend = self._backend
+        return (backend.pid,) if isinstance(backend, SeparateProcess) else ()
 
     def refusal(self, admission: Admission = Admission.NEW) -> Overloaded | None:
         """The error with which one more stream would be refused now, None if it would be admitted."""

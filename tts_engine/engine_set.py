@@ -170,6 +170,11 @@ class EngineSet(Engine):
         """Number of open streams of all engines."""
         return sum(engine.active_streams for engine in self._engines())
 
+    @property
+    def process_ids(self) -> tuple[int, ...]:
+        """As ``Engine.process_ids``, of all engines."""
+        return tuple(pid for engine in self._engines() for pid in engine.process_ids)
+
     def refusal(self, admission: Admission = Admission.NEW) -> Overloaded | None:
         """The error with which the first engine would refuse one more stream."""
         return self._main.refusal(admission)
@@ -208,7 +213,10 @@ class EngineSet(Engine):
         if canary is not None:
             try:
                 return open_in(canary)
-            except Overloaded:  # it is a trial; the engine itself has room of its own
+            except (
+                Overloaded,
+                BadRequest,
+            ):  # of a trial; the engine itself may have room, or the language
                 pass
         return open_in(engine)
 
@@ -249,8 +257,10 @@ class EngineSet(Engine):
         # An engine does not report the end of a stream.
         while engine.active_streams or engine.voices.temporary_ids:  # noqa: ASYNC110
             await asyncio.sleep(_RETIRING_INTERVAL_S)
-        await engine.aclose()
-        del self._retiring[engine]
+        try:
+            await engine.aclose()
+        finally:
+            del self._retiring[engine]
 
     def _engines(self) -> tuple[Engine, ...]:
         return (*(each.engine for each in self.voices.members), *self._retiring)

@@ -68,6 +68,12 @@ class Metrics:
         self.failures = Counter("vivavoce_stream_failures", "Streams ended by an error.", registry=registry)
         self._add_requests(registry)
 
+    @property
+    def rendered_s(self) -> float:
+        """Seconds of speech rendered so far: the value of ``audio_seconds``."""
+        (metric,) = self.audio_seconds.collect()
+        return next(sample.value for sample in metric.samples if sample.name.endswith("_total"))
+
     def _add_requests(self, registry: CollectorRegistry) -> None:
         """Add the metrics of the speech APIs, by API and key id."""
         self.requests = Counter(

@@ -234,13 +234,15 @@ class Stream:
             await self._changed.wait()
         chunk = self._chunks.popleft()
         self._ended = chunk.final
+        session = self._session
         with self._host.lock:
-            self._session.unread_s -= chunk.seconds
+            session.unread_s -= chunk.seconds
             if chunk.final:
-                self._host.release(self._session)
-            elif self._session.has_work:
+                self._host.release(session)
+            elif session.has_work:
                 self._host.wake()
-        return chunk
+            awaits_text = not (self._chunks or session.has_work or session.input_ended)
+        return replace(chunk, awaits_text=True) if awaits_text else chunk
 
     # Called by the engine's commit with the lock held, on a worker's thread or on the loop
 

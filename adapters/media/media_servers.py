@@ -67,6 +67,11 @@ class MediaServers:
         """The calls that are up."""
         return tuple(media for server in self._servers for media in server.calls.values())
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the media servers that are processes."""
+        return tuple(server.pid for server in self._servers if server.pid is not None)
+
     async def start(self) -> None:
         """Start every media server, and wait until they take calls; raises TimeoutError."""
         for server in self._servers:
@@ -138,6 +143,10 @@ class _ServerHandle:
         own_end, other_end = socket.socketpair()
         self._link = MessageLink(own_end, self._receive, self._on_lost)
         self._running = self._servers.launch(other_end)
+
+    @property
+    def pid(self) -> int | None:
+        return self._running.pid if isinstance(self._running, subprocess.Popen) else None
 
     def send(self, message: object, descriptor: int) -> None:
         self._link.send(message, descriptor)

@@ -106,6 +106,7 @@ class PeerPlayout:
         self._requested_marks = 0
         self._paused = False
 
+        self._awaits_text = False  # the writer pauses: silence after the queue is no underrun
         self._dry_since: float | None = None  # from when speech was expected and none was left to play
         self._sent_packets = self._underruns = self._discards = 0
 
@@ -135,6 +136,7 @@ class PeerPlayout:
             )
         if self._words.open is None:
             self._dry_since = None
+        self._awaits_text = chunk.awaits_text
         self._words.push(chunk, position=self._played, end=self._end, number=utterance)
         self._ready += self._resampler.push(chunk.pcm)
 
@@ -270,8 +272,8 @@ class PeerPlayout:
 
     def _count_dry(self, now: float) -> None:
         utterance = self._words.open
-        if utterance is None or self._sent <= utterance.begin:
-            return  # silence between utterances, or before the first audio of one
+        if utterance is None or self._awaits_text or self._sent <= utterance.begin:
+            return  # silence between utterances, before the first audio of one, or while its text is written
         if self._dry_since is None:
             self._dry_since = now
         elif now - self._dry_since > UNDERRUN_AFTER_S:

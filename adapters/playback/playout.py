@@ -94,6 +94,7 @@ class Playout:
         self._marks: deque[tuple[int, str]] = deque()  # (position, name), not yet reached
         self._reached_marks: list[str] = []
 
+        self._awaits_text = False  # the writer pauses: silence after the queue is no underrun
         self._silent_samples = 0  # sent since the last speech, while speech is expected
         self._speech_packets = self._late = self._skipped = self._underruns = self._discards = 0
 
@@ -130,6 +131,7 @@ class Playout:
             )
         if self._words.open is None:
             self._silent_samples = 0
+        self._awaits_text = chunk.awaits_text
         self._words.push(chunk, position=self._position, end=self._end, number=utterance)
         self._append(self._resampler.push(chunk.pcm))
 
@@ -257,7 +259,7 @@ class Playout:
             self._reached_marks.append(self._marks.popleft()[1])
 
     def _count_silence(self, samples: int) -> None:
-        if self._words.open is None and not self._waiting_samples:
+        if self._awaits_text or (self._words.open is None and not self._waiting_samples):
             return
         limit = int(UNDERRUN_AFTER_S * self._sample_rate)
         # Count the underrun once, in the packet that crosses the limit.

@@ -35,7 +35,7 @@ from .events import (
     SpeechDiscarded,
     TextWritten,
 )
-from .playout_pressure import PlayoutCounters, PlayoutPressure
+from .pressure.call_pressure import CallPressure, PlayoutCounters
 from .recordings import CallRecording, CallRecordings
 from .results import CallResult
 from .text_feed import TextDelta, TextFeed
@@ -83,7 +83,7 @@ class Call:
         recordings: CallRecordings | None = None,
         speech: CallSpeechOptions = _DEFAULT_SPEECH,
         lead_s: float = 0.6,
-        pressure: PlayoutPressure | None = None,
+        pressure: CallPressure | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.call_id = call_id
@@ -126,6 +126,11 @@ class Call:
     def sample_rate(self) -> int:
         """Sample rate of the packets sent, Hz."""
         return self.media.sample_rate
+
+    @property
+    def is_speaking(self) -> bool:
+        """Whether speech is being rendered or played."""
+        return self._stream is not None or not self._played.is_set()
 
     # Speaking
 
@@ -369,6 +374,8 @@ class Call:
             on_text = partial(self.announce_text, turn)
         try:
             await self._wait_for_place(turn)
+            if turn.discarded.is_set():
+                return UtteranceOutcome.DISCARDED
             self._stream = self._engine.stream(
                 voice=speech.voice,
                 speed=speech.speed,

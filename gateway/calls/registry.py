@@ -9,7 +9,7 @@ call does not count as a program.
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 from ...tts_engine.errors import Overloaded
 from ..web.errors import ResourceConflict, ResourceNotFound
 from .call import Call
-from .playout_pressure import PlayoutPressure
+from .pressure.call_pressure import CallPressure
+from .pressure.processor_load import ProcessorLoad, ProcessorUse
 from .results import CallResult, CallResults
 
 if TYPE_CHECKING:
@@ -62,13 +63,26 @@ class CallRegistry:
     Args:
         engine: refuses calls when it is overloaded; its metrics count calls and refusals.
         max_calls: connections admitted at a time, for calls of every kind together.
+        process_ids: of the processes that serve calls beside this one.
     """
 
-    def __init__(self, engine: "Engine", *, max_calls: int) -> None:
+    def __init__(
+        self,
+        engine: "Engine",
+        *,
+        max_calls: int,
+        process_ids: Callable[[], tuple[int, ...]] = tuple,
+    ) -> None:
         self._engine = engine
         self._max_calls = max_calls
         self._calls_by_leg: dict[CallLeg, ActiveCall | None] = {}  # None: admitted, not opened
-        self.pressure = PlayoutPressure()
+        self.pressure = CallPressure(
+            ProcessorLoad(
+                lambda: ProcessorUse.read((*process_ids(), *engine.process_ids)),
+                lambda: engine.metrics.rendered_s,
+                lambda: sum(active_call.call.is_speaking for active_call in self),
+            )
+        )
         self._results = CallResults()
         self._draining = False
         self._changed = asyncio.Event()

@@ -145,6 +145,8 @@ class TextFeed:
 
     async def __aexit__(self, *_: object) -> None:
         await cancel_and_wait(self._task)
+        if not self._task.cancelled():
+            self._task.exception()  # after a discard nobody else asks for it
 
     def end_after_sentence(self) -> None:
         """Push no more text than the sentence being spoken."""

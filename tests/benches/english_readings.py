@@ -1,8 +1,8 @@
 """Share of English sentences that are read as a careful person reads them, and the time of a sentence.
 
-The lists are ``tests/tts_engine/reading/independent_sentences*.txt``: "written => reading", by authors who
-had not seen the rules. ``{a|b}`` is a choice of equally usual words. Not compared: pauses, capitals, "oh"
-for "zero", "and" after hundred, thousand and the units of money, and the respelling of names.
+The lists are in ``tests/tts_engine/reading/english/independent/``: "written => reading", by authors who had
+not seen the rules. ``{a|b}`` is a choice of equally usual words. Not compared: pauses, capitals, "oh" for
+"zero", "and" after hundred, thousand and the units of money, and the respelling of names.
 Beside each list is the share that WeText of the extra ``cosyvoice`` reads right, compared in the same way.
 """
 
@@ -19,7 +19,7 @@ from vivavoce.tts_engine.reading.english import vocabulary
 from vivavoce.tts_engine.reading.english.clause_normalizer import normalize
 
 MIN_RIGHT_PERCENT = 95.0
-FOLDER = Path(__file__).parents[1] / "tts_engine/reading"
+FOLDER = Path(__file__).parents[1] / "tts_engine/reading/english/independent"
 _LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
 _LETTER_WITH_ENDING = re.compile(r"\b([a-z])'s\b")
 _WRITTEN = {spoken.lower(): written for written, spoken in vocabulary.RESPELLINGS.items()}
@@ -29,7 +29,7 @@ _OPTIONAL_AND = re.compile(r"\b(hundred|thousand|million|billion|dollars?|pounds
 
 def sentence_lists() -> list[str]:
     """Return the names of the lists."""
-    return sorted(path.stem for path in FOLDER.glob("independent_sentences*.txt"))
+    return sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 
 def read_sentences(name: str) -> list[tuple[str, set[str]]]:

@@ -83,6 +83,30 @@ def test_a_mistyped_key_is_answered_with_the_nearest_one(
     assert str(error.value).endswith("unknown environment variable; did you mean VIVAVOCE_MAX_CALLS?")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("VIVAVOCE_URL", "ws://127.0.0.1:8080"),
+        ("VIVAVOCE_KEY", "secret"),
+        ("VIVAVOCE_SERVICE_HOST", "10.0.0.1"),
+        ("VIVAVOCE_SERVICE_PORT_HTTP", "8080"),
+        ("VIVAVOCE_PORT", "tcp://10.0.0.1:8080"),
+        ("VIVAVOCE_PORT_8080_TCP_ADDR", "10.0.0.1"),
+    ],
+)
+def test_variables_of_the_examples_and_of_kubernetes_are_no_settings(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert load_settings().model_dump() == Settings().model_dump()
+
+
+def test_a_port_without_the_name_of_its_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIVAVOCE_PORT", "8080")
+    with pytest.raises(SettingsError, match=r"^VIVAVOCE_PORT: unknown environment variable"):
+        load_settings()
+
+
 def test_a_table_of_the_file_is_an_unknown_key(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"^server: unknown key"):
         load_settings(write_config(tmp_path, "[server]\nhttp_port = 1\n"))

@@ -45,6 +45,22 @@ class GatedBackend(StandInBackend):
         return super().step(worker, turns)
 
 
+def test_a_chunk_tells_that_no_text_is_left_until_the_writer_goes_on(stand_in: MakeStandIn) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=stand_in()) as engine, engine.stream() as stream:
+            stream.push_text("One two three. ")
+            stream.flush()
+            chunk = await anext(stream)
+            while not chunk.awaits_text:
+                chunk = await anext(stream)
+            assert chunk.sentence_stop is not None
+            stream.push_text("Four five six. Seven eight nine.")
+            stream.end_input()
+            assert not any([chunk.awaits_text async for chunk in stream])
+
+    run(test())
+
+
 def test_chunks_are_contiguous_and_the_last_one_alone_is_final(stand_in: MakeStandIn) -> None:
     async def test() -> None:
         async with await Engine.open(backend=stand_in()) as engine:

@@ -182,6 +182,15 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class SeparateProcess(Protocol):
+    """A backend that renders in a process of its own."""
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+
+
+@runtime_checkable
 class InterruptibleBackend(Protocol):
     """A backend whose steps may wait for another process."""
 

@@ -7,6 +7,7 @@ would lose them. The rules themselves are in ``markup_rules.py`` and in the sub-
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +25,8 @@ _LETTER = rf"[^\W\d_][{_COMBINING_MARKS}]*"
 # The bounds keep matching linear in text without blanks.
 WORD_PATTERN = rf"(?:{_LETTER}){{1,60}}(?:'(?:{_LETTER}){{1,60}})*"
 WORD = LazyPattern(WORD_PATTERN)
+# Of Latin, Greek and Cyrillic, for a set of a pattern: "[{SMALL_LETTERS}]"
+SMALL_LETTERS = "".join(letter for letter in map(chr, range(0x460)) if unicodedata.category(letter) == "Ll")
 _NEXT_VISIBLE = re.compile(r" *([^ ])")
 _NEXT_WORD = re.compile(r"[ -]*([^\W\d_]+(?:\.[^\W\d_])*(?:'[^\W\d_]+)?)")
 _SYMBOLS_AFTER_BLANK = tuple("-–<>~*")  # signs whose reading depends on the blank before them

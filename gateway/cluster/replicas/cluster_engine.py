@@ -136,6 +136,11 @@ class ClusterEngine(Engine):
         return len(self._speaking)
 
     @property
+    def process_ids(self) -> tuple[int, ...]:
+        """None: the replicas are no processes of this server."""
+        return ()
+
+    @property
     def max_streams(self) -> int:
         """Most streams that this gateway opens at once."""
         return self._config.scheduler.max_streams

@@ -2,13 +2,14 @@
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.audio.playout_speech import take_words
+from shared.audio.playout_speech import chunk, speech, take_words
 from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia, PeerPlayout
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.adapters.playback.transport import Transport
@@ -352,6 +353,16 @@ def test_a_full_peer_gets_no_speech_until_it_resumes_or_is_cleared() -> None:
     line.new_utterance()
     line.push_words(2)
     assert [type(command) for command in line.playout.due(line.now)][:2] == [PeerClear, PeerMedia]
+
+
+def test_a_pause_of_the_writer_is_no_underrun() -> None:
+    line = Line()
+    line.playout.push(replace(chunk(speech(500)), awaits_text=True))
+    line.run(2.0)
+    assert line.playout.stats.underruns == 0
+    line.playout.push(chunk(speech(500)))
+    line.run(2.0)
+    assert line.playout.stats.underruns == 1
 
 
 def test_an_underrun_is_counted_once_and_not_between_utterances() -> None:

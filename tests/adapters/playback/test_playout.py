@@ -1,5 +1,7 @@
 """``Playout``: schedule, speech and underruns, with times given by the tests."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -230,6 +232,16 @@ def test_more_than_60_ms_of_silence_inside_an_utterance_is_one_underrun() -> Non
     packets_of(playout, range(4, 5))
     assert playout.stats.underruns == 1
     packets_of(playout, range(5, 50))
+    assert playout.stats.underruns == 1
+
+
+def test_a_pause_of_the_writer_is_no_underrun() -> None:
+    playout = playout_24_khz()
+    playout.push(replace(chunk(speech(20)), awaits_text=True))
+    packets_of(playout, range(20))
+    assert playout.stats.underruns == 0
+    playout.push(chunk(speech(20)))  # there is text for more
+    packets_of(playout, range(20, 30))
     assert playout.stats.underruns == 1
 
 

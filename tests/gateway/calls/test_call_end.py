@@ -11,8 +11,8 @@ from shared.calls.ticked_call import (
     open_call,
 )
 from vivavoce.adapters.voice_activity import VoiceActivityChange
-from vivavoce.gateway.calls import playout_pressure
 from vivavoce.gateway.calls.events import CallEvent
+from vivavoce.gateway.calls.pressure import playout_pressure
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 
 
@@ -193,10 +193,10 @@ def test_packets_left_out_after_a_stall_keep_new_calls_away(
             loop = asyncio.get_running_loop()
             loop.call_later(0.5, loop.pass_time, 0.3)
             await asyncio.sleep(0.9)
-            assert ticked.pressure.refusal(ticked.now()) is None
+            assert ticked.pressure.playout.refusal(ticked.now()) is None
             ticked.call.on_closed()
             assert ticked.media.playout.stats.late_packets == 0
-            refusal = ticked.pressure.refusal(ticked.now())
+            refusal = ticked.pressure.playout.refusal(ticked.now())
             assert refusal is not None and "15 late packets" in str(refusal)
 
     run_virtually(scenario())

@@ -10,7 +10,8 @@ import numpy as np
 from vivavoce.adapters.media.paced_media import PacedMedia, SpeechDetector
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls.call import Call
-from vivavoce.gateway.calls.playout_pressure import PlayoutPressure
+from vivavoce.gateway.calls.pressure.call_pressure import CallPressure
+from vivavoce.gateway.calls.pressure.processor_load import ProcessorLoad, ProcessorQuota, ProcessorUse
 from vivavoce.gateway.calls.recordings import CallRecordings
 from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
@@ -105,6 +106,7 @@ class FakeEngine:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.metrics = Metrics()
+        self.process_ids: tuple[int, ...] = ()
         self.streams: list[FakeStream] = []
         self.requested: list[tuple[str | None, float, int]] = []
         self.lexicons: tuple[Lexicon, ...] = ()  # of the last stream
@@ -147,7 +149,9 @@ class TickedCall:
         self.reasons: list[str] = []
         playout = Playout(start=loop.time(), sample_rate=SAMPLE_RATE)
         self.media = PacedMedia(playout, self._send, now=loop.time, detector=detector)
-        self.pressure = PlayoutPressure()
+        self.pressure = CallPressure(
+            ProcessorLoad(ProcessorUse.read, lambda: 0.0, lambda: 0, ProcessorQuota(1.0, is_shared=True))
+        )
         self.call = Call(
             "call-1",
             engine=self.engine,  # type: ignore[arg-type]

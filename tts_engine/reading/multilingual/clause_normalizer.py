@@ -46,8 +46,8 @@ from ..unicode_scripts import (
 )
 from .han.normalizer import HanNormalizer
 from .han.tables import HAN_LANGUAGES, han_table
-from .tables.language_tables import TABLE_LANGUAGES, language_table
-from .tables.normalizer import TableNormalizer
+from .languages.language_tables import TABLE_LANGUAGES, language_table
+from .rules.normalizer import TableNormalizer
 
 MAX_MULTILINGUAL_CLAUSE_CHARACTERS = 240  # a clause without a boundary is cut there: about 16 s of speech
 MAX_SYLLABIC_CHARACTERS = 60  # the same for Han, kana and Hangul

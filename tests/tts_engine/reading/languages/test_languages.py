@@ -9,7 +9,7 @@ pytest.importorskip("wetext")
 
 from benches.readings import comparable, grammars, languages, read_sentences, spoken
 from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LANGUAGE_CODES
-from vivavoce.tts_engine.reading.multilingual.tables.language_tables import TABLE_LANGUAGES, language_table
+from vivavoce.tts_engine.reading.multilingual.languages.language_tables import TABLE_LANGUAGES, language_table
 from vivavoce.tts_engine.reading.normalizer import SpokenWord, TextNormalizer
 
 LANGUAGES = languages()

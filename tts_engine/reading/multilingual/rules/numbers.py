@@ -2,10 +2,10 @@
 
 import re
 
+from ..languages.language_tables import LanguageTable
+from ..languages.plural_rules import CountedNoun, plural_category
 from ..number_formatter import MAX_NUMBER_DIGITS, NumberFormatter
-from .language_tables import LanguageTable
 from .ordinal_words import OrdinalWords
-from .plural_rules import CountedNoun, plural_category
 
 _LONE_YEAR = re.compile(r"1[1-9]\d\d")
 _VOWELS = "aeiouàâäéèêëíìïîóòôöúùûüœh"

@@ -7,9 +7,7 @@ that other programs use, or of a sending thread that comes late.
 from collections import deque
 from typing import Final
 
-from ...adapters.playback.playout import PlayoutStats
-from ...tts_engine.errors import Overloaded
-from ...tts_engine.metrics import Metrics
+from ....tts_engine.errors import Overloaded
 
 WINDOW_S: Final = 10.0
 MIN_PACKETS: Final = 5_000  # ten calls in the window; with fewer, one fault is a large share
@@ -56,25 +54,3 @@ class PlayoutPressure:
         self._packets += packets
         self._late_packets += late_packets
         self._underruns += underruns
-
-
-class PlayoutCounters:
-    """Counts one call's packets, late packets and underruns in the metrics and in the pressure."""
-
-    def __init__(self, metrics: Metrics, pressure: PlayoutPressure | None) -> None:
-        self._metrics, self._pressure = metrics, pressure
-        self._counted = PlayoutStats()
-
-    def count(self, stats: PlayoutStats, now: float) -> None:
-        """Count what has been added to ``stats``, which are of the whole call. now: monotonic seconds."""
-        counted, self._counted = self._counted, stats
-        packets = stats.packets - counted.packets
-        late_packets = stats.late_packets - counted.late_packets
-        skipped_packets = stats.skipped_packets - counted.skipped_packets
-        underruns = stats.underruns - counted.underruns
-        self._metrics.packets.inc(packets)
-        self._metrics.late_packets.inc(late_packets)
-        self._metrics.underruns.inc(underruns)
-        if self._pressure is not None:
-            late = late_packets + skipped_packets  # the caller hears the same
-            self._pressure.add(now, packets=packets, late_packets=late, underruns=underruns)

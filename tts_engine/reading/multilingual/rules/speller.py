@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ...spelling import Speller
 from ...tokenizer import ScanState
-from .language_tables import LanguageTable
+from ..languages.language_tables import LanguageTable
 from .numbers import TableNumberWords
 
 _VOWEL = re.compile("[aeiouàâäãåáèéêëìíîïòóôöõøùúûüąęœæıаеёиоуыэюя]", re.IGNORECASE)

@@ -3,7 +3,7 @@
 import re
 
 from ...tokenizer import ScanState
-from .language_tables import LanguageTable
+from ..languages.language_tables import LanguageTable
 from .number_context import TableNumberContext
 from .numbers import TableNumberWords
 from .speller import TableSpeller

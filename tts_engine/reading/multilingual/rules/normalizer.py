@@ -11,12 +11,12 @@ import unicodedata
 from ...address_patterns import SPACED_ADDRESSES, UNSPACED_ADDRESSES
 from ...lazy_pattern import LazyPattern
 from ...markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
-from ...tokenizer import WORD, WORD_PATTERN, Grammar, RuleRow, ScanState, any_of, compile_rules
+from ...tokenizer import SMALL_LETTERS, WORD, WORD_PATTERN, Grammar, RuleRow, ScanState, any_of, compile_rules
+from ..languages.language_tables import LanguageTable
 from .amounts import TableAmounts
 from .codes import TableCodes
 from .compounds import TableCompounds
 from .dates import TableDates
-from .language_tables import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
@@ -44,7 +44,7 @@ class TableNormalizer:
         self._elided = rf"\d|(?:{stopped})\.|(?:{spelled}|[B-DF-HJ-NP-TV-XZ]{{2,5}}|[A-Z]\d{{1,4}})(?!\w)"
         # Before a small letter "1." may be an ordinal.
         self._list_number = r"(\d{1,3})[.)] +(?=\S)" + (
-            "(?![a-zà-öø-ÿąćęłńśźżçğıöşü])" if table.stop_ordinals else ""
+            f"(?![{SMALL_LETTERS}])" if table.stop_ordinals else ""
         )
 
     def grammar(self) -> Grammar:

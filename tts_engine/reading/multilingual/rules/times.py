@@ -4,7 +4,7 @@ import re
 
 from ...lazy_pattern import LazyPattern
 from ...tokenizer import RuleRow, ScanState, any_of
-from .language_tables import LanguageTable
+from ..languages.language_tables import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 

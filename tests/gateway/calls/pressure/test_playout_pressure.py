@@ -1,6 +1,6 @@
 """Refusal of calls while callers hear faults."""
 
-from vivavoce.gateway.calls.playout_pressure import MIN_PACKETS, WINDOW_S, PlayoutPressure
+from vivavoce.gateway.calls.pressure.playout_pressure import MIN_PACKETS, WINDOW_S, PlayoutPressure
 
 
 def counted(*, packets: int, late_packets: int = 0, underruns: int = 0, calls: int = 20) -> PlayoutPressure:

@@ -3,8 +3,8 @@
 import re
 
 from ...tokenizer import RuleRow, ScanState, any_of
+from ..languages.language_tables import LanguageTable
 from .codes import TableCodes
-from .language_tables import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 

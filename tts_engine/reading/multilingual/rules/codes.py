@@ -5,7 +5,7 @@ import re
 from ...reading_context import CODE_WINDOW
 from ...spelling import LONG_DIGIT_GROUPS
 from ...tokenizer import RuleRow, ScanState, any_of
-from .language_tables import LanguageTable
+from ..languages.language_tables import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 

@@ -4,7 +4,7 @@ import re
 from itertools import chain
 
 from ...tokenizer import ScanState
-from .language_tables import LanguageTable
+from ..languages.language_tables import LanguageTable
 from .numbers import TableNumberWords
 
 _MIN_NOUN_LETTERS = 3  # of a noun whose ending tells its gender

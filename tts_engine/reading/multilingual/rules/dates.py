@@ -4,8 +4,8 @@ import re
 
 from ...lazy_pattern import LazyPattern
 from ...roman_numerals import roman_value
-from ...tokenizer import RuleRow, ScanState, any_of
-from .language_tables import LanguageTable
+from ...tokenizer import SMALL_LETTERS, RuleRow, ScanState, any_of
+from ..languages.language_tables import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 from .times import TableTimes, open_range
@@ -82,7 +82,7 @@ class TableDates:
                 self._read_weekdays,
             ),
             (
-                rf"({days_of_letters})(?:(?={hours})|\.(?= [a-zß-ÿ\d])"
+                rf"({days_of_letters})(?:(?={hours})|\.(?= [{SMALL_LETTERS}\d])"
                 rf"|\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|[:.]\d\d(?![\d.])| ?[-–] ?\d{{1,2}}(?![\d./]))"
                 rf"|{joint}(?!\1)(?:{days_of_letters})(?!\w)))",
                 self._read_weekday,
@@ -108,7 +108,10 @@ class TableDates:
                 self._read_month_and_year,
             ),
             (rf"(?=\w{{1,9}}\.? \d)(?i:{any_of(shorts) or '(?!)'})(?= \d{{4}}(?!\d))", self._read_month),
-            (rf"(?=\w{{1,9}}\.)(?i:{unmistakable or '(?!)'})(?=[,)]| ?[a-zß-ÿ\d])", self._read_month),
+            (
+                rf"(?=\w{{1,9}}\.)(?i:{unmistakable or '(?!)'})(?=[,)]| ?[{SMALL_LETTERS}\d])",
+                self._read_month,
+            ),
             (
                 rf"(?=[A-Z])(?P<day>[IVX]{{2,6}}|[VX])(?= (?i:{any_of(table.months)})(?!\w))",
                 self._read_roman_day,
@@ -215,7 +218,7 @@ class TableDates:
             (rf"(?P<day>\d{{1,2}})\.?(?P<joint> ?[-–] ?| (?:{joints}) ){second}", self._read_day_of_range),
             (
                 r"(?P<day>\d{1,2})\.(?P<month>0[1-9]|1[0-2])(?![\w/]|[.,:]\d)"
-                rf"(?! ?(?!(?:{longer})\.)(?:{counted})(?!\w))(?:\.(?= ?[-–]|,? [a-ząćęłńóśźż\dа-яё]))?",
+                rf"(?! ?(?!(?:{longer})\.)(?:{counted})(?!\w))(?:\.(?= ?[-–]|,? [{SMALL_LETTERS}\d]))?",
                 self._read_stopped_date,
             ),
         ]

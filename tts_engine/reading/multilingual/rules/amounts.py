@@ -4,12 +4,12 @@ import re
 
 from ...lazy_pattern import LazyPattern
 from ...tokenizer import RuleRow, ScanState, any_of
+from ..languages.language_tables import LanguageTable
+from ..languages.plural_rules import CountedNoun
 from .codes import TableCodes
-from .language_tables import LanguageTable
 from .number_context import TableNumberContext
 from .numbers import TableNumberWords, with_noun
 from .ordinals import TableOrdinals
-from .plural_rules import CountedNoun
 from .roman import TableRomanNumerals
 from .speller import TableSpeller
 

@@ -3,13 +3,14 @@
 import re
 
 from ...roman_numerals import roman_value
-from ...tokenizer import RuleRow, ScanState, any_of
-from .language_tables import LanguageTable
+from ...tokenizer import SMALL_LETTERS, RuleRow, ScanState, any_of
+from ..languages.language_tables import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _NAME_BEHIND = re.compile(r"(?<!\w)(?:[^\W\d_a-z][^\W\d_A-Z]{2,20}|[\uac00-\ud7a3]{2,20}) \Z")
 _ROMAN_AFTER_NAME = re.compile("[IVX]{1,6}")
+_STOP_IN_SENTENCE = re.compile(rf"\.(?= [{SMALL_LETTERS}])")
 _ROMAN_BEHIND = re.compile(r"(?<!\w)[IVXLC]{2,7} [^\W\d_A-Z]{1,3} \Z")  # "XV e "
 
 
@@ -109,7 +110,7 @@ class TableRomanNumerals:
         words = self._numbers.spell_out(number, rules)
         if "ordinal" not in rules or not table.roman_article:
             return self._speller.emit_number(scan, words, *match.span())
-        stop = re.compile(r"\.(?= [a-zß-ÿ])").match(scan.view, match.end())
+        stop = _STOP_IN_SENTENCE.match(scan.view, match.end())
         return self._speller.emit_number(
             scan, f"{table.roman_article} {words}", match.start(), (stop or match).end()
         )

@@ -1,1 +1,0 @@
-"""Languages that a table describes: one TOML file each, and the rules that all of them share."""
