@@ -50,7 +50,7 @@ run_tests = $(BIN)/python -m pytest -n 2 --dist loadfile $1 $(COMPUTING_TESTS) &
 	$(BIN)/python -m pytest -n 3 --dist loadfile $1 $(RERUNS) $(addprefix --ignore=,$(COMPUTING_TESTS))
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
-	@echo "The tests take about 6 minutes on two cores. Those marked slow are left out; make test-all runs them too."
+	@echo "The tests take about 7 minutes on two cores. Those marked slow are left out; make test-all runs them too."
 	$(call run_tests,-m "not slow")
 
 test-all: $(TEST_STAMP) ## run all tests, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,test-voices skips the fewest
@@ -92,7 +92,7 @@ check-golden: $(TEST_STAMP) ## compare the networks with reference vectors, of D
 # OUT keeps the results; run again, the check goes on with the steps that are not done.
 OUT    ?= gpu-check
 DEVICE ?= cuda
-gpu-check: $(TEST_STAMP) ## check and measure a graphics card in 25 minutes, OUT=FOLDER; EXTRAS needs cosyvoice
+gpu-check: $(TEST_STAMP) ## check and measure a graphics card in at most 23 minutes, OUT=FOLDER; EXTRAS needs cosyvoice
 	PYTHONPATH=tests $(BIN)/python -m gpu_check --out $(OUT) --device $(DEVICE) $(if $(QUICK),--quick)
 
 clean: ## remove .venv and what was built

@@ -30,7 +30,7 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 DEVICE = click.option(
     "--device",
     metavar="auto|cpu|cuda[:N]|openvino|...",
-    help="Where the networks compute; gateway/README.md lists the names.  [default: auto]",
+    help="Where the networks compute; tts_engine/backends/README.md lists the names.  [default: auto]",
 )
 SIZE = click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
 VERSION = click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
