@@ -13,7 +13,13 @@ from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import connect
 
 from vivavoce.gateway.web import backpressure
-from vivavoce.gateway.web.backpressure import BackpressureSender, UnreadBytes, peer_window
+from vivavoce.gateway.web.backpressure import (
+    STOPPED_AFTER_S,
+    BackpressureSender,
+    PeerWindow,
+    ReadingWatch,
+    UnreadBytes,
+)
 from vivavoce.gateway.web.http_server import HttpServer
 from vivavoce.gateway.web.streamed_body import StreamedBody
 
@@ -39,8 +45,41 @@ def test_after_a_reset_the_next_window_counts_as_the_widest() -> None:
 
 
 def test_the_window_is_read_at_its_offset_and_absent_from_old_kernels() -> None:
-    info = bytes(228) + (107_520).to_bytes(4, sys.byteorder) + bytes(24)
-    assert (peer_window(info), peer_window(info[:232]), peer_window(info[:231])) == (107_520, 107_520, None)
+    acked, window = (5_000_000_000).to_bytes(8, sys.byteorder), (107_520).to_bytes(4, sys.byteorder)
+    info = bytes(120) + acked + bytes(100) + window + bytes(24)
+    assert PeerWindow.of(info) == PeerWindow.of(info[:232]) == PeerWindow(5_000_000_000, 107_520)
+    assert PeerWindow.of(info[:231]) is None
+
+
+def stops(*, buffer: int, rate: int, reads_share: float, seconds: float, shrinks: int = 0) -> list[bool]:
+    """Watch a peer that reads a share of what it is sent, and whose kernel shrinks its window."""
+    watch, seen = ReadingWatch(), []
+    for tick in range(round(seconds / 0.1)):
+        acked = round(rate * tick * 0.1)
+        unread = acked * (1.0 - reads_share)
+        window = max(0, round(buffer - unread - (shrinks if tick > 20 else 0)))
+        seen.append(watch.has_stopped(PeerWindow(acked, window), 100.0 + tick * 0.1))
+    return seen
+
+
+def test_a_peer_has_stopped_when_the_end_of_its_window_stands_still_for_two_seconds() -> None:
+    seen = stops(buffer=2**22, rate=RATE, reads_share=0.0, seconds=10.0)
+    first = seen.index(True)
+    assert first == pytest.approx(STOPPED_AFTER_S / 0.1, abs=1)
+    assert all(seen[first:])
+
+
+@pytest.mark.parametrize("rate", [4_000, RATE, 200_000])
+def test_a_peer_that_reads_has_not_stopped_although_its_kernel_shrinks_the_window(rate: int) -> None:
+    assert not any(stops(buffer=2**19, rate=rate, reads_share=1.0, seconds=60.0, shrinks=36_000))
+    assert not any(stops(buffer=2**22, rate=rate, reads_share=0.5, seconds=20.0))
+
+
+def test_a_pause_of_the_sender_is_no_pause_of_the_reader() -> None:
+    watch = ReadingWatch()
+    assert not watch.has_stopped(PeerWindow(0, 500_000), 0.0)
+    assert not watch.has_stopped(PeerWindow(0, 500_000), 60.0)
+    assert not watch.has_stopped(PeerWindow(100_000, 400_000), 60.1)
 
 
 class FakeTransport:
@@ -48,6 +87,7 @@ class FakeTransport:
 
     def __init__(self, *windows: int) -> None:
         self.windows = list(windows)
+        self.acked = 0
 
     def is_closing(self) -> bool:
         return False
@@ -58,7 +98,8 @@ class FakeTransport:
 
     def getsockopt(self, level: int, name: int, length: int) -> bytes:
         window = self.windows.pop(0) if len(self.windows) > 1 else self.windows[0]
-        return bytes(228) + window.to_bytes(4, sys.byteorder)
+        acked = self.acked.to_bytes(8, sys.byteorder)
+        return bytes(120) + acked + bytes(100) + window.to_bytes(4, sys.byteorder)
 
 
 async def send(sender: BackpressureSender, data: bytes, rate: int = RATE) -> list[bytes]:
@@ -122,22 +163,23 @@ def test_a_client_without_audio_in_advance_is_not_kept_waiting() -> None:
 
 
 @on_linux
-@pytest.mark.parametrize(("unread_share", "is_kept_waiting"), [(0.8, False), (1.0, True)])
-def test_after_a_hold_only_a_client_that_seems_to_read_nothing_is_kept_waiting(
-    unread_share: float, is_kept_waiting: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reads", [True, False])
+def test_only_a_client_that_has_stopped_is_kept_waiting_without_audio_in_advance(
+    reads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Windows that shrink again, without a reason, must not stop the speech of a client that reads."""
     monkeypatch.setattr(backpressure, "MAX_HOLD_S", 0.02)
     monkeypatch.setattr(backpressure, "MIN_LEAD_S", 100.0)  # it has nothing in advance
+    monkeypatch.setattr(backpressure, "STOPPED_AFTER_S", 0.0)
 
     async def test() -> None:
-        transport = FakeTransport(400_000)
+        transport = FakeTransport(4_000_000)
         peer = BackpressureSender(cast(asyncio.Transport, transport))
-        for window in (400_000, 300_000, 300_000):  # the second write is held
-            transport.windows = [window]
-            assert await send(peer, SECOND) == [SECOND]
-        transport.windows = [300_000 - round(unread_share * len(SECOND))]
-        assert (len(await send(peer, PIECE)) > 1) == is_kept_waiting
+        held = []
+        for piece in range(1, 10):
+            held.append(len(await send(peer, SECOND)) > 1)
+            transport.acked = piece * len(SECOND)
+            transport.windows = [4_000_000 - (piece * len(SECOND)) // (4 if reads else 1)]
+        assert any(held) != reads
 
     asyncio.run(test())
 
@@ -148,18 +190,19 @@ def test_a_client_that_reads_nothing_for_long_times_out_and_a_slow_one_does_not(
 ) -> None:
     monkeypatch.setattr(backpressure, "MAX_HOLD_S", 0.01)
     monkeypatch.setattr(backpressure, "MAX_HOLDS", 6)
+    monkeypatch.setattr(backpressure, "STOPPED_AFTER_S", 0.05)
 
-    async def test(read_every: int) -> None:
-        transport, window = FakeTransport(4_000_000), 4_000_000
+    async def test(reads_share: float) -> None:
+        transport = FakeTransport(4_000_000)
         peer = BackpressureSender(cast(asyncio.Transport, transport))
         for piece in range(1, 40):
             await send(peer, SECOND)
-            window += len(PIECE) if piece % read_every == 0 else -len(SECOND)
-            transport.windows = [window]
+            transport.acked = piece * len(SECOND)
+            transport.windows = [4_000_000 - round((1.0 - reads_share) * transport.acked)]
 
-    asyncio.run(test(read_every=5))
+    asyncio.run(test(reads_share=0.2))
     with pytest.raises(TimeoutError, match="reads nothing"):
-        asyncio.run(test(read_every=100))
+        asyncio.run(test(reads_share=0.0))
 
 
 def test_data_is_sent_at_once_where_the_connection_is_unknown() -> None:
