@@ -26,6 +26,7 @@ from ..trace import percentile
 WARM_UP_SHARE = 0.1  # of the samples; memory grows until every part has been used once
 _END_TIMEOUT_S = 180.0
 _MAX_HELD_SHOWN = 8
+_MAX_HOLES_SHOWN = 20
 _SAMPLE_INTERVAL_S = 5.0
 _WITHHELD_S = 0.02  # of two processors in one sample: it may be heard
 
@@ -90,7 +91,7 @@ def measure(options: MixOptions) -> BenchReport:
         gateway.close_input()
         record: dict[str, Any] = gateway.read_line(_END_TIMEOUT_S)
         log = gateway.error_lines()
-    _print_details(record, read, log)
+    _print_details(heard, record, read, log)
     figures = [
         *_call_figures(heard, record, samples),
         *_stream_figures(read),
@@ -241,8 +242,12 @@ def slope_per_hour(times_s: Sequence[float], values: Sequence[float]) -> tuple[f
     return float(slope), 1.96 * (variance / spread) ** 0.5
 
 
-def _print_details(record: dict[str, Any], read: dict[str, Any], log: Sequence[str]) -> None:
+def _print_details(
+    heard: dict[str, Any], record: dict[str, Any], read: dict[str, Any], log: Sequence[str]
+) -> None:
     console = Console(stderr=True)
+    for at in heard["hole_ends"][:_MAX_HOLES_SHOWN]:
+        console.print(f"a call had a hole until {at:.2f} s of the machine's clock")
     held = sorted(record["held"].items(), key=lambda item: -item[1][1])[:_MAX_HELD_SHOWN]
     for name, (times, total_ms, longest_ms) in held:
         console.print(
