@@ -114,7 +114,7 @@ class Settings(PhoneSystemSettings, BaseSettings):
     # The voice
 
     bundle: Annotated[
-        str, Field(min_length=1, description="default, or a folder of Piper, Kokoro or CosyVoice")
+        str, Field(min_length=1, description="default, or a folder of Piper, Kokoro, CosyVoice or XTTS")
     ] = "default"  # the packaged voice, which needs no download and no GPU
     # Of the files behind ``bundle``: where they change under one name, a new one has them loaded at SIGHUP.
     bundle_version: Annotated[str, Field(max_length=64, description="at most 64 characters")] = ""

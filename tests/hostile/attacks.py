@@ -1,11 +1,13 @@
 """One hostile connection or request of each wire; the peers leave without a farewell."""
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
+from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
@@ -16,7 +18,7 @@ from websockets.typing import Subprotocol
 
 from hostile.carriers import carrier_conversation
 from hostile.client_dialects import client_conversation
-from hostile.corpus import AUDIO_KINDS, OFFERS, speech_bodies
+from hostile.corpus import AUDIO_KINDS, CONVERSATIONS, OFFERS, REQUESTS, speech_bodies
 from hostile.messages import (
     audiosocket_messages,
     call_conversation,
@@ -61,10 +63,22 @@ _ROUTES: Final = (
     ("POST", "/api/v1/audio/speech"),
     ("POST", "/tts_stream"),
     ("POST", "/tts_to_audio"),
+    ("POST", "/set_tts_settings"),
+    ("GET", "/get_tts_settings"),
+    ("POST", "/clone_speaker"),
+    ("POST", "/v1/model/cosyvoice/batch"),
     ("POST", "/inference_sft"),
     ("POST", "/v1/media-streams/twilio/answer"),
     ("POST", "/v1/media-streams/x/y/answer"),
     ("GET", "/metrics"),
+)
+
+_HEADERS: Final[tuple[Mapping[str, str], ...]] = (
+    *[{}] * 5,
+    {"origin": "http://["},
+    {"host": "["},
+    {"cookie": "a=b; {"},
+    {"authorization": "Bearer \xff"},
 )
 
 
@@ -105,6 +119,11 @@ class Attack:
         """Send the messages that found a fault once."""
         for fields in speech_bodies():
             await self._request("speech", "POST", "/v1/audio/speech", json=fields)
+        for method, path, headers, body in REQUESTS:
+            content = b"" if body is None else json.dumps(body).encode()
+            await self._request("http", method, path, content=content, headers=headers)
+        for path, messages in CONVERSATIONS:
+            await self._converse("clients", path, [json.dumps(message) for message in messages], 0.5)
         for sdp in OFFERS:
             await self._request("offer", "POST", "/api/offer", json={"type": "offer", "sdp": sdp})
         for kind in AUDIO_KINDS:
@@ -176,7 +195,8 @@ class Attack:
         method, path = random.choice(_ROUTES)
         body = random.choice((b"", json_body(random), speech_body(random), random.randbytes(50)))
         kind = random.choice(("application/json", "text/plain", "multipart/form-data; boundary=x", ""))
-        await self._request("http", method, path, content=body, content_type=kind)
+        headers = random.choice(_HEADERS)
+        await self._request("http", method, path, content=body, content_type=kind, headers=headers)
 
     async def _request(
         self,
@@ -187,10 +207,11 @@ class Attack:
         content: bytes | None = None,
         json: object = None,
         content_type: str = "application/json",
+        headers: Mapping[str, str] = MappingProxyType({}),
         leaves_after_s: float | None = None,
     ) -> None:
         self.sent[wire] += 1
-        headers = {} if content is None else {"content-type": content_type}
+        headers = {**headers, **({} if content is None else {"content-type": content_type})}
         try:
             async with asyncio.timeout(_REQUEST_S):
                 # Its own timeout, because a cancelled request may leave its connection in the pool for ever.

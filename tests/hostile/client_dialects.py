@@ -8,6 +8,8 @@ from hostile.messages import TEXTS, conversation, text_count, with_fields
 
 _Object = dict[str, Any]
 
+_CONTEXTS: Final = ("a", "b", "a", "b", "\ud800")
+
 
 def client_conversation(random: Random) -> tuple[str, list[str | bytes]]:
     """Return the path of a socket, with its query, and messages of a client."""
@@ -22,7 +24,7 @@ def _texts(random: Random) -> list[str]:
 def _cartesia(random: Random) -> list[_Object]:
     output = with_fields({"container": "raw", "encoding": "pcm_s16le", "sample_rate": 16_000}, random)
     common = {"model_id": "sonic-3", "voice": {"mode": "id", "id": "heart"}, "output_format": output}
-    contexts = [random.choice("ab") for _ in range(2)]
+    contexts = [random.choice(_CONTEXTS) for _ in range(2)]
     spoken = [
         {**common, "context_id": random.choice(contexts), "transcript": text, "continue": True}
         for text in _texts(random)
@@ -38,7 +40,7 @@ def _elevenlabs(random: Random) -> list[_Object]:
 
 
 def _elevenlabs_contexts(random: Random) -> list[_Object]:
-    texts: list[_Object] = [{"text": text, "context_id": random.choice("ab")} for text in _texts(random)]
+    texts: list[_Object] = [{"text": text, "context_id": random.choice(_CONTEXTS)} for text in _texts(random)]
     closing = {"context_id": "a", "close_context": True}
     return [*texts, {"context_id": "b", "flush": True}, closing, {"close_socket": True}]
 
@@ -62,7 +64,7 @@ def _inworld(random: Random) -> list[_Object]:
     audio = {"audioEncoding": "PCM", "sampleRateHertz": random.choice((8_000, 24_000, 1))}
     create = {"voiceId": "heart", "modelId": "inworld-tts-2", "audioConfig": audio, "timestampType": "WORD"}
     contexts = [{"create": create, "contextId": name} for name in "ab"]
-    texts = [{"send_text": {"text": text}, "contextId": random.choice("ab")} for text in _texts(random)]
+    texts = [{"send_text": {"text": text}, "contextId": random.choice(_CONTEXTS)} for text in _texts(random)]
     commands = ("flush_context", "close_context", "cancel_context", "keep_alive")
     ends = [{random.choice(commands): {}, "contextId": random.choice("abc")} for _ in range(3)]
     return [*contexts, *texts, *ends]

@@ -37,6 +37,29 @@ OFFERS: Final = (
 AUDIO_KINDS: Final = (0x11, 0x15, 0x17, 0x18)
 
 
+# Requests: method, path, headers, fields of the body
+REQUESTS: Final[tuple[tuple[str, str, dict[str, str], dict[str, Any] | None], ...]] = (
+    ("GET", "/v1/voices", {"origin": "http://["}, None),
+    ("GET", "/v1/voices", {"host": "["}, None),
+    ("GET", "/v1/voices", {"cookie": 'prefs={"a":1}; x'}, None),
+    ("POST", "/v1/audio/speech", {}, {"input": '<speak><prosody volume="+6200dB">Hi</prosody></speak>'}),
+    ("POST", "/v1/model/cosyvoice/batch", {}, {"items": [{"text": "a", "mode": []}, {"text": "b"}]}),
+    ("POST", "/v1/model/cosyvoice", {}, {"text": "<speak>\ud800</speak>"}),
+    ("POST", "/set_tts_settings", {}, {"length_penalty": float("inf")}),
+    ("GET", "/get_tts_settings", {}, None),
+    ("POST", "/api/offer", {}, {"type": "offer", "sdp": _sdp(_AUDIO.replace("mid:0", "mid:\ud800"))}),
+)
+# Messages of sockets, by path
+CONVERSATIONS: Final[tuple[tuple[str, tuple[dict[str, Any], ...]], ...]] = (
+    ("/tts/websocket", ({"context_id": "\ud800", "transcript": "x"},)),
+    ("/v1/text-to-speech/heart/multi-stream-input", ({"context_id": "\ud800", "text": "x"},)),
+    ("/tts/v1/voice:streamBidirectional", ({"contextId": "\ud800", "send_text": {"text": "x"}},)),
+    ("/v1/speak", ({"type": "Speak", "text": "One two three. " * 100}, *[{"type": "Flush"}] * 2_000)),
+    ("/v1/audio/speech/stream", tuple([{"type": "input.done"}, {"type": "input.cancel"}] * 1_000)),
+    ("/v1/text-to-speech/heart/multi-stream-input", tuple([{"text": ""}] * 5_000)),
+)
+
+
 def speech_bodies() -> Iterator[dict[str, Any]]:
     """Yield requests for speech with hardly any sound."""
     texts = ("\ufeff", '<speak rate="9">', "-" * 60)

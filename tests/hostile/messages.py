@@ -24,6 +24,8 @@ TEXTS: Final = (
     '<speak rate="9">',
     '<speak pitch="2">Hi <break time="9s"/></speak>',
     "<speak><speak>",
+    '<speak><prosody volume="+6200dB">Hi</prosody></speak>',
+    "<speak>\ud800</speak>",
     "\ud800",
 )
 _FIELDS: Final = {
