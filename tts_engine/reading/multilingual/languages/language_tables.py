@@ -54,12 +54,14 @@ class LanguageTable:
     # Words
     marks: Mapping[str, str]  # names of signs
     code_words: frozenset[str]  # lower case; a number after one of these is read digit by digit
+    code_phrases: str = ""  # before the digits of a code: "ends with|ending with"
     letters: Mapping[str, str] = field(default_factory=dict)  # their names, by letters in lower case
     spelled_words: frozenset[str] = frozenset()  # in capitals, spelled though they have vowels
     abbreviations: Mapping[str, str] = field(default_factory=dict)  # without their last full stop
     numbered_abbreviations: frozenset[str] = frozenset()  # those that are words unless a number follows
     bare_abbreviations: Mapping[str, str] = field(default_factory=dict)  # read without a full stop too
     abbreviated_endings: Mapping[str, str] = field(default_factory=dict)  # of compound words: "Goethestr."
+    abbreviated_heads: Mapping[str, str] = field(default_factory=dict)  # of compound words: "Geb.-Datum"
     joined_suffixes: frozenset[str] = frozenset()  # joined to a number as one word: "50er", "18-jährig"
     unit_compounds: bool = False  # "24-h-Hotline" is read with its unit
     comma_thousands: frozenset[str] = frozenset()  # currencies with which "12,845" is a whole number
@@ -119,7 +121,7 @@ class LanguageTable:
     magnitude_joint: str = ""  # between "millions" and a currency; "de|d'" has the form before vowels
     fractions: Mapping[str, str] = field(
         default_factory=dict
-    )  # of "1/2", "24/7", "2nd"; "meio|meia" has the feminine
+    )  # of "1/2", "24/7", "2nd"; "meio|meia" has the feminine, and then the neuter
     # Word before whole percents, to the rule set of the number and the noun: "w 50%"
     percent_after: Mapping[str, str] = field(default_factory=dict)
     percent_prefix: str = ""  # before the number, instead of ``percent`` after it
@@ -134,6 +136,10 @@ class LanguageTable:
     size_word: str = ""  # the x of "10 x 15 cm", if it differs from "×"
     size_units: frozenset[str] = frozenset()  # units after which "×" is the x of a size
     slash_words: Mapping[str, str] = field(default_factory=dict)  # word before "135/85"; to the slash
+    slash_nouns: Mapping[str, str] = field(default_factory=dict)  # the same of words after it: "4/5 Sternen"
+    per_cues: frozenset[str] = frozenset()  # words before a unit without a number: "per kWh"
+    # Of "1/2" after a number, which is in the "{}" of the entry "": "anderhalf", "{} en een half"
+    halves: Mapping[str, str] = field(default_factory=dict)
     # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
     # Of a suffix that the noun after it tells apart, by the ending of the noun: "на 3-й неделе"
@@ -318,6 +324,10 @@ class LanguageTable:
             return governor.group(1).lower() if governor else ""
         return word
 
+    def slash_word(self, previous: str, following: str) -> str | None:
+        """Return the word of the slash between two numbers, by the words around them, or None."""
+        return self.slash_words.get(previous) or self.slash_nouns.get(following.lower())
+
     def inflected(self, word: str, previous_word: str) -> str:
         """Return the reading ``word`` of an abbreviation as it is inflected after ``previous_word``."""
         return self.inflections.get(previous_word, {}).get(word, word)
@@ -336,6 +346,7 @@ _WORD_SETS = (
     "function_words",
     "hour_cues",
     "per_nouns",
+    "per_cues",
     "letter_cues",
     "joined_suffixes",
     "spelled_domains",
@@ -384,6 +395,7 @@ _NAMED_TABLES = (
     "days_after",
     "bare_ordinals",
     "slash_words",
+    "slash_nouns",
     "percent_after",
 )
 _SPELLING_TABLES = ("abbreviations", "bare_abbreviations")  # keys "tel|Tel"

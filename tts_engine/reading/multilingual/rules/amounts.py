@@ -102,8 +102,10 @@ class TableAmounts:
         return tuple((begin + pattern, recognizer) for pattern, recognizer in self.money_rows())
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
-        """Return the rules of the "x" of a size, and of Roman numerals."""
-        return ((r"x(?= ?\d)", self._read_by), *self._romans.rows())
+        """Return the rules of the "x" of a size, of units without a number, and of Roman numerals."""
+        cues = any_of(self._table.per_cues)
+        rates = rf"(?P<cue>(?i:{cues})) (?P<unit>{self._units}){self._end}" if cues else "(?!)"
+        return ((r"x(?= ?\d)", self._read_by), (rates, self._read_rate), *self._romans.rows())
 
     def number_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of amounts that begin with a digit."""
@@ -118,6 +120,12 @@ class TableAmounts:
         rates = rates or "(?!)"
         large = rf"{decimal}\s?(?P<magnitude>{self._magnitudes})"
         return (
+            (
+                rf"(?P<whole>\d{{1,3}}) 1/2(?: ?(?P<unit>{self._units}){end}|(?![/\d]){end})"
+                if table.halves
+                else "(?!)",
+                self._read_half,
+            ),
             (
                 rf"(?P<known>{any_of(table.fractions) or '(?!)'})"
                 rf"(?: ?(?P<unit>{self._units}){end}|(?!/){end})",
@@ -185,6 +193,17 @@ class TableAmounts:
         else:
             words = f"{table.per_word} {match['word']}"
         scan.emit(words, at, match.end())
+        return match.end()
+
+    def _read_rate(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "per kWh"."""
+        if match.start() and scan.view[match.start() - 1].isalnum():
+            return None
+        scan.emit(match["cue"], *match.span("cue"))
+        scan.emit(self._table.units[match["unit"]].forms[0], *match.span("unit"))
+        scan.context.note_word(scan.words[-1].text)
+        if match.group()[-1] == "." and not scan.next_visible(match.end()):
+            scan.punctuate(".")
         return match.end()
 
     # Numbers
@@ -260,19 +279,30 @@ class TableAmounts:
 
     def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "1/2", and "1/2 kg" with its unit; "2/3 jours" is a range, and "klas 2/3" are two."""
-        if scan.context.previous_word in self._table.slash_cues:
+        previous, following = scan.context.previous_word, scan.next_word(match.end())
+        if previous in self._table.slash_cues or self._table.slash_word(previous, following):
             return None
-        if scan.next_word(match.end()) in self._unit_plurals and match["known"][0] in "23":
+        if following in self._unit_plurals and match["known"][0] in "23":
             return self._read_slash_range(scan, match)
-        words, _, feminine = self._table.fractions[match["known"]].partition("|")
+        forms = self._table.fractions[match["known"]].split("|")
         unit = self._table.units[match["unit"]].gender if match["unit"] else ""
-        if feminine and "f" in (unit, self._context.gender_of_noun(scan, match.end(), 1)):
-            words = feminine
-        words = self._table.inflected(words, scan.context.previous_word)
+        gender = unit or self._context.gender_of_noun(scan, match.end(), 1)
+        words = dict(zip(("", "f", "n"), forms, strict=False)).get(gender, forms[0])
+        words = self._table.inflected(words, previous)
         if match["unit"]:
             words += " " + self._table.noun_form(self._table.units[match["unit"]], 1, "genitive")
         scan.emit(words, *match.span())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
+
+    def _read_half(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "2 1/2 kg", as which "2½ kg" arrives too."""
+        whole = match["whole"]
+        template = self._table.halves.get(whole) or self._table.halves[""]
+        words = template.format(self._numbers.number(int(whole)))
+        if match["unit"]:
+            unit = self._table.noun_form_after_fraction(self._table.units[match["unit"]])
+            words = with_noun(words, unit)
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _read_ratio(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3:1" of a score."""
@@ -320,7 +350,7 @@ class TableAmounts:
             return self._read_slash_range(scan, match)
         over = self._numbers.amount(match["over"], match["part"])
         under = self._numbers.amount(match["under"], None)
-        words = f"{over} {self._slash_word(scan, match.start())} {under}"
+        words = f"{over} {self._slash_word(scan, match)} {under}"
         if self._table.particles:  # Korean names the lower number first
             words = f"{under}{self._table.fraction_word} {over}"
         if scan.context.previous_word in self._table.slash_cues or (match["unit"] and self._table.particles):
@@ -330,9 +360,11 @@ class TableAmounts:
             words = with_noun(words, self._table.noun_form(noun, int(match["under"])))
         return self._speller.emit_number(scan, words, *match.span())
 
-    def _slash_word(self, scan: ScanState, at: int) -> str:
+    def _slash_word(self, scan: ScanState, match: re.Match[str]) -> str:
+        at, table = match.start(), self._table
+        word = table.slash_word(scan.context.previous_word, scan.next_word(match.end()))
         cue = self._slash_cue.search(scan.view, max(0, at - 50), at) if self._slash_cue else None
-        return self._table.slash_words[cue.group(1).lower()] if cue else self._table.fraction_word
+        return word or (table.slash_words[cue.group(1).lower()] if cue else table.fraction_word)
 
     def _is_slash_range(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether a counted noun or a unit follows two numbers that are near each other."""

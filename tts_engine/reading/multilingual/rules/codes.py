@@ -27,6 +27,7 @@ _PHONE_NUMBER = (
     r"0 \d{3}(?: \d{2,3}){2,3}",
     r"\d(?: \d\d){3}(?: \d{3}){2}(?: \d\d)?",
     r"0\d(?:[ .]\d\d){4}",
+    r"0\d{1,3} [-–] \d{2,4}(?: ?\d{2,4}){1,4}",
     r"0\d+(?:(?: / |[ /-])\d{2,})+",
     r"\d{3}-\d{4}",
     r"\d{3} \d{6,7}",
@@ -53,9 +54,12 @@ class TableCodes:
         head = rf"[A-Z]{{2,6}}(?=-{letter}*[a-z])" if self._table.spelled_heads else r"(?!)"
         part = rf"{upper}{{1,12}}"
         slashed = rf"(?=[^\s]{{0,30}}/)(?=[^\s\d]{{1,14}}\d){part}(?:[-/]{part}){{1,5}}(?![\w/])"
+        phrases = self._table.code_phrases or "(?!)"
         return (
+            (rf"(?i:{phrases})(?= (?:[*.x]{{1,4}} ?)?\d{{3,6}}(?![.,]?\d))", self._read_code_phrase),
             (slashed if self._table.reference_slashes else "(?!)", self._read_slashed),
             (rf"(?=[A-Z])(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
+            (rf"[A-Z]{{2}}\d\d [A-Z0-9]{{4}}(?! ?[A-Z0-9]){end}", self._read_part_of_account),
             (rf"[vV]\d{{1,3}}(?:\.\d{{1,3}}){{1,3}}(?!\.\d){end}", self._read_lettered_version),
             (
                 rf"{letter}{{1,20}}-?\d(?:{letter}|\d){{0,30}}(?:-{upper}{{1,20}}){{0,6}}{end}",
@@ -186,6 +190,20 @@ class TableCodes:
                 scan.punctuate(",")
             self._speller.spell(scan, place, place + 1)
         return self._speller.finish_number(scan, match.end())
+
+    def _read_code_phrase(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "endet auf" of "endet auf 4711"."""
+        if match.start() and scan.view[match.start() - 1].isalnum():
+            return None
+        for word in re.finditer(r"\S+", match.group()):
+            scan.emit(word.group(), match.start() + word.start(), match.start() + word.end())
+            scan.context.note_word(word.group())
+        scan.context.code_words_left = CODE_WINDOW
+        return match.end()
+
+    def _read_part_of_account(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the first two groups of an account that was announced: "IBAN beginnt mit DE44 5001"."""
+        return self._read_bank_account(scan, match) if scan.context.code_words_left else None
 
     def _read_postcode(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "1017 GL"."""

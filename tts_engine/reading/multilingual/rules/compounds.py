@@ -20,17 +20,27 @@ class TableCompounds:
         self._table, self._numbers, self._speller, self._codes = table, numbers, speller, codes
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
-        """Return the rules of words with an abbreviated ending."""
+        """Return the rules of words with an abbreviated ending, and of ranges of sizes."""
         endings = any_of(self._table.abbreviated_endings)
-        if not endings:
-            return ()
         word = r"[^\W\d_]{1,30}(?:\.?-[^\W\d_]{1,30}){0,4}?"
-        return (
-            (
-                rf"(?=[^\s.]{{2,60}}(?:\.| \d))(?P<head>{word}\.?-?)(?P<ending>{endings})(?:\.|(?= \d))",
-                self._read_ending,
-            ),
-        )
+        rows: list[RuleRow] = []
+        if endings:
+            rows.append(
+                (
+                    rf"(?=[^\s.]{{2,60}}(?:\.| \d))(?P<head>{word}\.?-?)(?P<ending>{endings})(?:\.|(?= \d))",
+                    self._read_ending,
+                )
+            )
+        if self._table.range_word:
+            size = "X{0,4}S|M|X{0,4}L"
+            rows.append((rf"(?P<low>{size})[-–](?P<high>{size})(?![\w-]| ?\d)", self._read_sizes))
+        return tuple(rows)
+
+    def head_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rule of words with an abbreviated beginning."""
+        heads = any_of(self._table.abbreviated_heads)
+        rest = r"\.-?(?P<rest>[^\W\d_]{4,30})(?!\w|[.@]\w)"
+        return ((rf"(?P<head>{heads}){rest}", self._read_head),) if heads else ()
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of words that begin with a number."""
@@ -73,10 +83,32 @@ class TableCompounds:
         head, ending = match["head"], self._table.abbreviated_endings[match["ending"]]
         first, hyphen, rest = head.partition("-")
         first = self._table.abbreviations.get(first.removesuffix("."), first.removesuffix("."))
-        scan.emit(f"{first}{hyphen}{rest}{ending}", *match.span())
+        start = match.start()
+        if hyphen and self._table.spelled_heads and first.isupper() and self._speller.spells_capitals(first):
+            self._speller.spell(scan, start, start + len(first))
+            start, first = start + len(first), ""
+        scan.emit(f"{first}{hyphen}{rest}{ending}".lstrip("-"), start, match.end())
         self._codes.note_word(scan, ending)
         if match.group()[-1] == "." and not scan.next_visible(match.end()):
             scan.punctuate(".")
+        return match.end()
+
+    def _read_head(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "Geb.-Datum" and "adm.kosten" as one word."""
+        if match.start() and scan.view[match.start() - 1].isalnum():
+            return None
+        scan.emit(self._table.abbreviated_heads[match["head"]] + match["rest"].lower(), *match.span())
+        self._codes.note_word(scan, match["rest"])
+        return match.end()
+
+    def _read_sizes(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "S-XL"."""
+        if match.start() and scan.view[match.start() - 1].isalnum():
+            return None
+        self._speller.spell(scan, *match.span("low"))
+        scan.emit(self._table.range_word, match.end("low"), match.start("high"))
+        self._speller.spell(scan, *match.span("high"))
+        scan.context.note_word()
         return match.end()
 
     def _read_joined(self, scan: ScanState, match: re.Match[str]) -> int:

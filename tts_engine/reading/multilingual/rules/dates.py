@@ -54,6 +54,9 @@ class TableDates:
         self._weekday_governor = re.compile(
             rf"(?<!\w)([^\W\d_]+) (?:{self._days_of_letters})\.? [^\W\d_]+ \Z"
         )
+        date, to = r"(?<!\d)\d{1,2}[/-]\d{1,2}", any_of(table.day_joints) or "(?!)"
+        self._date_ahead = LazyPattern(rf" (?:{to}) {date}(?![\w/-])")
+        self._date_behind = LazyPattern(rf"{date} (?:{to}) \Z")
         cues = any_of({*table.weekday_cues, table.range_word})
         self._day_joint = rf"(?:,? (?:{cues}) |, | ?/ ?)"
         self._weekday_behind = LazyPattern(rf"(?<!\w)(?:{self._days_of_letters})\.?{self._day_joint}\Z")
@@ -72,7 +75,7 @@ class TableDates:
         date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
         plain_day = r"|,?:? ?\d{1,2} ?[-–] ?\d| ?[—:]|,? -" if self._table.plain_weekdays else ""
         joints = any_of(self._table.weekday_joints) or "(?!)"
-        between = rf"\.?(?: ?[-–] ?| (?P<joint>{joints}) )"
+        between = rf"\.?(?: ?[-–] ?| ?(?P<joint>[+&]|(?<= )(?:{joints})(?= )) ?)"
         rows: tuple[RuleRow, ...] = (
             (rf"(?P<first>{days}){between}(?P<second>{days})(?!\w)\.?", self._read_weekdays),
             (rf"({days})\.?(?={date}{plain_day})", self._read_weekday),
@@ -82,7 +85,7 @@ class TableDates:
                 self._read_weekdays,
             ),
             (
-                rf"({days_of_letters})(?:(?={hours})|\.(?= [{SMALL_LETTERS}\d])"
+                rf"({days_of_letters})(?:(?={hours})|\.(?=,| [{SMALL_LETTERS}\d])"
                 rf"|\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|[:.]\d\d(?![\d.])| ?[-–] ?\d{{1,2}}(?![\d./]))"
                 rf"|{joint}(?!\1)(?:{days_of_letters})(?!\w)))",
                 self._read_weekday,
@@ -252,7 +255,7 @@ class TableDates:
         first, second = table.weekdays[match["first"]], table.weekdays[match["second"]]
         scan.emit(table.inflected(first, previous), *match.span("first"))
         joint = match["joint"] or self._day_range_word
-        joint = table.bare_abbreviations.get(joint, joint)
+        joint = table.marks["&"] if joint in ("+", "&") else table.bare_abbreviations.get(joint, joint)
         scan.emit(joint, match.end("first"), match.start("second"))
         governor = previous if joint in table.case_joints else joint
         scan.emit(table.inflected(second, governor), match.start("second"), match.end())
@@ -389,8 +392,11 @@ class TableDates:
             scan.emit("de", start - 1, start)
 
     def _read_day_and_month(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "24.12." or "24/12"."""
+        """Read "24.12." or "24/12"; "Seite 3/12" and "8/10 Punkten" are no dates."""
         day, month = int(match["day"]), int(match["month"])
+        following = scan.next_word(match.end())
+        if "/" in match.group() and self._table.slash_word(scan.context.previous_word, following):
+            return None
         # Where dates have stops, "6/10" is a fraction unless a word says otherwise.
         is_fraction = self._table.day_months and "/" in match.group() and match["month"][0] != "0"
         is_fraction = is_fraction and scan.context.previous_word not in self._table.date_cues
@@ -409,7 +415,15 @@ class TableDates:
             following = scan.next_word(match.end()).lower()
             is_range = rises and following and following not in self._table.function_words
             announced = match["month"][0] == "0" or (announced and not is_range)
+        announced = announced or self._is_beside_date(scan, match)
         return self._read_day_and_month(scan, match) if announced else None
+
+    def _is_beside_date(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether another such date follows or precedes: "24-12 t/m 1-1"."""
+        if self._date_ahead.match(scan.view, match.end()):
+            return True
+        before = max(0, match.start() - _MAX_WEEKDAY_CHARACTERS)
+        return self._date_behind.compiled.search(scan.view, before, match.start()) is not None
 
     def _read_first_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3.-" of "3.-7. Mai" and of "3./4. Mai"; the second day is inflected as the first."""

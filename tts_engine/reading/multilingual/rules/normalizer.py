@@ -59,6 +59,7 @@ class TableNormalizer:
                 *self._amounts.money_letter_rows(),
                 *self._amounts.letter_rows(),
                 *self._dates.letter_rows(),
+                *self._compounds.head_rows(),
                 *self._abbreviation_rows(),
                 *self._compounds.letter_rows(),
                 (rf"[^\W\d_]{{1,20}}'(?={self._elided})", self._read_word),

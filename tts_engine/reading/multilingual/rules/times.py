@@ -32,7 +32,8 @@ class TableTimes:
             rf" ?(?:[-–]|{re.escape(table.range_word)} ) ?\d{{1,2}}(?:[.:]\d\d)?{suffix}"
         )
         self._dash_before_time = LazyPattern(rf" ?[-–~/] ?(?=\d{{1,2}}(?:[:h]| h|\.\d\d|{suffix}))")
-        nouns = rf" ?(?:{any_of((*table.units, *table.money))})(?!\w)"
+        forms = (form for unit in table.units.values() for form in unit.forms)
+        nouns = rf" ?(?:%|(?:{any_of({*table.units, *table.money, *table.magnitudes, *forms})})(?!\w))"
         joint = rf"(?: ?[-–] ?| {re.escape(table.range_word)} )"
         self._unit_ahead = LazyPattern(nouns)
         self._other_time_ahead = LazyPattern(
@@ -161,7 +162,8 @@ class TableTimes:
 
     def _is_time_alone(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether "09.30" has two digits before its stop or a suffix, and no unit after it."""
-        has_suffix = scan.view.startswith(self._table.suffix_mark, match.end())
+        mark = self._table.suffix_mark
+        has_suffix = bool(mark) and scan.view.startswith(mark, match.end())
         is_long = len(match["hour"]) > 1 and not self._is_measure(scan, match)
         return has_suffix or (is_long and not scan.context.code_words_left)
 
