@@ -254,15 +254,15 @@ class Call:
         """
         await self._require_transfers().attend(transfer)
 
-    def record(self) -> str:
-        """Record the call from now on; return the file's name. Twice is no error.
+    def record(self) -> "asyncio.Future[str]":
+        """Record the call from now on. Twice is no error.
 
-        Raises CallNotRecordable and RecordingFailed.
+        The result is the file's name, or RecordingFailed. It need not be awaited. Raises CallNotRecordable.
         """
         return self._recording.begin()
 
-    def stop_recording(self) -> str:
-        """End the recording; return the file's name, "" if there was none."""
+    def stop_recording(self) -> "asyncio.Future[str]":
+        """End the recording. The result is as that of ``record``, or "" if there was none."""
         return self._recording.end()
 
     def on_closed(self) -> None:

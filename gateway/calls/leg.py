@@ -15,7 +15,7 @@ from ...adapters.media.call_media import CallMedia
 from .call import Call
 from .call_options import CallerSpeechAction, CallSpeechOptions
 from .caller import UNKNOWN_CALLER, Caller
-from .recordings import CallRecordings, RecordingFailed
+from .recordings import CallRecordings
 from .registry import ActiveCall, CallLeg, CallRegistry
 from .transfers import CallTransfers
 
@@ -147,10 +147,7 @@ class LegCall:
         self.call.caller_speech_action = settings.caller_speech_action
         active_call = services.registry.open(self._leg, self.call, kind=self._kind, peer=self._peer)
         if services.recordings is not None and services.recordings.records_all:
-            try:
-                self.call.record()
-            except RecordingFailed as error:
-                logger.error("Call %s: %s", call_id, error)
+            self.call.record()
         return active_call
 
     def start_task(self, run: Callable[[], Awaitable[None]]) -> None:

@@ -1,10 +1,12 @@
 """Recordings of calls: WAV files with the caller on the left and the speech on the right.
 
 The media report both sides with the time at which they were sent or received (``RecordedAudio``). One thread
-writes the files of all calls, once a second and call; a file can be read while its call is up, and after a
-crash. A disk that fails ends recordings, not calls.
+opens and writes the files of all calls, once a second and call; a file can be read while its call is up, and
+after a crash. A disk that fails or is too slow ends recordings, not calls.
 """
 
+import asyncio
+import errno
 import logging
 import re
 import time
@@ -12,7 +14,7 @@ import wave
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from ...adapters.audio.call_timeline import CallSide, CallTimeline
 from ...adapters.audio.resample import Resampler, soxr_resampler
@@ -23,43 +25,81 @@ logger = logging.getLogger(__name__)
 
 _WRITE_EVERY_S: Final = 1.0
 _MAX_LATE_S: Final = 1.0  # after which audio of a side is taken for missing
-_MAX_NAME_CHARACTERS: Final = 100  # of the call's id in a file's name
+_MAX_NAME_BYTES: Final = 100  # of the call's id in a file's name, which has at most 255
+_MAX_UNWRITTEN_BYTES: Final = 128 << 20  # of all calls: 40 s of 100 calls at 8 kHz
+_MAX_WAV_BYTES: Final = 0xFFFFFFFF - 36  # of audio: the header has 32 bits for the length of all after them
+_SAMPLE_BYTES: Final = 2
+
+Result = TypeVar("Result")
 
 
 class CallNotRecordable(BadRequest):
-    """Calls cannot be recorded here."""
+    """The call cannot be recorded, or not any more."""
 
 
 class RecordingFailed(VivavoceError):
     """The file of a recording cannot be made; the message names the system's error."""
 
 
+class RecordingWriter:
+    """The thread that writes the files of all calls, in the order of the submissions.
+
+    At most 128 MiB of audio wait for it. All methods but ``_write`` belong to the event loop's thread.
+    """
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="vivavoce-recordings")
+        self._submitted_bytes = 0
+        self._written_bytes = 0  # or dropped; only the writer's thread changes it
+
+    def submit(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
+        """Run ``work`` in the thread."""
+        return asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def submit_audio(self, write: Callable[[bytes], None], pcm: bytes) -> bool:
+        """Run ``write(pcm)`` in the thread; return False, and do nothing, if too much waits already."""
+        if self._submitted_bytes - self._written_bytes + len(pcm) > _MAX_UNWRITTEN_BYTES:
+            return False
+        self._submitted_bytes += len(pcm)
+        self._executor.submit(self._write, write, pcm)
+        return True
+
+    def close(self) -> None:
+        """Wait until all is written."""
+        self._executor.shutdown()
+
+    def _write(self, write: Callable[[bytes], None], pcm: bytes) -> None:
+        try:
+            write(pcm)
+        finally:
+            self._written_bytes += len(pcm)
+
+
 class CallRecorder:
-    """Records one call. All methods but ``_write`` belong to the event loop's thread.
+    """Records one call, from its making to ``close``.
+
+    ``_open``, ``_write`` and ``_close`` belong to the writer's thread, all else to the event loop's.
 
     Args:
-        wav: open file, 16 bit stereo at ``sample_rate``; ``close`` closes it.
-        writer: writes it, in the order of the submissions.
+        path: of the file; a number is added if there is one of that name.
+        sample_rate: Hz, of the file.
     """
 
     def __init__(
-        self,
-        call_id: str,
-        path: Path,
-        wav: wave.Wave_write,
-        writer: ThreadPoolExecutor,
-        now: Callable[[], float],
+        self, call_id: str, path: Path, sample_rate: int, writer: RecordingWriter, now: Callable[[], float]
     ) -> None:
-        self.path = path
         self._call_id = call_id
-        self._wav = wav
+        self._path = path
+        self._sample_rate = sample_rate
         self._writer = writer
         self._now = now
-        self._sample_rate = wav.getframerate()
-        self._timeline = CallTimeline(start=now(), sample_rate=self._sample_rate)
+        self._timeline = CallTimeline(start=now(), sample_rate=sample_rate)
         self._resamplers: dict[tuple[CallSide, int], Resampler] = {}
-        self._write_at = now() + _WRITE_EVERY_S
-        self._failed = False
+        self._has_ended = False  # audio is dropped from now on
+        self._is_broken = False  # audio that waits is dropped too; belongs to the writer's thread
+        self._wav: wave.Wave_write | None = None  # from ``_open`` on; belongs to the writer's thread
+        self.opened = writer.submit(self._open)  # name of the file, or RecordingFailed
+        self._timer = asyncio.get_running_loop().call_later(_WRITE_EVERY_S, self._write_due)
 
     def take(self, audio: RecordedAudio) -> None:
         """Take audio of one side."""
@@ -67,13 +107,10 @@ class CallRecorder:
         if audio.drops_later:
             self._timeline.cut(side, audio.at)
         self._timeline.add(side, self._resampled(side, audio), audio.at)
-        now = self._now()
-        if now >= self._write_at:
-            self._write_at = now + _WRITE_EVERY_S
-            self._submit(self._timeline.take(now - _MAX_LATE_S))
 
     def close(self) -> None:
         """Write the rest and close the file."""
+        self._timer.cancel()
         self._submit(self._timeline.take(self._now()))
         self._writer.submit(self._close)
 
@@ -85,24 +122,50 @@ class CallRecorder:
             self._resamplers[key] = soxr_resampler(audio.sample_rate, self._sample_rate)
         return self._resamplers[key].push(audio.pcm)
 
+    def _write_due(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_WRITE_EVERY_S, self._write_due)
+        self._submit(self._timeline.take(self._now() - _MAX_LATE_S))
+
     def _submit(self, pcm: bytes) -> None:
-        if pcm and not self._failed:
-            self._writer.submit(self._write, pcm)
+        if pcm and not self._has_ended and not self._writer.submit_audio(self._write, pcm):
+            self._end(f"the disk is too slow, {_MAX_UNWRITTEN_BYTES >> 20} MiB of recordings are unwritten")
+
+    def _end(self, reason: str) -> None:
+        self._has_ended = True
+        logger.error("Call %s: its recording %s ends here: %s", self._call_id, self._path, reason)
+
+    def _open(self) -> str:
+        stem, number = self._path.stem, 1
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            while self._path.exists():
+                number += 1
+                self._path = self._path.with_stem(f"{stem}-{number}")
+            self._wav = wave.Wave_write(str(self._path))
+        except OSError as error:
+            raise RecordingFailed(f"the call cannot be recorded: {error}") from error
+        self._wav.setnchannels(len(CallSide))
+        self._wav.setsampwidth(_SAMPLE_BYTES)
+        self._wav.setframerate(self._sample_rate)
+        return self._path.name
 
     def _write(self, pcm: bytes) -> None:
-        if self._failed:
+        if self._wav is None or self._is_broken:
             return
         try:
+            if self._wav.tell() * len(CallSide) * _SAMPLE_BYTES + len(pcm) > _MAX_WAV_BYTES:
+                raise OSError(errno.EFBIG, "a WAV file has at most 4 GiB")
             self._wav.writeframes(pcm)
         except OSError as error:
-            self._failed = True
-            logger.error("Call %s: its recording %s ends here: %s", self._call_id, self.path, error)
+            self._is_broken = True
+            self._end(str(error))
 
     def _close(self) -> None:
         try:
-            self._wav.close()
+            if self._wav is not None:
+                self._wav.close()
         except OSError as error:
-            logger.error("Call %s: its recording %s is incomplete: %s", self._call_id, self.path, error)
+            logger.error("Call %s: its recording %s is incomplete: %s", self._call_id, self._path, error)
 
 
 class CallRecordings:
@@ -119,29 +182,17 @@ class CallRecordings:
         self.records_all = records_all
         self._folder = folder
         self._now = now
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="vivavoce-recordings")
+        self._writer = RecordingWriter()
 
     def begin(self, call_id: str, sample_rate: int) -> CallRecorder:
-        """Open a file for a call at ``sample_rate`` (Hz); raises RecordingFailed."""
-        name = re.sub(r"[^\w.-]", "_", call_id)[:_MAX_NAME_CHARACTERS]
-        path = self._folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}.wav"
-        number = 1
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            while path.exists():
-                number += 1
-                path = path.with_stem(f"{path.stem.removesuffix(f'-{number - 1}')}-{number}")
-            wav = wave.Wave_write(str(path))
-        except OSError as error:
-            raise RecordingFailed(f"the call cannot be recorded: {error}") from error
-        wav.setnchannels(len(CallSide))
-        wav.setsampwidth(2)
-        wav.setframerate(sample_rate)
-        return CallRecorder(call_id, path, wav, self._writer, self._now)
+        """Record a call at ``sample_rate`` (Hz) from now on."""
+        safe_id = re.sub(r"[^\w.-]", "_", call_id).encode()[:_MAX_NAME_BYTES].decode(errors="ignore")
+        path = self._folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{safe_id}.wav"
+        return CallRecorder(call_id, path, sample_rate, self._writer, self._now)
 
     def close(self) -> None:
         """Wait until every file is written. Recorders must be closed."""
-        self._writer.shutdown()
+        self._writer.close()
 
 
 class CallRecording:
@@ -156,28 +207,39 @@ class CallRecording:
         self._call_id, self._media, self._recordings = call_id, media, recordings
         self._recorder: CallRecorder | None = None
 
-    def begin(self) -> str:
-        """Record from now on, if not already; return the file's name.
+    def begin(self) -> "asyncio.Future[str]":
+        """Record from now on, if not already.
 
-        Raises CallNotRecordable and RecordingFailed.
+        The result is the file's name, or RecordingFailed, which is logged here. It need not be awaited.
+        Raises CallNotRecordable.
         """
         if self._recordings is None:
             raise CallNotRecordable("calls cannot be recorded; the setting recordings names no folder")
         if self._recorder is None:
             self._recorder = self._recordings.begin(self._call_id, self._media.sample_rate)
+            self._recorder.opened.add_done_callback(self._on_opened)
             self._media.set_recording(True)
-        return self._recorder.path.name
+        return self._recorder.opened
 
-    def end(self) -> str:
-        """End the recording; return the file's name, "" if there was none."""
+    def end(self) -> "asyncio.Future[str]":
+        """End the recording. The result is as that of ``begin``, or "" if there was none."""
         recorder, self._recorder = self._recorder, None
         if recorder is None:
-            return ""
+            nothing: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            nothing.set_result("")
+            return nothing
         self._media.set_recording(False)
         recorder.close()
-        return recorder.path.name
+        return recorder.opened
 
     def take(self, audio: RecordedAudio) -> None:
         """Record audio of either side, unless the recording has ended."""
         if self._recorder is not None:
             self._recorder.take(audio)
+
+    def _on_opened(self, opened: "asyncio.Future[str]") -> None:
+        if opened.cancelled() or (error := opened.exception()) is None:
+            return
+        logger.error("Call %s: %s", self._call_id, error)
+        if self._recorder is not None and self._recorder.opened is opened:
+            self.end()

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, assert_never
 
 from ....tts_engine.errors import UnknownVoice, VivavoceError
@@ -152,8 +153,8 @@ class CallAttachment:
             case TransferMessage():
                 self._transfer(message)
             case RecordMessage(on=on):
-                file = self._call.record() if on else self._call.stop_recording()
-                self._send(RecordingMessage(type="recording", on=on, file=file))
+                opened = self._call.record() if on else self._call.stop_recording()
+                opened.add_done_callback(partial(self._on_recording, on))
             case SpeechMessage(voice=voice, speed=speed):
                 voice = self._voices.resolve(voice)
                 self._utterances.speech = replace(self._utterances.speech, voice=voice, speed=speed)
@@ -196,6 +197,12 @@ class CallAttachment:
             self._send(describe_error(error))
         elif error is not None:
             self._on_error(error)
+
+    def _on_recording(self, on: bool, opened: "asyncio.Future[str]") -> None:
+        try:
+            self._send(RecordingMessage(type="recording", on=on, file=opened.result()))
+        except VivavoceError as error:
+            self._send(describe_error(error))
 
     def _discard(self) -> None:
         self._utterances.discard().add_done_callback(self._on_discarded)

@@ -124,7 +124,7 @@ END_RECORDING: Final = operation(
     "endRecording",
     "End the recording of a call.",
     json_response(RecordingOfCall),
-    native_errors({400: "The call is not recorded."}, _NO_CALL),
+    native_errors({400: "The call is not recorded."}, _NO_CALL, {503: "The file cannot be written."}),
 )
 GET_RESULT: Final = operation(
     "getResult",

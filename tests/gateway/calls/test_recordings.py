@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
+import threading
 import wave
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from shared.calls.ticked_call import SAMPLE_RATE, RunVirtually, open_call
+from vivavoce.adapters.media.call_media import RecordedAudio
 from vivavoce.gateway.calls.recordings import CallNotRecordable, CallRecordings
 
 PACKET_S = 0.02
@@ -31,16 +34,17 @@ def test_both_sides_are_recorded_as_they_were_sent(run_virtually: RunVirtually, 
     async def scenario() -> None:
         recordings = make_recordings(tmp_path)
         async with open_call(recordings=recordings) as ticked:
-            name = ticked.call.record()
-            assert ticked.call.record() == name  # twice is no error
+            recording = ticked.call.record()
+            assert ticked.call.record() is recording  # twice is no error
             speaking = asyncio.create_task(ticked.call.speak("One. Two."))
             for _ in range(100):
                 ticked.media.receive_audio(np.full(160, 500, "<i2").tobytes(), 8_000)
                 await asyncio.sleep(PACKET_S)
             await speaking
             await ticked.call.wait_played()
-            assert ticked.call.stop_recording() == name
-            assert ticked.call.stop_recording() == ""
+            name = await recording
+            assert await ticked.call.stop_recording() == name
+            assert await ticked.call.stop_recording() == ""
             sent = len(ticked.sent_levels)
             await ticked.call.speak("Three.")  # is not recorded
         recordings.close()
@@ -59,13 +63,14 @@ def test_discarded_speech_is_not_recorded_and_the_end_of_the_call_completes_the_
     async def scenario() -> None:
         recordings = make_recordings(tmp_path)
         async with open_call(recordings=recordings) as ticked:
-            name = ticked.call.record()
+            recording = ticked.call.record()
             speaking = asyncio.create_task(ticked.call.speak("One."))
             await asyncio.sleep(0.5)
             await ticked.call.discard()
             await speaking
             await asyncio.sleep(1.0)
             ticked.call.hang_up()
+            name = await recording
         recordings.close()
         _, speech = read_levels(tmp_path / name)
         assert speech.count(1000) == ticked.sent_levels.count(1000) < 40
@@ -78,12 +83,13 @@ def test_the_file_can_be_read_while_the_call_is_up(run_virtually: RunVirtually, 
     async def scenario() -> None:
         recordings = make_recordings(tmp_path)
         async with open_call(recordings=recordings) as ticked:
-            name = ticked.call.record()
+            recording = ticked.call.record()
             await asyncio.sleep(5.0)
-            recordings.close()  # has written all that was submitted
-            caller, _ = read_levels(tmp_path / name)
-            assert 150 <= len(caller) <= 250
-            ticked.call._recorder = None  # its writer is closed
+            await recordings._writer.submit(lambda: None)  # all that was submitted is written
+            caller, _ = read_levels(tmp_path / await recording)
+            assert len(caller) >= 150
+            ticked.call.hang_up()
+        recordings.close()
 
     run_virtually(scenario())
 
@@ -123,12 +129,104 @@ def test_a_call_without_a_folder_cannot_be_recorded(run_virtually: RunVirtually)
     run_virtually(scenario())
 
 
-def test_ids_of_calls_make_safe_and_distinct_file_names(tmp_path: Path) -> None:
-    recordings = CallRecordings(tmp_path / "made")
-    recorders = [recordings.begin("../../etc/pass wd" + 300 * "x", SAMPLE_RATE) for _ in range(3)]
-    for recorder in recorders:
+def test_ids_of_calls_make_safe_and_distinct_file_names(run_virtually: RunVirtually, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        recordings = make_recordings(tmp_path / "made")
+        ids = [*3 * ["../../etc/pass wd" + 300 * "x"], 100 * "通"]
+        recorders = [recordings.begin(call_id, SAMPLE_RATE) for call_id in ids]
+        for recorder in recorders:
+            recorder.close()
+        recordings.close()
+        names = [await recorder.opened for recorder in recorders]
+        assert len(set(names)) == 4 and {path.name for path in (tmp_path / "made").iterdir()} == set(names)
+        assert all(".._.._etc_pass_wd" in name for name in names[:3]) and "-通通通" in names[3]
+        assert all(len(name.encode()) < 130 for name in names)
+
+    run_virtually(scenario())
+
+
+def test_a_disk_that_does_not_answer_stops_neither_the_call_nor_later_recordings(
+    run_virtually: RunVirtually,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers, make_folder = threading.Event(), Path.mkdir
+
+    def wait_and_make_folder(path: Path, *args: Any, **keywords: Any) -> None:
+        answers.wait()
+        make_folder(path, *args, **keywords)
+
+    monkeypatch.setattr(Path, "mkdir", wait_and_make_folder)
+    monkeypatch.setattr("vivavoce.gateway.calls.recordings._MAX_UNWRITTEN_BYTES", 500_000)
+
+    async def scenario() -> None:
+        recordings = make_recordings(tmp_path)
+        async with open_call(recordings=recordings) as ticked:
+            ended = ticked.call.record()
+            await ticked.call.speak("One. Two. Three. Four. Five. Six. Seven. Eight.")
+            await ticked.call.wait_played()
+            assert ticked.reasons == [] and not ended.done()
+            assert len(caplog.records) == 1 and "the disk is too slow" in caplog.text
+            answers.set()
+            assert await ticked.call.stop_recording() == await ended
+            later = ticked.call.record()
+            await ticked.call.speak("Nine.")
+            await ticked.call.wait_played()
+            ticked.call.hang_up()
+            names = await ended, await later
+        recordings.close()
+        _, speech = read_levels(tmp_path / names[0])
+        assert 200 < speech.count(1000) < 300  # up to 500,000 bytes, which are 5.2 s
+        _, speech = read_levels(tmp_path / names[1])
+        assert speech.count(2000) == 50
+
+    with caplog.at_level(logging.ERROR):
+        run_virtually(scenario())
+    assert len(caplog.records) == 1
+
+
+def test_a_recording_ends_where_its_file_is_full(
+    run_virtually: RunVirtually,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vivavoce.gateway.calls.recordings._MAX_WAV_BYTES", 3 * 4 * SAMPLE_RATE)
+
+    async def scenario() -> None:
+        recordings = make_recordings(tmp_path)
+        async with open_call(recordings=recordings) as ticked:
+            recording = ticked.call.record()
+            await asyncio.sleep(10.0)
+            ticked.call.hang_up()
+            name = await recording
+        recordings.close()
+        caller, _ = read_levels(tmp_path / name)
+        assert 100 <= len(caller) <= 150
+
+    with caplog.at_level(logging.ERROR):
+        run_virtually(scenario())
+    (record,) = caplog.records
+    assert "a WAV file has at most 4 GiB" in record.getMessage()
+
+
+def test_a_long_silence_is_written_in_pieces(
+    run_virtually: RunVirtually, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    monkeypatch.setattr(wave.Wave_write, "writeframes", lambda _, pcm: written.append(len(pcm)))
+
+    async def scenario() -> None:
+        recordings = make_recordings(tmp_path)
+        recorder = recordings.begin("call-1", SAMPLE_RATE)
+        await asyncio.sleep(600.0)
+        at = asyncio.get_running_loop().time()
+        recorder.take(RecordedAudio(bytes(320), 8_000, at, from_caller=True))
+        await asyncio.sleep(600.0)
         recorder.close()
-    recordings.close()
-    names = {recorder.path.name for recorder in recorders}
-    assert len(names) == 3 and {path.name for path in (tmp_path / "made").iterdir()} == names
-    assert all(".._.._etc_pass_wd" in name and len(name) < 130 for name in names)
+        recordings.close()
+
+    run_virtually(scenario())
+    assert sum(written) == pytest.approx(1200 * 4 * SAMPLE_RATE, rel=0.001)
+    assert max(written) <= 2.1 * 4 * SAMPLE_RATE
