@@ -44,7 +44,8 @@ class PhoneLeg:
             caller=caller,
             transfers=transfers or DialPlanTransfers(),
         )
-        self._media: RemoteMedia
+        self._media: RemoteMedia | None = None  # None until the call is opened
+        self._end_reason = ""  # if it was ended before
         self._call_id = ""
 
     def open(self, call_id: str, media: RemoteMedia, agent: Agent) -> Call:
@@ -53,11 +54,15 @@ class PhoneLeg:
         self._media = media
         call = self._leg_call.open(call_id, media).call
         self._leg_call.start_task(lambda: run_agent(call, agent))
+        if self._end_reason:
+            media.hang_up(self._end_reason)
         return call
 
     def end(self, reason: str) -> None:
-        """Hang up."""
-        if not self._leg_call.is_over:
+        """Hang up, or do so as soon as the call is open."""
+        if self._media is None:
+            self._end_reason = reason
+        elif not self._leg_call.is_over:
             self._media.hang_up(reason)
 
     # Called by the media

@@ -414,6 +414,33 @@ def test_shutdown_leaves_the_callers_to_the_dial_plan() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("enters", [False, True])
+def test_a_shutdown_while_a_call_is_being_connected_ends_it_and_the_others(
+    enters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vivavoce.gateway.calls.registry._END_TIMEOUT_S", 1.0)
+
+    async def scenario() -> None:
+        async with ari_server() as running:
+            ari, registry = running.ari, running.server.gateway.call_registry
+            ari.media_enters = False
+            connecting = await ari.ring("1700.1")
+            await running.until(lambda: bool(ari.media))
+            ari.media_enters = True
+            up = await ari.ring("1700.2")
+            await running.call_up(up)
+            finishing = asyncio.create_task(registry.finish_calls(5.0))
+            await running.continued(up)
+            if enters:
+                await ari.emit("StasisStart", ari.media[0], args=[])
+                assert await running.continued(connecting) == {}
+            await finishing
+        assert ari.did("POST", "channels/1700.1/continue") == [{}]
+        assert not ari.media and not ari.bridges
+
+    run(scenario())
+
+
 def test_a_wrong_password_is_logged_and_the_server_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with simulated_ari() as ari, call_server(ari_url=ari.url, ari_password="wrong") as server:
