@@ -258,19 +258,20 @@ class AriController:
     async def consult(self, ari_call: AriCall, consultation: Consultation) -> None:
         """Call a target, announce the caller, and join both; raises TransferFailed."""
         caller = ari_call.call
-        if caller is None:
+        if caller is None or ari_call.channel.id not in self._calls:
             raise TransferFailed("the call is not up")
         target = consultation.channel
         self._consultations[target] = consultation
         try:
             with ExitStack() as undo:
+                # Before it is called: Asterisk may do so although its answer does not come.
+                undo.callback(lambda: self._start(self._quietly(self._client.hang_up(target))))
                 await self._client.originate(
                     target,
                     consultation.endpoint,
                     caller_id=caller_id_of(ari_call.caller),
                     ring_s=consultation.ring_s,
                 )
-                undo.callback(lambda: self._start(self._quietly(self._client.hang_up(target))))
                 await consultation.wait_announced(caller)
                 caller.transfer(CALL_PREFIX + target)
                 undo.pop_all()

@@ -13,7 +13,8 @@ import pytest
 
 from shared.calls.call_server import CallServer, call_server, run, send_utterance, until, words
 from shared.calls.simulated_ari import APP, PASSWORD, USER, AriTestChannel, SimulatedAri, simulated_ari
-from vivavoce.gateway.calls.ari.client import AriFailed
+from vivavoce.gateway.calls.ari.client import AriClient, AriFailed
+from vivavoce.gateway.calls.transfers import AttendedTransfer, TransferFailed
 
 
 @dataclass(slots=True)
@@ -282,6 +283,45 @@ def test_a_caller_who_hangs_up_ends_the_ringing_of_the_target() -> None:
             await running.ari.caller_hangs_up(caller)
             assert (await asking).json()["error"] == "the caller hung up before the transfer"
             await running.until(lambda: target.id not in running.ari.channels)
+
+    run(scenario())
+
+
+def test_a_target_rings_no_longer_if_asterisk_does_not_answer_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    originate = AriClient.originate
+
+    async def time_out(*args: Any, **keywords: Any) -> None:
+        await originate(*args, **keywords)
+        raise AriFailed("Asterisk does not answer")
+
+    monkeypatch.setattr(AriClient, "originate", time_out)
+
+    async def scenario() -> None:
+        async with ari_server() as running:
+            caller = await running.ari.ring("1700.1")
+            await running.call_up(caller)
+            async with running.server.http() as client:
+                answer = await client.post(f"/{caller.id}/transfer", json={"to": "200", "attended": {}})
+            assert answer.json()["error"] == "200 cannot be called: Asterisk does not answer"
+            (asked,) = running.ari.did("POST", "channels")
+            await running.until(lambda: asked["channelId"] not in running.ari.channels)
+
+    run(scenario())
+
+
+def test_no_target_is_called_for_a_call_that_is_over() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running:
+            caller = await running.ari.ring("1700.1")
+            await running.call_up(caller)
+            call = running.server.gateway.call_registry.get(caller.id).call
+            await running.ari.caller_hangs_up(caller)
+            await running.all_over()
+            with pytest.raises(TransferFailed, match="the call is not up"):
+                await call.transfer_attended(AttendedTransfer("200", "", 20.0))
+            assert not running.ari.did("POST", "channels")
 
     run(scenario())
 
