@@ -36,7 +36,7 @@ from .events import (
     TextWritten,
 )
 from .pressure.call_pressure import CallPressure, PlayoutCounters
-from .recordings import CallRecording, CallRecordings
+from .recordings import CallNotRecordable, CallRecording, CallRecordings
 from .results import CallResult
 from .text_feed import TextDelta, TextFeed
 from .transfers import AttendedTransfer, CallNotTransferable, CallTransfers
@@ -259,6 +259,8 @@ class Call:
 
         The result is the file's name, or RecordingFailed. It need not be awaited. Raises CallNotRecordable.
         """
+        if self._closed.is_set():
+            raise CallNotRecordable("the call is over")
         return self._recording.begin()
 
     def stop_recording(self) -> "asyncio.Future[str]":

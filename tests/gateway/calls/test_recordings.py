@@ -129,6 +129,20 @@ def test_a_call_without_a_folder_cannot_be_recorded(run_virtually: RunVirtually)
     run_virtually(scenario())
 
 
+def test_a_call_that_is_over_is_not_recorded(run_virtually: RunVirtually, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        recordings = make_recordings(tmp_path)
+        async with open_call(recordings=recordings) as ticked:
+            ticked.call.hang_up()
+            with pytest.raises(CallNotRecordable, match="the call is over"):
+                ticked.call.record()
+            assert await ticked.call.stop_recording() == ""
+        recordings.close()
+
+    run_virtually(scenario())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_ids_of_calls_make_safe_and_distinct_file_names(run_virtually: RunVirtually, tmp_path: Path) -> None:
     async def scenario() -> None:
         recordings = make_recordings(tmp_path / "made")
@@ -170,6 +184,7 @@ def test_a_disk_that_does_not_answer_stops_neither_the_call_nor_later_recordings
             assert len(caplog.records) == 1 and "the disk is too slow" in caplog.text
             answers.set()
             assert await ticked.call.stop_recording() == await ended
+            await recordings._writer.submit(lambda: None)  # all that waited is written
             later = ticked.call.record()
             await ticked.call.speak("Nine.")
             await ticked.call.wait_played()
