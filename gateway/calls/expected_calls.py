@@ -53,16 +53,17 @@ class ExpectedCalls:
         if agent is not None and agent not in self._agents:
             names = ", ".join(sorted(self._agents)) or "none; the setting agents names them"
             raise UnknownAgent(f"agent: no agent {agent!r} is configured (there are: {names})")
-        self._remove_expired()
+        now = self._now()
+        self._remove_expired(now)
         if len(self._expected) >= _MAX_EXPECTED:
             raise Overloaded(
                 f"{_MAX_EXPECTED} calls are expected already",
                 reason="expected_calls",
-                retry_after_s=expires_s,
+                retry_after_s=min(expires_at for expires_at, _ in self._expected.values()) - now,
             )
         call_id = call_id or uuid4()
         expected = ExpectedCall(caller, None if agent is None else self._agents[agent])
-        self._expected[call_id] = (self._now() + expires_s, expected)
+        self._expected[call_id] = (now + expires_s, expected)
         return call_id
 
     def take(self, call_id: UUID) -> ExpectedCall | None:
@@ -70,7 +71,6 @@ class ExpectedCalls:
         expires_at, expected = self._expected.pop(call_id, (self._now(), None))
         return expected if expires_at > self._now() else None
 
-    def _remove_expired(self) -> None:
-        now = self._now()
+    def _remove_expired(self, now: float) -> None:
         for call_id in [call_id for call_id, (expires_at, _) in self._expected.items() if expires_at <= now]:
             del self._expected[call_id]
