@@ -51,7 +51,7 @@ class SpeechFinished:
     """The last audio of an utterance has been sent to the listener."""
 
     utterance: int
-    outcome: str  # value of ``call.UtteranceOutcome``
+    outcome: str  # value of ``utterance_tracker.UtteranceOutcome``
     heard: str  # its text: all of it if it was spoken, else up to the last word heard
 
 

@@ -202,7 +202,7 @@ class CallDescription(CallMessage):
     call: Annotated[str, Field(description="Id of the call.")]
     kind: Annotated[
         str,
-        Field(description="How the call came in: audiosocket, webrtc, asterisk, or a carrier."),
+        Field(description="How the call came in: audiosocket, rtp, webrtc, asterisk, or a carrier."),
     ]
     peer: Annotated[str, Field(description="Network address of the caller.")]
     caller: CallerDescription
