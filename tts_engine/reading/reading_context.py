@@ -20,6 +20,7 @@ class ReadingContext:
     code_just_announced: bool = False  # the last word announced a code
     previous_word: str = ""  # last word as written, in lower case
     word_before_number: str = ""  # the word before the number that was read last
+    counted_gender: str = ""  # of the noun that a number counted last
     previous_capitalized: bool = False  # the last word was capitalised and not the first of its sentence
     after_number: bool = False  # a number was read last, and no word or mark followed
     after_phone: bool = False  # that number was a phone number: "x" after it is "extension"
@@ -55,5 +56,5 @@ class ReadingContext:
         if not self.code_just_announced:
             self.code_words_left = 0
         self.identifier_expected = self.after_number = self.previous_capitalized = False
-        self.address_words_left, self.word_before_number = 0, ""
+        self.address_words_left, self.word_before_number, self.counted_gender = 0, "", ""
         self.sentence_start = True

@@ -60,10 +60,13 @@ class LanguageTable:
     abbreviations: Mapping[str, str] = field(default_factory=dict)  # without their last full stop
     numbered_abbreviations: frozenset[str] = frozenset()  # those that are words unless a number follows
     bare_abbreviations: Mapping[str, str] = field(default_factory=dict)  # read without a full stop too
+    numbered_readings: Mapping[str, str] = field(default_factory=dict)  # of those before a number: "ch. 204"
+    degree_readings: Mapping[str, str] = field(default_factory=dict)  # of readings before "11 °C"
     abbreviated_endings: Mapping[str, str] = field(default_factory=dict)  # of compound words: "Goethestr."
     abbreviated_heads: Mapping[str, str] = field(default_factory=dict)  # of compound words: "Geb.-Datum"
     joined_suffixes: frozenset[str] = frozenset()  # joined to a number as one word: "50er", "18-jährig"
     unit_compounds: bool = False  # "24-h-Hotline" is read with its unit
+    large_amounts: Mapping[str, str] = field(default_factory=dict)  # signs from 10,000 on; to currencies
     comma_thousands: frozenset[str] = frozenset()  # currencies with which "12,845" is a whole number
     # Before names, with a stop that they need; the second reading is for names in "-a": "dom|dona"
     titles: Mapping[str, str] = field(default_factory=dict)
@@ -113,6 +116,9 @@ class LanguageTable:
     nouns_are_capitalized: bool = False
     elisions: Mapping[str, str] = field(default_factory=dict)  # of "de un": "d'" before the number
     function_words: frozenset[str] = frozenset()  # before which a number stands on its own
+    # Before a number without a noun that counts the one before: "2 robes en 40 et 1 en 42"
+    counted_joints: frozenset[str] = frozenset()
+    pronoun_cues: frozenset[str] = frozenset()  # the same, whatever follows: "dont 1 urgente"
     lone_year_rules: str = ""  # rule set of 1100 to 1999 outside a date; "": as other numbers
     zero_digit: str = ""  # zero in codes, if it differs from the number
     max_joined_decimals: int = 0  # so many digits after the decimal mark are read as one number
@@ -129,7 +135,9 @@ class LanguageTable:
     per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
     per_nouns: frozenset[str] = frozenset()  # after the "/" of a counted noun: "3 fois/jour"
     ratio_word: str = ""  # between the numbers of "3:1"
+    score_joint: str = ""  # between those of "Bahia 2 x 2 Santos"; "" reads a size
     about_word: str = ""  # the "~" of "~12"
+    signed_nouns: Mapping[str, str] = field(default_factory=dict)  # "-ans" is the "-" of "-26 ans"
     repeats_units: bool = False  # a unit is said after both numbers of a range
     times: CountedNoun | None = None  # the x of "3x"
     slash_cues: frozenset[str] = frozenset()  # words before "5/6" as two numbers
@@ -183,6 +191,7 @@ class LanguageTable:
     month_abbreviations: tuple[str, ...] = ()  # twelve, without a full stop
     other_months: Mapping[str, str] = field(default_factory=dict)  # months by more abbreviations
     date_cues: frozenset[str] = frozenset()  # words before "5/3" as a date
+    partitives: frozenset[str] = frozenset()  # words after "1/3" that make it a fraction all the same
     day_month_hyphens: bool = False  # "25-05" is a date, and "25-5" after ``date_cues``
     roman_months: bool = False  # "15 IX" is a date
     month_suffix: str = ""  # after the number of a month
@@ -191,6 +200,8 @@ class LanguageTable:
     weekday_range_word: str = ""  # between weekdays or dates, if it differs from ``range_word``
     day_range_opening: str = ""  # before a range of weekdays or dates: "od"
     plain_weekdays: bool = False  # their abbreviations are no other words, so that they need no stop
+    weekday_followers: frozenset[str] = frozenset()  # words after abbreviations of them: "dom chiuso"
+    weekday_words: frozenset[str] = frozenset()  # of them, other words too: "en mer à 15h"
     listed_weekdays: frozenset[str] = frozenset()  # abbreviations after whose comma another may follow
     weekday_joints: frozenset[str] = frozenset()  # words between two abbreviations: "sab e dom"
     weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
@@ -233,6 +244,7 @@ class LanguageTable:
         stopped = {noun.removesuffix(".") for noun in nouns if noun.endswith(".")}
         within = {
             *self.abbreviations,
+            *self.numbered_readings,
             *(title.removesuffix(".") for title in self.titles),
             *self.mid_sentence_words,
             *stopped,
@@ -280,8 +292,10 @@ class LanguageTable:
             return noun_form(noun, number, self.plural_rule, case)
         return with_endings(noun.forms[0 if is_one else min(1, len(noun.forms) - 1)], endings)
 
-    def noun_form_after_fraction(self, noun: CountedNoun) -> str:
-        """Return the form of ``noun`` after a number with a decimal fraction."""
+    def noun_form_after_fraction(self, noun: CountedNoun, whole: int) -> str:
+        """Return the form of ``noun`` after ``whole`` with a decimal fraction: "1,5 million" is below two."""
+        if self.plural_rule == "below_two" and whole < 2:
+            return noun.forms[0]
         form = 3 if len(noun.forms) > 3 else self.fraction_form
         return noun.forms[min(form, len(noun.forms) - 1)]
 
@@ -375,6 +389,11 @@ _WORD_SETS = (
     "score_cues",
     "lettered_words",
     "plural_adjectives",
+    "counted_joints",
+    "pronoun_cues",
+    "partitives",
+    "weekday_words",
+    "weekday_followers",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
 _NOUNS = ("percent", "hour", "minute", "times")
@@ -397,8 +416,9 @@ _NAMED_TABLES = (
     "slash_words",
     "slash_nouns",
     "percent_after",
+    "signed_nouns",
 )
-_SPELLING_TABLES = ("abbreviations", "bare_abbreviations")  # keys "tel|Tel"
+_SPELLING_TABLES = ("abbreviations", "bare_abbreviations", "numbered_readings")  # keys "tel|Tel"
 _ENDING_TABLES = (
     "gender_by_ending",
     "few_gender_by_ending",

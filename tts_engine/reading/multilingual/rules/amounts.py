@@ -14,7 +14,10 @@ from .roman import TableRomanNumerals
 from .speller import TableSpeller
 
 _CODE_OF_CURRENCY = re.compile(r"[A-Z]{3}\Z|[A-Z][a-z]+\.\Z")  # may be written before an amount: "EUR 20"
-_COUNTED_NOUN_BEHIND = re.compile(r"\d [^\W\d_]{2,20}\Z")
+_MIN_LARGE_AMOUNT = 10_000  # from which "$" is no dollar in some languages
+_NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_]{1,20} \Z")
+_SEPARATOR = re.compile(r"[\dA-Z€%)] - \Z")  # no minus: "12/A - 20121 Milano"
+_COUNTED_NOUN_BEHIND = re.compile(r"\d(?: [^\W\d_]{2,20}| ?%)\Z")
 
 
 class TableAmounts:
@@ -53,6 +56,7 @@ class TableAmounts:
         self._years_ahead = LazyPattern(rf"\d{{4}}(?P<suffix>{years})(?!\w)")
         self._street_behind = LazyPattern(rf"(?:{table.street_endings or '(?!)'}) \Z")
         self._unit_plurals = table.unit_plurals
+        self._signed_nouns = any_of({signed[1:] for signed in table.signed_nouns}) or "(?!)"
         cues = any_of(table.slash_words)
         self._slash_cue = re.compile(rf"(?<!\w)((?i:{cues}))\.? [^,;.!?]{{0,40}}\Z") if cues else None
         self._number_ahead = LazyPattern(
@@ -70,7 +74,11 @@ class TableAmounts:
         return (
             *self.money_rows(),
             (rf"% ?{self._decimal}", self._read_percent_sign),
-            (rf"[-−](?=(?:{self._signs})? ?\d)", self._read_minus),
+            (
+                rf"(?P<sign>[-−+]) ?(?:[^\W\d_]{{2}} )?(?=\d{{1,3}} (?P<noun>{self._signed_nouns})(?!\w))",
+                self._read_sign_of_noun,
+            ),
+            (rf"[-−](?= ?(?:{self._signs})? ?\d)(?! \d{{5}} [A-Z])", self._read_minus),
             *([(r"[~≈] ?(?=[\d-])", self._read_about)] if self._table.about_word else []),
             *(
                 [(rf"(?: ~ |(?<=[\d.)%{ends}])~)(?=[^\W\d_]{{0,3}} ?[₩$€]?\d)", self._read_range_sign)]
@@ -132,6 +140,7 @@ class TableAmounts:
                 self._read_known_fraction,
             ),
             (r"(?P<over>\d{1,2}):(?P<under>\d{1,2}|(?<=\b1:)\d{3,5})(?![\d:])" + end, self._read_ratio),
+            (r"(?P<over>\d{1,2}) ?[x–-] ?(?P<under>\d{1,2})(?= [A-Z][a-zà-ÿ])", self._read_score),
             *self._size_rows(),
             (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_times_of),
             (rf"(?P<whole>{self.integer})x{end}", self._read_times),
@@ -230,8 +239,12 @@ class TableAmounts:
         if ordinal and number > 1 and scan.view[match.end() : match.end() + 1] == " ":
             return self._speller.emit_number(scan, self._numbers.spell_out(number, ordinal), *match.span())
         case = self._context.case_by_noun(scan, match, number)
-        gender = self._context.gender_of_noun(scan, match.end(), number, case)
-        one = self._numbers.one(gender, scan.next_word(match.end())) if whole == "1" and not fraction else ""
+        gender = self._context.gender_of_noun_before(scan, match.end())
+        one = ""
+        if gender is None:
+            gender = self._context.gender_of_counted(scan, match.end(), number, case)
+            is_one = whole == "1" and not fraction
+            one = self._numbers.one(gender, scan.next_word(match.end())) if is_one else ""
         words = one or self._numbers.year_or_amount(whole, fraction, gender, case)
         return self._speller.emit_number(scan, words, *match.span())
 
@@ -286,7 +299,8 @@ class TableAmounts:
             return self._read_slash_range(scan, match)
         forms = self._table.fractions[match["known"]].split("|")
         unit = self._table.units[match["unit"]].gender if match["unit"] else ""
-        gender = unit or self._context.gender_of_noun(scan, match.end(), 1)
+        noun_at = match.start() + len(match["known"].partition(" ")[0])
+        gender = unit or self._context.gender_of_counted(scan, noun_at, 1)
         words = dict(zip(("", "f", "n"), forms, strict=False)).get(gender, forms[0])
         words = self._table.inflected(words, previous)
         if match["unit"]:
@@ -311,6 +325,15 @@ class TableAmounts:
         over = self._numbers.amount(match["over"], None)
         under = self._numbers.amount(match["under"], None, "", self._table.case_after(self._table.ratio_word))
         return self._speller.emit_number(scan, f"{over} {self._table.ratio_word} {under}", *match.span())
+
+    def _read_score(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "2 x 2" between the names of two teams."""
+        is_after_name = _NAME_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
+        is_code = (len(match["over"]) > 1 and match["over"][0] == "0") or scan.context.code_words_left
+        if not self._table.score_joint or not is_after_name or is_code:
+            return None
+        over, under = self._numbers.amount(match["over"], None), self._numbers.amount(match["under"], None)
+        return self._speller.emit_number(scan, f"{over} {self._table.score_joint} {under}", *match.span())
 
     def _read_size(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read the "35x" of "35x45 mm"."""
@@ -385,9 +408,19 @@ class TableAmounts:
     def _read_minus(self, scan: ScanState, match: re.Match[str]) -> int | None:
         if match.start() and not scan.view[match.start() - 1].isspace():
             return None
+        if _SEPARATOR.search(scan.view, max(0, match.start() - 2), match.end() + 1):
+            return None
         if scan.context.previous_word in self._table.code_words:
             return match.end()
         scan.emit(self._table.minus_word, match.start(), match.end())
+        return match.end()
+
+    def _read_sign_of_noun(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the sign of "-26 ans" and "+65 ans"."""
+        words = self._table.signed_nouns.get(f"{match['sign']}{match['noun']}".replace("−", "-"))
+        if words is None or (match.start() and scan.view[match.start() - 1].isalnum()):
+            return None
+        scan.emit(words, *match.span())
         return match.end()
 
     def _read_about(self, scan: ScanState, match: re.Match[str]) -> int:
@@ -433,6 +466,8 @@ class TableAmounts:
         whole, fraction = match["whole"], match["fraction"]
         if currency in self._table.comma_thousands and fraction and len(fraction) == 3:
             whole, fraction = whole + fraction, None
+        if self._numbers.value(whole) >= _MIN_LARGE_AMOUNT:
+            currency = self._table.large_amounts.get(currency, currency)
         words = self._numbers.money(whole, fraction, currency, self._context.case(scan, match))
         scan.emit(words, *match.span())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
@@ -501,6 +536,7 @@ class TableAmounts:
             match["whole"], match["fraction"], noun, self._context.case(scan, match)
         )
         scan.emit(words, *match.span())
+        scan.context.counted_gender = noun.gender
         end = self._speller.finish_number(scan, self._read_per(scan, match.end()))
         self._codes.note_announcement(scan, noun.forms[0])
         return end

@@ -45,6 +45,8 @@ class TableCodes:
         # Particles follow a code without a blank, so that letters of another script end it.
         self._letter = "[A-Za-z]" if table.particles else r"[^\W\d_]"
         self._end = table.end
+        # The "salle B" of "salle B 2.14"
+        self._section_behind = re.compile(rf"(?<!\w)(?i:{any_of(table.section_words) or '(?!)'}) [A-Z] \Z")
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of codes that begin with a letter."""
@@ -152,7 +154,8 @@ class TableCodes:
         return self._speller.finish_number(scan, match.end())
 
     def _read_section(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        if scan.context.previous_word not in self._table.section_words:
+        is_lettered = self._section_behind.search(scan.view, max(0, match.start() - 24), match.start())
+        if scan.context.previous_word not in self._table.section_words and not is_lettered:
             return None
         return self._speller.read_version(scan, match)
 

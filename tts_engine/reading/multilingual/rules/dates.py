@@ -71,9 +71,18 @@ class TableDates:
             return ()
         hour = r"\d{1,2}(?:[.:]\d\d)?"
         words = any_of({*self._table.weekday_cues, self._table.range_word} - {""}) or "(?!)"
-        hours = rf" (?:(?:{words}) )?{hour}(?: ?[-–] ?{hour})? ?(?:{self._table.hour_suffixes})(?!\w)"
+        hours = rf" (?:(?:{words}) )?{hour}(?:(?: ?[-–] ?| {self._table.range_word} ){hour})?"
+        hours += rf" ?(?:{self._table.hour_suffixes})(?!\w)"
         date = rf",? \d{{1,2}}(?:[./]\d|\.? (?:de )?(?i:{any_of(self._months)})(?!\w))"
         plain_day = r"|,?:? ?\d{1,2} ?[-–] ?\d| ?[—:]|,? -" if self._table.plain_weekdays else ""
+        openers = any_of({*self._table.function_words, *self._table.hour_cues} - {""}) or "(?!)"
+        cues = any_of(self._table.hour_cues) or "(?!)"
+        cued_hours = rf",? (?:(?:{openers}) ){{1,2}}\d{{1,2}}(?:[:.hH]\d\d|h)(?!\w)"
+        cued_hours += rf"|,? (?:(?:{openers}) )?(?:{cues}) \d{{1,2}}(?!\d|[,/]\d)"
+        letter_hours = rf" (?:(?:{words}) )?{hour}(?: ?[-–] ?| {self._table.range_word} ){hour}(?!\w)"
+        letter = any_of(day for day in self._table.weekdays if len(day) == 1) or "(?!)"
+        followers = rf",? (?:{any_of(self._table.weekday_followers) or '(?!)'})(?!\w)"
+        other = rf"(?!(?:{any_of(self._table.weekday_words) or '(?!)'})[ :])"
         joints = any_of(self._table.weekday_joints) or "(?!)"
         between = rf"\.?(?: ?[-–] ?| ?(?P<joint>[+&]|(?<= )(?:{joints})(?= )) ?)"
         rows: tuple[RuleRow, ...] = (
@@ -85,11 +94,16 @@ class TableDates:
                 self._read_weekdays,
             ),
             (
-                rf"({days_of_letters})(?:(?={hours})|\.(?=,| [{SMALL_LETTERS}\d])"
+                rf"{other}({days_of_letters})(?:(?={hours})|\.(?=,| [{SMALL_LETTERS}\d])"
                 rf"|\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|[:.]\d\d(?![\d.])| ?[-–] ?\d{{1,2}}(?![\d./]))"
                 rf"|{joint}(?!\1)(?:{days_of_letters})(?!\w)))",
                 self._read_weekday,
             ),
+            (
+                rf"{other}({days_of_letters})\.?(?={cued_hours}|{followers}|: ?\Z)",
+                self._read_weekday,
+            ),
+            (rf"({letter})(?={letter_hours}|{followers})", self._read_lettered_weekday),
             (rf"({days_of_letters})\.?(?!\w)", self._read_announced_weekday),
         )
         begin = "(?=[A-Z])" if all("A" <= day[0] <= "Z" for day in self._table.weekdays) else ""
@@ -138,6 +152,8 @@ class TableDates:
             rows.append((r"(?P<month>0[1-9]|1[0-2])/(?P<year>20\d\d)(?![\w/-])", self._read_month_number))
             short = r"(?P<month>0[1-9]|1[0-2])/(?P<year>2\d|3[0-5])(?![\w/-])"
             rows.append((short if table.day_months else "(?!)", self._read_expiry))
+            first = rf"(?P<day>1)(?:\.?º|°|er)/(?P<month>0?[1-9]|1[0-2])(?:/(?P<year>\d{{4}}|\d\d))?{end}"
+            rows.append((first if table.first_day_word else "(?!)", self._read_first_of_month))
             named = (
                 rf"(?P<day>\d{{1,2}})(?:(?:\.|º|°|er)? |[-/])(?P<of_month>de )?(?P<name>(?i:{months}))(?!\w)"
             )
@@ -182,6 +198,8 @@ class TableDates:
             rows.append(
                 (rf"(?P<day>\d{{1,2}}){mark}(?P<month>\d{{1,2}})(?![\w/-])", self._read_announced_day)
             )
+            short = rf"(?P<day>\d{{1,2}})([-.])(?P<month>\d{{1,2}})\2(?P<year>\d\d){self._end}"
+            rows.append((rf"{short}(?![-.]\d)", self._read_announced_date))
         if table.day_month_ahead:
             rows.append(
                 (
@@ -246,6 +264,11 @@ class TableDates:
         announced = scan.context.previous_word in self._table.weekday_cues and has_stop
         announced = announced or bool(self._weekday_behind.compiled.search(scan.view, before, match.start()))
         return self._read_weekday(scan, match) if announced else None
+
+    def _read_lettered_weekday(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "S" of "L-V de 9 a 14 h; S de 10 a 13 h"; after a word it is a letter."""
+        before = scan.view[: match.start()].rstrip()
+        return None if before[-1:].isalnum() else self._read_weekday(scan, match)
 
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "Mo-Fr" and "sab e dom"."""
@@ -315,6 +338,18 @@ class TableDates:
         written = self._year_word.match(scan.view, match.end())
         end = self._speller.emit_number(scan, words, match.start(), (written or match).end())
         return self._read_date_dash(scan, end)
+
+    def _read_announced_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "3-6-26" of "el 3-6-26"."""
+        return self._read_date(scan, match) if self._is_date_announced(scan) else None
+
+    def _read_first_of_month(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "1º/6" and "1er/06/2026"."""
+        return self._read_date(scan, match) if match["year"] else self._read_day_and_month(scan, match)
+
+    def _is_date_announced(self, scan: ScanState) -> bool:
+        previous = scan.context.previous_word
+        return previous in self._table.date_cues or previous in self._weekday_names
 
     def _read_named_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "3. März 2026" or "3 de mayo de 2026"."""
@@ -399,7 +434,11 @@ class TableDates:
             return None
         # Where dates have stops, "6/10" is a fraction unless a word says otherwise.
         is_fraction = self._table.day_months and "/" in match.group() and match["month"][0] != "0"
-        is_fraction = is_fraction and scan.context.previous_word not in self._table.date_cues
+        previous = scan.context.previous_word
+        is_fraction = is_fraction and previous not in self._table.date_cues
+        is_fraction |= "/" in match.group() and (
+            previous in self._table.slash_cues or previous in self._table.slash_words
+        )
         if is_fraction or not (1 <= month <= 12 and 1 <= day <= 31):
             return None
         words = self._table.date_template.partition(" {year}")[0].format(
@@ -409,11 +448,13 @@ class TableDates:
 
     def _read_announced_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "18/7" of "el 18/7", and "op 25-5"; before a noun "op 1-2 dagen" is a range."""
-        announced = scan.context.previous_word in self._table.date_cues
+        table, announced = self._table, self._is_date_announced(scan)
+        following = scan.next_word(match.end()).lower()
+        if following and match.group() in table.fractions:  # "del 1/3 de los clientes"
+            announced &= following in table.function_words and following not in table.partitives
         if "-" in match.group():
             rises = int(match["day"]) < int(match["month"])
-            following = scan.next_word(match.end()).lower()
-            is_range = rises and following and following not in self._table.function_words
+            is_range = rises and following and following not in table.function_words
             announced = match["month"][0] == "0" or (announced and not is_range)
         announced = announced or self._is_beside_date(scan, match)
         return self._read_day_and_month(scan, match) if announced else None

@@ -23,6 +23,7 @@ from .speller import TableSpeller
 _INVERTED_MARKS = "¿¡"
 # Begins the pattern of abbreviations, so that their many words are not tried at every word.
 _STOP_OR_DIGIT_AHEAD = r"(?=[^\s\d.]{1,30}(?: [^\s\d.]{1,4})?(?:\.|\s?\d))"
+_DEGREES_AHEAD = re.compile(r"(?: de| di)?:? ?[-−+]?\d{1,2}(?:[.,]\d)? ?[°º]")
 _WORDS = re.compile(r"[^\W\d_]+")
 _SILENT_MARKS = ".-_/#"  # named in addresses only
 
@@ -97,6 +98,9 @@ class TableNormalizer:
         # A letter without a stop is the name of something: "S 41".
         longer = any_of(word for word in self._table.abbreviations if len(word) > 1)
         rows: list[RuleRow] = []
+        if self._table.numbered_readings:
+            numbered = any_of(self._table.numbered_readings)
+            rows.append((rf"({numbered})\.? ?(?=\d)", self._read_numbered_abbreviation))
         if self._table.titles:
             rows.append((rf"({any_of(self._table.titles)})(?!\w)\.?(?= ?[^\W\d_])", self._read_title))
         if bare:
@@ -204,11 +208,22 @@ class TableNormalizer:
         if written in self._table.numbered_abbreviations and not scan.next_visible(match.end()).isdigit():
             return None
         spoken = self._inflected(scan, self._table.abbreviations[written], start)
+        if _DEGREES_AHEAD.match(scan.view, match.end()):
+            spoken = self._table.degree_readings.get(spoken, spoken)
         scan.emit(spoken, start, match.end())
         self._codes.note_word(scan, spoken)
         if match.group(1) and not scan.next_visible(match.end()):
             scan.punctuate(".")
         return self._speller.join_suffix(scan, match.end())
+
+    def _read_numbered_abbreviation(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "ch." of "ch. 204"."""
+        if match.start() and scan.view[match.start() - 1].isalnum():
+            return None
+        spoken = self._table.numbered_readings[match.group(1)]
+        scan.emit(spoken, *match.span())
+        self._codes.note_word(scan, spoken)
+        return match.end()
 
     def _read_number_sign(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read the "#" of "#4711"."""

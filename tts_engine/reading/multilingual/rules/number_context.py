@@ -36,6 +36,23 @@ class TableNumberContext:
                 return case
         return self.case(scan, match)
 
+    def gender_of_noun_before(self, scan: ScanState, at: int) -> str | None:
+        """Return the gender of a number whose noun was counted before: "2 robes en 40 et 1 en 42".
+
+        ``at``: end of the number. "" is the number on its own, and None a number with a noun of its own.
+        """
+        table, noun = self._table, scan.next_word(at).lower()
+        is_joined = scan.context.previous_word in table.counted_joints and noun in table.function_words
+        if not is_joined and scan.context.previous_word not in table.pronoun_cues:
+            return None
+        return "f" if scan.context.counted_gender == "f" else ""
+
+    def gender_of_counted(self, scan: ScanState, at: int, number: int, case: str = "") -> str:
+        """Return the gender of the noun at ``at``, and note it for a number that stands for the noun."""
+        gender = self.gender_of_noun(scan, at, number, case)
+        scan.context.counted_gender = gender or scan.context.counted_gender
+        return gender
+
     def gender_of_noun(self, scan: ScanState, at: int, number: int, case: str = "") -> str:
         """Return the gender of the noun at ``at``, or "" for a word that is no noun."""
         table, noun = self._table, scan.next_word(at)

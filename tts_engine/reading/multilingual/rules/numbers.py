@@ -96,7 +96,7 @@ class TableNumberWords:
         """Return an amount and the noun that it counts, in the form that the amount takes."""
         table = self._table
         if fraction:
-            form = table.noun_form_after_fraction(noun)
+            form = table.noun_form_after_fraction(noun, self.value(whole))
         else:
             form = table.noun_form(noun, self.value(whole), case)
         one = self.one(noun.gender, form) if whole == "1" and not fraction else ""
