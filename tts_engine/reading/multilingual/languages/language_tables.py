@@ -244,7 +244,7 @@ class LanguageTable:
         stopped = {noun.removesuffix(".") for noun in nouns if noun.endswith(".")}
         within = {
             *self.abbreviations,
-            *self.numbered_readings,
+            *(short.removesuffix(".") for short in self.numbered_readings),
             *(title.removesuffix(".") for title in self.titles),
             *self.mid_sentence_words,
             *stopped,

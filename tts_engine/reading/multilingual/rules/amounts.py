@@ -16,8 +16,9 @@ from .speller import TableSpeller
 _CODE_OF_CURRENCY = re.compile(r"[A-Z]{3}\Z|[A-Z][a-z]+\.\Z")  # may be written before an amount: "EUR 20"
 _MIN_LARGE_AMOUNT = 10_000  # from which "$" is no dollar in some languages
 _NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_]{1,20} \Z")
+_MIN_CODE_DIGITS = 5  # of a code before a noun, which a shorter number counts
 _SEPARATOR = re.compile(r"[\dA-Z€%)] - \Z")  # no minus: "12/A - 20121 Milano"
-_COUNTED_NOUN_BEHIND = re.compile(r"\d(?: [^\W\d_]{2,20}| ?%)\Z")
+_COUNTED_NOUN_BEHIND = re.compile(r"\d(?: [^\W\d_]{2,20}| ?%)?\Z")
 
 
 class TableAmounts:
@@ -143,7 +144,10 @@ class TableAmounts:
             (r"(?P<over>\d{1,2}) ?[x–-] ?(?P<under>\d{1,2})(?= [A-Z][a-zà-ÿ])", self._read_score),
             *self._size_rows(),
             (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_times_of),
-            (rf"(?P<whole>{self.integer})x{end}", self._read_times),
+            (
+                rf"(?P<whole>{self.integer})(?:x{end}| x(?= (?:{self._signs}) ?\d))",
+                self._read_times,
+            ),
             (
                 r"(?P<over>\d{1,3})(?:[.,](?P<part>\d))?/(?P<under>\d{1,3})(?![\d/])"
                 rf"(?: ?(?P<unit>{long}){end}|{end})",
@@ -219,7 +223,8 @@ class TableAmounts:
 
     def _read_number(self, scan: ScanState, match: re.Match[str]) -> int:
         whole, fraction = match["whole"], match["fraction"]
-        if whole.isdigit() and not fraction and self._codes.is_code(scan, whole):
+        is_code = whole.isdigit() and not fraction and self._codes.is_code(scan, whole)
+        if is_code and not self._is_counted(scan, match):
             return self._speller.read_digits(scan, match)
         rules = self._table.years_after.get(scan.context.previous_word)
         years = self._year_joint.match(scan.view, match.end()) if len(whole) == 4 else None
@@ -247,6 +252,12 @@ class TableAmounts:
             one = self._numbers.one(gender, scan.next_word(match.end())) if is_one else ""
         words = one or self._numbers.year_or_amount(whole, fraction, gender, case)
         return self._speller.emit_number(scan, words, *match.span())
+
+    def _is_counted(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether a known noun follows a short number: "une réservation pour 120 personnes"."""
+        is_short = len(match["whole"]) < _MIN_CODE_DIGITS and match["whole"][0] != "0"
+        noun = scan.next_word(match.end())
+        return is_short and (noun in self._table.genders or noun in self._unit_plurals)
 
     def _read_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the first number of "3-5" and the dash."""

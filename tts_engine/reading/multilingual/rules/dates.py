@@ -94,6 +94,11 @@ class TableDates:
                 self._read_weekdays,
             ),
             (
+                rf"(?P<first>{letter}) (?P<joint>{self._table.range_word}) (?P<second>{letter})"
+                r"(?=[,.)]? ?\Z)",
+                self._read_lettered_weekdays,
+            ),
+            (
                 rf"{other}({days_of_letters})(?:(?={hours})|\.(?=,| [{SMALL_LETTERS}\d])"
                 rf"|\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|[:.]\d\d(?![\d.])| ?[-–] ?\d{{1,2}}(?![\d./]))"
                 rf"|{joint}(?!\1)(?:{days_of_letters})(?!\w)))",
@@ -267,8 +272,18 @@ class TableDates:
 
     def _read_lettered_weekday(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "S" of "L-V de 9 a 14 h; S de 10 a 13 h"; after a word it is a letter."""
-        before = scan.view[: match.start()].rstrip()
-        return None if before[-1:].isalnum() else self._read_weekday(scan, match)
+        is_after_word = scan.view[: match.start()].rstrip()[-1:].isalnum()
+        is_joined = scan.context.previous_word in self._table.counted_joints
+        return self._read_weekday(scan, match) if is_joined or not is_after_word else None
+
+    def _read_lettered_weekdays(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "de L a V" at the end of a clause; "S a M" are sizes."""
+        days = [*self._table.weekdays]
+        return (
+            self._read_weekdays(scan, match)
+            if days.index(match["first"]) < days.index(match["second"])
+            else None
+        )
 
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "Mo-Fr" and "sab e dom"."""
@@ -452,6 +467,7 @@ class TableDates:
         following = scan.next_word(match.end()).lower()
         if following and match.group() in table.fractions:  # "del 1/3 de los clientes"
             announced &= following in table.function_words and following not in table.partitives
+        announced &= following not in table.unit_plurals and following not in table.units  # "em 3/5 dias"
         if "-" in match.group():
             rises = int(match["day"]) < int(match["month"])
             is_range = rises and following and following not in table.function_words

@@ -106,7 +106,10 @@ class TableNormalizer:
         if bare:
             # After a colon, as in "D:9", a number follows, at once or in the next clause.
             rows.append(
-                (rf"({bare})(?:(?<!:){self._table.end}|(?<=:)(?= ?\d| *$))", self._read_bare_abbreviation)
+                (
+                    rf"({bare})(?:(?<!:){self._table.end}|(?<=°)(?=[A-Z])|(?<=:)(?= ?\d| *$))",
+                    self._read_bare_abbreviation,
+                )
             )
         if words:
             rows.append(
