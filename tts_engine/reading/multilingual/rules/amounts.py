@@ -325,7 +325,7 @@ class TableAmounts:
         template = self._table.halves.get(whole) or self._table.halves[""]
         words = template.format(self._numbers.number(int(whole)))
         if match["unit"]:
-            unit = self._table.noun_form_after_fraction(self._table.units[match["unit"]])
+            unit = self._table.noun_form_after_fraction(self._table.units[match["unit"]], int(whole))
             words = with_noun(words, unit)
         return self._speller.emit_number(scan, words, *match.span())
 
