@@ -40,15 +40,18 @@ class Origins:
 
 
 def _is_same(origin: str, host: str) -> bool:
-    parts = urlsplit(origin)
+    try:
+        parts = urlsplit(origin)
+    except ValueError:  # as "http://[" is
+        return False
     return parts.scheme in ("http", "https", "ws", "wss") and parts.netloc.lower() == host.lower()
 
 
 def _names_this_machine(host: str) -> bool:
-    name = urlsplit(f"//{host}").hostname or ""
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
     try:
+        name = urlsplit(f"//{host}").hostname or ""
+        if name == "localhost" or name.endswith(".localhost"):
+            return True
         ipaddress.ip_address(name)
     except ValueError:
         return False

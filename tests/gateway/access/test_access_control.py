@@ -180,6 +180,9 @@ def test_a_page_of_another_origin_needs_a_key_in_a_header(keys: KeysFile, key: s
         ("", "127.0.0.1:8080", False),
         ("https://voice.example.org.evil.example", "voice.example.org", False),
         ("http://user@127.0.0.1:8080", "127.0.0.1:8080", False),
+        ("http://[", "127.0.0.1:8080", False),
+        ("http://[", "[", False),
+        ("http://\u2100.example", "127.0.0.1:8080", False),
     ],
 )
 def test_an_origin_must_be_the_servers_own_or_allowed(origin: str, host: str, allowed: bool) -> None:
@@ -200,7 +203,7 @@ def test_on_loopback_the_server_is_named_by_an_address_or_as_localhost(host: str
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example:8080", "", "127.0.0.1.evil.example", "localhost.evil.example"]
+    "host", ["evil.example:8080", "", "127.0.0.1.evil.example", "localhost.evil.example", "[", "]", "[x]"]
 )
 def test_on_loopback_any_other_host_name_is_refused(host: str) -> None:
     with pytest.raises(OriginRefused):
