@@ -97,6 +97,8 @@ class WebSocketConnection(ABC):
                 await self.on_idle()
             else:
                 await self.on_message(data)
+                # Many messages may wait already, and receiving these does not let other tasks run.
+                await asyncio.sleep(0)
 
     def reschedule_idle(self) -> None:
         """Apply a deadline that has changed while a message is awaited."""

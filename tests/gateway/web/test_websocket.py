@@ -1,6 +1,7 @@
-"""``WebSocketConnection`` whose client goes away while several tasks write to it."""
+"""``WebSocketConnection``: clients that go away while several tasks write, and clients that send much."""
 
 import asyncio
+import itertools
 import logging
 from typing import Any
 
@@ -11,10 +12,15 @@ from vivavoce.gateway.web.websocket import WebSocketConnection
 
 
 class SilentConnection(WebSocketConnection):
-    """A connection that takes no messages."""
+    """A connection that answers no messages."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        super().__init__(socket)
+        self.received = 0
 
     async def on_message(self, data: str | bytes) -> None:
-        """Ignore a message."""
+        """Count a message."""
+        self.received += 1
 
 
 async def accepted(error: Exception | None = None) -> WebSocket:
@@ -68,5 +74,30 @@ def test_a_fault_of_the_server_stays_one() -> None:
         connection = SilentConnection(await accepted(RuntimeError("a fault")))
         with pytest.raises(RuntimeError, match="a fault"):
             await connection.send_bytes(b"a")
+
+    asyncio.run(run())
+
+
+def test_other_tasks_run_between_the_messages_of_a_client_that_sends_many_at_once() -> None:
+    waiting = [{"type": "websocket.connect"}] + 100 * [{"type": "websocket.receive", "text": "{}"}]
+    waiting.append({"type": "websocket.disconnect"})
+
+    async def receive() -> dict[str, Any]:
+        return waiting.pop(0)
+
+    async def send(message: Any) -> None:
+        pass
+
+    async def run() -> None:
+        socket = WebSocket({"type": "websocket", "headers": []}, receive, send)
+        await socket.accept()
+        connection = SilentConnection(socket)
+        serving = asyncio.create_task(connection.run())
+        seen = []
+        while not serving.done():
+            await asyncio.sleep(0)
+            seen.append(connection.received)
+        steps = [after - before for before, after in itertools.pairwise(seen)]
+        assert (seen[-1], max(steps)) == (100, 1)
 
     asyncio.run(run())

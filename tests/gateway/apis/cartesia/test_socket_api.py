@@ -316,9 +316,11 @@ def test_contexts_and_waiting_text_are_bounded(run: Any, monkeypatch: pytest.Mon
             await client.cancel("0")
             await client.say("more", "One.")
             await client.until("done", "more")
-            # The first message is spoken; those behind it wait.
-            for _ in range(8):
-                await client.say("1", "One two three. " * 20, **{"continue": True}, flush=True)
+            text: dict[str, Any] = {"transcript": "One two three. " * 20, "continue": True, "flush": True}
+            await client.say("1", **text)
+            await client.until("chunk", "1")
+            for _ in range(4):  # wait behind it
+                await client.say("1", **text)
             assert (await client.until("error", "1"))["error_code"] == "concurrency_limited"
             await until(lambda: served.backend.open_slots == 0)
 
