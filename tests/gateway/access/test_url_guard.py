@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from vivavoce.gateway.access import url_guard
 from vivavoce.gateway.access.errors import UrlRefused
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy, is_public
 
@@ -200,6 +201,23 @@ def test_a_data_url_is_decoded() -> None:
 def test_an_invalid_or_too_long_data_url_is_refused(url: str, sentence: str) -> None:
     with pytest.raises(UrlRefused, match=sentence):
         fetch(url, UrlPolicy(max_bytes=50))
+
+
+def test_a_data_url_is_decoded_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def decode(text: str) -> bytes:
+        threads.append(threading.current_thread())
+        return text.encode()
+
+    monkeypatch.setattr(url_guard, "unquote_to_bytes", decode)
+    assert fetch("data:,ab") == b"ab"
+    assert threads != [threading.current_thread()]
+
+
+def test_a_data_url_of_nothing_but_escapes_is_refused() -> None:
+    with pytest.raises(UrlRefused, match="1,000,000 escapes"):
+        fetch("data:," + "%41" * 1_000_001)
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "8.8.8.8"])
