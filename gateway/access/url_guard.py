@@ -15,7 +15,9 @@ import binascii
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -27,6 +29,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_MAX_LOOKUPS: Final = 4  # of host names at a time; more wait, within the timeout of their fetch
 # Of a data URL: above those in 20 MB of base64 whose "+" and "/" are escaped. Each takes 100 bytes to decode.
 _MAX_ESCAPES: Final = 1_000_000
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -43,18 +46,29 @@ class UrlPolicy:
     allowed_hosts: frozenset[str] = frozenset()
 
 
-async def resolve_host(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a host name from the system's resolver; raise OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
+class SystemResolver:
+    """Looks host names up in the system's resolver.
+
+    A lookup takes half a minute if a name server does not answer, and cannot be cancelled, so that lookups
+    have threads of their own.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_MAX_LOOKUPS, thread_name_prefix="url-lookup")
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        """Return the addresses of a host name; raise OSError."""
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        return [str(address[0]) for *_, address in found]
 
 
 class UrlGuard:
     """Fetches URLs of clients. ``resolver`` replaces the system's resolver."""
 
-    def __init__(self, policy: UrlPolicy = UrlPolicy(), resolver: Resolver = resolve_host) -> None:
+    def __init__(self, policy: UrlPolicy = UrlPolicy(), resolver: Resolver | None = None) -> None:
         self._policy = policy
-        self._resolve = resolver
+        self._resolve = resolver or SystemResolver()
 
     async def fetch(self, url: str) -> bytes:
         """Return the content of an http, https or data URL; raise UrlRefused."""

@@ -188,6 +188,30 @@ def test_a_server_that_does_not_answer_is_refused_with_the_error() -> None:
         fetch("http://files:1/", policy_for(1), files=["127.0.0.1"])
 
 
+def test_lookups_that_take_long_leave_the_threads_of_the_event_loop_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = threading.Event()
+
+    def look_up(*_: object, **__: object) -> list[object]:
+        answered.wait(30)
+        return []
+
+    async def run() -> None:
+        guard = UrlGuard(UrlPolicy(timeout_s=60.0))
+        fetches = [asyncio.create_task(guard.fetch(f"http://slow-{number}/")) for number in range(40)]
+        await asyncio.sleep(0.01)
+        try:
+            await asyncio.wait_for(asyncio.to_thread(lambda: None), 10)
+        finally:
+            answered.set()
+        refusals = await asyncio.gather(*fetches, return_exceptions=True)
+        assert {str(refusal) for refusal in refusals} == {"the URL's host has no address"}
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+    asyncio.run(run())
+
+
 def test_a_data_url_is_decoded() -> None:
     encoded = base64.b64encode(CONTENT).decode()
     assert fetch(f"data:audio/wav;base64,{encoded}") == CONTENT
