@@ -31,6 +31,7 @@ class DirectWebSocketProtocol(WebSocketsSansIOProtocol):
         """Make a protocol of uvicorn; the arguments are those of its own."""
         super().__init__(*args, **options)
         self._take: Callable[[Message], None] | None = None
+        self._late_pong = b""  # of the latest ping of a peer that reads slowly
         self.app_state = {**self.app_state, _STATE_KEY: self}
 
     @classmethod
@@ -82,6 +83,23 @@ class DirectWebSocketProtocol(WebSocketsSansIOProtocol):
             return
         self.frames = []
         self._take(message)
+
+    def handle_ping(self) -> None:
+        """Answer a ping; while the peer reads slowly only the latest, once it has read what was sent before.
+
+        So a peer that sends pings and reads nothing does not fill the memory. Source: RFC 6455 section 5.5.3.
+        """
+        if self.writable.is_set():
+            super().handle_ping()
+        elif pongs := self.conn.data_to_send():
+            self._late_pong = pongs[-1]
+
+    def resume_writing(self) -> None:
+        """Go on with a peer that reads slowly."""
+        super().resume_writing()
+        if self._late_pong:
+            self.transport.write(self._late_pong)
+            self._late_pong = b""
 
     def _is_between_messages(self) -> bool:
         conn = self.conn

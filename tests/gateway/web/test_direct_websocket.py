@@ -63,11 +63,13 @@ class Application:
         self.received: list[Message] = []
         self.direct = 0
         self.ended = False
+        self.protocol: DirectWebSocketProtocol
         self._direct_after = direct_after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         protocol = DirectWebSocketProtocol.from_scope(scope)
         assert protocol is not None
+        self.protocol = protocol
         await receive()
         await send({"type": "websocket.accept"})
         for _ in range(self._direct_after):
@@ -200,3 +202,20 @@ def test_a_message_between_the_fragments_of_another_one_ends_the_connection() ->
 
     talk(application, test)
     assert application.received == []
+
+
+def test_a_client_that_reads_nothing_gets_one_pong_for_many_pings() -> None:
+    application = Application(0)
+
+    async def test(client: ClientConnection) -> None:
+        client.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        client.transport.pause_reading()
+        client.transport.write(frame_of(b"x" * 125, opcode=Opcode.PING) * 10_000)
+        pong = await client.ping()
+        await client.send("last")
+        await until(lambda: application.received)
+        assert application.protocol.transport.get_write_buffer_size() < 500_000
+        client.transport.resume_reading()
+        await pong
+
+    talk(application, test)
