@@ -137,6 +137,8 @@ class KeysFile:
         except FileNotFoundError:
             self._keys, self._read_identity = {}, None
             return
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
         identity = (status.st_ino, status.st_size, status.st_mtime_ns)
         if identity != self._read_identity:
             self._keys = _read_keys(self._path)
@@ -174,11 +176,15 @@ def _read_keys(path: Path) -> dict[str, ApiKey]:
         entries = json.loads(path.read_text(encoding="utf-8"))["keys"]
         return {entry["id"]: parse_key(entry) for entry in entries}
     except OSError as error:
-        raise BadRequest(f"{path}: cannot be read: {error.strerror}") from error
+        raise _unreadable(path, error) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"{path}: not a keys file: not JSON ({error}); {_KEYS_FILE_REMEDY}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadRequest(f"{path}: not a keys file: got {error!r}; {_KEYS_FILE_REMEDY}") from error
+
+
+def _unreadable(path: Path, error: OSError) -> BadRequest:
+    return BadRequest(f"{path}: cannot be read: {error.strerror}")
 
 
 def parse_key(entry: dict[str, object]) -> ApiKey:

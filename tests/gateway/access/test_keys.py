@@ -129,6 +129,18 @@ def test_a_file_that_is_not_a_keys_file_is_an_error_and_refuses_all_keys(
     assert path.read_text() == content
 
 
+def test_a_file_that_cannot_be_reached_refuses_all_keys_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    serving = KeysFile(tmp_path / "file" / "keys.json")  # ENOTDIR; without search permission it is EACCES
+    for _ in range(3):
+        with pytest.raises(KeyRefused):
+            serving.check("vv_00000000_" + "A" * 43)
+    [record] = caplog.records
+    assert record.getMessage().endswith("keys.json: cannot be read: Not a directory")
+
+
 def test_a_repaired_file_accepts_its_keys_again(file: KeysFile, tmp_path: Path) -> None:
     key, path = add_key(file), tmp_path / "keys.json"
     good = path.read_text()
