@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
 from ...tts_engine.reading.pronunciation.lexicon import Lexicon
@@ -231,11 +230,9 @@ def _basic_key(value: str) -> str:
 
 
 def _cookie(headers: Mapping[str, str]) -> str:
-    try:
-        morsel = SimpleCookie(headers.get("cookie", "")).get(PAGE_COOKIE_NAME)
-    except CookieError:
-        return ""
-    return morsel.value if morsel is not None else ""
+    """Return the page's ticket, whatever the cookies of other servers of the host look like."""
+    cookies = (cookie.strip().partition("=") for cookie in headers.get("cookie", "").split(";"))
+    return next((value for name, _, value in cookies if name == PAGE_COOKIE_NAME), "")
 
 
 def _format_scopes(scopes: frozenset[Scope]) -> str:

@@ -114,7 +114,7 @@ def test_without_a_keys_file_every_request_has_all_scopes() -> None:
 def cookie(access: AccessControl, key: str) -> dict[str, str]:
     ticket = access.issue_page_ticket({"authorization": basic("me", key)})
     assert ticket is not None and key not in ticket
-    return HOST | {"cookie": f"theme=dark; {PAGE_COOKIE_NAME}={ticket}"}
+    return HOST | {"cookie": f'prefs={{"a":1}}; theme; {PAGE_COOKIE_NAME}={ticket}; vivavoce2=x'}
 
 
 def test_a_page_cookie_is_valid_until_it_expires_or_its_key_is_revoked(keys: KeysFile, key: str) -> None:
