@@ -33,6 +33,7 @@ from .trace_context import new_trace_id, trace_id_of
 PAGE_COOKIE_NAME = "vivavoce"
 PAGE_TICKET_LIFETIME_S = 12 * 3600  # a working day
 ANONYMOUS_KEY_ID = "-"  # of every request where no keys are required
+_TICKET_SHARED_S = 600  # requests of a key within this time get the same ticket, so that a poll uses up few
 _MAX_TICKETS = 10_000
 _KEY_HEADERS = ("x-api-key", "xi-api-key", "api-key")
 
@@ -116,6 +117,7 @@ class AccessControl:
         self._rate_limiters: dict[str, KeyRateLimiter] = {}
         self._lexicons: dict[str, LexiconFile] = {}  # of keys, by path
         self._tickets: dict[str, _PageTicket] = {}
+        self._latest_tickets: dict[str, str] = {}  # of keys
         self._anonymous_grant = Grant(ANONYMOUS_KEY_ID, frozenset(Scope))
 
     @classmethod
@@ -166,15 +168,19 @@ class AccessControl:
     def issue_page_ticket(self, headers: Mapping[str, str]) -> str | None:
         """Return a cookie value that stands for the key in the headers; None if they have none.
 
-        Raises KeyRefused for a wrong key.
+        It is valid for PAGE_TICKET_LIFETIME_S or a little longer. Raises KeyRefused for a wrong key.
         """
         key = _key_in_headers(headers)
         if key is None or self.keys is None:
             return None
         self.keys.check(key)
+        valid_until = self._clock() + PAGE_TICKET_LIFETIME_S
+        latest = self._latest_tickets.get(key, "")
+        if latest in self._tickets and self._tickets[latest].expires_at >= valid_until:
+            return latest
         self._drop_expired_tickets()
-        ticket = secrets.token_urlsafe(32)
-        self._tickets[ticket] = _PageTicket(key, self._clock() + PAGE_TICKET_LIFETIME_S)
+        ticket = self._latest_tickets[key] = secrets.token_urlsafe(32)
+        self._tickets[ticket] = _PageTicket(key, valid_until + _TICKET_SHARED_S)
         return ticket
 
     def _grant_of(self, key: ApiKey, check_not_revoked: Callable[[], object]) -> Grant:

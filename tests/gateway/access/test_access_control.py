@@ -122,7 +122,9 @@ def test_a_page_cookie_is_valid_until_it_expires_or_its_key_is_revoked(keys: Key
     access = AccessControl(keys, clock=lambda: now[0])
     first, second = cookie(access, key), cookie(access, key)
     assert access.grant(first).key_id == key[3:11]
-    now[0] = PAGE_TICKET_LIFETIME_S + 1
+    now[0] = PAGE_TICKET_LIFETIME_S
+    assert access.grant(first).key_id == key[3:11]
+    now[0] = 1.1 * PAGE_TICKET_LIFETIME_S
     with pytest.raises(KeyRefused):
         access.grant(first)
     third = cookie(access, key)
@@ -130,6 +132,20 @@ def test_a_page_cookie_is_valid_until_it_expires_or_its_key_is_revoked(keys: Key
     for headers in (second, third):
         with pytest.raises(KeyRefused):
             access.grant(headers)
+
+
+def test_a_key_that_asks_for_the_page_each_second_leaves_the_tickets_of_other_keys(
+    keys: KeysFile, key: str
+) -> None:
+    now = [0.0]
+    access = AccessControl(keys, clock=lambda: now[0])
+    page, monitor = cookie(access, key), keys.add("monitor", (Scope.SPEAK,), KeyLimits())
+    while now[0] < PAGE_TICKET_LIFETIME_S:
+        monitoring = cookie(access, monitor)
+        now[0] += 1.0
+    for headers in (page, monitoring):
+        assert access.grant(headers)
+    assert len(access._tickets) < 100
 
 
 def test_an_open_connection_is_refused_every_charge_once_its_key_is_revoked(keys: KeysFile, key: str) -> None:
