@@ -2,7 +2,8 @@
 
 ``protocol.AudioSocketConnection`` knows single messages; this class adds the rules of a call. A caller that
 violates them is reported with AudioSocketProtocolError. A caller that reads late loses whole packets, never
-part of a packet. No I/O; times are arguments in monotonic seconds. ``call`` has the socket and the timers.
+part of a packet. No I/O; times are arguments in monotonic seconds. ``pending_call`` and
+``media.audiosocket_wire`` have the socket and the timers.
 
     connected  --CallId-->  call  --Hangup or AudioSocketProtocolError-->  ended
     first_message_s         stalled_s for the rest of a message, and for a caller that reads nothing
@@ -16,11 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from ..call_rate_limit import CallRateLimit
 from .g711_detection import G711Detector, PayloadEncoding
 from .protocol import (
     AudioSocketAudio,
     AudioSocketConnection,
     AudioSocketError,
+    AudioSocketMessage,
     AudioSocketProtocolError,
     AudioSocketRole,
     CallId,
@@ -30,9 +33,8 @@ from .protocol import (
 
 PTIME_S: Final = 0.020
 
+_HEADER_BYTES: Final = 3
 _MAX_UNSENT_PACKETS: Final = 2  # in the transport's buffer; with more, the listener has fallen behind
-_MAX_MESSAGE_BURST: Final = 1500  # 30 s of audio, delivered at once after a network stall
-_MAX_MESSAGES_PER_S: Final = 200  # twice the highest rate of a phone, 10 ms a message
 _G711_ADVICE: Final = (
     "Asterisk sends raw G.711 labelled as 16-bit audio (8,000 bytes a second of kind 0x10): "
     "name the format in the dial plan, Dial(AudioSocket/host:port/uuid/c(slin))"
@@ -60,8 +62,7 @@ class AudioSocketServerConnection:
         self.deadline: float | None = now + timeouts.first_message_s
         self._timeouts = timeouts
         self._connection = AudioSocketConnection(AudioSocketRole.SERVER)
-        self._started = now
-        self._messages = 0  # received
+        self._rate_limit = CallRateLimit(now, AudioSocketProtocolError)
         self._has_id = False
         self._g711_detector: G711Detector | None = G711Detector()  # None: the audio is known to be linear
         self._consecutive_drops = 0
@@ -80,7 +81,7 @@ class AudioSocketServerConnection:
             return None
         sample_rate = self._connection.receive_audio(data)
         if sample_rate is not None:
-            self._count_message(now)
+            self._count_audio(len(data) - _HEADER_BYTES, sample_rate, now)
         return sample_rate
 
     def receive_eof(self) -> None:
@@ -94,7 +95,7 @@ class AudioSocketServerConnection:
         faster than a phone does, sends G.711 labelled as 16-bit audio, or reports an error.
         """
         for event in self._connection.events():
-            self._count_message(now)
+            self._count(event, now)
             match event:
                 case AudioSocketAudio():
                     yield event
@@ -146,11 +147,16 @@ class AudioSocketServerConnection:
         """Return the last message, 0x00, after which Asterisk continues with its dial plan."""
         return self._connection.send(Hangup())
 
-    def _count_message(self, now: float) -> None:
-        self._messages += 1
+    def _count(self, event: AudioSocketMessage, now: float) -> None:
+        if isinstance(event, AudioSocketAudio):
+            self._count_audio(len(event.payload), event.sample_rate, now)
+        else:
+            self._received_at = now
+            self._rate_limit.take_control(now)
+
+    def _count_audio(self, size: int, sample_rate: int, now: float) -> None:
         self._received_at = now
-        if self._messages > _MAX_MESSAGE_BURST + _MAX_MESSAGES_PER_S * (now - self._started):
-            raise AudioSocketProtocolError(f"{self._messages} messages came faster than a phone sends them")
+        self._rate_limit.take_audio(size / (2 * sample_rate), now)
 
     def _check_for_g711(self, audio: AudioSocketAudio, now: float) -> None:
         if self._g711_detector is None:

@@ -13,6 +13,7 @@ from ..audio.resample import PassthroughResampler, Resampler, call_resampler
 from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ..playback.playout import Playout
 from .call_media import MediaReport, RecordedAudio
+from .caller_audio_queue import CallerAudioQueue
 from .clock import Clock
 from .messages import (
     AudioRecorded,
@@ -88,6 +89,7 @@ class PhoneCall:
             report_ticks=opening.options.report_ticks,
         )
         self._media.set_listener(self)
+        self._caller_audio = CallerAudioQueue(self._media)
 
     def execute(self, message: CallMessage) -> None:
         """Execute a message of control. An error ends this call and no other."""
@@ -124,7 +126,9 @@ class PhoneCall:
                 self._close()
             return
         try:
-            self._wire.receive(now, self._media)
+            self._caller_audio.begin_tick()
+            if self._caller_audio.is_empty:
+                self._wire.receive(now, self._caller_audio)
             if (skipped := self._playout.skipped_packets) != self._skipped:
                 self._wire.skip(skipped - self._skipped)
                 self._skipped = skipped

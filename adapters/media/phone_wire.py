@@ -23,7 +23,7 @@ class WireEnded(Exception):
 
 
 class WireListener(Protocol):
-    """Takes what the caller does (``paced_media.PacedMedia``)."""
+    """Takes what the caller does (``paced_media.PacedMedia``, behind a ``CallerAudioQueue``)."""
 
     def receive_audio(self, pcm: bytes, sample_rate: int) -> None:
         """Take s16le mono audio."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, assert_never
 
+from ..call_rate_limit import CallRateLimit
 from ..rtp.connection import RtpConnection, RtpEnd, RtpEvent, RtpFaultSeen, RtpKey
 from ..rtp.packet import MAX_PACKET_BYTES
 from ..rtp.rtcp import MAX_RTCP_BYTES
@@ -16,6 +17,10 @@ _MAX_DATAGRAMS: Final = 64  # read in a tick, in which a phone sends one; the re
 _REPORT_TICKS: Final = 5  # from one look at the port of reports to the next
 _PACKETS_PER_S: Final = 50
 _EXPEDITED: Final = 0xB8  # DSCP 46, as phones mark voice (RFC 4594, 4.1)
+
+
+class _SentTooFast(Exception):
+    """The peer sends audio faster than it is spoken."""
 
 
 class RtpWire:
@@ -37,6 +42,8 @@ class RtpWire:
         self._report = report
         self._connection = RtpConnection(opening.rtp)
         self._opened_at = now()
+        self._rate_limit = CallRateLimit(self._opened_at, _SentTooFast)
+        self._sends_too_fast = False  # and it has been reported
         self._ticks = 0
         self._reports = _open_report_socket(sock)
         for each in (sock, self._reports):
@@ -58,7 +65,7 @@ class RtpWire:
             self._check_silence(now)
         for event in connection.events():
             self._handle(event, listener)
-        if audio := connection.audio_due(now):
+        if (audio := connection.audio_due(now)) and self._admits(audio, now):
             listener.receive_audio(audio, self._sample_rate)
 
     def send(self, packet: bytes) -> None:
@@ -87,6 +94,17 @@ class RtpWire:
         self._sock.close()
         if self._reports is not None:
             self._reports.close()
+
+    def _admits(self, audio: bytes, now: float) -> bool:
+        """Return whether the peer may send so much; more does not end the call: addresses are forged."""
+        try:
+            self._rate_limit.take_audio(len(audio) / (2 * self._sample_rate), now)
+        except _SentTooFast as error:
+            if not self._sends_too_fast:
+                self._sends_too_fast = True
+                self._report(f"{error}; the rest is dropped")
+            return False
+        return True
 
     def _handle(self, event: RtpEvent, listener: WireListener) -> None:
         match event:

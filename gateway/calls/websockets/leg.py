@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 from uuid import uuid4
 
+from ....adapters.call_rate_limit import CallRateLimit
 from ....adapters.media.clock import Clock
 from ....adapters.media.paced_media import SpeechDetector
 from ....adapters.media.peer_paced_media import PeerPacedMedia
@@ -29,7 +30,6 @@ from ....adapters.media_streams.events import (
     StreamStopped,
     StreamWarning,
 )
-from ....adapters.media_streams.rate_limit import StreamRateLimit
 from ....adapters.playback.peer_playout import PeerClear, PeerCommand, PeerPlayout
 from ...background_tasks import cancel_and_wait
 from ..agents import Agent, run_agent
@@ -118,7 +118,7 @@ class WebSocketLeg:
         self._outbox = StreamOutbox()
         self._end_reason = ""
         self._heard_at = time.monotonic()  # the last message
-        self._rate_limit = StreamRateLimit(self._heard_at)
+        self._rate_limit = CallRateLimit(self._heard_at, MediaStreamProtocolError)
         self._ended = asyncio.Event()
 
     async def run(self, open_socket: Callable[[], Awaitable[MessageSocket]]) -> None:

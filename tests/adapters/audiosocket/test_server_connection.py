@@ -107,15 +107,34 @@ def test_30_s_of_delayed_audio_and_the_densest_packets_after_it_are_accepted() -
     connection.receive_data(encode(PACKET) * 1_490)
     assert len(list(connection.events(100.0))) == 1_491
     for second in range(101, 111):
-        connection.receive_data(encode(PACKET) * 100)
+        connection.receive_data(encode(AudioSocketAudio(8_000, bytes(160))) * 100)
         assert len(list(connection.events(float(second)))) == 100
 
 
-def test_messages_faster_than_a_phone_sends_them_are_an_error() -> None:
+@pytest.mark.parametrize(
+    ("message", "error_text"),
+    [
+        (AudioSocketAudio(8_000, b"\x01\x00"), "more than 3000 messages at once"),
+        (AudioSocketAudio(8_000, bytes(960)), "more than 30 s of audio at once"),
+        (Dtmf("1"), "more than 400 control messages at once"),
+    ],
+)
+def test_messages_faster_than_a_phone_sends_them_are_an_error(
+    message: AudioSocketAudio | Dtmf, error_text: str
+) -> None:
     connection = connection_with(CALL_ID)
-    connection.receive_data(encode(AudioSocketAudio(8_000, b"\x01\x00")) * 2_000)
-    with pytest.raises(AudioSocketProtocolError, match="1701 messages came faster than a phone sends them"):
-        list(connection.events(101.0))
+    with pytest.raises(AudioSocketProtocolError, match=error_text):
+        for _ in range(4_000):
+            connection.receive_data(encode(message))
+            list(connection.events(101.0))
+
+
+def test_an_hour_of_ordinary_audio_earns_no_greater_burst() -> None:
+    connection = connection_with(CALL_ID, PACKET)
+    assert len(list(connection.events(100.0))) == 2
+    connection.receive_data(encode(AudioSocketAudio(8_000, bytes(960))) * 501)
+    with pytest.raises(AudioSocketProtocolError, match="more than 30 s of audio"):
+        list(connection.events(3_700.0))
 
 
 def decode(data: bytes) -> list[object]:

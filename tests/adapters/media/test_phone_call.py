@@ -206,6 +206,35 @@ def test_audio_and_keys_of_the_caller_are_forwarded_as_asked() -> None:
     assert played.take_sent() == [ReceivedAudio(1, b"\1" * PACKET_BYTES, RATE)]
 
 
+def test_audio_that_comes_at_once_is_taken_in_small_parts_without_loss() -> None:
+    played = PlayedCall()
+    played.call.execute(SetCallerAudio(1, CallerAudioOptions(is_forwarded=True)))
+    packets = [bytes((index,)) * PACKET_BYTES for index in range(150)]
+    played.sock.incoming += [
+        b"".join(struct.pack("!BH", 0x13, PACKET_BYTES) + packet for packet in packets[start : start + 17])
+        for start in range(0, 150, 17)
+    ]
+    received: list[bytes] = []
+    for _ in range(60):
+        played.tick()
+        audio = [message.pcm for message in played.take_sent() if isinstance(message, ReceivedAudio)]
+        assert sum(map(len, audio)) <= 6 * PACKET_BYTES
+        received += audio
+    assert b"".join(received) == b"".join(packets)
+
+
+def test_a_caller_who_goes_on_sending_audio_too_fast_is_disconnected() -> None:
+    played = PlayedCall()
+    message = struct.pack("!BH", 0x13, PACKET_BYTES) + bytes(PACKET_BYTES)
+    for _ in range(15 * 50):
+        if not played.sock.incoming:
+            played.sock.incoming.append(17 * message)
+        played.tick()
+    problem, closed = played.take_sent()
+    assert isinstance(problem, CallProblem) and "got more than 30 s of audio at once" in problem.text
+    assert isinstance(closed, CallClosed) and played.sock.messages()[-1] == (0x00, b"")
+
+
 def test_a_state_is_reported_once_a_second() -> None:
     played = PlayedCall()
     played.tick(120)

@@ -178,6 +178,24 @@ def test_the_callers_audio_is_forwarded_in_order_and_a_flood_from_elsewhere_is_r
             sock.close()
 
 
+def test_a_flood_of_the_peer_is_taken_in_small_parts_and_dropped_beyond_the_limit() -> None:
+    with wired_call() as call:
+        call.call.execute(SetCallerAudio(1, CallerAudioOptions(is_forwarded=True)))
+        source = RtpSource(packet_samples=10 * SAMPLES)
+        seconds = 0.0
+        for _ in range(20 * 50):
+            for _ in range(4):
+                call.phone.sendto(encode_packet(source.next(b"\x10" * 10 * SAMPLES)), call.server)
+            call.tick()
+            audio = [message.pcm for message in call.take_sent() if isinstance(message, ReceivedAudio)]
+            in_a_tick_s = sum(map(len, audio)) / 16_000
+            assert in_a_tick_s <= 0.2
+            seconds += in_a_tick_s
+        assert 50 < seconds <= 30 + 1.5 * 20
+        (problem,) = call.problems
+        assert "1.5 s a second; the rest is dropped" in problem
+
+
 def test_a_peer_that_sends_nothing_for_the_limit_is_given_up() -> None:
     with wired_call(silent_s=2.0) as call:
         call.phone.sendto(encode_packet(RtpSource().next(b"\xff" * SAMPLES)), call.server)

@@ -14,7 +14,7 @@ from websockets.typing import Subprotocol
 from shared.calls.carrier_messages import TWILIO_START
 from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_server
 from shared.event_loop import until
-from vivavoce.adapters.media_streams.rate_limit import AUDIO_BURST_S
+from vivavoce.adapters.call_rate_limit import AUDIO_BURST_S
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.gateway.cli.phones.peers.asterisk import SimulatedAsterisk
 from vivavoce.gateway.cli.phones.peers.kinds import MAKE_PEER

@@ -1,4 +1,4 @@
-"""Bound on what the peer of a media stream may send: control messages, other messages, seconds of audio.
+"""Bound on what the peer of a call may send: control messages, other messages, seconds of audio.
 
 Each is a token bucket, full at first. It fills faster than an ordinary call empties it, and holds what comes
 at once after a stall of half a minute, so only a peer that goes on sending too fast finds it empty. No clock:
@@ -7,9 +7,8 @@ times are monotonic seconds.
 Source: the token bucket of RFC 2697.
 """
 
+from collections.abc import Callable
 from typing import Final
-
-from .events import MediaStreamProtocolError
 
 CONTROL_PER_S: Final = 20.0  # a call has five marks a second while it speaks, and keys
 CONTROL_BURST: Final = 400.0
@@ -26,16 +25,24 @@ class _TokenBucket:
         self._rate, self._burst, self._tokens, self._taken_at = rate, burst, burst, now
 
     def take(self, amount: float, now: float) -> bool:
-        """Take tokens; return whether there were as many."""
-        self._tokens = min(self._burst, self._tokens + (now - self._taken_at) * self._rate) - amount
+        """Take tokens if there are as many; return whether there were."""
+        self._tokens = min(self._burst, self._tokens + (now - self._taken_at) * self._rate)
         self._taken_at = now
-        return self._tokens >= 0
+        if amount > self._tokens:
+            return False
+        self._tokens -= amount
+        return True
 
 
-class StreamRateLimit:
-    """What the peer of one stream may send; methods raise MediaStreamProtocolError when it sends more."""
+class CallRateLimit:
+    """What the peer of one call may send; methods raise an error when it sends more, which is not counted.
 
-    def __init__(self, now: float) -> None:
+    Args:
+        make_error: makes the error from its text: the ``ProtocolError`` of the peer's protocol.
+    """
+
+    def __init__(self, now: float, make_error: Callable[[str], Exception]) -> None:
+        self._make_error = make_error
         self._control = _TokenBucket(CONTROL_PER_S, CONTROL_BURST, now)
         self._messages = _TokenBucket(MESSAGES_PER_S, MESSAGES_BURST, now)
         self._audio = _TokenBucket(AUDIO_SPEED, AUDIO_BURST_S, now)
@@ -43,17 +50,17 @@ class StreamRateLimit:
     def take_control(self, now: float) -> None:
         """Count an event that is not audio."""
         if not self._control.take(1, now):
-            raise MediaStreamProtocolError(
+            raise self._make_error(
                 f"got more than {CONTROL_BURST:g} control messages at once and {CONTROL_PER_S:g} a second"
             )
 
     def take_audio(self, seconds: float, now: float) -> None:
         """Count a message of audio, or with 0 s one that means nothing here."""
         if not self._messages.take(1, now):
-            raise MediaStreamProtocolError(
+            raise self._make_error(
                 f"got more than {MESSAGES_BURST:g} messages at once and {MESSAGES_PER_S:g} a second"
             )
         if not self._audio.take(seconds, now):
-            raise MediaStreamProtocolError(
+            raise self._make_error(
                 f"got more than {AUDIO_BURST_S:g} s of audio at once and {AUDIO_SPEED:g} s a second"
             )
