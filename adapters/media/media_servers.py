@@ -31,6 +31,7 @@ _RETRY_DELAY_S: Final = 1.0
 # A media process that reports none of its calls for two checks is killed; each call is due once a second.
 _CHECK_PERIOD_S: Final = 2.0
 _MAX_SILENT_CHECKS: Final = 2
+_MAX_STARTING_CHECKS: Final = round(_START_TIMEOUT_S / _CHECK_PERIOD_S)  # until it is ready
 _EXIT_TIMEOUT_S: Final = 5.0  # its calls end within LINGER_S of adapters.audiosocket.socket_options
 
 
@@ -181,10 +182,12 @@ class _ServerHandle:
 
     def _check(self) -> None:
         """Kill a process that hangs. Twice silent: after a stop of control, its messages are read late."""
-        is_silent = bool(self.calls) and not self._was_heard
+        is_ready = self.ready.is_set()
+        is_silent = not self._was_heard and (bool(self.calls) or not is_ready)
         self._silent_checks = self._silent_checks + 1 if is_silent else 0
         self._was_heard = False
-        if self._silent_checks == _MAX_SILENT_CHECKS and isinstance(self._running, subprocess.Popen):
+        max_checks = _MAX_SILENT_CHECKS if is_ready else _MAX_STARTING_CHECKS
+        if self._silent_checks == max_checks and isinstance(self._running, subprocess.Popen):
             logger.error("The media server does not answer; it is killed")
             self._running.kill()  # the link is lost then
         self._check_later()

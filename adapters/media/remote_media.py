@@ -94,6 +94,7 @@ class RemoteMedia:
         self._earlier_pushes = 0  # to media servers that are gone
         self._unanswered_discards = 0
         self._own_discards = 0  # of the media server
+        self._hang_up_reason: str | None = None
 
     @property
     def sample_rate(self) -> int:
@@ -119,6 +120,7 @@ class RemoteMedia:
 
     def hang_up(self, reason: str) -> None:
         """End the call; ``owner.on_closed`` follows."""
+        self._hang_up_reason = reason
         self._send(HangUp(self._number, reason), -1)
 
     def close(self) -> None:
@@ -199,6 +201,8 @@ class RemoteMedia:
                 self._unanswered_discards -= 1
                 listener.on_discarded(_NOTHING_CUT, requested=True)
             listener.on_played(self._pushes)
+        if self._hang_up_reason is not None:
+            self.hang_up(self._hang_up_reason)
 
     def _receive(self, message: MediaMessage) -> None:
         match message:

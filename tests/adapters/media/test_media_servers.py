@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -193,6 +194,51 @@ def test_a_call_goes_on_in_a_new_process_when_its_media_process_hangs() -> None:
             await until(lambda: record.words == ["one"])
             await until(lambda: phone.sounding() >= 9)
             assert record.closed == []
+
+    asyncio.run(scenario())
+
+
+def test_a_new_process_is_killed_only_if_it_is_not_ready_in_half_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def launch_idle(_: MediaServers, sock: socket.socket) -> subprocess.Popen[bytes]:
+        with sock:
+            started.append(subprocess.Popen(["sleep", "60"], pass_fds=[sock.fileno()]))
+        return started[-1]
+
+    async def scenario() -> None:
+        async with open_call(1) as (servers, _, record, phone):
+            await until(lambda: phone.arrivals)
+            with monkeypatch.context() as patch:
+                patch.setattr(MediaServers, "launch", launch_idle)
+                os.kill(process_of(servers), signal.SIGKILL)
+                await until(lambda: started)
+            (server,) = servers._servers
+            for _ in range(14):
+                server._check()
+            with pytest.raises(subprocess.TimeoutExpired):
+                started[0].wait(0.2)
+            server._check()
+            await until(lambda: process_of(servers) != started[0].pid)
+            reports = record.reports
+            await until(lambda: record.reports > reports)
+            assert record.closed == []
+
+    asyncio.run(scenario())
+
+
+def test_a_hang_up_while_the_media_process_is_dead_is_executed_by_the_next() -> None:
+    async def scenario() -> None:
+        async with open_call(1) as (servers, media, record, phone):
+            await until(lambda: phone.arrivals)
+            os.kill(process_of(servers), signal.SIGSTOP)
+            media.hang_up("enough")
+            os.kill(process_of(servers), signal.SIGKILL)
+            await until(lambda: record.closed)
+            assert record.closed == ["enough"]
+            await until(lambda: phone.hung_up)
 
     asyncio.run(scenario())
 
