@@ -401,6 +401,8 @@ class Call:
             self.media.finish()
         outcome = UtteranceOutcome.DISCARDED if turn.discarded.is_set() else outcome
         self._tracker.end(outcome)
+        if self._played.is_set() and not (turn.discarded.is_set() or self._unanswered_discards):
+            self._tracker.finish()  # its speech was lost with a media server, which was reported before
         return outcome
 
     async def _wait_for_place(self, turn: Turn) -> None:

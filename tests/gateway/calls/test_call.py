@@ -10,10 +10,12 @@ from shared.calls.ticked_call import (
     LEAD_S,
     SENTENCE_S,
     RunVirtually,
+    TickedCall,
     deltas,
     open_call,
 )
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
+from vivavoce.gateway.calls.events import CallEvent, SpeechDiscarded, SpeechFinished
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import LexiconFile, lexicon_of
 
@@ -126,6 +128,53 @@ def test_a_chunk_that_arrives_at_the_moment_of_a_discard_is_not_heard(run_virtua
             assert await speaking is UtteranceOutcome.DISCARDED
             await asyncio.sleep(0.5)
             assert set(ticked.sent_levels) == {0}
+
+    run_virtually(scenario())
+
+
+def lose_speech(ticked: TickedCall) -> None:
+    """Lose what is queued, as with a media server that dies; the next one reports the call as played."""
+    ticked.media.playout.discard(ticked.now())
+    ticked.media._pushes = 0
+    ticked.call.on_played(ticked.call._pushes)
+
+
+def test_an_utterance_whose_last_speech_is_lost_with_its_media_server_is_finished(
+    run_virtually: RunVirtually,
+) -> None:
+    async def scenario() -> None:
+        async with open_call() as ticked:
+            events: list[CallEvent] = []
+            ticked.call.events.add_listener(events.append)
+            speaking = asyncio.create_task(ticked.call.speak("One."))
+            await asyncio.sleep(0.2)  # all is rendered, and more than the lead is queued
+            lose_speech(ticked)
+            assert await speaking is UtteranceOutcome.SPOKEN
+            await asyncio.sleep(0.1)
+            assert [event for event in events if isinstance(event, SpeechFinished)] == [
+                SpeechFinished(0, "spoken", "One.")
+            ]
+
+    run_virtually(scenario())
+
+
+def test_an_utterance_whose_discard_is_answered_late_is_discarded_and_not_finished(
+    run_virtually: RunVirtually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with open_call() as ticked:
+            events: list[CallEvent] = []
+            ticked.call.events.add_listener(events.append)
+            speaking = asyncio.create_task(ticked.call.speak("One. Two. Three."))
+            await asyncio.sleep(0.5)
+            discard = ticked.media.discard
+            monkeypatch.setattr(ticked.media, "discard", lambda: None)
+            ticked.call.discard()
+            assert await speaking is UtteranceOutcome.DISCARDED
+            assert await ticked.call.speak("") is UtteranceOutcome.SPOKEN
+            discard()
+            ends = [event for event in events if isinstance(event, SpeechFinished | SpeechDiscarded)]
+            assert [type(end) for end in ends] == [SpeechDiscarded]
 
     run_virtually(scenario())
 
