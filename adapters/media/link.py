@@ -23,7 +23,8 @@ class MessageLink:
     """One end of a link on the running event loop.
 
     Args:
-        on_message: takes a message and a descriptor, which it owns, or -1.
+        on_message: takes a message and a descriptor, which it owns, or -1: the message had none, or this
+            process may open no more (RLIMIT_NOFILE).
         on_closed: called once, when the peer has closed its end or is gone; not after ``close``.
     """
 
@@ -116,12 +117,14 @@ class MessageLink:
 
     def _receive(self) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._sock, _READ_BYTES, _MAX_DESCRIPTORS)
+            data, descriptors, flags, _ = socket.recv_fds(self._sock, _READ_BYTES, _MAX_DESCRIPTORS)
         except BlockingIOError:
             return
         except OSError:
-            data, descriptors = b"", []
+            data, descriptors, flags = b"", [], 0
         self._descriptors += descriptors
+        if flags & socket.MSG_CTRUNC:  # the kernel dropped the descriptor; a read has that of one message
+            self._descriptors.append(-1)
         if not data:
             self._lose()
             return

@@ -7,6 +7,7 @@ the link or is gone; it ignores the signals of a terminal and of a service manag
 import contextlib
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -24,6 +25,9 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+    _, max_descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # macOS refuses "unlimited"
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max_descriptors, max_descriptors))
     gc.collect()
     gc.freeze()  # what is loaded so far is not collected: collections during calls are short
     descriptor, phases = map(int, sys.argv[1:])

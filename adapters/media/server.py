@@ -54,14 +54,18 @@ class MediaServer:
 
     def _receive(self, message: ControlMessage, descriptor: int) -> None:
         if isinstance(message, OpenPhoneCall):
-            self._open(message, socket.socket(fileno=descriptor))
+            self._open(message, descriptor)
         elif (call := self._calls.get(message.call)) is not None:  # else it has ended, or could not be opened
             call.execute(message)
         elif isinstance(message, HangUp):
-            self._send(CallClosed(message.call, message.reason, MediaReport()))
+            self._refuse(message.call, message.reason)
 
-    def _open(self, opening: OpenPhoneCall, sock: socket.socket) -> None:
+    def _open(self, opening: OpenPhoneCall, descriptor: int) -> None:
         number = opening.call
+        if descriptor < 0:
+            self._refuse(number, "the media server may open no more files")
+            return
+        sock = socket.socket(fileno=descriptor)
         try:
             self._calls[number] = PhoneCall(
                 opening,
@@ -73,7 +77,10 @@ class MediaServer:
             )
         except OSError as error:
             sock.close()
-            self._send(CallClosed(number, f"the connection could not be served ({error})", MediaReport()))
+            self._refuse(number, f"the connection could not be served ({error})")
+
+    def _refuse(self, number: int, reason: str) -> None:
+        self._send(CallClosed(number, reason, MediaReport()))
 
     def _send(self, message: MediaMessage) -> int:
         self._link.send_soon(message)  # most are sent in ticks, many in one

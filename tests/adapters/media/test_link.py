@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import resource
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -113,6 +115,36 @@ def test_a_descriptor_arrives_with_its_message_behind_a_full_queue() -> None:
         os.close(reading)
 
     with_link(test)
+
+
+def test_a_message_whose_descriptor_was_lost_at_the_limit_arrives_without_it() -> None:
+    async def test(one: LinkEnd, other: LinkEnd) -> None:
+        reading, writing = os.pipe()
+        one.link.send("lost", os.dup(writing))
+        one.link.send("none")
+        with no_free_descriptor():
+            await until(lambda: len(other.received) == 2)
+        assert other.descriptors == []
+        one.link.send("kept", os.dup(writing))
+        await until(lambda: len(other.received) == 3)
+        assert len(other.descriptors) == 1
+        os.close(reading)
+        os.close(writing)
+
+    with_link(test)
+
+
+@contextmanager
+def no_free_descriptor() -> Iterator[None]:
+    """Lower the process's limit to what it has open."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_sending_to_a_peer_that_does_not_read_queues_and_does_not_block() -> None:

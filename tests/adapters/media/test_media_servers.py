@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import struct
@@ -264,6 +265,36 @@ def test_a_connection_that_cannot_be_served_ends_its_call_and_no_other(processes
             assert servers.calls == (media,) and not phone.hung_up
 
     asyncio.run(scenario())
+
+
+def test_a_media_process_raises_its_limit_of_descriptors_and_refuses_calls_beyond_it() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def scenario() -> None:
+        async with open_call(1) as (servers, media, _, phone):
+            await until(lambda: phone.arrivals)
+            pid = process_of(servers)
+            assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (limits[1], limits[1])
+            in_use = set(map(int, os.listdir(f"/proc/{pid}/fd")))
+            free = next(number for number in range(limits[1]) if number not in in_use)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, free))
+            own_end, other_end = tcp_pair()
+            refused = CallRecord()
+            options = PhoneCallOptions(sample_rate=8_000, stalled_s=5.0)
+            servers.open_phone_call(AudioSocketOpening(UUID(int=8), CALL_ID), own_end, refused, options)
+            await until(lambda: refused.closed)
+            assert refused.closed == ["the media server may open no more files"]
+            assert other_end.recv(1) == b""
+            other_end.close()
+            packets = len(phone.arrivals)
+            await until(lambda: len(phone.arrivals) > packets + 10)
+            assert servers.calls == (media,)
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, limits[1]), limits[1]))
+    try:
+        asyncio.run(scenario())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_calls_end_with_a_hangup_message_when_control_is_gone() -> None:
