@@ -186,7 +186,7 @@ class ReceivedKey:
 
 @dataclass(frozen=True, slots=True)
 class CallReport:
-    """State of the call's media, every ``OpenPhoneCall.report_ticks``."""
+    """State of the call's media, every ``PhoneCallOptions.report_ticks``."""
 
     call: int
     report: MediaReport
