@@ -12,6 +12,7 @@ from .messages import AudioSocketOpening, PhoneCallOptions
 from .phone_wire import WireEnded, WireListener
 
 _READ_BYTES: Final = 16 * 1024  # in a tick; a phone sends 323 at 8 kHz
+_HOOK_FLASH: Final = "!"  # no key of the caller's
 
 
 class AudioSocketWire:
@@ -69,7 +70,8 @@ class AudioSocketWire:
                 case AudioSocketAudio(sample_rate, payload):
                     listener.receive_audio(payload, sample_rate)
                 case Dtmf(digit):
-                    listener.press(digit)
+                    if digit != _HOOK_FLASH:
+                        listener.press(digit.upper())
                 case CallId():
                     pass  # control has it
                 case Hangup():

@@ -206,6 +206,13 @@ def test_audio_and_keys_of_the_caller_are_forwarded_as_asked() -> None:
     assert played.take_sent() == [ReceivedAudio(1, b"\1" * PACKET_BYTES, RATE)]
 
 
+def test_keys_are_those_of_the_interface_and_a_hook_flash_is_none() -> None:
+    played = PlayedCall()
+    for key in (b"a", b"!", b"D", b"#"):
+        played.receive(0x03, key)
+    assert played.take_sent() == [ReceivedKey(1, "A"), ReceivedKey(1, "D"), ReceivedKey(1, "#")]
+
+
 def test_audio_that_comes_at_once_is_taken_in_small_parts_without_loss() -> None:
     played = PlayedCall()
     played.call.execute(SetCallerAudio(1, CallerAudioOptions(is_forwarded=True)))
