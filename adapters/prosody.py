@@ -19,6 +19,7 @@ _RATES: Final = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "fast": 1.25, "x-fa
 _PITCHES: Final = {"x-low": 0.75, "low": 0.87, "medium": 1.0, "high": 1.15, "x-high": 1.33}
 _VOLUMES: Final = {"silent": 0.0, "x-soft": 0.25, "soft": 0.5, "medium": 1.0, "loud": 1.5, "x-loud": 2.0}
 _NEUTRAL_VOLUME: Final = 50  # in the range 0 to 100
+_MAX_VOLUME_DB: Final = 200.0  # beyond any volume; the factor of 6,200 dB is no float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,10 @@ def parse_prosody(attributes: Mapping[str, str]) -> Prosody:
         volume=_factor(
             attributes.get("volume", ""),
             _VOLUMES,
-            {"": lambda value: value / _NEUTRAL_VOLUME, "dB": lambda value: 10 ** (value / 20)},
+            {
+                "": lambda value: value / _NEUTRAL_VOLUME,
+                "dB": lambda value: 10 ** (min(value, _MAX_VOLUME_DB) / 20),
+            },
         ),
     )
 
