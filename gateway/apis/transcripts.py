@@ -47,6 +47,13 @@ class Transcript:
         """Whether it has no text so far but blanks."""
         return self._stream is None and not any(piece and piece.strip() for piece in self._pieces)
 
+    @property
+    def text(self) -> str:
+        """The text so far; once its stream is open without markup, as places of words count it."""
+        if self._stream is not None:
+            return self._stream.text
+        return "".join(piece for piece in self._pieces if piece is not None)
+
     def push(self, text: str) -> None:
         """Add text; raises BadText if there is too much."""
         self.characters += len(text)

@@ -217,7 +217,7 @@ class _CartesiaSpeechResponse(SpeechResponse):
             utterance.end_input()
             self.report_unread(utterance.unread_characters)
             async for chunk in utterance:
-                await self.write(speech, encoding, chunk)
+                await self.write(speech, encoding, chunk, utterance.text)
                 record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
         await self.end(speech)
 
@@ -228,9 +228,9 @@ class _CartesiaSpeechResponse(SpeechResponse):
         self._header = encoding.header
 
     async def write(
-        self, speech: CartesiaSpeechRequest, encoding: CartesiaEncoding, chunk: EncodedChunk
+        self, speech: CartesiaSpeechRequest, encoding: CartesiaEncoding, chunk: EncodedChunk, text: str
     ) -> None:
-        """Send a piece of speech."""
+        """Send a piece of speech; text: of the utterance, without markup."""
         if chunk.audio:  # else the encoder withholds it
             header, self._header = self._header, b""
             await self.body_stream.write(header + encoding.convert(chunk.audio))
@@ -251,11 +251,11 @@ class _CartesiaSpeechEvents(_CartesiaSpeechResponse):
         self.body_stream.bytes_per_s = math.ceil(4 / 3 * encoding.bytes_per_s)
 
     async def write(
-        self, speech: CartesiaSpeechRequest, encoding: CartesiaEncoding, chunk: EncodedChunk
+        self, speech: CartesiaSpeechRequest, encoding: CartesiaEncoding, chunk: EncodedChunk, text: str
     ) -> None:
         """Send a piece of speech."""
         if chunk.words and speech.add_timestamps:
-            words = WordTimestamps.of(chunk.words, speech.transcript)
+            words = WordTimestamps.of(chunk.words, text)
             await self._send(TimestampsMessage(context_id=speech.context_id, word_timestamps=words))
         if chunk.audio:
             data = b64encode(encoding.convert(chunk.audio)).decode("ascii")

@@ -49,20 +49,14 @@ _CLOSE_POLICY: Final = 1008  # RFC 6455, 7.4.1
 
 
 class FluxTurn(Transcript):
-    """A turn: its text, and when its words are heard."""
+    """A turn, and when its words are heard."""
 
     def __init__(self) -> None:
         super().__init__()
         self.speech_id = f"dg_sp_{uuid4().hex[:12]}"
-        self.text = ""
         self.words: list[Word] = []
         self.start_ms = 0.0  # in the session
         self.duration_ms = 0.0
-
-    def push(self, text: str) -> None:
-        """Add text; raises BadText if there is too much."""
-        self.text += text
-        super().push(text)
 
     def heard_text_stop(self, position_ms: float) -> int:
         """Return the number of characters heard by a position: of words whose middle has been played."""
@@ -75,8 +69,8 @@ class FluxTurn(Transcript):
         return FluxTurnMetadata(
             speech_id=self.speech_id,
             audio_duration_ms=round(self.duration_ms),
-            input_character_count=len(self.text),
-            billable_character_count=len(self.text),
+            input_character_count=self.characters,
+            billable_character_count=self.characters,
         )
 
 
@@ -193,6 +187,7 @@ class FluxConnection(TranscriptConnection):
             return
         position_ms = min(self._session_ms, math.inf if offset_ms is None else offset_ms)
         turn = self._turn_at(position_ms)
+        text = turn.text
         self.discard()
         split = None if offset_ms is None else turn.heard_text_stop(position_ms)
         self._session_ms = self._min_offset_ms = position_ms
@@ -200,8 +195,8 @@ class FluxConnection(TranscriptConnection):
         await self._send(
             FluxSpeechInterruptedMessage(
                 audio_played_ms=round(position_ms),
-                text_spoken=None if split is None else turn.text[:split],
-                text_remaining=None if split is None else turn.text[split:],
+                text_spoken=None if split is None else text[:split],
+                text_remaining=None if split is None else text[split:],
                 metadata=turn.metadata(),
             )
         )

@@ -160,7 +160,7 @@ class _SpokenText(SpeechResponse):
             utterance.end_input()
             self.report_unread(utterance.unread_characters)
             async for chunk in utterance:
-                await self.write(chunk, speech.text)
+                await self.write(chunk, utterance.text)
                 record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
         await self.body_stream.end()
 
@@ -170,7 +170,7 @@ class _SpokenText(SpeechResponse):
         self.body_stream.bytes_per_s = audio.bytes_per_second
 
     async def write(self, chunk: EncodedChunk, text: str) -> None:
-        """Send a piece of speech."""
+        """Send a piece of speech; text: of the utterance, without markup."""
         if chunk.audio:  # else the encoder withholds it
             await self.body_stream.write(chunk.audio)
 

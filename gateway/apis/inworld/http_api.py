@@ -177,11 +177,11 @@ class _InworldSpeechResponse(SpeechResponse):
         """Return the format of the encoder; raises BadRequest."""
 
     @abstractmethod
-    async def write(self, chunk: EncodedChunk, speech: InworldSpeechRequest) -> None:
-        """Take a piece of speech; the last one too."""
+    async def write(self, chunk: EncodedChunk, speech: InworldSpeechRequest, text: str) -> None:
+        """Take a piece of speech; the last one too. text: of the utterance, without markup."""
 
     @abstractmethod
-    async def end(self, speech: InworldSpeechRequest) -> Response | None:
+    async def end(self, speech: InworldSpeechRequest, text: str) -> Response | None:
         """Return the response, None if it has been sent."""
 
     async def _speak(
@@ -196,9 +196,9 @@ class _InworldSpeechResponse(SpeechResponse):
             utterance.end_input()
             self.report_unread(utterance.unread_characters)
             async for chunk in utterance:
-                await self.write(chunk, speech)
+                await self.write(chunk, speech, utterance.text)
                 record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
-        return await self.end(speech)
+        return await self.end(speech, utterance.text)
 
 
 class _WholeSpeech(_InworldSpeechResponse):
@@ -212,16 +212,16 @@ class _WholeSpeech(_InworldSpeechResponse):
     def format_of(self, config: InworldAudioConfig) -> AudioFormat:
         return file_format(config)
 
-    async def write(self, chunk: EncodedChunk, speech: InworldSpeechRequest) -> None:
+    async def write(self, chunk: EncodedChunk, speech: InworldSpeechRequest, text: str) -> None:
         if chunk.samples[1] > MAX_FILE_S * SAMPLE_RATE:
             raise BadRequest(f"the speech is longer than {MAX_FILE_S} s, the most in one answer")
         self._audio += chunk.audio
         self._words += chunk.words
 
-    async def end(self, speech: InworldSpeechRequest) -> Response:
+    async def end(self, speech: InworldSpeechRequest, text: str) -> Response:
         answer = InworldSpeech(
             audioContent=b64encode(self._audio).decode("ascii"),
-            timestampInfo=_times_of(self._words, speech),
+            timestampInfo=_times_of(self._words, speech, text),
             usage=_usage_of(speech),
         )
         return Response(answer.encode(), headers=self.stream_headers, media_type=JSON)
@@ -237,15 +237,15 @@ class _SpeechLines(_InworldSpeechResponse):
         self.body_stream.bytes_per_s = math.ceil(4 / 3 * audio.bytes_per_second)  # in base64
         return audio
 
-    async def write(self, chunk: EncodedChunk, speech: InworldSpeechRequest) -> None:
-        times = _times_of(chunk.words, speech)
+    async def write(self, chunk: EncodedChunk, speech: InworldSpeechRequest, text: str) -> None:
+        times = _times_of(chunk.words, speech, text)
         if chunk.audio or times is not None or chunk.final:
             audio = b64encode(self._encoding.wrap(chunk.audio)).decode("ascii")
             usage = _usage_of(speech) if chunk.final else None
             piece = InworldSpeech(audioContent=audio, timestampInfo=times, usage=usage)
             await self._write_line(InworldSpeechLine(result=piece))
 
-    async def end(self, speech: InworldSpeechRequest) -> None:
+    async def end(self, speech: InworldSpeechRequest, text: str) -> None:
         await self.body_stream.end()
 
     async def end_with_error(self, error: Exception) -> None:
@@ -256,10 +256,10 @@ class _SpeechLines(_InworldSpeechResponse):
         await self.body_stream.write(line.encode().encode() + b"\n")
 
 
-def _times_of(words: Sequence[Word], speech: InworldSpeechRequest) -> InworldTimestampInfo | None:
+def _times_of(words: Sequence[Word], speech: InworldSpeechRequest, text: str) -> InworldTimestampInfo | None:
     if not (words and speech.has_word_times):
         return None
-    return InworldTimestampInfo(wordAlignment=InworldWordAlignment.of(words, speech.text))
+    return InworldTimestampInfo(wordAlignment=InworldWordAlignment.of(words, text))
 
 
 def _usage_of(speech: InworldSpeechRequest) -> InworldUsage:

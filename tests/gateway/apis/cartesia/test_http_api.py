@@ -82,6 +82,18 @@ def test_events_have_audio_words_and_an_end(run: Any) -> None:
     run(test)
 
 
+def test_words_of_an_ssml_document_are_those_of_its_text(run: Any) -> None:
+    async def test(served: Any) -> None:
+        document = '<speak>One <break time="1s"/>two, <sub alias="three">3</sub>.</speak>'
+        body = BODY | {"transcript": document, "add_timestamps": True}
+        answer = await served.client.post("/tts/sse", json=body)
+        events = [json.loads(block.split("data: ")[1]) for block in answer.text.strip().split("\n\n")]
+        times = [event["word_timestamps"] for event in events if event["type"] == "timestamps"]
+        assert [word for one in times for word in one["words"]] == ["One", "two,", "3."]
+
+    run(test)
+
+
 def test_speed_and_volume_are_applied(run: Any) -> None:
     async def test(served: Any) -> None:
         usual = (await served.client.post("/tts/bytes", json=BODY)).content

@@ -352,6 +352,21 @@ def test_an_interruption_answers_the_text_heard_and_the_text_that_was_not(run: A
     run(test, step_s=0.005)
 
 
+def test_an_interruption_of_an_ssml_document_answers_its_text(run: Any) -> None:
+    async def test(served: Any) -> None:
+        async with open_socket(served, V2) as client:
+            await client.speak(f"<speak>{TEXT * 20}</speak>")
+            while client.milliseconds < 1_000:
+                await client.next()
+            offset = round(1_000 * 2.25 * WORD_S)
+            await client.send("Interrupt", playback_offset={"type": "time_ms", "value": offset})
+            event = await client.until("SpeechInterrupted")
+            assert event["text_spoken"] == "One two"
+            assert event["text_remaining"] == (TEXT * 20).removeprefix("One two").rstrip()
+
+    run(test, step_s=0.005)
+
+
 def test_interruptions_without_a_position_or_out_of_turn(run: Any) -> None:
     async def test(served: Any) -> None:
         async with open_socket(served, V2) as client:

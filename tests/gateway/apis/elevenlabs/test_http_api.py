@@ -80,6 +80,19 @@ def test_times_of_characters_cover_the_text_and_the_speech(run: Any) -> None:
     run(test)
 
 
+def test_times_of_an_ssml_document_are_those_of_its_text(run: Any) -> None:
+    async def test(served: Any) -> None:
+        body = BODY | {"text": '<speak>One <break time="1s"/>two, <sub alias="three">3</sub>.</speak>'}
+        whole = (await served.client.post(f"{PATH}/with-timestamps?{RAW}", json=body)).json()
+        assert "".join(whole["alignment"]["characters"]) == "One two, 3. "
+        answer = await served.client.post(f"{PATH}/stream/with-timestamps?{RAW}", json=body)
+        lines = [json.loads(line) for line in answer.text.splitlines()]
+        characters = [one for line in lines if "alignment" in line for one in line["alignment"]["characters"]]
+        assert characters == whole["alignment"]["characters"]
+
+    run(test)
+
+
 def test_the_speed_is_applied_and_a_catalogue_voice_is_the_default_voice(run: Any) -> None:
     async def test(served: Any) -> None:
         usual = (await served.client.post(f"{PATH}/stream?{RAW}", json=BODY)).content

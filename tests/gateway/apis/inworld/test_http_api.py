@@ -73,6 +73,20 @@ def test_speech_in_lines_is_that_of_one_object(run: Any) -> None:
     run(test)
 
 
+def test_words_of_an_ssml_document_are_those_of_its_text(run: Any) -> None:
+    async def test(served: Any) -> None:
+        document = '<speak>One <break time="1s"/>two, <sub alias="three">3</sub>.</speak>'
+        whole = await speak_whole(served, text=document, timestampType="WORD")
+        words = whole["timestampInfo"]["wordAlignment"]["words"]
+        assert words == ["One", " ", "two", ", ", "3", ". "]
+        lines = await speak_lines(served, text=document, timestampType="WORD")
+        timed = [line["timestampInfo"]["wordAlignment"] for line in lines if "timestampInfo" in line]
+        assert [word for one in timed for word in one["words"]] == words
+        assert whole["usage"]["processedCharactersCount"] == len(document)
+
+    run(test)
+
+
 def test_times_are_sent_only_if_they_are_asked_for(run: Any) -> None:
     async def test(served: Any) -> None:
         assert "timestampInfo" not in await speak_whole(served)
