@@ -27,9 +27,10 @@ class TranscriptQueueFull(VivavoceError):
 
 
 class Transcript:
-    """Text that is spoken as one utterance."""
+    """Text that is spoken as one utterance, with the options of its beginning."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: SynthesisOptions) -> None:
+        self.options = options
         self.flush_id: int | None = None  # of the flush that completed it
         self.is_complete = False
         self.characters = 0
@@ -103,7 +104,7 @@ class TranscriptQueue:
 
     def __init__(self, grant: Grant, options: SynthesisOptions) -> None:
         self.grant = grant
-        self.options = options
+        self.options = options  # of the transcripts that begin from now on
         self.transcripts: deque[Transcript] = deque()  # the first is being spoken
         self.input_ended = False
         self.cancelled = False
@@ -163,7 +164,7 @@ class TranscriptQueue:
 
     def make_transcript(self) -> Transcript:
         """Return an empty transcript."""
-        return Transcript()
+        return Transcript(self.options)
 
     def _open(self) -> Transcript:
         if self.open_transcript is None:
@@ -185,9 +186,9 @@ async def speak_transcript(
     """
     api, request_id = request
     with server.log.track(api, queue.grant, request_id) as record, queue.grant.stream():
-        record.voice = queue.options.voice or "-"
+        record.voice = transcript.options.voice or "-"
         record.count_text(0)  # starts the time to first byte
-        async with server.open_stream(queue.options, queue.grant) as stream:
+        async with server.open_stream(transcript.options, queue.grant) as stream:
             transcript.open(stream, record)
             async for chunk in stream:
                 await send(chunk, stream.text)

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from ....tts_engine.chunk import SAMPLE_RATE, Word
 from ...access.access_control import Grant
-from ..speech import EncodedChunk
+from ..speech import EncodedChunk, SynthesisOptions
 from ..transcript_socket import TranscriptConnection
 from ..transcripts import Transcript, TranscriptQueue
 from .errors import to_deepgram_error
@@ -51,8 +51,8 @@ _CLOSE_POLICY: Final = 1008  # RFC 6455, 7.4.1
 class FluxTurn(Transcript):
     """A turn, and when its words are heard."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, options: SynthesisOptions) -> None:
+        super().__init__(options)
         self.speech_id = f"dg_sp_{uuid4().hex[:12]}"
         self.words: list[Word] = []
         self.start_ms = 0.0  # in the session
@@ -76,7 +76,7 @@ class FluxTurn(Transcript):
 
 class _FluxQueue(TranscriptQueue):
     def make_transcript(self) -> FluxTurn:
-        return FluxTurn()
+        return FluxTurn(self.options)
 
 
 class FluxConnection(TranscriptConnection):

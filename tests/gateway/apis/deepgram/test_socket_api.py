@@ -390,6 +390,22 @@ def test_interruptions_without_a_position_or_out_of_turn(run: Any) -> None:
     run(test, step_s=0.005)
 
 
+def test_a_turn_that_waits_keeps_its_speed(run: Any) -> None:
+    async def test(served: Any) -> None:
+        async with open_socket(served, V2) as client:
+            for _ in range(2):
+                await client.speak(TEXT)
+                await client.send("Flush")
+            await client.send("Configure", speed=0.5)
+            await client.speak(TEXT)
+            await client.send("Flush")
+            for _ in range(3):
+                await client.until("SpeechMetadata")
+            assert [request.speed for request in served.backend.requests] == [1.0, 1.0, 0.5]
+
+    run(test, step_s=0.05)
+
+
 def test_the_speed_of_the_turns_that_follow_is_changed(run: Any) -> None:
     async def test(served: Any) -> None:
         async with open_socket(served, V2) as client:
