@@ -65,10 +65,10 @@ class Transcript:
 
     def flush(self) -> None:
         """Speak the text so far as a sentence, without waiting for more."""
-        if self._stream is None:
-            self._pieces.append(None)
-        else:
+        if self._stream is not None:
             self._push(self._stream, None)
+        elif self._pieces and self._pieces[-1] is not None:  # a second flush in a row has no effect
+            self._pieces.append(None)
 
     def complete(self) -> None:
         """End the text."""
@@ -145,7 +145,10 @@ class TranscriptQueue:
             self.open_transcript.flush()
 
     def complete(self, flush_id: int | None = None) -> None:
-        """Complete the open transcript; one with a flush's id is reported also if it has no text."""
+        """Complete the open transcript; one with a flush's id is reported also if it has no text.
+
+        Raises TranscriptQueueFull if the id needs a transcript more than may wait.
+        """
         if flush_id is not None:
             self._open().flush_id = flush_id
         if self.open_transcript is not None:
@@ -167,7 +170,10 @@ class TranscriptQueue:
         return Transcript(self.options)
 
     def _open(self) -> Transcript:
+        """Return the open transcript, a new one if there is none; raises TranscriptQueueFull."""
         if self.open_transcript is None:
+            if len(self.transcripts) >= MAX_WAITING_TRANSCRIPTS:
+                raise TranscriptQueueFull(f"{len(self.transcripts)} flushed texts wait, which is the limit")
             self.transcripts.append(self.make_transcript())
         return self.transcripts[-1]
 

@@ -102,8 +102,8 @@ class _DeepgramConnection(TranscriptConnection):
             case DeepgramSpeakMessage(text=text):
                 self.push(text)
             case DeepgramFlushMessage():
+                self.complete(self._flushes + 1)
                 self._flushes += 1
-                self.complete(self._flushes)
             case DeepgramClearMessage():
                 self.discard()
                 self._clears += 1

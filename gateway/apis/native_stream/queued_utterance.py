@@ -51,7 +51,8 @@ class QueuedUtterance:
         if self.is_over:
             return
         if self.stream is None:
-            self.buffered.append(piece)
+            if isinstance(piece, str) or piece not in self.buffered[-1:]:  # a second flush has no effect
+                self.buffered.append(piece)
             return
         try:
             self._apply(self.stream, piece)

@@ -169,14 +169,14 @@ class _NativeStreamSocketConnection(WebSocketConnection):
             await self._make_temporary_voice(configuration, self._next_recording, grant)
 
     def _push(self, event: InputText) -> None:
-        """Add text to its utterance, or begin one; raises InvalidRequestError if too much is queued."""
+        """Add text to its utterance, or begin one; raises InvalidRequestError if too much waits."""
         if not event.text or event.utterance <= self._last_finished:
             return  # an empty text only keeps the connection alive; a failed utterance takes no more
         queued_characters = sum(queued.queued_characters for queued in self._queue) + len(event.text)
-        if queued_characters > MAX_QUEUED_CHARACTERS or len(self._queue) >= MAX_QUEUED_UTTERANCES:
+        if queued_characters > MAX_QUEUED_CHARACTERS:
             raise InvalidRequestError(
-                f"{queued_characters} characters in {len(self._queue)} utterances wait to be spoken, more "
-                f"than {MAX_QUEUED_CHARACTERS} in {MAX_QUEUED_UTTERANCES}; this text is not taken",
+                f"{queued_characters} characters wait to be spoken, more than {MAX_QUEUED_CHARACTERS}; this "
+                "text is not taken",
                 code="too_much_text",
             )
         if self._last_queued(event.utterance) is None:
@@ -184,6 +184,13 @@ class _NativeStreamSocketConnection(WebSocketConnection):
         self._push_to(event.utterance, event.text)
 
     def _enqueue(self, queued: QueuedUtterance) -> None:
+        """Add an utterance; raises InvalidRequestError if too many wait."""
+        if len(self._queue) >= MAX_QUEUED_UTTERANCES:
+            raise InvalidRequestError(
+                f"{MAX_QUEUED_UTTERANCES} utterances wait to be spoken, which is the limit; utterance "
+                f"{queued.index} is not taken",
+                code="too_much_text",
+            )
         self._queue.append(queued)
         if not self.is_speaking:
             self.start_speaking(self._speak_queue)
@@ -206,9 +213,11 @@ class _NativeStreamSocketConnection(WebSocketConnection):
             queued.end_input()
 
     def _cancel(self, index: int) -> None:
-        self._end(index)
-        for queued in self._queue:
-            queued.cancel()
+        try:
+            self._end(index)
+        finally:  # also if too many utterances wait
+            for queued in self._queue:
+                queued.cancel()
 
     # Speaking
 

@@ -214,6 +214,28 @@ def test_waiting_text_is_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> N
     run(test, step_s=0.01)
 
 
+def test_waiting_flushes_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transcripts, "MAX_WAITING_TRANSCRIPTS", 8)
+
+    async def test(served: Any) -> None:
+        async with open_socket(served) as client:
+            await client.speak(TEXT)
+            for _ in range(10):
+                await client.send("Flush")
+            while (event := await client.next())["type"] != "Error":
+                pass
+            assert event["code"] == "TOO_MANY_REQUESTS"
+            sequence: list[int] = []
+            while len(sequence) < 8:
+                if (event := await client.next())["type"] == "Flushed":
+                    sequence.append(event["sequence_id"])
+            await client.send("Flush")
+            sequence.append((await client.until("Flushed"))["sequence_id"])
+            assert sequence == list(range(9))
+
+    run(test, step_s=0.05)
+
+
 @pytest.mark.parametrize("path", [V1, V2])
 def test_a_wrong_address_is_refused_before_the_socket_opens(run: Any, path: str) -> None:
     async def test(served: Any) -> None:

@@ -379,6 +379,24 @@ def test_contexts_and_waiting_text_are_bounded(run: Any, monkeypatch: pytest.Mon
     run(test)
 
 
+def test_waiting_flushes_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transcripts, "MAX_WAITING_TRANSCRIPTS", 8)
+
+    async def test(served: Any) -> None:
+        async with open_socket(served) as client:
+            await client.create()
+            await client.say("One two three four five six.")
+            for _ in range(10):
+                await client.send("flush_context", "a")
+            assert (await client.error())[0] == 8
+            await client.send("close_context", "a")
+            while "contextClosed" not in await client.next():
+                pass
+            assert client.flushes["a"] == 8 and client.words_spoken() >= 6
+
+    run(test, step_s=0.05)
+
+
 def test_keys_and_their_limits_are_checked(run: Any, tmp_path: Path) -> None:
     keys = KeysFile(tmp_path / "keys.json")
     poor = keys.add("poor", (Scope.SPEAK,), KeyLimits(requests_per_minute=2))

@@ -308,7 +308,24 @@ def test_queued_text_is_bounded_and_the_excess_is_refused(run: Any) -> None:
                 await client.send("input.text", text="x")
             error = await client.until("error")
             assert error["code"] == "too_much_text"
-            assert "this text is not taken" in error["message"]
+            assert "is not taken" in error["message"]
+
+    run(test, step_s=0.05)
+
+
+def test_queued_ends_are_bounded_and_a_cancel_still_drops_what_is_queued(run: Any) -> None:
+    async def test(served: Any) -> None:
+        async with open_stream(served) as client:
+            await client.send("input.text", text="word " * 1_000)
+            for _ in range(MAX_QUEUED_UTTERANCES):
+                await client.send("input.done")
+            for message_type in ("input.done", "input.cancel"):
+                await client.send(message_type)
+                assert (await client.until("error"))["code"] == "too_much_text"
+            for index in range(MAX_QUEUED_UTTERANCES):
+                assert (await client.until("session.done"))["utterance_index"] == index
+            done = await client.speak("One.")
+            assert (done["utterance_index"], done["cancelled"]) == (MAX_QUEUED_UTTERANCES + 2, False)
 
     run(test, step_s=0.05)
 
