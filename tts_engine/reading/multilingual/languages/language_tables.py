@@ -136,6 +136,7 @@ class LanguageTable:
     per_nouns: frozenset[str] = frozenset()  # after the "/" of a counted noun: "3 fois/jour"
     ratio_word: str = ""  # between the numbers of "3:1"
     score_joint: str = ""  # between those of "Bahia 2 x 2 Santos"; "" reads a size
+    ratio_words: Mapping[str, str] = field(default_factory=dict)  # the same by the word before them
     about_word: str = ""  # the "~" of "~12"
     signed_nouns: Mapping[str, str] = field(default_factory=dict)  # "-ans" is the "-" of "-26 ans"
     repeats_units: bool = False  # a unit is said after both numbers of a range
@@ -227,6 +228,7 @@ class LanguageTable:
     reference_slashes: bool = False  # the slashes of "AB/1204/25" are said
     phone_readings: Mapping[str, str] = field(default_factory=dict)  # of whole groups: "0800"
     max_mixed_digits: int = 2  # of the number in "B204", which is read as a number
+    phone_number: str = ""  # pattern of a phone number that looks like an amount: "601 234 567"
     postcode: str = ""  # pattern of a postcode or a plate, whose digits and letters are read one by one
     # Writing
     particles: bool = False  # particles follow a number without a blank
@@ -417,6 +419,7 @@ _NAMED_TABLES = (
     "slash_nouns",
     "percent_after",
     "signed_nouns",
+    "ratio_words",
 )
 _SPELLING_TABLES = ("abbreviations", "bare_abbreviations", "numbered_readings")  # keys "tel|Tel"
 _ENDING_TABLES = (

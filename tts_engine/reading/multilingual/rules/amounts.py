@@ -3,7 +3,7 @@
 import re
 
 from ...lazy_pattern import LazyPattern
-from ...tokenizer import RuleRow, ScanState, any_of
+from ...tokenizer import SMALL_LETTERS, RuleRow, ScanState, any_of
 from ..languages.language_tables import LanguageTable
 from ..languages.plural_rules import CountedNoun
 from .codes import TableCodes
@@ -51,6 +51,8 @@ class TableAmounts:
         self._size_word = table.size_word or table.marks["×"]
         self._times_word = table.marks["×"] if table.size_units else self._size_word
         self._counted = LazyPattern(rf"{self.integer}(?:\s?(?P<unit>{self._units}){self._unit_end})?")
+        sums = any_of((*table.money, *table.units, "%"))
+        self._amount_ahead = LazyPattern(rf"(?:{self._signs}) ?\d|{self._decimal}\s?(?:{sums})(?!\w)")
         years = any_of(suffix for suffix in table.ordinal_suffixes if suffix[0] == " ") or "(?!)"
         joints = any_of(table.day_joints) or "(?!)"
         self._year_joint = LazyPattern(rf" (?P<joint>{joints}) \d{{4}}(?P<suffix>{years})(?!\w)")
@@ -148,6 +150,7 @@ class TableAmounts:
                 rf"(?P<whole>{self.integer})(?:x{end}| x(?= (?:{self._signs}) ?\d))",
                 self._read_times,
             ),
+            (rf"(?P<whole>\d{{1,2}}) x(?= [{SMALL_LETTERS}])", self._read_times),
             (
                 r"(?P<over>\d{1,3})(?:[.,](?P<part>\d))?/(?P<under>\d{1,3})(?![\d/])"
                 rf"(?: ?(?P<unit>{long}){end}|{end})",
@@ -331,11 +334,13 @@ class TableAmounts:
 
     def _read_ratio(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3:1" of a score."""
-        if not self._table.ratio_word:
+        table = self._table
+        joint = table.ratio_words.get(scan.context.previous_word, table.ratio_word)
+        if not joint:
             return None
         over = self._numbers.amount(match["over"], None)
-        under = self._numbers.amount(match["under"], None, "", self._table.case_after(self._table.ratio_word))
-        return self._speller.emit_number(scan, f"{over} {self._table.ratio_word} {under}", *match.span())
+        under = self._numbers.amount(match["under"], None, "", table.case_after(joint))
+        return self._speller.emit_number(scan, f"{over} {joint} {under}", *match.span())
 
     def _read_score(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "2 x 2" between the names of two teams."""
@@ -421,7 +426,8 @@ class TableAmounts:
             return None
         if _SEPARATOR.search(scan.view, max(0, match.start() - 2), match.end() + 1):
             return None
-        if scan.context.previous_word in self._table.code_words:
+        is_code = scan.context.previous_word in self._table.code_words
+        if is_code and not self._amount_ahead.match(scan.view, match.end()):
             return match.end()
         scan.emit(self._table.minus_word, match.start(), match.end())
         return match.end()

@@ -98,6 +98,8 @@ class TableCodes:
             rows.append((r"\d{3}(?: \d{2,3}){2,3}(?![\d-])", read))
         if self._table.pairs_digits:
             rows.insert(0, (r"0\d{9}" + end, self._read_paired_digits))
+        if self._table.phone_number:
+            rows.insert(0, (self._table.phone_number + end, self._read_phone_number))
         if self._table.postcode:
             rows.insert(0, (self._table.postcode + end, self._read_postcode))
         if self._table.phone_readings:
@@ -208,6 +210,12 @@ class TableCodes:
     def _read_part_of_account(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the first two groups of an account that was announced: "IBAN beginnt mit DE44 5001"."""
         return self._read_bank_account(scan, match) if scan.context.code_words_left else None
+
+    def _read_phone_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "601 234 567", unless a noun or a unit follows that it counts."""
+        noun = scan.next_word(match.end())
+        is_counted = noun and noun not in self._table.function_words and scan.view[match.end()] == " "
+        return None if is_counted else self._speller.read_digit_groups(scan, match)
 
     def _read_postcode(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "1017 GL"."""

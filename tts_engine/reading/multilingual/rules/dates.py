@@ -51,8 +51,9 @@ class TableDates:
         self._times = TableTimes(table, numbers, speller)
         self._days = any_of(table.weekdays)
         self._days_of_letters = any_of(day for day in table.weekdays if len(day) > 1) or r"(?!)"
+        joints = any_of(table.case_joints) or "(?!)"
         self._weekday_governor = re.compile(
-            rf"(?<!\w)([^\W\d_]+) (?:{self._days_of_letters})\.? [^\W\d_]+ \Z"
+            rf"(?<!\w)([^\W\d_]+) (?:(?:{self._days_of_letters})\.?(?:,|,? (?:{joints})) )+\Z"
         )
         date, to = r"(?<!\d)\d{1,2}[/-]\d{1,2}", any_of(table.day_joints) or "(?!)"
         self._date_ahead = LazyPattern(rf" (?:{to}) {date}(?![\w/-])")
@@ -254,13 +255,19 @@ class TableDates:
         return self._numbers.day(int(match["day"]), scan.context.previous_word, before)
 
     def _read_weekday(self, scan: ScanState, match: re.Match[str]) -> int:
-        name, previous = self._table.weekdays[match.group(1)], scan.context.previous_word
-        if previous in self._table.case_joints:
-            governor = self._weekday_governor.search(scan.view, max(0, match.start() - 30), match.start())
-            previous = governor.group(1).lower() if governor else ""
-        scan.emit(self._table.inflected(name, previous), match.start(), match.end())
+        name = self._table.weekdays[match.group(1)]
+        governor = self._governor_of_weekday(scan, match.start())
+        scan.emit(self._table.inflected(name, governor), match.start(), match.end())
         scan.context.note_word(name)
         return match.end()
+
+    def _governor_of_weekday(self, scan: ScanState, at: int) -> str:
+        """Return the word that governs a weekday: the "w" of all days of "w pon., śr. i pt."."""
+        governor = self._weekday_governor.search(scan.view, max(0, at - 30), at)
+        if governor:
+            return governor.group(1).lower()
+        previous = scan.context.previous_word
+        return "" if previous in self._table.case_joints else previous
 
     def _read_announced_weekday(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the days of "du lun. au ven." and "Mo, Mi und Fr"."""
@@ -287,7 +294,7 @@ class TableDates:
 
     def _read_weekdays(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "Mo-Fr" and "sab e dom"."""
-        table, previous = self._table, scan.context.previous_word
+        table, previous = self._table, self._governor_of_weekday(scan, match.start())
         if not match["joint"]:
             previous = open_range(scan, table, table.day_range_opening, match.start())
         first, second = table.weekdays[match["first"]], table.weekdays[match["second"]]

@@ -167,8 +167,8 @@ class TableNormalizer:
             previous = words[-1] if words else scan.context.word_before_number
             if previous in self._table.function_words:  # "в 21:35, терм. B"
                 previous = "0"
-        inflected = self._table.inflected(spoken, "_".join(words[-2:]))
-        return inflected if inflected != spoken else self._table.inflected(spoken, previous)
+        after_phrase = self._table.inflections.get("_".join(words[-2:]), {}).get(spoken)
+        return after_phrase or self._table.inflected(spoken, previous)
 
     def _read_bare_abbreviation(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read an abbreviation that is written without a full stop."""

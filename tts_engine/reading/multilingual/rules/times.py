@@ -27,6 +27,7 @@ class TableTimes:
     def __init__(self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller) -> None:
         self._table, self._numbers, self._speller = table, numbers, speller
         self._weekday_names = {name.lower() for name in table.weekdays.values()}
+        self._score_cues = {*table.score_cues, *table.ratio_words}
         suffix = rf" ?(?:{table.hour_suffixes})(?!\w)"
         self._hour_follows = LazyPattern(
             rf" ?(?:[-–]|{re.escape(table.range_word)} ) ?\d{{1,2}}(?:[.:]\d\d)?{suffix}"
@@ -77,7 +78,7 @@ class TableTimes:
     def _read_time(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "14:30", and "9.05" where a word says that it is a time; a dash may lead to another time."""
         hour, minute = int(match["hour"]), int(match["minute"] or match["after_stop"] or 0)
-        if hour > _MAX_HOUR or minute > 59 or scan.context.previous_word in self._table.score_cues:
+        if hour > _MAX_HOUR or minute > 59 or scan.context.previous_word in self._score_cues:
             return None
         if match["after_stop"] and not self._is_told(scan, match):
             return None
@@ -130,7 +131,21 @@ class TableTimes:
         noun = scan.next_word(match.end()).lower()
         is_alone = not noun or noun in self._table.function_words
         is_alone = is_alone or scan.next_visible(match.end()) in ".,;!?)"
-        return is_alone and scan.context.previous_word in self._table.lone_hour_cues
+        previous, table = scan.context.previous_word, self._table
+        return is_alone and (
+            previous in table.lone_hour_cues
+            or (
+                previous in table.hour_cues
+                and (not noun or noun not in (table.range_word, table.time_range_word))
+                and self._is_after_opening(scan, match.start())
+            )
+        )
+
+    def _is_after_opening(self, scan: ScanState, at: int) -> bool:
+        """Whether the number at ``at`` stands after "czynne do" or after a weekday: "pt. do 14"."""
+        is_opening = self._opening_behind.search(scan.view, max(0, at - 60), at)
+        weekday = scan.words[-2].text.lower() if len(scan.words) > 1 else ""
+        return is_opening is not None or weekday in self._weekday_names
 
     def _is_counted(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether a noun or a unit follows that is counted: "2 godziny 15 minut"."""
