@@ -219,8 +219,7 @@ class MultilingualClauseNormalizer:
     def _clause_language(self, view: str) -> str:
         for pattern, _ in self._marks:  # their letters belong to no language
             view = pattern.compiled.sub(" ", view)
-        if not view.isascii():
-            view = _ADDRESS.sub(" ", view)
+        view = _ADDRESS.sub(" ", view)
         self._previous_language = detect_language(
             view,
             voice_language=self._language,

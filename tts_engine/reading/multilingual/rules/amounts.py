@@ -251,6 +251,8 @@ class TableAmounts:
         one = ""
         if gender is None:
             gender = self._context.gender_of_counted(scan, match.end(), number, case)
+            if fraction:
+                gender = self._context.gender_of_noun(scan, match.end(), 1, "genitive")
             is_one = whole == "1" and not fraction
             one = self._numbers.one(gender, scan.next_word(match.end())) if is_one else ""
         words = one or self._numbers.year_or_amount(whole, fraction, gender, case)

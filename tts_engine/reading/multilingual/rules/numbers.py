@@ -49,8 +49,9 @@ class TableNumberWords:
 
     def spell_out(self, number: int, rules: str) -> str:
         """Return the words of ``number`` by a rule set of Unicode's or of the language's own ordinals."""
-        if rules in self._table.number_words:
-            return self._table.number_words[rules].get(str(number)) or self.number(number)
+        words = self._table.number_words.get(rules)
+        if words and (str(number) in words or not rules.startswith("spellout-")):
+            return words.get(str(number)) or self.number(number)
         if self._ordinals.knows(rules):
             return self._ordinals.spell_out(number, rules) or self.number(number)
         return self._formatter.spell_out(number, rules)
@@ -72,9 +73,22 @@ class TableNumberWords:
         if not fraction:
             words = self.number(int(digits), gender, case)
             return words.removeprefix(self._table.silent_one) if case == "distributive" else words
+        half = self._half(int(digits), gender, case) if fraction == "5" else ""
+        if half:
+            return half
         if 0 < len(fraction) < len(self._table.decimal_nouns):
             return self._decimal_nouns(int(digits), fraction, case)
         return f"{self.number(int(digits))} {self._table.decimal_word} {self._decimals(fraction)}"
+
+    def _half(self, whole: int, gender: str, case: str) -> str:
+        """Return "półtora" for 1,5 and "dwie i pół" for 2,5; "" where the language reads the decimals."""
+        halves = self._table.decimal_halves
+        oblique = "" if case in ("", "accusative", "distributive") else case
+        words = halves.get(f"{whole} {oblique}") or halves.get(str(whole)) or halves.get("", "")
+        words = words if whole or gender else ""  # of 0,5 without a noun
+        masculine, _, feminine = words.partition("|")
+        words = feminine if feminine and gender == "f" else masculine
+        return words.replace("{}", self.number(whole, gender, case))
 
     def _decimals(self, fraction: str) -> str:
         """Return the digits after the decimal mark, as one number where the language joins so many."""
@@ -95,7 +109,9 @@ class TableNumberWords:
     def counted(self, whole: str, fraction: str | None, noun: CountedNoun, case: str = "") -> str:
         """Return an amount and the noun that it counts, in the form that the amount takes."""
         table = self._table
-        if fraction:
+        if fraction == "5" and whole == "1" and table.halves_count_two:
+            form = table.noun_form(noun, 2, case)
+        elif fraction:
             form = table.noun_form_after_fraction(noun, self.value(whole))
         else:
             form = table.noun_form(noun, self.value(whole), case)
