@@ -122,8 +122,8 @@ class LanguageTable:
     lone_year_rules: str = ""  # rule set of 1100 to 1999 outside a date; "": as other numbers
     zero_digit: str = ""  # zero in codes, if it differs from the number
     max_joined_decimals: int = 0  # so many digits after the decimal mark are read as one number
-    # Of numbers with ",5", by the whole number: "1" = "półtora|półtorej" has the feminine, "1 genitive" a case;
-    # "" = "{} i pół" is of the others
+    # Of numbers with ",5", by the whole number: "1" = "półtora|półtorej" has the feminine, "1 genitive"
+    # a case, and "" = "{} i pół" is of the others
     decimal_halves: Mapping[str, str] = field(default_factory=dict)
     halves_count_two: bool = False  # nouns after the "полтора" of 1,5 have the form after 2
     decimal_nouns: tuple[CountedNoun, ...] = ()  # "whole", "tenth", "hundredth" instead of decimal_word

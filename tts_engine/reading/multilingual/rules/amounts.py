@@ -130,6 +130,7 @@ class TableAmounts:
         rates = any_of(unit for unit in table.units if unit.startswith(tuple(table.money)) and "/" in unit)
         rates = rates or "(?!)"
         large = rf"{decimal}\s?(?P<magnitude>{self._magnitudes})"
+        joints = any_of({table.range_word, *table.case_joints, *table.day_joints} - {""}) or "(?!)"
         return (
             (
                 rf"(?P<whole>\d{{1,3}}) 1/2(?: ?(?P<unit>{self._units}){end}|(?![/\d]){end})"
@@ -165,6 +166,11 @@ class TableAmounts:
                 self._read_inserted_unit,
             ),
             (rf"(?P<whole>\d)(?P<fraction>(?!))?\s?(?P<unit>{rates}){end}", self._read_unit),
+            (
+                rf"(?P<whole>{self.integer}){self._decimal_mark}(?P<fraction>\d\d)"
+                rf"(?P<joint> (?:{joints}) | ?[-–] ?)(?={self.integer}(?:{self._decimal_mark}\d\d)?\s?{money})",
+                self._read_first_money,
+            ),
             (rf"{large}\s?{money}", self._read_large_money),
             (rf"{decimal}(?:[,.][-–]{{1,2}})?\s?{money}", self._read_money),
             (rf"{large}\s(?P<unit>{self._units}){end}", self._read_large_unit),
@@ -239,7 +245,8 @@ class TableAmounts:
         if rules and whole.isdigit() and len(whole) == 4:
             return self._speller.emit_number(scan, self._numbers.spell_out(int(whole), rules), *match.span())
         number = self._numbers.value(whole)
-        decade = self._table.ordinal_rules.get(scan.context.previous_word, "")
+        governor = self._table.governor(scan.context.previous_word, scan.view[: match.start()])
+        decade = self._table.ordinal_rules.get(governor, "")
         is_decade = len(whole) == 2 and whole[1] == "0" and scan.view.startswith(".", match.end())
         if is_decade and not fraction and decade.startswith("plural"):  # "w latach 90."
             return self._speller.emit_number(scan, self._numbers.spell_out(number, decade), *match.span())
@@ -502,6 +509,18 @@ class TableAmounts:
         money = self._numbers.money(match["whole"], match["fraction"], match["low_currency"])
         scan.emit(money, match.start("whole"), match.end())
         return self._speller.finish_number(scan, self._read_per(scan, match.end()))
+
+    def _read_first_money(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "19,99 do" of "od 19,99 do 49,99 zł"."""
+        table, case = self._table, self._context.case(scan, match)
+        money = self._numbers.money(match["whole"], match["fraction"], match["currency"], case)
+        scan.emit(money, match.start(), match.end("fraction"))
+        joint = match["joint"].strip()
+        joint = table.range_word if joint in "-–" else joint
+        scan.emit(joint, *match.span("joint"))
+        if joint not in table.case_joints:
+            scan.context.previous_word = joint
+        return match.end()
 
     def _read_inserted_unit(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "12€50" and "1m75"."""

@@ -2,6 +2,7 @@
 
 import re
 
+from ...lazy_pattern import LazyPattern
 from ...reading_context import CODE_WINDOW
 from ...spelling import LONG_DIGIT_GROUPS
 from ...tokenizer import RuleRow, ScanState, any_of
@@ -48,6 +49,7 @@ class TableCodes:
         self._end = table.end
         # The "salle B" of "salle B 2.14"
         self._section_behind = re.compile(rf"(?<!\w)(?i:{any_of(table.section_words) or '(?!)'}) [A-Z] \Z")
+        self._money_ahead = LazyPattern(rf"\s?(?:{any_of(table.money)}){table.end}")
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of codes that begin with a letter."""
@@ -144,7 +146,8 @@ class TableCodes:
             scan.context.code_words_left = CODE_WINDOW
 
     def _read_announced_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        return self._speller.read_digit_groups(scan, match) if scan.context.code_words_left else None
+        is_code = scan.context.code_words_left and not self._money_ahead.match(scan.view, match.end())
+        return self._speller.read_digit_groups(scan, match) if is_code else None
 
     def _read_paired_digits(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "0612345678" in pairs."""

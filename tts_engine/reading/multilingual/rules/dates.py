@@ -12,6 +12,7 @@ from .times import TableTimes, open_range
 
 _MAX_WEEKDAY_CHARACTERS = 16  # of an abbreviated day and the word between it and the next
 _ROMAN_MONTH = "(?:I{1,3}|IV|VI{0,3}|IX|XI{0,2})"
+_CAPITALS_BEHIND = re.compile(r"(?<!\w)[A-Z]{1,3} \Z")  # the "FV" of an invoice
 _FIRST_YEAR_OF_1900S = 50  # of the years with two digits
 
 
@@ -273,7 +274,8 @@ class TableDates:
         """Read the days of "du lun. au ven." and "Mo, Mi und Fr"."""
         before = max(0, match.start() - _MAX_WEEKDAY_CHARACTERS)
         has_stop = match.group()[-1] == "." or self._table.plain_weekdays
-        announced = scan.context.previous_word in self._table.weekday_cues and has_stop
+        in_brackets = scan.view[before : match.start()].endswith("(") and scan.view[match.end() :][:1] == ")"
+        announced = (scan.context.previous_word in self._table.weekday_cues or in_brackets) and has_stop
         announced = announced or bool(self._weekday_behind.compiled.search(scan.view, before, match.start()))
         return self._read_weekday(scan, match) if announced else None
 
@@ -352,7 +354,7 @@ class TableDates:
         year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
         if year < 100:
             year += 2000 if year < _FIRST_YEAR_OF_1900S else 1900
-        if not (1 <= month <= 12 and 1 <= day <= 31):
+        if self._is_reference(scan, match) or not (1 <= month <= 12 and 1 <= day <= 31):
             return None
         if self._dash_before_date.match(scan.view, match.end()):
             open_range(scan, self._table, self._table.day_range_opening, match.start())
@@ -372,6 +374,13 @@ class TableDates:
     def _is_date_announced(self, scan: ScanState) -> bool:
         previous = scan.context.previous_word
         return previous in self._table.date_cues or previous in self._weekday_names
+
+    def _is_reference(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether a word or capitals announce a code: "faktura nr 12/05/2026", "FV 12/05/2026"."""
+        if not self._table.reference_slashes or "/" not in match.group():
+            return False
+        behind = scan.view[max(0, match.start() - 5) : match.start()]
+        return scan.context.code_words_left > 0 or _CAPITALS_BEHIND.search(behind) is not None
 
     def _read_named_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "3. März 2026" or "3 de mayo de 2026"."""
