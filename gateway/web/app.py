@@ -20,6 +20,7 @@ from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
@@ -45,7 +46,7 @@ _STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
     RateLimited: 429,
     Overloaded: 503,
 }
-
+_CLIENT_CLOSED_REQUEST: Final = 499  # as nginx has it; the client does not see it
 
 _HEALTH: Final = operation("health", "Whether the process is alive.", json_response(Status), public=True)
 _HEALTH_ALIAS: Final = operation("healthAlias", "The same as /healthz.", json_response(Status), public=True)
@@ -93,6 +94,7 @@ def make_app(
     app.add_exception_handler(Overloaded, _handle_error)
     app.add_exception_handler(HTTPException, _handle_http_exception)
     app.add_exception_handler(WebSocketRequestValidationError, _handle_invalid_query)
+    app.add_exception_handler(ClientDisconnect, _handle_disconnect)
     _allow_browser_origins(app, access)
     app.add_middleware(HeadMiddleware)
     for mount in mounts:
@@ -175,3 +177,8 @@ async def _handle_invalid_query(connection: HTTPConnection, error: Exception) ->
     assert isinstance(error, WebSocketRequestValidationError)
     first = error.errors()[0]
     return _ErrorResponse(ErrorBody(error=f"{'.'.join(map(str, first['loc']))}: {first['msg']}"), 422)
+
+
+async def _handle_disconnect(connection: HTTPConnection, error: Exception) -> Response:
+    """End a request whose client left while it sent the body; that is no fault of the server."""
+    return Response(status_code=_CLIENT_CLOSED_REQUEST)

@@ -11,10 +11,11 @@ from typing import Literal
 
 import httpx
 import pytest
-from fastapi import APIRouter, FastAPI, WebSocket
+from fastapi import APIRouter, FastAPI, Request, WebSocket
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.web.app import Mount, make_app
@@ -126,6 +127,38 @@ def test_a_refused_websocket_gets_the_same_shape_and_logs_no_error(
     (no_key, no_audio) = asyncio.run(refused_handshakes())
     assert (no_key[0], no_key[1][:16]) == (401, "no valid API key")
     assert (no_audio[0], no_audio[1][:12]) == (422, "query.audio:")
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_a_client_that_leaves_during_an_upload_logs_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    router = APIRouter()
+    reads: list[str] = []
+
+    @router.post("/upload")
+    async def upload(request: Request) -> None:
+        reads.append("begun")
+        try:
+            await request.body()
+        finally:
+            reads.append("ended")
+
+    app = make_app(
+        unready=lambda: None,
+        registry=Metrics().registry,
+        access=AccessControl.open_to_all(),
+        mounts=[Mount(router, None)],
+    )
+
+    async def leave() -> None:
+        async with serving(app) as base:
+            host, port = base.split(":")
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf")
+            await until(lambda: reads)
+            writer.close()
+            await until(lambda: len(reads) == 2)
+
+    asyncio.run(leave())
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
