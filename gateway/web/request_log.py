@@ -11,14 +11,25 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from starlette.requests import ClientDisconnect
+from starlette.websockets import WebSocketDisconnect
 
 from ...tts_engine.errors import BadRequest, Overloaded
 from ...tts_engine.metrics import Metrics
 from ..access.access_control import Grant
 
 logger = logging.getLogger(__name__)
+
+# TimeoutError is that of a client that reads nothing.
+_CLIENT_LEFT: Final = (
+    asyncio.CancelledError,
+    GeneratorExit,
+    ClientDisconnect,
+    WebSocketDisconnect,
+    TimeoutError,
+)
 
 
 class RequestRecord:
@@ -58,7 +69,8 @@ class RequestLog:
     def track(self, api: str, grant: Grant, request_id: str) -> Iterator[RequestRecord]:
         """Record a request for as long as the block lasts.
 
-        The outcome is "ok", "refused" (BadRequest, Overloaded), "cancelled" (the client left) or "failed".
+        The outcome is "ok", "refused" (BadRequest, Overloaded), "cancelled" (the client left, or reads
+        nothing) or "failed".
         """
         record = RequestRecord(api, grant, request_id, self._clock)
         started_at = self._clock()
@@ -71,7 +83,7 @@ class RequestLog:
         except (BadRequest, Overloaded):
             outcome = "refused"
             raise
-        except (asyncio.CancelledError, GeneratorExit, ClientDisconnect):
+        except _CLIENT_LEFT:
             outcome = "cancelled"
             raise
         finally:

@@ -4,6 +4,8 @@ import asyncio
 import logging
 
 import pytest
+from starlette.requests import ClientDisconnect
+from starlette.websockets import WebSocketDisconnect
 
 from vivavoce.gateway.access.access_control import Grant
 from vivavoce.gateway.web.request_log import RequestLog
@@ -46,6 +48,9 @@ def test_a_request_is_counted_by_api_and_key(caplog: pytest.LogCaptureFixture) -
         (BadText("too long"), "refused"),
         (asyncio.CancelledError(), "cancelled"),
         (GeneratorExit(), "cancelled"),
+        (ClientDisconnect(), "cancelled"),
+        (WebSocketDisconnect(1006), "cancelled"),
+        (TimeoutError("the client reads nothing"), "cancelled"),
         (RuntimeError("broken"), "failed"),
     ],
 )
