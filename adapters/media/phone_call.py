@@ -13,7 +13,6 @@ from ..audio.resample import PassthroughResampler, Resampler, call_resampler
 from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ..playback.playout import Playout
 from .call_media import MediaReport, RecordedAudio
-from .caller_audio_queue import CallerAudioQueue
 from .clock import Clock
 from .messages import (
     AudioRecorded,
@@ -37,7 +36,7 @@ from .messages import (
     WordsHeard,
 )
 from .paced_media import PacedMedia, SpeechDetector
-from .phone_wire import PhoneWire, WireEnded
+from .phone_wire import CallerAudioQueue, PhoneWire, WireEnded
 
 _MAX_UNSENT_BYTES: Final = 1 << 20  # to control; with more, audio is dropped
 
