@@ -290,6 +290,8 @@ def parse_client_message(fields: dict[str, Any]) -> CartesiaClientMessage:
 
 def parse_json_object(data: str | bytes) -> dict[str, Any]:
     """Parse a JSON object; raises InvalidCartesiaRequest."""
+    if len(data) > MAX_BODY_BYTES:
+        raise InvalidCartesiaRequest(f"the message is longer than {MAX_BODY_BYTES} characters")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:  # the latter for deep nesting

@@ -22,6 +22,7 @@ from ...voice_registry import VoiceRegistry
 from ...web.backpressure import BackpressureSender
 from ...web.openapi.operations import WebSocketOperation
 from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, reject_handshake
+from ..context_ids import reported_context_id
 from ..speech import EncodedChunk
 from ..speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ..transcripts import Transcript, speak_transcript
@@ -103,17 +104,17 @@ class _CartesiaSocketConnection(WebSocketConnection):
 
     async def on_message(self, data: str | bytes) -> None:
         self._idle_since = self._loop.time()
-        context_id: object = None
+        context_id = None
         try:
             fields = parse_json_object(data)
-            context_id = fields.get("context_id")
+            context_id = reported_context_id(fields.get("context_id"))
             message = parse_client_message(fields)
             if isinstance(message, CancelContextRequest):
                 self._cancel(message.context_id)
             else:
                 self._receive_text(message)
         except VivavoceError as error:
-            await self._send_error(error, context_id if isinstance(context_id, str) else None)
+            await self._send_error(error, context_id)
 
     def _receive_text(self, request: GenerationRequest) -> None:
         context = self._contexts.get(request.context_id) or self._open_context(request)

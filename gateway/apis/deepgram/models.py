@@ -168,6 +168,8 @@ def parse_speech_request(data: bytes) -> DeepgramSpeechRequest:
 
 def parse_message(adapter: TypeAdapter[T], data: str | bytes) -> T:
     """Parse a body or message; raises InvalidDeepgramRequest."""
+    if len(data) > MAX_BODY_BYTES:
+        raise InvalidDeepgramRequest(f"the message is longer than {MAX_BODY_BYTES} characters")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:  # the latter for deep nesting

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from ..context_ids import reported_context_id
 from .alignment import TimedCharacter
 from .errors import InvalidElevenLabsRequest
 
@@ -235,10 +236,12 @@ def context_of(data: str | bytes) -> str | None:
     except InvalidElevenLabsRequest:
         return None
     named = fields.get("context_id", fields.get("contextId"))
-    return named[:_MAX_NAME_CHARACTERS] if isinstance(named, str) else None
+    return reported_context_id(named)
 
 
 def _parse_json_object(data: str | bytes) -> dict[str, Any]:
+    if len(data) > MAX_BODY_BYTES:
+        raise InvalidElevenLabsRequest(f"the message is longer than {MAX_BODY_BYTES} characters")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:  # the latter for deep nesting

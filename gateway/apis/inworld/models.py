@@ -15,6 +15,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from ....tts_engine.chunk import Word
+from ..context_ids import reported_context_id
 from ..word_ends import blanks_stop
 from .errors import GoogleRpcCode, InvalidInworldRequest, InworldErrorDescription
 
@@ -278,10 +279,12 @@ def context_of(data: str | bytes) -> str | None:
     except InvalidInworldRequest:
         return None
     named = fields.get("contextId", fields.get("context_id"))
-    return named[:_MAX_NAME_CHARACTERS] if isinstance(named, str) else None
+    return reported_context_id(named)
 
 
 def _parse_json_object(data: str | bytes) -> dict[str, Any]:
+    if len(data) > MAX_BODY_BYTES:
+        raise InvalidInworldRequest(f"the message is longer than {MAX_BODY_BYTES} characters")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:  # the latter for deep nesting

@@ -22,6 +22,7 @@ from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis import transcripts
 from vivavoce.gateway.apis.cartesia import socket_api
+from vivavoce.gateway.apis.cartesia.models import MAX_BODY_BYTES
 from vivavoce.gateway.apis.cartesia.socket_api import MAX_CONTEXTS, PATH
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
@@ -247,6 +248,8 @@ def test_every_raw_encoding_has_the_length_of_the_speech(run: Any, encoding: str
         ({"max_buffer_delay_ms": 5_001}, "max_buffer_delay_ms"),
         ({"generation_config": {"speed": 99.0}}, "generation_config.speed"),
         ({"context_id": ""}, "context_id"),
+        ({"context_id": "\ud800"}, "context_id"),
+        ({"other": "x" * MAX_BODY_BYTES}, "longer"),
         ({"context_id": "a" * 257}, "context_id"),
     ],
 )

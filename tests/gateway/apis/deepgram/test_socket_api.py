@@ -18,6 +18,7 @@ from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis import transcript_socket, transcripts
+from vivavoce.gateway.apis.deepgram.models import MAX_BODY_BYTES
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 V1, V2 = "/v1/speak", "/v2/speak"
@@ -162,7 +163,16 @@ def test_many_sockets_at_once_have_their_own_voices(run: Any) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    ["no JSON", "[1]", "{}", '{"type": "Sing"}', '{"type": "Speak"}', '{"type": "Speak", "text": 5}'],
+    [
+        "no JSON",
+        "[1]",
+        "{}",
+        '{"type": "Sing"}',
+        r'{"type": "\ud800"}',
+        '{"type": "Speak"}',
+        '{"type": "Speak", "text": 5}',
+        json.dumps({"type": "Flush", "other": "x" * MAX_BODY_BYTES}),
+    ],
 )
 def test_a_wrong_message_is_a_warning_or_on_the_second_version_the_end(run: Any, message: str) -> None:
     async def test(served: Any) -> None:

@@ -20,6 +20,7 @@ from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis import transcripts
 from vivavoce.gateway.apis.inworld import socket_api
+from vivavoce.gateway.apis.inworld.models import MAX_BODY_BYTES
 from vivavoce.gateway.apis.inworld.socket_api import MAX_CONTEXTS, PATH
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
@@ -307,6 +308,8 @@ def test_every_encoding_has_the_length_of_the_speech(run: Any, encoding: str) ->
         ({}, "exactly one of create"),
         ({"send_text": {"text": "One."}, "flush_context": {}}, "exactly one of create"),
         ({"send_text": {"text": 5}}, "send_text.text"),
+        ({"contextId": "\ud800", "flush_context": {}}, "contextId"),
+        ({"flush_context": {"other": "x" * MAX_BODY_BYTES}}, "longer"),
         ({"send_text": {"text": "x" * 40_001}}, "send_text.text"),
         ({"create": {}}, "voiceId"),
         ({"create": {"voiceId": "v", "audioConfig": {"audioEncoding": "AAC"}}}, "audioEncoding"),
