@@ -312,9 +312,13 @@ class _NativeStreamSocketConnection(WebSocketConnection):
             return  # the encoder withholds it
         if not queued.has_audio:
             await self._send_audio_start(queued, configuration)
-        bytes_per_s = configuration.audio.bytes_per_second
-        await self.sender.send(chunk.audio, bytes_per_s, self.send_bytes)
-        queued.total_bytes += len(chunk.audio)
+
+        async def write(audio: bytes) -> None:
+            if not queued.cancelled:
+                await self.send_bytes(audio)
+                queued.total_bytes += len(audio)
+
+        await self.sender.send(chunk.audio, configuration.audio.bytes_per_second, write)
         queued.record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
 
     async def _send_audio_start(self, queued: QueuedUtterance, configuration: SessionConfig) -> None:

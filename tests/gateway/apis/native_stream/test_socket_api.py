@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.model_names import ModelPolicy
 from vivavoce.gateway.apis.native_stream.socket_api import MAX_QUEUED_UTTERANCES, PATH
+from vivavoce.gateway.web.backpressure import BackpressureSender
 
 TIMEOUT_S = 30.0
 
@@ -176,6 +177,26 @@ def test_cancelling_stops_the_engine_and_the_next_utterance_is_spoken(run: Any) 
             assert set(client.audio) == {0, 2}
 
     run(test, step_s=0.005)
+
+
+def test_a_piece_that_is_held_back_is_dropped_by_a_cancel(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hold(_: BackpressureSender, data: bytes, __: int, write: Callable[[bytes], Any]) -> None:
+        await write(data[:8])
+        await asyncio.sleep(0.3)
+        await write(data[8:])
+
+    monkeypatch.setattr(BackpressureSender, "send", hold)
+
+    async def test(served: Any) -> None:
+        async with open_stream(served) as client:
+            await client.send("input.text", text="One two three four. ")
+            await client.until("audio.start")
+            client.audio[0] = await client.socket.recv()
+            await client.send("input.cancel")
+            assert (await client.until("audio.done"))["total_bytes"] == len(client.audio[0]) == 8
+            assert (await client.until("session.done"))["cancelled"]
+
+    run(test)
 
 
 @pytest.mark.parametrize("text", ["nothing to cancel", ""])
