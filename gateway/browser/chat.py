@@ -134,6 +134,8 @@ def parse_token(data: str) -> str:
         if "error" in event:
             raise ChatFailed("the language model's server reported an error in mid-answer")
         choices = event.get("choices") or [{}]
-        return str((choices[0].get("delta") or {}).get("content") or "")
+        content = str((choices[0].get("delta") or {}).get("content") or "")
     except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
         raise ChatFailed("the language model's server sent an event that is not a chat completion") from None
+    # Halves of surrogate pairs, which no text in UTF-8 can have, become U+FFFD.
+    return content.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
+from pydantic import ValidationError
+
 from ..calls.api.messages import (
     MAX_TEXT_CHARACTERS,
     AskMessage,
@@ -26,6 +28,7 @@ from ..calls.api.messages import (
     SpeechStartedMessage,
     TextMessage,
     WordMessage,
+    describe_validation_error,
     parse_client_message,
 )
 
@@ -120,10 +123,13 @@ class RtviDialect:
             return []
         if len(text) > MAX_TEXT_CHARACTERS:
             raise BadCallMessage(f"a text of {len(text)} characters; at most {MAX_TEXT_CHARACTERS} are read")
-        if self._typed_text_action == "ask":
-            return [AskMessage(type="ask", text=text)]
-        discard = CommandMessage(type="discard")
-        return [discard, TextMessage(type="text", text=text), CommandMessage(type="end")]
+        try:
+            if self._typed_text_action == "ask":
+                return [AskMessage(type="ask", text=text)]
+            spoken = TextMessage(type="text", text=text)
+        except ValidationError as error:  # half of a surrogate pair
+            raise BadCallMessage(describe_validation_error(error, "message")) from None
+        return [CommandMessage(type="discard"), spoken, CommandMessage(type="end")]
 
 
 def _envelope(text: str) -> dict[str, Any]:
@@ -146,4 +152,4 @@ def _rtvi(kind: str, data: dict[str, object] | None = None, message_id: str | No
 
 
 def _to_json(message: dict[str, object]) -> str:
-    return json.dumps(message, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(message, separators=(",", ":"))

@@ -17,6 +17,8 @@ def event(**delta: object) -> str:
         (event(content=" hello"), " hello"),
         (event(role="assistant"), ""),
         (event(content=None), ""),
+        (event(content="Hi \U0001f600"), "Hi \U0001f600"),
+        (event(content="Hi \ud83d"), "Hi \ufffd"),
         (event(content=""), ""),
         ('{"choices": []}', ""),
         ('{"choices": [], "usage": {"total_tokens": 9}}', ""),

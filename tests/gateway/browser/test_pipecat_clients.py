@@ -46,6 +46,20 @@ def test_too_long_a_text_of_a_pipecat_client_is_an_error_and_the_call_goes_on(le
     with_server(scenario)
 
 
+def test_half_a_surrogate_pair_of_a_pipecat_client_is_an_error_and_the_call_goes_on() -> None:
+    async def scenario(server: BrowserServer) -> None:
+        peer = await server.call()
+        peer.send(label="rtvi-ai", id="\ud83d", type="client-ready", data={"version": "1.0.0"})
+        assert (await peer.until_received("bot-ready"))["id"] == "\ud83d"
+        rtvi = {"label": "rtvi-ai", "id": "7"}
+        peer.send(**rtvi, type="send-text", data={"content": "A smile \ud83d"})
+        assert "unicode" in peer.of_type("error")[0]["data"]["error"]
+        peer.send(**rtvi, type="send-text", data={"content": "Still here. "})
+        await peer.until_received("bot-stopped-speaking")
+
+    with_server(scenario)
+
+
 def test_a_pipecat_client_gets_the_events_from_before_it_was_ready() -> None:
     async def scenario(server: BrowserServer) -> None:
         peer = await server.call()

@@ -60,6 +60,7 @@ class FakePeer:
         pass
 
     def send_message(self, message: str) -> None:
+        message.encode()  # as aiortc does
         self.received.append(json.loads(message))
         self._changed.set()
 
