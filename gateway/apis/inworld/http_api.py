@@ -5,6 +5,7 @@ POST /tts/v1/voice:stream     a JSON object a line, each with a piece of audio a
 GET  /tts/v1/voices           the voices
 """
 
+import asyncio
 import math
 from abc import abstractmethod
 from base64 import b64encode
@@ -219,12 +220,17 @@ class _WholeSpeech(_InworldSpeechResponse):
         self._words += chunk.words
 
     async def end(self, speech: InworldSpeechRequest, text: str) -> Response:
+        # 100 MB of audio would hold up the event loop for some hundred milliseconds.
+        body = await asyncio.to_thread(self._encode, speech, text)
+        return Response(body, headers=self.stream_headers, media_type=JSON)
+
+    def _encode(self, speech: InworldSpeechRequest, text: str) -> bytes:
         answer = InworldSpeech(
             audioContent=b64encode(self._audio).decode("ascii"),
             timestampInfo=_times_of(self._words, speech, text),
             usage=_usage_of(speech),
         )
-        return Response(answer.encode(), headers=self.stream_headers, media_type=JSON)
+        return answer.encode().encode()
 
 
 class _SpeechLines(_InworldSpeechResponse):
