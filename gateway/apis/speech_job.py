@@ -80,8 +80,8 @@ class JobServer:
         async with self._open_voice(job, grant) as voice:
             record.voice = voice
             options = replace(job.options, voice=voice)
-            grant.charge_characters(len(job.text))  # last: a request for an unknown voice is free
             async with self.server.open_stream(options, grant) as stream:
+                grant.charge_characters(len(job.text))  # last: a refused request is free
                 stream.push_text(job.text)
                 stream.end_input()
                 on_open(stream)

@@ -211,8 +211,8 @@ class _CartesiaSpeechResponse(SpeechResponse):
         record.voice = resolve_cartesia_voice(self.api.voices, server.models, speech, grant)
         options = make_synthesis_options(speech, record.voice, encoding)
         self.begin(speech, encoding)
-        grant.charge_characters(len(speech.transcript))  # last: a request for an unknown voice is free
         async with server.open_stream(options, grant) as utterance:
+            grant.charge_characters(len(speech.transcript))  # last: a refused request is free
             utterance.push_text(speech.transcript)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

@@ -216,7 +216,6 @@ class _DashScopeSpeechResponse(SpeechResponse):
         wants_events = self.request.headers.get("x-dashscope-sse", "").lower() == "enable"
         events = self.body_stream if wants_events else None
         with server.log.track(_API, grant, self.request_id) as record, grant.stream():
-            grant.charge_characters(characters)
             record.count_text(len(spoken.text))
             record.voice = resolve_dashscope_voice(self._api.voices, parameters.voice, grant, default)
             speech = _StoredSpeech(self.request_id, parameters, spoken, record, events, self.report_unread)
@@ -274,8 +273,8 @@ class _StoredSpeech:
         self._sentences = SentenceEventBuilder(request_id, include_words=parameters.word_timestamp_enabled)
 
     async def render(self, server: SpeechServer, grant: Grant, store: AudioStore) -> StoredAudio:
-        """Render the whole text and return the file; raise UnknownVoice, BadRequest, Overloaded or
-        SynthesisFailed.
+        """Render the whole text and return the file; raise UnknownVoice, BadRequest, RateLimited, Overloaded
+        or SynthesisFailed.
         """
         options = make_synthesis_options(self._parameters, self._record.voice)
         if self._events is not None:
@@ -284,6 +283,7 @@ class _StoredSpeech:
             store.open_writer(options.audio.content_type) as writer,
             server.open_stream(options, grant) as utterance,
         ):
+            grant.charge_characters(billed_characters(self._text))  # last: a refused request is free
             utterance.push_document(self._document)
             utterance.end_input()
             self._report_unread(utterance.unread_characters)

@@ -124,13 +124,13 @@ class _DeepgramSpeechResponse(SpeechResponse):
         encoding = make_response_encoding(query)
         record.voice = resolve_deepgram_voice(self.api.voices, server.models, query.model, grant)
         options = make_deepgram_options(query, record.voice, encoding.audio)
-        grant.charge_characters(len(text))  # last: a request for an unknown voice is free
         self.stream_headers["content-type"] = encoding.content_type
         self.stream_headers["dg-char-count"] = str(len(text))
         self.stream_headers["dg-model-name"] = record.voice
         self.body_stream.bytes_per_s = encoding.audio.bytes_per_second
         header = encoding.header
         async with server.open_stream(options, grant) as utterance:
+            grant.charge_characters(len(text))  # last: a refused request is free
             utterance.push_text(text)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

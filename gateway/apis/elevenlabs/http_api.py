@@ -153,9 +153,9 @@ class _SpokenText(SpeechResponse):
         )
         options = make_elevenlabs_options(record.voice, audio, speech, speech.language_code, speech.seed)
         self.begin(audio)
-        grant.charge_characters(len(speech.text))  # last: a request for an unknown voice is free
         self.stream_headers["character-cost"] = str(len(speech.text))
         async with server.open_stream(options, grant) as utterance:
+            grant.charge_characters(len(speech.text))  # last: a refused request is free
             utterance.push_text(speech.text)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

@@ -104,8 +104,8 @@ class _JambonzSpeechResponse(SpeechResponse):
         options = SynthesisOptions(record.voice, _AUDIO, delivery=Delivery(language=speech.language))
         document = parse_ssml(speech.text) if speech.type == "ssml" else plain_document(speech.text)
         self.body_stream.bytes_per_s = _AUDIO.bytes_per_second
-        grant.charge_characters(len(document.text))  # last: a request for an unknown voice is free
         async with server.open_stream(options, grant) as utterance:
+            grant.charge_characters(len(document.text))  # last: a refused request is free
             utterance.push_document(document)
             utterance.end_input()
             async for chunk in utterance:

@@ -73,11 +73,7 @@ class _CaptionedSpeechResponse(OpenAISpeechResponse):
         assert isinstance(speech, CaptionedSpeechRequest)
         self.stream_headers["content-type"] = JSON
         self.body_stream.bytes_per_s = options.audio.bytes_per_second
-        server = self.api.server
-        async with server.open_stream(options, grant) as utterance:
-            utterance.push_text(speech.input)
-            utterance.end_input()
-            self.report_unread(utterance.unread_characters)
+        async with self.open_utterance(speech, options, grant) as utterance:
             await self._write_lines(utterance, speech, options.audio.content_type, record)
         await self.body_stream.end()
 

@@ -10,6 +10,8 @@ Source: see ``models``.
 
 import time
 from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -31,7 +33,7 @@ from ...web.openapi.operations import (
 )
 from ...web.request_log import RequestRecord
 from ...web.streamed_body import cancel_on_disconnect
-from ..speech import AUDIO_CONTENT_TYPES, SynthesisOptions
+from ..speech import AUDIO_CONTENT_TYPES, EncodedStream, SynthesisOptions
 from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .errors import to_openai_error
@@ -186,20 +188,27 @@ class OpenAISpeechResponse(SpeechResponse):
     ) -> Response | None:
         async with self.api.voices.open_voice(speech, grant) as record.voice:
             options = make_synthesis_options(speech, record.voice)
-            grant.charge_characters(len(speech.input))  # last: a request for an unknown voice is free
             return await self.stream(speech, options, grant, record)
+
+    @asynccontextmanager
+    async def open_utterance(
+        self, speech: CreateSpeechRequest, options: SynthesisOptions, grant: Grant
+    ) -> AsyncIterator[EncodedStream]:
+        """Open the stream of the text and charge its characters; raises as ``EncodedStream``, RateLimited."""
+        async with self.api.server.open_stream(options, grant) as utterance:
+            grant.charge_characters(len(speech.input))  # last: a refused request is free
+            utterance.push_text(speech.input)
+            utterance.end_input()
+            self.report_unread(utterance.unread_characters)
+            yield utterance
 
     async def _whole_file(
         self, speech: CreateSpeechRequest, options: SynthesisOptions, grant: Grant, record: RequestRecord
     ) -> Response:
         """Return the response with all audio; raises BadRequest if the speech is too long to be held."""
-        server = self.api.server
         parts: list[bytes] = []
         samples = 0
-        async with server.open_stream(options, grant) as utterance:
-            utterance.push_text(speech.input)
-            utterance.end_input()
-            self.report_unread(utterance.unread_characters)
+        async with self.open_utterance(speech, options, grant) as utterance:
             async for chunk in utterance:
                 parts.append(chunk.audio)
                 samples = chunk.samples[1]
@@ -215,14 +224,11 @@ class OpenAISpeechResponse(SpeechResponse):
         if speech.is_whole_file:
             return await self._whole_file(speech, options, grant, record)
         as_events = speech.stream_format == "sse"
-        server, body = self.api.server, self.body_stream
+        body = self.body_stream
         self.stream_headers["content-type"] = EVENT_STREAM if as_events else options.audio.content_type
         body.bytes_per_s = options.audio.bytes_per_second
         samples = 0
-        async with server.open_stream(options, grant) as utterance:
-            utterance.push_text(speech.input)
-            utterance.end_input()
-            self.report_unread(utterance.unread_characters)
+        async with self.open_utterance(speech, options, grant) as utterance:
             async for chunk in utterance:
                 if not chunk.audio:
                     continue  # the encoder withholds it

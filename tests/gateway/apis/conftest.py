@@ -229,6 +229,7 @@ class ServedSpeechApis:
 async def _serve_every_api(
     *,
     access: AccessControl | None = None,
+    max_streams: int = 256,
     store: VoiceStore | None = None,
     reference_hosts: tuple[str, ...] = (),
     exchange_folder: Path | None = None,
@@ -239,7 +240,8 @@ async def _serve_every_api(
     if backend is None:
         backend = CountingBackend(**options) if store is None else CloningBackend(store=store, **options)
     access, metrics = access or AccessControl.open_to_all(), Metrics()
-    async with Engine(backend, EngineConfig(), metrics) as engine:
+    config = EngineConfig(scheduler=SchedulerPolicy(max_streams=max_streams))
+    async with Engine(backend, config, metrics) as engine:
         voices = VoiceRegistry(engine.voices)
         guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(reference_hosts), timeout_s=2 * TIMEOUT_S))
         apis = SpeechApis(engine, access, voices, guard, OpenAIPolicy(), exchange_folder)

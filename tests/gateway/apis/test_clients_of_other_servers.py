@@ -12,10 +12,12 @@ from shared.audio.recordings import recording
 from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S
 from shared.gateways.running_gateway import PITCHES_HZ, ask_gateway
+from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.tts_engine.errors import UnknownVoice
 from vivavoce.tts_engine.voices.store import VoiceStore
 
+TEN_LETTERS = "Good day. "  # as many characters as the tests' key may speak in a minute
 LISTS = ("/v1/models", "/v1/models/tts-1", "/v1/audio/models", "/v1/audio/voices")
 
 
@@ -229,6 +231,62 @@ def test_a_text_that_never_fits_the_limit_of_the_key_is_a_bad_request_in_every_d
         assert (later.status_code, int(later.headers["retry-after"]) <= 60) == (429, True)
 
     ask_gateway(questions, keys_file=tmp_path / "keys.json")
+
+
+DASHSCOPE_SPEECH = "/api/v1/services/audio/tts/SpeechSynthesizer"
+SPEECH_REQUESTS: dict[str, dict[str, Any]] = {
+    "/v1/audio/speech": {"input": TEN_LETTERS},
+    "/v1/audio/speech?": {"input": TEN_LETTERS, "stream": False},  # one complete file
+    "/dev/captioned_speech": {"input": TEN_LETTERS},
+    "/v1/text-to-speech/tone-440": {"text": TEN_LETTERS},
+    "/tts/bytes": {
+        "model_id": "sonic",
+        "transcript": TEN_LETTERS,
+        "voice": {"mode": "id", "id": "tone-440"},
+        "output_format": {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000},
+    },
+    "/v1/speak": {"text": TEN_LETTERS},
+    "/tts/v1/voice": {"text": TEN_LETTERS, "voiceId": "tone-440", "modelId": "inworld-tts-1"},
+    "/jambonz/tts": {"text": TEN_LETTERS, "voice": "tone-440", "type": "text", "language": "en"},
+    "/v1/model/cosyvoice/tts": {"text": TEN_LETTERS},
+    DASHSCOPE_SPEECH: {"model": "cosyvoice-v2", "input": {"text": TEN_LETTERS, "voice": "tone-440"}},
+}
+
+
+@pytest.mark.parametrize("path", SPEECH_REQUESTS)
+def test_a_text_that_the_full_engine_refuses_is_free_in_every_dialect(
+    path: str, tmp_path: Path, run_every_api: Any
+) -> None:
+    keys = KeysFile(tmp_path / "keys.json")
+    key = keys.add("client", (Scope.SPEAK, Scope.CALLS), KeyLimits(characters_per_minute=10))
+
+    async def test(served: Any) -> None:
+        async def status() -> int:
+            answer = await served.client.post(
+                path, json=SPEECH_REQUESTS[path], headers={"authorization": f"Bearer {key}"}
+            )
+            return int(answer.status_code)
+
+        async with served.apis.job_server.server.engine.stream():
+            assert await status() == (429 if path == DASHSCOPE_SPEECH else 503)
+        assert await status() == 200
+        assert await status() == 429
+
+    run_every_api(test, access=AccessControl(keys), max_streams=1)
+
+
+def test_a_text_for_an_unknown_voice_of_dashscope_is_free(tmp_path: Path, run_every_api: Any) -> None:
+    keys = KeysFile(tmp_path / "keys.json")
+    key = keys.add("client", (Scope.SPEAK,), KeyLimits(characters_per_minute=10))
+
+    async def test(served: Any) -> None:
+        for voice, status in (("anna", 400), ("tone-440", 200)):
+            body = {"model": "cosyvoice-v2", "input": {"text": TEN_LETTERS, "voice": voice}}
+            headers = {"authorization": f"Bearer {key}"}
+            answer = await served.client.post(DASHSCOPE_SPEECH, json=body, headers=headers)
+            assert answer.status_code == status, answer.text
+
+    run_every_api(test, access=AccessControl(keys))
 
 
 def test_a_voice_is_deleted_by_its_name_as_written_only(
