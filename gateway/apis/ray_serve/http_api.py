@@ -217,7 +217,7 @@ class _BatchResponse(_RaySpeechResponse):
     async def _speak_item(self, index: int, fields: dict[str, Any], grant: Grant) -> tuple[SpeechJob, bytes]:
         grant.charge_request()
         mode = fields.get("mode", "tts")
-        if mode not in REQUESTS:
+        if not isinstance(mode, str) or mode not in REQUESTS:
             raise InvalidField("mode", f"got {str(mode)[:40]!r}; there are {', '.join(REQUESTS)}")
         job = await self.api.make_job(mode, fields, grant)
         log = self.host.server.log

@@ -95,12 +95,13 @@ def test_a_batch_has_a_status_for_each_item(run_every_api: Any) -> None:
             {"mode": "sing", "text": TEXT},
             {"mode": "cross_lingual", "text": TEXT, "reference_audio": as_data_url(recording())},
             {"text": TEXT, "format": "wav"},
+            {"mode": [], "text": TEXT},
         ]
         answer = await served.client.post(f"{ROOT}/batch", json={"items": items, "format": "pcm"})
         results = answer.json()["results"]
         assert answer.status_code == 207
-        assert [result["index"] for result in results] == list(range(6))
-        assert [result["status"] for result in results] == [200, 404, 400, 400, 400, 200]
+        assert [result["index"] for result in results] == list(range(7))
+        assert [result["status"] for result in results] == [200, 404, 400, 400, 400, 200, 400]
         assert pitch_of(base64.b64decode(results[0]["audio"])) == pytest.approx(330, rel=0.02)
         assert results[2]["field"] == "instruction" and results[3]["field"] == "mode"
         assert results[5]["content_type"] == "audio/wav"
