@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -189,11 +190,22 @@ class XttsVoicesApi:
         try:
             stored = voices.find(voice_id, grant)
         except UnknownVoice:
-            await voices.create(recording.data, new, grant)
+            await self._create(voice_id, recording.data, new, grant)
         else:
             if not voices.fits_model(stored):  # the server had another bundle when it was cloned
                 await voices.replace(voice_id, recording.data, new, grant)
         return _latents(voice_id)
+
+    async def _create(self, voice_id: str, data: bytes, new: NewVoice, grant: Grant) -> None:
+        """Create a voice, unless another session does so meanwhile; raises as ``VoiceRegistry.create``."""
+        voices = self._host.voices
+        try:
+            await voices.create(data, new, grant)
+        except BadRequest:
+            with suppress(UnknownVoice):
+                voices.find(voice_id, grant)
+                return
+            raise
 
 
 def _latents(voice_id: str) -> XttsLatents:

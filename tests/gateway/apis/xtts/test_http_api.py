@@ -59,6 +59,19 @@ def test_clients_of_the_streaming_server_clone_and_speak(run_every_api: Any, sto
     run_every_api(test, store=store)
 
 
+def test_sessions_that_clone_the_same_recording_at_once_share_the_voice(
+    run_every_api: Any, store: VoiceStore
+) -> None:
+    async def test(served: Any) -> None:
+        files = {"wav_file": ("anna.wav", recording())}
+        answers = await asyncio.gather(*(served.client.post("/clone_speaker", files=files) for _ in range(4)))
+        assert [answer.status_code for answer in answers] == [200] * 4
+        assert all(answer.json() == answers[0].json() for answer in answers)
+        assert len(store.list()) == 1
+
+    run_every_api(test, store=store)
+
+
 def test_studio_speakers_speak_with_their_numbers(run_every_api: Any) -> None:
     async def test(served: Any) -> None:
         speakers = (await served.client.get("/studio_speakers")).json()
