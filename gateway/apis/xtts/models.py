@@ -14,7 +14,7 @@ Source: coqui-ai/xtts-streaming-server server/main.py; daswer123/xtts-api-server
 
 from typing import Annotated, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from ..sampling_fields import SamplingFields
 
@@ -49,12 +49,18 @@ def _known_language(language: object) -> object:
 Language = Annotated[str, BeforeValidator(_known_language), Field(description="Of the text.")]
 Text = Annotated[str, Field(examples=["Good morning."])]
 Name = Annotated[str, Field(max_length=256)]
+# Not validated, because it is not read and may have millions of numbers.
+_Latent = Annotated[
+    object,
+    WithJsonSchema({"type": "array", "items": {"type": "array", "items": {"type": "number"}}}),
+    Field(description="As /clone_speaker returns it; the embedding alone names the voice."),
+]
 
 
 class XttsRequest(BaseModel):
     """Base of request bodies; unknown fields are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class XttsSettings(XttsRequest):
@@ -76,7 +82,7 @@ class CoquiSpeechRequest(XttsRequest):
     text: Text
     language: Language
     speaker_embedding: Annotated[list[float], Field(min_length=1, max_length=4096)]
-    gpt_cond_latent: list[list[float]]
+    gpt_cond_latent: _Latent
     add_wav_header: Annotated[bool, Field(description="Of a stream.")] = True
     stream_chunk_size: Annotated[int | None, Field(ge=1, description="Speech ids of the first piece.")] = None
 
