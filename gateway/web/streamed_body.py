@@ -42,8 +42,8 @@ class StreamedBody:
     async def _start(self) -> None:
         if self.started:
             return
-        self.started = True
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self._headers.items()]
+        self.started = True
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def end(self) -> None:

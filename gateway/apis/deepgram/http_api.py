@@ -126,7 +126,7 @@ class _DeepgramSpeechResponse(SpeechResponse):
         options = make_deepgram_options(query, record.voice, encoding.audio)
         self.stream_headers["content-type"] = encoding.content_type
         self.stream_headers["dg-char-count"] = str(len(text))
-        self.stream_headers["dg-model-name"] = record.voice
+        self.stream_headers["dg-model-name"] = record.voice.encode("ascii", "replace").decode()
         self.body_stream.bytes_per_s = encoding.audio.bytes_per_second
         header = encoding.header
         async with server.open_stream(options, grant) as utterance:

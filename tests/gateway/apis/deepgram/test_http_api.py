@@ -2,16 +2,19 @@
 
 import io
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import av
 import pytest
 
-from shared.engine.standin_backend import WORD_S
+from shared.engine.standin_backend import WORD_S, StandInBackend
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.deepgram.models import MAX_BODY_BYTES
+from vivavoce.tts_engine.backends.base import SlotRequest
+from vivavoce.tts_engine.voices.voices import Voice, Voices
 
 BODY = {"text": "One two three."}
 PATH = "/v1/speak?model=tone-440"
@@ -46,6 +49,26 @@ def test_headers_of_wav_name_the_encoding_and_none_is_raw(run: Any) -> None:
             assert wav.content[44:] == raw.content
 
     run(test)
+
+
+class CyrillicBackend(StandInBackend):
+    """Has one voice, whose id is not Latin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.voices = Voices((Voice("Ирина", "zxx", "a tone"),))
+
+    def open_slot(self, request: SlotRequest) -> int:
+        return super().open_slot(replace(request, voice="tone-440"))
+
+
+def test_a_voice_whose_id_no_header_can_hold_speaks(run_every_api: Any) -> None:
+    async def test(served: Any) -> None:
+        answer = await served.client.post("/v1/speak?model=Ирина", json=BODY)
+        assert (answer.status_code, answer.headers["dg-model-name"]) == (200, "?????")
+        assert len(answer.content) > 0
+
+    run_every_api(test, backend=CyrillicBackend())
 
 
 FAULTS: list[tuple[str, Any, int, str]] = [
