@@ -6,10 +6,10 @@ body -> read_fields -> {"text": "...", "wav_file": UploadedRecording(...)} -> pa
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
@@ -17,6 +17,9 @@ from ..web.request_body import with_bounded_body
 from .http_errors import InvalidField, RequestBodyTooLong
 
 M = TypeVar("M", bound=BaseModel)
+
+# Its length is a setting of the server. Without any limit, pydantic does not look for lone surrogates.
+SpokenText = Annotated[str, Field(min_length=0)]
 
 MAX_BODY_BYTES: Final = 16 * 2**20  # a minute of a recording in base64
 _THREAD_PARSING_BYTES: Final = 2**18  # above this, parsing would hold up the event loop for milliseconds

@@ -13,7 +13,9 @@ class Offer(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    sdp: str
+    # The limit is that of adapters.webrtc.sdp_offer, which is imported late. Without one, pydantic does not
+    # look for lone surrogates.
+    sdp: Annotated[str, Field(max_length=64 * 1024)]
     type: Literal["offer"]
     pc_id: Annotated[str, Field(max_length=64)] | None = None
     restart_pc: bool | None = None

@@ -17,7 +17,7 @@ from ....adapters.audio.encoders import AudioFormat
 from ....tts_engine.backends.base import Delivery, DeliveryMode
 from ...access.access_control import Grant
 from ...voice_registry import NewVoice
-from ..request_fields import UploadedRecording
+from ..request_fields import SpokenText, UploadedRecording
 from ..speech import SynthesisOptions
 from ..speech_job import JobServer, ReferenceRecording, SpeechJob
 
@@ -33,7 +33,7 @@ class CosyVoiceForm(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True)
 
-    tts_text: Annotated[str, Field(description="Text to speak.")]
+    tts_text: Annotated[SpokenText, Field(description="Text to speak.")]
 
 
 class SftForm(CosyVoiceForm):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from ....adapters.audio.encoders import SAMPLE_RATES
-from ..request_fields import UploadedRecording
+from ..request_fields import SpokenText, UploadedRecording
 from ..sampling_fields import SamplingFields
 
 MAX_BODY_BYTES: Final = 512 * 1024
@@ -63,7 +63,7 @@ class PaiParameters(SamplingFields):
 class PaiSpeechInput(PaiParameters):
     """A text and how it is spoken."""
 
-    text: Annotated[str, Field(examples=["Good morning."])]
+    text: Annotated[SpokenText, Field(examples=["Good morning."])]
 
 
 class PaiSpeechRequest(BaseModel):

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 from ....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, AudioLayout, Codec
 from ....tts_engine.backends.base import Delivery, DeliveryMode
 from ....tts_engine.chunk import SAMPLE_RATE
-from ..request_fields import UploadedRecording
+from ..request_fields import SpokenText, UploadedRecording
 from ..sampling_fields import SamplingFields
 
 MAX_BATCH_ITEMS: Final = 32
@@ -31,7 +31,7 @@ class CosyVoiceSpeechRequest(SamplingFields):
 
     model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True)
 
-    text: Annotated[str, Field(examples=["Good morning."])]
+    text: Annotated[SpokenText, Field(examples=["Good morning."])]
     speed: Annotated[float, Field(ge=0.25, le=4.0, description="Factor of the usual speaking rate.")] = 1.0
     stream: Annotated[bool, Field(description="Whether the audio is sent while it is made.")] = False
     format: Codec = "mp3"

@@ -16,6 +16,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from ..request_fields import SpokenText
 from ..sampling_fields import SamplingFields
 
 LANGUAGES: Final = {
@@ -47,7 +48,7 @@ def _known_language(language: object) -> object:
 
 
 Language = Annotated[str, BeforeValidator(_known_language), Field(description="Of the text.")]
-Text = Annotated[str, Field(examples=["Good morning."])]
+Text = Annotated[SpokenText, Field(examples=["Good morning."])]
 Name = Annotated[str, Field(max_length=256)]
 # Not validated, because it is not read and may have millions of numbers.
 _Latent = Annotated[

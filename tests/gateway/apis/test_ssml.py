@@ -1,6 +1,7 @@
 """SSML in the utterances of every API: pauses, marks, pronunciations, faults, and documents in pieces."""
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -192,3 +193,26 @@ def test_the_rate_of_a_part_is_rendered_by_the_voice() -> None:
             assert [word.text for word in words(slow)] == ["Yes", *text.split()]
 
     asyncio.run(asyncio.wait_for(test(), 60))
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status"),
+    [
+        ("/api/v1/audio/speech", lambda text: {"input": {"text": text}}, 400),
+        ("/v1/model/cosyvoice/tts", lambda text: {"text": text}, 400),
+        ("/tts_stream", lambda text: {"text": text}, 400),
+        ("/tts_to_audio", lambda text: {"text": text, "speaker_wav": "tone-440"}, 400),
+        ("/inference_sft", lambda text: {"tts_text": text, "spk_id": "tone-440"}, 422),
+    ],
+)
+def test_half_a_surrogate_pair_in_a_document_is_a_fault_of_the_request(
+    path: str, fields: Callable[[str], dict[str, Any]], status: int, run_every_api: Any
+) -> None:
+    async def test(served: Any) -> None:
+        body = json.dumps(fields("<speak>One \ud800 two.</speak>"))
+        headers = {"content-type": "application/json"}
+        answer = await served.client.post(path, content=body, headers=headers)
+        assert answer.status_code == status, answer.text
+        assert "text" in answer.text
+
+    run_every_api(test)

@@ -143,6 +143,7 @@ def candidate_ports(sdp: str) -> set[int]:
         ("POST", "/api/offer", b"[]", 422, "body"),
         ("POST", "/api/offer", b'{"type": "offer"}', 422, "sdp: Field required"),
         ("POST", "/api/offer", b'{"type": "answer", "sdp": "v=0"}', 422, "type"),
+        ("POST", "/api/offer", rb'{"type": "offer", "sdp": "a=mid:\ud800"}', 422, "sdp"),
         ("POST", "/api/offer", b'{"type": "offer", "sdp": "' + b"x" * 1_000_000 + b'"}', 413, "131072 bytes"),
         ("PATCH", "/api/offer", b'{"pc_id": "unknown", "candidates": []}', 404, "'unknown'"),
         ("PATCH", "/api/offer", b'{"pc_id": "x", "candidates": [{}]}', 422, "candidates.0.candidate"),
