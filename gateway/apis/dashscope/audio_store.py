@@ -10,7 +10,9 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Self
@@ -52,6 +54,7 @@ class AudioStore:
         self._max_bytes = max_bytes
         self._clock = clock
         self._audio: dict[str, StoredAudio] = {}  # oldest first
+        self._readers: Counter[str] = Counter()  # of files that are kept, by id
         self._bytes = 0  # of complete files and of those being written
 
     def close(self) -> None:
@@ -63,6 +66,21 @@ class AudioStore:
         """Return the file with that id; None if it never existed or was deleted."""
         self._drop_expired()
         return self._audio.get(id)
+
+    @contextmanager
+    def keep(self, id: str) -> Iterator[StoredAudio | None]:
+        """Return the file as ``get``; one that is to be deleted inside the block is deleted after it."""
+        audio = self.get(id)
+        if audio is None:
+            yield None
+            return
+        self._readers[id] += 1
+        try:
+            yield audio
+        finally:
+            self._readers[id] -= 1
+            if id not in self._audio:
+                self._delete(audio)
 
     def open_writer(self, content_type: str) -> "AudioWriter":
         """Return a writer, to be entered with ``async with``, for a new file."""
@@ -99,7 +117,12 @@ class AudioStore:
     def _drop(self, id: str) -> None:
         audio = self._audio.pop(id)
         self._bytes -= audio.size
-        audio.path.unlink(missing_ok=True)  # a response that has it open still sends all of it
+        self._delete(audio)
+
+    def _delete(self, audio: StoredAudio) -> None:
+        if not self._readers[audio.id]:
+            del self._readers[audio.id]
+            audio.path.unlink(missing_ok=True)
 
 
 class AudioWriter:

@@ -21,6 +21,8 @@ from uuid import uuid4
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 from pydantic import BaseModel
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from ....adapters.audio.codecs import WAV_HEADER_BYTES, wav_header
 from ....adapters.dashscope.billing import billed_characters
@@ -189,11 +191,21 @@ class DashScopeHttpApi:
         return _DashScopeSpeechResponse(self, request)
 
     async def _result(self, id: str) -> Response:
-        audio = self.store.get(id)
-        if audio is None:
-            missing = MissingAudioBody(message="this audio does not exist, or its time is over")
-            return JSONResponse(missing.model_dump(), 404)
-        return FileResponse(audio.path, media_type=audio.content_type)
+        return _StoredAudioResponse(self.store, id)
+
+
+class _StoredAudioResponse(Response):
+    """A file of the store, which stays there while it is sent."""
+
+    def __init__(self, store: AudioStore, id: str) -> None:
+        super().__init__()
+        self._store = store
+        self._id = id
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        """Send the file, or that there is none."""
+        with self._store.keep(self._id) as audio:
+            await _audio_response(audio)(scope, receive, send)
 
 
 class _DashScopeSpeechResponse(SpeechResponse):
@@ -334,6 +346,13 @@ DASHSCOPE_ERROR_FORMATS: Final = (
     ErrorFormat("/api/v1", _unmatched_error_body),
     ErrorFormat("/api-ws", _unmatched_error_body),
 )
+
+
+def _audio_response(audio: StoredAudio | None) -> Response:
+    if audio is None:
+        missing = MissingAudioBody(message="this audio does not exist, or its time is over")
+        return JSONResponse(missing.model_dump(), 404)
+    return FileResponse(audio.path, media_type=audio.content_type)
 
 
 def _server_sent_event(kind: str, message: BaseModel, status: int = 200) -> bytes:

@@ -67,6 +67,21 @@ def test_the_oldest_files_are_deleted_when_the_store_is_full(store: AudioStore) 
     assert len(files_beside(third)) == 2
 
 
+def test_a_file_that_is_kept_for_a_reader_is_deleted_after_it(store: AudioStore) -> None:
+    first = store_audio(store, bytes(60))
+    with store.keep(first.id) as audio, store.keep(first.id):
+        assert audio == first
+        second = store_audio(store, bytes(60))
+        assert store.get(first.id) is None
+        assert first.path.read_bytes() == bytes(60)
+    assert files_beside(second) == [second.path]
+    with store.keep(second.id):
+        pass
+    assert second.path.exists()
+    with store.keep(first.id) as audio:
+        assert audio is None
+
+
 def test_audio_that_never_fits_is_refused_and_leaves_no_file(store: AudioStore) -> None:
     audio = store_audio(store, bytes(10))
     with pytest.raises(Overloaded, match="full"):

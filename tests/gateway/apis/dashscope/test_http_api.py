@@ -13,13 +13,14 @@ from typing import Any
 import av
 import httpx
 import pytest
+from fastapi.responses import FileResponse
 
 from shared.engine.standin_backend import StandInBackend
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
-from vivavoce.gateway.apis.dashscope.audio_store import AudioStore
+from vivavoce.gateway.apis.dashscope.audio_store import MAX_BYTES, AudioStore
 from vivavoce.gateway.apis.dashscope.enrollment import DashScopeVoiceRegistry
 from vivavoce.gateway.apis.dashscope.http_api import PATH, DashScopeHttpApi
 from vivavoce.gateway.apis.speech_server import SpeechServer
@@ -27,7 +28,7 @@ from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.request_log import RequestLog
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.errors import UnknownVoice
+from vivavoce.tts_engine.errors import Overloaded, UnknownVoice
 from vivavoce.tts_engine.voices.store import StoredVoice, VoiceMetadata
 
 TIMEOUT_S = 30.0
@@ -236,6 +237,26 @@ def test_a_link_to_unknown_audio_is_404() -> None:
     async def test(api_client: HttpApiClient) -> None:
         for id in ("nothing", "..%2f..%2fetc%2fpasswd", "x" * 3_000):
             assert (await api_client.http.get(f"{PATH}/results/{id}")).status_code == 404
+
+    with_api(test)
+
+
+def test_a_link_is_answered_even_if_its_file_leaves_the_full_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        url = (await api_client.synthesize()).json()["output"]["audio"]["url"]
+        complete = (await api_client.http.get(url)).content
+        send_file = FileResponse.__call__
+
+        async def evict_and_send(response: FileResponse, *asgi: Any) -> None:
+            with pytest.raises(Overloaded):
+                api_client.api.store.reserve_bytes(MAX_BYTES + 1)
+            await send_file(response, *asgi)
+
+        monkeypatch.setattr(FileResponse, "__call__", evict_and_send)
+        assert (await api_client.http.get(url)).content == complete
+        assert (await api_client.http.get(url)).status_code == 404
 
     with_api(test)
 
