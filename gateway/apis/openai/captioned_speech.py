@@ -24,7 +24,7 @@ from .extension_models import CaptionedSpeech, CaptionedSpeechRequest, WordTimes
 from .json_endpoint import REQUEST_ID_HEADER, openai_errors
 from .models import CreateSpeechRequest
 from .request_parsing import read_captioned_speech_request
-from .speech_api import OpenAISpeechApi, OpenAISpeechResponse
+from .speech_api import OpenAISpeechApi, OpenAISpeechResponse, check_file_length
 
 _SPEAK_WITH_CAPTIONS: Final = operation(
     "speakWithCaptions",
@@ -85,15 +85,17 @@ class _CaptionedSpeechResponse(OpenAISpeechResponse):
         record: RequestRecord,
     ) -> None:
         words: list[Word] = []
-        audio, samples = b"", 0
+        audio, samples = bytearray(), 0
         async for chunk in utterance:
             audio += chunk.audio
+            if not speech.stream:
+                check_file_length(chunk.samples[1])
             words += chunk.words if speech.return_timestamps else ()
             is_due = speech.stream and audio  # an encoder may withhold audio, but no words get lost
             if is_due or (chunk.final and (audio or words)):
-                await self.body_stream.write(_encode_line(audio, audio_format, words))
+                await self.body_stream.write(_encode_line(bytes(audio), audio_format, words))
                 record.count_audio((chunk.samples[1] - samples) / SAMPLE_RATE)
-                audio, words, samples = b"", [], chunk.samples[1]
+                audio, words, samples = bytearray(), [], chunk.samples[1]
 
 
 def _encode_line(audio: bytes, audio_format: str, words: Sequence[Word]) -> bytes:

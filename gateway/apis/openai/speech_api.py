@@ -212,8 +212,7 @@ class OpenAISpeechResponse(SpeechResponse):
             async for chunk in utterance:
                 parts.append(chunk.audio)
                 samples = chunk.samples[1]
-                if samples > MAX_FILE_S * SAMPLE_RATE:
-                    raise BadRequest(f"the speech is longer than {MAX_FILE_S} s, the most without 'stream'")
+                check_file_length(samples)
         record.count_audio(samples / SAMPLE_RATE)
         return Response(b"".join(parts), headers=self.stream_headers, media_type=options.audio.content_type)
 
@@ -239,6 +238,12 @@ class OpenAISpeechResponse(SpeechResponse):
             await body.write(_done_event(len(speech.input), samples))
         await body.end()
         return None
+
+
+def check_file_length(samples: int) -> None:
+    """Raise BadRequest if so many samples of speech are too long to be held in memory."""
+    if samples > MAX_FILE_S * SAMPLE_RATE:
+        raise BadRequest(f"the speech is longer than {MAX_FILE_S} s, the most without 'stream'")
 
 
 def encode_server_sent_event(event: BaseModel) -> bytes:
