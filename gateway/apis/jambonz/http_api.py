@@ -26,7 +26,7 @@ from ...web.request_log import RequestRecord
 from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
 from ..speech import SynthesisOptions
-from ..speech_response import ActiveResponses, SpeechResponse
+from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .models import (
     MAX_BODY_BYTES,
@@ -43,7 +43,13 @@ _AUDIO: Final = AudioFormat("mp3", SAMPLE_RATE)
 _SPEAK: Final = operation(
     "jambonzSpeech",
     "Speak a text: jambonz' request to a custom vendor.",
-    {200: {"description": "MP3, while it is made.", "content": {_AUDIO.content_type: BINARY_CONTENT}}},
+    {
+        200: {
+            "description": "MP3, while it is made.",
+            "headers": UNREAD_HEADER_SCHEMA,
+            "content": {_AUDIO.content_type: BINARY_CONTENT},
+        }
+    },
     error_responses(
         JambonzErrorBody,
         ACCESS_ERRORS,
@@ -92,7 +98,6 @@ class _JambonzSpeechResponse(SpeechResponse):
         body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
         speech = parse_speech_request(body)
         with server.log.track(_API, grant, self.request_id) as record, grant.stream():
-            record.count_text(len(speech.text))
             return await cancel_on_disconnect(self.request.receive, self._speak(speech, grant, record))
 
     def error_response(self, error: Exception) -> Response:
@@ -103,11 +108,13 @@ class _JambonzSpeechResponse(SpeechResponse):
         record.voice = self.api.voices.resolve(speech.voice, grant)
         options = SynthesisOptions(record.voice, _AUDIO, delivery=Delivery(language=speech.language))
         document = parse_ssml(speech.text) if speech.type == "ssml" else plain_document(speech.text)
+        record.count_text(len(document.text))
         self.body_stream.bytes_per_s = _AUDIO.bytes_per_second
         async with server.open_stream(options, grant) as utterance:
             grant.charge_characters(len(document.text))  # last: a refused request is free
             utterance.push_document(document)
             utterance.end_input()
+            self.report_unread(utterance.unread_characters)
             async for chunk in utterance:
                 if chunk.audio:  # else the encoder withholds it
                     await self.body_stream.write(chunk.audio)

@@ -152,7 +152,8 @@ class _XttsResponse(SpeechJobResponse):
     async def write_file(self, name: str, audio: bytes, grant: Grant, message: str) -> Response:
         """Write the speech to the folder and return its path."""
         path = await asyncio.to_thread(self.api.folder.write_speech, name, audio, grant.key_id)
-        return JSONResponse(XttsFileWritten(message=message, output_path=str(path)).model_dump())
+        written = XttsFileWritten(message=message, output_path=str(path))
+        return JSONResponse(written.model_dump(), headers=self.stream_headers)
 
 
 class _SpeechForTts(_XttsResponse):

@@ -77,6 +77,15 @@ def test_a_text_is_spoken_as_mp3(run: Any, fields: dict[str, str]) -> None:
     run(test)
 
 
+def test_letters_that_the_voice_cannot_read_are_counted_in_a_header(run: Any) -> None:
+    async def test(served: Any) -> None:
+        assert "x-unread-characters" not in (await served.client.post(PATH, json=BODY)).headers
+        answer = await served.client.post(PATH, json={**BODY, "text": "One 你好世界 two."})
+        assert (answer.status_code, answer.headers.get("x-unread-characters")) == (200, "4")
+
+    run(test)
+
+
 def test_text_is_spoken_in_one_turn_after_another_at_the_rate_of_the_call(run: Any) -> None:
     async def test(served: Any) -> None:
         for rate in (8_000, 16_000):

@@ -150,6 +150,7 @@ def test_files_are_written_in_the_folder_and_nowhere_else(run_every_api: Any, tm
         answer = await served.client.post("/tts", json={"text": TEXT, "speaker": "tone-330"})
         path = Path(answer.json()["output_path"])
         assert answer.json()["message"] and path == folder / "speech" / "-" / "output.wav"
+        assert answer.headers["x-request-id"] and answer.headers["cache-control"] == "no-store"
         with wave.open(str(path)) as reader:
             assert reader.getnframes() * 2 >= WORDS_BYTES
         named = {**NAMED, "file_name_or_path": "a/b.wav"}
