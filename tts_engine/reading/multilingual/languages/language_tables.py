@@ -164,7 +164,8 @@ class LanguageTable:
     ordinal_joints: frozenset[str] = frozenset()  # between ordinals that are inflected alike: "und"
     ordinal_nouns: frozenset[str] = frozenset()  # capitalised nouns before which "3." is an ordinal
     stop_ordinals: Mapping[str, str] = field(default_factory=dict)  # "gender case" of "3." before a noun
-    bare_ordinals: Mapping[str, str] = field(default_factory=dict)  # noun after "3" that makes it an ordinal
+    # Noun after "3" that makes it an ordinal, or with the word before the number ("с_пути"); to rule sets
+    bare_ordinals: Mapping[str, str] = field(default_factory=dict)
     # Form of a noun after "3." or "III", or with the word before the number ("w wieku"); to rule sets
     ordinals_by_noun: Mapping[str, str] = field(default_factory=dict)
     ordinal_prefix: str = ""  # before a number, makes an ordinal of it; no unit follows
@@ -183,7 +184,8 @@ class LanguageTable:
     # Dates and times that differ
     day_rules: str = _NUMBERING  # rule set of the day of a date
     year_rules: str = _NUMBERING  # rule set of the year of a date
-    years_after: Mapping[str, str] = field(default_factory=dict)  # word before a year; to rule sets
+    # Word before a year, or two as in "w_roku"; to rule sets
+    years_after: Mapping[str, str] = field(default_factory=dict)
     days_after: Mapping[str, str] = field(default_factory=dict)  # word before a day of a month; to rule sets
     first_day_word: str = ""  # first day of a month, if it differs from the number
     month_day_template: str = ""  # of "5/3(월)", where the month comes first

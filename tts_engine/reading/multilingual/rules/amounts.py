@@ -120,14 +120,16 @@ class TableAmounts:
 
     def number_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of amounts that begin with a digit."""
-        table, end, decimal = self._table, self._end, self._decimal
+        table, end, decimal, mark = self._table, self._end, self._decimal, self._decimal_mark
         # Units of blood pressure are among them: "mmHg", "мм рт. ст."
         long_units = (unit for unit in table.units if len(unit) > 3 and (unit.isascii() or " " in unit))
         long = any_of(long_units) or r"(?!)"
         suffixes = any_of(table.ordinal_suffixes) or r"(?!)"
         money = f"(?P<currency>{any_of(table.money)}){end}"
         # Of units that begin as a currency does, "3 р./день"; a larger number counts money.
-        rates = any_of(unit for unit in table.units if unit.startswith(tuple(table.money)) and "/" in unit)
+        rates = any_of(
+            unit for unit in table.units if unit.startswith(tuple(table.money)) and {*unit} & {"/", " "}
+        )
         rates = rates or "(?!)"
         large = rf"{decimal}\s?(?P<magnitude>{self._magnitudes})"
         joints = any_of({table.range_word, *table.case_joints, *table.day_joints} - {""}) or "(?!)"
@@ -167,8 +169,8 @@ class TableAmounts:
             ),
             (rf"(?P<whole>\d)(?P<fraction>(?!))?\s?(?P<unit>{rates}){end}", self._read_unit),
             (
-                rf"(?P<whole>{self.integer}){self._decimal_mark}(?P<fraction>\d\d)"
-                rf"(?P<joint> (?:{joints}) | ?[-–] ?)(?={self.integer}(?:{self._decimal_mark}\d\d)?\s?{money})",
+                rf"(?P<whole>{self.integer}){mark}(?P<fraction>\d\d)(?P<joint> (?:{joints}) | ?[-–] ?)"
+                rf"(?={self.integer}(?:{mark}\d\d)?\s?{money})",
                 self._read_first_money,
             ),
             (rf"{large}\s?{money}", self._read_large_money),
@@ -235,7 +237,9 @@ class TableAmounts:
         is_code = whole.isdigit() and not fraction and self._codes.is_code(scan, whole)
         if is_code and not self._is_counted(scan, match):
             return self._speller.read_digits(scan, match)
-        rules = self._table.years_after.get(scan.context.previous_word)
+        previous = scan.context.previous_word
+        phrase = f"{scan.words[-2].text.lower()}_{previous}" if len(scan.words) > 1 else ""
+        rules = self._table.years_after.get(phrase) or self._table.years_after.get(previous)
         years = self._year_joint.match(scan.view, match.end()) if len(whole) == 4 else None
         if years:
             is_one_case = years["joint"] in self._table.case_joints
@@ -245,12 +249,12 @@ class TableAmounts:
         if rules and whole.isdigit() and len(whole) == 4:
             return self._speller.emit_number(scan, self._numbers.spell_out(int(whole), rules), *match.span())
         number = self._numbers.value(whole)
-        governor = self._table.governor(scan.context.previous_word, scan.view[: match.start()])
+        governor = self._table.governor(previous, scan.view[: match.start()])
         decade = self._table.ordinal_rules.get(governor, "")
         is_decade = len(whole) == 2 and whole[1] == "0" and scan.view.startswith(".", match.end())
         if is_decade and not fraction and decade.startswith("plural"):  # "w latach 90."
             return self._speller.emit_number(scan, self._numbers.spell_out(number, decade), *match.span())
-        ordinal = self._table.bare_ordinals.get(scan.next_word(match.end())) if not fraction else None
+        ordinal = self._bare_ordinal(previous, scan.next_word(match.end())) if not fraction else None
         if ordinal and number > 1 and scan.view[match.end() : match.end() + 1] == " ":
             return self._speller.emit_number(scan, self._numbers.spell_out(number, ordinal), *match.span())
         case = self._context.case_by_noun(scan, match, number)
@@ -265,11 +269,18 @@ class TableAmounts:
         words = one or self._numbers.year_or_amount(whole, fraction, gender, case)
         return self._speller.emit_number(scan, words, *match.span())
 
+<<<<<<< HEAD
     def _is_counted(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether a known noun follows a short number: "une réservation pour 120 personnes"."""
         is_short = len(match["whole"]) < _MIN_CODE_DIGITS and match["whole"][0] != "0"
         noun = scan.next_word(match.end())
         return is_short and (noun in self._table.genders or noun in self._unit_plurals)
+=======
+    def _bare_ordinal(self, previous: str, noun: str) -> str | None:
+        """Return the rule set of an ordinal without a sign between two words, or None for a cardinal."""
+        ordinals = self._table.bare_ordinals
+        return ordinals.get(f"{previous}_{noun}") or ordinals.get(noun)
+>>>>>>> 495127c5 (Read ordinals before tracks and floors, account abbreviations and pauses after abbreviations in Polish and Russian)
 
     def _read_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the first number of "3-5" and the dash."""

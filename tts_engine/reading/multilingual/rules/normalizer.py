@@ -178,8 +178,7 @@ class TableNormalizer:
         if written[-1] == ":" and scan.context.sentence_start:
             return None  # of an answer: "D: 12"
         spoken = self._table.bare_abbreviations[written]
-        is_other = self._table.abbreviations.get(written, spoken) != spoken
-        if is_other and scan.view.startswith(".", match.end()):
+        if written in self._table.abbreviations and scan.view.startswith(".", match.end()):
             return None
         spoken = self._inflected(scan, spoken, match.start())
         scan.emit(spoken, match.start(), match.end())

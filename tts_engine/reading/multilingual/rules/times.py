@@ -150,7 +150,8 @@ class TableTimes:
     def _is_counted(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether a noun or a unit follows that is counted: "2 godziny 15 minut"."""
         noun = scan.next_word(match.end()).lower()
-        return noun in self._table.genders or noun in self._table.units
+        table = self._table
+        return noun in table.genders or noun in table.units or noun in table.money
 
     def _hour_case(self, scan: ScanState, before: str = "") -> str:
         """Return the case of an hour by the word before it, or before "godziny": "do godziny 15"."""
