@@ -549,3 +549,13 @@ def test_a_generation_is_bounded_and_ends_with_a_sentence(written: tuple[str, st
 
 def test_the_language_codes_are_those_of_thirteen_languages() -> None:
     assert {*LANGUAGE_CODES} == set("en zh ja ko de fr es it pt nl pl ru tr".split())
+
+
+def test_the_stop_of_an_abbreviation_that_is_read_without_one_too_is_no_pause() -> None:
+    assert spoken("Nr tel. 22 555 40 10.", "pl").startswith("numer telefonu dwa dwa,")
+    assert spoken("To mój tel.", "pl") == "To mój telefon."
+
+
+def test_an_address_alone_is_read_in_the_language_of_the_text() -> None:
+    assert "собака" in spoken("Пишите. info@site.ru.", "ru")
+    assert " at " in spoken("Write to us. info@site.ru.", "ru")
