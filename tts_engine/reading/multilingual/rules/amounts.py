@@ -269,18 +269,16 @@ class TableAmounts:
         words = one or self._numbers.year_or_amount(whole, fraction, gender, case)
         return self._speller.emit_number(scan, words, *match.span())
 
-<<<<<<< HEAD
     def _is_counted(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether a known noun follows a short number: "une réservation pour 120 personnes"."""
         is_short = len(match["whole"]) < _MIN_CODE_DIGITS and match["whole"][0] != "0"
         noun = scan.next_word(match.end())
         return is_short and (noun in self._table.genders or noun in self._unit_plurals)
-=======
+
     def _bare_ordinal(self, previous: str, noun: str) -> str | None:
         """Return the rule set of an ordinal without a sign between two words, or None for a cardinal."""
         ordinals = self._table.bare_ordinals
         return ordinals.get(f"{previous}_{noun}") or ordinals.get(noun)
->>>>>>> 495127c5 (Read ordinals before tracks and floors, account abbreviations and pauses after abbreviations in Polish and Russian)
 
     def _read_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the first number of "3-5" and the dash."""
