@@ -120,19 +120,37 @@ class TableAmounts:
 
     def number_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of amounts that begin with a digit."""
-        table, end, decimal, mark = self._table, self._end, self._decimal, self._decimal_mark
+        table, end, decimal = self._table, self._end, self._decimal
+        suffixes = any_of(table.ordinal_suffixes) or r"(?!)"
+        large = rf"{decimal}\s?(?P<magnitude>{self._magnitudes})"
+        return (
+            *self._fraction_rows(),
+            (
+                rf"{decimal}\s?%(?!\d){'(?![pP](?![A-Za-z]))' if '%p' in table.units else ''}",
+                self._read_percent,
+            ),
+            *self._money_rows(large),
+            (rf"{large}\s(?P<unit>{self._units}){end}", self._read_large_unit),
+            (rf"{large}{end}", self._read_magnitude),
+            (rf"(?P<whole>{self.integer})(?P<suffix>{suffixes})(?!\w)", self._ordinals.read_suffixed),
+            (
+                rf"(?P<low>{self.integer})(?:{self._decimal_mark}(?P<low_fraction>\d+))?(?P<dash> ?[-–~] ?)"
+                rf"{decimal}{self._unit_gap}(?P<unit>{self._units}){self._unit_end}",
+                self._read_unit_range,
+            ),
+            (rf"{decimal}{self._unit_gap}(?P<unit>{self._units}){self._unit_end}", self._read_unit),
+            (rf"(?P<number>\d{{1,3}})\.(?=[ {table.suffix_mark}][^\W\d_])", self._ordinals.read_stop),
+            self._codes.mixed_row(),
+            (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
+            (decimal, self._read_number),
+        )
+
+    def _fraction_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of two numbers with a sign between them: "1/2", "3:1", "2 x 2", "35 x 45 mm"."""
+        table, end, decimal = self._table, self._end, self._decimal
         # Units of blood pressure are among them: "mmHg", "мм рт. ст."
         long_units = (unit for unit in table.units if len(unit) > 3 and (unit.isascii() or " " in unit))
         long = any_of(long_units) or r"(?!)"
-        suffixes = any_of(table.ordinal_suffixes) or r"(?!)"
-        money = f"(?P<currency>{any_of(table.money)}){end}"
-        # Of units that begin as a currency does, "3 р./день"; a larger number counts money.
-        rates = any_of(
-            unit for unit in table.units if unit.startswith(tuple(table.money)) and {*unit} & {"/", " "}
-        )
-        rates = rates or "(?!)"
-        large = rf"{decimal}\s?(?P<magnitude>{self._magnitudes})"
-        joints = any_of({table.range_word, *table.case_joints, *table.day_joints} - {""}) or "(?!)"
         return (
             (
                 rf"(?P<whole>\d{{1,3}}) 1/2(?: ?(?P<unit>{self._units}){end}|(?![/\d]){end})"
@@ -159,15 +177,26 @@ class TableAmounts:
                 rf"(?: ?(?P<unit>{long}){end}|{end})",
                 self._read_fraction,
             ),
-            (
-                rf"{decimal}\s?%(?!\d){'(?![pP](?![A-Za-z]))' if '%p' in table.units else ''}",
-                self._read_percent,
-            ),
+        )
+
+    def _money_rows(self, large: str) -> tuple[RuleRow, ...]:
+        """Return the rules of amounts of money, and of the units that begin as a currency does.
+
+        large: the pattern of "2,5 Mio.".
+        """
+        table, end, decimal, mark = self._table, self._end, self._decimal, self._decimal_mark
+        money = f"(?P<currency>{any_of(table.money)}){end}"
+        # "3 р./день"; a larger number counts money.
+        rates = any_of(
+            unit for unit in table.units if unit.startswith(tuple(table.money)) and {*unit} & {"/", " "}
+        )
+        joints = any_of({table.range_word, *table.case_joints, *table.day_joints} - {""}) or "(?!)"
+        return (
             (
                 rf"(?P<whole>\d{{1,4}})(?P<sign>{self._signs}|m)(?P<fraction>\d\d){end}",
                 self._read_inserted_unit,
             ),
-            (rf"(?P<whole>\d)(?P<fraction>(?!))?\s?(?P<unit>{rates}){end}", self._read_unit),
+            (rf"(?P<whole>\d)(?P<fraction>(?!))?\s?(?P<unit>{rates or '(?!)'}){end}", self._read_unit),
             (
                 rf"(?P<whole>{self.integer}){mark}(?P<fraction>\d\d)(?P<joint> (?:{joints}) | ?[-–] ?)"
                 rf"(?={self.integer}(?:{mark}\d\d)?\s?{money})",
@@ -175,19 +204,6 @@ class TableAmounts:
             ),
             (rf"{large}\s?{money}", self._read_large_money),
             (rf"{decimal}(?:[,.][-–]{{1,2}})?\s?{money}", self._read_money),
-            (rf"{large}\s(?P<unit>{self._units}){end}", self._read_large_unit),
-            (rf"{large}{end}", self._read_magnitude),
-            (rf"(?P<whole>{self.integer})(?P<suffix>{suffixes})(?!\w)", self._ordinals.read_suffixed),
-            (
-                rf"(?P<low>{self.integer})(?:{self._decimal_mark}(?P<low_fraction>\d+))?(?P<dash> ?[-–~] ?)"
-                rf"{decimal}{self._unit_gap}(?P<unit>{self._units}){self._unit_end}",
-                self._read_unit_range,
-            ),
-            (rf"{decimal}{self._unit_gap}(?P<unit>{self._units}){self._unit_end}", self._read_unit),
-            (rf"(?P<number>\d{{1,3}})\.(?=[ {table.suffix_mark}][^\W\d_])", self._ordinals.read_stop),
-            self._codes.mixed_row(),
-            (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
-            (decimal, self._read_number),
         )
 
     def _size_rows(self) -> tuple[RuleRow, ...]:
