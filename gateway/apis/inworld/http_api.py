@@ -65,6 +65,7 @@ _SPEECH_PATH: Final = "/tts/v1/voice"
 _VOICES_PATH: Final = "/tts/v1/voices"
 _API: Final = "inworld"  # in the log and the metrics
 _JSON_LINES: Final = "application/x-ndjson"
+_ENCODED_BYTES: Final = 3 * 2**16  # of audio, encoded at once; 3 bytes become 4 characters
 _LANGUAGE_FILTER: Final = "language="
 _ERRORS: Final = error_responses(
     InworldErrorBody,
@@ -220,17 +221,19 @@ class _WholeSpeech(_InworldSpeechResponse):
         self._words += chunk.words
 
     async def end(self, speech: InworldSpeechRequest, text: str) -> Response:
-        # 100 MB of audio would hold up the event loop for some hundred milliseconds.
+        # 100 MB of audio would hold up the event loop for long.
         body = await asyncio.to_thread(self._encode, speech, text)
         return Response(body, headers=self.stream_headers, media_type=JSON)
 
     def _encode(self, speech: InworldSpeechRequest, text: str) -> bytes:
         answer = InworldSpeech(
-            audioContent=b64encode(self._audio).decode("ascii"),
-            timestampInfo=_times_of(self._words, speech, text),
-            usage=_usage_of(speech),
+            audioContent="", timestampInfo=_times_of(self._words, speech, text), usage=_usage_of(speech)
         )
-        return answer.encode().encode()
+        before, after = answer.encode().encode().split(b'""', 1)  # audioContent is the first field
+        # In pieces, between which other threads run.
+        starts = range(0, len(self._audio), _ENCODED_BYTES)
+        pieces = (b64encode(self._audio[start : start + _ENCODED_BYTES]) for start in starts)
+        return b"".join((before, b'"', *pieces, b'"', after))
 
 
 class _SpeechLines(_InworldSpeechResponse):
