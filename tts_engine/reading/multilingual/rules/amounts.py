@@ -347,7 +347,8 @@ class TableAmounts:
             return self._read_slash_range(scan, match)
         forms = self._table.fractions[match["known"]].split("|")
         unit = self._table.units[match["unit"]].gender if match["unit"] else ""
-        noun_at = match.start() + len(match["known"].partition(" ")[0])
+        head, _, rest = match["known"].partition(" ")  # which may be a noun: "1/2 hora"
+        noun_at = match.start() + len(head) if rest[-1:].isalpha() else match.end()
         gender = unit or self._context.gender_of_counted(scan, noun_at, 1)
         words = dict(zip(("", "f", "n"), forms, strict=False)).get(gender, forms[0])
         words = self._table.inflected(words, previous)
