@@ -13,9 +13,7 @@ class Offer(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    # The limit is that of adapters.webrtc.sdp_offer, which is imported late. Without one, pydantic does not
-    # look for lone surrogates.
-    sdp: Annotated[str, Field(max_length=64 * 1024)]
+    sdp: Annotated[str, Field(min_length=0)]  # without any limit, pydantic does not look for lone surrogates
     type: Literal["offer"]
     pc_id: Annotated[str, Field(max_length=64)] | None = None
     restart_pc: bool | None = None

@@ -78,7 +78,7 @@ _HEADERS: Final[tuple[Mapping[str, str], ...]] = (
     {"origin": "http://["},
     {"host": "["},
     {"cookie": "a=b; {"},
-    {"authorization": "Bearer \xff"},
+    {"authorization": "Basic %%%"},
 )
 
 
