@@ -46,9 +46,6 @@ class DashScopeVoiceRegistry(VoiceResolver, Protocol):
     def find(self, voice_id: str, grant: Grant) -> StoredVoice:
         """Return one of them; raise UnknownVoice."""
 
-    def cloning_voices(self) -> object:
-        """The voices to which recordings are added; raise BadRequest if no bundle clones."""
-
     async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
         """Enrol a voice from the bytes of a sound file."""
 
@@ -86,7 +83,7 @@ class DashScopeEnrollment:
     async def _create(self, action: CreateVoiceInput, grant: Grant) -> CreatedVoice:
         voice_id = f"{action.target_model}-{action.prefix}-{uuid4().hex}"
         new = _new_voice(action, action.prefix, voice_id)
-        voice = await self._voices.create(await self._fetch(action.url), new, grant)
+        voice = await self._voices.create(await self._guard.fetch(action.url), new, grant)
         return CreatedVoice(voice_id=voice.id)
 
     def _list(self, action: ListVoiceInput, grant: Grant) -> VoiceList:
@@ -107,13 +104,8 @@ class DashScopeEnrollment:
     async def _update(self, action: UpdateVoiceInput, grant: Grant) -> NoVoiceOutput:
         voice = self._voices.find(action.voice_id, grant)
         new = _new_voice(action, voice.name, voice_id=None)
-        await self._voices.replace(voice.id, await self._fetch(action.url), new, grant)
+        await self._voices.replace(voice.id, await self._guard.fetch(action.url), new, grant)
         return NoVoiceOutput()
-
-    async def _fetch(self, url: str) -> bytes:
-        """Return a recording; raise UrlRefused, or BadRequest if no bundle clones."""
-        self._voices.cloning_voices()  # before anything is fetched
-        return await self._guard.fetch(url)
 
 
 def _new_voice(action: CreateVoiceInput | UpdateVoiceInput, name: str, voice_id: str | None) -> NewVoice:

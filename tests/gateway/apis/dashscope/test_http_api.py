@@ -54,9 +54,6 @@ class FakeVoiceRegistry:
             raise UnknownVoice(f"no voice {voice_id!r}")
         return self._stored[voice_id]
 
-    def cloning_voices(self) -> object:
-        return self._voices
-
     async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
         self.recordings.append((data, new))
         about, at = VoiceMetadata(new.language, grant.key_id), 1_700_000_000.0 + len(self._stored)
@@ -423,10 +420,9 @@ def test_an_invalid_action_is_refused(action: Any, fields: dict[str, Any], code:
 
 def test_a_bundle_that_cannot_clone_names_the_model_that_can() -> None:
     async def test(api_client: HttpApiClient) -> None:
-        for url in (RECORDING, "ftp://not.fetched/"):
-            answer = await api_client.customize("create_voice", **{**GOOD, "url": url})
-            assert (answer.status_code, answer.json()["code"]) == (400, "InvalidParameter")
-            assert "CosyVoice" in answer.json()["message"]
+        answer = await api_client.customize("create_voice", **GOOD)
+        assert (answer.status_code, answer.json()["code"]) == (400, "InvalidParameter")
+        assert "CosyVoice" in answer.json()["message"]
 
     with_api(test, fake_registry=False)
 
