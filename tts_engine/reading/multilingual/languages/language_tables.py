@@ -292,6 +292,11 @@ class LanguageTable:
         """Whether dates begin with the day."""
         return self.date_template.startswith("{day}")
 
+    @property
+    def day_range_word(self) -> str:
+        """Word between two weekdays or dates."""
+        return self.weekday_range_word or self.range_word
+
     def noun_form(self, noun: CountedNoun, number: int, case: str = "") -> str:
         """Return the form of ``noun`` after ``number``."""
         is_one = plural_category(self.plural_rule, number) == 0

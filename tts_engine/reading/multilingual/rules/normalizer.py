@@ -2,7 +2,7 @@
 
 Addresses, codes, dates, times, amounts and ordinals become words; other words stay as written. The rules are
 in ``codes.py``, ``dates.py``, ``times.py``, ``compounds.py``, ``roman.py``, ``ordinals.py`` and
-``amounts.py``; every word of a language is in its table.
+``amounts``; every word of a language is in its table.
 """
 
 import re
@@ -13,7 +13,7 @@ from ...lazy_pattern import LazyPattern
 from ...markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ...tokenizer import SMALL_LETTERS, WORD, WORD_PATTERN, Grammar, RuleRow, ScanState, any_of, compile_rules
 from ..languages.language_tables import LanguageTable
-from .amounts import TableAmounts
+from .amounts.amounts import TableAmounts
 from .codes import TableCodes
 from .compounds import TableCompounds
 from .dates import TableDates

@@ -1,0 +1,1 @@
+"""Rules of amounts in a language that a table describes."""
