@@ -81,7 +81,7 @@ class JobServer:
             record.voice = voice
             options = replace(job.options, voice=voice)
             async with self.server.open_stream(options, grant) as stream:
-                grant.charge_characters(len(job.text))  # last: a refused request is free
+                grant.charge_characters(len(job.text))  # here: a refused request is free
                 stream.push_text(job.text)
                 stream.end_input()
                 on_open(stream)

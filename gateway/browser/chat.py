@@ -17,6 +17,7 @@ from typing import Literal
 import httpx
 
 from ...tts_engine.errors import VivavoceError
+from ..web.client_json import replace_lone_surrogates
 
 _MAX_MESSAGES = 40  # in the history; older ones are dropped
 _MAX_LINE_CHARACTERS = 64 * 1024  # of one event; longer ones are ignored
@@ -134,8 +135,6 @@ def parse_token(data: str) -> str:
         if "error" in event:
             raise ChatFailed("the language model's server reported an error in mid-answer")
         choices = event.get("choices") or [{}]
-        content = str((choices[0].get("delta") or {}).get("content") or "")
+        return replace_lone_surrogates(str((choices[0].get("delta") or {}).get("content") or ""))
     except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
         raise ChatFailed("the language model's server sent an event that is not a chat completion") from None
-    # Halves of surrogate pairs, which no text in UTF-8 can have, become U+FFFD.
-    return content.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

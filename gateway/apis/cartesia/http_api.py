@@ -212,7 +212,7 @@ class _CartesiaSpeechResponse(SpeechResponse):
         options = make_synthesis_options(speech, record.voice, encoding)
         self.begin(speech, encoding)
         async with server.open_stream(options, grant) as utterance:
-            grant.charge_characters(len(speech.transcript))  # last: a refused request is free
+            grant.charge_characters(len(speech.transcript))  # here: a refused request is free
             utterance.push_text(speech.transcript)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

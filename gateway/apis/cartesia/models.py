@@ -7,7 +7,6 @@ Source: docs.cartesia.ai, API version 2026-03-01; cartesia-python 4.2.0 (types/g
 websocket_response.py, tts_sse_event.py, voice.py).
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ....tts_engine.chunk import Word
 from ....tts_engine.errors import UnknownVoice
+from ...web.client_json import parse_json_object
 from ..word_ends import punctuation_stop
 from .errors import InvalidCartesiaRequest
 
@@ -278,7 +278,7 @@ CartesiaServerMessage = Annotated[
 
 def parse_request(model: type[M], data: str | bytes) -> M:
     """Parse the body of a request; raises InvalidCartesiaRequest."""
-    return _validate(model, parse_json_object(data))
+    return _validate(model, parse_fields(data))
 
 
 def parse_client_message(fields: dict[str, Any]) -> CartesiaClientMessage:
@@ -288,17 +288,9 @@ def parse_client_message(fields: dict[str, Any]) -> CartesiaClientMessage:
     return _validate(GenerationRequest, fields)
 
 
-def parse_json_object(data: str | bytes) -> dict[str, Any]:
-    """Parse a JSON object; raises InvalidCartesiaRequest."""
-    if len(data) > MAX_BODY_BYTES:
-        raise InvalidCartesiaRequest(f"the message is longer than {MAX_BODY_BYTES} characters")
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:  # the latter for deep nesting
-        raise InvalidCartesiaRequest(f"this is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise InvalidCartesiaRequest(f"got JSON that is a {type(value).__name__}; an object is needed")
-    return value
+def parse_fields(data: str | bytes) -> dict[str, Any]:
+    """Parse the object of a message or body; raises InvalidCartesiaRequest."""
+    return parse_json_object(data, MAX_BODY_BYTES, InvalidCartesiaRequest)
 
 
 def _validate(model: type[M], fields: dict[str, Any]) -> M:

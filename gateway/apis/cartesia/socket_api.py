@@ -42,7 +42,7 @@ from .models import (
     TimestampsMessage,
     WordTimestamps,
     parse_client_message,
-    parse_json_object,
+    parse_fields,
 )
 from .output_format import make_encoding
 from .request_mapping import make_synthesis_options, resolve_cartesia_voice
@@ -106,7 +106,7 @@ class _CartesiaSocketConnection(WebSocketConnection):
         self._idle_since = self._loop.time()
         context_id = None
         try:
-            fields = parse_json_object(data)
+            fields = parse_fields(data)
             context_id = reported_context_id(fields.get("context_id"))
             message = parse_client_message(fields)
             if isinstance(message, CancelContextRequest):

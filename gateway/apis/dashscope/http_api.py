@@ -295,7 +295,7 @@ class _StoredSpeech:
             store.open_writer(options.audio.content_type) as writer,
             server.open_stream(options, grant) as utterance,
         ):
-            grant.charge_characters(billed_characters(self._text))  # last: a refused request is free
+            grant.charge_characters(billed_characters(self._text))  # here: a refused request is free
             utterance.push_document(self._document)
             utterance.end_input()
             self._report_unread(utterance.unread_characters)

@@ -17,6 +17,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from ...web.client_json import replace_lone_surrogates
 from .errors import InvalidDashScopeField
 
 INVALID_FIELD = "invalid_field"  # pydantic error type whose text is a sentence for the client
@@ -38,11 +39,7 @@ class DashScopeMessage(BaseModel):
     def _read_null_as_absent(cls, data: object) -> object:
         if not isinstance(data, dict):
             return data
-        given = {
-            name: replace_lone_surrogates(data[name])
-            for name in cls.model_fields
-            if data.get(name) is not None
-        }
+        given = {name: _readable(data[name]) for name in cls.model_fields if data.get(name) is not None}
         # A required field is always passed on, as None if need be: its own sentence then refuses it.
         required = [name for name, field in cls.model_fields.items() if field.is_required()]
         return {**dict.fromkeys(required), **given}
@@ -88,11 +85,8 @@ def to_integer(value: object) -> object:
     return int(value)
 
 
-def replace_lone_surrogates(value: Any) -> Any:
-    """Replace halves of UTF-16 pairs, which JSON can carry but UTF-8 cannot, by U+FFFD; keep other values."""
-    if not isinstance(value, str) or value.isascii():
-        return value
-    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+def _readable(value: Any) -> Any:
+    return replace_lone_surrogates(value) if isinstance(value, str) else value
 
 
 def parse_message(model: type[MessageT], data: object) -> MessageT:

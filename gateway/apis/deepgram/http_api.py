@@ -130,7 +130,7 @@ class _DeepgramSpeechResponse(SpeechResponse):
         self.body_stream.bytes_per_s = encoding.audio.bytes_per_second
         header = encoding.header
         async with server.open_stream(options, grant) as utterance:
-            grant.charge_characters(len(text))  # last: a refused request is free
+            grant.charge_characters(len(text))  # here: a refused request is free
             utterance.push_text(text)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

@@ -7,12 +7,12 @@ Source: developers.deepgram.com/reference/text-to-speech, November 2026; deepgra
 speak/v2); livekit-plugins-deepgram 1.8.9 (tts.py, tts_v2.py); pipecat-ai 1.14.0 (services/deepgram).
 """
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from ...web.client_json import parse_json
 from .errors import InvalidDeepgramRequest
 
 MAX_BODY_BYTES: Final = 512 * 1024
@@ -168,13 +168,7 @@ def parse_speech_request(data: bytes) -> DeepgramSpeechRequest:
 
 def parse_message(adapter: TypeAdapter[T], data: str | bytes) -> T:
     """Parse a body or message; raises InvalidDeepgramRequest."""
-    if len(data) > MAX_BODY_BYTES:
-        raise InvalidDeepgramRequest(f"the message is longer than {MAX_BODY_BYTES} characters")
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:  # the latter for deep nesting
-        raise InvalidDeepgramRequest(f"this is not JSON: {error}") from None
-    return _validated(adapter, value)
+    return _validated(adapter, parse_json(data, MAX_BODY_BYTES, InvalidDeepgramRequest))
 
 
 def _validated(adapter: TypeAdapter[T], value: Any) -> T:

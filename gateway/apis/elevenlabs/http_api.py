@@ -155,7 +155,7 @@ class _SpokenText(SpeechResponse):
         self.begin(audio)
         self.stream_headers["character-cost"] = str(len(speech.text))
         async with server.open_stream(options, grant) as utterance:
-            grant.charge_characters(len(speech.text))  # last: a refused request is free
+            grant.charge_characters(len(speech.text))  # here: a refused request is free
             utterance.push_text(speech.text)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

@@ -8,12 +8,12 @@ elevenlabs-python 2.78.0 (text_to_speech/raw_client.py, realtime_tts.py); liveki
 (tts.py); pipecat-ai 1.14.0 (services/elevenlabs/tts.py).
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from ...web.client_json import parse_json_object
 from ..context_ids import reported_context_id
 from .alignment import TimedCharacter
 from .errors import InvalidElevenLabsRequest
@@ -226,29 +226,17 @@ class ElevenLabsErrorBody(BaseModel):
 
 def parse_body(model: type[M], data: str | bytes) -> M:
     """Parse a body or message; raises InvalidElevenLabsRequest."""
-    return _validate(model, _parse_json_object(data), "body")
+    return _validate(model, parse_json_object(data, MAX_BODY_BYTES, InvalidElevenLabsRequest), "body")
 
 
 def context_of(data: str | bytes) -> str | None:
     """Return the context that an invalid message names, None if it names none."""
     try:
-        fields = _parse_json_object(data)
+        fields = parse_json_object(data, MAX_BODY_BYTES, InvalidElevenLabsRequest)
     except InvalidElevenLabsRequest:
         return None
     named = fields.get("context_id", fields.get("contextId"))
     return reported_context_id(named)
-
-
-def _parse_json_object(data: str | bytes) -> dict[str, Any]:
-    if len(data) > MAX_BODY_BYTES:
-        raise InvalidElevenLabsRequest(f"the message is longer than {MAX_BODY_BYTES} characters")
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:  # the latter for deep nesting
-        raise InvalidElevenLabsRequest(f"this is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise InvalidElevenLabsRequest(f"got JSON that is a {type(value).__name__}; an object is needed")
-    return value
 
 
 def _validate(model: type[M], fields: dict[str, Any], part: str) -> M:

@@ -193,7 +193,7 @@ class _InworldSpeechResponse(SpeechResponse):
         record.voice = resolve_inworld_voice(self.api.voices, server.models, speech, grant)
         options = make_inworld_options(speech, record.voice, self.format_of(speech.audio_config))
         async with server.open_stream(options, grant) as utterance:
-            grant.charge_characters(len(speech.text))  # last: a refused request is free
+            grant.charge_characters(len(speech.text))  # here: a refused request is free
             utterance.push_text(speech.text)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

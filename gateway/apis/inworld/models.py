@@ -7,14 +7,14 @@ Source: docs.inworld.ai/api-reference/ttsAPI, November 2026; pipecat-ai 1.14.0 (
 livekit-plugins-inworld 1.8.9 (tts.py).
 """
 
-import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from ....tts_engine.chunk import Word
+from ...web.client_json import parse_json_object
 from ..context_ids import reported_context_id
 from ..word_ends import blanks_stop
 from .errors import GoogleRpcCode, InvalidInworldRequest, InworldErrorDescription
@@ -263,7 +263,7 @@ class InworldVoiceList(BaseModel):
 
 def parse_message(model: type[M], data: str | bytes) -> M:
     """Parse a body or message; raises InvalidInworldRequest."""
-    fields = _parse_json_object(data)
+    fields = parse_json_object(data, MAX_BODY_BYTES, InvalidInworldRequest)
     try:
         return model.model_validate(fields)
     except ValidationError as error:
@@ -275,20 +275,8 @@ def parse_message(model: type[M], data: str | bytes) -> M:
 def context_of(data: str | bytes) -> str | None:
     """Return the context that an invalid message names, None if it names none."""
     try:
-        fields = _parse_json_object(data)
+        fields = parse_json_object(data, MAX_BODY_BYTES, InvalidInworldRequest)
     except InvalidInworldRequest:
         return None
     named = fields.get("contextId", fields.get("context_id"))
     return reported_context_id(named)
-
-
-def _parse_json_object(data: str | bytes) -> dict[str, Any]:
-    if len(data) > MAX_BODY_BYTES:
-        raise InvalidInworldRequest(f"the message is longer than {MAX_BODY_BYTES} characters")
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:  # the latter for deep nesting
-        raise InvalidInworldRequest(f"this is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise InvalidInworldRequest(f"got JSON that is a {type(value).__name__}; an object is needed")
-    return value

@@ -111,7 +111,7 @@ class _JambonzSpeechResponse(SpeechResponse):
         record.count_text(len(document.text))
         self.body_stream.bytes_per_s = _AUDIO.bytes_per_second
         async with server.open_stream(options, grant) as utterance:
-            grant.charge_characters(len(document.text))  # last: a refused request is free
+            grant.charge_characters(len(document.text))  # here: a refused request is free
             utterance.push_document(document)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)

@@ -4,7 +4,6 @@ Source: docs.jambonz.org/guides/features/custom-tts-providers, November 2026; ja
 @7c37b2f (lib/tts/google.js, lib/tts/streaming/elevenlabs.js).
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from ....adapters.ssml.document import BadSsml
 from ....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ...access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
+from ...web.client_json import parse_json
 from ..transcripts import TranscriptQueueFull
 
 MAX_BODY_BYTES: Final = 512 * 1024
@@ -170,19 +170,16 @@ def to_jambonz_error(error: Exception) -> JambonzErrorDescription:
 
 def parse_speech_request(data: bytes) -> JambonzSpeechRequest:
     """Parse a body; raises InvalidJambonzRequest."""
-    return _validated(TypeAdapter(JambonzSpeechRequest), _parse_json(data))
+    return _validated(TypeAdapter(JambonzSpeechRequest), _parse(data))
 
 
 def parse_client_message(data: str | bytes) -> JambonzClientMessage:
     """Parse a message; raises InvalidJambonzRequest."""
-    return _validated(CLIENT_MESSAGE, _parse_json(data))
+    return _validated(CLIENT_MESSAGE, _parse(data))
 
 
-def _parse_json(data: str | bytes) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:  # the latter for deep nesting
-        raise InvalidJambonzRequest(f"this is not JSON: {error}") from None
+def _parse(data: str | bytes) -> Any:
+    return parse_json(data, MAX_BODY_BYTES, InvalidJambonzRequest)
 
 
 def _validated(adapter: TypeAdapter[T], value: Any) -> T:

@@ -196,7 +196,7 @@ class OpenAISpeechResponse(SpeechResponse):
     ) -> AsyncIterator[EncodedStream]:
         """Open the stream of the text and charge its characters; raises as ``EncodedStream``, RateLimited."""
         async with self.api.server.open_stream(options, grant) as utterance:
-            grant.charge_characters(len(speech.input))  # last: a refused request is free
+            grant.charge_characters(len(speech.input))  # here: a refused request is free
             utterance.push_text(speech.input)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)
