@@ -56,7 +56,7 @@ class MediaServers:
         phases: int = 4,
     ) -> None:
         if processes is None:
-            processes = 1 if _available_cores() > 1 else 0
+            processes = 1 if available_cores() > 1 else 0
         self._phases = phases
         self._make_detector = make_detector
         self.in_processes = processes > 0
@@ -211,7 +211,8 @@ class _ServerHandle:
             media.reopen(self.send)
 
 
-def _available_cores() -> int:
+def available_cores() -> int:
+    """Return the number of processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

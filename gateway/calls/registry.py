@@ -18,7 +18,8 @@ from ...tts_engine.errors import Overloaded
 from ..web.errors import ResourceConflict, ResourceNotFound
 from .call import Call
 from .pressure.call_pressure import CallPressure
-from .pressure.processor_load import ProcessorLoad, ProcessorUse
+from .pressure.processor_load import ProcessorLoad
+from .pressure.processor_time import ProcessorUse
 from .results import CallResult, CallResults
 
 if TYPE_CHECKING:

@@ -3,19 +3,15 @@
 The engine's admission compares the cost of rendering with the time of its workers. A call costs more: its
 packets are sent, its events and requests are served. Near the limit of the machine all of that comes late,
 for every call, and when it is heard it is too late to refuse.
-
-Source: proc(5), ``/proc/stat``, ``/proc/PID/stat`` and ``/proc/self/cgroup``; cgroups(7), ``cpu.max``.
 """
 
-import os
-import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from ....tts_engine.errors import Overloaded
+from .processor_time import ProcessorQuota, ProcessorUse
 
 MAX_LOAD: Final = 0.95  # of the processor time that other programs leave
 WINDOW_S: Final = 3.0
@@ -23,50 +19,6 @@ _SAMPLE_INTERVAL_S: Final = 0.25
 _MIN_RENDERED_S: Final = 10.0  # in the window; beside little speech, other work of the server is a large part
 _MAX_OTHERS_SHARE: Final = 0.5  # of the cores: against this server, the system gives others no more
 _RETRY_AFTER_S: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessorUse:
-    """Processor seconds used so far. own_s: by this server. machine_s: by all programs on its cores."""
-
-    own_s: float
-    machine_s: float
-
-    @classmethod
-    def read(cls, pids: Iterable[int] = ()) -> Self:
-        """Read the counters; pids: processes of this server beside this one.
-
-        Without ``/proc``, only the time of this process is known.
-        """
-        own_s = time.process_time() + sum(map(_process_s, pids))
-        try:
-            rows = [line.split() for line in Path("/proc/stat").read_text(encoding="ascii").splitlines()]
-        except OSError:
-            return cls(own_s, own_s)
-        cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
-        # user, nice, system, irq, softirq
-        ticks = sum(int(row[field]) for row in rows if row[0] in cores for field in (1, 2, 3, 6, 7))
-        return cls(own_s, ticks / os.sysconf("SC_CLK_TCK"))
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessorQuota:
-    """The cores that this process may use. is_shared: with other programs; else they are its own quota."""
-
-    cores: float
-    is_shared: bool
-
-    @classmethod
-    def of_process(cls, groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> Self:
-        """Read the affinity, and the quotas of the control group and of those above it."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        try:
-            path = own.read_text(encoding="utf-8").rpartition("::/")[2].strip()
-        except OSError:
-            path = ""
-        folders = (groups / path, *(groups / path).parents)
-        quota = min((_quota(folder) for folder in folders if folder.is_relative_to(groups)), default=cores)
-        return cls(min(cores, quota), is_shared=quota >= cores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,20 +99,3 @@ class ProcessorLoad:
     def _forget(self, now: float) -> None:
         while self._samples and now - self._samples[0].at > WINDOW_S:
             self._samples.popleft()
-
-
-def _quota(folder: Path) -> float:
-    try:
-        quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
-    except OSError:
-        return float("inf")
-    return float("inf") if quota == "max" else int(quota) / int(period)
-
-
-def _process_s(pid: int) -> float:
-    """Return the processor time of a process; 0 if it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime, stime

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from ...calls.pressure.processor_time import MachineTime, process_s
 from .report import BenchFailed
 
 READY_TIMEOUT_S = 120.0  # to load and cut the voice for the first time on a slow machine
@@ -110,16 +111,9 @@ class CpuUsage:
     @classmethod
     def now(cls, *pids: int) -> Self:
         """Read the counters of the machine and of ``pids`` with all they started; zeros without /proc."""
-        members = [member for pid in pids for member in process_tree(pid)]
-        try:
-            machine = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
-            processes = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in members]
-        except OSError:
-            return cls(time.monotonic(), 0.0, 0.0)
-        tick_s = 1 / os.sysconf("SC_CLK_TCK")
-        busy = sum(int(machine[field]) for field in (1, 2, 3, 6, 7))  # user, nice, system, irq, softirq
-        used = sum(int(fields[11]) + int(fields[12]) for fields in processes)  # utime, stime
-        return cls(time.monotonic(), busy * tick_s, used * tick_s, int(machine[8]) * tick_s)
+        used_s = sum(process_s(member) for pid in pids for member in process_tree(pid))
+        machine = MachineTime.read()
+        return cls(time.monotonic(), machine.busy_s, used_s, machine.stolen_s)
 
     def other_cpu_share_since(self, start: Self) -> float:
         """Cores used by other processes since ``start``, 1.0 for one whole core."""

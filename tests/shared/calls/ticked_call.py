@@ -11,7 +11,8 @@ from vivavoce.adapters.media.paced_media import PacedMedia, SpeechDetector
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.pressure.call_pressure import CallPressure
-from vivavoce.gateway.calls.pressure.processor_load import ProcessorLoad, ProcessorQuota, ProcessorUse
+from vivavoce.gateway.calls.pressure.processor_load import ProcessorLoad
+from vivavoce.gateway.calls.pressure.processor_time import ProcessorQuota, ProcessorUse
 from vivavoce.gateway.calls.recordings import CallRecordings
 from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
