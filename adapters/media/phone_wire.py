@@ -64,7 +64,7 @@ class PhoneWire(Protocol):
 class CallerAudioQueue:
     """Passes on audio of the caller at a tenth of a second a tick; implements ``WireListener``.
 
-    Detection of speech takes 3 % of the audio's time, and the calls of a media server share its thread. What
+    Detection of speech takes 4 % of the audio's time, and the calls of a media server share its thread. What
     comes at once, after a stall of the network or from a flooding peer, would delay packets of other calls.
     The queue has no bound: read from the wire only when it is empty.
     """
