@@ -1,7 +1,8 @@
 """Faults that callers hear, over all calls: while there are many, no further call is admitted.
 
 Capacity is measured where it shows. The cost of speech, which the engine measures, says nothing of a machine
-that other programs use, or of a sending thread that comes late.
+that other programs use, or of a sending thread that comes late. Faults of one moment are no lack of capacity:
+a virtual machine that stands still for 0.1 s leaves an underrun in many calls at once.
 """
 
 from collections import deque
@@ -13,6 +14,7 @@ WINDOW_S: Final = 10.0
 MIN_PACKETS: Final = 5_000  # ten calls in the window; with fewer, one fault is a large share
 MAX_UNDERRUN_SHARE: Final = 1 / 5_000  # of the packets: an underrun in every call every 100 s
 MAX_LATE_SHARE: Final = 0.02
+MIN_FAULTY_SECONDS: Final = 3  # of the window; less is a machine that stood still once
 _RETRY_AFTER_S: Final = 5.0
 
 
@@ -36,6 +38,11 @@ class PlayoutPressure:
             return None
         if self._underruns <= MAX_UNDERRUN_SHARE * self._packets and (
             self._late_packets <= MAX_LATE_SHARE * self._packets
+        ):
+            return None
+        if (
+            len({int(at) for at, _, late, underruns in self._counts if late or underruns})
+            < MIN_FAULTY_SECONDS
         ):
             return None
         return Overloaded(
