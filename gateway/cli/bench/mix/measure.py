@@ -1,7 +1,8 @@
 """``vivavoce bench mix``: calls and API streams at random, and every hole that a listener hears.
 
-Three processes: the gateway (``server``), the phones (``phones``) and the API clients (``streams``). All
-random times are Poisson processes from one seed.
+Four processes: the gateway (``server``), the phones (``phones``), the API clients (``streams``), and one that
+notes when the whole machine stood still (``standstill``). All random times are Poisson processes from one
+seed.
 """
 
 import os
@@ -12,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,14 @@ from rich.console import Console
 from ..processes import READY_TIMEOUT_S, BenchProcess, CpuUsage, resident_mb
 from ..report import BenchFigure, BenchReport
 from ..trace import percentile
+from . import standstill
+from .standstill import has_standstill
 
 WARM_UP_SHARE = 0.1  # of the samples; memory grows until every part has been used once
 _END_TIMEOUT_S = 180.0
 _MAX_HELD_SHOWN = 8
 _MAX_HOLES_SHOWN = 20
 _SAMPLE_INTERVAL_S = 5.0
-_WITHHELD_S = 0.02  # of two processors in one sample: it may be heard
 
 Moment = tuple[str, float]  # call id, monotonic seconds
 Sound = tuple[str, float, float]  # call id, arrivals of the first and the last audible packet
@@ -50,20 +51,18 @@ class MixOptions:
 
 @dataclass(frozen=True, slots=True)
 class HealthSample:
-    """The state of the gateway, and what the host withheld from the machine, at one moment."""
+    """The state of the gateway at one moment."""
 
     at: float  # monotonic seconds
     resident_mb: float  # with the processes that it started
     files: int  # open descriptors
     threads: int
-    withheld_s: float  # of processor time, since the machine started
 
     @classmethod
     def now(cls, pid: int) -> "HealthSample":
         """Read the state of a process."""
         files, threads = (len(os.listdir(f"/proc/{pid}/{folder}")) for folder in ("fd", "task"))
-        usage = CpuUsage.now()
-        return cls(usage.moment, resident_mb(pid), files, threads, usage.stolen_s)
+        return cls(time.monotonic(), resident_mb(pid), files, threads)
 
 
 def measure(options: MixOptions) -> BenchReport:
@@ -72,6 +71,8 @@ def measure(options: MixOptions) -> BenchReport:
 
         def start(module: str, *arguments: str) -> BenchProcess:
             return stack.enter_context(BenchProcess(Path(folder), f"{__package__}.{module}", *arguments))
+
+        machine = stack.enter_context(BenchProcess(Path(folder), standstill.__name__))
 
         gateway = start("server", *_flags(options, "calls", "utterances_per_s", "discards_per_s"))
         ports: dict[str, Any] = gateway.read_line(READY_TIMEOUT_S)
@@ -88,12 +89,18 @@ def measure(options: MixOptions) -> BenchReport:
         used = CpuUsage.now(gateway.pid, phones.pid, streams.pid)
         heard: dict[str, Any] = phones.read_line(_END_TIMEOUT_S)
         read: dict[str, Any] = streams.read_line(_END_TIMEOUT_S)
+        machine.close_input()
+        standstills: list[list[float]] | None = machine.read_line(_END_TIMEOUT_S)["standstills"]
         gateway.close_input()
         record: dict[str, Any] = gateway.read_line(_END_TIMEOUT_S)
         log = gateway.error_lines()
     _print_details(heard, record, read, log)
+    if standstills is None:
+        Console(stderr=True).print(
+            "when the machine stood still is not known: real-time priority was refused"
+        )
     figures = [
-        *_call_figures(heard, record, samples),
+        *_call_figures(heard, record, standstills or []),
         *_stream_figures(read),
         *_health_figures(samples, record["tasks"]),
         BenchFigure("log lines above INFO", len(log), "", at_most=0),
@@ -126,24 +133,26 @@ def _flags(options: MixOptions, *names: str) -> list[str]:
 
 
 def _call_figures(
-    heard: dict[str, Any], record: dict[str, Any], samples: Sequence[HealthSample]
+    heard: dict[str, Any], record: dict[str, Any], standstills: Sequence[Sequence[float]]
 ) -> list[BenchFigure]:
+    holes = heard["hole_ends"]
+    own_holes = [at for at in holes if not has_standstill(standstills, at, at)]
     return [
         BenchFigure("calls", heard["calls"], ""),
         BenchFigure("calls ended by the gateway", heard["lost_calls"], "", at_most=0),
         BenchFigure("utterances on calls", record["utterances"], ""),
         BenchFigure("utterances that failed", record["failed"], "", at_most=0),
         BenchFigure("utterances discarded", len(record["discarded_at"]), ""),
-        *_delay_figures(heard["sounds"], record),
+        *_delay_figures(heard["sounds"], record, standstills),
         BenchFigure("packets at the phones", heard["packets"], ""),
-        BenchFigure("holes over 60 ms at the phones", heard["holes"], "", at_most=0),
+        BenchFigure("times that the whole machine stood still", len(standstills), ""),
+        BenchFigure(
+            "longest of them", 1000 * max((stop - start for start, stop in standstills), default=0.0), "ms"
+        ),
+        BenchFigure("holes over 60 ms at the phones", len(holes), ""),
+        BenchFigure("of them not while the machine stood still", len(own_holes), "", at_most=0),
         BenchFigure("holes over 200 ms at the phones", heard["long_holes"], "", at_most=0),
         BenchFigure("longest hole at the phones", heard["max_hole_ms"], "ms"),
-        BenchFigure(
-            "holes while the host withheld the processor",
-            sum(was_withheld(at, samples) for at in heard["hole_ends"]),
-            "",
-        ),
         BenchFigure("most packets of a call in 200 ms", heard["max_burst"], ""),
         BenchFigure("packets sent that no phone received", record["packets"] - heard["packets"], ""),
         BenchFigure("underruns in the gateway", record["underruns"], "", at_most=0),
@@ -153,8 +162,10 @@ def _call_figures(
     ]
 
 
-def _delay_figures(sounds: Sequence[Sound], record: dict[str, Any]) -> list[BenchFigure]:
-    cuts = discard_delays_ms(record["discarded_at"], sounds)
+def _delay_figures(
+    sounds: Sequence[Sound], record: dict[str, Any], standstills: Sequence[Sequence[float]]
+) -> list[BenchFigure]:
+    cuts = discard_delays_ms(record["discarded_at"], sounds, standstills)
     firsts = first_sound_delays_ms(record["first_clause_at"], sounds)
     return [
         BenchFigure("discards of audible speech", len(cuts), ""),
@@ -170,8 +181,13 @@ def _delay_figures(sounds: Sequence[Sound], record: dict[str, Any]) -> list[Benc
     ]
 
 
-def discard_delays_ms(discards: Sequence[Moment], sounds: Sequence[Sound]) -> list[float]:
-    """Return how long each call was audible after a discard; discards in silence are left out."""
+def discard_delays_ms(
+    discards: Sequence[Moment], sounds: Sequence[Sound], standstills: Sequence[Sequence[float]] = ()
+) -> list[float]:
+    """Return how long each call was audible after a discard.
+
+    Discards in silence are left out, and those while the machine stood still.
+    """
     sounds_of_call: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for call, first, last in sounds:
         sounds_of_call[call].append((first, last))
@@ -179,7 +195,7 @@ def discard_delays_ms(discards: Sequence[Moment], sounds: Sequence[Sound]) -> li
         1000 * (last - at)
         for call, at in discards
         for first, last in sounds_of_call[call]
-        if first <= at < last
+        if first <= at < last and not has_standstill(standstills, at, last)
     ]
 
 
@@ -202,14 +218,6 @@ def _stream_figures(read: dict[str, Any]) -> list[BenchFigure]:
         BenchFigure("longest hole in them", read["max_hole_ms"], "ms"),
         BenchFigure("processor of the API clients", 100 * read["cpu_share"], "% of a core"),
     ]
-
-
-def was_withheld(at: float, samples: Sequence[HealthSample]) -> bool:
-    """Return whether the host withheld over 20 ms in the 5 s around a moment."""
-    return any(
-        before.at <= at <= after.at and after.withheld_s - before.withheld_s > _WITHHELD_S
-        for before, after in pairwise(samples)
-    )
 
 
 def _health_figures(samples: Sequence[HealthSample], tasks: Sequence[tuple[float, int]]) -> list[BenchFigure]:

@@ -7,15 +7,14 @@ import pytest
 
 from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio, encode
 from vivavoce.gateway.cli.bench.mix.measure import (
-    HealthSample,
     MixOptions,
     discard_delays_ms,
     first_sound_delays_ms,
     measure,
     slope_per_hour,
-    was_withheld,
 )
 from vivavoce.gateway.cli.bench.mix.phones import MeasuredCall, MixedCallResult
+from vivavoce.gateway.cli.bench.mix.standstill import common_pauses, has_standstill
 from vivavoce.gateway.cli.bench.processes import CpuUsage, process_tree, run_neighbour
 
 PACKET = encode(AudioSocketAudio(8_000, bytes(320)))
@@ -118,7 +117,19 @@ def test_a_neighbour_takes_the_processor_that_was_asked_for_and_ends() -> None:
     assert set(process_tree(own)) <= before
 
 
-def test_a_hole_is_put_down_to_the_host_where_it_withheld_the_processor_around_it() -> None:
-    withheld_s = (0.0, 0.01, 0.01, 0.05)
-    samples = [HealthSample(5.0 * number, 0.0, 0, 0, each) for number, each in enumerate(withheld_s)]
-    assert [was_withheld(at, samples) for at in (1.0, 9.0, 12.0, 20.0)] == [False, False, True, False]
+def test_the_machine_stood_still_where_every_core_did() -> None:
+    first, second = [(1.00, 1.05), (2.00, 2.02), (3.0, 3.1)], [(1.01, 1.06), (2.05, 2.09), (3.02, 3.04)]
+    assert common_pauses([first, second]) == [(1.01, 1.05), (3.02, 3.04)]
+    assert common_pauses([first]) == first
+    assert common_pauses([first, []]) == []
+
+
+def test_a_time_has_a_standstill_that_overlaps_it_or_ended_just_before() -> None:
+    standstills = [(1.00, 1.05)]
+    times = (0.9, 0.99), (0.9, 1.01), (1.03, 1.04), (1.08, 1.09), (1.2, 1.3)
+    assert [has_standstill(standstills, *each) for each in times] == [False, True, True, True, False]
+
+
+def test_a_discard_while_the_machine_stood_still_is_left_out() -> None:
+    discards, sounds = [("a", 1.0), ("a", 5.0)], [("a", 0.5, 1.11), ("a", 4.0, 5.01)]
+    assert discard_delays_ms(discards, sounds, [(1.01, 1.1)]) == pytest.approx([10])
