@@ -116,6 +116,7 @@ class LanguageTable:
     nouns_are_capitalized: bool = False
     elisions: Mapping[str, str] = field(default_factory=dict)  # of "de un": "d'" before the number
     function_words: frozenset[str] = frozenset()  # before which a number stands on its own
+    key_cues: frozenset[str] = frozenset()  # words before "*" as a telephone key
     # Before a number without a noun that counts the one before: "2 robes en 40 et 1 en 42"
     counted_joints: frozenset[str] = frozenset()
     pronoun_cues: frozenset[str] = frozenset()  # the same, whatever follows: "dont 1 urgente"
@@ -371,6 +372,7 @@ _WORD_SETS = (
     "mid_sentence_words",
     "spelled_words",
     "function_words",
+    "key_cues",
     "hour_cues",
     "per_nouns",
     "per_cues",

@@ -46,7 +46,7 @@ def with_endings(form: str, endings: Mapping[str, str]) -> str:
     words = form.split(" ")
     for place, word in enumerate(words):
         old = max((old for old in endings if word.endswith(old)), key=len, default=None)
-        if old is None or word[0].isupper():
+        if old is None or (place and word[0].isupper()):
             break
         words[place] = word.removesuffix(old) + endings[old]
     return " ".join(words)

@@ -34,6 +34,7 @@ class TableCompounds:
         if self._table.range_word:
             size = "X{0,4}S|M|X{0,4}L"
             rows.append((rf"(?P<low>{size})[-–](?P<high>{size})(?![\w-]| ?\d)", self._read_sizes))
+            rows.append((r"(?P<low>[^\W\d_])(?P<dash>[-–])(?P<high>[^\W\d_])(?![\w–-])", self._read_letters))
         return tuple(rows)
 
     def head_rows(self) -> tuple[RuleRow, ...]:
@@ -89,9 +90,7 @@ class TableCompounds:
             start, first = start + len(first), ""
         scan.emit(f"{first}{hyphen}{rest}{ending}".lstrip("-"), start, match.end())
         self._codes.note_word(scan, ending)
-        if match.group()[-1] == "." and not scan.next_visible(match.end()):
-            scan.punctuate(".")
-        return match.end()
+        return self._speller.end_sentence(scan, match.end())
 
     def _read_head(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "Geb.-Datum" and "adm.kosten" as one word."""
@@ -110,6 +109,12 @@ class TableCompounds:
         self._speller.spell(scan, *match.span("high"))
         scan.context.note_word()
         return match.end()
+
+    def _read_letters(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "C–E", and "C-E" after the word of a section."""
+        is_range = match["low"].isupper() and match["high"].isupper() and match["low"] < match["high"]
+        is_told = match["dash"] == "–" or scan.context.previous_word in self._table.section_words
+        return self._read_sizes(scan, match) if is_range and is_told else None
 
     def _read_joined(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "50er" and "18-jährig" as one word."""

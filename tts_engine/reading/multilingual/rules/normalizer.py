@@ -25,7 +25,7 @@ _INVERTED_MARKS = "¿¡"
 _STOP_OR_DIGIT_AHEAD = r"(?=[^\s\d.]{1,30}(?: [^\s\d.]{1,4})?(?:\.|\s?\d))"
 _DEGREES_AHEAD = re.compile(r"(?: de| di)?:? ?[-−+]?\d{1,2}(?:[.,]\d)? ?[°º]")
 _WORDS = re.compile(r"[^\W\d_]+")
-_SILENT_MARKS = ".-_/#"  # named in addresses only
+_SILENT_MARKS = ".-_/#*"  # named in addresses, and as keys of a telephone, only
 
 
 class TableNormalizer:
@@ -87,6 +87,7 @@ class TableNormalizer:
                 *PUNCTUATION_ROWS,
                 *([(r"# ?(?=\d)", self._read_number_sign)] if self._table.number_sign else []),
                 (r"#(?![A-Za-z0-9#])" if self._table.particles else r"#(?![\w#])", self._read_telephone_key),
+                (r"\*(?![\w*])", self._read_telephone_key),
                 (r"§(?=§)", self._skip_mark),
                 (r"[^\w\s]", self._read_mark),
             ),
@@ -234,11 +235,15 @@ class TableNormalizer:
         return match.end()
 
     def _read_telephone_key(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read a lone # as the telephone key."""
+        """Read a lone # as the telephone key; a lone * is one before a hyphen and after a word for it."""
+        key, previous = match.group(), scan.context.previous_word
         if match.start() and not scan.view[match.start() - 1].isspace():
             return None
-        scan.emit(self._table.marks["#"], match.start(), match.end())
-        self._codes.note_word(scan, "#")
+        is_star = scan.view.startswith("-", match.end()) or previous in self._table.key_cues
+        if key not in self._table.marks or (key == "*" and not is_star):
+            return None
+        scan.emit(self._table.marks[key], match.start(), match.end())
+        self._codes.note_word(scan, key)
         return match.end()
 
     def _skip_mark(self, scan: ScanState, match: re.Match[str]) -> int:

@@ -44,9 +44,13 @@ class TableSpeller(Speller):
     def finish_number(self, scan: ScanState, end: int) -> int:
         """Note that a number ends at ``end``, and join the ending to it that an apostrophe separates."""
         self._elide(scan)
+        return Speller.finish_number(self, scan, self.join_suffix(scan, self.end_sentence(scan, end)))
+
+    def end_sentence(self, scan: ScanState, end: int) -> int:
+        """Keep the full stop of an abbreviation that ends the text at ``end``; return ``end``."""
         if scan.view[end - 1 : end] == "." and not scan.next_visible(end):
             scan.punctuate(".")
-        return Speller.finish_number(self, scan, self.join_suffix(scan, end))
+        return end
 
     def join_suffix(self, scan: ScanState, end: int) -> int:
         """Join the ending at ``end`` that an apostrophe separates to the last word; return where it ends."""

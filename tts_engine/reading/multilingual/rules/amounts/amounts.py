@@ -21,6 +21,12 @@ _MIN_CODE_DIGITS = 5  # of a code before a noun, which a shorter number counts
 _SEPARATOR = re.compile(r"[\dA-Z€%)] - \Z")  # no minus: "12/A - 20121 Milano"
 
 
+def _are_parts_of_code(first: str, second: str) -> bool:
+    """Whether two numbers with a dash are no range: the second is much longer, and not round."""
+    is_long = second.isdigit() and len(second) >= max(4, len(first) + 2)
+    return is_long and second[-1] != "0"
+
+
 class TableAmounts:
     """Recognisers of amounts of one language."""
 
@@ -37,6 +43,7 @@ class TableAmounts:
         self._money = TableMoney(table, numbers, speller, context, patterns, rates, self._magnitudes)
         self._fractions = TableFractions(table, numbers, speller, context, patterns, rates)
         self._integer_ahead = LazyPattern(patterns.integer)
+        self._hour_ahead = LazyPattern(rf"\d{{1,2}}(?:[.:]\d\d)? ?(?:{table.hour_suffixes})(?!\w)")
         # "2 배송" is no "2배": after a blank, a noun is followed by a particle or by no letter.
         particles = rf"(?=[!-~]|(?:{patterns.units})(?:[{table.particle_letters}]|(?!\w)))"
         self._unit_gap = rf"(?:|\s{particles})" if table.particle_letters else r"\s?"
@@ -184,8 +191,11 @@ class TableAmounts:
         scan.emit(words, match.start(), match.start("dash"))
         second = self._integer_ahead.match(scan.view, match.end())
         falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
+        falls = falls and not self._hour_ahead.match(scan.view, match.end())  # "23-5 Uhr"
         falls = falls or scan.context.previous_word in self._table.address_number_words
-        joint = "" if falls else self._table.range_word  # "221-18" is the number of an article
+        # "221-18" and "88-4127" are the numbers of an article and of an order.
+        is_code = falls or (second and _are_parts_of_code(match["whole"], second.group()))
+        joint = "" if is_code else self._table.range_word
         if second and self._is_house_number(scan, match.start(), second.end()):
             joint = self._table.address_joint
         scan.emit(joint, match.start("dash"), match.end())

@@ -12,6 +12,7 @@ from .number_patterns import NumberPatterns
 from .rates import TableRates
 
 _CODE_OF_CURRENCY = re.compile(r"[A-Z]{3}\Z|[A-Z][a-z]+\.\Z")  # may be written before an amount: "EUR 20"
+_YEAR_BEFORE_MONEY = re.compile(r"(?:19|20)\d\d [€$£] ?\d")
 _MIN_LARGE_AMOUNT = 10_000  # from which "$" is no dollar in some languages
 
 
@@ -77,8 +78,10 @@ class TableMoney:
         """Read "$95 pesos" and "$12,845.60 MXN", whose sign is not said."""
         return self._read_money_of(scan, match, match["name"])
 
-    def _read_money(self, scan: ScanState, match: re.Match[str]) -> int:
-        return self._read_money_of(scan, match, match["currency"])
+    def _read_money(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "€ 20" and "20 €"; the sign of "in 2026 € 20" belongs to the second number."""
+        is_year = match.start("whole") == match.start() and _YEAR_BEFORE_MONEY.match(scan.view, match.start())
+        return None if is_year else self._read_money_of(scan, match, match["currency"])
 
     def _read_money_of(self, scan: ScanState, match: re.Match[str], currency: str) -> int:
         whole, fraction = match["whole"], match["fraction"]

@@ -9,6 +9,7 @@ from ..numbers import TableNumberWords, with_noun
 from ..speller import TableSpeller
 from .number_patterns import NumberPatterns
 
+_MIN_UNIT_LETTERS = 3  # of a unit after "64/"; a shorter one may be part of a code
 _COUNTED_NOUN_BEHIND = re.compile(r"\d(?: [^\W\d_]{2,20}| ?%)?\Z")
 
 
@@ -39,7 +40,8 @@ class TableRates:
 
     def sign_row(self) -> RuleRow:
         """Return the rule of the "/" after a noun."""
-        return rf"/(?:{any_of(self._table.per_nouns | {'7'})})(?!\w)", self._read_slash
+        units = (unit for unit in self._table.units if len(unit) >= _MIN_UNIT_LETTERS and unit.isalpha())
+        return rf"/(?:{any_of({*self._table.per_nouns, *units, '7'})})(?!\w)", self._read_slash
 
     def read_per(self, scan: ScanState, at: int) -> int:
         """Read the "/Monat" after a price or a unit, and return where it ends."""
@@ -67,11 +69,10 @@ class TableRates:
         scan.emit(match["cue"], *match.span("cue"))
         scan.emit(self._table.units[match["unit"]].forms[0], *match.span("unit"))
         scan.context.note_word(scan.words[-1].text)
-        if match.group()[-1] == "." and not scan.next_visible(match.end()):
-            scan.punctuate(".")
-        return match.end()
+        return self._speller.end_sentence(scan, match.end())
 
     def _read_slash(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the "/jour" of "3 fois/jour", and "7 jours/7"."""
-        is_counted = _COUNTED_NOUN_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
-        return self.read_per(scan, match.start()) if is_counted else None
+        """Read the "/jour" of "3 fois/jour", the "/min" of "64/min", and "7 jours/7"."""
+        if not _COUNTED_NOUN_BEHIND.search(scan.view, max(0, match.start() - 24), match.start()):
+            return None
+        return self._speller.end_sentence(scan, self.read_per(scan, match.start()))
