@@ -187,6 +187,7 @@ def test_packets_left_out_after_a_stall_keep_new_calls_away(
     run_virtually: RunVirtually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(playout_pressure, "MIN_PACKETS", 10)
+    monkeypatch.setattr(playout_pressure, "MIN_FAULTY_SECONDS", 1)
 
     async def scenario() -> None:
         async with open_call() as ticked:
