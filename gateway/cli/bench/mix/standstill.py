@@ -1,9 +1,9 @@
 """Times at which the whole machine stood still, as a virtual machine does that its host pauses.
 
 ``python -m vivavoce.gateway.cli.bench.mix.standstill`` watches until its input is closed, and prints one
-JSON line: ``standstills``, pairs of monotonic seconds, or null where it may not watch. A process on each core,
-at a real-time priority that no program has, wakes every 10 ms. Where all of them are late at once, nothing
-ran. Linux does not count such a pause as stolen time.
+JSON line: ``standstills``, pairs of monotonic seconds, or null where it may not watch. A process on each
+core, at a real-time priority that no program has, wakes every 10 ms. Where all of them are late at once,
+nothing ran. Linux does not count such a pause as stolen time.
 
     core 0    | | | |           | | | |
     core 1     | | | |           | | | |
