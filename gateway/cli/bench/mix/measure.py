@@ -103,6 +103,7 @@ def measure(options: MixOptions) -> BenchReport:
         *_call_figures(heard, record, standstills or []),
         *_stream_figures(read),
         *_health_figures(samples, record["tasks"]),
+        *(_standstill_figures(standstills) if standstills is not None else ()),
         BenchFigure("log lines above INFO", len(log), "", at_most=0),
         BenchFigure("processor of the gateway", 100 * gateway_share, "% of a core"),
         BenchFigure("processor of everything else", 100 * used.other_cpu_share_since(usage), "% of a core"),
@@ -145,12 +146,8 @@ def _call_figures(
         BenchFigure("utterances discarded", len(record["discarded_at"]), ""),
         *_delay_figures(heard["sounds"], record, standstills),
         BenchFigure("packets at the phones", heard["packets"], ""),
-        BenchFigure("times that the whole machine stood still", len(standstills), ""),
-        BenchFigure(
-            "longest of them", 1000 * max((stop - start for start, stop in standstills), default=0.0), "ms"
-        ),
         BenchFigure("holes over 60 ms at the phones", len(holes), ""),
-        BenchFigure("of them not while the machine stood still", len(own_holes), "", at_most=0),
+        BenchFigure("holes over 60 ms but while the machine stood still", len(own_holes), "", at_most=0),
         BenchFigure("holes over 200 ms at the phones", heard["long_holes"], "", at_most=0),
         BenchFigure("longest hole at the phones", heard["max_hole_ms"], "ms"),
         BenchFigure("most packets of a call in 200 ms", heard["max_burst"], ""),
@@ -217,6 +214,14 @@ def _stream_figures(read: dict[str, Any]) -> list[BenchFigure]:
         BenchFigure("holes over 60 ms in them", read["holes"], "", at_most=0),
         BenchFigure("longest hole in them", read["max_hole_ms"], "ms"),
         BenchFigure("processor of the API clients", 100 * read["cpu_share"], "% of a core"),
+    ]
+
+
+def _standstill_figures(standstills: Sequence[Sequence[float]]) -> list[BenchFigure]:
+    longest_s = max((stop - start for start, stop in standstills), default=0.0)
+    return [
+        BenchFigure("standstills of the machine", len(standstills), ""),
+        BenchFigure("longest standstill of the machine", 1000 * longest_s, "ms"),
     ]
 
 

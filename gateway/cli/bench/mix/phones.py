@@ -48,15 +48,20 @@ class MixedCallResult:
 
     calls: int = 0
     packets: int = 0
-    holes: int = 0  # over 60 ms between two packets of a call
     long_holes: int = 0  # over 200 ms
     max_hole_ms: float = 0.0
-    hole_ends: list[float] = field(default_factory=list)  # monotonic seconds
+    # Of holes over 60 ms between two packets of a call, monotonic seconds
+    hole_ends: list[float] = field(default_factory=list)
     max_burst: int = 0  # packets of one call within 200 ms
     lost_calls: int = 0  # ended by the gateway
     cpu_share: float = 0.0  # cores used by this process
     # Audible packets in a row: call id, arrival of the first and of the last, monotonic seconds.
     sounds: list[tuple[str, float, float]] = field(default_factory=list)
+
+    @property
+    def holes(self) -> int:
+        """Number of holes over 60 ms."""
+        return len(self.hole_ends)
 
 
 class MeasuredCall:
@@ -102,7 +107,6 @@ class MeasuredCall:
 
 def _count_hole(hole_s: float, ended_at: float, result: MixedCallResult) -> None:
     if hole_s > HOLE_S:
-        result.holes += 1
         result.hole_ends.append(ended_at)
     result.long_holes += hole_s > LONG_HOLE_S
     result.max_hole_ms = max(result.max_hole_ms, 1000 * hole_s)

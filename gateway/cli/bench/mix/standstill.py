@@ -23,7 +23,7 @@ from typing import Final
 
 _INTERVAL_S: Final = 0.010
 _LOCK_ALL: Final = 3  # MCL_CURRENT | MCL_FUTURE of mman.h
-MIN_LATE_S: Final = 0.010  # of a wake-up that counts
+_MIN_LATE_S: Final = 0.010  # of a wake-up that counts
 _AFTER_S: Final = 0.060  # in which packets that were due go out, at most two of a call at once
 
 Pause = tuple[float, float]  # from the time at which a process should have woken to that at which it did
@@ -31,12 +31,12 @@ Pause = tuple[float, float]  # from the time at which a process should have woke
 
 def watch_core(core: int, stop: int) -> list[Pause] | None:
     """Return the late wake-ups of one core until descriptor ``stop`` is readable; None: it may not watch."""
-    ctypes.CDLL(None).mlockall(_LOCK_ALL)  # so that no page of this process has to be read again
     try:
         os.sched_setaffinity(0, {core})
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_max(os.SCHED_FIFO) - 1))
     except OSError:
         return None
+    ctypes.CDLL(None).mlockall(_LOCK_ALL)  # so that no page of this process has to be read again
     pauses: list[Pause] = []
     due = time.monotonic()
     while True:
@@ -44,7 +44,7 @@ def watch_core(core: int, stop: int) -> list[Pause] | None:
         if select.select([stop], [], [], max(0.0, due - time.monotonic()))[0]:
             return pauses
         now = time.monotonic()
-        if now - due > MIN_LATE_S:
+        if now - due > _MIN_LATE_S:
             pauses.append((due, now))
             due = now
 
