@@ -282,9 +282,7 @@ class TableCodes:
             return None
         self._speller.spell(scan, *match.span())
         self.note_word(scan, match.group())
-        if not scan.next_visible(match.end()):
-            scan.punctuate(".")
-        return match.end()
+        return self._speller.end_sentence(scan, match.end())
 
     def _read_lone_capital(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "B" of "classe B"; a vowel that begins a sentence is a word."""

@@ -327,10 +327,8 @@ class TableDates:
             open_range(scan, self._table, self._table.day_range_opening, match.start())
         if self._read_day_and_month(scan, match) is None:
             return None
-        if match.group()[-1] == "." and not scan.next_visible(match.end()):
-            scan.punctuate(".")
         if dash is None:
-            return match.end()
+            return self._speller.end_sentence(scan, match.end())
         scan.emit(self._table.day_range_word, match.end(), dash.end())
         scan.context.previous_word = self._table.day_range_word
         return dash.end()
