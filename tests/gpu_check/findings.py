@@ -1,8 +1,9 @@
 """What the check of a card is told, what it finds, and the time that work on a device takes."""
 
+import asyncio
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,3 +58,14 @@ def median_s(work: Callable[[], object], device: torch.device, rounds: int) -> f
         synchronize(device)
         times.append(time.perf_counter() - began)
     return statistics.median(times[1:])
+
+
+def as_known(findings: AsyncIterator[Finding]) -> Iterator[Finding]:
+    """Findings of asynchronous work, each as soon as it is known."""
+    with asyncio.Runner() as runner:
+        while (finding := runner.run(_next(findings))) is not None:
+            yield finding
+
+
+async def _next(findings: AsyncIterator[Finding]) -> Finding | None:
+    return await anext(findings, None)

@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import torch
-from gpu_check.findings import CheckOptions, Finding
+from gpu_check.findings import CheckOptions, Finding, as_known
 from gpu_check.steps.streams import TEXT, listen, open_engine
 
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
@@ -21,28 +21,27 @@ _LEFT_BYTES = 64 * 2**20  # when the card is filled
 
 def measure(options: CheckOptions) -> Iterator[Finding]:
     """Yield the figures of one engine."""
-    yield from asyncio.run(_measure(options))
+    yield from as_known(_measure(options))
 
 
-async def _measure(options: CheckOptions) -> list[Finding]:
+async def _measure(options: CheckOptions) -> AsyncIterator[Finding]:
     seconds, before = 0.5 if options.is_quick else 6.0, free_bytes(options.torch_device)
     policy = policy_for("fp32", options.device).flow
     async with open_engine(options, overlap=True) as (engine, voice):
+        taken = before - free_bytes(options.torch_device)
+        yield Finding("memory taken by the engine", taken / 1e9, "GB")
         latencies = sorted([await _cancel_s(engine, voice, seed) for seed in range(_CANCELLED)])
+        yield Finding("cancel, until the slot is free, worst", 1000 * latencies[-1], "ms")
         flow_config = open_bundle(options.bundle).network_config.flow
-        findings = [
-            Finding("memory taken by the engine", (before - free_bytes(options.torch_device)) / 1e9, "GB"),
-            Finding("memory of a stream", state_bytes_per_s(flow_config, policy) / 1e6, "MB a second"),
-            Finding("cancel, until the slot is free, worst", 1000 * latencies[-1], "ms"),
-        ]
-        findings.append(Finding("streams admitted at once", await _count_admitted(engine, voice, options)))
+        yield Finding("memory of a stream", state_bytes_per_s(flow_config, policy) / 1e6, "MB a second")
+        yield Finding("streams admitted at once", await _count_admitted(engine, voice, options))
         if options.torch_device.type == "cuda":
-            findings += await _fill_memory(engine, voice, options.torch_device, seconds)
+            for finding in await _fill_memory(engine, voice, options.torch_device, seconds):
+                yield finding
         else:
-            findings.append(Finding("out of memory on purpose", "for a card"))
+            yield Finding("out of memory on purpose", "for a card")
         again = await listen(engine, voice, 1, seconds)
-        findings.append(Finding("speaks afterwards", again.speech_s, "s"))
-    return findings
+        yield Finding("speaks afterwards", again.speech_s, "s")
 
 
 async def _cancel_s(engine: Engine, voice: str, seed: int) -> float:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
-from gpu_check.findings import CheckOptions, Finding
+from gpu_check.findings import CheckOptions, Finding, as_known
 from gpu_check.steps.machine import card_state
 
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
@@ -42,21 +42,22 @@ class StreamTimes:
 def measure(options: CheckOptions) -> Iterator[Finding]:
     """Yield the figures, with the stages overlapped and, at 8 streams, one after another."""
     counts, seconds = ((1, 2), 0.5) if options.is_quick else (_COUNTS, 8.0)
-    yield from asyncio.run(_measure(options, counts, seconds, overlap=True))
-    yield from asyncio.run(
+    yield from as_known(_measure(options, counts, seconds, overlap=True))
+    yield from as_known(
         _measure(options, counts[-1:] if options.is_quick else (8,), seconds, overlap=False)
     )
 
 
 async def _measure(
     options: CheckOptions, counts: tuple[int, ...], seconds: float, *, overlap: bool
-) -> list[Finding]:
-    findings = []
+) -> AsyncIterator[Finding]:
+    began = time.perf_counter()
     async with open_engine(options, overlap=overlap) as (engine, voice):
+        yield Finding("engine, ready to speak in", time.perf_counter() - began, "s")
         for count in counts:
             name = f"{count} stream{'s' * (count > 1)}{'' if overlap else ', stages one after another'}"
-            findings += await _load(engine, voice, count, seconds, name)
-    return findings
+            for finding in await _load(engine, voice, count, seconds, name):
+                yield finding
 
 
 @asynccontextmanager
