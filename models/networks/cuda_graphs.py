@@ -103,21 +103,21 @@ def new_graph_pool(device: torch.device) -> GraphMemoryPool | None:
     return GraphMemoryPool(torch.cuda.graph_pool_handle(), stream)
 
 
-class StepGraph:
-    """A function of fixed tensors that can be replayed.
+class StepGraph(Generic[State]):
+    """A function of fixed tensors that can be replayed. It returns a tensor, or a tree of tensors.
 
     On a device with graphs the function runs several times at construction, so its inputs must be harmless
     then. The output is valid until another graph of the same pool is replayed.
     """
 
-    def __init__(self, run: Callable[[], Tensor], device: torch.device, pool: GraphMemoryPool | None) -> None:
+    def __init__(self, run: Callable[[], State], device: torch.device, pool: GraphMemoryPool | None) -> None:
         self._run = run
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._output: Tensor | None = None
+        self._output: State | None = None
         if pool is not None:
             self._record(device, pool)
 
-    def replay(self) -> Tensor:
+    def replay(self) -> State:
         """Run the function on the present contents of its tensors."""
         if self._graph is None:
             return self._run()

@@ -10,9 +10,11 @@ The flow's state after a voice's recording is computed once and kept; a sentence
 Sentences whose chunks have the same length share a step of the flow; final chunks share one if they take the
 same number of blocks. Sentences share a step of the vocoder if their state shapes agree. State is in each
 sentence's ``SentenceRenderState`` and is replaced when a step ends, so a step that raised can be repeated.
+On a device other than the CPU the usual steps of both are recorded (``flow_graphs``, ``vocoder_graphs``).
 Used by one thread.
 """
 
+import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,16 +32,19 @@ from ...models.cosyvoice.config import (
     MEL_BANDS,
     CosyVoiceVersion,
 )
+from ...models.cosyvoice.flow.hop_schedule import HopSchedule
 from ...models.cosyvoice.flow.mel_stretcher import MelStretcher
 from ...models.cosyvoice.flow.policy import EXACT_POLICY
 from ...models.cosyvoice.flow.state import FlowChunk, FlowState, packed_voice, unpacked_voice
 from ...models.cosyvoice.flow.streaming_flow import StreamingFlow
 from ...models.cosyvoice.networks import RenderNetworks
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
+from ...models.cosyvoice.vocoder.layers import HiftNetwork
 from ...models.cosyvoice.vocoder.noise_table import NoiseTable
-from ...models.cosyvoice.vocoder.vocoder import Vocoder
+from ...models.cosyvoice.vocoder.vocoder import Vocoder, step_together
+from ...models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
 from ...models.networks.devices import to_device, to_host
-from ...models.networks.state import gather, join_states, map_state, tensors
+from ...models.networks.state import join_states, map_state, tensors
 from ..decoding.recently_used import RecentlyUsed
 from .conditioning import FlowPrompt
 from .flow_runner import EagerFlowRunner, FlowRunner, GraphFlowRunner, supports_graphs
@@ -102,6 +107,8 @@ class RenderRunner:
         has_table = version is CosyVoiceVersion.V3
         self._noise_table = NoiseTable(self._vocoder.config.sine_count) if has_table else None
         self._voice_files = voice_files if _can_be_kept(networks.flow) else None
+        # Before the flow's, which takes a share of the memory that is then free.
+        self._vocoder_graphs = _vocoder_graphs(self._vocoder, self._device, policy)
         self._flow_runner = _flow_runner(networks.flow, policy)
         self._prepared: RecentlyUsed[str, object] = RecentlyUsed(policy.max_prepared_voices)
 
@@ -177,18 +184,23 @@ class RenderRunner:
         """The samples of each chunk, except those that depend on the next chunk."""
         rows = [*vocoder_inputs.values()]
         mel, noise = torch.cat([row.mel for row in rows]), torch.cat([row.noise for row in rows])
-        state = join_states([row.vocoder_stream.state for row in rows])
+        states = [row.vocoder_stream.state for row in rows]
         if rows[0].final:
-            samples = self._vocoder.finish(mel, noise, state)
+            samples = self._vocoder.finish(mel, noise, join_states(states))
         else:
-            samples, state = self._vocoder.step(mel, noise, state)
-            for index, row in enumerate(rows):
-                row.vocoder_stream.state = gather(state, [index])
+            samples, states = self._step_vocoder(mel, noise, states)
+            for row, state in zip(rows, states, strict=True):
+                row.vocoder_stream.state = state
         return dict(zip(vocoder_inputs, to_host(samples).numpy(), strict=True))
 
     def free(self, render_state: SentenceRenderState) -> None:
         """Free the flow's state of a sentence that is not rendered further."""
         self._flow_runner.free(render_state.flow_sequence)
+
+    def _step_vocoder(self, mel: Tensor, noise: Tensor, states: Sequence[Any]) -> tuple[Tensor, list[Any]]:
+        if self._vocoder_graphs is None:
+            return step_together(self._vocoder, mel, noise, states)
+        return self._vocoder_graphs.step(mel, noise, states)
 
     def _prepared_voice(self, flow_prompt: FlowPrompt) -> object:
         return self._prepared.get(
@@ -264,6 +276,29 @@ def _flow_runner(flow: StreamingFlow, policy: CosyVoicePolicy) -> FlowRunner[Any
         max_prompt_ids=policy.max_prompt_ids,
         max_hop=policy.max_hop,
     )
+
+
+def _vocoder_graphs(vocoder: Vocoder, device: torch.device, policy: CosyVoicePolicy) -> VocoderGraphs | None:
+    """Recorded steps of a vocoder that torch computes on a device other than the CPU."""
+    if device.type == "cpu" or not isinstance(vocoder, HiftNetwork):
+        return None
+    graphs = VocoderGraphs(vocoder, device, policy.max_render_rows)
+    for tail_ids in (0, LOOKAHEAD_IDS):  # of a voice without a recording, and of the others
+        graphs.record(_mel_frames(policy, tail_ids))
+    return graphs
+
+
+def _mel_frames(policy: CosyVoicePolicy, tail_ids: int) -> list[int]:
+    """Mel frames of the first chunks of a sentence at speed 1.0, up to one after the longest hop.
+
+    tail_ids: speech ids of the voice that the first chunk renders again.
+    """
+    schedule = HopSchedule(hop=policy.first_hop, max_hop=policy.max_hop)
+    hops = [schedule.hop]
+    while len(hops) < 2 or hops[-1] != hops[-2]:
+        schedule.next(sys.maxsize, ended=False)
+        hops.append(schedule.hop)
+    return [FRAMES_PER_SPEECH_ID * (hop - (0 if index else tail_ids)) for index, hop in enumerate(hops)]
 
 
 def _flow_chunk(render_inputs: Sequence[RenderInput], device: torch.device) -> FlowChunk:

@@ -1,9 +1,11 @@
 """The interface of the vocoders, for either version and any library that computes them."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from torch import Tensor
 
+from ...networks.state import gather, join_states
 from ..config import HiftConfig
 
 
@@ -27,3 +29,11 @@ class Vocoder(Protocol):
 
     def finish(self, mel: Tensor, noise: Tensor, state: Any) -> Tensor:
         """All remaining samples."""
+
+
+def step_together(
+    vocoder: Vocoder, mel: Tensor, noise: Tensor, states: Sequence[Any]
+) -> tuple[Tensor, list[Any]]:
+    """``Vocoder.step`` for streams whose states have 1 row each and equal shapes: samples, next states."""
+    samples, state = vocoder.step(mel, noise, join_states(states))
+    return samples, [gather(state, [row]) for row in range(len(states))]

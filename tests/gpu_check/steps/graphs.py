@@ -1,15 +1,16 @@
-"""Steps of language model and flow: timed, captured as CUDA graphs, and equal to steps without graphs.
+"""Steps of language model, flow and vocoder: timed, captured as CUDA graphs, and equal to those without.
 
 bench device    a token of one session, chunks of several
 captured        how many graphs of each kind, in what time; the reason if a capture fails
-equal           ids and mel of graphs against steps without; of both at once on two streams against alone
+equal           ids, mel and samples of graphs against steps without; ids and mel at once on two streams
+                against alone
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from gpu_check.findings import CheckOptions, Finding
@@ -31,13 +32,16 @@ from vivavoce.models.cosyvoice.lm.decode_turn import DecodeTurn
 from vivavoce.models.cosyvoice.lm.decoding import choose
 from vivavoce.models.cosyvoice.lm.generation import SpecialIds
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
-from vivavoce.models.cosyvoice.networks import load_flow, load_lm
+from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_vocoder
+from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder, step_together
+from vivavoce.models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
 from vivavoce.models.decoding.uniforms import seeded_uniforms
 from vivavoce.models.networks.devices import separate_stream, to_device
 from vivavoce.models.networks.execution import Precision
 
 _ROWS = 4
 _ROUNDS_AT_ONCE = 3
+_VOCODER_FRAMES = (44, 100, 100)  # mel frames of the chunks of a sentence
 _PROMPT_IDS = 3 * BLOCK_IDS + LOOKAHEAD_IDS
 
 Result = TypeVar("Result")
@@ -68,6 +72,39 @@ def measure(options: CheckOptions) -> Iterator[Finding]:
     for found_ids, found_mel in at_once:
         yield Finding("ids at once that differ from alone", _different(found_ids, ids_alone))
         yield Finding("mel at once from alone, largest", _distance(found_mel, mel_alone))
+    yield from _vocoder_findings(load_vocoder(bundle, device), device)
+
+
+@torch.inference_mode()
+def _vocoder_findings(vocoder: Vocoder, device: torch.device) -> Iterator[Finding]:
+    graphs = VocoderGraphs(vocoder, device, _ROWS)
+    yield from _captured(lambda: graphs.record(_VOCODER_FRAMES), "vocoder", lambda: graphs.recorded_count)
+    found, found_s = _vocoded(vocoder, device, graphs.step)
+    expected, expected_s = _vocoded(vocoder, device, lambda *chunk: step_together(vocoder, *chunk))
+    yield Finding("samples of graphs from those without, largest", _distance(found, expected))
+    yield Finding(f"vocoder, a step of {_ROWS} with graphs", 1000 * found_s, "ms")
+    yield Finding(f"vocoder, a step of {_ROWS} without", 1000 * expected_s, "ms")
+
+
+def _vocoded(
+    vocoder: Vocoder,
+    device: torch.device,
+    step: Callable[[Tensor, Tensor, list[Any]], tuple[Tensor, list[Any]]],
+) -> tuple[Tensor, float]:
+    """Samples of several streams, (B, N) on the host, and the seconds that the last step took."""
+    generator = torch.Generator().manual_seed(0)
+    states = [vocoder.init_state(1) for _ in range(_ROWS)]
+    pieces, step_s = [], 0.0
+    for frames in _VOCODER_FRAMES:
+        samples = vocoder.noise_samples(frames, states[0], last=False)
+        mel = torch.randn(_ROWS, MEL_BANDS, frames, generator=generator)
+        noise = torch.rand(_ROWS, samples, vocoder.config.sine_count, generator=generator)
+        on_device = mel.to(device), noise.to(device)
+        began = time.perf_counter()
+        piece, states = step(*on_device, states)
+        pieces.append(piece.cpu())
+        step_s = time.perf_counter() - began
+    return torch.cat(pieces, 1), step_s
 
 
 def _captured(record: Callable[[], object], name: str, count: Callable[[], int]) -> Iterator[Finding]:

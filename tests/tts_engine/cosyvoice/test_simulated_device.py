@@ -22,6 +22,7 @@ from vivavoce.models.cosyvoice.lm import decoding  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks  # noqa: E402
 from vivavoce.models.networks import devices  # noqa: E402
+from vivavoce.models.networks.cuda_graphs import buckets  # noqa: E402
 from vivavoce.models.networks.devices import CPU, find_device, to_device, to_host  # noqa: E402
 from vivavoce.models.networks.execution import DeviceError, Precision  # noqa: E402
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage, StepResult  # noqa: E402
@@ -30,6 +31,7 @@ from vivavoce.tts_engine.cosyvoice.flow_runner import EagerFlowRunner, GraphFlow
 from vivavoce.tts_engine.cosyvoice.front_end import CosyVoiceFrontEnd  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.loading import local_render_stage  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy, policy_for  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.render_runner import RenderRunner  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -107,6 +109,18 @@ def test_a_bundle_renders_on_another_device_and_synchronizes_only_for_ids_and_sa
         assert one.shape == other.shape
         # Products that are not oneDNN's round otherwise, and the phase of a voice adds that up.
         assert np.abs(one - other).max() < 2e-3
+
+
+def test_the_usual_chunks_of_the_vocoder_are_recorded_on_another_device_only(
+    bundle: CosyVoiceBundle, simulation: DeviceSimulation
+) -> None:
+    on_device, on_host = (
+        RenderRunner(bundle.version, load_networks(bundle, device=device), BRIEF) for device in (DEVICE, CPU)
+    )
+    assert on_host._vocoder_graphs is None
+    assert on_device._vocoder_graphs is not None
+    # 44 and 50 mel frames at the beginning, 100 afterwards
+    assert on_device._vocoder_graphs.recorded_count == 3 * len(buckets(BRIEF.max_render_rows))
 
 
 @pytest.mark.parametrize(
