@@ -90,6 +90,7 @@ class PagedAttentionPlan:
     positions: Tensor  # (N, length) int64, the frames of the chunk
     slot_positions: Tensor  # (N, K * block) int64, the frame in each slot of the table
     visible_mask: Tensor  # (N, 1, length, K * block) bool
+    slots_in_use: Tensor  # (N,) int64, slots of the table up to the last frame
     frame_mask: Tensor | None  # (N, length, 1) float32, 0 after the end of a row; None if none ends early
     distance_range: tuple[int, int]  # as in RowGroup, of any frame that may be visible
 
@@ -140,6 +141,7 @@ def make_paged_plan(
         positions,
         slot_positions,
         seen[:, None],
+        (places.ends - places.first_frame).clamp(max=slots),
         frame_mask,
         distances,
     )

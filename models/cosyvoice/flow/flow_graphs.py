@@ -186,7 +186,9 @@ class _FlowMemoryPool:
         def zero_speaker(rows: int) -> Tensor:
             return torch.zeros(rows, MEL_BANDS, device=flow.device)
 
-        self._contexts = without_memories(flow.state_with_capacity(zero_speaker(slots), 0, flow.policy))
+        self._contexts = _ContextPool(
+            without_memories(flow.state_with_capacity(zero_speaker(slots), 0, flow.policy))
+        )
         self._pages = memory_buffers(flow.state_with_capacity(zero_speaker(pages), BLOCK_FRAMES, flow.policy))
         for pool in self._pages:
             pool.zero_()  # masked slots are multiplied by 0, which NaN would survive
@@ -201,18 +203,64 @@ class _FlowMemoryPool:
 
     def begin_row(self, slot: int, contexts: FlowState) -> None:
         """Copy the contexts of a voice into a row."""
-        for pool, row in zip(tensors(self._contexts), tensors(contexts), strict=True):
-            pool[slot] = row[0]
+        self._contexts.write(slot, contexts)
 
     def read_rows(self, slots: Tensor) -> FlowState:
         """The state of some rows: copies of the contexts, the pages themselves."""
-        contexts = map_state(lambda pool: pool.index_select(0, slots), self._contexts)
-        return with_memories(contexts, [PagedBuffers(pool) for pool in self._pages])
+        return with_memories(self._contexts.read(slots), [PagedBuffers(pool) for pool in self._pages])
 
     def write_contexts(self, slots: Tensor, state: FlowState) -> None:
         """Copy the contexts of a state into rows."""
-        for pool, rows in zip(tensors(self._contexts), tensors(without_memories(state)), strict=True):
-            pool.index_copy_(0, slots, rows)
+        self._contexts.write(slots, without_memories(state))
+
+
+class _ContextPool:
+    """Contexts of sessions, a row each. All of a row are neighbours, so that a step reads them in two copies.
+
+        whole      speaker | contexts of the encoder
+        halves     contexts of the solver, of the conditioned half | of the free half
+    """
+
+    def __init__(self, zeros: FlowState) -> None:
+        """zeros: contexts of as many rows as there are slots."""
+        self._form = zeros
+        parts = list(tensors(zeros))
+        first_of_solver = len(parts) - len(list(tensors(zeros.solver)))
+        self._is_halved = [
+            index >= first_of_solver and part.numel() > 0 for index, part in enumerate(parts)
+        ]
+        self._whole, self._halves = self._join(zeros)
+
+    def read(self, slots: Tensor) -> FlowState:
+        """Copies of rows. slots: (B,) int64."""
+        whole, halves = (pool.index_select(0, slots) for pool in (self._whole, self._halves))
+        begins = {True: 0, False: 0}
+        is_halved = iter(self._is_halved)
+
+        def view(part: Tensor) -> Tensor:
+            half = next(is_halved)
+            shape = part.shape[2:] if half else part.shape[1:]
+            begin = begins[half]
+            begins[half] += shape.numel()
+            return (halves if half else whole)[..., begin : begins[half]].unflatten(-1, shape)
+
+        return map_state(view, self._form)
+
+    def write(self, slots: Tensor | int, contexts: FlowState) -> None:
+        """Copy contexts into rows. slots: (B,) int64, or the slot of one row."""
+        for pool, rows in zip((self._whole, self._halves), self._join(contexts), strict=True):
+            if isinstance(slots, int):
+                pool[slots] = rows[0]
+            else:
+                pool.index_copy_(0, slots, rows)
+
+    def _join(self, contexts: FlowState) -> tuple[Tensor, Tensor]:
+        """Contexts side by side: (B, all of them), and (B, 2, all of a half)."""
+        parts = list(zip(self._is_halved, tensors(contexts), strict=True))
+        return (
+            torch.cat([part.flatten(1) for is_halved, part in parts if not is_halved], 1),
+            torch.cat([part.flatten(2) for is_halved, part in parts if is_halved], 2),
+        )
 
 
 class _RecordedFlowStep:

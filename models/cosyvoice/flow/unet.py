@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...networks.fused import FusedKernels, fused_kernels
 from ...networks.layers import (
     CausalConv,
     Linear,
@@ -30,8 +31,8 @@ from ...networks.layers import (
 )
 from ..config import UnetConfig
 from .attention import attend, read_history, write_chunk
-from .attention_memory import AttentionMemory, layer_memories
-from .attention_plan import AttentionPlan
+from .attention_memory import AttentionMemory, PagedBuffers, layer_memories
+from .attention_plan import AttentionPlan, PagedAttentionPlan
 from .policy import CacheForm
 
 TIME_WIDTH_FACTOR = 4
@@ -54,9 +55,24 @@ class _ConvNorm(nn.Module):
         super().__init__()
         self.block = nn.ModuleDict({"0": CausalConv(inputs, outputs, 3), "2": nn.LayerNorm(outputs)})
 
-    def forward(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, context: Tensor, offset: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The output, with an offset added, (N, T, C'), and the next context."""
+        if fused := fused_kernels(x.device, self.block["0"].matrix.shape[0]):
+            y, context = _convolve(cast(CausalConv, self.block["0"]), x, context)
+            return fused.norm_mish(y, cast(nn.LayerNorm, self.block["2"]), offset), context
         x, context = self.block["0"](x, context)
-        return F.mish(self.block["2"](x)), context
+        y = F.mish(self.block["2"](x))
+        return y if offset is None else y + offset, context
+
+
+def _convolve(conv: CausalConv, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+    """As ``CausalConv.forward``, for a chunk that is longer than the context."""
+    if (fused := fused_kernels(x.device)) is None:
+        return conv(x, context)  # type: ignore[no-any-return]
+    assert conv.matrix is not None
+    return fused.convolve(x, context, conv.matrix, conv.bias), x[:, x.shape[1] - context.shape[1] :]
 
 
 class _Resnet(nn.Module):
@@ -69,10 +85,18 @@ class _Resnet(nn.Module):
 
     def forward(self, x: Tensor, offset: Tensor, contexts: "_UnetContexts") -> Tensor:
         """x: (N, T, C) -> (N, T, C'). offset: (N or 1, 1, C'), added by the solver time."""
-        h = contexts.run(self.block1, x) + offset
+        h = contexts.run(self.block1, x, offset)
         h = contexts.run(self.block2, h)
-        y: Tensor = h + self.res_conv(x)
-        return y
+        return _add_product(self.res_conv, x, h)
+
+
+def _add_product(linear: Linear, x: Tensor, residual: Tensor) -> Tensor:
+    """The product of a layer, added to a residual: (N, T, C)."""
+    if fused := fused_kernels(x.device):
+        assert linear.matrix is not None and linear.bias is not None
+        return fused.add_product(x, linear.matrix, linear.bias, residual)
+    y: Tensor = residual + linear(x)
+    return y
 
 
 class _UnetAttention(QkvProjection):
@@ -115,6 +139,9 @@ class _TransformerBlock(nn.Module):
         self, x: Tensor, cache: AttentionMemory, plan: AttentionPlan, cache_form: CacheForm
     ) -> Tensor:
         """x: (N, T, C) -> (N, T, C). cache: (N, P, W, D), written in place."""
+        if isinstance(cache, PagedBuffers) and (fused := self._fused_kernels(x.device)):
+            assert isinstance(plan, PagedAttentionPlan)
+            return self._forward_fused(x, cache.pool, plan, fused)
         normed = self.norm1(x)
         new_values = split_keys_values(self.attn1.project_keys_values(normed))
         history_and_chunk = read_history(cache, plan, cache_form, self._project, x.shape[1])
@@ -124,6 +151,24 @@ class _TransformerBlock(nn.Module):
         x = x + self.attn1.to_out[0](attended)
         y: Tensor = x + self.ff(self.norm3(x))
         return y
+
+    def _fused_kernels(self, device: torch.device) -> FusedKernels | None:
+        width, inner = self.attn1.to_out[0].matrix.shape
+        return fused_kernels(device, width, inner, inner // self.heads)
+
+    def _forward_fused(
+        self, x: Tensor, pool: Tensor, plan: PagedAttentionPlan, fused: FusedKernels
+    ) -> Tensor:
+        attention, (widen, narrow) = self.attn1, (self.ff.net["0"].proj, self.ff.net["2"])
+        assert attention.query_matrix is not None and attention.key_value_matrix is not None
+        query = fused.project_to_pages(
+            x, self.norm1, attention.query_matrix, attention.key_value_matrix, pool, plan.written_pages
+        )
+        attended = fused.attend_pages(
+            query, pool, plan.page_table, plan.visible_mask, plan.slots_in_use, self.heads
+        )
+        x = _add_product(cast(Linear, attention.to_out[0]), attended, x)
+        return _add_product(narrow, fused.project_normed(x, self.norm3, widen.matrix, widen.bias), x)
 
     def _project(self, inputs: Tensor, _positions: Tensor) -> Tensor:
         return split_keys_values(self.attn1.project_keys_values(inputs))
@@ -136,10 +181,13 @@ class _UnetContexts:
         self._contexts = iter(contexts)
         self.following: list[Tensor] = []
 
-    def run(self, layer: nn.Module, x: Tensor) -> Tensor:
-        y, context = layer(x, next(self._contexts))
+    def run(self, layer: _ConvNorm | CausalConv, x: Tensor, offset: Tensor | None = None) -> Tensor:
+        context = next(self._contexts)
+        y, context = (
+            _convolve(layer, x, context) if isinstance(layer, CausalConv) else layer(x, context, offset)
+        )
         self.following.append(context)
-        return y  # type: ignore[no-any-return]
+        return y
 
 
 class _UnetLevel(nn.ModuleList):
@@ -160,8 +208,8 @@ class _UnetLevel(nn.ModuleList):
         return cast(nn.ModuleList, self[1])
 
     @property
-    def conv(self) -> nn.Module | None:
-        return self[2] if len(self) == 3 else None
+    def conv(self) -> CausalConv | None:
+        return cast(CausalConv, self[2]) if len(self) == 3 else None
 
 
 class FlowUnet(nn.Module):
