@@ -1,7 +1,8 @@
 """Kernels in Triton for transformer blocks on a GPU: several operations of a chunk in one launch.
 
-A chunk has 50 to 400 frames, so an operation computes for less time than its launch takes, and the number of
-launches is what a step costs. A block of the flow's estimator is five launches here and 22 in torch:
+A chunk has 50 to 400 frames and a decoding step a few rows, so that an operation computes for less time than
+its launch takes, and the number of launches is what a step costs. A block of the flow's estimator is five
+launches here and 22 in torch:
 
     norm, queries, keys, values; keys and values to their pages        project_to_pages
     attention over the pages of each row                               attend_pages
@@ -9,8 +10,16 @@ launches is what a step costs. A block of the flow's estimator is five launches 
     norm, product, bias, GELU                                          project_normed
     product, bias, residual                                            add_product
 
-Products have float32 inputs and sums. Each input is split into three TF32 parts (``tf32x3``), which keeps the
-accuracy of float32 and uses tensor cores.
+A layer of the language model is five as well, and 17 in torch:
+
+    norm, queries, keys, values; rotation; keys and values to the memory      project_to_memory
+    attention over the memory of each row                                     attend_memory
+    product, residual                                                         add_product
+    norm, two products, gated SiLU                                            project_gated
+    product, residual                                                         add_product
+
+Sums are float32. Where a matrix is float32, each factor is split into three TF32 parts (``tf32x3``), which
+keeps the accuracy of float32 and uses tensor cores; where it has 16 bits, its input is rounded to them.
 
 Imported only where Triton is installed, which torch for CUDA brings along.
 
@@ -60,7 +69,7 @@ def _normed_product(  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator]
 def _project_to_pages_kernel(  # type: ignore[no-untyped-def]
     x, norm_weight, norm_bias, query_matrix, key_value_matrix, query, pool, written_pages,
-    row_count, length, blocks, block, page_stride, part_stride, slot_stride,
+    row_count, length, written_stride, block, page_stride, part_stride, slot_stride,
     WIDTH: tl.constexpr, INNER: tl.constexpr, EPSILON: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
@@ -81,7 +90,7 @@ def _project_to_pages_kernel(  # type: ignore[no-untyped-def]
         )  # fmt: skip
         part = (first - INNER) // INNER
         frame = rows % length
-        page = tl.load(written_pages + (rows // length) * blocks + frame // block, mask=is_row, other=0)
+        page = tl.load(written_pages + (rows // length) * written_stride + frame // block, mask=is_row, other=0)
         place = page * page_stride + part * part_stride + (frame % block) * slot_stride
         target = pool + place[:, None] + (columns - INNER - part * INNER)[None]
         tl.store(target, product.to(pool.dtype.element_ty), mask=is_row[:, None])
@@ -90,7 +99,7 @@ def _project_to_pages_kernel(  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator]
 def _attend_pages_kernel(  # type: ignore[no-untyped-def]
     query, pool, page_table, visible, slots_in_use, attended,
-    length, pages, block, page_stride, part_stride, slot_stride, scale,
+    length, slots_per_row, table_stride, block, page_stride, part_stride, slot_stride, scale,
     HEADS: tl.constexpr, HEAD_WIDTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr,
 ):  # fmt: skip
     row, head = tl.program_id(0) // HEADS, tl.program_id(0) % HEADS
@@ -106,12 +115,12 @@ def _attend_pages_kernel(  # type: ignore[no-untyped-def]
     for start in range(0, slot_count, BLOCK_S):
         slots = start + tl.arange(0, BLOCK_S)
         is_slot = slots < slot_count
-        page = tl.load(page_table + row * pages + slots // block, mask=is_slot, other=0)
+        page = tl.load(page_table + row * table_stride + slots // block, mask=is_slot, other=0)
         slot_places = (page * page_stride + (slots % block) * slot_stride)[:, None] + channels[None]
         keys = tl.load(pool + slot_places, mask=is_slot[:, None], other=0.0).to(tl.float32)
         values = tl.load(pool + part_stride + slot_places, mask=is_slot[:, None], other=0.0).to(tl.float32)
         seen = tl.load(
-            visible + (row * length + frames)[:, None] * (pages * block) + slots[None],
+            visible + (row * length + frames)[:, None] * slots_per_row + slots[None],
             mask=is_frame[:, None] & is_slot[None],
             other=0,
         )
@@ -132,7 +141,7 @@ def _attend_pages_kernel(  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator]
 def _add_product_kernel(  # type: ignore[no-untyped-def]
     x, matrix, bias, residual, result, row_count,
-    INNER: tl.constexpr, WIDTH: tl.constexpr,
+    INNER: tl.constexpr, WIDTH: tl.constexpr, HAS_BIAS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -143,9 +152,11 @@ def _add_product_kernel(  # type: ignore[no-untyped-def]
         inner = start + tl.arange(0, BLOCK_K)
         part = tl.load(x + rows[:, None] * INNER + inner[None], mask=is_row[:, None], other=0.0)
         factors = tl.load(matrix + columns[:, None] * INNER + inner[None])
-        total = tl.dot(part, tl.trans(factors), total, input_precision="tf32x3")
+        total = tl.dot(part.to(factors.dtype), tl.trans(factors), total, input_precision="tf32x3")
     places = rows[:, None] * WIDTH + columns[None]
-    total += tl.load(bias + columns)[None] + tl.load(residual + places, mask=is_row[:, None], other=0.0)
+    total += tl.load(residual + places, mask=is_row[:, None], other=0.0)
+    if HAS_BIAS:
+        total += tl.load(bias + columns)[None]
     tl.store(result + places, total, mask=is_row[:, None])
 
 
@@ -225,6 +236,137 @@ def _norm_mish_kernel(  # type: ignore[no-untyped-def]
     tl.store(result + places, mish, mask=is_row[:, None])
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def _inverse_magnitude(  # type: ignore[no-untyped-def]
+    x, rows, is_row, WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr
+):
+    """One over the root mean square of rows, (BLOCK_M,)."""
+    columns = tl.arange(0, PADDED_WIDTH)
+    is_value = is_row[:, None] & (columns < WIDTH)[None]
+    values = tl.load(x + rows[:, None] * WIDTH + columns[None], mask=is_value, other=0.0)
+    return 1.0 / tl.sqrt(tl.sum(values * values, 1) / WIDTH + EPSILON)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _two_scaled_products(  # type: ignore[no-untyped-def]
+    x, norm_weight, matrix, rows, is_row, first, second,
+    WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Rows of x (M, WIDTH), normed by their root mean square, times two sets of rows of a matrix."""
+    scale = _inverse_magnitude(x, rows, is_row, WIDTH, PADDED_WIDTH, EPSILON)
+    one = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    other = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, WIDTH, BLOCK_K):
+        inner = start + tl.arange(0, BLOCK_K)
+        part = tl.load(x + rows[:, None] * WIDTH + inner[None], mask=is_row[:, None], other=0.0)
+        normed = part * scale[:, None] * tl.load(norm_weight + inner)[None]
+        first_factors = tl.load(matrix + first[:, None] * WIDTH + inner[None])
+        second_factors = tl.load(matrix + second[:, None] * WIDTH + inner[None])
+        normed = normed.to(first_factors.dtype)
+        one = tl.dot(normed, tl.trans(first_factors), one, input_precision="tf32x3")
+        other = tl.dot(normed, tl.trans(second_factors), other, input_precision="tf32x3")
+    return one, other
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _project_to_memory_kernel(  # type: ignore[no-untyped-def]
+    x, norm_weight, matrix, bias, cosines, sines, query, kv, write_positions,
+    row_count, length, write_stride, row_stride, part_stride, head_stride,
+    WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    is_row = rows < row_count
+    head = tl.program_id(1)
+    channels = tl.arange(0, HALF)
+    columns = head * 2 * HALF + channels
+    low, high = _two_scaled_products(
+        x, norm_weight, matrix, rows, is_row, columns, columns + HALF,
+        WIDTH, PADDED_WIDTH, EPSILON, BLOCK_M, HALF, BLOCK_K,
+    )  # fmt: skip
+    low += tl.load(bias + columns)[None].to(tl.float32)
+    high += tl.load(bias + columns + HALF)[None].to(tl.float32)
+    if head < HEADS + KV_HEADS:
+        # The cosines of both halves are equal, and the sines of the second are positive.
+        angles = rows[:, None] * (2 * HALF) + channels[None]
+        cosine = tl.load(cosines + angles, mask=is_row[:, None], other=0.0)
+        sine = tl.load(sines + angles + HALF, mask=is_row[:, None], other=0.0)
+        low, high = low * cosine - high * sine, high * cosine + low * sine
+    if head < HEADS:
+        target = query + rows[:, None] * (HEADS * 2 * HALF) + columns[None]
+    else:
+        part, kv_head = (head - HEADS) // KV_HEADS, (head - HEADS) % KV_HEADS
+        batch = (rows // length).to(tl.int64)
+        position = tl.load(write_positions + batch * write_stride + rows % length, mask=is_row, other=0)
+        place = batch * row_stride + part * part_stride + kv_head * head_stride + position * (2 * HALF)
+        target = kv + place[:, None] + channels[None]
+    tl.store(target, low, mask=is_row[:, None])
+    tl.store(target + HALF, high, mask=is_row[:, None])
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _attend_memory_kernel(  # type: ignore[no-untyped-def]
+    query, kv, visible, attended,
+    length, positions, visible_stride, row_stride, part_stride, head_stride, scale,
+    KV_HEADS: tl.constexpr, GROUPS: tl.constexpr, HEAD_WIDTH: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr,
+):  # fmt: skip
+    batch, kv_head = (tl.program_id(0) // KV_HEADS).to(tl.int64), tl.program_id(0) % KV_HEADS
+    queries_of_key = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    is_query = queries_of_key < GROUPS * length
+    group, column = queries_of_key // length, queries_of_key % length
+    channels = tl.arange(0, HEAD_WIDTH)
+    inner = KV_HEADS * GROUPS * HEAD_WIDTH
+    places = ((batch * length + column) * inner + (kv_head * GROUPS + group) * HEAD_WIDTH)[:, None]
+    places += channels[None]
+    queries = tl.load(query + places, mask=is_query[:, None], other=0.0) * scale
+    largest = tl.full((BLOCK_M,), float("-inf"), dtype=tl.float32)
+    weight_sum = tl.zeros((BLOCK_M,), dtype=tl.float32)
+    total = tl.zeros((BLOCK_M, HEAD_WIDTH), dtype=tl.float32)
+    memory = kv + batch * row_stride + kv_head * head_stride
+    for start in range(0, positions, BLOCK_S):
+        slots = start + tl.arange(0, BLOCK_S)
+        is_slot = slots < positions
+        slot_places = slots[:, None] * HEAD_WIDTH + channels[None]
+        keys = tl.load(memory + slot_places, mask=is_slot[:, None], other=0.0)
+        values = tl.load(memory + part_stride + slot_places, mask=is_slot[:, None], other=0.0)
+        seen = tl.load(
+            visible + batch * visible_stride + queries_of_key[:, None] * positions + slots[None],
+            mask=is_query[:, None] & is_slot[None],
+            other=0,
+        )
+        scores = tl.dot(queries, tl.trans(keys), input_precision="tf32x3")
+        scores = tl.where(seen != 0, scores, float("-inf"))
+        new_largest = tl.maximum(largest, tl.max(scores, 1))
+        reference = tl.where(new_largest == float("-inf"), 0.0, new_largest)
+        weights = tl.exp2(scores - reference[:, None])
+        rescale = tl.exp2(largest - reference)
+        weight_sum = weight_sum * rescale + tl.sum(weights, 1)
+        total = tl.dot(weights, values, total * rescale[:, None], input_precision="tf32x3")
+        largest = new_largest
+    result = total / tl.where(weight_sum == 0.0, 1.0, weight_sum)[:, None]
+    tl.store(attended + places, result, mask=is_query[:, None])
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _project_gated_kernel(  # type: ignore[no-untyped-def]
+    x, norm_weight, matrix, result, row_count,
+    WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr, INNER: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    is_row = rows < row_count
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    gate, up = _two_scaled_products(
+        x, norm_weight, matrix, rows, is_row, columns, INNER + columns,
+        WIDTH, PADDED_WIDTH, EPSILON, BLOCK_M, BLOCK_N, BLOCK_K,
+    )  # fmt: skip
+    gated = gate / (1.0 + tl.exp(-gate)) * up
+    tl.store(result + rows[:, None] * INNER + columns[None], gated, mask=is_row[:, None])
+
+
 def project_to_pages(
     x: Tensor,
     norm: torch.nn.LayerNorm,
@@ -245,7 +387,7 @@ def project_to_pages(
     grid = (triton.cdiv(batch * length, block_m), 3 * inner // block_n)
     _project_to_pages_kernel[grid](
         x, norm.weight, norm.bias, query_matrix, key_value_matrix, query, pool, written_pages,
-        batch * length, length, written_pages.shape[1], pool.shape[2], *pool.stride()[:3],
+        batch * length, length, written_pages.stride(0), pool.shape[2], *pool.stride()[:3],
         WIDTH=width, INNER=inner, EPSILON=norm.eps, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=32,
     )  # fmt: skip
     return query
@@ -265,21 +407,21 @@ def attend_pages(
     grid = (batch * heads, triton.cdiv(length, block_m))
     _attend_pages_kernel[grid](
         query, pool, page_table, visible, slots_in_use, attended,
-        length, page_table.shape[1], pool.shape[2], *pool.stride()[:3], _LOG2_E * head_width**-0.5,
+        length, visible.shape[3], page_table.stride(0), pool.shape[2], *pool.stride()[:3], _LOG2_E * head_width**-0.5,
         HEADS=heads, HEAD_WIDTH=head_width, BLOCK_M=block_m, BLOCK_S=64,
     )  # fmt: skip
     return attended
 
 
-def add_product(x: Tensor, matrix: Tensor, bias: Tensor, residual: Tensor) -> Tensor:
+def add_product(x: Tensor, matrix: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
     """``residual + x @ matrix.T + bias``: (..., C) float32. x: (..., D). matrix: (C, D). residual: (..., C)."""
     width, inner = matrix.shape
     count = x.numel() // inner
     result = torch.empty_like(residual)
     block_m, block_n = _tile(count, width)
     _add_product_kernel[triton.cdiv(count, block_m), width // block_n](
-        x, matrix, bias, residual, result, count,
-        INNER=inner, WIDTH=width, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=_depth(inner),
+        x, matrix, x if bias is None else bias, residual, result, count,
+        INNER=inner, WIDTH=width, HAS_BIAS=bias is not None, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=_depth(inner),
     )  # fmt: skip
     return result
 
@@ -327,13 +469,85 @@ def norm_mish(x: Tensor, norm: torch.nn.LayerNorm, offset: Tensor | None = None)
     return result
 
 
+def project_to_memory(
+    x: Tensor,
+    norm_weight: Tensor,
+    epsilon: float,
+    matrix: Tensor,
+    bias: Tensor,
+    rotation: tuple[Tensor, Tensor],
+    kv: Tensor,
+    write_positions: Tensor,
+) -> Tensor:
+    """Rotated queries, (B, T, heads * d) float32; rotated keys, and values, are written to the memory.
+
+    x: (B, T, C) float32, normed by its root mean square. matrix: ((heads + 2 kv_heads) d, C). bias: as many.
+    rotation: cosines and signed sines, (B, 1, T, d) float32 each. kv: (B, 2, kv_heads, positions, d), the last
+    two axes contiguous. write_positions: (B, T) int64.
+    """
+    batch, length, width = x.shape
+    kv_heads, head_width = kv.shape[2], kv.shape[4]
+    all_heads = len(matrix) // head_width
+    heads = all_heads - 2 * kv_heads
+    query = x.new_empty(batch, length, heads * head_width)
+    cosines, sines = rotation
+    _project_to_memory_kernel[triton.cdiv(batch * length, _DECODE_ROWS), all_heads](
+        x, norm_weight, matrix, bias, cosines, sines, query, kv, write_positions,
+        batch * length, length, write_positions.stride(0), *kv.stride()[:3],
+        WIDTH=width, PADDED_WIDTH=triton.next_power_of_2(width), EPSILON=epsilon,
+        HEADS=heads, KV_HEADS=kv_heads, HALF=head_width // 2,
+        BLOCK_M=_DECODE_ROWS, BLOCK_K=_depth(width),
+    )  # fmt: skip
+    return query
+
+
+def attend_memory(query: Tensor, kv: Tensor, visible: Tensor) -> Tensor:
+    """Attention of a step over the memory of its rows: (B, T, heads * d) float32.
+
+    query: (B, T, heads * d) float32. kv: as in ``project_to_memory``. visible: (B, 1, G * T, P) bool, for G
+    queries a key, which of the first P positions a query sees.
+    """
+    batch, length, inner = query.shape
+    kv_heads, head_width = kv.shape[2], kv.shape[4]
+    groups = inner // head_width // kv_heads
+    attended = torch.empty_like(query)
+    grid = (batch * kv_heads, triton.cdiv(groups * length, _DECODE_ROWS))
+    _attend_memory_kernel[grid](
+        query, kv, visible, attended,
+        length, visible.shape[3], visible.stride(0), *kv.stride()[:3], _LOG2_E * head_width**-0.5,
+        KV_HEADS=kv_heads, GROUPS=groups, HEAD_WIDTH=head_width, BLOCK_M=_DECODE_ROWS, BLOCK_S=64,
+    )  # fmt: skip
+    return attended
+
+
+def project_gated(x: Tensor, norm_weight: Tensor, epsilon: float, matrix: Tensor) -> Tensor:
+    """``silu(gate) * up`` of rows normed by their root mean square: (..., D) float32.
+
+    x: (..., C). matrix: (2 D, C), gates first.
+    """
+    width, inner = matrix.shape[1], len(matrix) // 2
+    count = x.numel() // width
+    result = x.new_empty(*x.shape[:-1], inner)
+    block_n = 32
+    _project_gated_kernel[triton.cdiv(count, _DECODE_ROWS), inner // block_n](
+        x, norm_weight, matrix, result, count,
+        WIDTH=width, PADDED_WIDTH=triton.next_power_of_2(width), EPSILON=epsilon, INNER=inner,
+        BLOCK_M=_DECODE_ROWS, BLOCK_N=block_n, BLOCK_K=_depth(width),
+    )  # fmt: skip
+    return result
+
+
+# Rows of a decoding step that a program computes: the fewest that tensor cores take.
+_DECODE_ROWS = 16
+
+
 def _tile(rows: int, columns: int) -> tuple[int, int]:
     """Rows and columns of a product that one program computes: small while few of them fill the device."""
     sizes: Sequence[tuple[int, int]] = ((64, 64), (32, 64), (32, 32))
     for block_m, block_n in sizes:
         if columns % block_n == 0 and triton.cdiv(rows, block_m) * (columns // block_n) >= _BUSY_PROGRAMS:
             return block_m, block_n
-    return 16, 32
+    return 16, 32 if columns // 32 >= _BUSY_PROGRAMS or columns % 16 else 16
 
 
 # Programs that keep a large card busy; an H100 has 132 processors.

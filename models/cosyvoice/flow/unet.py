@@ -53,13 +53,14 @@ class _ConvNorm(nn.Module):
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
+        self.channels = outputs
         self.block = nn.ModuleDict({"0": CausalConv(inputs, outputs, 3), "2": nn.LayerNorm(outputs)})
 
     def forward(
         self, x: Tensor, context: Tensor, offset: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The output, with an offset added, (N, T, C'), and the next context."""
-        if fused := fused_kernels(x.device, self.block["0"].matrix.shape[0]):
+        if fused := fused_kernels(x.device, [self.channels], [self.channels, x.shape[2]]):
             y, context = _convolve(cast(CausalConv, self.block["0"]), x, context)
             return fused.norm_mish(y, cast(nn.LayerNorm, self.block["2"]), offset), context
         x, context = self.block["0"](x, context)
@@ -69,7 +70,7 @@ class _ConvNorm(nn.Module):
 
 def _convolve(conv: CausalConv, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
     """As ``CausalConv.forward``, for a chunk that is longer than the context."""
-    if (fused := fused_kernels(x.device)) is None:
+    if (fused := fused_kernels(x.device, multiples=[conv.inputs, len(conv.bias)])) is None:
         return conv(x, context)  # type: ignore[no-any-return]
     assert conv.matrix is not None
     return fused.convolve(x, context, conv.matrix, conv.bias), x[:, x.shape[1] - context.shape[1] :]
@@ -92,7 +93,7 @@ class _Resnet(nn.Module):
 
 def _add_product(linear: Linear, x: Tensor, residual: Tensor) -> Tensor:
     """The product of a layer, added to a residual: (N, T, C)."""
-    if fused := fused_kernels(x.device):
+    if fused := fused_kernels(x.device, multiples=[x.shape[2], residual.shape[2]]):
         assert linear.matrix is not None and linear.bias is not None
         return fused.add_product(x, linear.matrix, linear.bias, residual)
     y: Tensor = residual + linear(x)
@@ -129,7 +130,7 @@ class _TransformerBlock(nn.Module):
     def __init__(self, config: UnetConfig) -> None:
         super().__init__()
         width = config.channels
-        self.heads = config.heads
+        self.heads, self.inner = config.heads, config.inner
         self.norm1 = nn.LayerNorm(width)
         self.attn1 = _UnetAttention(width, config.inner)
         self.norm3 = nn.LayerNorm(width)
@@ -153,8 +154,8 @@ class _TransformerBlock(nn.Module):
         return y
 
     def _fused_kernels(self, device: torch.device) -> FusedKernels | None:
-        width, inner = self.attn1.to_out[0].matrix.shape
-        return fused_kernels(device, width, inner, inner // self.heads)
+        width, head_width = self.norm1.weight.numel(), self.inner // self.heads
+        return fused_kernels(device, [width, head_width], [width, self.inner])
 
     def _forward_fused(
         self, x: Tensor, pool: Tensor, plan: PagedAttentionPlan, fused: FusedKernels

@@ -22,6 +22,7 @@ from torch.nn import functional
 from ...decoding.kv_memory import KvStepPlan, SpeechLmState, empty_state, place_columns
 from ...networks.devices import to_device
 from ...networks.execution import Precision
+from ...networks.fused import FusedKernels, fused_kernels
 from ...networks.layers import Linear, load_weights
 from ...networks.precision import MatrixRole, linear_class
 from ..config import TEXT_EMBEDDING_KEY, TIED_HEAD_KEY, CosyVoiceVersion, SpeechLmConfig
@@ -216,10 +217,33 @@ class _DecoderLayer(nn.Module):
         self.down = other(config.intermediate, config.hidden, bias=False)
 
     def forward(self, x: Tensor, kv: Tensor, plan: LmStepPlan) -> Tensor:
+        visible = plan.attention.visible
+        if visible is not None and (fused := self._fused_kernels(x.device)):
+            return self._forward_fused(x, kv, plan, visible, fused)
         x = x + self.output(self._attend(self.qkv(self.attention_norm(x)), kv, plan))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
         x = x + self.down(functional.silu(gate).mul_(up))
         return x
+
+    def _fused_kernels(self, device: torch.device) -> FusedKernels | None:
+        if device.type == "cpu":
+            return None
+        assert self.down.matrix is not None
+        hidden, inner = self.down.matrix.shape
+        return fused_kernels(device, [self.width // 2], [hidden, inner])
+
+    def _forward_fused(
+        self, x: Tensor, kv: Tensor, plan: LmStepPlan, visible: Tensor, fused: FusedKernels
+    ) -> Tensor:
+        norm, rotation = self.attention_norm, (plan.cos, plan.sin)
+        query = fused.project_to_memory(
+            x, norm.weight, norm.epsilon, self.qkv.matrix, self.qkv.bias,
+            rotation, kv, plan.attention.write_positions,
+        )  # fmt: skip
+        x = fused.add_product(fused.attend_memory(query, kv, visible), self.output.matrix, None, x)
+        norm = self.mlp_norm
+        gated = fused.project_gated(x, norm.weight, norm.epsilon, self.gate_up.matrix)
+        return fused.add_product(gated, self.down.matrix, None, x)  # type: ignore[no-any-return]
 
     def _attend(self, qkv: Tensor, kv: Tensor, plan: LmStepPlan) -> Tensor:
         rows, columns, _ = qkv.shape

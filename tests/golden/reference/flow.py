@@ -20,15 +20,21 @@ from vivavoce.models.cosyvoice.config import (
 from vivavoce.models.cosyvoice.flow.flow import Flow
 from vivavoce.models.cosyvoice.flow.policy import FlowPolicy
 from vivavoce.models.cosyvoice.flow.state import FlowChunk
+from vivavoce.models.networks.devices import CPU
 
 _MEL_TOLERANCE = 5e-4
 _STEP_EDGES = (25, 50, 100)  # ids at which the stepped run is cut
 
 
-def load_flow(folder: Path, version: CosyVoiceVersion, policy: FlowPolicy | None = None) -> Flow:
+def load_flow(
+    folder: Path,
+    version: CosyVoiceVersion,
+    policy: FlowPolicy | None = None,
+    device: torch.device = CPU,
+) -> Flow:
     """The reduced flow of a folder, with its weights."""
     flow = Flow(read_network_config(folder, version).flow, policy)
-    load_rule_weights(flow, folder)
+    load_rule_weights(flow, folder, device)
     return flow
 
 
@@ -105,14 +111,17 @@ class FlowInputs:
         )
 
 
-def read_flow_inputs(folder: Path, version: CosyVoiceVersion) -> tuple[FlowInputs, Arrays]:
-    """Inputs of c_flow (version 2) or v3_flow (version 3), and all its arrays."""
+def read_flow_inputs(
+    folder: Path, version: CosyVoiceVersion, device: torch.device = CPU
+) -> tuple[FlowInputs, Arrays]:
+    """Inputs of c_flow (version 2) or v3_flow (version 3), and all its arrays. device: of the flow alone."""
     arrays = read_arrays(folder, "c_flow" if version is CosyVoiceVersion.V2 else "v3_flow")
-    flow = load_flow(folder, version)
+    flow = load_flow(folder, version, device=device)
     prompt = arrays["prompt_token"].long()
     ids = torch.cat([prompt, arrays["token"].long()], 1)
     mel = arrays["prompt_feat"].transpose(1, 2)
-    return FlowInputs(flow, ids, prompt.shape[1], mel, flow.project_speaker(arrays["embedding"])), arrays
+    speaker = flow.project_speaker(arrays["embedding"].to(device)).cpu()
+    return FlowInputs(flow, ids, prompt.shape[1], mel, speaker), arrays
 
 
 def _whole_mel(inputs: FlowInputs, end: int, mask: AttentionMask, *, last: bool = False) -> Tensor:

@@ -25,6 +25,7 @@ from vivavoce.models.cosyvoice.config import (
     SpeechLmConfig,
     UnetConfig,
 )
+from vivavoce.models.networks.devices import CPU
 from vivavoce.models.networks.layers import load_weights
 
 
@@ -66,11 +67,11 @@ def read_network_config(folder: Path, version: CosyVoiceVersion) -> CosyVoiceCon
     return CosyVoiceConfig(_lm_config(sizes, version), flow, _hift_config(sizes))
 
 
-def load_rule_weights(network: nn.Module, folder: Path) -> None:
-    """Load the weights that the folder's rule makes for the keys of a network."""
+def load_rule_weights(network: nn.Module, folder: Path, device: torch.device = CPU) -> None:
+    """Load the weights that the folder's rule makes for the keys of a network, on a device."""
     shapes = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
     weights = rule_weights(shapes, read_rule(folder))
-    load_weights(network, {key: torch.from_numpy(value) for key, value in weights.items()})
+    load_weights(network, {key: torch.from_numpy(value).to(device) for key, value in weights.items()})
 
 
 def _lm_config(sizes: dict[str, Any], version: CosyVoiceVersion) -> SpeechLmConfig:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import torch
 from gpu_check.findings import CheckOptions, Finding
@@ -36,6 +37,7 @@ from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_vocoder
 from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder, step_together
 from vivavoce.models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
 from vivavoce.models.decoding.uniforms import seeded_uniforms
+from vivavoce.models.networks import fused
 from vivavoce.models.networks.devices import separate_stream, to_device
 from vivavoce.models.networks.execution import Precision
 
@@ -68,6 +70,10 @@ def measure(options: CheckOptions) -> Iterator[Finding]:
         "ids of graphs that differ from those without", _different(ids_alone, decode.without_graphs())
     )
     yield Finding("mel of graphs from that without, largest", _distance(mel_alone, render.without_graphs()))
+    with patch.object(fused, "kernels_of", return_value=None):
+        ids_of_torch, mel_of_torch = decode.without_graphs(), render.without_graphs()
+    yield Finding("ids of fused kernels that differ from torch's", _different(ids_alone, ids_of_torch))
+    yield Finding("mel of fused kernels from torch's, largest", _distance(mel_alone, mel_of_torch))
     at_once = _at_once(decode.with_graphs, render.with_graphs, device)
     for found_ids, found_mel in at_once:
         yield Finding("ids at once that differ from alone", _different(found_ids, ids_alone))

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 
 import torch
 from gpu_check.findings import CheckOptions, Finding, synchronize
+from torch.autograd import DeviceType
+from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile
 
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
@@ -52,9 +54,14 @@ def _profile(name: str, work: Callable[[], None], device: torch.device) -> Itera
         work()
         synchronize(device)
     wall_s = time.perf_counter() - began
-    events = [event for event in profiled.events() if on_card or event.name.startswith("aten::")]
+    events = [event for event in profiled.events() if _is_counted(event, on_card=on_card)]
     times_us = (event.device_time_total if on_card else event.self_cpu_time_total for event in events)
     busy_s = sum(times_us) / 1e6
     yield Finding(f"{name}, {'kernels' if on_card else 'operations'}", len(events))
     yield Finding(f"{name}, by the clock", 1000 * wall_s, "ms")
     yield Finding(f"{name}, in {'kernels' if on_card else 'operations'}", 100 * busy_s / wall_s, "%")
+
+
+def _is_counted(event: FunctionEvent, *, on_card: bool) -> bool:
+    """Whether an event is a kernel or a copy on the card, not its launch; without a card, an operation."""
+    return event.device_type == DeviceType.CUDA if on_card else event.name.startswith("aten::")
