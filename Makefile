@@ -20,7 +20,7 @@ TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 28
 	@echo
-	@echo "Variables: PYTHON=python3.12; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,test-voices; ARGS='--http-port 8081' of make run"
+	@echo "Variables: PYTHON=python3.12; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,test-voices,triton; ARGS='--http-port 8081' of make run"
 
 setup: $(STAMP) ## install vivavoce into .venv; EXTRAS=pipecat adds an extra
 run: $(STAMP) ## install what serving needs, and serve an example script on 127.0.0.1
@@ -53,7 +53,7 @@ test: $(TEST_STAMP) ## run the tests but for the long ones
 	@echo "The tests take about 7 minutes on two cores. Those marked slow are left out; make test-all runs them too."
 	$(call run_tests,-m "not slow")
 
-test-all: $(TEST_STAMP) ## run all tests, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,test-voices skips the fewest
+test-all: $(TEST_STAMP) ## run all tests, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,test-voices,triton skips the fewest
 	$(call run_tests,)
 
 test-pipecat-oldest: $(TEST_STAMP) ## test the oldest Pipecat supported; EXTRAS needs stt and pipecat

@@ -10,7 +10,7 @@ launches here and 22 in torch:
     norm, product, bias, GELU                                          project_normed
     product, bias, residual                                            add_product
 
-A layer of the language model is five as well, and 17 in torch:
+A layer of the language model, with matrices of 16 bits, is five as well, and 17 in torch:
 
     norm, queries, keys, values; rotation; keys and values to the memory      project_to_memory
     attention over the memory of each row                                     attend_memory
@@ -21,10 +21,13 @@ A layer of the language model is five as well, and 17 in torch:
 Sums are float32. Where a matrix is float32, each factor is split into three TF32 parts (``tf32x3``), which
 keeps the accuracy of float32 and uses tensor cores; where it has 16 bits, its input is rounded to them.
 
+On an H200, before and after: a chunk of 1 s of the v2 flow 91 and 53 ms, four chunks in one step 137 and
+101 ms, a token of the language model in bf16 2.8 and 2.1 ms. In float32 a token was slower, 2.7 and 3.4 ms.
+
 Imported only where Triton is installed, which torch for CUDA brings along.
 
-Source: FlashAttention-2 (arXiv:2307.08691) for softmax in one pass; PagedAttention (arXiv:2309.06180) for page
-tables; 3xTF32 as in CUTLASS, ``examples/28_ampere_3xtf32_fast_accurate_tensorop_gemm``.
+Source: FlashAttention-2 (arXiv:2307.08691) for softmax in one pass; PagedAttention (arXiv:2309.06180) for
+page tables; 3xTF32 as in CUTLASS, ``examples/28_ampere_3xtf32_fast_accurate_tensorop_gemm``.
 """
 
 from collections.abc import Sequence
@@ -90,7 +93,9 @@ def _project_to_pages_kernel(  # type: ignore[no-untyped-def]
         )  # fmt: skip
         part = (first - INNER) // INNER
         frame = rows % length
-        page = tl.load(written_pages + (rows // length) * written_stride + frame // block, mask=is_row, other=0)
+        page = tl.load(
+            written_pages + (rows // length) * written_stride + frame // block, mask=is_row, other=0
+        )
         place = page * page_stride + part * part_stride + (frame % block) * slot_stride
         target = pool + place[:, None] + (columns - INNER - part * INNER)[None]
         tl.store(target, product.to(pool.dtype.element_ty), mask=is_row[:, None])
@@ -407,21 +412,23 @@ def attend_pages(
     grid = (batch * heads, triton.cdiv(length, block_m))
     _attend_pages_kernel[grid](
         query, pool, page_table, visible, slots_in_use, attended,
-        length, visible.shape[3], page_table.stride(0), pool.shape[2], *pool.stride()[:3], _LOG2_E * head_width**-0.5,
+        length, visible.shape[3], page_table.stride(0), pool.shape[2], *pool.stride()[:3],
+        _LOG2_E * head_width**-0.5,
         HEADS=heads, HEAD_WIDTH=head_width, BLOCK_M=block_m, BLOCK_S=64,
     )  # fmt: skip
     return attended
 
 
 def add_product(x: Tensor, matrix: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
-    """``residual + x @ matrix.T + bias``: (..., C) float32. x: (..., D). matrix: (C, D). residual: (..., C)."""
+    """``residual + x @ matrix.T + bias``: (..., C) float32, as residual. x: (..., D). matrix: (C, D)."""
     width, inner = matrix.shape
     count = x.numel() // inner
     result = torch.empty_like(residual)
     block_m, block_n = _tile(count, width)
     _add_product_kernel[triton.cdiv(count, block_m), width // block_n](
         x, matrix, x if bias is None else bias, residual, result, count,
-        INNER=inner, WIDTH=width, HAS_BIAS=bias is not None, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=_depth(inner),
+        INNER=inner, WIDTH=width, HAS_BIAS=bias is not None,
+        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=_depth(inner),
     )  # fmt: skip
     return result
 
@@ -482,8 +489,8 @@ def project_to_memory(
     """Rotated queries, (B, T, heads * d) float32; rotated keys, and values, are written to the memory.
 
     x: (B, T, C) float32, normed by its root mean square. matrix: ((heads + 2 kv_heads) d, C). bias: as many.
-    rotation: cosines and signed sines, (B, 1, T, d) float32 each. kv: (B, 2, kv_heads, positions, d), the last
-    two axes contiguous. write_positions: (B, T) int64.
+    rotation: cosines and signed sines, (B, 1, T, d) float32 each. kv: (B, 2, kv_heads, positions, d), the
+    last two axes contiguous. write_positions: (B, T) int64.
     """
     batch, length, width = x.shape
     kv_heads, head_width = kv.shape[2], kv.shape[4]

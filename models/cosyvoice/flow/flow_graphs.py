@@ -217,8 +217,8 @@ class _FlowMemoryPool:
 class _ContextPool:
     """Contexts of sessions, a row each. All of a row are neighbours, so that a step reads them in two copies.
 
-        whole      speaker | contexts of the encoder
-        halves     contexts of the solver, of the conditioned half | of the free half
+    whole      speaker | contexts of the encoder
+    halves     contexts of the solver, of the conditioned half | of the free half
     """
 
     def __init__(self, zeros: FlowState) -> None:
@@ -226,9 +226,7 @@ class _ContextPool:
         self._form = zeros
         parts = list(tensors(zeros))
         first_of_solver = len(parts) - len(list(tensors(zeros.solver)))
-        self._is_halved = [
-            index >= first_of_solver and part.numel() > 0 for index, part in enumerate(parts)
-        ]
+        self._is_halved = [index >= first_of_solver and part.numel() > 0 for index, part in enumerate(parts)]
         self._whole, self._halves = self._join(zeros)
 
     def read(self, slots: Tensor) -> FlowState:
@@ -242,7 +240,8 @@ class _ContextPool:
             shape = part.shape[2:] if half else part.shape[1:]
             begin = begins[half]
             begins[half] += shape.numel()
-            return (halves if half else whole)[..., begin : begins[half]].unflatten(-1, shape)
+            columns = (halves if half else whole)[..., begin : begins[half]]
+            return columns.view(*columns.shape[:-1], *shape)
 
         return map_state(view, self._form)
 

@@ -56,9 +56,7 @@ class _ConvNorm(nn.Module):
         self.channels = outputs
         self.block = nn.ModuleDict({"0": CausalConv(inputs, outputs, 3), "2": nn.LayerNorm(outputs)})
 
-    def forward(
-        self, x: Tensor, context: Tensor, offset: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, context: Tensor, offset: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The output, with an offset added, (N, T, C'), and the next context."""
         if fused := fused_kernels(x.device, [self.channels], [self.channels, x.shape[2]]):
             y, context = _convolve(cast(CausalConv, self.block["0"]), x, context)
@@ -95,7 +93,7 @@ def _add_product(linear: Linear, x: Tensor, residual: Tensor) -> Tensor:
     """The product of a layer, added to a residual: (N, T, C)."""
     if fused := fused_kernels(x.device, multiples=[x.shape[2], residual.shape[2]]):
         assert linear.matrix is not None and linear.bias is not None
-        return fused.add_product(x, linear.matrix, linear.bias, residual)
+        return fused.add_product(x, linear.matrix, linear.bias, residual)  # type: ignore[no-any-return]
     y: Tensor = residual + linear(x)
     return y
 
@@ -160,7 +158,8 @@ class _TransformerBlock(nn.Module):
     def _forward_fused(
         self, x: Tensor, pool: Tensor, plan: PagedAttentionPlan, fused: FusedKernels
     ) -> Tensor:
-        attention, (widen, narrow) = self.attn1, (self.ff.net["0"].proj, self.ff.net["2"])
+        attention, narrow = self.attn1, cast(Linear, self.ff.net["2"])
+        widen = cast(_GeluProjection, self.ff.net["0"]).proj
         assert attention.query_matrix is not None and attention.key_value_matrix is not None
         query = fused.project_to_pages(
             x, self.norm1, attention.query_matrix, attention.key_value_matrix, pool, plan.written_pages

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 
 import torch
 from gpu_check.findings import CheckOptions, Finding, synchronize
-from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile
 
@@ -64,4 +63,4 @@ def _profile(name: str, work: Callable[[], None], device: torch.device) -> Itera
 
 def _is_counted(event: FunctionEvent, *, on_card: bool) -> bool:
     """Whether an event is a kernel or a copy on the card, not its launch; without a card, an operation."""
-    return event.device_type == DeviceType.CUDA if on_card else event.name.startswith("aten::")
+    return event.device_type.name == "CUDA" if on_card else event.name.startswith("aten::")

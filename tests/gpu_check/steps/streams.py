@@ -43,9 +43,7 @@ def measure(options: CheckOptions) -> Iterator[Finding]:
     """Yield the figures, with the stages overlapped and, at 8 streams, one after another."""
     counts, seconds = ((1, 2), 0.5) if options.is_quick else (_COUNTS, 8.0)
     yield from as_known(_measure(options, counts, seconds, overlap=True))
-    yield from as_known(
-        _measure(options, counts[-1:] if options.is_quick else (8,), seconds, overlap=False)
-    )
+    yield from as_known(_measure(options, counts[-1:] if options.is_quick else (8,), seconds, overlap=False))
 
 
 async def _measure(

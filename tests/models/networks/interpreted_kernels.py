@@ -1,0 +1,160 @@
+"""Runs the fused kernels in Triton's interpreter, on the CPU, and prints their errors against torch as JSON.
+
+A process of its own, because Triton reads TRITON_INTERPRET when it is imported:
+
+    TRITON_INTERPRET=1 python interpreted_kernels.py
+"""
+
+import json
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion, SpeechLmConfig, UnetConfig
+from vivavoce.models.cosyvoice.flow import unet
+from vivavoce.models.cosyvoice.flow.attention_memory import PagedBuffers
+from vivavoce.models.cosyvoice.flow.attention_plan import PagePlacement, make_paged_plan
+from vivavoce.models.cosyvoice.flow.policy import CacheForm
+from vivavoce.models.cosyvoice.lm import speech_lm
+from vivavoce.models.decoding.kv_memory import plan_kv_step
+from vivavoce.models.networks import fused_kernels, layers
+from vivavoce.models.networks.execution import Precision
+from vivavoce.models.networks.precision import MatrixRole, linear_class
+
+_HEADS, _BLOCK = 2, 10
+
+
+@torch.no_grad()
+def errors() -> Iterator[tuple[str, float]]:
+    """The largest error of each kernel."""
+    torch.manual_seed(0)
+    yield from _transformer_block()
+    yield from _convolutions()
+    yield from _estimator_step()
+    for precision in (Precision.FP32, Precision.FP16):
+        yield from _language_model_layer(precision)
+
+
+def _transformer_block() -> Iterator[tuple[str, float]]:
+    """Rows at different frames, some with unused pages, one with pages of another; some slots unseen."""
+    x, norm = torch.randn(4, 20, 64), _drawn_norm(64)
+    query_matrix, key_value_matrix = torch.randn(128, 64) / 8, torch.randn(256, 64) / 8
+    pools = torch.randn(16, 3, 2, _BLOCK, 128).half()
+    pool, expected_pool = pools.clone()[:, 1], pools.clone()[:, 1]
+    table = torch.tensor([[1, 2, 3, 4, 0], [5, 6, 0, 0, 0], [7, 8, 9, 0, 0], [1, 2, 10, 11, 0]])
+    written = torch.tensor([[3, 4, 9], [5, 6, 9], [8, 9, 9], [10, 11, 9]])[:, :2]
+    slots_in_use = torch.tensor([40, 17, 30, 33])
+    visible = torch.arange(50) < slots_in_use[:, None, None, None]
+    visible = visible & (torch.rand(4, 1, 20, 50) > 0.3)
+    query = fused_kernels.project_to_pages(x, norm, query_matrix, key_value_matrix, pool, written)
+    keys_values = F.linear(norm(x), key_value_matrix).view(4, 20, 2, 128).transpose(1, 2)
+    expected_pool[written] = keys_values.reshape(4, 2, 2, _BLOCK, 128).transpose(1, 2).half()
+    yield "queries", _distance(query, F.linear(norm(x), query_matrix))
+    yield "pages", _distance(pool.float(), expected_pool.float())
+    attended = fused_kernels.attend_pages(query, pool, table, visible, slots_in_use, _HEADS)
+    read = pool[table].transpose(1, 2).flatten(2, 3).float()
+    parts = (part.unflatten(2, (_HEADS, -1)).transpose(1, 2) for part in (query, read[:, 0], read[:, 1]))
+    expected = F.scaled_dot_product_attention(*parts, visible).transpose(1, 2).flatten(2)
+    yield "attention over pages", _distance(attended, expected)
+    matrix, bias = torch.randn(64, 128) / 8, torch.randn(64)
+    added = fused_kernels.add_product(attended, matrix, bias, x)
+    yield "product and residual", _distance(added, x + F.linear(attended, matrix, bias))
+    matrix, bias = torch.randn(128, 64) / 8, torch.randn(128)
+    projected = fused_kernels.project_normed(x, norm, matrix, bias)
+    yield "norm, product, GELU", _distance(projected, F.gelu(F.linear(norm(x), matrix, bias)))
+
+
+def _convolutions() -> Iterator[tuple[str, float]]:
+    x, norm = torch.randn(3, 20, 64), _drawn_norm(64)
+    matrix, bias = torch.randn(32, 3 * 64) / 8, torch.randn(32)
+    context = torch.randn(3, 400)[:, 7 : 7 + 2 * 64].unflatten(1, (2, 64))  # rows that are apart
+    with_context = torch.cat([context, x], 1)
+    columns = torch.cat([with_context[:, lag : lag + 20] for lag in range(3)], 2)
+    convolved = fused_kernels.convolve(x, context, matrix, bias)
+    yield "causal convolution", _distance(convolved, F.linear(columns, matrix, bias))
+    for offset in (None, torch.randn(1, 1, 64), torch.randn(3, 1, 64)):
+        expected = F.mish(norm(9 * x)) if offset is None else F.mish(norm(9 * x)) + offset
+        yield "norm and Mish", _distance(fused_kernels.norm_mish(9 * x, norm, offset), expected)
+
+
+def _estimator_step() -> Iterator[tuple[str, float]]:
+    """A whole step of the v2 estimator on pages."""
+    config = UnetConfig(channels=32, head_width=16, heads=_HEADS, blocks=1, mid_blocks=1)
+    network = unet.FlowUnet(config)
+    _draw_and_prepare(network)
+    places = PagePlacement(
+        torch.tensor([100, 50]),
+        torch.tensor([143, 100]),
+        torch.tensor([[1, 2, 3, 4], [5, 6, 7, 0]]),
+        torch.tensor([[3], [6]]),
+        torch.tensor([0, 0]),
+    )
+    plan = make_paged_plan(places, 50, None, is_last=True)
+    empty = network.init_state(9, 50, CacheForm.KEYS_VALUES, torch.float16)
+    contexts = tuple(torch.randn(2, *context.shape[1:]) for context in empty.convs)
+    assert isinstance(empty.cache, Tensor)
+    pool = torch.randn(empty.cache.shape).half()
+    x, conditions = torch.randn(2, 50, 80), torch.randn(2, 50, 240)
+    offsets = network.time_offsets(torch.tensor([0.3]))
+    results = []
+    for kernels in (None, fused_kernels):
+        state = unet.UnetState(contexts, PagedBuffers(pool.clone()))
+        with patch.object(unet, "fused_kernels", return_value=kernels):
+            results.append(network.step(x, conditions, offsets, state, plan, CacheForm.KEYS_VALUES))
+    (expected, expected_state), (velocity, state) = results
+    yield "velocity", _distance(velocity, expected)
+    assert isinstance(state.cache, PagedBuffers) and isinstance(expected_state.cache, PagedBuffers)
+    # The scratch page is left out: padding of several rows is written there in any order.
+    yield "pages", _distance(state.cache.pool[1:].float(), expected_state.cache.pool[1:].float())
+    pairs = zip(state.convs, expected_state.convs, strict=True)
+    yield "contexts", max(_distance(found, wanted) for found, wanted in pairs)
+
+
+def _language_model_layer(precision: Precision) -> Iterator[tuple[str, float]]:
+    """One row a session and several, a row of padding among them, in one layer of a larger memory."""
+    config = SpeechLmConfig(
+        version=CosyVoiceVersion.V2, hidden=96, heads=6, kv_heads=2, layers=1, intermediate=192
+    )
+    layer = speech_lm._DecoderLayer(config, *(linear_class(precision, role, 0) for role in MatrixRole))
+    _draw_and_prepare(layer)
+    for columns in (1, 5):
+        positions = torch.tensor([7, 20, 11])[:, None] + torch.arange(columns)
+        write_positions = positions.clone()
+        write_positions[0, -1] = 40
+        attention = plan_kv_step(positions, write_positions, 32, config.queries_per_key)
+        plan = speech_lm.make_lm_step_plan(attention, positions, config)
+        x, memory = torch.randn(3, columns, 96), torch.randn(3, 4, 2, 2, 41, config.head_width)
+        results = []
+        for kernels in (None, fused_kernels):
+            kv = memory.clone()
+            with patch.object(speech_lm._DecoderLayer, "_fused_kernels", return_value=kernels):
+                results.append((layer(x, kv[:, 1], plan), kv))
+        (expected, expected_kv), (found, kv) = results
+        yield f"layer in {precision}", _distance(found, expected)
+        yield f"memory in {precision}", _distance(kv, expected_kv)
+
+
+def _drawn_norm(width: int) -> nn.LayerNorm:
+    norm = nn.LayerNorm(width).requires_grad_(False)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    return norm
+
+
+def _draw_and_prepare(network: nn.Module) -> None:
+    network.requires_grad_(False)
+    for parameter in network.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    with patch.object(layers, "pack_matrix", Tensor.contiguous):  # as on a GPU
+        layers.prepare_modules(network)
+
+
+def _distance(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).abs().max())
+
+
+if __name__ == "__main__":
+    print(json.dumps(list(errors())))
