@@ -3,6 +3,7 @@
 import os
 import time
 
+import numpy as np
 import pytest
 
 from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio, encode
@@ -76,6 +77,20 @@ def test_the_slope_of_a_straight_line_is_exact_and_noise_widens_its_interval() -
     assert slope_per_hour(times_s, [5 + 2 * time_s / 3600 for time_s in times_s]) == pytest.approx((2, 0))
     slope, half_width = slope_per_hour(times_s, [float(number % 2) for number in range(11)])
     assert abs(slope) < half_width
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.7, 0.9])
+def test_the_interval_of_a_slope_holds_for_samples_that_resemble_their_neighbours(correlation: float) -> None:
+    generator, times_s = np.random.default_rng(0), [float(second) for second in range(400)]
+    runs, with_true_slope = 300, 0
+    for _ in range(runs):
+        values = [0.0]
+        for drawn in generator.standard_normal(len(times_s) - 1):
+            values.append(correlation * values[-1] + float(drawn))
+        drift = [value + 7 * time_s / 3600 for value, time_s in zip(values, times_s, strict=True)]
+        slope, half_width = slope_per_hour(times_s, drift)
+        with_true_slope += abs(slope - 7) <= half_width
+    assert 0.85 < with_true_slope / runs < 0.99  # 0.95 but for the error of the correlation itself
 
 
 @pytest.mark.slow
