@@ -282,9 +282,10 @@ class TableDates:
         return self._read_date_dash(scan, self._speller.finish_number(scan, match.end()))
 
     def _read_roman_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "15 IX" after a word before dates, and "15 IX 2024"; "12 V" may be volts."""
+        """Read "15 IX" and "15 IX 2024"; "12 V" may be volts, and "5 X" only is a date after "do"."""
         month, year, table = roman_value(match["roman"]), match["year"], self._table
         is_announced = scan.context.previous_word in table.date_cues and match["roman"] not in table.units
+        is_announced = is_announced or len(match["roman"]) > 1
         if not month or not 1 <= int(match["day"]) <= 31 or not (year or is_announced):
             return None
         day = self._day(scan, match)

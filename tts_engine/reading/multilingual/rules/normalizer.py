@@ -224,6 +224,7 @@ class TableNormalizer:
         if match.start() and scan.view[match.start() - 1].isalnum():
             return None
         spoken = self._table.numbered_readings[match.group(1)]
+        spoken = self._table.inflected(spoken, scan.context.previous_word)
         scan.emit(spoken, *match.span())
         self._codes.note_word(scan, spoken)
         return match.end()

@@ -71,7 +71,7 @@ class TableTimes:
             rf"{is_no_duration}(?P<hour>\d{{1,2}})"
             rf"(?:(?::|(?P<mark> ?[{table.hour_mark}] ?))(?P<minute>\d\d){minutes}{suffix}"
             rf"|\.(?P<after_stop>\d\d){suffix}{whole_hour})"
-            rf"{table.end}(?!:\d)"
+            rf"{table.end}(?!:\d|[ .]000(?!\d))"
         )
         return pattern, self._read_time
 

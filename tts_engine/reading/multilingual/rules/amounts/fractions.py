@@ -51,6 +51,8 @@ class TableFractions:
                 rf"(?: ?(?P<unit>{self._patterns.units}){end}|(?!/){end})",
                 self._read_known_fraction,
             ),
+            # A scale may be grouped: "1:50 000".
+            (r"(?P<over>1):(?P<under>\d{1,3}(?:[ .]\d{3})*[ .]000)" + end, self._read_ratio),
             (r"(?P<over>\d{1,2}):(?P<under>\d{1,2}|(?<=\b1:)\d{3,5})(?![\d:])" + end, self._read_ratio),
             (
                 rf"(?P<over>\d{{1,2}}) ?[x–-] ?(?P<under>\d{{1,2}})(?= [A-Z][{SMALL_LETTERS}])",
@@ -112,13 +114,14 @@ class TableFractions:
         return self._speller.emit_number(scan, words, *match.span())
 
     def _read_ratio(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the "3:1" of a score."""
+        """Read the "3:1" of a score, and a scale."""
         table = self._table
         joint = table.ratio_words.get(scan.context.previous_word, table.ratio_word)
         if not joint:
             return None
         over = self._numbers.amount(match["over"], None)
-        under = self._numbers.amount(match["under"], None, "", table.case_after(joint))
+        digits = re.sub(r"\D", "", match["under"])
+        under = self._numbers.amount(digits, None, "", table.case_after(joint))
         return self._speller.emit_number(scan, f"{over} {joint} {under}", *match.span())
 
     def _read_score(self, scan: ScanState, match: re.Match[str]) -> int | None:
