@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...networks.fused import FusedKernels, fused_kernels
+from ...networks.kernel_support import has_fused_kernels
 from ...networks.layers import (
     CausalConv,
     Linear,
@@ -58,20 +58,24 @@ class _ConvNorm(nn.Module):
 
     def forward(self, x: Tensor, context: Tensor, offset: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The output, with an offset added, (N, T, C'), and the next context."""
-        if fused := fused_kernels(x.device, [self.channels], [self.channels, x.shape[2]]):
-            y, context = _convolve(cast(CausalConv, self.block["0"]), x, context)
-            return fused.norm_mish(y, cast(nn.LayerNorm, self.block["2"]), offset), context
-        x, context = self.block["0"](x, context)
-        y = F.mish(self.block["2"](x))
+        y, context = _convolve(cast(CausalConv, self.block["0"]), x, context)
+        norm = cast(nn.LayerNorm, self.block["2"])
+        if has_fused_kernels(x.device, powers=[self.channels]):
+            from ..kernels.unet_kernels import norm_mish
+
+            return norm_mish(y, norm, offset), context
+        y = F.mish(norm(y))
         return y if offset is None else y + offset, context
 
 
 def _convolve(conv: CausalConv, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
     """As ``CausalConv.forward``, for a chunk that is longer than the context."""
-    if (fused := fused_kernels(x.device, multiples=[conv.inputs, len(conv.bias)])) is None:
+    if not has_fused_kernels(x.device, multiples=[conv.inputs, len(conv.bias)]):
         return conv(x, context)  # type: ignore[no-any-return]
+    from ..kernels.unet_kernels import convolve
+
     assert conv.matrix is not None
-    return fused.convolve(x, context, conv.matrix, conv.bias), x[:, x.shape[1] - context.shape[1] :]
+    return convolve(x, context, conv.matrix, conv.bias), x[:, x.shape[1] - context.shape[1] :]
 
 
 class _Resnet(nn.Module):
@@ -91,9 +95,11 @@ class _Resnet(nn.Module):
 
 def _add_product(linear: Linear, x: Tensor, residual: Tensor) -> Tensor:
     """The product of a layer, added to a residual: (N, T, C)."""
-    if fused := fused_kernels(x.device, multiples=[x.shape[2], residual.shape[2]]):
+    if has_fused_kernels(x.device, multiples=[x.shape[2], residual.shape[2]]):
+        from ...networks.fused_kernels import add_product
+
         assert linear.matrix is not None and linear.bias is not None
-        return fused.add_product(x, linear.matrix, linear.bias, residual)  # type: ignore[no-any-return]
+        return add_product(x, linear.matrix, linear.bias, residual)
     y: Tensor = residual + linear(x)
     return y
 
@@ -138,9 +144,9 @@ class _TransformerBlock(nn.Module):
         self, x: Tensor, cache: AttentionMemory, plan: AttentionPlan, cache_form: CacheForm
     ) -> Tensor:
         """x: (N, T, C) -> (N, T, C). cache: (N, P, W, D), written in place."""
-        if isinstance(cache, PagedBuffers) and (fused := self._fused_kernels(x.device)):
+        if isinstance(cache, PagedBuffers) and self._has_fused_kernels(x.device):
             assert isinstance(plan, PagedAttentionPlan)
-            return self._forward_fused(x, cache.pool, plan, fused)
+            return self._forward_fused(x, cache.pool, plan)
         normed = self.norm1(x)
         new_values = split_keys_values(self.attn1.project_keys_values(normed))
         history_and_chunk = read_history(cache, plan, cache_form, self._project, x.shape[1])
@@ -151,24 +157,25 @@ class _TransformerBlock(nn.Module):
         y: Tensor = x + self.ff(self.norm3(x))
         return y
 
-    def _fused_kernels(self, device: torch.device) -> FusedKernels | None:
+    def _has_fused_kernels(self, device: torch.device) -> bool:
         width, head_width = self.norm1.weight.numel(), self.inner // self.heads
-        return fused_kernels(device, [width, head_width], [width, self.inner])
+        return has_fused_kernels(device, [width, head_width], [width, self.inner])
 
-    def _forward_fused(
-        self, x: Tensor, pool: Tensor, plan: PagedAttentionPlan, fused: FusedKernels
-    ) -> Tensor:
+    def _forward_fused(self, x: Tensor, pool: Tensor, plan: PagedAttentionPlan) -> Tensor:
+        from ..kernels.unet_kernels import attend_pages, project_normed, project_to_pages
+
         attention, narrow = self.attn1, cast(Linear, self.ff.net["2"])
         widen = cast(_GeluProjection, self.ff.net["0"]).proj
         assert attention.query_matrix is not None and attention.key_value_matrix is not None
-        query = fused.project_to_pages(
+        query = project_to_pages(
             x, self.norm1, attention.query_matrix, attention.key_value_matrix, pool, plan.written_pages
         )
-        attended = fused.attend_pages(
+        attended = attend_pages(
             query, pool, plan.page_table, plan.visible_mask, plan.slots_in_use, self.heads
         )
         x = _add_product(cast(Linear, attention.to_out[0]), attended, x)
-        return _add_product(narrow, fused.project_normed(x, self.norm3, widen.matrix, widen.bias), x)
+        assert widen.matrix is not None and widen.bias is not None
+        return _add_product(narrow, project_normed(x, self.norm3, widen.matrix, widen.bias), x)
 
     def _project(self, inputs: Tensor, _positions: Tensor) -> Tensor:
         return split_keys_values(self.attn1.project_keys_values(inputs))

@@ -9,6 +9,7 @@ equal           ids, mel and samples of graphs against steps without; ids and me
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -37,7 +38,7 @@ from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_vocoder
 from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder, step_together
 from vivavoce.models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
 from vivavoce.models.decoding.uniforms import seeded_uniforms
-from vivavoce.models.networks import fused
+from vivavoce.models.networks import kernel_support
 from vivavoce.models.networks.devices import separate_stream, to_device
 from vivavoce.models.networks.execution import Precision
 
@@ -70,15 +71,35 @@ def measure(options: CheckOptions) -> Iterator[Finding]:
         "ids of graphs that differ from those without", _different(ids_alone, decode.without_graphs())
     )
     yield Finding("mel of graphs from that without, largest", _distance(mel_alone, render.without_graphs()))
-    with patch.object(fused, "kernels_of", return_value=None):
-        ids_of_torch, mel_of_torch = decode.without_graphs(), render.without_graphs()
-    yield Finding("ids of fused kernels that differ from torch's", _different(ids_alone, ids_of_torch))
+    with _without_fused_kernels():
+        mel_of_torch = render.without_graphs()
     yield Finding("mel of fused kernels from torch's, largest", _distance(mel_alone, mel_of_torch))
+    yield from _hidden_findings(load_lm(bundle, Precision.BF16, device))
     at_once = _at_once(decode.with_graphs, render.with_graphs, device)
     for found_ids, found_mel in at_once:
         yield Finding("ids at once that differ from alone", _different(found_ids, ids_alone))
         yield Finding("mel at once from alone, largest", _distance(found_mel, mel_alone))
     yield from _vocoder_findings(load_vocoder(bundle, device), device)
+
+
+def _without_fused_kernels() -> AbstractContextManager[object]:
+    return patch.object(kernel_support, "runs_triton", return_value=False)
+
+
+@torch.inference_mode()
+def _hidden_findings(lm: SpeechLm) -> Iterator[Finding]:
+    """Of the language model in 16 bits, the precision that has kernels; its ids would soon differ."""
+    found = _hidden(lm)
+    with _without_fused_kernels():
+        expected = _hidden(lm)
+    difference, size = _distance(found, expected), float(expected.abs().max())
+    yield Finding("hidden states in bf16 of fused kernels from torch's, largest, relative", difference / size)
+
+
+def _hidden(lm: SpeechLm) -> Tensor:
+    """Hidden states of a few ids of several rows, (B, T, hidden) on the host."""
+    ids = torch.arange(_ROWS * 8, device=lm.device).view(_ROWS, 8) % lm.config.codebook_size
+    return lm.step(lm.embed_speech(ids), lm.init_state(_ROWS, 16))[0].cpu()
 
 
 @torch.inference_mode()

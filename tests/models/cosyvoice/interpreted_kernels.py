@@ -18,6 +18,7 @@ from vivavoce.models.cosyvoice.flow import unet
 from vivavoce.models.cosyvoice.flow.attention_memory import PagedBuffers
 from vivavoce.models.cosyvoice.flow.attention_plan import PagePlacement, make_paged_plan
 from vivavoce.models.cosyvoice.flow.policy import CacheForm
+from vivavoce.models.cosyvoice.kernels import unet_kernels
 from vivavoce.models.cosyvoice.lm import speech_lm
 from vivavoce.models.decoding.kv_memory import plan_kv_step
 from vivavoce.models.networks import fused_kernels, layers
@@ -49,12 +50,12 @@ def _transformer_block() -> Iterator[tuple[str, float]]:
     slots_in_use = torch.tensor([40, 17, 30, 33])
     visible = torch.arange(50) < slots_in_use[:, None, None, None]
     visible = visible & (torch.rand(4, 1, 20, 50) > 0.3)
-    query = fused_kernels.project_to_pages(x, norm, query_matrix, key_value_matrix, pool, written)
+    query = unet_kernels.project_to_pages(x, norm, query_matrix, key_value_matrix, pool, written)
     keys_values = F.linear(norm(x), key_value_matrix).view(4, 20, 2, 128).transpose(1, 2)
     expected_pool[written] = keys_values.reshape(4, 2, 2, _BLOCK, 128).transpose(1, 2).half()
     yield "queries", _distance(query, F.linear(norm(x), query_matrix))
     yield "pages", _distance(pool.float(), expected_pool.float())
-    attended = fused_kernels.attend_pages(query, pool, table, visible, slots_in_use, _HEADS)
+    attended = unet_kernels.attend_pages(query, pool, table, visible, slots_in_use, _HEADS)
     read = pool[table].transpose(1, 2).flatten(2, 3).float()
     parts = (part.unflatten(2, (_HEADS, -1)).transpose(1, 2) for part in (query, read[:, 0], read[:, 1]))
     expected = F.scaled_dot_product_attention(*parts, visible).transpose(1, 2).flatten(2)
@@ -63,7 +64,7 @@ def _transformer_block() -> Iterator[tuple[str, float]]:
     added = fused_kernels.add_product(attended, matrix, bias, x)
     yield "product and residual", _distance(added, x + F.linear(attended, matrix, bias))
     matrix, bias = torch.randn(128, 64) / 8, torch.randn(128)
-    projected = fused_kernels.project_normed(x, norm, matrix, bias)
+    projected = unet_kernels.project_normed(x, norm, matrix, bias)
     yield "norm, product, GELU", _distance(projected, F.gelu(F.linear(norm(x), matrix, bias)))
 
 
@@ -73,11 +74,11 @@ def _convolutions() -> Iterator[tuple[str, float]]:
     context = torch.randn(3, 400)[:, 7 : 7 + 2 * 64].unflatten(1, (2, 64))  # rows that are apart
     with_context = torch.cat([context, x], 1)
     columns = torch.cat([with_context[:, lag : lag + 20] for lag in range(3)], 2)
-    convolved = fused_kernels.convolve(x, context, matrix, bias)
+    convolved = unet_kernels.convolve(x, context, matrix, bias)
     yield "causal convolution", _distance(convolved, F.linear(columns, matrix, bias))
     for offset in (None, torch.randn(1, 1, 64), torch.randn(3, 1, 64)):
         expected = F.mish(norm(9 * x)) if offset is None else F.mish(norm(9 * x)) + offset
-        yield "norm and Mish", _distance(fused_kernels.norm_mish(9 * x, norm, offset), expected)
+        yield "norm and Mish", _distance(unet_kernels.norm_mish(9 * x, norm, offset), expected)
 
 
 def _estimator_step() -> Iterator[tuple[str, float]]:
@@ -100,9 +101,9 @@ def _estimator_step() -> Iterator[tuple[str, float]]:
     x, conditions = torch.randn(2, 50, 80), torch.randn(2, 50, 240)
     offsets = network.time_offsets(torch.tensor([0.3]))
     results = []
-    for kernels in (None, fused_kernels):
+    for is_fused in (False, True):
         state = unet.UnetState(contexts, PagedBuffers(pool.clone()))
-        with patch.object(unet, "fused_kernels", return_value=kernels):
+        with patch.object(unet, "has_fused_kernels", return_value=is_fused):
             results.append(network.step(x, conditions, offsets, state, plan, CacheForm.KEYS_VALUES))
     (expected, expected_state), (velocity, state) = results
     yield "velocity", _distance(velocity, expected)
@@ -128,9 +129,9 @@ def _language_model_layer(precision: Precision) -> Iterator[tuple[str, float]]:
         plan = speech_lm.make_lm_step_plan(attention, positions, config)
         x, memory = torch.randn(3, columns, 96), torch.randn(3, 4, 2, 2, 41, config.head_width)
         results = []
-        for kernels in (None, fused_kernels):
+        for is_fused in (False, True):
             kv = memory.clone()
-            with patch.object(speech_lm._DecoderLayer, "_fused_kernels", return_value=kernels):
+            with patch.object(speech_lm._DecoderLayer, "_has_fused_kernels", return_value=is_fused):
                 results.append((layer(x, kv[:, 1], plan), kv))
         (expected, expected_kv), (found, kv) = results
         yield f"layer in {precision}", _distance(found, expected)

@@ -1,0 +1,1 @@
+"""Kernels in Triton for a GPU: of the flow and of the language model."""

@@ -1,0 +1,31 @@
+"""Says whether a device can run the kernels in Triton; ``fused_kernels.py`` says what they are for."""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+
+_MIN_CAPABILITY = (8, 0)  # of a card whose tensor cores take TF32
+
+
+def has_fused_kernels(
+    device: torch.device, powers: Sequence[int] = (), multiples: Sequence[int] = ()
+) -> bool:
+    """Whether the kernels can be used: not on a CPU, on an older card, without Triton, or for other widths.
+
+    powers: widths that must be powers of two, from 16 on. multiples: widths that must be multiples of 32.
+    """
+    if device.type == "cpu" or any(width % 32 for width in multiples):
+        return False
+    if any(width < 16 or width & (width - 1) for width in powers):
+        return False
+    return runs_triton(device)
+
+
+@cache
+def runs_triton(device: torch.device) -> bool:
+    """Whether Triton is installed and compiles for the device."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return False
+    return torch.cuda.get_device_capability(device) >= _MIN_CAPABILITY
