@@ -282,7 +282,7 @@ class TableDates:
         return self._read_date_dash(scan, self._speller.finish_number(scan, match.end()))
 
     def _read_roman_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "15 IX" and "15 IX 2024"; "12 V" may be volts, and "5 X" only is a date after "do"."""
+        """Read "15 IX" and "15 IX 2024", but "5 X" only after a word such as "do"; "12 V" are volts."""
         month, year, table = roman_value(match["roman"]), match["year"], self._table
         is_announced = scan.context.previous_word in table.date_cues and match["roman"] not in table.units
         is_announced = is_announced or len(match["roman"]) > 1
