@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 _PERIOD = 48_000  # samples, 2 s at 24 kHz; longer than usual pauses
 _WINDOW = 512  # samples of the spectrum's estimate
-_FADE = 120  # samples, 5 ms at 24 kHz
+_FADE_S = 0.005
 _SEED = 20_261_123
 
 _MAX_LEVEL_DB = -62.0  # dBFS; a louder tone is made fainter
@@ -30,9 +30,10 @@ Float = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoomTone:
-    """The tone of one voice. period: (N,) float32 samples that repeat."""
+    """The tone of one voice. period: (N,) float32 samples that repeat. sample_rate: Hz."""
 
     period: Float
+    sample_rate: int = 24_000
 
     @classmethod
     def like(cls, silence: Float) -> "RoomTone":
@@ -68,10 +69,17 @@ class RoomTone:
         quiet = speech[longest.start * _LEVEL_WINDOW : longest.stop * _LEVEL_WINDOW]
         return cls.like(quiet)
 
+    def at_rate(self, sample_rate: int) -> "RoomTone":
+        """What remains of the tone at a lower sample rate, Hz."""
+        size = len(self.period) * sample_rate // self.sample_rate
+        spectrum = np.fft.rfft(self.period)[: size // 2 + 1] * (size / len(self.period))
+        spectrum[-1] = 0
+        return RoomTone(np.fft.irfft(spectrum, size).astype(np.float32), sample_rate)
+
     def pause(self, start: int, samples: int) -> Float:
         """A pause at the sample ``start`` of a stream: (samples,) float32, faded in and out over 5 ms."""
         tone = self.period[np.arange(start, start + samples) % len(self.period)]
-        fade = min(_FADE, samples // 2)
+        fade = min(round(_FADE_S * self.sample_rate), samples // 2)
         rise = np.linspace(0, 1, fade, endpoint=False, dtype=np.float32)
         tone[:fade] *= rise
         tone[samples - fade :] *= rise[::-1]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-SAMPLE_RATE = 24_000  # Hz, of every AudioChunk
+SAMPLE_RATE = 24_000  # Hz, at which positions in a stream are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Provenance:
 class AudioChunk:
     """A piece of speech that is rendered at once."""
 
-    pcm: bytes  # s16le mono at 24 kHz
+    pcm: bytes  # s16le mono at ``sample_rate``
     index: int  # from 0
-    samples: tuple[int, int]  # (start, stop) in the stream
+    samples: tuple[int, int]  # (start, stop) in the stream, counted at 24 kHz
     text: tuple[int, int]  # (start, stop) in the text pushed, of the segment that the chunk belongs to
     words: tuple[Word, ...]  # the words that begin in this chunk
     provenance: Provenance
@@ -48,6 +48,7 @@ class AudioChunk:
     marks: tuple[Mark, ...] = ()  # that are heard in this chunk
     sentence_stop: int | None = None  # end of a sentence in the text pushed, if it ends with this chunk
     awaits_text: bool = False  # all text so far is spoken with this chunk, and the text has not ended
+    sample_rate: int = SAMPLE_RATE  # Hz; lower if the voice renders at ``Delivery.listener_rate``
 
     @property
     def seconds(self) -> float:

@@ -37,7 +37,6 @@ from .backends.base import (
     request_in,
 )
 from .backends.loading import load_backend
-from .chunk import SAMPLE_RATE
 from .errors import BadRequest, LanguageNotSpoken, Overloaded, UnknownVoice
 from .metrics import Metrics
 from .reading.english.grammar import ENGLISH_GRAMMAR
@@ -446,7 +445,7 @@ class Engine:
             stream.deliver_failure(result)
             self.release(session)
             return
-        audio_s = len(result.samples) / SAMPLE_RATE
+        audio_s = result.seconds
         self._cost.observe(max(compute_s, result.device_s), audio_s, time.monotonic(), stages)
         self.metrics.audio_seconds.inc(audio_s)
         self._observe_first_audio(session, audio_s)

@@ -46,7 +46,7 @@ class Session:
     running: bool = False  # in a step
     first_audio_at: float | None = None
     unread_s: float = 0.0  # seconds of audio rendered and not taken by the listener
-    samples: int = 0  # rendered so far
+    samples: int = 0  # rendered so far, counted at 24 kHz
     chunks: int = 0
 
     def add(self, segment: Segment, *, now: float) -> None:

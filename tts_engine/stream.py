@@ -87,6 +87,7 @@ class Stream:
         self._ended = False
         self._changed = asyncio.Event()  # a chunk or the end has arrived
         self._text_range = (0, 0)  # of the chunk rendered last
+        self._sample_rate = SAMPLE_RATE  # of the chunk rendered last, Hz
         self._last_word_stop_s = 0.0  # the latest end of a word
         self._marks: deque[tuple[int, str]] = deque()  # character and name, of marks that no chunk had yet
 
@@ -255,6 +256,7 @@ class Stream:
         if len(rendered.samples):
             provenance = Provenance(rendered.speech_ids, rendered.mel_frames, wall_s, rendered.device_s)
             stop = _sentence_stop(current.segment) if current and rendered.segment_done else None
+            self._sample_rate = rendered.sample_rate
             self._send_chunk(_pcm(rendered.samples), rendered.words, provenance, sentence_stop=stop)
 
     def deliver_end(self) -> None:
@@ -267,7 +269,7 @@ class Stream:
             return
         beyond_s = max(0.0, self._last_word_stop_s - self._session.samples / SAMPLE_RATE)
         silence_s = min(_FINAL_SILENCE_S + beyond_s, _MAX_FINAL_SILENCE_S)
-        silence = bytes(2 * round(silence_s * SAMPLE_RATE))
+        silence = bytes(2 * round(silence_s * self._sample_rate))
         self._send_chunk(silence, (), Provenance(None, None, 0.0, 0.0), final=True)
 
     def deliver_failure(self, failure: Exception) -> None:
@@ -284,7 +286,7 @@ class Stream:
         sentence_stop: int | None = None,
     ) -> None:
         session = self._session
-        start, stop = session.samples, session.samples + len(pcm) // 2
+        start, stop = session.samples, session.samples + len(pcm) // 2 * SAMPLE_RATE // self._sample_rate
         chunk = AudioChunk(
             pcm,
             session.chunks,
@@ -294,6 +296,7 @@ class Stream:
             provenance,
             final,
             sentence_stop=sentence_stop,
+            sample_rate=self._sample_rate,
         )
         session.samples, session.chunks = stop, session.chunks + 1
         session.unread_s += chunk.seconds

@@ -45,6 +45,11 @@ class DetectorResampler:
         self._rare_rate = 0  # Hz, of the resampler
         self._rare_rate_resampler: InputResampler
 
+    def reset(self) -> None:
+        """Begin a new signal."""
+        self._upsampler.reset()
+        self._rare_rate = 0
+
     def push(self, pcm: bytes, sample_rate: int) -> NDArray[np.float32]:
         """Convert whole milliseconds of ``pcm``."""
         match sample_rate:

@@ -45,6 +45,10 @@ class HalfBandUpsampler:
     def __init__(self) -> None:
         self._history = np.zeros(_HALF_BAND_TAPS - 1, np.float32)  # at the output's rate
 
+    def reset(self) -> None:
+        """Begin a new signal."""
+        self._history = np.zeros(_HALF_BAND_TAPS - 1, np.float32)
+
     def push(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return two output samples for each input sample."""
         stretched = np.zeros(2 * len(samples), np.float32)

@@ -22,7 +22,6 @@ class PhoneCallOptions:
 
     sample_rate: int  # Hz of the audio sent
     stalled_s: float  # as in ``AudioSocketTimeouts``
-    resamples: bool = True  # speech comes at 24 kHz; else at ``sample_rate``
     report_ticks: int = TICKS_PER_REPORT  # packets from one CallReport to the next
     silent_s: float | None = None  # without any packet of the caller; None: unlimited
     max_assumed_s: float = inf  # time after a report for which control assumes that speech is played on time

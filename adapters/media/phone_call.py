@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
-from ..audio.resample import PassthroughResampler, Resampler, call_resampler
+from ..audio.resample import call_resampler
 from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ..playback.playout import Playout
 from .call_media import MediaReport, RecordedAudio
@@ -25,7 +25,6 @@ from .messages import (
     HangUp,
     MediaMessage,
     OpenPhoneCall,
-    PhoneCallOptions,
     PushSpeech,
     ReceivedAudio,
     ReceivedKey,
@@ -76,7 +75,7 @@ class PhoneCall:
         self._playout = Playout(
             start=clock.join(self),
             sample_rate=opening.options.sample_rate,
-            resampler=_make_resampler(opening.options),
+            resampler=call_resampler(opening.options.sample_rate),
         )
         self._skipped = 0  # packets of the playout, as the wire knows
         self._media = PacedMedia(
@@ -201,7 +200,3 @@ class PhoneCall:
     def on_report(self, report: MediaReport) -> None:
         """Report the state."""
         self._unread_bytes = self._send_message(CallReport(self._number, report))
-
-
-def _make_resampler(options: PhoneCallOptions) -> Resampler:
-    return call_resampler(options.sample_rate) if options.resamples else PassthroughResampler()

@@ -93,7 +93,7 @@ class HeardWords:
         number: of the utterance, if the chunk begins one; None: the next.
         """
         utterance = self._open or self._begin(chunk, position, end, number)
-        utterance.pushed_samples += len(chunk.pcm) // 2
+        utterance.pushed_samples += chunk.samples[1] - chunk.samples[0]
         utterance.text_stop = max(utterance.text_stop, chunk.text[1])
         places = self._places(chunk, utterance)
         # A mark comes before the word whose beginning it names.

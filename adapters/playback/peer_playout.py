@@ -21,7 +21,8 @@ from math import inf
 from typing import Final
 
 from ...tts_engine.chunk import AudioChunk
-from ..audio.resample import Resampler, resampler_to
+from ..audio.resample import Resampler
+from .chunk_resampler import ChunkResampler
 from .heard_words import DiscardResult, HeardMark, HeardWord, HeardWords
 from .playout import MAX_LEAD_S, UNDERRUN_AFTER_S, PlayoutStats
 
@@ -88,7 +89,7 @@ class PeerPlayout:
         self._max_ahead = round(max_ahead_s * sample_rate)
         self._mark_every = min(sample_rate * mark_every_ms // 1000, self._max_ahead)
         self._reports_marks = reports_marks
-        self._resampler = resampler_to(sample_rate) if resampler is None else resampler
+        self._resampler = ChunkResampler(sample_rate, resampler)
         self._words = HeardWords(sample_rate)
 
         self._ready = bytearray()  # not yet sent
@@ -138,7 +139,7 @@ class PeerPlayout:
             self._dry_since = None
         self._awaits_text = chunk.awaits_text
         self._words.push(chunk, position=self._played, end=self._end, number=utterance)
-        self._ready += self._resampler.push(chunk.pcm)
+        self._ready += self._resampler.push(chunk)
 
     def mark(self, name: str) -> None:
         """Name the end of the pushed speech; ``take_reached_marks`` returns the name once it is played."""

@@ -21,7 +21,8 @@ from typing import Final
 import numpy as np
 
 from ...tts_engine.chunk import AudioChunk
-from ..audio.resample import Resampler, resampler_to
+from ..audio.resample import Resampler
+from .chunk_resampler import ChunkResampler
 from .heard_words import DiscardResult, HeardMark, HeardWord, HeardWords
 
 LATE_AFTER_S: Final = 0.020
@@ -78,7 +79,7 @@ class Playout:
         self._ptime_s = ptime_ms / 1000
         self._packet_samples = sample_rate * ptime_ms // 1000
         self._silence = bytes(2 * self._packet_samples)
-        self._resampler = resampler_to(sample_rate) if resampler is None else resampler
+        self._resampler = ChunkResampler(sample_rate, resampler)
 
         self._slot = 0  # number of the next packet
         self._due_at = start  # start + slot * ptime
@@ -133,7 +134,7 @@ class Playout:
             self._silent_samples = 0
         self._awaits_text = chunk.awaits_text
         self._words.push(chunk, position=self._position, end=self._end, number=utterance)
-        self._append(self._resampler.push(chunk.pcm))
+        self._append(self._resampler.push(chunk))
 
     def mark(self, name: str) -> None:
         """Name the end of the pushed speech; ``take_reached_marks`` returns the name once it is sent."""

@@ -15,8 +15,8 @@ hop of 300 (12.5 ms at 24 kHz), so a block of 300 samples is complete two frames
 The state holds the phase of the pulse train, the pulses that later frames cover, and the three unfinished
 blocks of the overlap-add. Every split into steps gives the same samples.
 
-For a listener at a lower sample rate only the bins up to half of that rate are computed, a third of all for a
-telephone, in half the time. The samples are at 24 kHz still.
+For a listener at a lower sample rate only the bins below half of that rate are computed. At 8 and 12 kHz the
+samples come at that rate: the pulse train and both transforms are shorter by the same factor.
 
 Source: the signal model of hibari-tts 0.2.1 (Apache-2.0), after StyleTTS 2 and NSF-HiFiGAN.
 """
@@ -35,6 +35,7 @@ BINS = WINDOW // 2 + 1
 PARTS = 5  # harmonic magnitude, harmonic phase, noise, free-phase magnitude, free phase
 FRAME_S = HOP / SAMPLE_RATE
 DELAY_FRAMES = 2
+SAMPLE_RATES = (24_000, 12_000, 8_000)  # Hz, of the samples
 NOISE_ROWS = 2_048  # frames, 25.6 s
 _REPEATED_NOISE_ROWS = 80  # at the end of the table, so that a step across its end is one slice
 
@@ -49,8 +50,6 @@ _HANN: Float = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)).asty
 # A unit cosine peaks at sum(window) / 2 in the transform. Dividing by that makes exp(h) the magnitude of a
 # harmonic. The factor WINDOW undoes norm="forward", with which numpy takes a fifth of the default's time.
 _ANALYSIS: Float = (_HANN / (WINDOW / 4) * WINDOW).astype(np.float32)
-# Squared Hann windows at a quarter of their length add up to 3/2 everywhere.
-_SYNTHESIS: Float = (_HANN / 1.5).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,8 @@ class Band:
 
     Attributes:
         bins: of the spectrum that are computed.
-        decimation: of the pulse train; its harmonics lie within the bins.
+        decimation: of the samples and of the pulse train: one in so many of 24 kHz. The bins lie below half
+            of the rate that is left.
     """
 
     bins: int = BINS
@@ -70,8 +70,23 @@ class Band:
         """What can be heard at a sample rate in Hz."""
         if sample_rate >= SAMPLE_RATE:
             return cls()
-        decimation = SAMPLE_RATE // sample_rate if SAMPLE_RATE % sample_rate == 0 else 1
-        return cls(WINDOW * sample_rate // (2 * SAMPLE_RATE) + 1, decimation if HOP % decimation == 0 else 1)
+        decimation = SAMPLE_RATE // sample_rate if sample_rate in SAMPLE_RATES else 1
+        return cls(-(-WINDOW * sample_rate // (2 * SAMPLE_RATE)), decimation)
+
+    @property
+    def sample_rate(self) -> int:
+        """Of the samples, Hz."""
+        return SAMPLE_RATE // self.decimation
+
+    @property
+    def window(self) -> int:
+        """Samples of a frame's window."""
+        return WINDOW // self.decimation
+
+    @property
+    def hop(self) -> int:
+        """Samples from one frame to the next."""
+        return HOP // self.decimation
 
     @property
     def max_harmonic_hz(self) -> float:
@@ -90,7 +105,7 @@ class HarmonicVocoderState:
     noise_row: int  # row of the noise table under frame 0
     phase: float  # of the pulse train at the next pulse block, in turns
     pulses: Float  # (n, 300 / D) float32, pulse blocks from ``frame - 2`` on that are computed already
-    unfinished: Float  # (3, 300) float32, overlap-add of blocks ``frame - 2`` to ``frame``
+    unfinished: Float  # (3, 300 / D) float32, overlap-add of blocks ``frame - 2`` to ``frame``
 
 
 @cache
@@ -113,15 +128,15 @@ def init_state(frame: int = 0, noise_row: int = 0, band: Band | None = None) -> 
         frame=frame,
         noise_row=noise_row,
         phase=-(band.decimation - 1) * _UNVOICED_BELOW_HZ / SAMPLE_RATE,
-        pulses=np.zeros((DELAY_FRAMES, HOP // band.decimation), np.float32),
-        unfinished=np.zeros((_BLOCKS - 1, HOP), np.float32),
+        pulses=np.zeros((DELAY_FRAMES, band.hop), np.float32),
+        unfinished=np.zeros((_BLOCKS - 1, band.hop), np.float32),
     )
 
 
 def step(
     spectrum: Float, f0: Float, state: HarmonicVocoderState, noise: Float
 ) -> tuple[Float, HarmonicVocoderState]:
-    """Render T frames: (T * 300,) float32 samples of blocks ``state.frame - 2`` to ``state.frame + T - 3``.
+    """Render T frames: (T * hop,) float32 samples of blocks ``state.frame - 2`` to ``state.frame + T - 3``.
 
     spectrum: (T, 3005) float32, the five parts of the frames from ``state.frame`` on. f0: (F,) float32 Hz, of
     the whole utterance, below 40 where unvoiced. noise: ``noise_table()``.
@@ -132,7 +147,7 @@ def step(
     harmonic, theta, breath, free, phi = spectrum.reshape(frames, PARTS, BINS)[:, :, :bins].transpose(1, 0, 2)
     breath_noise = _noise_for(state, frames, noise)[:, :, :bins]
     voiced, source, state = _source(f0, state, frames)
-    padded = np.zeros((frames, BINS), np.complex64)  # irfft takes longer to pad it
+    padded = np.zeros((frames, state.band.window // 2 + 1), np.complex64)  # irfft takes longer to pad it
     mixed = padded[:, :bins]
     level, breath_level = _exp(free), _exp(breath)
     mixed.real = level * np.cos(phi) + breath_level * breath_noise[:, 0]
@@ -142,7 +157,7 @@ def step(
 
 
 def finish(state: HarmonicVocoderState) -> Float:
-    """The two unfinished blocks after the last frame, 600 samples. The third lies after the utterance."""
+    """The two unfinished blocks after the last frame. The third lies after the utterance."""
     return state.unfinished[:DELAY_FRAMES].reshape(-1)
 
 
@@ -178,7 +193,7 @@ def _source(
     pulses = np.concatenate([state.pulses, new])
     voiced = np.asarray(sliding_window_view(pulses.any(axis=1), _BLOCKS).any(axis=1))
     analysis = _ANALYSIS[:: band.decimation]
-    windows = sliding_window_view(pulses.reshape(-1), len(analysis))[:: HOP // band.decimation][voiced]
+    windows = sliding_window_view(pulses.reshape(-1), band.window)[:: band.hop][voiced]
     source = np.fft.rfft(windows * analysis, axis=1, norm="forward")[:, : band.bins]
     return (
         voiced,
@@ -201,7 +216,7 @@ def _pulses(f0: Float, first: int, stop: int, phase: float, band: Band) -> tuple
     turns += phase
     turns -= np.floor(turns)
     if not voiced.any():
-        return np.zeros((stop - first, HOP // band.decimation), np.float32), float(turns[-1])
+        return np.zeros((stop - first, band.hop), np.float32), float(turns[-1])
     train = _harmonic_sum(turns.astype(np.float32), np.floor(np.float32(band.max_harmonic_hz) / frequency))
     train *= voiced
     return train.reshape(stop - first, -1), float(turns[-1])
@@ -246,14 +261,24 @@ def _rise(decimation: int) -> tuple[Float, int]:
 def _overlap_add(
     spectrum: NDArray[np.complex64], state: HarmonicVocoderState
 ) -> tuple[Float, HarmonicVocoderState]:
-    """Inverse transform and overlap-add: (T, 601) -> (300 T,) complete samples."""
-    frames = len(spectrum)
-    pieces = np.fft.irfft(spectrum, WINDOW, axis=1)
-    pieces *= _SYNTHESIS
-    pieces = pieces.reshape(frames, _BLOCKS, HOP)  # (T, 4, 300)
-    blocks = np.zeros((frames + _BLOCKS - 1, HOP), np.float32)
+    """Inverse transform and overlap-add: (T, window / 2 + 1) -> (T * hop,) complete samples."""
+    frames, band = len(spectrum), state.band
+    pieces = np.fft.irfft(spectrum, band.window, axis=1)
+    pieces *= _synthesis_window(band.decimation)
+    pieces = pieces.reshape(frames, _BLOCKS, band.hop)
+    blocks = np.zeros((frames + _BLOCKS - 1, band.hop), np.float32)
     blocks[: _BLOCKS - 1] = state.unfinished
     for block in range(_BLOCKS):
         blocks[block : block + frames] += pieces[:, block]
     samples = blocks[:frames].reshape(-1)
     return samples, replace(state, frame=state.frame + frames, unfinished=blocks[frames:])
+
+
+@cache
+def _synthesis_window(decimation: int) -> Float:
+    """Makes the overlapping frames of ``irfft`` add up to samples, one in ``decimation``: (1200 / D,).
+
+    Squared Hann windows at a quarter of their length add up to 3/2 everywhere. A shorter transform divides by
+    a smaller length.
+    """
+    return (_HANN[::decimation] / (1.5 * decimation)).astype(np.float32)

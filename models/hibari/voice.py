@@ -33,7 +33,7 @@ from ..onnx_sessions import (
 from ..room_tone import RoomTone
 from . import harmonic_vocoder
 from .decoder_layout import CHANNELS, EDGE_FRAMES, HIDDEN_CHANNELS, LAYERS, LOOKAHEAD_FRAMES
-from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, SAMPLE_RATE, Band, HarmonicVocoderState
+from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, Band, HarmonicVocoderState
 from .phonemizer import ASSETS, MAX_PHONEMES, PhonemeLine, Phonemizer, SpelledWord
 from .prepared_files import PreparedFiles, unoptimized_graphs
 
@@ -47,10 +47,11 @@ _ONSET_MARGIN_FRAMES = 12  # speech may begin this much before the nominal time 
 _MAX_PHONEME_FRAMES = 12
 _RISE_FRAMES = 24
 _AUDIBLE = np.float32(10 ** (-50 / 20))  # -50 dBFS
-_WINDOW_SAMPLES = 25  # 1 ms, over which a level is measured; divides the vocoder's blocks
-_LEAD_SAMPLES = 100  # 4 ms kept before the first audible window
-_FADE_SAMPLES = 240  # 10 ms
-_DECAY_SAMPLES = 1_200  # 50 ms
+# A level is measured over 1.25 ms. Such a window is a whole number of samples at every rate.
+_WINDOWS_PER_FRAME = 10
+_LEAD_WINDOWS = 3  # 3.75 ms kept before the first audible window
+_FADE_WINDOWS = 8  # 10 ms
+_DECAY_WINDOWS = 40  # 50 ms
 _AROUND_PAUSE = ("on the other hand", "the larger model lasts for years")
 
 Float = NDArray[np.float32]
@@ -81,10 +82,20 @@ class HibariRenderState:
     decoded_frames: int
     contexts: tuple[Float, ...]  # of the decoder's layers: (1, 130, K), then (1, 1, K, 256); K is 0, 3 or 6
     vocoder: HarmonicVocoderState
-    withheld: Float  # the last 4 ms of samples, while none has been audible
+    withheld: Float  # the last 3.75 ms of samples, while none has been audible
     trimmed_lead_samples: int | None  # leading silence that was cut; None while no sample was audible
     samples: int  # rendered so far
     trailing_quiet_samples: int  # of these, at the end below the audible level
+
+    @property
+    def sample_rate(self) -> int:
+        """Of the samples, Hz."""
+        return self.vocoder.band.sample_rate
+
+    @property
+    def window(self) -> int:
+        """Samples over which a level is measured."""
+        return self.vocoder.band.hop // _WINDOWS_PER_FRAME
 
 
 class HibariVoice:
@@ -175,12 +186,14 @@ class HibariVoice:
         spectrum, _ = self._decode(line.hidden, contexts, at_edge=True)
         state = harmonic_vocoder.init_state()
         samples, _ = harmonic_vocoder.step(spectrum, line.f0, state, self._noise)
-        return RoomTone.like(_longest_pause(samples * _GAIN))
+        return RoomTone.like(_longest_pause(samples * _GAIN, HOP // _WINDOWS_PER_FRAME))
 
     def step(
         self, line: EncodedLine, state: HibariRenderState, frames: int
     ) -> tuple[Float, HibariRenderState]:
         """Render ``frames`` more frames of speech: (N,) float32 samples, |x| < 1, and the next state.
+
+        The samples are at ``state.sample_rate``.
 
         The first step also decodes the lookahead of 27 frames, and as much of the leading silence as the
         first frame depends on. The last step is the one that reaches the end (``is_finished``). N is 0 as
@@ -220,7 +233,7 @@ class HibariVoice:
 def init_state(line: EncodedLine, noise: np.random.Generator, band: Band | None = None) -> HibariRenderState:
     """The state before the first step. ``noise`` draws the row of the noise table to begin with.
 
-    band: None for all frequencies.
+    band: None for all frequencies, at 24 kHz.
     """
     padded_layers = LAYERS - _unpadded_layers(line)
     contexts = tuple(_padding(layer, EDGE_FRAMES if layer < padded_layers else 0) for layer in range(LAYERS))
@@ -251,7 +264,7 @@ def is_finished(line: EncodedLine, state: HibariRenderState) -> bool:
 
 def word_times(line: EncodedLine, state: HibariRenderState) -> list[tuple[float, float]]:
     """(start, stop) of each word, in seconds from the first sample. Valid after the first audible step."""
-    lead = (state.trimmed_lead_samples or 0) / SAMPLE_RATE
+    lead = (state.trimmed_lead_samples or 0) / state.sample_rate
     return [(max(0.0, first * FRAME_S - lead), max(0.0, stop * FRAME_S - lead)) for first, stop in line.words]
 
 
@@ -313,49 +326,50 @@ def _trim(samples: Float, state: HibariRenderState, last: bool) -> tuple[Float, 
     """Cut the silence before the first and, if ``last``, after the last audible sample, with short fades."""
     if state.trimmed_lead_samples is None:
         samples, state = _trim_lead(samples, state)
-    audible = _audible_windows(samples)
+    audible = _audible_windows(samples, state.window)
     trailing_quiet = len(samples) + state.trailing_quiet_samples
     if len(audible):
-        trailing_quiet = len(samples) - (int(audible[-1]) + 1) * _WINDOW_SAMPLES
+        trailing_quiet = len(samples) - (int(audible[-1]) + 1) * state.window
     if last:
-        samples, trailing_quiet = _trim_tail(samples, trailing_quiet)
+        samples, trailing_quiet = _trim_tail(samples, trailing_quiet, _FADE_WINDOWS * state.window)
     return samples, replace(
         state, samples=state.samples + len(samples), trailing_quiet_samples=max(0, trailing_quiet)
     )
 
 
 def _trim_lead(samples: Float, state: HibariRenderState) -> tuple[Float, HibariRenderState]:
-    """Drop samples up to 4 ms before the first audible window; all, if there is none yet."""
+    """Drop samples up to 3.75 ms before the first audible window; all, if there is none yet."""
     samples = np.concatenate([state.withheld, samples])
-    audible = _audible_windows(samples)
+    audible = _audible_windows(samples, state.window)
+    lead = _LEAD_WINDOWS * state.window
     if not len(audible):
-        return samples[:0], replace(state, withheld=samples[-_LEAD_SAMPLES:])
-    cut = max(0, int(audible[0]) * _WINDOW_SAMPLES - _LEAD_SAMPLES)
+        return samples[:0], replace(state, withheld=samples[-lead:])
+    cut = max(0, int(audible[0]) * state.window - lead)
     kept = samples[cut:]
-    kept[:_LEAD_SAMPLES] *= np.linspace(0, 1, len(kept[:_LEAD_SAMPLES]), dtype=np.float32)
-    rendered_to = (state.vocoder.frame - DELAY_FRAMES) * HOP
+    kept[:lead] *= np.linspace(0, 1, len(kept[:lead]), dtype=np.float32)
+    rendered_to = (state.vocoder.frame - DELAY_FRAMES) * state.vocoder.band.hop
     return kept, replace(state, withheld=samples[:0], trimmed_lead_samples=rendered_to - len(kept))
 
 
-def _trim_tail(samples: Float, trailing_quiet: int) -> tuple[Float, int]:
-    """Keep 10 ms after the last audible window and fade them out."""
-    surplus = min(len(samples), max(0, trailing_quiet - _FADE_SAMPLES))
+def _trim_tail(samples: Float, trailing_quiet: int, fade_samples: int) -> tuple[Float, int]:
+    """Keep ``fade_samples`` after the last audible window and fade them out."""
+    surplus = min(len(samples), max(0, trailing_quiet - fade_samples))
     kept = samples[: len(samples) - surplus].copy()
-    fade = kept[-_FADE_SAMPLES:]
+    fade = kept[-fade_samples:]
     fade *= np.linspace(1, 0, len(fade), dtype=np.float32)
     return kept, trailing_quiet - surplus
 
 
-def _longest_pause(samples: Float) -> Float:
+def _longest_pause(samples: Float, window: int) -> Float:
     """The longest part below the audible level that sound surrounds, without the decay of the sounds."""
-    audible = _audible_windows(samples)
+    audible = _audible_windows(samples, window)
     at = int(np.diff(audible).argmax())
-    first, stop = (int(audible[at]) + 1) * _WINDOW_SAMPLES, int(audible[at + 1]) * _WINDOW_SAMPLES
-    return samples[first + _DECAY_SAMPLES : stop - _DECAY_SAMPLES]
+    first, stop = int(audible[at]) + 1 + _DECAY_WINDOWS, int(audible[at + 1]) - _DECAY_WINDOWS
+    return samples[first * window : stop * window]
 
 
-def _audible_windows(samples: Float) -> NDArray[np.int64]:
-    """Indices of the 1 ms windows whose level exceeds -50 dBFS."""
-    whole = len(samples) // _WINDOW_SAMPLES
-    windows = samples[: whole * _WINDOW_SAMPLES].reshape(whole, _WINDOW_SAMPLES)
+def _audible_windows(samples: Float, window: int) -> NDArray[np.int64]:
+    """Indices of the windows of ``window`` samples whose level exceeds -50 dBFS."""
+    whole = len(samples) // window
+    windows = samples[: whole * window].reshape(whole, window)
     return np.flatnonzero(np.mean(np.square(windows), axis=1) > _AUDIBLE**2)

@@ -80,3 +80,18 @@ def test_speech_over_digital_silence_or_without_a_quiet_part_has_no_tone() -> No
     assert RoomTone.of_speech(speech_over(silence(-120.0, 48_000))) is None
     assert RoomTone.of_speech(silence(-30.0, 48_000)) is None
     assert RoomTone.of_speech(np.zeros(0, np.float32)) is None
+
+
+@pytest.mark.parametrize("rate", [8_000, 12_000])
+def test_at_a_lower_rate_the_tone_is_the_part_that_is_heard_there(rate: int) -> None:
+    tone = RoomTone.like(silence())
+    low = tone.at_rate(rate)
+    assert (low.sample_rate, len(low.period)) == (rate, len(tone.period) * rate // 24_000)
+    below = np.fft.rfft(tone.period)
+    below[len(low.period) // 2 :] = 0
+    expected = np.fft.irfft(below)[:: 24_000 // rate]
+    np.testing.assert_allclose(low.period, expected, atol=1e-7)
+    assert np.abs(expected).max() > 1e-4
+    pause, fade = low.pause(0, rate), rate // 200
+    np.testing.assert_array_equal(pause[fade:-fade], low.period[fade : rate - fade])
+    assert pause[0] == pause[-1] == 0 and pause[fade - 1] != low.period[fade - 1]

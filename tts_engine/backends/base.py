@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..chunk import Word
+from ..chunk import SAMPLE_RATE, Word
 from ..reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle, style_of
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voices
@@ -50,8 +50,8 @@ class Delivery:
     # Speech ids of the first chunk of audio, at least 1: whole blocks of 25, at most the backend's longest
     # chunk. More of them delay the first sound, and cost less.
     first_hop: int | None = None
-    # Sample rate at which the listener hears it, Hz; a voice may leave out frequencies above its half, which
-    # the packaged voice does.
+    # Sample rate at which the listener hears it, Hz. A voice may leave out frequencies above its half, and
+    # give samples at this rate; the packaged voice does, at 8 and 12 kHz.
     listener_rate: int | None = None
 
 
@@ -88,7 +88,7 @@ class SlotTurn:
 class StepResult:
     """What a step rendered for one slot."""
 
-    # (N,) float32 at 24 kHz, |x| <= 1; N may be 0.
+    # (N,) float32 at ``sample_rate``, |x| <= 1; N may be 0.
     samples: NDArray[np.float32]
     # Words that begin in these samples, in seconds from the slot's first sample. ``Word.text`` stays empty;
     # the stream fills it in.
@@ -99,6 +99,12 @@ class StepResult:
     mel_frames: tuple[int, int] | None = None
     text: tuple[int, int] | None = None  # characters that the samples speak; None: the segment's
     device_s: float = 0.0  # compute time that the worker's thread did not spend itself
+    sample_rate: int = SAMPLE_RATE  # Hz; a divisor of 24 kHz, one for all samples of a slot
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the samples."""
+        return len(self.samples) / self.sample_rate
 
 
 def segment_speed(request: SlotRequest, segment: Segment) -> float:

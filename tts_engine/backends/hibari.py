@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...models.hibari import voice as hibari_voice
-from ...models.hibari.harmonic_vocoder import Band
+from ...models.hibari.harmonic_vocoder import SAMPLE_RATES, Band
 from ...models.hibari.phonemizer import PhonemeLine, Phonemizer, SpelledWord
 from ...models.onnx_providers import CPU, OnnxDevice
 from ...models.room_tone import RoomTone
@@ -52,7 +52,8 @@ class _LineRendering:
 class _HibariSlot:
     request: SlotRequest
     noise: np.random.Generator
-    samples: int = 0
+    band: Band
+    samples: int = 0  # rendered so far, at the band's rate
     lines: list[tuple[PhonemeLine, list[SpokenWord]]] = field(default_factory=list)
     before: PhonemeLine | None = None  # of the same sentence, the line before ``lines``
     after: PhonemeLine | None = None  # encoded after ``lines``, and not rendered
@@ -91,7 +92,8 @@ class HibariBackend:
     def __init__(self, voices: Sequence[hibari_voice.HibariVoice]) -> None:
         self._voices = voices
         self._continuations = _Continuations.make(voices[0].phonemizer)
-        self._room_tone = voices[0].room_tone()
+        room_tone = voices[0].room_tone()
+        self._room_tones = {rate: room_tone.at_rate(rate) for rate in SAMPLE_RATES}
         self._slots: dict[int, _HibariSlot] = {}
         self._next_slot = 0
         self._reported: set[str] = set()
@@ -109,7 +111,8 @@ class HibariBackend:
     def open_slot(self, request: SlotRequest) -> int:
         """Open a slot."""
         self._next_slot += 1
-        self._slots[self._next_slot] = _HibariSlot(request, np.random.default_rng(request.seed))
+        band = Band.heard_at(request.delivery.listener_rate or SAMPLE_RATE)
+        self._slots[self._next_slot] = _HibariSlot(request, np.random.default_rng(request.seed), band)
         return self._next_slot
 
     def close_slot(self, slot: int) -> None:
@@ -132,7 +135,8 @@ class HibariBackend:
         """Render one step of one slot."""
         (turn,) = turns
         voice, slot = self._voices[worker], self._slots[turn.slot]
-        result = _render(voice, slot, turn, self._continuations, self._room_tone)
+        room_tone = self._room_tones[slot.band.sample_rate]
+        result = _render(voice, slot, turn, self._continuations, room_tone)
         self._report_missing(voice.phonemizer.missing)
         return [result]
 
@@ -164,10 +168,16 @@ def _render(
     words = _words_begun(rendering)
     done = hibari_voice.is_finished(rendering.utterance, rendering.state) and _end_line(slot)
     if done:
-        pause = room_tone.pause(slot.samples + len(samples), round(slot.pause_s * SAMPLE_RATE))
+        pause = room_tone.pause(slot.samples + len(samples), round(slot.pause_s * room_tone.sample_rate))
         samples = np.concatenate([samples, pause])
     slot.samples += len(samples)
-    return StepResult(samples, words, done, mel_frames=(first, rendering.state.decoded_frames))
+    return StepResult(
+        samples,
+        words,
+        done,
+        mel_frames=(first, rendering.state.decoded_frames),
+        sample_rate=slot.band.sample_rate,
+    )
 
 
 def _begin_segment(
@@ -209,9 +219,8 @@ def _start_line(voice: hibari_voice.HibariVoice, slot: _HibariSlot) -> _LineRend
     utterance = voice.encode_between(line, slot.before, after, slot.speed)
     if slot.rises and len(slot.lines) == 1:
         utterance = hibari_voice.raise_end(utterance, _QUESTION_SEMITONES)
-    band = Band.heard_at(slot.request.delivery.listener_rate or SAMPLE_RATE)
-    state = hibari_voice.init_state(utterance, slot.noise, band)
-    return _LineRendering(utterance, state, group_written_words(spoken), slot.samples / SAMPLE_RATE)
+    state = hibari_voice.init_state(utterance, slot.noise, slot.band)
+    return _LineRendering(utterance, state, group_written_words(spoken), slot.samples / state.sample_rate)
 
 
 def _end_line(slot: _HibariSlot) -> bool:
@@ -226,7 +235,7 @@ def _end_line(slot: _HibariSlot) -> bool:
 def _words_begun(rendering: _LineRendering) -> tuple[Word, ...]:
     """Words of the line that begin in the samples rendered so far and are not reported yet."""
     times = hibari_voice.word_times(rendering.utterance, rendering.state)
-    rendered_s = rendering.state.samples / SAMPLE_RATE
+    rendered_s = rendering.state.samples / rendering.state.sample_rate
     whole = hibari_voice.is_finished(rendering.utterance, rendering.state)
     begun = []
     while rendering.unreported_words and (

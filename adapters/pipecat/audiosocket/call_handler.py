@@ -201,6 +201,7 @@ class PipecatCallHandler:
 
 
 def _chunk(pcm: bytes, sample_rate: int) -> AudioChunk:
-    # Media take the engine's chunks, whose positions count samples at 24 kHz. Pipecat has text and words.
+    # Media take the engine's chunks. Pipecat has text and words.
     samples = len(pcm) // 2 * SAMPLE_RATE // sample_rate
-    return AudioChunk(pcm, 0, (0, samples), (0, 0), (), Provenance(None, None, 0.0, 0.0), False)
+    nothing = Provenance(None, None, 0.0, 0.0)
+    return AudioChunk(pcm, 0, (0, samples), (0, 0), (), nothing, False, sample_rate=sample_rate)

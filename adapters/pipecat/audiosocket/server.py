@@ -135,7 +135,6 @@ class PipecatAudioSocketServer:
         options = PhoneCallOptions(
             sample_rate,
             _TIMEOUTS.stalled_s,
-            resamples=False,
             report_ticks=_REPORT_TICKS,
             max_assumed_s=_MAX_ASSUMED_S,
         )

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from shared.audio.speech_level import active_speech_level
 from shared.process_footprint import allocated_mb
+from vivavoce.models.hibari.harmonic_vocoder import SAMPLE_RATE, SAMPLE_RATES, Band
 from vivavoce.models.hibari.phonemizer import MAX_PHONEMES, PhonemeLine, SpelledWord
 from vivavoce.models.hibari.voice import (
-    SAMPLE_RATE,
     EncodedLine,
     HibariRenderState,
     HibariVoice,
@@ -49,10 +49,15 @@ def spelled_words(sentence: str) -> list[SpelledWord]:
 
 
 def render(
-    voice: HibariVoice, line: PhonemeLine, frames: tuple[int, ...], seed: int = 0, speed: float = 1.0
+    voice: HibariVoice,
+    line: PhonemeLine,
+    frames: tuple[int, ...],
+    seed: int = 0,
+    speed: float = 1.0,
+    sample_rate: int = SAMPLE_RATE,
 ) -> tuple[NDArray[np.float32], EncodedLine, HibariRenderState]:
     encoded = voice.encode(line, speed)
-    state, parts = init_state(encoded, np.random.default_rng(seed)), []
+    state, parts = init_state(encoded, np.random.default_rng(seed), Band.heard_at(sample_rate)), []
     plan = itertools.chain(frames, itertools.repeat(frames[-1]))
     while not is_finished(encoded, state):
         samples, state = voice.step(encoded, state, next(plan))
@@ -60,9 +65,14 @@ def render(
     return np.concatenate(parts), encoded, state
 
 
-def speak(voice: HibariVoice, sentence: str, frames: tuple[int, ...] = (16, 32, 64)) -> NDArray:
+def speak(
+    voice: HibariVoice,
+    sentence: str,
+    frames: tuple[int, ...] = (16, 32, 64),
+    sample_rate: int = SAMPLE_RATE,
+) -> NDArray:
     (line,) = voice.phonemizer.phonemize(spelled_words(sentence))
-    return render(voice, line, frames)[0]
+    return render(voice, line, frames, sample_rate=sample_rate)[0]
 
 
 def signal_to_difference_db(signal: NDArray, other: NDArray) -> float:
@@ -112,12 +122,13 @@ def test_what_is_not_decoded_before_the_onset_changes_nothing_after_it(
 
 
 @pytest.mark.parametrize("frames", [(1000,), (5, 7, 9), (1,), (33,)])
+@pytest.mark.parametrize("sample_rate", SAMPLE_RATES)
 def test_any_split_into_steps_gives_nearly_the_same_samples(
-    voice: HibariVoice, frames: tuple[int, ...]
+    voice: HibariVoice, frames: tuple[int, ...], sample_rate: int
 ) -> None:
     """They differ by 8-bit roundings."""
-    usual, other = speak(voice, SENTENCES[1]), speak(voice, SENTENCES[1], frames)
-    assert abs(len(usual) - len(other)) <= SAMPLE_RATE // 1000
+    usual, other = (speak(voice, SENTENCES[1], each, sample_rate) for each in ((16, 32, 64), frames))
+    assert abs(len(usual) - len(other)) <= sample_rate // 1000
     size = min(len(usual), len(other))
     assert signal_to_difference_db(usual[:size], other[:size]) > 25
 

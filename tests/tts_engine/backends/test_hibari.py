@@ -16,7 +16,7 @@ from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.models.hibari.phonemizer import SpelledWord
 from vivavoce.tts_engine.backends.base import Delivery, SlotRequest, SlotTurn
 from vivavoce.tts_engine.backends.hibari import STEP_FRAMES, HibariBackend
-from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
+from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import UnreadableText
 from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
@@ -61,6 +61,10 @@ def samples_of(chunks: list[AudioChunk]) -> np.ndarray:
     return np.frombuffer(b"".join(chunk.pcm for chunk in chunks), "<i2")
 
 
+def words_of(chunks: list[AudioChunk]) -> list[Word]:
+    return [word for chunk in chunks for word in chunk.words]
+
+
 def sound(chunks: list[AudioChunk]) -> list[object]:
     """The chunks without their provenance."""
     return [(chunk.pcm, chunk.samples, chunk.text, chunk.words, chunk.final) for chunk in chunks]
@@ -81,18 +85,41 @@ def test_any_split_of_the_text_and_other_streams_give_the_same_chunks(backend: H
 
 def band_power(chunks: list[AudioChunk], lowest_hz: float, highest_hz: float) -> float:
     samples = samples_of(chunks) / 32768.0
-    spectrum = np.abs(np.fft.rfft(samples)) ** 2 / len(samples)
-    hz = np.fft.rfftfreq(len(samples), 1 / SAMPLE_RATE)
-    return float(spectrum[(hz >= lowest_hz) & (hz < highest_hz)].sum())
+    power = np.abs(np.fft.rfft(samples, norm="forward")) ** 2
+    hz = np.fft.rfftfreq(len(samples), 1 / chunks[0].sample_rate)
+    return float(power[(hz >= lowest_hz) & (hz < highest_hz)].sum())
 
 
-def test_a_listener_at_8_khz_gets_the_sound_below_4_khz_only(backend: HibariBackend) -> None:
+@pytest.mark.parametrize("rate", [8_000, 12_000])
+def test_a_listener_at_a_low_rate_gets_the_same_speech_at_that_rate(
+    backend: HibariBackend, rate: int
+) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             every = await speak(engine, TEXT, seed=7, delivery=Delivery(listener_rate=48_000))
-            low = await speak(engine, TEXT, seed=7, delivery=Delivery(listener_rate=8_000))
-            assert band_power(low, 0, 3_400) == pytest.approx(band_power(every, 0, 3_400), rel=0.02)
-            assert band_power(low, 4_200, 12_000) < 0.01 * band_power(every, 4_200, 12_000)
+            low = await speak(engine, TEXT, seed=7, delivery=Delivery(listener_rate=rate))
+            assert {chunk.sample_rate for chunk in every} == {SAMPLE_RATE}
+            assert {chunk.sample_rate for chunk in low} == {rate}
+            end = 0.425 * rate
+            assert band_power(low, 0, end) == pytest.approx(band_power(every, 0, end), rel=0.02)
+            for chunk in low:
+                assert chunk.seconds == len(chunk.pcm) // 2 / rate
+            assert low[-1].samples[1] == pytest.approx(every[-1].samples[1], abs=0.01 * SAMPLE_RATE)
+            for word, same in zip(words_of(low), words_of(every), strict=True):
+                assert word.text == same.text
+                assert word.start_s == pytest.approx(same.start_s, abs=0.01)
+
+    run(test())
+
+
+def test_a_listener_at_16_khz_gets_the_sound_below_8_khz_only(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            every = await speak(engine, TEXT, seed=7, delivery=Delivery(listener_rate=48_000))
+            low = await speak(engine, TEXT, seed=7, delivery=Delivery(listener_rate=16_000))
+            assert {chunk.sample_rate for chunk in low} == {SAMPLE_RATE}
+            assert band_power(low, 0, 7_000) == pytest.approx(band_power(every, 0, 7_000), rel=0.02)
+            assert band_power(low, 8_200, 12_000) < 0.01 * band_power(every, 8_200, 12_000)
 
     run(test())
 
