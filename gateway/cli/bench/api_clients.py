@@ -1,12 +1,13 @@
 """Minimal clients of the speech APIs, one interface for all, so that a bench measures them alike.
 
 They send what the SDKs send, without an SDK's delays: DashScope's Python SDK polls every 100 ms. Speech
-is requested as s16le at 24 kHz, and connections are kept open between requests. jambonz' API answers MP3;
-PAI's sends base64 in server-sent events, Inworld's in lines: of these only the first byte can be measured.
+is requested as s16le at 24 kHz, and connections are kept open between requests. PAI's API answers with base64
+in server-sent events, Inworld's with base64 in lines; both are decoded. jambonz' API answers MP3.
 """
 
 import asyncio
 import json
+from base64 import b64decode
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from enum import StrEnum
@@ -18,6 +19,8 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.protocol import State
 
+from ....adapters.audio.encoders import AudioFormat
+from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import Overloaded
 from ...background_tasks import cancel_and_wait
 from .report import BenchFailed
@@ -54,15 +57,20 @@ class SpeechApi(StrEnum):
 
     @property
     def has_pcm(self) -> bool:
-        """Whether the audio arrives as samples, so that its length is known."""
-        return self not in (SpeechApi.INWORLD, SpeechApi.JAMBONZ, SpeechApi.PAI)
+        """Whether the audio is samples, so that its length is known exactly."""
+        return self is not SpeechApi.JAMBONZ
+
+    @property
+    def bytes_per_s(self) -> int:
+        """Size of a second of speech."""
+        return AudioFormat("pcm" if self.has_pcm else "mp3", SAMPLE_RATE).bytes_per_second
 
 
 class ApiClient(Protocol):
     """Speaks texts over one API of one server."""
 
     def speak(self, words: AsyncIterator[str], voice: str | None = None) -> AsyncIterator[bytes]:
-        """Send text as ``words`` yields it and yield s16le at 24 kHz as it arrives.
+        """Send text as ``words`` yields it and yield s16le at 24 kHz, or jambonz' MP3, as it arrives.
 
         HTTP takes whole texts: a request is sent when ``words`` has ended. Raises Overloaded when
         the server is at capacity, BenchFailed for any other error.
@@ -139,7 +147,7 @@ class _OpenAIClient:
 
 
 class _HttpClient:
-    """A dialect whose request is JSON and whose answer is audio."""
+    """A dialect whose request is JSON and whose answer is audio, as it is or in base64."""
 
     def __init__(self, http: httpx.AsyncClient, api: SpeechApi) -> None:
         self._http = http
@@ -153,8 +161,13 @@ class _HttpClient:
                 if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
                     raise Overloaded(problem, reason="api", retry_after_s=1.0)
                 raise BenchFailed(problem)
-            async for data in response.aiter_raw():
-                yield data
+            if self._api not in (SpeechApi.INWORLD, SpeechApi.PAI):
+                async for data in response.aiter_raw():
+                    yield data
+                return
+            async for line in response.aiter_lines():
+                if audio := audio_of_line(self._api, line):
+                    yield audio
 
 
 class DashScopeClient:
@@ -236,6 +249,20 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await task
     finally:
         await cancel_and_wait(task)
+
+
+def audio_of_line(api: SpeechApi, line: str) -> bytes:
+    """Return the audio in a line of Inworld's or PAI's answer; raises BenchFailed if it reports an error."""
+    if api is SpeechApi.PAI:
+        event, _, line = line.partition(": ")
+        if event != "data":
+            return b""
+    answer = json.loads(line)
+    if answer.get("error"):
+        raise BenchFailed(f"the speech failed: {answer['error']}")
+    if api is SpeechApi.PAI:
+        return b64decode(answer["output"]["audio"]["data"])
+    return b64decode(answer["result"]["audioContent"])
 
 
 async def _send_words(connection: ClientConnection, task_id: str, words: AsyncIterator[str]) -> None:

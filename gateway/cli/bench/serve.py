@@ -61,7 +61,7 @@ def measure(
     if plot is not None:
         require_matplotlib()
     if ServeBenchPart.LOAD in parts and not all(api.has_pcm for api in apis):
-        raise BenchFailed("the load of inworld, jambonz and pai cannot be measured: their audio is not PCM")
+        raise BenchFailed("the load of jambonz cannot be measured: its audio is not PCM")
     figures: list[BenchFigure] = []
     with _bundle_folder(bundle, size) as folder:
         flags = [] if folder is None else ["--bundle", str(folder)]

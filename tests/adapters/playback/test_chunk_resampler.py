@@ -50,7 +50,7 @@ def test_after_a_reset_nothing_is_left_of_the_speech_before() -> None:
 
 
 def test_a_chunk_of_another_rate_is_an_error_that_names_both() -> None:
-    with pytest.raises(ValueError, match="12000 Hz.* 8000 Hz"):
+    with pytest.raises(ValueError, match=r"12000 Hz.* 8000 Hz"):
         ChunkResampler(8_000).push(replace(at_8_khz(20), sample_rate=12_000))
 
 

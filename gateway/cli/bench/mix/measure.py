@@ -1,7 +1,7 @@
 """``vivavoce bench mix``: calls and API streams at random, and every hole that a listener hears.
 
 Four processes: the gateway (``server``), the phones (``phones``), the API clients (``streams``), and one that
-notes when the whole machine stood still (``standstill``). All random times are Poisson processes from one
+notes when a core stood still (``standstill``). All random times are Poisson processes from one
 seed.
 """
 
@@ -97,9 +97,7 @@ def measure(options: MixOptions) -> BenchReport:
         log = gateway.error_lines()
     _print_details(heard, record, read, log)
     if standstills is None:
-        Console(stderr=True).print(
-            "when the machine stood still is not known: real-time priority was refused"
-        )
+        Console(stderr=True).print("when a core stood still is not known: real-time priority was refused")
     figures = [
         *_call_figures(heard, record, standstills or []),
         *_stream_figures(read),
@@ -148,7 +146,7 @@ def _call_figures(
         *_delay_figures(heard["sounds"], record, standstills),
         BenchFigure("packets at the phones", heard["packets"], ""),
         BenchFigure("holes over 60 ms at the phones", len(holes), ""),
-        BenchFigure("holes over 60 ms but while the machine stood still", len(own_holes), "", at_most=0),
+        BenchFigure("holes over 60 ms but while a core stood still", len(own_holes), "", at_most=0),
         BenchFigure("holes over 200 ms at the phones", heard["long_holes"], "", at_most=0),
         BenchFigure("longest hole at the phones", heard["max_hole_ms"], "ms"),
         BenchFigure("most packets of a call in 200 ms", heard["max_burst"], ""),
@@ -184,7 +182,7 @@ def discard_delays_ms(
 ) -> list[float]:
     """Return how long each call was audible after a discard.
 
-    Discards in silence are left out, and those while the machine stood still.
+    Discards in silence are left out, and those while a core stood still.
     """
     sounds_of_call: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for call, first, last in sounds:
@@ -221,8 +219,8 @@ def _stream_figures(read: dict[str, Any]) -> list[BenchFigure]:
 def _standstill_figures(standstills: Sequence[Sequence[float]]) -> list[BenchFigure]:
     longest_s = max((stop - start for start, stop in standstills), default=0.0)
     return [
-        BenchFigure("standstills of the machine", len(standstills), ""),
-        BenchFigure("longest standstill of the machine", 1000 * longest_s, "ms"),
+        BenchFigure("standstills of a core", len(standstills), ""),
+        BenchFigure("longest standstill of a core", 1000 * longest_s, "ms"),
     ]
 
 

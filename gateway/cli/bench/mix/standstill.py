@@ -1,13 +1,12 @@
-"""Times at which the whole machine stood still, as a virtual machine does that its host pauses.
+"""Times at which a core of the machine stood still, as those of a virtual machine do that its host pauses.
 
 ``python -m vivavoce.gateway.cli.bench.mix.standstill`` watches until its input is closed, and prints one
 JSON line: ``standstills``, pairs of monotonic seconds, or null where it may not watch. A process on each
-core, at a real-time priority that no program has, wakes every 10 ms. Where all of them are late at once,
-nothing ran. Linux does not count such a pause as stolen time.
+core, at a real-time priority that no program has, wakes every 10 ms. Where it is late, no program ran on
+that core, and what had begun there waited. Linux does not count such a pause as stolen time.
 
-    core 0    | | | |           | | | |
-    core 1     | | | |           | | | |
-    standstill        <-------->
+    wake-ups    | | | |           | | | |
+    standstill         <-------->
 """
 
 import ctypes
@@ -26,10 +25,10 @@ _LOCK_ALL: Final = 3  # MCL_CURRENT | MCL_FUTURE of mman.h
 _MIN_LATE_S: Final = 0.010  # of a wake-up that counts
 _AFTER_S: Final = 0.060  # in which packets that were due go out, at most two of a call at once
 
-Pause = tuple[float, float]  # from the time at which a process should have woken to that at which it did
+Standstill = tuple[float, float]  # from the time at which a process should have woken to that at which it did
 
 
-def watch_core(core: int, stop: int) -> list[Pause] | None:
+def watch_core(core: int, stop: int) -> list[Standstill] | None:
     """Return the late wake-ups of one core until descriptor ``stop`` is readable; None: it may not watch."""
     try:
         os.sched_setaffinity(0, {core})
@@ -37,33 +36,20 @@ def watch_core(core: int, stop: int) -> list[Pause] | None:
     except OSError:
         return None
     ctypes.CDLL(None).mlockall(_LOCK_ALL)  # so that no page of this process has to be read again
-    pauses: list[Pause] = []
+    standstills: list[Standstill] = []
     due = time.monotonic()
     while True:
         due += _INTERVAL_S
         if select.select([stop], [], [], max(0.0, due - time.monotonic()))[0]:
-            return pauses
+            return standstills
         now = time.monotonic()
         if now - due > _MIN_LATE_S:
-            pauses.append((due, now))
+            standstills.append((due, now))
             due = now
 
 
-def common_pauses(pauses_of_cores: Sequence[Sequence[Pause]]) -> list[Pause]:
-    """Return the times in which every core had a pause, in order."""
-    common = list(pauses_of_cores[0])
-    for pauses in pauses_of_cores[1:]:
-        common = [
-            (max(start, other_start), min(stop, other_stop))
-            for start, stop in common
-            for other_start, other_stop in pauses
-            if max(start, other_start) < min(stop, other_stop)
-        ]
-    return common
-
-
 def has_standstill(standstills: Sequence[Sequence[float]], start: float, stop: float) -> bool:
-    """Return whether the machine stood still between two monotonic times, or just before the first."""
+    """Return whether a core stood still between two monotonic times, or just before the first."""
     return any(begin <= stop and start <= end + _AFTER_S for begin, end in standstills)
 
 
@@ -76,8 +62,9 @@ def main() -> int:
         sys.stdin.read()
         os.write(stop_writer, b"\0")
         found = [watch.result() for watch in watches]
-    pauses = [each for each in found if each is not None]
-    standstills = common_pauses(pauses) if pauses and len(pauses) == len(found) else None
+    watched = [each for each in found if each is not None]
+    is_known = bool(watched) and len(watched) == len(found)
+    standstills = sorted(standstill for each in watched for standstill in each) if is_known else None
     print(json.dumps({"standstills": standstills}), flush=True)
     return 0
 

@@ -21,7 +21,6 @@ from enum import StrEnum
 import httpx
 from websockets.exceptions import WebSocketException
 
-from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.errors import Overloaded, VivavoceError
 from ..api_clients import ApiClient, SpeechApi, open_client
 from ..open_loop import SENTENCES
@@ -72,9 +71,13 @@ class MixedStreamResult:
 
 
 class Player:
-    """Plays pieces of s16le one after the other and counts the silence between them."""
+    """Plays pieces of speech one after the other and counts the silence between them.
 
-    def __init__(self) -> None:
+    bytes_per_s: of the speech.
+    """
+
+    def __init__(self, bytes_per_s: int = SpeechApi.NATIVE.bytes_per_s) -> None:
+        self._bytes_per_s = bytes_per_s
         self.max_hole_s = 0.0
         self.holes = 0
         self._plays_until: float | None = None
@@ -89,7 +92,7 @@ class Player:
             self.holes += hole_s > HOLE_S
             if hole_s > self.max_hole_s:
                 self.max_hole_s, self.hole_at_s = hole_s, now - self._started_at
-        self._plays_until = max(self._plays_until or now, now) + size / 2 / SAMPLE_RATE
+        self._plays_until = max(self._plays_until or now, now) + size / self._bytes_per_s
 
     def lead_s(self) -> float:
         """Seconds of speech that wait to be played."""
@@ -134,7 +137,7 @@ class MixedStreams:
             self._open -= 1
 
     async def _read(self, api: SpeechApi, reading: Reading) -> None:
-        player = Player()
+        player = Player(api.bytes_per_s)
         async with aclosing(self._clients[api].speak(self._tokens())) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
                 player.add_piece(len(piece))
@@ -143,7 +146,7 @@ class MixedStreams:
                 elif reading is Reading.PAUSING:
                     await asyncio.sleep(PAUSE_S)
                     reading = Reading.LEAVING if self._random.random() < 0.5 else Reading.PLAYING
-                    player = Player()
+                    player = Player(api.bytes_per_s)
                 elif reading is Reading.LEAVING and player.lead_s() > 1.0:
                     return
         if reading in (Reading.AT_ONCE, Reading.PLAYING):

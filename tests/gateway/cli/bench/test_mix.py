@@ -15,7 +15,7 @@ from vivavoce.gateway.cli.bench.mix.measure import (
     slope_per_hour,
 )
 from vivavoce.gateway.cli.bench.mix.phones import MeasuredCall, MixedCallResult
-from vivavoce.gateway.cli.bench.mix.standstill import common_pauses, has_standstill
+from vivavoce.gateway.cli.bench.mix.standstill import has_standstill
 from vivavoce.gateway.cli.bench.processes import CpuUsage, process_tree, run_neighbour
 
 PACKET = encode(AudioSocketAudio(8_000, bytes(320)))
@@ -132,19 +132,12 @@ def test_a_neighbour_takes_the_processor_that_was_asked_for_and_ends() -> None:
     assert set(process_tree(own)) <= before
 
 
-def test_the_machine_stood_still_where_every_core_did() -> None:
-    first, second = [(1.00, 1.05), (2.00, 2.02), (3.0, 3.1)], [(1.01, 1.06), (2.05, 2.09), (3.02, 3.04)]
-    assert common_pauses([first, second]) == [(1.01, 1.05), (3.02, 3.04)]
-    assert common_pauses([first]) == first
-    assert common_pauses([first, []]) == []
-
-
 def test_a_time_has_a_standstill_that_overlaps_it_or_ended_just_before() -> None:
     standstills = [(1.00, 1.05)]
     times = (0.9, 0.99), (0.9, 1.01), (1.03, 1.04), (1.08, 1.09), (1.2, 1.3)
     assert [has_standstill(standstills, *each) for each in times] == [False, True, True, True, False]
 
 
-def test_a_discard_while_the_machine_stood_still_is_left_out() -> None:
+def test_a_discard_while_a_core_stood_still_is_left_out() -> None:
     discards, sounds = [("a", 1.0), ("a", 5.0)], [("a", 0.5, 1.11), ("a", 4.0, 5.01)]
     assert discard_delays_ms(discards, sounds, [(1.01, 1.1)]) == pytest.approx([10])

@@ -114,6 +114,25 @@ def test_first_bytes_and_throughput_are_measured_over_every_api(api: SpeechApi, 
     assert [figure.value > 0 for figure in speech] == [True] * api.has_pcm
 
 
+async def words() -> AsyncIterator[str]:
+    for word in "This sentence is read over every way in, and takes as long everywhere. ".split(" "):
+        yield f"{word} "
+
+
+@pytest.mark.parametrize("api", SpeechApi)
+def test_an_answer_is_as_long_as_its_speech_over_every_api(api: SpeechApi, url: str) -> None:
+    async def seconds_over(api: SpeechApi) -> float:
+        async with open_client(api, url) as client:
+            return sum([len(piece) async for piece in client.speak(words())]) / api.bytes_per_s
+
+    async def scenario() -> None:
+        heard_s = await seconds_over(SpeechApi.NATIVE)
+        assert heard_s > 1
+        assert await seconds_over(api) == pytest.approx(heard_s, abs=0.1)  # MP3 comes in frames
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("api", ["native", "openai", "dashscope", "ray"])
 def test_disconnects_are_timed_until_the_engine_is_idle(api: str, url: str) -> None:
     worst, p50, ahead, settled = asyncio.run(disconnect_figures(SpeechApi(api), url, 2))
