@@ -162,6 +162,7 @@ class PhoneCall:
     def _close(self) -> None:
         self._clock.leave(self)
         self._wire.close()
+        self._media.close()
         self._on_closed()
 
     # Called by the media

@@ -1,6 +1,8 @@
 """A phone call of a media server; its socket records what is written, and the test advances the clock."""
 
+import gc
 import struct
+import weakref
 from collections import deque
 from uuid import UUID
 
@@ -277,6 +279,23 @@ def test_a_connection_that_the_peer_does_not_close_is_closed_after_a_second() ->
     (closed,) = played.take_sent()
     assert isinstance(closed, CallClosed) and closed.reason == "enough"
     assert [kind for kind, _ in played.sock.messages()] == [0x00]
+
+
+def test_an_ended_call_is_freed_at_once_and_not_by_the_garbage_collector() -> None:
+    played = PlayedCall()
+    played.push(0.5)
+    played.tick(3)
+    call = weakref.ref(played.call)
+    gc.disable()
+    try:
+        played.call.execute(HangUp(1, "the server ended it"))
+        played.sock.incoming.append(b"")
+        played.tick()
+        assert played.closed == 1
+        del played.call
+        assert call() is None
+    finally:
+        gc.enable()
 
 
 def test_an_error_of_the_peer_ends_its_call() -> None:
