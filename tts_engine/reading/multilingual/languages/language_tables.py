@@ -152,7 +152,8 @@ class LanguageTable:
     slash_words: Mapping[str, str] = field(default_factory=dict)  # word before "135/85"; to the slash
     slash_nouns: Mapping[str, str] = field(default_factory=dict)  # the same of words after it: "4/5 Sternen"
     per_cues: frozenset[str] = frozenset()  # words before a unit without a number: "per kWh"
-    # Of "1/2" after a number, which is in the "{}" of the entry "": "anderhalf", "{} en een half"
+    # Of "1/2" after a number, by the number: "1" = "anderhalf". The entry "" has the number in "{}", or the
+    # number with its noun in "{counted}", and after "|" the feminine: "{counted} et demi|{counted} et demie"
     halves: Mapping[str, str] = field(default_factory=dict)
     # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets

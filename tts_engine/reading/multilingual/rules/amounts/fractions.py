@@ -30,6 +30,7 @@ class TableFractions:
         self._size_word = table.size_word or table.marks["×"]
         self._times_word = table.marks["×"] if table.size_units else self._size_word
         self._unit_plurals = table.unit_plurals
+        self._unit_words = {form: unit for unit in table.units.values() for form in unit.forms}
         cues = any_of(table.slash_words)
         self._slash_cue = re.compile(rf"(?<!\w)((?i:{cues}))\.? [^,;.!?]{{0,40}}\Z") if cues else None
 
@@ -41,8 +42,9 @@ class TableFractions:
         long = any_of(long_units) or r"(?!)"
         return (
             (
-                rf"(?P<whole>\d{{1,3}}) 1/2(?: ?(?P<unit>{self._patterns.units}){end}|(?![/\d]){end})"
-                if table.halves
+                rf"(?P<whole>\d{{1,3}}) 1/2(?: ?(?P<unit>{self._patterns.units}){end}"
+                rf"|(?: (?P<noun>{any_of(self._unit_words)}){end})?(?![/\d]){end})"
+                if table.halves or table.decimal_halves
                 else "(?!)",
                 self._read_half,
             ),
@@ -104,13 +106,19 @@ class TableFractions:
         return self._speller.finish_number(scan, self._rates.read_per(scan, match.end()))
 
     def _read_half(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "2 1/2 kg", as which "2½ kg" arrives too."""
-        whole = match["whole"]
-        template = self._table.halves.get(whole) or self._table.halves[""]
-        words = template.format(self._numbers.number(int(whole)))
-        if match["unit"]:
-            unit = self._table.noun_form_after_fraction(self._table.units[match["unit"]], int(whole))
-            words = with_noun(words, unit)
+        """Read "2 1/2 kg", as which "2½ kg" arrives too: "zweieinhalb Kilogramm", "dos kilos y medio"."""
+        whole, table = match["whole"], self._table
+        noun = table.units[match["unit"]] if match["unit"] else self._unit_words.get(match["noun"])
+        if not table.halves:  # as "2,5"
+            counted = self._numbers.counted(whole, "5", noun) if noun else self._numbers.amount(whole, "5")
+            return self._speller.emit_number(scan, counted, *match.span())
+        usual, _, feminine = (table.halves.get(whole) or table.halves[""]).partition("|")
+        template = feminine if feminine and noun and noun.gender == "f" else usual
+        number = self._numbers.number(int(whole))
+        counted = self._numbers.counted(whole, None, noun) if noun else number
+        words = template.format(number, counted=counted)
+        if noun and "{counted}" not in template:
+            words = with_noun(words, table.noun_form_after_fraction(noun, int(whole)))
         return self._speller.emit_number(scan, words, *match.span())
 
     def _read_ratio(self, scan: ScanState, match: re.Match[str]) -> int | None:
