@@ -55,13 +55,14 @@ class VoiceActivityDetector:
         """Take whole milliseconds of s16le mono at any rate (Hz) and return the changes in them."""
         if sample_rate != self._sample_rate:
             self._sample_rate = sample_rate
-            self._received.clear()
+            self._received.clear()  # less than a window
         self._received += pcm
         size = 2 * round(WINDOW_SAMPLES / DETECTOR_SAMPLE_RATE * sample_rate)
         changes: list[VoiceActivityChange] = []
         while len(self._received) >= size:
-            changes += self._classify(bytes(self._received[:size]))
+            window = bytes(self._received[:size])
             del self._received[:size]
+            changes += self._classify(window)
         return changes
 
     def _classify(self, pcm: bytes) -> list[VoiceActivityChange]:

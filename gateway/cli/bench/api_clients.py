@@ -166,7 +166,7 @@ class _HttpClient:
                     yield data
                 return
             async for line in response.aiter_lines():
-                if audio := audio_of_line(self._api, line):
+                if audio := _audio_of_line(self._api, line):
                     yield audio
 
 
@@ -251,13 +251,11 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await cancel_and_wait(task)
 
 
-def audio_of_line(api: SpeechApi, line: str) -> bytes:
+def _audio_of_line(api: SpeechApi, line: str) -> bytes:
     """Return the audio in a line of Inworld's or PAI's answer; raises BenchFailed if it reports an error."""
-    if api is SpeechApi.PAI:
-        event, _, line = line.partition(": ")
-        if event != "data":
-            return b""
-    answer = json.loads(line)
+    if not line:  # between PAI's events
+        return b""
+    answer = json.loads(line.removeprefix("data: "))
     if answer.get("error"):
         raise BenchFailed(f"the speech failed: {answer['error']}")
     if api is SpeechApi.PAI:

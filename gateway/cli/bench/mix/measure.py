@@ -1,8 +1,7 @@
 """``vivavoce bench mix``: calls and API streams at random, and every hole that a listener hears.
 
 Four processes: the gateway (``server``), the phones (``phones``), the API clients (``streams``), and one that
-notes when a core stood still (``standstill``). All random times are Poisson processes from one
-seed.
+notes when a core stood still (``standstill``). All random times are Poisson processes from one seed.
 """
 
 import os

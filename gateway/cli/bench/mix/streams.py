@@ -76,7 +76,7 @@ class Player:
     bytes_per_s: of the speech.
     """
 
-    def __init__(self, bytes_per_s: int = SpeechApi.NATIVE.bytes_per_s) -> None:
+    def __init__(self, bytes_per_s: int) -> None:
         self._bytes_per_s = bytes_per_s
         self.max_hole_s = 0.0
         self.holes = 0
