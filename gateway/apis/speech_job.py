@@ -1,6 +1,7 @@
-"""Speech jobs: what a dialect with plain requests makes of one, and the HTTP response that speaks it.
+"""Speech jobs: what a dialect makes of an HTTP request, and the response that speaks it.
 
-    request -> the dialect's read_job -> SpeechJob -> speak_job -> pieces of audio, or one complete file
+    request -> the dialect's read_job -> SpeechJob -> begin, write ... write, end     a stream
+                                                   -> complete                        one complete file
 
 A recording in a job becomes a voice for as long as the job lasts.
 """
@@ -15,6 +16,7 @@ from uuid import uuid4
 from fastapi import Request
 from fastapi.responses import Response
 
+from ...adapters.ssml.document import SsmlDocument
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import BadRequest
 from ..access.access_control import Grant
@@ -26,15 +28,27 @@ from .speech_response import ActiveResponses, SpeechResponse
 from .speech_server import SpeechServer
 
 MAX_FILE_S: Final = 1_200  # of one complete file, held in memory: 58 MB at 24 kHz
-_NO_STORE: Final[Mapping[str, str]] = {"cache-control": "no-store", "x-accel-buffering": "no"}
+STREAM_HEADERS: Final[Mapping[str, str]] = {
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",  # nginx would hold back what is streamed
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRecording:
-    """A recording that a request brings."""
+    """A recording that a request brings or names."""
 
-    data: bytes  # a sound file
+    read: Callable[[], Awaitable[bytes]]  # returns a sound file; raises VivavoceError
     voice: NewVoice
+
+    @classmethod
+    def uploaded(cls, data: bytes, voice: NewVoice) -> "ReferenceRecording":
+        """Return the recording of a file that came with the request."""
+
+        async def read() -> bytes:
+            return data
+
+        return cls(read, voice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +60,7 @@ class SpeechJob:
     recording: ReferenceRecording | None = None  # speaks instead of the options' voice
     content_type: str | None = None  # None: the one of the encoding
     is_whole: bool = False  # whether the answer is one complete file
+    document: SsmlDocument | None = None  # of the text, if the request says that it is SSML
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +88,19 @@ class JobServer:
         write: Callable[[EncodedChunk], Awaitable[None]],
         on_open: Callable[[EncodedStream], None] = lambda stream: None,
     ) -> None:
-        """Speak a job; ``write`` gets the pieces that have audio, ``on_open`` the stream before the first.
+        """Speak a job; ``write`` gets its pieces, ``on_open`` the stream before the first.
 
-        Raises as ``EncodedStream`` and ``VoiceRegistry.temporary`` do.
+        A piece may have no audio, while the encoder withholds it. Raises as ``EncodedStream`` and
+        ``VoiceRegistry.temporary`` do.
         """
-        async with self._open_voice(job, grant) as voice:
-            record.voice = voice
-            options = replace(job.options, voice=voice)
-            async with self.server.open_stream(options, grant) as stream:
-                grant.charge_characters(len(job.text))  # here: a refused request is free
-                stream.push_text(job.text)
-                stream.end_input()
-                on_open(stream)
-                async for chunk in stream:
-                    if chunk.audio:  # else the encoder withholds it
-                        await write(chunk)
-                    record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
+        counted = 0  # samples
+        async with self._open_stream(job, grant, record) as stream:
+            on_open(stream)
+            async for chunk in stream:
+                await write(chunk)
+                if chunk.audio:
+                    record.count_audio((chunk.samples[1] - counted) / SAMPLE_RATE)
+                    counted = chunk.samples[1]
 
     async def speak_file(
         self,
@@ -99,35 +111,67 @@ class JobServer:
     ) -> bytes:
         """Return all audio of a job; raises as ``speak``, and BadRequest if it is too long to be held."""
         parts: list[bytes] = []
-
-        async def collect(chunk: EncodedChunk) -> None:
-            if chunk.samples[1] > MAX_FILE_S * SAMPLE_RATE:
-                raise BadRequest(f"the speech is longer than {MAX_FILE_S} s, the most in one file")
-            parts.append(chunk.audio)
-
-        await self.speak(job, grant, record, write=collect, on_open=on_open)
+        samples = 0
+        async with self._open_stream(job, grant, record) as stream:
+            on_open(stream)
+            async for chunk in stream:
+                parts.append(chunk.audio)
+                samples = chunk.samples[1]
+                check_file_length(samples)
+        record.count_audio(samples / SAMPLE_RATE)
         return b"".join(parts)
+
+    @asynccontextmanager
+    async def _open_stream(
+        self, job: SpeechJob, grant: Grant, record: RequestRecord
+    ) -> AsyncIterator[EncodedStream]:
+        async with self._open_voice(job, grant) as record.voice:
+            options = replace(job.options, voice=record.voice)
+            async with self.server.open_stream(options, grant) as stream:
+                grant.charge_characters(len(job.text))  # here: a refused request is free
+                if job.document is None:
+                    stream.push_text(job.text)
+                else:
+                    stream.push_document(job.document)
+                stream.end_input()
+                yield stream
 
     @asynccontextmanager
     async def _open_voice(self, job: SpeechJob, grant: Grant) -> AsyncIterator[str]:
         if job.recording is None:
             yield job.options.voice or self.voices.resolve(None, grant)
             return
-        async with self.voices.temporary(job.recording.data, job.recording.voice, grant) as voice:
+        recording = await job.recording.read()
+        async with self.voices.temporary(recording, job.recording.voice, grant) as voice:
             yield voice
 
 
 class SpeechJobResponse(SpeechResponse):
-    """The response of a dialect whose answer is audio.
+    """The response to one request for speech.
 
     A derived class implements ``read_job`` and ``error_response``, and overrides ``complete``, ``begin``,
     ``write`` and ``end`` where the audio is not sent as it is.
+
+    Args:
+        api: the dialect's name in the log and the metrics.
+        request_id: None for a random one.
+        id_header: the header of the answer that has the id.
     """
 
-    def __init__(self, host: JobServer, active: ActiveResponses, request: Request, api: str) -> None:
-        """Make a response; api: the dialect's name in the log and the metrics."""
-        request_id = uuid4().hex
-        super().__init__(active, request, request_id, {"x-request-id": request_id, **_NO_STORE})
+    utterance: EncodedStream  # set before the first ``write``
+
+    def __init__(
+        self,
+        host: JobServer,
+        active: ActiveResponses,
+        request: Request,
+        api: str,
+        *,
+        request_id: str | None = None,
+        id_header: str = "x-request-id",
+    ) -> None:
+        request_id = request_id or uuid4().hex
+        super().__init__(active, request, request_id, {id_header: request_id, **STREAM_HEADERS})
         self.host = host
         self._api = api
 
@@ -145,32 +189,41 @@ class SpeechJobResponse(SpeechResponse):
         self.body_stream.bytes_per_s = job.options.audio.bytes_per_second
 
     async def write(self, chunk: EncodedChunk) -> None:
-        """Send a piece of a stream."""
-        await self.body_stream.write(chunk.audio)
+        """Send a piece of a stream; it may have no audio."""
+        if chunk.audio:
+            await self.body_stream.write(chunk.audio)
 
-    async def end(self) -> None:
-        """Complete a stream."""
+    async def end(self) -> Response | None:
+        """Complete a stream; return a response if nothing of it has been sent."""
         await self.body_stream.end()
+        return None
 
     async def respond(self) -> Response | None:
         server = self.host.server
         grant = server.authorize_request(self.request.headers)
-        job = await self.read_job(grant)
-        with server.log.track(self._api, grant, self.request_id) as record, grant.stream():
-            record.count_text(len(job.text))
-            return await cancel_on_disconnect(self.request.receive, self._speak(job, grant, record))
+        with server.log.track(self._api, grant, self.request_id) as record:
+            job = await self.read_job(grant)
+            record.count_text(len(job.text))  # the time to first byte starts here
+            with grant.stream():
+                return await cancel_on_disconnect(self.request.receive, self._speak(job, grant, record))
 
     async def _speak(self, job: SpeechJob, grant: Grant, record: RequestRecord) -> Response | None:
         if job.is_whole:
-            audio = await self.host.speak_file(job, grant, record, self._report_unread)
+            audio = await self.host.speak_file(job, grant, record, self._use)
             return await self.complete(job, audio, grant)
         self.begin(job)
-        await self.host.speak(job, grant, record, write=self.write, on_open=self._report_unread)
-        await self.end()
-        return None
+        await self.host.speak(job, grant, record, write=self.write, on_open=self._use)
+        return await self.end()
 
-    def _report_unread(self, stream: EncodedStream) -> None:
-        self.report_unread(stream.unread_characters)
+    def _use(self, utterance: EncodedStream) -> None:
+        self.utterance = utterance
+        self.report_unread(utterance.unread_characters)
+
+
+def check_file_length(samples: int) -> None:
+    """Raise BadRequest if so many samples of speech are too long to be held in memory."""
+    if samples > MAX_FILE_S * SAMPLE_RATE:
+        raise BadRequest(f"the speech is longer than {MAX_FILE_S} s, the most in one file; stream it instead")
 
 
 def _content_type(job: SpeechJob) -> str:

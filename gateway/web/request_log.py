@@ -16,7 +16,7 @@ from typing import Final
 from starlette.requests import ClientDisconnect
 from starlette.websockets import WebSocketDisconnect
 
-from ...tts_engine.errors import BadRequest, Overloaded
+from ...tts_engine.errors import SynthesisFailed, VivavoceError
 from ...tts_engine.metrics import Metrics
 from ..access.access_control import Grant
 
@@ -69,8 +69,8 @@ class RequestLog:
     def track(self, api: str, grant: Grant, request_id: str) -> Iterator[RequestRecord]:
         """Record a request for as long as the block lasts.
 
-        The outcome is "ok", "refused" (BadRequest, Overloaded), "cancelled" (the client left, or reads
-        nothing) or "failed".
+        The outcome is "ok", "refused" (VivavoceError: the request is at fault, or there is no capacity),
+        "cancelled" (the client left, or reads nothing) or "failed" (SynthesisFailed, or an unexpected error).
         """
         record = RequestRecord(api, grant, request_id, self._clock)
         started_at = self._clock()
@@ -80,7 +80,9 @@ class RequestLog:
         try:
             yield record
             outcome = "ok"
-        except (BadRequest, Overloaded):
+        except SynthesisFailed:
+            raise
+        except VivavoceError:
             outcome = "refused"
             raise
         except _CLIENT_LEFT:

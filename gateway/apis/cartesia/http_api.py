@@ -2,6 +2,7 @@
 
 import math
 from base64 import b64encode
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
@@ -9,11 +10,10 @@ from uuid import uuid4
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import UnknownVoice, VivavoceError
 from ...access.access_control import Grant
 from ...access.keys import Scope
-from ...voice_registry import ListedVoice, VoiceRegistry
+from ...voice_registry import ListedVoice
 from ...web.openapi.operations import (
     ACCESS_ERRORS,
     BINARY_CONTENT,
@@ -27,12 +27,10 @@ from ...web.openapi.operations import (
     operation,
 )
 from ...web.request_body import with_bounded_body
-from ...web.request_log import RequestRecord
-from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
 from ..speech import EncodedChunk
-from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
-from ..speech_server import SpeechServer
+from ..speech_job import JobServer, SpeechJob, SpeechJobResponse
+from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
 from .errors import CartesiaBodyTooLong, InvalidCartesiaRequest, to_cartesia_error
 from .models import (
     MAX_BODY_BYTES,
@@ -49,7 +47,7 @@ from .models import (
     WordTimestamps,
     parse_request,
 )
-from .output_format import CartesiaEncoding, make_encoding
+from .output_format import make_encoding
 from .request_mapping import make_synthesis_options, resolve_cartesia_voice
 
 _API: Final = "cartesia"  # in the log and the metrics
@@ -118,9 +116,9 @@ _VOICE: Final = operation(
 class CartesiaHttpApi:
     """The endpoints of one server; belongs to its event loop."""
 
-    def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
-        self.server = server
-        self.voices = voices
+    def __init__(self, host: JobServer) -> None:
+        self.host = host
+        self.server, self.voices = host.server, host.voices
         self.active_responses = ActiveResponses()
         self._started_at = datetime.now(UTC)
 
@@ -139,10 +137,10 @@ class CartesiaHttpApi:
         await self.active_responses.wait_finished(within_s)
 
     async def _speak(self, request: Request) -> Response:
-        return _CartesiaSpeechResponse(self, request)
+        return _CartesiaSpeechResponse(self.host, self.active_responses, request)
 
     async def _speak_events(self, request: Request) -> Response:
-        return _CartesiaSpeechEvents(self, request)
+        return _CartesiaSpeechEvents(self.host, self.active_responses, request)
 
     async def _list_voices(self, request: Request) -> Response:
         try:
@@ -185,86 +183,61 @@ class CartesiaHttpApi:
         )
 
 
-class _CartesiaSpeechResponse(SpeechResponse):
+class _CartesiaSpeechResponse(SpeechJobResponse):
     """Audio as it is made."""
 
-    def __init__(self, api: CartesiaHttpApi, request: Request) -> None:
+    def __init__(self, host: JobServer, active: ActiveResponses, request: Request) -> None:
         request_id = _new_request_id()
-        super().__init__(api.active_responses, request, request_id, {"cartesia-request-id": request_id})
-        self.api = api
+        super().__init__(host, active, request, _API, request_id=request_id, id_header="cartesia-request-id")
 
-    async def respond(self) -> Response | None:
-        server = self.api.server
-        grant = server.authorize_request(self.request.headers)
+    async def read_job(self, grant: Grant) -> SpeechJob:
         too_long = CartesiaBodyTooLong(f"the body is longer than {MAX_BODY_BYTES} bytes")
         body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
-        speech = parse_request(CartesiaSpeechRequest, body)
-        with server.log.track(_API, grant, self.request_id) as record, grant.stream():
-            record.count_text(len(speech.transcript))
-            return await cancel_on_disconnect(self.request.receive, self._speak(speech, grant, record))
+        self._speech = speech = parse_request(CartesiaSpeechRequest, body)
+        self._encoding = encoding = make_encoding(speech.output_format)
+        voice = resolve_cartesia_voice(self.host.voices, self.host.server.models, speech, grant)
+        options = make_synthesis_options(speech, voice, encoding)
+        return SpeechJob(speech.transcript, options, content_type=encoding.content_type)
 
     def error_response(self, error: Exception) -> Response:
         return error_response(error, self.request_id)
 
-    async def _speak(self, speech: CartesiaSpeechRequest, grant: Grant, record: RequestRecord) -> None:
-        server, encoding = self.api.server, make_encoding(speech.output_format)
-        record.voice = resolve_cartesia_voice(self.api.voices, server.models, speech, grant)
-        options = make_synthesis_options(speech, record.voice, encoding)
-        self.begin(speech, encoding)
-        async with server.open_stream(options, grant) as utterance:
-            grant.charge_characters(len(speech.transcript))  # here: a refused request is free
-            utterance.push_text(speech.transcript)
-            utterance.end_input()
-            self.report_unread(utterance.unread_characters)
-            async for chunk in utterance:
-                await self.write(speech, encoding, chunk, utterance.text)
-                record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
-        await self.end(speech)
+    def begin(self, job: SpeechJob) -> None:
+        super().begin(job)
+        self.body_stream.bytes_per_s = self._encoding.bytes_per_s
+        self._header = self._encoding.header
 
-    def begin(self, speech: CartesiaSpeechRequest, encoding: CartesiaEncoding) -> None:
-        """Set the headers."""
-        self.stream_headers["content-type"] = encoding.content_type
-        self.body_stream.bytes_per_s = encoding.bytes_per_s
-        self._header = encoding.header
-
-    async def write(
-        self, speech: CartesiaSpeechRequest, encoding: CartesiaEncoding, chunk: EncodedChunk, text: str
-    ) -> None:
-        """Send a piece of speech; text: of the utterance, without markup."""
-        if chunk.audio:  # else the encoder withholds it
+    async def write(self, chunk: EncodedChunk) -> None:
+        if chunk.audio:
             header, self._header = self._header, b""
-            await self.body_stream.write(header + encoding.convert(chunk.audio))
-
-    async def end(self, speech: CartesiaSpeechRequest) -> None:
-        """Complete the body."""
-        await self.body_stream.end()
+            await self.body_stream.write(header + self._encoding.convert(chunk.audio))
 
 
 class _CartesiaSpeechEvents(_CartesiaSpeechResponse):
     """Audio and the times of words in server-sent events."""
 
-    def begin(self, speech: CartesiaSpeechRequest, encoding: CartesiaEncoding) -> None:
-        """Set the headers; raises InvalidCartesiaRequest unless the audio is raw."""
-        if speech.output_format.container != "raw":
+    async def read_job(self, grant: Grant) -> SpeechJob:
+        job = await super().read_job(grant)
+        if self._speech.output_format.container != "raw":
             raise InvalidCartesiaRequest("output_format.container: events carry 'raw' audio only")
-        self.stream_headers["content-type"] = EVENT_STREAM
-        self.body_stream.bytes_per_s = math.ceil(4 / 3 * encoding.bytes_per_s)
+        return replace(job, content_type=EVENT_STREAM)
 
-    async def write(
-        self, speech: CartesiaSpeechRequest, encoding: CartesiaEncoding, chunk: EncodedChunk, text: str
-    ) -> None:
-        """Send a piece of speech."""
-        if chunk.words and speech.add_timestamps:
-            words = WordTimestamps.of(chunk.words, text)
-            await self._send(TimestampsMessage(context_id=speech.context_id, word_timestamps=words))
+    def begin(self, job: SpeechJob) -> None:
+        super().begin(job)
+        self.body_stream.bytes_per_s = math.ceil(4 / 3 * self._encoding.bytes_per_s)
+
+    async def write(self, chunk: EncodedChunk) -> None:
+        context_id = self._speech.context_id
+        if chunk.words and self._speech.add_timestamps:
+            words = WordTimestamps.of(chunk.words, self.utterance.text)
+            await self._send(TimestampsMessage(context_id=context_id, word_timestamps=words))
         if chunk.audio:
-            data = b64encode(encoding.convert(chunk.audio)).decode("ascii")
-            await self._send(AudioChunkMessage(context_id=speech.context_id, data=data, step_time=0.0))
+            data = b64encode(self._encoding.convert(chunk.audio)).decode("ascii")
+            await self._send(AudioChunkMessage(context_id=context_id, data=data, step_time=0.0))
 
-    async def end(self, speech: CartesiaSpeechRequest) -> None:
-        """Send the last event."""
-        await self._send(DoneMessage(context_id=speech.context_id))
-        await super().end(speech)
+    async def end(self) -> None:
+        await self._send(DoneMessage(context_id=self._speech.context_id))
+        await super().end()
 
     async def end_with_error(self, error: Exception) -> None:
         body = error_body(error, self.request_id)

@@ -117,6 +117,8 @@ class CosyVoiceGrpcServer:
         job = inference_job(self._host, self._form_of(request), grant)
 
         async def write(chunk: EncodedChunk) -> None:
+            if not chunk.audio:
+                return
             async with asyncio.timeout(SEND_TIMEOUT_S):  # the write waits for the client's window
                 await context.write(self._messages.response(tts_audio=chunk.audio))
 

@@ -81,7 +81,7 @@ def inference_job(host: JobServer, form: CosyVoiceForm, grant: Grant) -> SpeechJ
     if isinstance(form, CrossLingualForm):
         transcript = form.prompt_text if isinstance(form, ZeroShotForm) else ""
         new = NewVoice("of one request", transcript, provenance="prompt_wav of a request")
-        recording = ReferenceRecording(form.prompt_wav.data, new)
+        recording = ReferenceRecording.uploaded(form.prompt_wav.data, new)
     return SpeechJob(text, options, recording, content_type="application/octet-stream")
 
 

@@ -219,20 +219,21 @@ class _DashScopeSpeechResponse(SpeechResponse):
     async def respond(self) -> Response | None:
         server = self._api.server
         grant = server.authorize_request(self.request.headers)
-        body = await _read_body(self.request, MAX_FRAME_CHARACTERS)
-        request = parse_message(SpeechSynthesizerRequest, body)
-        default = voice_of_dashscope_model(server.models, request.model)
-        parameters = request.input
-        spoken = _spoken_text(parameters)
-        characters = billed_characters(spoken.text)
         wants_events = self.request.headers.get("x-dashscope-sse", "").lower() == "enable"
         events = self.body_stream if wants_events else None
-        with server.log.track(_API, grant, self.request_id) as record, grant.stream():
+        with server.log.track(_API, grant, self.request_id) as record:
+            body = await _read_body(self.request, MAX_FRAME_CHARACTERS)
+            request = parse_message(SpeechSynthesizerRequest, body)
+            default = voice_of_dashscope_model(server.models, request.model)
+            parameters = request.input
+            spoken = _spoken_text(parameters)
+            characters = billed_characters(spoken.text)
             record.count_text(len(spoken.text))
             record.voice = resolve_dashscope_voice(self._api.voices, parameters.voice, grant, default)
             speech = _StoredSpeech(self.request_id, parameters, spoken, record, events, self.report_unread)
             rendering = speech.render(server, grant, self._api.store)
-            audio = await cancel_on_disconnect(self.request.receive, rendering)
+            with grant.stream():
+                audio = await cancel_on_disconnect(self.request.receive, rendering)
         done = SpeechSynthesizerResponse(
             request_id=self.request_id,
             output=SpeechSynthesizerOutput(audio=self._link(audio)),

@@ -7,9 +7,7 @@ from uuid import uuid4
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from ....tts_engine.chunk import SAMPLE_RATE
 from ...access.access_control import Grant
-from ...voice_registry import VoiceRegistry
 from ...web.openapi.operations import (
     ACCESS_ERRORS,
     BINARY_CONTENT,
@@ -21,12 +19,10 @@ from ...web.openapi.operations import (
     operation,
 )
 from ...web.request_body import with_bounded_body
-from ...web.request_log import RequestRecord
-from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
-from ..speech import AUDIO_CONTENT_TYPES
-from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
-from ..speech_server import SpeechServer
+from ..speech import AUDIO_CONTENT_TYPES, EncodedChunk
+from ..speech_job import JobServer, SpeechJob, SpeechJobResponse
+from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
 from .errors import DeepgramBodyTooLong, to_deepgram_error
 from .models import (
     MAX_BODY_BYTES,
@@ -66,9 +62,8 @@ _ERRORS: Final = error_responses(
 class DeepgramHttpApi:
     """The endpoints of one server; belongs to its event loop."""
 
-    def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
-        self.server = server
-        self.voices = voices
+    def __init__(self, host: JobServer) -> None:
+        self.host = host
         self.active_responses = ActiveResponses()
 
     def routes(self) -> APIRouter:
@@ -93,53 +88,37 @@ class DeepgramHttpApi:
 
     async def finish(self, within_s: float) -> None:
         """Refuse new requests and wait at most within_s for those under way."""
-        self.server.start_draining()
+        self.host.server.start_draining()
         await self.active_responses.wait_finished(within_s)
 
     async def _speak(self, request: Request) -> Response:
-        return _DeepgramSpeechResponse(self, request)
+        return _DeepgramSpeechResponse(self.host, self.active_responses, request)
 
 
-class _DeepgramSpeechResponse(SpeechResponse):
-    def __init__(self, api: DeepgramHttpApi, request: Request) -> None:
-        request_id = str(uuid4())
-        super().__init__(api.active_responses, request, request_id, {"dg-request-id": request_id})
-        self.api = api
+class _DeepgramSpeechResponse(SpeechJobResponse):
+    def __init__(self, host: JobServer, active: ActiveResponses, request: Request) -> None:
+        super().__init__(host, active, request, _API, request_id=str(uuid4()), id_header="dg-request-id")
 
-    async def respond(self) -> Response | None:
-        server = self.api.server
-        grant = server.authorize_request(self.request.headers)
+    async def read_job(self, grant: Grant) -> SpeechJob:
         too_long = DeepgramBodyTooLong(f"the body is longer than {MAX_BODY_BYTES} bytes")
         body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
         text = parse_speech_request(body).text
-        with server.log.track(_API, grant, self.request_id) as record, grant.stream():
-            record.count_text(len(text))
-            return await cancel_on_disconnect(self.request.receive, self._speak(text, grant, record))
+        query = DeepgramQuery.of(self.request.query_params)
+        encoding = make_response_encoding(query)
+        voice = resolve_deepgram_voice(self.host.voices, self.host.server.models, query.model, grant)
+        self._header = encoding.header
+        self.stream_headers["dg-char-count"] = str(len(text))
+        self.stream_headers["dg-model-name"] = voice.encode("ascii", "replace").decode()
+        options = make_deepgram_options(query, voice, encoding.audio)
+        return SpeechJob(text, options, content_type=encoding.content_type)
 
     def error_response(self, error: Exception) -> Response:
         return deepgram_error_response(error, self.request_id)
 
-    async def _speak(self, text: str, grant: Grant, record: RequestRecord) -> None:
-        server, query = self.api.server, DeepgramQuery.of(self.request.query_params)
-        encoding = make_response_encoding(query)
-        record.voice = resolve_deepgram_voice(self.api.voices, server.models, query.model, grant)
-        options = make_deepgram_options(query, record.voice, encoding.audio)
-        self.stream_headers["content-type"] = encoding.content_type
-        self.stream_headers["dg-char-count"] = str(len(text))
-        self.stream_headers["dg-model-name"] = record.voice.encode("ascii", "replace").decode()
-        self.body_stream.bytes_per_s = encoding.audio.bytes_per_second
-        header = encoding.header
-        async with server.open_stream(options, grant) as utterance:
-            grant.charge_characters(len(text))  # here: a refused request is free
-            utterance.push_text(text)
-            utterance.end_input()
-            self.report_unread(utterance.unread_characters)
-            async for chunk in utterance:
-                if chunk.audio:  # else the encoder withholds it
-                    await self.body_stream.write(header + chunk.audio)
-                    header = b""
-                record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
-        await self.body_stream.end()
+    async def write(self, chunk: EncodedChunk) -> None:
+        if chunk.audio:
+            header, self._header = self._header, b""
+            await self.body_stream.write(header + chunk.audio)
 
 
 def deepgram_error_response(error: Exception, request_id: str) -> JSONResponse:

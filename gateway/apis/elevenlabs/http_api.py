@@ -9,15 +9,12 @@ import math
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from typing import Final
-from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from ....adapters.audio.encoders import AudioFormat
 from ....tts_engine.chunk import SAMPLE_RATE
 from ...access.access_control import Grant
-from ...voice_registry import VoiceRegistry
 from ...web.openapi.operations import (
     ACCESS_ERRORS,
     BINARY_CONTENT,
@@ -32,12 +29,10 @@ from ...web.openapi.operations import (
     operation,
 )
 from ...web.request_body import with_bounded_body
-from ...web.request_log import RequestRecord
-from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
 from ..speech import AUDIO_CONTENT_TYPES, EncodedChunk
-from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
-from ..speech_server import SpeechServer
+from ..speech_job import JobServer, SpeechJob, SpeechJobResponse
+from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
 from .alignment import CharacterAligner, TimedCharacter
 from .errors import ElevenLabsBodyTooLong, InvalidElevenLabsRequest, to_elevenlabs_error
 from .models import (
@@ -82,9 +77,8 @@ _AUDIO: Final = {
 class ElevenLabsHttpApi:
     """The endpoints of one server; belongs to its event loop."""
 
-    def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
-        self.server = server
-        self.voices = voices
+    def __init__(self, host: JobServer) -> None:
+        self.host = host
         self.active_responses = ActiveResponses()
 
     def routes(self) -> APIRouter:
@@ -113,66 +107,38 @@ class ElevenLabsHttpApi:
 
     async def finish(self, within_s: float) -> None:
         """Refuse new requests and wait at most within_s for those under way."""
-        self.server.start_draining()
+        self.host.server.start_draining()
         await self.active_responses.wait_finished(within_s)
 
     def _speaking(self, path: str) -> Callable[[Request], Awaitable[Response]]:
         async def speak(request: Request) -> Response:
-            return _RESPONSES[path](self, request)
+            response = _RESPONSES[path]
+            return response(self.host, self.active_responses, request, _API, id_header="request-id")
 
         return speak
 
 
-class _SpokenText(SpeechResponse):
+class _SpokenText(SpeechJobResponse):
     """Audio as it is made."""
 
-    def __init__(self, api: ElevenLabsHttpApi, request: Request) -> None:
-        request_id = uuid4().hex
-        super().__init__(api.active_responses, request, request_id, {"request-id": request_id})
-        self.api = api
-
-    async def respond(self) -> Response | None:
-        server = self.api.server
-        grant = server.authorize_request(self.request.headers)
+    async def read_job(self, grant: Grant) -> SpeechJob:
         too_long = ElevenLabsBodyTooLong(f"the body is longer than {MAX_BODY_BYTES} bytes")
         body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
         speech = parse_body(ElevenLabsSpeechRequest, body)
-        with server.log.track(_API, grant, self.request_id) as record, grant.stream():
-            record.count_text(len(speech.text))
-            return await cancel_on_disconnect(self.request.receive, self._speak(speech, grant, record))
+        audio = parse_output_format(self.request.query_params.get("output_format"))
+        voice = resolve_elevenlabs_voice(
+            self.host.voices,
+            self.host.server.models,
+            self.request.path_params["voice_id"],
+            speech.model_id,
+            grant,
+        )
+        self.stream_headers["character-cost"] = str(len(speech.text))
+        options = make_elevenlabs_options(voice, audio, speech, speech.language_code, speech.seed)
+        return SpeechJob(speech.text, options)
 
     def error_response(self, error: Exception) -> Response:
         return elevenlabs_error_response(error)
-
-    async def _speak(self, speech: ElevenLabsSpeechRequest, grant: Grant, record: RequestRecord) -> None:
-        server = self.api.server
-        audio = parse_output_format(self.request.query_params.get("output_format"))
-        voice_id = self.request.path_params["voice_id"]
-        record.voice = resolve_elevenlabs_voice(
-            self.api.voices, server.models, voice_id, speech.model_id, grant
-        )
-        options = make_elevenlabs_options(record.voice, audio, speech, speech.language_code, speech.seed)
-        self.begin(audio)
-        self.stream_headers["character-cost"] = str(len(speech.text))
-        async with server.open_stream(options, grant) as utterance:
-            grant.charge_characters(len(speech.text))  # here: a refused request is free
-            utterance.push_text(speech.text)
-            utterance.end_input()
-            self.report_unread(utterance.unread_characters)
-            async for chunk in utterance:
-                await self.write(chunk, utterance.text)
-                record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
-        await self.body_stream.end()
-
-    def begin(self, audio: AudioFormat) -> None:
-        """Set the headers."""
-        self.stream_headers["content-type"] = audio.content_type
-        self.body_stream.bytes_per_s = audio.bytes_per_second
-
-    async def write(self, chunk: EncodedChunk, text: str) -> None:
-        """Send a piece of speech; text: of the utterance, without markup."""
-        if chunk.audio:  # else the encoder withholds it
-            await self.body_stream.write(chunk.audio)
 
 
 class _TimedLines(_SpokenText):
@@ -180,23 +146,23 @@ class _TimedLines(_SpokenText):
 
     content_type = _JSON_LINES
 
-    def begin(self, audio: AudioFormat) -> None:
+    def begin(self, job: SpeechJob) -> None:
         """Set the headers."""
         self.stream_headers["content-type"] = self.content_type
-        self.body_stream.bytes_per_s = math.ceil(4 / 3 * audio.bytes_per_second)
+        self.body_stream.bytes_per_s = math.ceil(4 / 3 * job.options.audio.bytes_per_second)
         self._aligner = CharacterAligner()
 
-    async def write(self, chunk: EncodedChunk, text: str) -> None:
+    async def write(self, chunk: EncodedChunk) -> None:
         """Send a piece of speech."""
-        times = self._align(chunk, text)
+        times = self._align(chunk)
         if times or chunk.audio:
             data = b64encode(chunk.audio).decode("ascii")
             aligned = TimedCharacters.of(times) if times else None
             line = TimedSpeech(audio_base64=data, alignment=aligned, normalized_alignment=aligned)
             await self.body_stream.write(line.encode().encode() + b"\n")
 
-    def _align(self, chunk: EncodedChunk, text: str) -> list[TimedCharacter]:
-        return align_chunk(self._aligner, chunk, text)
+    def _align(self, chunk: EncodedChunk) -> list[TimedCharacter]:
+        return align_chunk(self._aligner, chunk, self.utterance.text)
 
 
 class _TimedText(_TimedLines):
@@ -204,16 +170,16 @@ class _TimedText(_TimedLines):
 
     content_type = JSON
 
-    def begin(self, audio: AudioFormat) -> None:
+    def begin(self, job: SpeechJob) -> None:
         """Set the headers."""
-        super().begin(audio)
+        super().begin(job)
         self._times: list[TimedCharacter] = []
         self._rest = b""  # bytes that do not fill a group of base64 yet
         self._prefix = b'{"audio_base64":"'
 
-    async def write(self, chunk: EncodedChunk, text: str) -> None:
+    async def write(self, chunk: EncodedChunk) -> None:
         """Send a piece of the object."""
-        self._times += self._align(chunk, text)
+        self._times += self._align(chunk)
         audio = self._rest + chunk.audio
         whole = len(audio) if chunk.final else len(audio) - len(audio) % _BASE64_BYTES
         self._rest = audio[whole:]

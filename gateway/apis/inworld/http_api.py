@@ -11,17 +11,15 @@ from abc import abstractmethod
 from base64 import b64encode
 from collections.abc import Sequence
 from typing import Final
-from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from ....adapters.audio.encoders import AudioFormat
-from ....tts_engine.chunk import SAMPLE_RATE, Word
-from ....tts_engine.errors import BadRequest, VivavoceError
+from ....tts_engine.chunk import Word
+from ....tts_engine.errors import VivavoceError
 from ...access.access_control import Grant
 from ...access.keys import Scope
-from ...voice_registry import VoiceRegistry
 from ...web.openapi.operations import (
     ACCESS_ERRORS,
     BODY_TOO_LONG,
@@ -35,13 +33,10 @@ from ...web.openapi.operations import (
     operation,
 )
 from ...web.request_body import with_bounded_body
-from ...web.request_log import RequestRecord
-from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
 from ..speech import EncodedChunk
-from ..speech_job import MAX_FILE_S
-from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
-from ..speech_server import SpeechServer
+from ..speech_job import JobServer, SpeechJob, SpeechJobResponse, check_file_length
+from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
 from .audio_config import file_format, streamed_encoding
 from .errors import GoogleRpcCode, InworldBodyTooLong, to_inworld_error
 from .models import (
@@ -85,9 +80,9 @@ _FILTER_PARAMETER: Final[Schema] = {
 class InworldHttpApi:
     """The endpoints of one server; belongs to its event loop."""
 
-    def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
-        self.server = server
-        self.voices = voices
+    def __init__(self, host: JobServer) -> None:
+        self.host = host
+        self.server, self.voices = host.server, host.voices
         self.active_responses = ActiveResponses()
 
     def routes(self) -> APIRouter:
@@ -126,10 +121,10 @@ class InworldHttpApi:
         await self.active_responses.wait_finished(within_s)
 
     async def _speak(self, request: Request) -> Response:
-        return _WholeSpeech(self, request)
+        return _WholeSpeech(self.host, self.active_responses, request, _API)
 
     async def _stream(self, request: Request) -> Response:
-        return _SpeechLines(self, request)
+        return _SpeechLines(self.host, self.active_responses, request, _API)
 
     async def _list_voices(self, request: Request) -> Response:
         try:
@@ -155,21 +150,14 @@ class InworldHttpApi:
         return JSONResponse(InworldVoiceList(voices=listed).model_dump())
 
 
-class _InworldSpeechResponse(SpeechResponse):
-    def __init__(self, api: InworldHttpApi, request: Request) -> None:
-        request_id = uuid4().hex
-        super().__init__(api.active_responses, request, request_id, {"x-request-id": request_id})
-        self.api = api
-
-    async def respond(self) -> Response | None:
-        server = self.api.server
-        grant = server.authorize_request(self.request.headers)
+class _InworldSpeechResponse(SpeechJobResponse):
+    async def read_job(self, grant: Grant) -> SpeechJob:
         too_long = InworldBodyTooLong(f"the body is longer than {MAX_BODY_BYTES} bytes")
         body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
-        speech = parse_message(InworldSpeechRequest, body)
-        with server.log.track(_API, grant, self.request_id) as record, grant.stream():
-            record.count_text(len(speech.text))
-            return await cancel_on_disconnect(self.request.receive, self._speak(speech, grant, record))
+        self._speech = speech = parse_message(InworldSpeechRequest, body)
+        voice = resolve_inworld_voice(self.host.voices, self.host.server.models, speech, grant)
+        options = make_inworld_options(speech, voice, self.format_of(speech.audio_config))
+        return SpeechJob(speech.text, options, content_type=_JSON_LINES)
 
     def error_response(self, error: Exception) -> Response:
         return inworld_error_response(error)
@@ -178,57 +166,40 @@ class _InworldSpeechResponse(SpeechResponse):
     def format_of(self, config: InworldAudioConfig) -> AudioFormat:
         """Return the format of the encoder; raises BadRequest."""
 
-    @abstractmethod
-    async def write(self, chunk: EncodedChunk, speech: InworldSpeechRequest, text: str) -> None:
-        """Take a piece of speech; the last one too. text: of the utterance, without markup."""
+    def times_of(self, words: Sequence[Word]) -> InworldTimestampInfo | None:
+        """Return the times of words, None if there are none or they are not asked for."""
+        if not (words and self._speech.has_word_times):
+            return None
+        return InworldTimestampInfo(wordAlignment=InworldWordAlignment.of(words, self.utterance.text))
 
-    @abstractmethod
-    async def end(self, speech: InworldSpeechRequest, text: str) -> Response | None:
-        """Return the response, None if it has been sent."""
-
-    async def _speak(
-        self, speech: InworldSpeechRequest, grant: Grant, record: RequestRecord
-    ) -> Response | None:
-        server = self.api.server
-        record.voice = resolve_inworld_voice(self.api.voices, server.models, speech, grant)
-        options = make_inworld_options(speech, record.voice, self.format_of(speech.audio_config))
-        async with server.open_stream(options, grant) as utterance:
-            grant.charge_characters(len(speech.text))  # here: a refused request is free
-            utterance.push_text(speech.text)
-            utterance.end_input()
-            self.report_unread(utterance.unread_characters)
-            async for chunk in utterance:
-                await self.write(chunk, speech, utterance.text)
-                record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
-        return await self.end(speech, utterance.text)
+    @property
+    def usage(self) -> InworldUsage:
+        """What the request is charged for."""
+        return InworldUsage(processedCharactersCount=len(self._speech.text), modelId=self._speech.model_id)
 
 
 class _WholeSpeech(_InworldSpeechResponse):
     """All audio, then the times of all words, in one object."""
 
-    def __init__(self, api: InworldHttpApi, request: Request) -> None:
-        super().__init__(api, request)
-        self._audio = bytearray()
-        self._words: list[Word] = []
-
     def format_of(self, config: InworldAudioConfig) -> AudioFormat:
         return file_format(config)
 
-    async def write(self, chunk: EncodedChunk, speech: InworldSpeechRequest, text: str) -> None:
-        if chunk.samples[1] > MAX_FILE_S * SAMPLE_RATE:
-            raise BadRequest(f"the speech is longer than {MAX_FILE_S} s, the most in one answer")
+    def begin(self, job: SpeechJob) -> None:
+        self._audio = bytearray()
+        self._words: list[Word] = []
+
+    async def write(self, chunk: EncodedChunk) -> None:
+        check_file_length(chunk.samples[1])
         self._audio += chunk.audio
         self._words += chunk.words
 
-    async def end(self, speech: InworldSpeechRequest, text: str) -> Response:
+    async def end(self) -> Response:
         # 100 MB of audio would hold up the event loop for long.
-        body = await asyncio.to_thread(self._encode, speech, text)
+        body = await asyncio.to_thread(self._encode)
         return Response(body, headers=self.stream_headers, media_type=JSON)
 
-    def _encode(self, speech: InworldSpeechRequest, text: str) -> bytes:
-        answer = InworldSpeech(
-            audioContent="", timestampInfo=_times_of(self._words, speech, text), usage=_usage_of(speech)
-        )
+    def _encode(self) -> bytes:
+        answer = InworldSpeech(audioContent="", timestampInfo=self.times_of(self._words), usage=self.usage)
         before, after = answer.encode().encode().split(b'""', 1)  # audioContent is the first field
         # In pieces, between which other threads run.
         starts = range(0, len(self._audio), _ENCODED_BYTES)
@@ -241,21 +212,19 @@ class _SpeechLines(_InworldSpeechResponse):
 
     def format_of(self, config: InworldAudioConfig) -> AudioFormat:
         self._encoding = streamed_encoding(config)
-        audio = self._encoding.audio
-        self.stream_headers["content-type"] = _JSON_LINES
-        self.body_stream.bytes_per_s = math.ceil(4 / 3 * audio.bytes_per_second)  # in base64
-        return audio
+        return self._encoding.audio
 
-    async def write(self, chunk: EncodedChunk, speech: InworldSpeechRequest, text: str) -> None:
-        times = _times_of(chunk.words, speech, text)
+    def begin(self, job: SpeechJob) -> None:
+        super().begin(job)
+        self.body_stream.bytes_per_s = math.ceil(4 / 3 * job.options.audio.bytes_per_second)  # in base64
+
+    async def write(self, chunk: EncodedChunk) -> None:
+        times = self.times_of(chunk.words)
         if chunk.audio or times is not None or chunk.final:
             audio = b64encode(self._encoding.wrap(chunk.audio)).decode("ascii")
-            usage = _usage_of(speech) if chunk.final else None
+            usage = self.usage if chunk.final else None
             piece = InworldSpeech(audioContent=audio, timestampInfo=times, usage=usage)
             await self._write_line(InworldSpeechLine(result=piece))
-
-    async def end(self, speech: InworldSpeechRequest, text: str) -> None:
-        await self.body_stream.end()
 
     async def end_with_error(self, error: Exception) -> None:
         await self._write_line(InworldSpeechLine(error=InworldStatus.of(to_inworld_error(error))))
@@ -263,16 +232,6 @@ class _SpeechLines(_InworldSpeechResponse):
 
     async def _write_line(self, line: InworldSpeechLine) -> None:
         await self.body_stream.write(line.encode().encode() + b"\n")
-
-
-def _times_of(words: Sequence[Word], speech: InworldSpeechRequest, text: str) -> InworldTimestampInfo | None:
-    if not (words and speech.has_word_times):
-        return None
-    return InworldTimestampInfo(wordAlignment=InworldWordAlignment.of(words, text))
-
-
-def _usage_of(speech: InworldSpeechRequest) -> InworldUsage:
-    return InworldUsage(processedCharactersCount=len(speech.text), modelId=speech.model_id)
 
 
 def inworld_error_response(error: Exception) -> JSONResponse:

@@ -10,21 +10,21 @@ Source: Kokoro-FastAPI at 0fac1bf5 (api/src/routers/development.py, api/src/stru
 
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from ....tts_engine.chunk import SAMPLE_RATE, Word
+from ....tts_engine.chunk import Word
 from ...access.access_control import Grant
 from ...web.openapi.operations import BODY_TOO_LONG, JSON, SPEECH_ERRORS, json_body, operation
-from ...web.request_log import RequestRecord
-from ..speech import EncodedStream, SynthesisOptions
+from ..speech import EncodedChunk
+from ..speech_job import SpeechJob, check_file_length
 from .extension_models import CaptionedSpeech, CaptionedSpeechRequest, WordTimestamp
 from .json_endpoint import REQUEST_ID_HEADER, openai_errors
-from .models import CreateSpeechRequest
 from .request_parsing import read_captioned_speech_request
-from .speech_api import OpenAISpeechApi, OpenAISpeechResponse, check_file_length
+from .speech_api import OpenAISpeechApi, OpenAISpeechResponse
 
 _SPEAK_WITH_CAPTIONS: Final = operation(
     "speakWithCaptions",
@@ -64,38 +64,28 @@ class CaptionedSpeechApi:
 
 
 class _CaptionedSpeechResponse(OpenAISpeechResponse):
+    speech: CaptionedSpeechRequest
+
     async def read_request(self) -> CaptionedSpeechRequest:
-        return await read_captioned_speech_request(self.request, self.api.max_text_characters)
+        return await read_captioned_speech_request(self.request, self.host.max_text_characters)
 
-    async def stream(
-        self, speech: CreateSpeechRequest, options: SynthesisOptions, grant: Grant, record: RequestRecord
-    ) -> None:
-        assert isinstance(speech, CaptionedSpeechRequest)
-        self.stream_headers["content-type"] = JSON
-        self.body_stream.bytes_per_s = options.audio.bytes_per_second
-        async with self.open_utterance(speech, options, grant) as utterance:
-            await self._write_lines(utterance, speech, options.audio.content_type, record)
-        await self.body_stream.end()
+    async def read_job(self, grant: Grant) -> SpeechJob:
+        return replace(await super().read_job(grant), content_type=JSON, is_whole=False)
 
-    async def _write_lines(
-        self,
-        utterance: EncodedStream,
-        speech: CaptionedSpeechRequest,
-        audio_format: str,
-        record: RequestRecord,
-    ) -> None:
-        words: list[Word] = []
-        audio, samples = bytearray(), 0
-        async for chunk in utterance:
-            audio += chunk.audio
-            if not speech.stream:
-                check_file_length(chunk.samples[1])
-            words += chunk.words if speech.return_timestamps else ()
-            is_due = speech.stream and audio  # an encoder may withhold audio, but no words get lost
-            if is_due or (chunk.final and (audio or words)):
-                await self.body_stream.write(_encode_line(bytes(audio), audio_format, words))
-                record.count_audio((chunk.samples[1] - samples) / SAMPLE_RATE)
-                audio, words, samples = bytearray(), [], chunk.samples[1]
+    def begin(self, job: SpeechJob) -> None:
+        super().begin(job)
+        self._audio_format = job.options.audio.content_type
+        self._audio, self._words = bytearray(), list[Word]()  # not sent
+
+    async def write(self, chunk: EncodedChunk) -> None:
+        self._audio += chunk.audio
+        if not self.speech.stream:
+            check_file_length(chunk.samples[1])
+        self._words += chunk.words if self.speech.return_timestamps else ()
+        is_due = self.speech.stream and self._audio  # an encoder may withhold audio, but no words get lost
+        if is_due or (chunk.final and (self._audio or self._words)):
+            await self.body_stream.write(_encode_line(bytes(self._audio), self._audio_format, self._words))
+            self._audio, self._words = bytearray(), []
 
 
 def _encode_line(audio: bytes, audio_format: str, words: Sequence[Word]) -> bytes:

@@ -1,6 +1,6 @@
 """OpenAI's speech and model endpoints: ``POST /v1/audio/speech`` and ``GET /v1/models``.
 
-    body -> request_parsing.read_speech_request -> speech.EncodedStream -> audio, or server-sent events
+    body -> request_parsing.read_speech_request -> SpeechJob -> audio, or server-sent events
 
 Headers are sent with the first audio, so an error before it has a status of its own. A client that
 disconnects frees the engine at once; a client that stops reading pauses its own request only.
@@ -10,8 +10,6 @@ Source: see ``models``.
 
 import time
 from base64 import b64encode
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -19,7 +17,6 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 
 from ....tts_engine.chunk import SAMPLE_RATE
-from ....tts_engine.errors import BadRequest
 from ...access.access_control import Grant
 from ...web.openapi.operations import (
     BINARY_CONTENT,
@@ -31,11 +28,9 @@ from ...web.openapi.operations import (
     json_response,
     operation,
 )
-from ...web.request_log import RequestRecord
-from ...web.streamed_body import cancel_on_disconnect
-from ..speech import AUDIO_CONTENT_TYPES, EncodedStream, SynthesisOptions
-from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
-from ..speech_server import SpeechServer
+from ..speech import AUDIO_CONTENT_TYPES, EncodedChunk
+from ..speech_job import JobServer, SpeechJob, SpeechJobResponse
+from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
 from .errors import to_openai_error
 from .extension_models import AudioModel, AudioModelList
 from .json_endpoint import REQUEST_ID_HEADER, error_json, list_endpoint, new_request_id, openai_errors
@@ -53,11 +48,8 @@ from .models import (
 from .request_parsing import read_speech_request
 from .voice_resolver import OpenAIVoiceResolver, make_synthesis_options
 
-DEFAULT_MAX_TEXT_CHARACTERS: Final = 4_096  # OpenAI's own limit
-MAX_FILE_S: Final = 1_200  # of one complete file, held in memory: 58 MB at 24 kHz; 4,096 characters are 300 s
 _API: Final = "openai"  # in the log and the metrics
 _SPEECH_IDS_PER_S: Final = 25  # unit of `output_tokens`
-_STREAM_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}  # nginx would buffer
 _NO_MODEL: Final = {404: "The model does not exist."}
 
 _SPEAK: Final = operation(
@@ -99,21 +91,15 @@ _GET_MODEL: Final = operation(
 class OpenAISpeechApi:
     """The endpoints of one server; belongs to its event loop."""
 
-    def __init__(
-        self,
-        server: SpeechServer,
-        voices: OpenAIVoiceResolver,
-        max_text_characters: int = DEFAULT_MAX_TEXT_CHARACTERS,
-    ) -> None:
-        self.server = server
+    def __init__(self, host: JobServer, voices: OpenAIVoiceResolver) -> None:
+        self.host = host
         self.voices = voices
-        self.max_text_characters = max_text_characters  # of one request
         self.active_responses = ActiveResponses()
         self._models_created_at = int(time.time())
 
     def routes(self) -> APIRouter:
         """Return the routes, which check keys themselves."""
-        router, access = APIRouter(), self.server.access
+        router, access = APIRouter(), self.host.server.access
         list_models = list_endpoint(access, self._list_models)
         list_audio_models = list_endpoint(access, self._list_audio_models)
         get_model = list_endpoint(access, self._get_model)
@@ -125,7 +111,7 @@ class OpenAISpeechApi:
 
     async def finish(self, within_s: float) -> None:
         """Refuse new requests and wait at most within_s for those under way."""
-        self.server.start_draining()
+        self.host.server.start_draining()
         await self.active_responses.wait_finished(within_s)
 
     async def _speak(self, request: Request) -> Response:
@@ -151,99 +137,57 @@ class OpenAISpeechApi:
         return OpenAIModel(id=name, created=self._models_created_at)
 
 
-class OpenAISpeechResponse(SpeechResponse):
+class OpenAISpeechResponse(SpeechJobResponse):
     """The answer to one speech request: audio, or events with it."""
 
+    speech: CreateSpeechRequest  # set by ``read_job``
+
     def __init__(self, api: OpenAISpeechApi, request: Request) -> None:
-        request_id = new_request_id()
-        super().__init__(
-            api.active_responses, request, request_id, {"x-request-id": request_id, **_STREAM_HEADERS}
-        )
-        self.api = api
+        super().__init__(api.host, api.active_responses, request, _API, request_id=new_request_id())
+        self._voices = api.voices
 
     async def read_request(self) -> CreateSpeechRequest:
         """Read and parse the body; raises InvalidRequestError."""
-        return await read_speech_request(self.request, self.api.max_text_characters)
+        return await read_speech_request(self.request, self.host.max_text_characters)
 
-    async def respond(self) -> Response | None:
-        server = self.api.server
-        grant = server.authorize_request(self.request.headers)
-        speech = await self.read_request()
-        with server.log.track(_API, grant, self.request_id) as record, grant.stream():
-            record.count_text(len(speech.input))  # the time to first byte starts here
-            return await cancel_on_disconnect(self.request.receive, self._speak(speech, grant, record))
+    async def read_job(self, grant: Grant) -> SpeechJob:
+        self.speech = speech = await self.read_request()
+        options = make_synthesis_options(speech, self._voices.resolve(speech, grant))
+        return SpeechJob(
+            speech.input,
+            options,
+            self._voices.recording_of(speech),
+            content_type=EVENT_STREAM if speech.stream_format == "sse" else None,
+            is_whole=speech.is_whole_file,
+        )
 
     def error_response(self, error: Exception) -> Response:
         return error_json(error, {"x-request-id": self.request_id})
 
+    def begin(self, job: SpeechJob) -> None:
+        super().begin(job)
+        self._samples = 0  # sent
+
+    async def write(self, chunk: EncodedChunk) -> None:
+        if chunk.audio:
+            await self.body_stream.write(_delta_event(chunk.audio) if self._sends_events else chunk.audio)
+            self._samples = chunk.samples[1]
+
+    async def end(self) -> None:
+        if self._sends_events:
+            await self.body_stream.write(_done_event(len(self.speech.input), self._samples))
+        await self.body_stream.end()
+
     async def end_with_error(self, error: Exception) -> None:
         # Audio formats have no errors: a body without its end is one.
-        if self.stream_headers["content-type"] == EVENT_STREAM:
+        if self._sends_events:
             event = SpeechAudioError(error=to_openai_error(error).detail)
             await self.body_stream.write(encode_server_sent_event(event))
             await self.body_stream.end()
 
-    async def _speak(
-        self, speech: CreateSpeechRequest, grant: Grant, record: RequestRecord
-    ) -> Response | None:
-        async with self.api.voices.open_voice(speech, grant) as record.voice:
-            options = make_synthesis_options(speech, record.voice)
-            return await self.stream(speech, options, grant, record)
-
-    @asynccontextmanager
-    async def open_utterance(
-        self, speech: CreateSpeechRequest, options: SynthesisOptions, grant: Grant
-    ) -> AsyncIterator[EncodedStream]:
-        """Open the stream of the text and charge its characters; raises as ``EncodedStream``, RateLimited."""
-        async with self.api.server.open_stream(options, grant) as utterance:
-            grant.charge_characters(len(speech.input))  # here: a refused request is free
-            utterance.push_text(speech.input)
-            utterance.end_input()
-            self.report_unread(utterance.unread_characters)
-            yield utterance
-
-    async def _whole_file(
-        self, speech: CreateSpeechRequest, options: SynthesisOptions, grant: Grant, record: RequestRecord
-    ) -> Response:
-        """Return the response with all audio; raises BadRequest if the speech is too long to be held."""
-        parts: list[bytes] = []
-        samples = 0
-        async with self.open_utterance(speech, options, grant) as utterance:
-            async for chunk in utterance:
-                parts.append(chunk.audio)
-                samples = chunk.samples[1]
-                check_file_length(samples)
-        record.count_audio(samples / SAMPLE_RATE)
-        return Response(b"".join(parts), headers=self.stream_headers, media_type=options.audio.content_type)
-
-    async def stream(
-        self, speech: CreateSpeechRequest, options: SynthesisOptions, grant: Grant, record: RequestRecord
-    ) -> Response | None:
-        """Speak the text into the body, or return the response of one complete file."""
-        if speech.is_whole_file:
-            return await self._whole_file(speech, options, grant, record)
-        as_events = speech.stream_format == "sse"
-        body = self.body_stream
-        self.stream_headers["content-type"] = EVENT_STREAM if as_events else options.audio.content_type
-        body.bytes_per_s = options.audio.bytes_per_second
-        samples = 0
-        async with self.open_utterance(speech, options, grant) as utterance:
-            async for chunk in utterance:
-                if not chunk.audio:
-                    continue  # the encoder withholds it
-                await body.write(_delta_event(chunk.audio) if as_events else chunk.audio)
-                record.count_audio((chunk.samples[1] - samples) / SAMPLE_RATE)
-                samples = chunk.samples[1]
-        if as_events:
-            await body.write(_done_event(len(speech.input), samples))
-        await body.end()
-        return None
-
-
-def check_file_length(samples: int) -> None:
-    """Raise BadRequest if so many samples of speech are too long to be held in memory."""
-    if samples > MAX_FILE_S * SAMPLE_RATE:
-        raise BadRequest(f"the speech is longer than {MAX_FILE_S} s, the most without 'stream'")
+    @property
+    def _sends_events(self) -> bool:
+        return self.stream_headers["content-type"] == EVENT_STREAM
 
 
 def encode_server_sent_event(event: BaseModel) -> bytes:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from ....tts_engine.backends.base import Delivery
 from ....tts_engine.errors import UnknownVoice
@@ -12,6 +13,7 @@ from ...access.url_guard import UrlGuard
 from ...voice_registry import NewVoice, VoiceRegistry
 from ..model_names import ModelNames
 from ..speech import SynthesisOptions
+from ..speech_job import ReferenceRecording
 from .models import OPENAI_MODEL_NAMES, OpenAISpeechSettings
 
 
@@ -35,6 +37,13 @@ class OpenAIVoiceResolver:
         self._voices.cloning_voices()
         return None
 
+    def recording_of(self, settings: OpenAISpeechSettings) -> ReferenceRecording | None:
+        """Return the recording of a request, None if it has none. Reading it raises UrlRefused."""
+        if settings.ref_audio is None:
+            return None
+        new = NewVoice("of one request", settings.ref_text, provenance="ref_audio of a request")
+        return ReferenceRecording(partial(self._guard.fetch, settings.ref_audio), new)
+
     @asynccontextmanager
     async def open_voice(self, settings: OpenAISpeechSettings, grant: Grant) -> AsyncIterator[str]:
         """Provide the engine's voice id; a voice made of a recording is removed when the block is left.
@@ -42,13 +51,12 @@ class OpenAIVoiceResolver:
         Raises like ``resolve``, and UrlRefused or Overloaded.
         """
         named_voice_id = self.resolve(settings, grant)
-        if named_voice_id is not None:
+        recording = self.recording_of(settings)
+        if recording is None:
+            assert named_voice_id is not None
             yield named_voice_id
             return
-        assert settings.ref_audio is not None
-        recording = await self._guard.fetch(settings.ref_audio)
-        new = NewVoice("of one request", settings.ref_text, provenance="ref_audio of a request")
-        async with self._voices.temporary(recording, new, grant) as voice_id:
+        async with self._voices.temporary(await recording.read(), recording.voice, grant) as voice_id:
             yield voice_id
 
     def _resolve_name(self, voice: str | None, model: str | None, grant: Grant) -> str:

@@ -208,16 +208,17 @@ class _PaiSpeechResponse(SpeechJobResponse):
         self.body_stream.bytes_per_s = math.ceil(4 / 3 * job.options.audio.bytes_per_second)
 
     async def write(self, chunk: EncodedChunk) -> None:
-        await self._send(chunk.audio, (chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
+        if chunk.audio:
+            await self._send(chunk.audio, (chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
 
     async def end(self) -> None:
         await self._send(b"", 0.0, is_last=True)
-        await super().end()
+        await self.body_stream.end()
 
     async def end_with_error(self, error: Exception) -> None:
         body = pai_error_body(error, self.request_id)
         await self._send(b"", 0.0, error={"code": body.code, "message": body.message})
-        await super().end()
+        await self.body_stream.end()
 
     async def _send(
         self, audio: bytes, seconds: float, *, is_last: bool = False, error: dict[str, str] | None = None

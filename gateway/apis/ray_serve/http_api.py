@@ -8,6 +8,7 @@ Source: see ``models``.
 import asyncio
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -117,7 +118,7 @@ class RayServeApi:
         text = self.host.check_text(body.text)
         voice = self._resolve(body.voice_name, grant, default)
         options = SynthesisOptions(voice, body.audio, body.speed, seed=body.seed, delivery=body.delivery)
-        recording = await self._recording(body, grant) if voice is None else None
+        recording = self._recording(body, grant) if voice is None else None
         return SpeechJob(text, options, recording, is_whole=not body.stream)
 
     def _endpoint(self, name: str) -> Callable[[Request], Awaitable[Response]]:
@@ -146,19 +147,19 @@ class RayServeApi:
                 raise
             return self.host.voices.resolve(None, grant, default)
 
-    async def _recording(self, body: CosyVoiceSpeechRequest, grant: Grant) -> ReferenceRecording:
+    def _recording(self, body: CosyVoiceSpeechRequest, grant: Grant) -> ReferenceRecording:
         assert isinstance(body, ReferenceAudioRequest)
         grant.require(Scope.ENROLL)
         self.host.voices.cloning_voices()  # before anything is fetched
         new = NewVoice("of one request", body.transcript, provenance="reference_audio of a request")
         match body.reference_audio:
             case UploadedRecording(data=data):
-                return ReferenceRecording(data, new)
+                return ReferenceRecording.uploaded(data, new)
             case str(url) if url.lower().startswith(("http://", "https://", "data:")):
-                return ReferenceRecording(await self._guard.fetch(url), new)
+                return ReferenceRecording(partial(self._guard.fetch, url), new)
             case name:
-                data = await asyncio.to_thread(self._folder.read_recording, str(name))
-                return ReferenceRecording(data, new)
+                read = partial(asyncio.to_thread, self._folder.read_recording, str(name))
+                return ReferenceRecording(read, new)
 
 
 class _RaySpeechResponse(SpeechJobResponse):

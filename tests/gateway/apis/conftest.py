@@ -37,6 +37,7 @@ from vivavoce.gateway.apis.openai.speech_api import OpenAISpeechApi
 from vivavoce.gateway.apis.openai.voice_resolver import OpenAIVoiceResolver
 from vivavoce.gateway.apis.openai.voices_api import OpenAIVoicesApi
 from vivavoce.gateway.apis.speech_apis import SpeechApis
+from vivavoce.gateway.apis.speech_job import JobServer
 from vivavoce.gateway.apis.speech_server import SpeechServer
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
@@ -122,7 +123,7 @@ class ServedApis:
 
     @property
     def engine(self) -> Engine:
-        return self.api.server.engine
+        return self.api.host.server.engine
 
     @property
     def address(self) -> tuple[str, int | None]:
@@ -161,7 +162,8 @@ async def _serve_apis(
         access = access or AccessControl.open_to_all()
         server = SpeechServer(engine, access, RequestLog(metrics))
         resolver = OpenAIVoiceResolver(voices, UrlGuard(policy), ModelNames(models))
-        api = OpenAISpeechApi(server, resolver)
+        host = JobServer(server, voices, OpenAIPolicy().max_text_characters)
+        api = OpenAISpeechApi(host, resolver)
         sockets = NativeStreamApi(server, resolver, idle_s)
         cartesia = CartesiaSocketApi(server, voices)
         elevenlabs = ElevenLabsSocketApi(server, voices)
@@ -176,11 +178,11 @@ async def _serve_apis(
                 *(OpenAIVoicesApi(access, voices), OpenApiRoutes()),
             )
         ]
-        mounts.append(Mount(InworldHttpApi(server, voices).routes(), None, INWORLD_ERROR_FORMATS))
-        mounts.append(Mount(CartesiaHttpApi(server, voices).routes(), None, CARTESIA_ERROR_FORMATS))
-        mounts.append(Mount(ElevenLabsHttpApi(server, voices).routes(), None, ELEVENLABS_ERROR_FORMATS))
-        mounts.append(Mount(DeepgramHttpApi(server, voices).routes(), None, DEEPGRAM_ERROR_FORMATS))
-        mounts.append(Mount(JambonzHttpApi(server, voices).routes(), None, JAMBONZ_ERROR_FORMATS))
+        mounts.append(Mount(InworldHttpApi(host).routes(), None, INWORLD_ERROR_FORMATS))
+        mounts.append(Mount(CartesiaHttpApi(host).routes(), None, CARTESIA_ERROR_FORMATS))
+        mounts.append(Mount(ElevenLabsHttpApi(host).routes(), None, ELEVENLABS_ERROR_FORMATS))
+        mounts.append(Mount(DeepgramHttpApi(host).routes(), None, DEEPGRAM_ERROR_FORMATS))
+        mounts.append(Mount(JambonzHttpApi(host).routes(), None, JAMBONZ_ERROR_FORMATS))
         app = make_app(
             unready=lambda: None,
             registry=metrics.registry,

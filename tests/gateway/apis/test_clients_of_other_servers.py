@@ -14,7 +14,7 @@ from shared.engine.standin_backend import WORD_S
 from shared.gateways.running_gateway import PITCHES_HZ, ask_gateway
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.openai import speech_api
+from vivavoce.gateway.apis import speech_job
 from vivavoce.tts_engine.errors import UnknownVoice
 from vivavoce.tts_engine.voices.store import VoiceStore
 
@@ -206,7 +206,7 @@ def test_captions_without_word_times_have_none() -> None:
 def test_captioned_speech_in_one_line_has_the_limit_of_a_file(
     run_every_api: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speech_api, "MAX_FILE_S", 1)
+    monkeypatch.setattr(speech_job, "MAX_FILE_S", 1)
 
     async def test(served: Any) -> None:
         body = {"input": "One two three four five six.", "response_format": "pcm"}

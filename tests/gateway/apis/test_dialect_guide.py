@@ -47,7 +47,7 @@ def mounted(dialect: ModuleType) -> Any:
     """Mounts the dialect on a served app; returns its API."""
 
     def mount(served: Any) -> Any:
-        api = dialect.ParrotApi(served.api.server, served.voices)
+        api = dialect.ParrotApi(served.api.host)
         served.app.include_router(api.routes())
         return api
 

@@ -9,7 +9,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from vivavoce.gateway.access.access_control import Grant
 from vivavoce.gateway.web.request_log import RequestLog
-from vivavoce.tts_engine.errors import BadText
+from vivavoce.tts_engine.errors import BadText, SynthesisFailed
 from vivavoce.tts_engine.metrics import Metrics
 
 GRANT = Grant("3f9c2a71", frozenset())
@@ -51,6 +51,7 @@ def test_a_request_is_counted_by_api_and_key(caplog: pytest.LogCaptureFixture) -
         (ClientDisconnect(), "cancelled"),
         (WebSocketDisconnect(1006), "cancelled"),
         (TimeoutError("the client reads nothing"), "cancelled"),
+        (SynthesisFailed("the voice failed"), "failed"),
         (RuntimeError("broken"), "failed"),
     ],
 )

@@ -20,8 +20,8 @@ from shared.event_loop import until
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.apis import speech_job
 from vivavoce.gateway.apis.model_names import ModelPolicy
-from vivavoce.gateway.apis.openai import speech_api
 from vivavoce.gateway.voice_registry import OPENAI_VOICE_NAMES
 
 TIMEOUT_S = 30.0
@@ -458,7 +458,7 @@ def test_a_whole_file_has_a_content_length_and_states_its_duration(codec: str, r
 
 
 def test_a_whole_file_that_is_too_long_is_refused(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speech_api, "MAX_FILE_S", 1)
+    monkeypatch.setattr(speech_job, "MAX_FILE_S", 1)
 
     async def test(served: Any) -> None:
         answer = await served.post(stream=False)
