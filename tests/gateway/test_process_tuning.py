@@ -33,6 +33,17 @@ async def main():
 asyncio.run(main())
 """
 
+FULL_COLLECTIONS_AFTER_LOADING = """
+import gc
+from vivavoce.gateway.process_tuning import tune_process
+
+loaded = [[] for _ in range(1_000_000)]
+tune_process()
+before = gc.get_stats()[2]["collections"]
+made = [[] for _ in range(100_000)]
+print(gc.get_stats()[2]["collections"] - before)
+"""
+
 ARENAS_OF_THREADS = """
 import ctypes, re, sys, tempfile, threading
 from vivavoce.gateway.process_tuning import limit_memory_arenas
@@ -79,6 +90,11 @@ def test_freed_memory_is_given_back() -> None:
         [sys.executable, "-c", FREE_BETWEEN_OBJECTS], capture_output=True, text=True, check=True
     )
     assert float(done.stdout) > 150
+
+
+def test_full_collections_do_not_wait_for_as_many_objects_as_were_loaded() -> None:
+    command = [sys.executable, "-c", FULL_COLLECTIONS_AFTER_LOADING]
+    assert int(subprocess.check_output(command)) > 0
 
 
 def test_reference_cycles_are_collected() -> None:

@@ -6,6 +6,7 @@ standard input closes, and prints what it recorded as a second line.
 
 import argparse
 import asyncio
+import gc
 import json
 import sys
 import tempfile
@@ -129,14 +130,16 @@ def first_clause(text: str) -> str:
 
 
 class LoopTrace:
-    """Records which callbacks hold the event loop, and how late its timers are."""
+    """Records which callbacks hold the event loop, how late its timers are, and long garbage collections."""
 
     def __init__(self, record: MixedServerRecord) -> None:
         self._record = record
         self._run: Callable[[events.Handle], None] = events.Handle._run
+        self._collection_start = 0.0
 
     def install(self) -> None:
-        """Measure every callback of every loop in this process from now on."""
+        """Measure every callback of every loop, and every collection, in this process from now on."""
+        gc.callbacks.append(self._measure_collection)
         run, add = self._run, self._add
 
         def run_measured(handle: events.Handle) -> None:
@@ -144,7 +147,7 @@ class LoopTrace:
             run(handle)
             taken = time.perf_counter() - start
             if taken > HELD_S:
-                add(handle, taken)
+                add(_callback_name(handle), taken)
 
         events.Handle._run = run_measured  # type: ignore[method-assign,assignment]
 
@@ -156,8 +159,16 @@ class LoopTrace:
             await asyncio.sleep(_BEAT_S)
             self._record.max_loop_delay_ms = max(self._record.max_loop_delay_ms, 1000 * (loop.time() - due))
 
-    def _add(self, handle: events.Handle, taken_s: float) -> None:
-        entry = self._record.held.setdefault(_callback_name(handle), [0, 0.0, 0.0])
+    def _measure_collection(self, phase: str, details: dict[str, int]) -> None:
+        if phase == "start":
+            self._collection_start = time.perf_counter()
+            return
+        taken = time.perf_counter() - self._collection_start
+        if taken > HELD_S:
+            self._add(f"garbage collection of generation {details['generation']}", taken)
+
+    def _add(self, name: str, taken_s: float) -> None:
+        entry = self._record.held.setdefault(name, [0, 0.0, 0.0])
         entry[0] += 1
         entry[1] += 1000 * taken_s
         entry[2] = max(entry[2], 1000 * taken_s)
