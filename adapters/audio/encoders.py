@@ -135,6 +135,12 @@ class Encoder(Protocol):
     def finish(self) -> bytes:
         """Return the remaining bytes; ``push`` must not be called afterwards."""
 
+    def close(self) -> None:
+        """Free the memory of an encoder that is not finished. A second call, or one after it, does nothing.
+
+        FFmpeg's objects refer to each other: 7 MB would stay until the garbage collector comes to them.
+        """
+
 
 def open_encoder(audio_format: AudioFormat) -> Encoder:
     """Return a new encoder of ``audio_format``."""
@@ -180,6 +186,9 @@ class _SampleEncoder:
     def finish(self) -> bytes:
         return self._with_header(self._resampler.drain())
 
+    def close(self) -> None:
+        pass
+
     def _with_header(self, pcm: bytes) -> bytes:
         header, self._header = self._header, b""
         return header + self._encode(pcm)
@@ -200,6 +209,9 @@ class _WavFileEncoder:
 
     def finish(self) -> bytes:
         return wav_file(b"".join([*self._parts, self._samples.finish()]), self._sample_rate)
+
+    def close(self) -> None:
+        self._parts.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +290,9 @@ class _FfmpegEncoder:
         self._container.close()
         self._output.end()
         return self._take()
+
+    def close(self) -> None:
+        self._container.close()
 
     def _take(self) -> bytes:
         data = self._output.take()

@@ -11,6 +11,7 @@ utterance. Leaving the block frees the engine at once. Protocols, keys, sockets 
 not in this module.
 """
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -139,6 +140,7 @@ class EncodedStream:
         self._engine_speed = options.engine_speed
         self._make_stretcher()
         self._encoder = open_encoder(options.audio)
+        self._encoding = threading.Lock()  # held while the encoder is used
         self._ssml_input = SsmlInput() if options.finds_ssml else None
         self._fault: BadSsml | LanguageNotSpoken | None = None
         self._samples = 0  # given to the encoder so far, at 24 kHz
@@ -229,6 +231,7 @@ class EncodedStream:
         """End the utterance: the iteration stops, and the engine is free after the step under way."""
         self._cancelled = True
         self._stream.cancel()
+        self._close_encoder()
 
     def __aiter__(self) -> Self:
         return self
@@ -243,7 +246,7 @@ class EncodedStream:
                 raise
             raise fault from None
         if self._encodes_on_thread:  # takes milliseconds, for which other streams would wait
-            encode = partial(self._encode, chunk.pcm, chunk.final)
+            encode = partial(self._encode_on_thread, chunk.pcm, chunk.final)
             audio, samples = await self._threads.run(self._urgency, encode)
         else:
             audio, samples = self._encode(chunk.pcm, chunk.final)
@@ -269,6 +272,21 @@ class EncodedStream:
             replace(word, start_s=word.start_s / self._tempo, stop_s=word.stop_s / self._tempo)
             for word in words
         )
+
+    def _encode_on_thread(self, pcm: bytes, final: bool) -> tuple[bytes, int]:
+        with self._encoding:
+            encoded = (b"", 0) if self._cancelled else self._encode(pcm, final)
+        if self._cancelled:
+            self._close_encoder()
+        return encoded
+
+    def _close_encoder(self) -> None:
+        """Close the encoder, unless a thread uses it, which closes it then."""
+        if self._encoding.acquire(blocking=False):
+            try:
+                self._encoder.close()
+            finally:
+                self._encoding.release()
 
     def _encode(self, pcm: bytes, final: bool) -> tuple[bytes, int]:
         """Return the encoded bytes of a chunk, and the number of samples that went into the encoder."""

@@ -1,5 +1,6 @@
 """Encoders: fidelity, length, delay, split independence, bit rates and headers."""
 
+import gc
 import io
 from itertools import pairwise
 from typing import get_args
@@ -218,6 +219,27 @@ def test_an_encoder_may_be_abandoned_at_any_time(codec: Codec) -> None:
     encoder = open_encoder(AudioFormat(codec))
     encoder.push(bytes(9_600))
     del encoder
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+@pytest.mark.parametrize("layout", AudioLayout)
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_closed_encoder_leaves_nothing_to_the_garbage_collector(
+    codec: Codec, layout: AudioLayout, is_finished: bool
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        encoder = open_encoder(AudioFormat(codec, layout=layout))
+        encoder.push(bytes(9_600))
+        if is_finished:
+            encoder.finish()
+        encoder.close()
+        encoder.close()
+        del encoder
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_a_wav_stream_header_has_an_unknown_length() -> None:

@@ -16,6 +16,7 @@ from shared.event_loop import until
 from vivavoce.adapters.audio.codecs import ulaw_decode
 from vivavoce.adapters.audio.encoders import SAMPLE_RATES, AudioFormat
 from vivavoce.adapters.prosody import Prosody
+from vivavoce.gateway.apis import speech
 from vivavoce.gateway.apis.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
 from vivavoce.tts_engine.engine import Engine, EngineConfig
@@ -221,6 +222,44 @@ def test_leaving_the_block_frees_the_engine_at_once(codec: Any) -> None:
         await asyncio.sleep(0.05)
         assert backend.steps == steps
 
+    with_engine(test)
+
+
+def test_an_encoder_is_closed_once_no_thread_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, may_end = threading.Event(), threading.Event()
+    calls: list[str] = []
+
+    class SlowEncoder:
+        content_type = "audio/mpeg"
+
+        def push(self, pcm: bytes) -> bytes:
+            calls.append("push")
+            began.set()
+            assert may_end.wait(TIMEOUT_S)
+            calls.append("pushed")
+            return b"1"
+
+        def finish(self) -> bytes:
+            return b""
+
+        def close(self) -> None:
+            calls.append("close")
+
+    async def test(engine: Engine, _: CountingBackend) -> None:
+        async with open_encoded_stream(engine, SynthesisOptions(audio=AudioFormat("mp3"))) as utterance:
+            utterance.push_text(TEXT)
+            waiting = asyncio.create_task(anext(utterance, None))
+            assert await asyncio.to_thread(began.wait, TIMEOUT_S)
+        assert calls == ["push"]
+        may_end.set()
+        await until(lambda: calls == ["push", "pushed", "close"])
+        assert await waiting is None
+
+        async with open_encoded_stream(engine, SynthesisOptions(audio=AudioFormat("mp3"))):
+            pass
+        assert calls[3:] == ["close"]
+
+    monkeypatch.setattr(speech, "open_encoder", lambda audio_format: SlowEncoder())
     with_engine(test)
 
 
