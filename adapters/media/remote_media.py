@@ -209,6 +209,9 @@ class RemoteMedia:
             case CallClosed(reason=reason, report=report):
                 self._report = self._earlier_report.followed_by(report)
                 self._owner.on_closed(reason)
+                # Cycles of ended calls would wait for the garbage collector, which then frees many at once.
+                self._listener = None
+                del self._owner
             case CallProblem(text=text, is_internal=is_internal):
                 self._owner.on_problem(text, is_internal=is_internal)
             case _ if self._listener is not None:

@@ -124,11 +124,15 @@ CallEvent = CallStateEvent | CallerAudio
 Listener = Callable[[CallEvent], None]
 
 
+def _ignore() -> None:
+    """Do nothing: the call is over."""
+
+
 class CallEvents:
     """The listeners of one call.
 
     Args:
-        on_listeners_changed: called after a listener was added or removed.
+        on_listeners_changed: called after a listener was added or removed, while the call is up.
     """
 
     def __init__(self, on_listeners_changed: Callable[[], None] = lambda: None) -> None:
@@ -148,7 +152,9 @@ class CallEvents:
 
     def emit(self, event: CallEvent) -> None:
         """Call every listener that the event is for."""
-        self._over = self._over or isinstance(event, HungUp)
+        if isinstance(event, HungUp):
+            self._over = True
+            self._on_listeners_changed = _ignore
         for listener, wants_audio in tuple(self._listeners.items()):
             if wants_audio or not isinstance(event, CallerAudio):
                 listener(event)

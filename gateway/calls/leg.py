@@ -161,15 +161,18 @@ class LegCall:
         self.is_over = True
         for task in self._tasks:
             task.cancel()
+        self._tasks.clear()
         if self.call is None:
             logger.info("Connection from %s ended without a call: %s", self._peer, reason)
         self._services.registry.remove(self._leg, reason)
+        del self._leg  # else both would wait for the garbage collector
 
     def fail(self, error: Exception) -> None:
         """Log a fault of the server and end the leg."""
         name = f"from {self._peer}" if self.call is None else self.call.call_id
         logger.error("Call %s failed", name, exc_info=error)
-        self._leg.end("internal error")
+        if not self.is_over:
+            self._leg.end("internal error")
 
     @contextmanager
     def guard(self) -> Iterator[None]:

@@ -147,6 +147,7 @@ class TextFeed:
         await cancel_and_wait(self._task)
         if not self._task.cancelled():
             self._task.exception()  # after a discard nobody else asks for it
+        self._on_text = None  # of the call, which keeps the feed of what is being heard
 
     def end_after_sentence(self) -> None:
         """Push no more text than the sentence being spoken."""
