@@ -140,7 +140,7 @@ class EncodedStream:
         self._engine_speed = options.engine_speed
         self._make_stretcher()
         self._encoder = open_encoder(options.audio)
-        self._encoding = threading.Lock()  # held while the encoder is used
+        self._encoding = threading.Lock()  # held while a thread uses the encoder, or while it is closed
         self._ssml_input = SsmlInput() if options.finds_ssml else None
         self._fault: BadSsml | LanguageNotSpoken | None = None
         self._samples = 0  # given to the encoder so far, at 24 kHz

@@ -61,6 +61,7 @@ class SpeechJob:
     content_type: str | None = None  # None: the one of the encoding
     is_whole: bool = False  # whether the answer is one complete file
     document: SsmlDocument | None = None  # of the text, if the request says that it is SSML
+    header: bytes = b""  # of a stream, before the first audio
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +188,13 @@ class SpeechJobResponse(SpeechResponse):
         """Set the headers and the size of a second of a stream."""
         self.stream_headers["content-type"] = _content_type(job)
         self.body_stream.bytes_per_s = job.options.audio.bytes_per_second
+        self._header = job.header
 
     async def write(self, chunk: EncodedChunk) -> None:
         """Send a piece of a stream; it may have no audio."""
         if chunk.audio:
-            await self.body_stream.write(chunk.audio)
+            header, self._header = self._header, b""
+            await self.body_stream.write(header + chunk.audio)
 
     async def end(self) -> Response | None:
         """Complete a stream; return a response if nothing of it has been sent."""

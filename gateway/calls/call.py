@@ -278,7 +278,7 @@ class Call:
             self._answer_discard(_NOTHING_DISCARDED)
         self._counters.count(self.media.report.stats, self._now())
         self.events.emit(HungUp())
-        self._close = _ignore  # else the call would be a cycle with its leg
+        self._close = lambda reason: None  # else the call would be a cycle with its leg
 
     async def wait_closed(self) -> None:
         """Wait until the connection is gone."""
@@ -440,10 +440,6 @@ class Call:
 
     def _ms_since(self, at: float | None) -> float:
         return 0.0 if at is None else 1000 * (self._now() - at)
-
-
-def _ignore(reason: str) -> None:
-    """Do nothing: the connection is gone."""
 
 
 async def _wait_at_most(event: asyncio.Event, timeout_s: float) -> None:

@@ -124,10 +124,6 @@ CallEvent = CallStateEvent | CallerAudio
 Listener = Callable[[CallEvent], None]
 
 
-def _ignore() -> None:
-    """Do nothing: the call is over."""
-
-
 class CallEvents:
     """The listeners of one call.
 
@@ -154,7 +150,7 @@ class CallEvents:
         """Call every listener that the event is for."""
         if isinstance(event, HungUp):
             self._over = True
-            self._on_listeners_changed = _ignore
+            self._on_listeners_changed = lambda: None  # else the call would be a cycle with its events
         for listener, wants_audio in tuple(self._listeners.items()):
             if wants_audio or not isinstance(event, CallerAudio):
                 listener(event)

@@ -26,7 +26,7 @@ from ...web.openapi.operations import (
     json_response,
     operation,
 )
-from ...web.request_body import with_bounded_body
+from ...web.request_body import read_body
 from ...web.unmatched import ErrorFormat
 from ..speech import EncodedChunk
 from ..speech_job import JobServer, SpeechJob, SpeechJobResponse
@@ -118,7 +118,6 @@ class CartesiaHttpApi:
 
     def __init__(self, host: JobServer) -> None:
         self.host = host
-        self.server, self.voices = host.server, host.voices
         self.active_responses = ActiveResponses()
         self._started_at = datetime.now(UTC)
 
@@ -133,7 +132,7 @@ class CartesiaHttpApi:
 
     async def finish(self, within_s: float) -> None:
         """Refuse new requests and wait at most within_s for those under way."""
-        self.server.start_draining()
+        self.host.server.start_draining()
         await self.active_responses.wait_finished(within_s)
 
     async def _speak(self, request: Request) -> Response:
@@ -144,7 +143,7 @@ class CartesiaHttpApi:
 
     async def _list_voices(self, request: Request) -> Response:
         try:
-            grant = self.server.access.list_grant(request.headers)
+            grant = self.host.server.access.list_grant(request.headers)
             query = VoiceListQuery.of(request.query_params)
             voices = [self._describe(voice, grant) for voice in self._usable(grant)]
             return _json(query.page_of(voices))
@@ -154,7 +153,7 @@ class CartesiaHttpApi:
     async def _describe_voice(self, request: Request) -> Response:
         voice_id = request.path_params["voice_id"]
         try:
-            grant = self.server.access.list_grant(request.headers)
+            grant = self.host.server.access.list_grant(request.headers)
             for voice in self._usable(grant):
                 if voice.id == voice_id:
                     return _json(self._describe(voice, grant))
@@ -164,9 +163,9 @@ class CartesiaHttpApi:
 
     def _usable(self, grant: Grant | None) -> tuple[ListedVoice, ...]:
         if grant is None:
-            return self.voices.bundle_voices()
+            return self.host.voices.bundle_voices()
         grant.require(Scope.SPEAK)
-        return self.voices.usable_voices(grant)
+        return self.host.voices.usable_voices(grant)
 
     def _describe(self, voice: ListedVoice, grant: Grant | None) -> CartesiaVoice:
         stored = voice.stored
@@ -191,13 +190,14 @@ class _CartesiaSpeechResponse(SpeechJobResponse):
         super().__init__(host, active, request, _API, request_id=request_id, id_header="cartesia-request-id")
 
     async def read_job(self, grant: Grant) -> SpeechJob:
-        too_long = CartesiaBodyTooLong(f"the body is longer than {MAX_BODY_BYTES} bytes")
-        body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
+        body = await read_body(self.request, MAX_BODY_BYTES, CartesiaBodyTooLong)
         self._speech = speech = parse_request(CartesiaSpeechRequest, body)
         self._encoding = encoding = make_encoding(speech.output_format)
         voice = resolve_cartesia_voice(self.host.voices, self.host.server.models, speech, grant)
         options = make_synthesis_options(speech, voice, encoding)
-        return SpeechJob(speech.transcript, options, content_type=encoding.content_type)
+        return SpeechJob(
+            speech.transcript, options, content_type=encoding.content_type, header=encoding.header
+        )
 
     def error_response(self, error: Exception) -> Response:
         return error_response(error, self.request_id)
@@ -205,12 +205,9 @@ class _CartesiaSpeechResponse(SpeechJobResponse):
     def begin(self, job: SpeechJob) -> None:
         super().begin(job)
         self.body_stream.bytes_per_s = self._encoding.bytes_per_s
-        self._header = self._encoding.header
 
     async def write(self, chunk: EncodedChunk) -> None:
-        if chunk.audio:
-            header, self._header = self._header, b""
-            await self.body_stream.write(header + self._encoding.convert(chunk.audio))
+        await super().write(replace(chunk, audio=self._encoding.convert(chunk.audio)))
 
 
 class _CartesiaSpeechEvents(_CartesiaSpeechResponse):

@@ -18,9 +18,9 @@ from ...web.openapi.operations import (
     json_body,
     operation,
 )
-from ...web.request_body import with_bounded_body
+from ...web.request_body import read_body
 from ...web.unmatched import ErrorFormat
-from ..speech import AUDIO_CONTENT_TYPES, EncodedChunk
+from ..speech import AUDIO_CONTENT_TYPES
 from ..speech_job import JobServer, SpeechJob, SpeechJobResponse
 from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
 from .errors import DeepgramBodyTooLong, to_deepgram_error
@@ -100,25 +100,18 @@ class _DeepgramSpeechResponse(SpeechJobResponse):
         super().__init__(host, active, request, _API, request_id=str(uuid4()), id_header="dg-request-id")
 
     async def read_job(self, grant: Grant) -> SpeechJob:
-        too_long = DeepgramBodyTooLong(f"the body is longer than {MAX_BODY_BYTES} bytes")
-        body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
+        body = await read_body(self.request, MAX_BODY_BYTES, DeepgramBodyTooLong)
         text = parse_speech_request(body).text
         query = DeepgramQuery.of(self.request.query_params)
         encoding = make_response_encoding(query)
         voice = resolve_deepgram_voice(self.host.voices, self.host.server.models, query.model, grant)
-        self._header = encoding.header
         self.stream_headers["dg-char-count"] = str(len(text))
         self.stream_headers["dg-model-name"] = voice.encode("ascii", "replace").decode()
         options = make_deepgram_options(query, voice, encoding.audio)
-        return SpeechJob(text, options, content_type=encoding.content_type)
+        return SpeechJob(text, options, content_type=encoding.content_type, header=encoding.header)
 
     def error_response(self, error: Exception) -> Response:
         return deepgram_error_response(error, self.request_id)
-
-    async def write(self, chunk: EncodedChunk) -> None:
-        if chunk.audio:
-            header, self._header = self._header, b""
-            await self.body_stream.write(header + chunk.audio)
 
 
 def deepgram_error_response(error: Exception, request_id: str) -> JSONResponse:

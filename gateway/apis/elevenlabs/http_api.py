@@ -28,7 +28,7 @@ from ...web.openapi.operations import (
     json_response,
     operation,
 )
-from ...web.request_body import with_bounded_body
+from ...web.request_body import read_body
 from ...web.unmatched import ErrorFormat
 from ..speech import AUDIO_CONTENT_TYPES, EncodedChunk
 from ..speech_job import JobServer, SpeechJob, SpeechJobResponse
@@ -122,8 +122,7 @@ class _SpokenText(SpeechJobResponse):
     """Audio as it is made."""
 
     async def read_job(self, grant: Grant) -> SpeechJob:
-        too_long = ElevenLabsBodyTooLong(f"the body is longer than {MAX_BODY_BYTES} bytes")
-        body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
+        body = await read_body(self.request, MAX_BODY_BYTES, ElevenLabsBodyTooLong)
         speech = parse_body(ElevenLabsSpeechRequest, body)
         audio = parse_output_format(self.request.query_params.get("output_format"))
         voice = resolve_elevenlabs_voice(

@@ -32,7 +32,7 @@ from ...web.openapi.operations import (
     json_response,
     operation,
 )
-from ...web.request_body import with_bounded_body
+from ...web.request_body import read_body
 from ...web.unmatched import ErrorFormat
 from ..speech import EncodedChunk
 from ..speech_job import JobServer, SpeechJob, SpeechJobResponse, check_file_length
@@ -82,7 +82,6 @@ class InworldHttpApi:
 
     def __init__(self, host: JobServer) -> None:
         self.host = host
-        self.server, self.voices = host.server, host.voices
         self.active_responses = ActiveResponses()
 
     def routes(self) -> APIRouter:
@@ -117,7 +116,7 @@ class InworldHttpApi:
 
     async def finish(self, within_s: float) -> None:
         """Refuse new requests and wait at most within_s for those under way."""
-        self.server.start_draining()
+        self.host.server.start_draining()
         await self.active_responses.wait_finished(within_s)
 
     async def _speak(self, request: Request) -> Response:
@@ -128,12 +127,12 @@ class InworldHttpApi:
 
     async def _list_voices(self, request: Request) -> Response:
         try:
-            grant = self.server.access.list_grant(request.headers)
+            grant = self.host.server.access.list_grant(request.headers)
             if grant is not None:
                 grant.require(Scope.SPEAK)
         except VivavoceError as error:
             return inworld_error_response(error)
-        found = self.voices.bundle_voices() if grant is None else self.voices.usable_voices(grant)
+        found = self.host.voices.bundle_voices() if grant is None else self.host.voices.usable_voices(grant)
         filtered = request.query_params.get("filter", "")
         language = filtered.removeprefix(_LANGUAGE_FILTER) if filtered.startswith(_LANGUAGE_FILTER) else ""
         listed = [
@@ -152,12 +151,11 @@ class InworldHttpApi:
 
 class _InworldSpeechResponse(SpeechJobResponse):
     async def read_job(self, grant: Grant) -> SpeechJob:
-        too_long = InworldBodyTooLong(f"the body is longer than {MAX_BODY_BYTES} bytes")
-        body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
+        body = await read_body(self.request, MAX_BODY_BYTES, InworldBodyTooLong)
         self._speech = speech = parse_message(InworldSpeechRequest, body)
         voice = resolve_inworld_voice(self.host.voices, self.host.server.models, speech, grant)
         options = make_inworld_options(speech, voice, self.format_of(speech.audio_config))
-        return SpeechJob(speech.text, options, content_type=_JSON_LINES)
+        return SpeechJob(speech.text, options)
 
     def error_response(self, error: Exception) -> Response:
         return inworld_error_response(error)
@@ -215,7 +213,7 @@ class _SpeechLines(_InworldSpeechResponse):
         return self._encoding.audio
 
     def begin(self, job: SpeechJob) -> None:
-        super().begin(job)
+        self.stream_headers["content-type"] = _JSON_LINES
         self.body_stream.bytes_per_s = math.ceil(4 / 3 * job.options.audio.bytes_per_second)  # in base64
 
     async def write(self, chunk: EncodedChunk) -> None:

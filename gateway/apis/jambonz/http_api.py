@@ -19,7 +19,7 @@ from ...web.openapi.operations import (
     json_body,
     operation,
 )
-from ...web.request_body import with_bounded_body
+from ...web.request_body import read_body
 from ...web.unmatched import ErrorFormat
 from ..speech import SynthesisOptions
 from ..speech_job import JobServer, SpeechJob, SpeechJobResponse
@@ -81,8 +81,7 @@ class JambonzHttpApi:
 
 class _JambonzSpeechResponse(SpeechJobResponse):
     async def read_job(self, grant: Grant) -> SpeechJob:
-        too_long = JambonzBodyTooLong(f"the body is longer than {MAX_BODY_BYTES} bytes")
-        body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
+        body = await read_body(self.request, MAX_BODY_BYTES, JambonzBodyTooLong)
         speech = parse_speech_request(body)
         document = parse_ssml(speech.text) if speech.type == "ssml" else plain_document(speech.text)
         voice = self.host.voices.resolve(speech.voice, grant)

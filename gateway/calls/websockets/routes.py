@@ -21,7 +21,7 @@ from fastapi.responses import Response
 from ....adapters.media_streams.asterisk import SUBPROTOCOL, AsteriskStreamConnection
 from ....tts_engine.errors import BadRequest
 from ...web.errors import ResourceNotFound
-from ...web.request_body import with_bounded_body
+from ...web.request_body import read_body
 from ..caller import Caller
 from ..transfers import DialPlanTransfers
 from . import api_operations
@@ -124,8 +124,7 @@ def _peer_of(socket: WebSocket) -> str:
 
 async def _read_parameters(request: Request) -> tuple[Form, dict[str, str]]:
     """Return the parameters of a form body, and those of the URL and of a body of any kind."""
-    too_long = BadRequest(f"the body is longer than {_MAX_WEBHOOK_BYTES} bytes")
-    body = await with_bounded_body(request, _MAX_WEBHOOK_BYTES, too_long).body()
+    body = await read_body(request, _MAX_WEBHOOK_BYTES, BadRequest)
     parameters = dict(request.query_params)
     if request.headers.get("content-type", "").startswith("application/json"):
         return {}, parameters | _texts_of_json(body)
