@@ -24,7 +24,8 @@ from ..trace import percentile
 from . import standstill
 from .standstill import has_standstill
 
-_MAX_CORRELATION = 0.99  # of neighbouring samples
+_BLOCKS = 20  # that the samples of a slope are averaged to
+_MAX_CORRELATION = 0.99  # of neighbouring blocks
 WARM_UP_SHARE = 0.1  # of the samples; memory grows until every part has been used once
 _END_TIMEOUT_S = 180.0
 _MAX_HELD_SHOWN = 8
@@ -244,24 +245,34 @@ def _health_figures(samples: Sequence[HealthSample], tasks: Sequence[tuple[float
 def slope_per_hour(times_s: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
     """Least-squares slope per hour and half of its 95 % interval; zeros for fewer than three samples.
 
-    Samples of a process resemble the ones before them, so that many of them say as much as a few independent
-    ones: with a correlation r of neighbours, n samples count as n (1 - r) / (1 + r).
+    Memory jumps from one sample to the next, and besides it wanders for minutes. The wandering is what
+    misleads a slope, and the jumps hide it, so the samples are averaged to ``_BLOCKS`` values. These resemble
+    the ones before them, so that many say as much as a few independent ones: with a correlation r of
+    neighbours, n values count as n (1 - r) / (1 + r).
 
     Source: Santer et al. 2000, doi:10.1029/1999JD901105, section 3.3, on trends of correlated series.
     """
     if len(times_s) < 3:
         return 0.0, 0.0
-    hours = np.asarray(times_s) / 3600
-    slope, intercept = np.polyfit(hours, values, 1)
-    residuals = np.asarray(values) - (slope * hours + intercept)
+    blocks = min(_BLOCKS, len(times_s))
+    hours, means = (
+        np.array([block.mean() for block in np.array_split(np.asarray(each, float), blocks)])
+        for each in (np.asarray(times_s) / 3600, values)
+    )
+    slope, intercept = np.polyfit(hours, means, 1)
+    residuals = means - (slope * hours + intercept)
     squares = float(residuals @ residuals)
     spread = float(((hours - hours.mean()) ** 2).sum())
-    if squares <= np.finfo(float).eps * float(np.square(values).sum()):
+    if squares <= np.finfo(float).eps * float(np.square(means).sum()):
         return float(slope), 0.0  # a straight line but for rounding
     correlation = min(max(float(residuals[1:] @ residuals[:-1]) / squares, 0.0), _MAX_CORRELATION)
-    independent = len(hours) * (1 - correlation) / (1 + correlation)
-    variance = squares / max(independent - 2, 1.0)
-    return float(slope), 1.96 * (variance / spread) ** 0.5
+    freedom = max(blocks * (1 - correlation) / (1 + correlation) - 2, 1.0)
+    return float(slope), _student_quantile(freedom) * (squares / freedom / spread) ** 0.5
+
+
+def _student_quantile(freedom: float) -> float:
+    """The 97.5 % quantile of Student's distribution, by the first terms of its series in 1 / freedom."""
+    return 1.96 + 2.372 / freedom + 2.823 / freedom**2
 
 
 def _print_details(

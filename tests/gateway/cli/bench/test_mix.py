@@ -79,16 +79,19 @@ def test_the_slope_of_a_straight_line_is_exact_and_noise_widens_its_interval() -
     assert abs(slope) < half_width
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.7, 0.9])
-def test_the_interval_of_a_slope_holds_for_samples_that_resemble_their_neighbours(correlation: float) -> None:
-    generator, times_s = np.random.default_rng(0), [float(second) for second in range(400)]
+@pytest.mark.parametrize(("correlation", "jumps"), [(0.0, 0.0), (0.7, 0.0), (0.9, 0.0), (0.98, 2.0)])
+def test_the_interval_of_a_slope_holds_for_samples_that_wander_and_jump(
+    correlation: float, jumps: float
+) -> None:
+    """jumps: deviation of independent noise, beside wandering of deviation 1."""
+    generator, times_s = np.random.default_rng(0), [float(second) for second in range(600)]
     runs, with_true_slope = 300, 0
     for _ in range(runs):
-        values = [0.0]
+        wandering = [float(generator.standard_normal())]
         for drawn in generator.standard_normal(len(times_s) - 1):
-            values.append(correlation * values[-1] + float(drawn))
-        drift = [value + 7 * time_s / 3600 for value, time_s in zip(values, times_s, strict=True)]
-        slope, half_width = slope_per_hour(times_s, drift)
+            wandering.append(correlation * wandering[-1] + (1 - correlation**2) ** 0.5 * float(drawn))
+        noise = wandering + jumps * generator.standard_normal(len(times_s))
+        slope, half_width = slope_per_hour(times_s, noise + 7 * np.array(times_s) / 3600)
         with_true_slope += abs(slope - 7) <= half_width
     assert 0.85 < with_true_slope / runs < 0.99  # 0.95 but for the error of the correlation itself
 
