@@ -92,7 +92,7 @@ check-golden: $(TEST_STAMP) ## compare the networks with reference vectors, of D
 # OUT keeps the results; run again, the check goes on with the steps that are not done.
 OUT    ?= gpu-check
 DEVICE ?= cuda
-gpu-check: $(TEST_STAMP) ## check and measure a graphics card in at most 23 minutes, OUT=FOLDER; EXTRAS needs cosyvoice
+gpu-check: $(TEST_STAMP) ## check and measure a graphics card in at most 25 minutes, OUT=FOLDER; EXTRAS needs cosyvoice
 	PYTHONPATH=tests $(BIN)/python -m gpu_check --out $(OUT) --device $(DEVICE) $(if $(QUICK),--quick)
 
 clean: ## remove .venv and what was built

@@ -29,7 +29,6 @@ Key = TypeVar("Key", bound=Hashable)
 Step = TypeVar("Step")
 
 _ALIGNMENT = 16  # bytes, the size of the largest element type
-_WARM_UPS = 2  # libraries choose algorithms and allocate in their first calls
 # Beginning a recording synchronizes the whole device, which breaks a recording in another thread.
 _RECORDING = threading.Lock()
 
@@ -106,8 +105,8 @@ def new_graph_pool(device: torch.device) -> GraphMemoryPool | None:
 class StepGraph(Generic[State]):
     """A function of fixed tensors that can be replayed. It returns a tensor, or a tree of tensors.
 
-    On a device with graphs the function runs several times at construction, so its inputs must be harmless
-    then. The output is valid until another graph of the same pool is replayed.
+    On a device with graphs the function runs at construction, so its inputs must be harmless then. The
+    output is valid until another graph of the same pool is replayed.
     """
 
     def __init__(self, run: Callable[[], State], device: torch.device, pool: GraphMemoryPool | None) -> None:
@@ -128,8 +127,7 @@ class StepGraph(Generic[State]):
     def _record(self, device: torch.device, pool: GraphMemoryPool) -> None:
         pool.stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(pool.stream):
-            for _ in range(_WARM_UPS):
-                self._run()
+            self._run()  # libraries choose algorithms and allocate in their first calls
         torch.cuda.current_stream(device).wait_stream(pool.stream)
         self._graph = torch.cuda.CUDAGraph()
         # thread_local: allocations in other threads do not break the recording.

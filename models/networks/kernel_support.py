@@ -6,7 +6,8 @@ from importlib.util import find_spec
 
 import torch
 
-_MIN_CAPABILITY = (8, 0)  # of a card whose tensor cores take TF32
+_MIN_CAPABILITY = (8, 0)  # of a card that loads matrices without its registers
+_EARLY_LAUNCH_CAPABILITY = (9, 0)
 
 
 def has_fused_kernels(
@@ -29,3 +30,13 @@ def runs_triton(device: torch.device) -> bool:
     if device.type != "cuda" or find_spec("triton") is None:
         return False
     return torch.cuda.get_device_capability(device) >= _MIN_CAPABILITY
+
+
+@cache
+def launches_early(device: torch.device) -> bool:
+    """Whether a kernel can be launched before the kernel before it has ended."""
+    if not runs_triton(device) or torch.cuda.get_device_capability(device) < _EARLY_LAUNCH_CAPABILITY:
+        return False
+    from triton.language.extra import cuda
+
+    return hasattr(cuda, "gdc_wait")

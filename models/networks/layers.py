@@ -42,8 +42,7 @@ def _onednn_packs(dtype: torch.dtype) -> bool:
 
 def packed_linear(x: Tensor, matrix: Tensor | None, bias: Tensor | None) -> Tensor:
     """x: (..., inputs) and a packed matrix -> (..., outputs). Raises RuntimeError before ``prepare``."""
-    if matrix is None:
-        raise RuntimeError("prepare() has not been called after the weights were loaded")
+    matrix = _prepared(matrix)
     if not matrix.is_mkldnn:
         return F.linear(x, matrix, bias)
     if not x.numel():
@@ -53,6 +52,12 @@ def packed_linear(x: Tensor, matrix: Tensor | None, bias: Tensor | None) -> Tens
         return _onednn_linear(x, matrix, bias)
     padded_rows = F.pad(x.reshape(rows, -1), (0, 0, 0, MIN_PRODUCT_ROWS - rows))
     return _onednn_linear(padded_rows, matrix, bias)[:rows].view(*x.shape[:-1], -1)
+
+
+def _prepared(matrix: Tensor | None) -> Tensor:
+    if matrix is None:
+        raise RuntimeError("prepare() has not been called after the weights were loaded")
+    return matrix
 
 
 def _onednn_linear(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
@@ -71,10 +76,15 @@ class Linear(PreparedModule):
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
         self.register_buffer("matrix", None, persistent=False)
         self.matrix: Tensor | None
+        self.halves: Tensor | None = None  # of ``whole_matrix``, see ``half_matrices``
 
     def prepare(self) -> None:
         """Pack the weight."""
         self.matrix = pack_matrix(_take_parameter(self, "weight"))
+
+    def whole_matrix(self) -> Tensor:
+        """(outputs, inputs), after ``prepare``."""
+        return _prepared(self.matrix)
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (..., inputs) -> (..., outputs)."""
@@ -109,10 +119,15 @@ class CausalConv(PreparedModule):
         self.bias = nn.Parameter(torch.empty(outputs))
         self.register_buffer("matrix", None, persistent=False)
         self.matrix: Tensor | None
+        self.halves: Tensor | None = None  # of ``whole_matrix``, see ``half_matrices``
 
     def prepare(self) -> None:
         """Pack the weight as (outputs, kernel * inputs)."""
         self.matrix = pack_matrix(_take_parameter(self, "weight").permute(0, 2, 1).flatten(1))
+
+    def whole_matrix(self) -> Tensor:
+        """(outputs, kernel * inputs), after ``prepare``."""
+        return _prepared(self.matrix)
 
     def initial_context(self, rows: int) -> Tensor:
         """The zeros before the first frame: (rows, kernel - 1, inputs)."""
@@ -141,6 +156,8 @@ class QkvProjection(PreparedModule):
         self.query_bias: Tensor | None
         self.key_value_matrix: Tensor | None
         self.key_value_bias: Tensor | None
+        self.halves: Tensor | None = None  # of ``whole_matrix``, see ``half_matrices``
+        self.whole_bias: Tensor | None = None  # set with ``halves``
 
     def prepare(self) -> None:
         """Join the weights of keys and values, in this order, and delete the three original modules."""
@@ -152,6 +169,16 @@ class QkvProjection(PreparedModule):
             self.key_value_bias = torch.cat([_take_parameter(part, "bias") for part in others])
         for name in self.names:
             delattr(self, name)
+
+    def whole_matrix(self) -> Tensor:
+        """(3 * inner, width), of queries, keys and values, after ``prepare``."""
+        return torch.cat([_prepared(self.query_matrix), _prepared(self.key_value_matrix)])
+
+    def join_biases(self) -> Tensor | None:
+        """(3 * inner,), of queries, keys and values; None without biases."""
+        if self.query_bias is None or self.key_value_bias is None:
+            return None
+        return torch.cat([self.query_bias, self.key_value_bias])
 
     def project_queries(self, x: Tensor) -> Tensor:
         """(N, T, width) -> (N, T, inner)."""

@@ -76,8 +76,10 @@ def policy_for(precision: str, device: str, executor: str = "auto") -> CosyVoice
         return policy
     if require_device(device) == "cpu":
         return policy
-    flow = EXACT_POLICY if policy.executor is Executor.TENSORRT else HALF_PRECISION_POLICY
-    return replace(policy, slots=32, max_render_rows=4, flow=flow, overlap=True)
+    policy = replace(policy, slots=32, overlap=True)
+    if policy.executor is Executor.TENSORRT:
+        return replace(policy, max_render_rows=4, flow=EXACT_POLICY)
+    return replace(policy, max_render_rows=8, flow=HALF_PRECISION_POLICY)
 
 
 def _choose_executor(executor: Executor, device: str) -> Executor:

@@ -93,6 +93,7 @@ class PagedAttentionPlan:
     slots_in_use: Tensor  # (N,) int64, slots of the table up to the last frame
     frame_mask: Tensor | None  # (N, length, 1) float32, 0 after the end of a row; None if none ends early
     distance_range: tuple[int, int]  # as in RowGroup, of any frame that may be visible
+    part_counters: Tensor  # (N * length,) int32, all 0, for kernels that attend in parts
 
     @property
     def history_positions(self) -> Tensor:
@@ -144,6 +145,7 @@ def make_paged_plan(
         (places.ends - places.first_frame).clamp(max=slots),
         frame_mask,
         distances,
+        torch.zeros(positions.numel(), dtype=torch.int32, device=device),
     )
 
 

@@ -11,17 +11,27 @@ Source: FunAudioLLM/CosyVoice@ace7c47 flow/DiT/{dit,modules}.py (after F5-TTS), 
 x-transformers 2.11.24; keys as in flow.pt under ``decoder.estimator``.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...networks.layers import Linear, QkvProjection, sinusoidal_time_features, split_keys_values
+from ...networks.half_matrices import split_matrices
+from ...networks.kernel_support import has_fused_kernels
+from ...networks.layers import (
+    Linear,
+    PreparedModule,
+    QkvProjection,
+    sinusoidal_time_features,
+    split_keys_values,
+)
 from ..config import MEL_BANDS, DitConfig
 from .attention import attend, read_history, write_chunk
-from .attention_memory import AttentionMemory, layer_memories
-from .attention_plan import AttentionPlan
+from .attention_memory import AttentionMemory, PagedBuffers, layer_memories
+from .attention_plan import AttentionPlan, PagedAttentionPlan
 from .policy import CacheForm
 
 TIME_WIDTH = 256
@@ -120,7 +130,7 @@ class _DitBlock(nn.Module):
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
         width = config.width
-        self.heads = config.heads
+        self.heads, self.width, self.head_width = config.heads, width, config.head_width
         self.attn_norm = _Modulation(width, MODULATION_PARTS)
         self.attn = _DitAttention(width, config.inner)
         self.ff = _DitFeedForward(width, width * config.feed_forward_factor)
@@ -138,6 +148,9 @@ class _DitBlock(nn.Module):
 
         modulation: (N or 1, 6, C). cache: (N, P, W, D), written in place. angles: of history and chunk.
         """
+        if isinstance(cache, PagedBuffers) and len(modulation) == 1 and self._has_fused_kernels(x.device):
+            assert isinstance(plan, PagedAttentionPlan)
+            return self._forward_fused(x, modulation[0], cache.pool, plan, angles[1])
         shift, scale, gate, ff_shift, ff_scale, ff_gate = modulation[:, :, None].unbind(1)
         inputs = modulate(x, scale, shift)
         query, new_values = self.attn.project_queries(inputs), self._project(inputs, angles[1])
@@ -152,6 +165,42 @@ class _DitBlock(nn.Module):
             attended = attended * plan.frame_mask
         x = torch.addcmul(x, gate, attended)
         return torch.addcmul(x, ff_gate, self.ff(modulate(x, ff_scale, ff_shift)))
+
+    def _has_fused_kernels(self, device: torch.device) -> bool:
+        matrices = (self.attn.halves, *(layer.halves for layer in self.linears()))
+        if any(halves is None for halves in matrices):
+            return False
+        return self.head_width % 64 == 0 and has_fused_kernels(device, powers=[self.width, self.head_width])
+
+    def _forward_fused(
+        self, x: Tensor, modulation: Tensor, pool: Tensor, plan: PagedAttentionPlan, angles: _RotaryAngles
+    ) -> Tensor:
+        from ...networks.fused_kernels import modulated_norm, product
+        from ..kernels.flow_kernels import attend_pages, project_to_pages
+
+        shift, scale, gate, ff_shift, ff_scale, ff_gate = modulation
+        output, widen, narrow = self.linears()
+        assert self.attn.halves is not None and output.halves is not None and output.bias is not None
+        assert widen.halves is not None and widen.bias is not None
+        assert narrow.halves is not None and narrow.bias is not None
+        query = project_to_pages(
+            modulated_norm(x, scale, shift, NORM_EPSILON),
+            self.attn.halves,
+            self.attn.whole_bias,
+            pool,
+            plan.written_pages,
+            (angles.cos, angles.sin),
+        )
+        attended = attend_pages(query, pool, plan, self.heads)
+        x = product(attended, output.halves, output.bias, gate=gate, frame_mask=plan.frame_mask, residual=x)
+        normed = modulated_norm(x, ff_scale, ff_shift, NORM_EPSILON)
+        widened = product(normed, widen.halves, widen.bias, activation="gelu by tanh")
+        return product(widened, narrow.halves, narrow.bias, gate=ff_gate, residual=x)
+
+    def linears(self) -> tuple[Linear, Linear, Linear]:
+        """The product after attention, and those of the feed-forward block."""
+        widen = cast(nn.Sequential, self.ff.ff[0])[0]
+        return cast(Linear, self.attn.to_out[0]), cast(Linear, widen), cast(Linear, self.ff.ff[2])
 
     def _project(self, inputs: Tensor, angles: _RotaryAngles) -> Tensor:
         """(N, T, C) -> rotated keys, and values: (N, 2, T, D)."""
@@ -174,7 +223,7 @@ class _RotaryFrequencies(nn.Module):
         self.register_buffer("inv_freq", rates)
 
 
-class FlowDit(nn.Module):
+class FlowDit(PreparedModule):
     """The v3 estimator: ``step`` through frames, with any number of rows."""
 
     def __init__(self, config: DitConfig) -> None:
@@ -186,6 +235,11 @@ class FlowDit(nn.Module):
         self.transformer_blocks = nn.ModuleList([_DitBlock(config) for _ in range(config.depth)])
         self.norm_out = _Modulation(config.width, 2)
         self.proj_out = Linear(config.width, MEL_BANDS)
+
+    def prepare(self) -> None:
+        """Split the matrices for the fused kernels, where there are such kernels."""
+        blocks = cast(Sequence[_DitBlock], self.transformer_blocks)
+        split_matrices(layer for block in blocks for layer in (block.attn, *block.linears()))
 
     def time_embedding(self, t: Tensor) -> Tensor:
         """(N,) solver times in 0..1 -> (N, C)."""

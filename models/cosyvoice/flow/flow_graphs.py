@@ -43,7 +43,7 @@ from .state import (
 )
 
 _SCRATCH_PAGE = 0
-_MIN_PAGES = 8  # smallest bucket of pages attended to
+_MIN_PAGES = 16  # smallest bucket of pages attended to
 # Largest bucket of pages, each 1 s of speech, that is recorded in advance; a longer sentence records its own.
 _MAX_RECORDED_PAGES = 128
 

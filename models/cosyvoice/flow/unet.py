@@ -20,11 +20,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...networks.half_matrices import split_matrices
 from ...networks.kernel_support import has_fused_kernels
 from ...networks.layers import (
     CausalConv,
     Linear,
     PointwiseConv,
+    PreparedModule,
     QkvProjection,
     sinusoidal_time_features,
     split_keys_values,
@@ -61,7 +63,7 @@ class _ConvNorm(nn.Module):
         y, context = _convolve(cast(CausalConv, self.block["0"]), x, context)
         norm = cast(nn.LayerNorm, self.block["2"])
         if has_fused_kernels(x.device, powers=[self.channels]):
-            from ..kernels.unet_kernels import norm_mish
+            from ...networks.fused_kernels import norm_mish
 
             return norm_mish(y, norm, offset), context
         y = F.mish(norm(y))
@@ -69,13 +71,13 @@ class _ConvNorm(nn.Module):
 
 
 def _convolve(conv: CausalConv, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-    """As ``CausalConv.forward``, for a chunk that is longer than the context."""
-    if not has_fused_kernels(x.device, multiples=[conv.inputs, len(conv.bias)]):
+    """As ``CausalConv.forward``."""
+    if conv.halves is None or not has_fused_kernels(x.device):
         return conv(x, context)  # type: ignore[no-any-return]
-    from ..kernels.unet_kernels import convolve
+    from ...networks.fused_kernels import product
 
-    assert conv.matrix is not None
-    return convolve(x, context, conv.matrix, conv.bias), x[:, x.shape[1] - context.shape[1] :]
+    with_context = torch.cat([context, x], 1)
+    return product(with_context, conv.halves, conv.bias), with_context[:, x.shape[1] :]
 
 
 class _Resnet(nn.Module):
@@ -95,11 +97,11 @@ class _Resnet(nn.Module):
 
 def _add_product(linear: Linear, x: Tensor, residual: Tensor) -> Tensor:
     """The product of a layer, added to a residual: (N, T, C)."""
-    if has_fused_kernels(x.device, multiples=[x.shape[2], residual.shape[2]]):
-        from ...networks.fused_kernels import add_product
+    if linear.halves is not None and has_fused_kernels(x.device):
+        from ...networks.fused_kernels import product
 
-        assert linear.matrix is not None and linear.bias is not None
-        return add_product(x, linear.matrix, linear.bias, residual)
+        assert linear.bias is not None
+        return product(x, linear.halves, linear.bias, residual=residual)
     y: Tensor = residual + linear(x)
     return y
 
@@ -159,23 +161,20 @@ class _TransformerBlock(nn.Module):
 
     def _has_fused_kernels(self, device: torch.device) -> bool:
         width, head_width = self.norm1.weight.numel(), self.inner // self.heads
-        return has_fused_kernels(device, [width, head_width], [width, self.inner])
+        return self.attn1.halves is not None and has_fused_kernels(device, powers=[width, head_width])
 
     def _forward_fused(self, x: Tensor, pool: Tensor, plan: PagedAttentionPlan) -> Tensor:
-        from ..kernels.unet_kernels import attend_pages, project_normed, project_to_pages
+        from ...networks.fused_kernels import layer_norm, product
+        from ..kernels.flow_kernels import attend_pages, project_to_pages
 
-        attention, narrow = self.attn1, cast(Linear, self.ff.net["2"])
-        widen = cast(_GeluProjection, self.ff.net["0"]).proj
-        assert attention.query_matrix is not None and attention.key_value_matrix is not None
-        query = project_to_pages(
-            x, self.norm1, attention.query_matrix, attention.key_value_matrix, pool, plan.written_pages
-        )
-        attended = attend_pages(
-            query, pool, plan.page_table, plan.visible_mask, plan.slots_in_use, self.heads
-        )
-        x = _add_product(cast(Linear, attention.to_out[0]), attended, x)
-        assert widen.matrix is not None and widen.bias is not None
-        return _add_product(narrow, project_normed(x, self.norm3, widen.matrix, widen.bias), x)
+        widen, narrow = cast(_GeluProjection, self.ff.net["0"]).proj, cast(Linear, self.ff.net["2"])
+        assert self.attn1.halves is not None and widen.halves is not None and widen.bias is not None
+        normed = layer_norm(x, self.norm1)
+        query = project_to_pages(normed, self.attn1.halves, None, pool, plan.written_pages)
+        attended = attend_pages(query, pool, plan, self.heads)
+        x = _add_product(cast(Linear, self.attn1.to_out[0]), attended, x)
+        widened = product(layer_norm(x, self.norm3), widen.halves, widen.bias, activation="gelu")
+        return _add_product(narrow, widened, x)
 
     def _project(self, inputs: Tensor, _positions: Tensor) -> Tensor:
         return split_keys_values(self.attn1.project_keys_values(inputs))
@@ -219,7 +218,7 @@ class _UnetLevel(nn.ModuleList):
         return cast(CausalConv, self[2]) if len(self) == 3 else None
 
 
-class FlowUnet(nn.Module):
+class FlowUnet(PreparedModule):
     """The v2 estimator: ``step`` through frames, with any number of rows."""
 
     def __init__(self, config: UnetConfig) -> None:
@@ -239,6 +238,14 @@ class FlowUnet(nn.Module):
         self.up_blocks = nn.ModuleList([_UnetLevel(2 * width, config, with_conv=True)])
         self.final_block = _ConvNorm(width, width)
         self.final_proj = PointwiseConv(width, config.out_channels)
+
+    def prepare(self) -> None:
+        """Split the matrices for the fused kernels, where there are such kernels."""
+        split_matrices(
+            layer
+            for layer in self.modules()
+            if isinstance(layer, Linear | CausalConv | QkvProjection) and layer is not self.final_proj
+        )
 
     def _levels(self) -> list["_UnetLevel"]:
         levels = [*self.down_blocks, *self.mid_blocks, *self.up_blocks]

@@ -1,13 +1,14 @@
-"""Kernels in Triton for a layer of the language model with matrices of 16 bits: five launches, 17 in torch.
+"""Kernels in Triton for a layer of the language model: five launches for a few rows, 17 in torch.
 
     norm, queries, keys, values; rotation; keys and values to the memory      project_to_memory
     attention over the memory of each row                                     attend_memory
-    product, residual                                                         add_product
+    product, residual                                                         add_vector_product
     norm, two products, gated SiLU                                            project_gated
-    product, residual                                                         add_product
+    product, residual                                                         add_vector_product
 
-On an H200, before and after: a token in bf16 2.8 and 2.1 ms. With matrices in float32 it was slower, 2.7 and
-3.4 ms.
+A step of a few rows takes as long as reading the matrices. So a program reads a few whole rows of a matrix
+and multiplies them by every row of the step without tensor cores, in float32. For more rows cuBLAS
+multiplies, and kernels do what is between the products.
 
 Imported only where ``has_fused_kernels`` says so.
 """
@@ -17,42 +18,44 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ...networks.fused_kernels import LOG2_E, product_depth, softmax_result, softmax_step
+from ...networks.fused_kernels import (
+    LOG2_E,
+    attention_parts,
+    await_inputs,
+    launch_next,
+    launch_options,
+    part_buffer,
+    softmax_step,
+    store_attention,
+)
 
-_DECODE_ROWS = 16  # rows that a program computes: the fewest that tensor cores take
+MAX_VECTORS = 4  # rows of a step for which a program has registers
+_QUERIES = 16  # of a program: the fewest that tensor cores take
+_SLOTS = 64  # that a program attends to at once
+_CHANNEL_PAIRS = 2  # of a program that projects
+_GATES = 4
+_OUTPUTS = 2
+_DEPTH = 1024  # inputs that a program reads at once
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _inverse_magnitude(  # type: ignore[no-untyped-def]
-    x, rows, is_row, WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr
-):
-    """One over the root mean square of rows, (BLOCK_M,)."""
-    columns = tl.arange(0, PADDED_WIDTH)
-    is_value = is_row[:, None] & (columns < WIDTH)[None]
-    values = tl.load(x + rows[:, None] * WIDTH + columns[None], mask=is_value, other=0.0)
-    return 1.0 / tl.sqrt(tl.sum(values * values, 1) / WIDTH + EPSILON)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _two_scaled_products(  # type: ignore[no-untyped-def]
-    x, norm_weight, matrix, rows, is_row, first, second,
-    WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+def _normed_rows(  # type: ignore[no-untyped-def]
+    x, norm_weight, row_count, WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr,
+    ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Rows of x (M, WIDTH), normed by their root mean square, times two sets of rows of a matrix."""
-    scale = _inverse_magnitude(x, rows, is_row, WIDTH, PADDED_WIDTH, EPSILON)
-    one = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    other = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for start in range(0, WIDTH, BLOCK_K):
-        inner = start + tl.arange(0, BLOCK_K)
-        part = tl.load(x + rows[:, None] * WIDTH + inner[None], mask=is_row[:, None], other=0.0)
-        normed = part * scale[:, None] * tl.load(norm_weight + inner)[None]
-        first_factors = tl.load(matrix + first[:, None] * WIDTH + inner[None])
-        second_factors = tl.load(matrix + second[:, None] * WIDTH + inner[None])
-        normed = normed.to(first_factors.dtype)
-        one = tl.dot(normed, tl.trans(first_factors), one, input_precision="tf32x3")
-        other = tl.dot(normed, tl.trans(second_factors), other, input_precision="tf32x3")
-    return one, other
+    """Rows over their root mean square, times the weight: (ROWS, PADDED_WIDTH), 0 where there is no value."""
+    rows, inner = tl.arange(0, ROWS), tl.arange(0, PADDED_WIDTH)
+    is_value = (rows < row_count)[:, None] & (inner < WIDTH)[None]
+    values = tl.load(x + rows[:, None] * WIDTH + inner[None], mask=is_value, other=0.0)
+    scale = 1.0 / tl.sqrt(tl.sum(values * values, 1) / WIDTH + EPSILON)
+    weight = tl.load(norm_weight + inner, mask=inner < WIDTH, other=0.0).to(tl.float32)
+    return values * scale[:, None] * weight[None]
+
+
+@triton.jit
+def _multiply_rows(vectors, factors):  # type: ignore[no-untyped-def]
+    """Products of vectors (ROWS, K) with rows of a matrix (N, K): (ROWS, N)."""
+    return tl.sum(vectors[:, None, :] * factors.to(tl.float32)[None], 2)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -60,20 +63,35 @@ def _project_to_memory_kernel(  # type: ignore[no-untyped-def]
     x, norm_weight, matrix, bias, cosines, sines, query, kv, write_positions,
     row_count, length, write_stride, row_stride, part_stride, head_stride,
     WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr,
-    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr, PAIRS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    is_row = rows < row_count
-    head = tl.program_id(1)
-    channels = tl.arange(0, HALF)
-    columns = head * 2 * HALF + channels
-    low, high = _two_scaled_products(
-        x, norm_weight, matrix, rows, is_row, columns, columns + HALF,
-        WIDTH, PADDED_WIDTH, EPSILON, BLOCK_M, HALF, BLOCK_K,
+    launch_next(EARLY)
+    head = tl.program_id(0)
+    channels = tl.program_id(1) * PAIRS + tl.arange(0, PAIRS)
+    columns, inner = head * 2 * HALF + channels, tl.arange(0, PADDED_WIDTH)
+    is_inner = (inner < WIDTH)[None]
+    places = columns[:, None] * WIDTH + inner[None]
+    low_factors = tl.load(matrix + places, mask=is_inner, other=0.0)
+    high_factors = tl.load(matrix + HALF * WIDTH + places, mask=is_inner, other=0.0)
+    await_inputs(EARLY)
+    normed = _normed_rows(x, norm_weight, row_count, WIDTH, PADDED_WIDTH, EPSILON, ROWS)
+    low = _multiply_rows(normed, low_factors) + tl.load(bias + columns)[None].to(tl.float32)
+    high = _multiply_rows(normed, high_factors) + tl.load(bias + columns + HALF)[None].to(tl.float32)
+    rows = tl.arange(0, ROWS)
+    _rotate_and_store(
+        low, high, rows, rows < row_count, head, channels, cosines, sines, query, kv, write_positions,
+        length, write_stride, row_stride, part_stride, head_stride, HEADS, KV_HEADS, HALF,
     )  # fmt: skip
-    low += tl.load(bias + columns)[None].to(tl.float32)
-    high += tl.load(bias + columns + HALF)[None].to(tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _rotate_and_store(  # type: ignore[no-untyped-def]
+    low, high, rows, is_row, head, channels, cosines, sines, query, kv, write_positions,
+    length, write_stride, row_stride, part_stride, head_stride,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr,
+):  # fmt: skip
+    """Store channels of a head and those half a head after them: of queries, or of keys or values."""
     if head < HEADS + KV_HEADS:
         # The cosines of both halves are equal, and the sines of the second are positive.
         angles = rows[:, None] * (2 * HALF) + channels[None]
@@ -81,7 +99,7 @@ def _project_to_memory_kernel(  # type: ignore[no-untyped-def]
         sine = tl.load(sines + angles + HALF, mask=is_row[:, None], other=0.0)
         low, high = low * cosine - high * sine, high * cosine + low * sine
     if head < HEADS:
-        target = query + rows[:, None] * (HEADS * 2 * HALF) + columns[None]
+        target = query + rows[:, None] * (HEADS * 2 * HALF) + (head * 2 * HALF + channels)[None]
     else:
         part, kv_head = (head - HEADS) // KV_HEADS, (head - HEADS) % KV_HEADS
         batch = (rows // length).to(tl.int64)
@@ -93,26 +111,48 @@ def _project_to_memory_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _attend_memory_kernel(  # type: ignore[no-untyped-def]
-    query, kv, visible, attended,
-    length, positions, visible_stride, row_stride, part_stride, head_stride, scale,
-    KV_HEADS: tl.constexpr, GROUPS: tl.constexpr, HEAD_WIDTH: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr,
+def _rotate_to_memory_kernel(  # type: ignore[no-untyped-def]
+    projected, cosines, sines, query, kv, write_positions,
+    length, write_stride, row_stride, part_stride, head_stride,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    launch_next(EARLY)
+    rows, head = tl.program_id(0) + tl.arange(0, 1), tl.program_id(1)
+    channels = tl.arange(0, HALF)
+    places = rows[:, None] * ((HEADS + 2 * KV_HEADS) * 2 * HALF) + (head * 2 * HALF + channels)[None]
+    await_inputs(EARLY)
+    low = tl.load(projected + places).to(tl.float32)
+    high = tl.load(projected + places + HALF).to(tl.float32)
+    _rotate_and_store(
+        low, high, rows, rows >= 0, head, channels, cosines, sines, query, kv, write_positions,
+        length, write_stride, row_stride, part_stride, head_stride, HEADS, KV_HEADS, HALF,
+    )  # fmt: skip
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _attend_memory_kernel(  # type: ignore[no-untyped-def]
+    query, kv, visible, attended, parts, counters,
+    length, query_count, positions, visible_stride, row_stride, part_stride, head_stride, scale,
+    KV_HEADS: tl.constexpr, GROUPS: tl.constexpr, HEAD_WIDTH: tl.constexpr, PARTS: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    launch_next(EARLY)
     batch, kv_head = (tl.program_id(0) // KV_HEADS).to(tl.int64), tl.program_id(0) % KV_HEADS
+    part = tl.program_id(2)
     queries_of_key = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     is_query = queries_of_key < GROUPS * length
     group, column = queries_of_key // length, queries_of_key % length
+    heads = (batch * length + column) * (KV_HEADS * GROUPS) + kv_head * GROUPS + group
     channels = tl.arange(0, HEAD_WIDTH)
-    inner = KV_HEADS * GROUPS * HEAD_WIDTH
-    places = ((batch * length + column) * inner + (kv_head * GROUPS + group) * HEAD_WIDTH)[:, None]
-    places += channels[None]
+    places = heads[:, None] * HEAD_WIDTH + channels[None]
+    await_inputs(EARLY)
     queries = tl.load(query + places, mask=is_query[:, None], other=0.0) * scale
     largest = tl.full((BLOCK_M,), float("-inf"), dtype=tl.float32)
     weight_sum = tl.zeros((BLOCK_M,), dtype=tl.float32)
     total = tl.zeros((BLOCK_M, HEAD_WIDTH), dtype=tl.float32)
     memory = kv + batch * row_stride + kv_head * head_stride
-    for start in range(0, positions, BLOCK_S):
+    part_slots = tl.cdiv(positions, PARTS * BLOCK_S) * BLOCK_S
+    for start in range(part * part_slots, tl.minimum(positions, (part + 1) * part_slots), BLOCK_S):
         slots = start + tl.arange(0, BLOCK_S)
         is_slot = slots < positions
         slot_places = slots[:, None] * HEAD_WIDTH + channels[None]
@@ -124,24 +164,88 @@ def _attend_memory_kernel(  # type: ignore[no-untyped-def]
             other=0,
         )
         largest, weight_sum, total = softmax_step(queries, keys, values, seen, largest, weight_sum, total)
-    tl.store(attended + places, softmax_result(weight_sum, total), mask=is_query[:, None])
+    store_attention(
+        largest, weight_sum, total, heads, is_query, attended, parts,
+        counters + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), part, query_count,
+        HEAD_WIDTH, PARTS,
+    )  # fmt: skip
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _add_vector_product_kernel(  # type: ignore[no-untyped-def]
+    x, matrix, residual, result, row_count,
+    INNER: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, OUTPUTS: tl.constexpr, DEPTH: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    launch_next(EARLY)
+    rows, columns = tl.arange(0, ROWS), tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
+    is_row = (rows < row_count)[:, None]
+    places = rows[:, None] * WIDTH + columns[None]
+    await_inputs(EARLY)
+    total = tl.load(residual + places, mask=is_row, other=0.0)
+    products = tl.zeros((ROWS, OUTPUTS, DEPTH), dtype=tl.float32)
+    for start in tl.static_range(0, INNER, DEPTH):
+        inner = start + tl.arange(0, DEPTH)
+        is_inner = (inner < INNER)[None]
+        vectors = tl.load(x + rows[:, None] * INNER + inner[None], mask=is_row & is_inner, other=0.0)
+        factors = tl.load(matrix + columns[:, None] * INNER + inner[None], mask=is_inner, other=0.0)
+        products += vectors[:, None, :] * factors.to(tl.float32)[None]
+    tl.store(result + places, total + tl.sum(products, 2), mask=is_row)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _project_gated_kernel(  # type: ignore[no-untyped-def]
     x, norm_weight, matrix, result, row_count,
     WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr, INNER: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    ROWS: tl.constexpr, GATES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    is_row = rows < row_count
-    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    gate, up = _two_scaled_products(
-        x, norm_weight, matrix, rows, is_row, columns, INNER + columns,
-        WIDTH, PADDED_WIDTH, EPSILON, BLOCK_M, BLOCK_N, BLOCK_K,
-    )  # fmt: skip
-    gated = gate / (1.0 + tl.exp(-gate)) * up
-    tl.store(result + rows[:, None] * INNER + columns[None], gated, mask=is_row[:, None])
+    launch_next(EARLY)
+    columns, inner = tl.program_id(0) * GATES + tl.arange(0, GATES), tl.arange(0, PADDED_WIDTH)
+    is_inner = (inner < WIDTH)[None]
+    places = columns[:, None] * WIDTH + inner[None]
+    gate_factors = tl.load(matrix + places, mask=is_inner, other=0.0)
+    up_factors = tl.load(matrix + INNER * WIDTH + places, mask=is_inner, other=0.0)
+    await_inputs(EARLY)
+    normed = _normed_rows(x, norm_weight, row_count, WIDTH, PADDED_WIDTH, EPSILON, ROWS)
+    gate, up = _multiply_rows(normed, gate_factors), _multiply_rows(normed, up_factors)
+    rows = tl.arange(0, ROWS)
+    is_row = (rows < row_count)[:, None]
+    tl.store(result + rows[:, None] * INNER + columns[None], gate / (1.0 + tl.exp(-gate)) * up, mask=is_row)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _add_and_norm_kernel(  # type: ignore[no-untyped-def]
+    x, added, norm_weight, total, normed,
+    WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr, HAS_ADDED: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    launch_next(EARLY)
+    inner = tl.arange(0, PADDED_WIDTH)
+    is_value = inner < WIDTH
+    places = tl.program_id(0) * WIDTH + inner
+    await_inputs(EARLY)
+    values = tl.load(x + places, mask=is_value, other=0.0)
+    if HAS_ADDED:
+        values += tl.load(added + places, mask=is_value, other=0.0).to(tl.float32)
+        tl.store(total + places, values, mask=is_value)
+    scale = 1.0 / tl.sqrt(tl.sum(values * values, 0) / WIDTH + EPSILON)
+    weight = tl.load(norm_weight + inner, mask=is_value, other=0.0).to(tl.float32)
+    tl.store(normed + places, (values * scale * weight).to(normed.dtype.element_ty), mask=is_value)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _gate_kernel(  # type: ignore[no-untyped-def]
+    gate_up, gated, INNER: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr
+):
+    launch_next(EARLY)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    is_column, row = columns < INNER, tl.program_id(0)
+    places = row * 2 * INNER + columns
+    await_inputs(EARLY)
+    gate = tl.load(gate_up + places, mask=is_column, other=0.0).to(tl.float32)
+    up = tl.load(gate_up + INNER + places, mask=is_column, other=0.0).to(tl.float32)
+    product = gate / (1.0 + tl.exp(-gate)) * up
+    tl.store(gated + row * INNER + columns, product.to(gated.dtype.element_ty), mask=is_column)
 
 
 def project_to_memory(
@@ -156,57 +260,119 @@ def project_to_memory(
 ) -> Tensor:
     """Rotated queries, (B, T, heads * d) float32; rotated keys, and values, are written to the memory.
 
-    x: (B, T, C) float32, normed by its root mean square. matrix: ((heads + 2 kv_heads) d, C). bias: as many.
-    rotation: cosines and signed sines, (B, 1, T, d) float32 each. kv: (B, 2, kv_heads, positions, d), the
-    last two axes contiguous. write_positions: (B, T) int64.
+    x: (B, T, C) float32, up to ``MAX_VECTORS`` rows in all, normed by their root mean square. matrix: ((heads
+    + 2 kv_heads) d, C). bias: as many. rotation: cosines and signed sines, (B, 1, T, d) float32 each. kv: (B,
+    2, kv_heads, positions, d), the last two axes contiguous. write_positions: (B, T) int64.
     """
     batch, length, width = x.shape
     kv_heads, head_width = kv.shape[2], kv.shape[4]
-    all_heads = len(matrix) // head_width
+    all_heads, half = len(matrix) // head_width, head_width // 2
     heads = all_heads - 2 * kv_heads
     query = x.new_empty(batch, length, heads * head_width)
-    cosines, sines = rotation
-    _project_to_memory_kernel[triton.cdiv(batch * length, _DECODE_ROWS), all_heads](
-        x, norm_weight, matrix, bias, cosines, sines, query, kv, write_positions,
+    _project_to_memory_kernel[all_heads, half // _CHANNEL_PAIRS](
+        x, norm_weight, matrix, bias, *rotation, query, kv, write_positions,
         batch * length, length, write_positions.stride(0), *kv.stride()[:3],
         WIDTH=width, PADDED_WIDTH=triton.next_power_of_2(width), EPSILON=epsilon,
-        HEADS=heads, KV_HEADS=kv_heads, HALF=head_width // 2,
-        BLOCK_M=_DECODE_ROWS, BLOCK_K=product_depth(width),
+        HEADS=heads, KV_HEADS=kv_heads, HALF=half,
+        ROWS=triton.next_power_of_2(batch * length), PAIRS=_CHANNEL_PAIRS,
+        **launch_options(x.device),
     )  # fmt: skip
     return query
 
 
-def attend_memory(query: Tensor, kv: Tensor, visible: Tensor) -> Tensor:
+def rotate_to_memory(
+    projected: Tensor, rotation: tuple[Tensor, Tensor], kv: Tensor, write_positions: Tensor
+) -> Tensor:
+    """As ``project_to_memory``, of what is projected: (B, T, (heads + 2 kv_heads) d), of any float type."""
+    batch, length, width = projected.shape
+    kv_heads, head_width = kv.shape[2], kv.shape[4]
+    heads = width // head_width - 2 * kv_heads
+    query = projected.new_empty(batch, length, heads * head_width, dtype=torch.float32)
+    _rotate_to_memory_kernel[batch * length, width // head_width](
+        projected, *rotation, query, kv, write_positions,
+        length, write_positions.stride(0), *kv.stride()[:3],
+        HEADS=heads, KV_HEADS=kv_heads, HALF=head_width // 2, num_warps=1,
+        **launch_options(projected.device),
+    )  # fmt: skip
+    return query
+
+
+def attend_memory(query: Tensor, kv: Tensor, visible: Tensor, counters: Tensor) -> Tensor:
     """Attention of a step over the memory of its rows: (B, T, heads * d) float32.
 
-    query: (B, T, heads * d) float32. kv: as in ``project_to_memory``. visible: (B, 1, G * T, P) bool, for G
-    queries a key, which of the first P positions a query sees.
+    query: (B, T, heads * d) float32. kv: as in ``project_to_memory``, float32. visible: (B, 1, G * T, P)
+    bool, for G queries a key, which of the first P positions a query sees. counters: (B * T * heads,) int32,
+    all 0 before and after.
     """
     batch, length, inner = query.shape
     kv_heads, head_width = kv.shape[2], kv.shape[4]
-    groups = inner // head_width // kv_heads
+    heads = inner // head_width
     attended = torch.empty_like(query)
-    grid = (batch * kv_heads, triton.cdiv(groups * length, _DECODE_ROWS))
-    _attend_memory_kernel[grid](
+    grid = (batch * kv_heads, triton.cdiv(heads // kv_heads * length, _QUERIES))
+    parts = attention_parts(grid[0] * grid[1], visible.shape[3], _SLOTS)
+    _attend_memory_kernel[*grid, parts](
         query, kv, visible, attended,
-        length, visible.shape[3], visible.stride(0), *kv.stride()[:3], LOG2_E * head_width**-0.5,
-        KV_HEADS=kv_heads, GROUPS=groups, HEAD_WIDTH=head_width, BLOCK_M=_DECODE_ROWS, BLOCK_S=64,
+        part_buffer(parts, batch * length * heads, head_width, query.device), counters,
+        length, batch * length * heads, visible.shape[3], visible.stride(0), *kv.stride()[:3],
+        LOG2_E * head_width**-0.5,
+        KV_HEADS=kv_heads, GROUPS=heads // kv_heads, HEAD_WIDTH=head_width, PARTS=parts,
+        BLOCK_M=_QUERIES, BLOCK_S=_SLOTS, **launch_options(query.device),
     )  # fmt: skip
     return attended
+
+
+def add_vector_product(x: Tensor, matrix: Tensor, residual: Tensor) -> Tensor:
+    """``residual + x @ matrix.T``: (..., C) float32, as residual; up to ``MAX_VECTORS`` rows. x: (..., D)."""
+    width, inner = matrix.shape
+    count = x.numel() // inner
+    result = torch.empty_like(residual)
+    _add_vector_product_kernel[(width // _OUTPUTS,)](
+        x, matrix, residual, result, count,
+        INNER=inner, WIDTH=width, ROWS=triton.next_power_of_2(count), OUTPUTS=_OUTPUTS, DEPTH=_DEPTH,
+        **launch_options(x.device),
+    )  # fmt: skip
+    return result
 
 
 def project_gated(x: Tensor, norm_weight: Tensor, epsilon: float, matrix: Tensor) -> Tensor:
     """``silu(gate) * up`` of rows normed by their root mean square: (..., D) float32.
 
-    x: (..., C). matrix: (2 D, C), gates first.
+    x: (..., C), up to ``MAX_VECTORS`` rows. matrix: (2 D, C), gates first.
     """
     width, inner = matrix.shape[1], len(matrix) // 2
     count = x.numel() // width
     result = x.new_empty(*x.shape[:-1], inner)
-    block_n = 32
-    _project_gated_kernel[triton.cdiv(count, _DECODE_ROWS), inner // block_n](
+    _project_gated_kernel[(inner // _GATES,)](
         x, norm_weight, matrix, result, count,
         WIDTH=width, PADDED_WIDTH=triton.next_power_of_2(width), EPSILON=epsilon, INNER=inner,
-        BLOCK_M=_DECODE_ROWS, BLOCK_N=block_n, BLOCK_K=product_depth(width),
+        ROWS=triton.next_power_of_2(count), GATES=_GATES, **launch_options(x.device),
     )  # fmt: skip
     return result
+
+
+def add_and_norm(
+    x: Tensor, added: Tensor | None, norm_weight: Tensor, epsilon: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """``x + added``, and its rows over their root mean square in another type: (..., C) each.
+
+    x: (..., C) float32. added: as x, of any float type; None: x itself is returned.
+    """
+    width = x.shape[-1]
+    total = x if added is None else torch.empty_like(x)
+    normed = torch.empty_like(x, dtype=dtype)
+    _add_and_norm_kernel[(x.numel() // width,)](
+        x, x if added is None else added, norm_weight, total, normed,
+        WIDTH=width, PADDED_WIDTH=triton.next_power_of_2(width), EPSILON=epsilon, HAS_ADDED=added is not None,
+        **launch_options(x.device),
+    )  # fmt: skip
+    return total, normed
+
+
+def gate(gate_up: Tensor) -> Tensor:
+    """``silu(gate) * up``: (..., D), in the type of gate_up (..., 2 D), gates first."""
+    inner, block = gate_up.shape[-1] // 2, 1024
+    gated = gate_up.new_empty(*gate_up.shape[:-1], inner)
+    _gate_kernel[gated.numel() // inner, triton.cdiv(inner, block)](
+        gate_up, gated, INNER=inner, BLOCK=block, **launch_options(gate_up.device)
+    )
+    return gated

@@ -16,6 +16,7 @@ _MODULES: Mapping[str, str] = {
     "accuracy": "gpu_check.steps.accuracy",
     "bundle": "gpu_check.steps.loading",
     "graphs": "gpu_check.steps.graphs",
+    "version3": "gpu_check.steps.version3",
     "streams": "gpu_check.steps.streams",
     "serve": "gpu_check.steps.serving",
     "profile": "gpu_check.steps.kernels",

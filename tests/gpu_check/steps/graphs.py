@@ -63,43 +63,49 @@ def measure(options: CheckOptions) -> Iterator[Finding]:
     lm, flow = load_lm(bundle, device=device), load_flow(bundle, HALF_PRECISION_POLICY, device)
     ids, blocks = (12, 2) if options.is_quick else (50, 8)
     decode = _DecodingCheck(lm, ids)
-    render = _FlowCheck(flow, blocks)
+    render = FlowCheck(flow, blocks)
     yield from _captured(decode.graphs.record, "language model", lambda: len(decode.graphs.recorded))
     yield from _captured(lambda: render.graphs.record(2), "flow", lambda: render.graphs.recorded_count)
     ids_alone, mel_alone = decode.with_graphs(), render.with_graphs()
     yield Finding(
         "ids of graphs that differ from those without", _different(ids_alone, decode.without_graphs())
     )
-    yield Finding("mel of graphs from that without, largest", _distance(mel_alone, render.without_graphs()))
-    with _without_fused_kernels():
+    yield Finding(
+        "mel of graphs from that without, largest", largest_distance(mel_alone, render.without_graphs())
+    )
+    with without_fused_kernels():
         mel_of_torch = render.without_graphs()
-    yield Finding("mel of fused kernels from torch's, largest", _distance(mel_alone, mel_of_torch))
-    yield from _hidden_findings(load_lm(bundle, Precision.BF16, device))
+    yield Finding("mel of fused kernels from torch's, largest", largest_distance(mel_alone, mel_of_torch))
+    yield from _hidden_findings(lm, Precision.FP32)
+    yield from _hidden_findings(load_lm(bundle, Precision.BF16, device), Precision.BF16)
     at_once = _at_once(decode.with_graphs, render.with_graphs, device)
     for found_ids, found_mel in at_once:
         yield Finding("ids at once that differ from alone", _different(found_ids, ids_alone))
-        yield Finding("mel at once from alone, largest", _distance(found_mel, mel_alone))
+        yield Finding("mel at once from alone, largest", largest_distance(found_mel, mel_alone))
     yield from _vocoder_findings(load_vocoder(bundle, device), device)
 
 
-def _without_fused_kernels() -> AbstractContextManager[object]:
+def without_fused_kernels() -> AbstractContextManager[object]:
+    """A context in which torch computes all."""
     return patch.object(kernel_support, "runs_triton", return_value=False)
 
 
 @torch.inference_mode()
-def _hidden_findings(lm: SpeechLm) -> Iterator[Finding]:
-    """Of the language model in 16 bits, the precision that has kernels; its ids would soon differ."""
+def _hidden_findings(lm: SpeechLm, precision: Precision) -> Iterator[Finding]:
+    """Of the language model, whose ids in 16 bits would soon differ."""
     found = _hidden(lm)
-    with _without_fused_kernels():
+    with without_fused_kernels():
         expected = _hidden(lm)
-    difference, size = _distance(found, expected), float(expected.abs().max())
-    yield Finding("hidden states in bf16 of fused kernels from torch's, largest, relative", difference / size)
+    difference, size = largest_distance(found, expected), float(expected.abs().max())
+    name = f"hidden states in {precision} of fused kernels from torch's, largest, relative"
+    yield Finding(name, difference / size)
 
 
 def _hidden(lm: SpeechLm) -> Tensor:
-    """Hidden states of a few ids of several rows, (B, T, hidden) on the host."""
-    ids = torch.arange(_ROWS * 8, device=lm.device).view(_ROWS, 8) % lm.config.codebook_size
-    return lm.step(lm.embed_speech(ids), lm.init_state(_ROWS, 16))[0].cpu()
+    """Hidden states of several rows, (B, T, hidden) on the host: of many ids in a step, then of one a row."""
+    ids = torch.arange(_ROWS * 9, device=lm.device).view(_ROWS, 9) % lm.config.codebook_size
+    many, state = lm.step(lm.embed_speech(ids[:, :8]), lm.init_state(_ROWS, 16))
+    return torch.cat([many, lm.step(lm.embed_speech(ids[:, 8:]), state)[0]], 1).cpu()
 
 
 @torch.inference_mode()
@@ -108,7 +114,7 @@ def _vocoder_findings(vocoder: Vocoder, device: torch.device) -> Iterator[Findin
     yield from _captured(lambda: graphs.record(_VOCODER_FRAMES), "vocoder", lambda: graphs.recorded_count)
     found, found_s = _vocoded(vocoder, device, graphs.step)
     expected, expected_s = _vocoded(vocoder, device, lambda *chunk: step_together(vocoder, *chunk))
-    yield Finding("samples of graphs from those without, largest", _distance(found, expected))
+    yield Finding("samples of graphs from those without, largest", largest_distance(found, expected))
     yield Finding(f"vocoder, a step of {_ROWS} with graphs", 1000 * found_s, "ms")
     yield Finding(f"vocoder, a step of {_ROWS} without", 1000 * expected_s, "ms")
 
@@ -187,7 +193,7 @@ class _DecodingCheck:
         }
 
 
-class _FlowCheck:
+class FlowCheck:
     """The mel of several sessions, with graphs and without."""
 
     def __init__(self, flow: Flow, blocks: int) -> None:
@@ -260,5 +266,6 @@ def _different(found: list[list[int]], expected: list[list[int]]) -> float:
     return sum(one != other for one, other in pairs)
 
 
-def _distance(found: Tensor, expected: Tensor) -> float:
+def largest_distance(found: Tensor, expected: Tensor) -> float:
+    """Between the elements of two tensors."""
     return float((found - expected).abs().max())

@@ -12,7 +12,13 @@ pytest.importorskip("torch", reason="needs torch (EXTRAS=cosyvoice)")
 pytest.importorskip("triton", reason="needs Triton (EXTRAS=triton)")
 
 # Sums are in another order. Pages are float16: a rounding differs where a value lies between two of them.
-_TOLERANCES = {"pages": 2e-3, "layer in fp16": 2e-3, "memory in fp16": 2e-3}
+_TOLERANCES = {
+    "halves": 1.0,
+    "pages": 2e-3,
+    "pages in torch.float16": 2e-3,
+    "layer in fp16": 2e-3,
+    "memory in fp16": 2e-3,
+}
 
 
 def test_fused_kernels_compute_what_torch_does() -> None:
@@ -23,5 +29,5 @@ def test_fused_kernels_compute_what_torch_does() -> None:
     )
     assert done.returncode == 0, done.stderr
     errors = json.loads(done.stdout)
-    assert len(errors) == 20
+    assert len(errors) == 37
     assert [(name, error) for name, error in errors if not error <= _TOLERANCES.get(name, 1e-5)] == []

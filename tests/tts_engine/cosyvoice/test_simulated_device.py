@@ -175,7 +175,7 @@ def test_the_policy_of_a_gpu_has_more_slots_and_half_precision_state(monkeypatch
     assert policy_for("int8", "cpu") == CosyVoicePolicy(precision=Precision.INT8, device="cpu")
     monkeypatch.setattr(devices, "find_device", lambda name: torch.device("cuda", 1))
     on_card = policy_for("bf16", "cuda:1")
-    assert (on_card.slots, on_card.max_render_rows, on_card.device) == (32, 4, "cuda:1")
+    assert (on_card.slots, on_card.max_render_rows, on_card.device) == (32, 8, "cuda:1")
     assert on_card.overlap
     assert (on_card.flow.dtype, on_card.precision) == ("float16", Precision.BF16)
 

@@ -192,14 +192,14 @@ def test_memory_may_be_float16(config: FlowConfig) -> None:
 
 def test_recording_steps_beforehand_changes_no_session(config: FlowConfig) -> None:
     flow = make_flow(config)
-    graphs = FlowGraphs(flow, rows=3, slots=2, pages=10)
+    graphs = FlowGraphs(flow, rows=3, slots=2, pages=20)
     voice, utterance = voice_of(flow, 2), ChunkedIds.of([25, 50, 30], seed=1)
     handle = graphs.open_sequence(graphs.store_voice(voice))
     expected = step_eagerly(flow, voice, utterance)
     assert_same(graphs.step(FlowChunk(*utterance.chunks[0]), [handle]), expected[0])
     graphs.record(max_blocks=2)
     recorded = graphs.recorded_count
-    assert recorded == 3 * 2 * 2 * 2  # rows 1, 2, 3; blocks 1, 2; pages 8, 10; last or not
+    assert recorded == 3 * 2 * 2 * 2  # rows 1, 2, 3; blocks 1, 2; pages 16, 20; last or not
     for chunk, mel in zip(utterance.chunks[1:], expected[1:], strict=True):
         assert_same(graphs.step(FlowChunk(*chunk), [handle]), mel)
     assert graphs.recorded_count == recorded
