@@ -170,7 +170,7 @@ def _language_model_layer(precision: Precision) -> Iterator[tuple[str, float]]:
         positions = torch.tensor([7, 20, 11])[:, None] + torch.arange(columns)
         write_positions = positions.clone()
         write_positions[0, -1] = 40
-        attention = plan_kv_step(positions, write_positions, 32, config.queries_per_key)
+        attention = plan_kv_step(positions, write_positions, 27, config.queries_per_key)
         plan = speech_lm.make_lm_step_plan(attention, positions, config)
         x, memory = torch.randn(3, columns, 96), torch.randn(3, 4, 2, 2, 41, config.head_width)
         results = []
