@@ -93,7 +93,7 @@ class PagedAttentionPlan:
     slots_in_use: Tensor  # (N,) int64, slots of the table up to the last frame
     frame_mask: Tensor | None  # (N, length, 1) float32, 0 after the end of a row; None if none ends early
     distance_range: tuple[int, int]  # as in RowGroup, of any frame that may be visible
-    part_counters: Tensor  # (N * length,) int32, all 0, for kernels that attend in parts
+    part_counters: Tensor  # (N * heads * length,) int32, all 0, for kernels that attend in parts
 
     @property
     def history_positions(self) -> Tensor:
@@ -123,9 +123,12 @@ class PagePlacement:
 
 
 def make_paged_plan(
-    places: PagePlacement, block: int, window: int | None, *, is_last: bool
+    places: PagePlacement, block: int, window: int | None, *, is_last: bool, heads: int = 0
 ) -> PagedAttentionPlan:
-    """Plan chunks of whole blocks for rows at any frames. is_last: rows may end before their chunk does."""
+    """Plan chunks of whole blocks for rows at any frames.
+
+    is_last: rows may end before their chunk does. heads: of the attention, if kernels compute it.
+    """
     device, begins, ends = places.begins.device, places.begins[:, None], places.ends[:, None]
     length, slots = block * places.written_pages.shape[1], block * places.page_table.shape[1]
     positions = begins + torch.arange(length, device=device)
@@ -145,7 +148,7 @@ def make_paged_plan(
         (places.ends - places.first_frame).clamp(max=slots),
         frame_mask,
         distances,
-        torch.zeros(positions.numel(), dtype=torch.int32, device=device),
+        torch.zeros(heads * positions.numel(), dtype=torch.int32, device=device),
     )
 
 

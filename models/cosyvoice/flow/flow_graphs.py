@@ -311,7 +311,8 @@ class _RecordedFlowStep:
 
     def _plans(self, places: PagePlacement) -> FlowPlans:
         window, is_last = self._flow.policy.window_frames, self._key.is_last
-        solver = make_paged_plan(_both_halves(places), BLOCK_FRAMES, window, is_last=is_last)
+        heads = self._flow.config.estimator.heads
+        solver = make_paged_plan(_both_halves(places), BLOCK_FRAMES, window, is_last=is_last, heads=heads)
         if self._flow.config.encoder is None:
             return FlowPlans(solver, None, None)
         id_window = None if window is None else window // FRAMES_PER_SPEECH_ID

@@ -151,7 +151,8 @@ def project_to_pages(
 def attend_pages(query: Tensor, pool: Tensor, plan: PagedAttentionPlan, heads: int) -> Tensor:
     """Attention of a chunk over its pages: (N, T, D) float32.
 
-    query: (N, T, D) float32. pool: (pages, 2, block, D) float32 or float16.
+    query: (N, T, D) float32. pool: (pages, 2, block, D) float32 or float16. Raises ValueError if the plan is
+    for fewer heads.
     """
     batch, length, inner = query.shape
     attended = torch.empty_like(query)
@@ -159,6 +160,8 @@ def attend_pages(query: Tensor, pool: Tensor, plan: PagedAttentionPlan, heads: i
     block_m = next((size for size in _QUERIES if _programs(batch, heads, length, size) >= BUSY_PROGRAMS), 16)
     programs = _programs(batch, heads, length, block_m)
     parts = attention_parts(programs, slots, _SLOTS)
+    if parts > 1 and programs > plan.part_counters.numel():
+        raise ValueError(f"the plan counts {plan.part_counters.numel()} programs of {programs}")
     _attend_pages_kernel[batch * heads, triton.cdiv(length, block_m), parts](
         query, pool, plan.page_table, plan.visible_mask, plan.slots_in_use, attended,
         part_buffer(parts, batch * length * heads, head_width, query.device), plan.part_counters,

@@ -69,7 +69,7 @@ def _transformer_block() -> Iterator[tuple[str, float]]:
     visible = torch.arange(50) < slots_in_use[:, None, None, None]
     visible = visible & (torch.rand(4, 1, 20, 50) > 0.3)
     visible[2, :, 3] = False
-    counters = torch.zeros(80, dtype=torch.int32)
+    counters = torch.zeros(4 * _HEADS * 2, dtype=torch.int32)  # of 16 and of 4 frames
     unused = torch.zeros(0)
     plan = PagedAttentionPlan(table, written, unused, unused, visible, slots_in_use, None, (0, 0), counters)
     normed = fused_kernels.layer_norm(x, norm)
@@ -131,7 +131,7 @@ def _estimator_step(network: unet.FlowUnet | dit.FlowDit) -> Iterator[tuple[str,
         torch.tensor([[3], [6]]),
         torch.tensor([0, 0]),
     )
-    plan = make_paged_plan(places, 50, None, is_last=True)
+    plan = make_paged_plan(places, 50, None, is_last=True, heads=_HEADS)
     drawn = map_state(torch.randn_like, network.init_state(2, 50, CacheForm.KEYS_VALUES, torch.float32))
     empty = network.init_state(9, 50, CacheForm.KEYS_VALUES, torch.float16)
     assert isinstance(empty.cache, Tensor)
@@ -144,6 +144,7 @@ def _estimator_step(network: unet.FlowUnet | dit.FlowDit) -> Iterator[tuple[str,
         with (
             patch.object(unet, "has_fused_kernels", return_value=is_fused),
             patch.object(dit, "has_fused_kernels", return_value=is_fused),
+            patch.object(flow_kernels, "_SLOTS", 16),
         ):
             results.append(network.step(x, conditions, offsets, state, plan, CacheForm.KEYS_VALUES))
     (expected, expected_state), (velocity, state) = results
