@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import torch
 
-_MIN_CAPABILITY = (8, 0)  # of a card that loads matrices without its registers
+_MIN_CAPABILITY = (8, 0)  # of a card that copies to shared memory asynchronously
 _EARLY_LAUNCH_CAPABILITY = (9, 0)
 
 

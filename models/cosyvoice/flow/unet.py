@@ -160,8 +160,10 @@ class _TransformerBlock(nn.Module):
         return y
 
     def _has_fused_kernels(self, device: torch.device) -> bool:
-        width, head_width = self.norm1.weight.numel(), self.inner // self.heads
-        return self.attn1.halves is not None and has_fused_kernels(device, powers=[width, head_width])
+        widen = cast(_GeluProjection, self.ff.net["0"]).proj
+        if self.attn1.halves is None or widen.halves is None:
+            return False
+        return has_fused_kernels(device, powers=[self.norm1.weight.numel(), self.inner // self.heads])
 
     def _forward_fused(self, x: Tensor, pool: Tensor, plan: PagedAttentionPlan) -> Tensor:
         from ...networks.fused_kernels import layer_norm, product

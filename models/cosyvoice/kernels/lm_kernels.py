@@ -59,6 +59,23 @@ def _multiply_rows(vectors, factors):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _two_products(  # type: ignore[no-untyped-def]
+    x, norm_weight, matrix, row_count, columns, distance,
+    WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr, ROWS: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    """Normed rows of x times the rows ``columns`` of a matrix, and times those ``distance`` after them."""
+    inner = tl.arange(0, PADDED_WIDTH)
+    is_inner = (inner < WIDTH)[None]
+    places = columns[:, None] * WIDTH + inner[None]
+    factors = tl.load(matrix + places, mask=is_inner, other=0.0)
+    later_factors = tl.load(matrix + distance * WIDTH + places, mask=is_inner, other=0.0)
+    await_inputs(EARLY)
+    normed = _normed_rows(x, norm_weight, row_count, WIDTH, PADDED_WIDTH, EPSILON, ROWS)
+    return _multiply_rows(normed, factors), _multiply_rows(normed, later_factors)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _project_to_memory_kernel(  # type: ignore[no-untyped-def]
     x, norm_weight, matrix, bias, cosines, sines, query, kv, write_positions,
     row_count, length, write_stride, row_stride, part_stride, head_stride,
@@ -69,15 +86,12 @@ def _project_to_memory_kernel(  # type: ignore[no-untyped-def]
     launch_next(EARLY)
     head = tl.program_id(0)
     channels = tl.program_id(1) * PAIRS + tl.arange(0, PAIRS)
-    columns, inner = head * 2 * HALF + channels, tl.arange(0, PADDED_WIDTH)
-    is_inner = (inner < WIDTH)[None]
-    places = columns[:, None] * WIDTH + inner[None]
-    low_factors = tl.load(matrix + places, mask=is_inner, other=0.0)
-    high_factors = tl.load(matrix + HALF * WIDTH + places, mask=is_inner, other=0.0)
-    await_inputs(EARLY)
-    normed = _normed_rows(x, norm_weight, row_count, WIDTH, PADDED_WIDTH, EPSILON, ROWS)
-    low = _multiply_rows(normed, low_factors) + tl.load(bias + columns)[None].to(tl.float32)
-    high = _multiply_rows(normed, high_factors) + tl.load(bias + columns + HALF)[None].to(tl.float32)
+    columns = head * 2 * HALF + channels
+    low, high = _two_products(
+        x, norm_weight, matrix, row_count, columns, HALF, WIDTH, PADDED_WIDTH, EPSILON, ROWS, EARLY
+    )
+    low += tl.load(bias + columns)[None].to(tl.float32)
+    high += tl.load(bias + columns + HALF)[None].to(tl.float32)
     rows = tl.arange(0, ROWS)
     _rotate_and_store(
         low, high, rows, rows < row_count, head, channels, cosines, sines, query, kv, write_positions,
@@ -200,14 +214,10 @@ def _project_gated_kernel(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr, GATES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     launch_next(EARLY)
-    columns, inner = tl.program_id(0) * GATES + tl.arange(0, GATES), tl.arange(0, PADDED_WIDTH)
-    is_inner = (inner < WIDTH)[None]
-    places = columns[:, None] * WIDTH + inner[None]
-    gate_factors = tl.load(matrix + places, mask=is_inner, other=0.0)
-    up_factors = tl.load(matrix + INNER * WIDTH + places, mask=is_inner, other=0.0)
-    await_inputs(EARLY)
-    normed = _normed_rows(x, norm_weight, row_count, WIDTH, PADDED_WIDTH, EPSILON, ROWS)
-    gate, up = _multiply_rows(normed, gate_factors), _multiply_rows(normed, up_factors)
+    columns = tl.program_id(0) * GATES + tl.arange(0, GATES)
+    gate, up = _two_products(
+        x, norm_weight, matrix, row_count, columns, INNER, WIDTH, PADDED_WIDTH, EPSILON, ROWS, EARLY
+    )
     rows = tl.arange(0, ROWS)
     is_row = (rows < row_count)[:, None]
     tl.store(result + rows[:, None] * INNER + columns[None], gate / (1.0 + tl.exp(-gate)) * up, mask=is_row)
