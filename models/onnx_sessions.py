@@ -5,6 +5,7 @@ import logging
 import threading
 from pathlib import Path
 
+import numpy as np
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
 
@@ -36,18 +37,15 @@ def session_options(threads: int = 1) -> onnxruntime.SessionOptions:
     return options
 
 
-def exact_integer_options(threads: int = 1) -> onnxruntime.SessionOptions:
-    """Options of a session whose sums of 8-bit products never saturate.
+def sums_are_exact(product: bytes) -> bool:
+    """Whether this processor adds products of uint8 and int8 without saturating; takes a millisecond.
 
-    Without VNNI, x86 processors add two products of uint8 and int8 in 16 bits. With these options ONNX
-    Runtime computes with uint8 weights there, which takes longer. Each weight must have one consumer.
-
-    Source: kOrtSessionOptionsAvx2PrecisionMode in onnxruntime_session_options_config_keys.h of
-    microsoft/onnxruntime v1.24.
+    product: of ``onnx_graphs.exact_products.saturating_product``.
     """
-    options = session_options(threads)
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    return options
+    session = CPU_SESSIONS.open(product)
+    rows, inputs = session.get_inputs()[0].shape
+    (sums,) = session.run(None, {"x": np.full((rows, inputs), 255, np.uint8)})
+    return bool((sums == inputs * 255 * 127).all())
 
 
 def optimized_graph_options() -> onnxruntime.SessionOptions:

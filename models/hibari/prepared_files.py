@@ -1,11 +1,14 @@
 """The packaged voice's files in the form that loads fastest, kept in the user's cache folder.
 
 Cutting and optimizing the graphs, and decoding lexicons and tagger from JSON, takes longer than all else
-before the first word. The results are kept in one file of 19 MB, ``hibari-KEY.zip``, whose key names what
+before the first word. The results are kept in one file of 28 MB, ``hibari-KEY.zip``, whose key names what
 they depend on. Its members are
 
-    encoder.onnx, decoder.onnx     the graphs of ``graph.split_graph``, optimized by ONNX Runtime for its
-                                   own provider for processors
+    signed/encoder.onnx,           the graphs of ``graph.split_graph``, optimized by ONNX Runtime for its
+    signed/decoder.onnx            own provider for processors
+    unsigned/encoder.onnx,         the same with uint8 weights, for processors on which sums of products with
+    unsigned/decoder.onnx          int8 weights saturate
+    product.onnx                   the product by which that is tried
     gold.txt, silver.txt           tables of the lexicons: the phonemes of a word; silver.txt also has
                                    the words of CMUdict that the lexicons lack, and names by hand
     tagger.txt, tagger.json        the part-of-speech tagger: a table of its weights, and the rest of it
@@ -34,7 +37,7 @@ from hibari.g2p.lexicon import Lexicon
 from hibari.g2p.tagger import Tagger
 from hibari.g2p.tokenize import Tokenizer
 
-from ..onnx_sessions import CPU_SESSIONS, session_options
+from ..onnx_sessions import CPU_SESSIONS, session_options, sums_are_exact
 from .cmudict import read_names, read_words
 from .string_table import StringTable, encode_table
 
@@ -54,6 +57,7 @@ _MAKERS = (
     "decoder_layout.py",
     "../arpabet.py",
     "../onnx_parts.py",
+    "../onnx_graphs/exact_products.py",
 )
 _WEIGHTS_KEY = '"weights":{"'
 # "feature":{"tag":weight,...}; a quoted feature may hold escapes and braces, a table holds neither.
@@ -61,11 +65,17 @@ _ENTRY = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)":(\{[^{}]*\})')
 
 
 def unoptimized_graphs(assets: Path) -> tuple[bytes, bytes]:
-    """Encoder and decoder for any execution provider: the optimized ones have operators of the CPU's only."""
-    from .graph import split_graph  # imports onnx, which takes as long as the prepared files
+    """Encoder and decoder for any execution provider: the optimized ones have operators of the CPU's only.
+
+    Products that the provider leaves to the processor are exact there.
+    """
+    from ..onnx_graphs.exact_products import signed_products_are_exact, with_unsigned_weights
+    from .graph import split_graph  # both import onnx, which takes as long as the prepared files
 
     graphs = split_graph((assets / "hibari.onnx").read_bytes())
-    return graphs.encoder, graphs.decoder
+    if signed_products_are_exact():
+        return graphs.encoder, graphs.decoder
+    return with_unsigned_weights(graphs.encoder), with_unsigned_weights(graphs.decoder)
 
 
 class HibariGraphMismatchError(ValueError):
@@ -108,15 +118,10 @@ class PreparedFiles:
             logger.debug("The prepared voice cannot be kept: %s", error)
         return cls(members)
 
-    @property
-    def encoder(self) -> bytes:
-        """The optimized graph of the encoder."""
-        return self._members["encoder.onnx"]
-
-    @property
-    def decoder(self) -> bytes:
-        """The optimized graph of the decoder."""
-        return self._members["decoder.onnx"]
+    def graphs(self) -> tuple[bytes, bytes]:
+        """The optimized graphs of encoder and decoder whose products are exact on this processor."""
+        weights = "signed" if sums_are_exact(self._members["product.onnx"]) else "unsigned"
+        return self._members[f"{weights}/encoder.onnx"], self._members[f"{weights}/decoder.onnx"]
 
     def lexicon(self) -> Lexicon:
         """Return hibari's American English lexicon."""
@@ -143,15 +148,19 @@ def _key() -> str:
 
 
 def _prepare(assets: Path, model: bytes) -> dict[str, bytes]:
-    from .graph import split_graph  # imports onnx, which takes as long as the prepared files
+    # These import onnx, which takes as long as the prepared files.
+    from ..onnx_graphs.exact_products import saturating_product, with_unsigned_weights
+    from .graph import split_graph
 
     graphs = split_graph(model)
+    signed = {"encoder.onnx": _optimize(graphs.encoder), "decoder.onnx": _optimize(graphs.decoder)}
     gold: dict[str, Any] = _read_json(assets / "lexicon_us_gold.json.gz")
     silver: dict[str, Any] = _read_json(assets / "lexicon_us_silver.json.gz")
     tagger, weights = _split_tagger(gzip.decompress((assets / "tagger.json.gz").read_bytes()).decode())
     return {
-        "encoder.onnx": _optimize(graphs.encoder),
-        "decoder.onnx": _optimize(graphs.decoder),
+        **{f"signed/{name}": graph for name, graph in signed.items()},
+        **{f"unsigned/{name}": with_unsigned_weights(graph) for name, graph in signed.items()},
+        "product.onnx": saturating_product(),
         "gold.txt": encode_table((word, _as_text(entry)) for word, entry in gold.items()),
         "silver.txt": encode_table(_with_names(silver).items()),
         "tagger.txt": encode_table(weights),

@@ -123,7 +123,7 @@ class HibariVoice:
         """
         files, sessions = PreparedFiles.load(ASSETS), OnnxSessions(device)
         if device.is_cpu:
-            graphs, encoder_options = (files.encoder, files.decoder), optimized_graph_options()
+            graphs, encoder_options = files.graphs(), optimized_graph_options()
         else:
             graphs, encoder_options = unoptimized_graphs(ASSETS), session_options()
         with ThreadPoolExecutor(2) as threads:

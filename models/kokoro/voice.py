@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from ..onnx_graphs.exact_products import signed_products_are_exact, use_unsigned_weights
 from ..onnx_graphs.integer_convolutions import fastest_form, replace_convolutions
 from ..onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions, session_options
 
@@ -70,6 +71,8 @@ class KokoroModel:
             self._durations = _expose_durations(model)
             if sessions.device.is_cpu:
                 replace_convolutions(model, fastest_form(threads))
+                if not signed_products_are_exact():
+                    use_unsigned_weights(model)
             self._session = sessions.open(model.SerializeToString(), session_options(threads))
         except OSError as error:
             raise KokoroError(f"{path}: cannot be read: {error.strerror}") from error

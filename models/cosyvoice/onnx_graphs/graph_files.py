@@ -20,7 +20,8 @@ import onnxruntime
 from ...checkpoint.bundle_files import WeightFileError
 from ...host_memory import release_file_pages
 from ...networks.execution import Precision, is_torch_installed
-from ...onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions, exact_integer_options
+from ...onnx_graphs.exact_products import exact_integer_options
+from ...onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 
 GRAPH_FOLDER = "onnx"

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import hibari
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
@@ -12,13 +13,29 @@ from hibari.g2p import G2P
 
 from vivavoce.models.hibari import prepared_files
 from vivavoce.models.hibari.cmudict import read_names
+from vivavoce.models.hibari.phonemizer import SpelledWord
 from vivavoce.models.hibari.prepared_files import HibariGraphMismatchError, PreparedFiles
-from vivavoce.models.hibari.voice import HibariVoice
+from vivavoce.models.hibari.voice import HibariVoice, init_state
+from vivavoce.models.onnx_graphs.exact_products import (
+    saturating_product,
+    signed_products_are_exact,
+    use_unsigned_weights,
+)
 from vivavoce.models.onnx_providers import CPU, OnnxDevice
 from vivavoce.models.onnx_sessions import CPU_SESSIONS, OnnxSessions
 
 ASSETS = Path(hibari.__file__).parent / "assets"
 TEXT = "I read the record that she will record; the {live} show, 'the \"bow\", and vivavoce's O'Neill."
+
+
+def prepared(encoder: bytes) -> dict[str, bytes]:
+    """Members of a prepared file with one graph in place of all."""
+    graphs = {
+        f"{weights}/{part}.onnx": encoder
+        for weights in ("signed", "unsigned")
+        for part in ("encoder", "decoder")
+    }
+    return {**graphs, "product.onnx": saturating_product()}
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +77,7 @@ def test_files_that_are_kept_are_read_and_not_prepared(
     files: PreparedFiles, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(prepared_files, "_prepare")
-    assert PreparedFiles.load(ASSETS, folder).encoder == files.encoder
+    assert PreparedFiles.load(ASSETS, folder).graphs() == files.graphs()
 
 
 @pytest.mark.parametrize("damage", [b"", b"no archive"])
@@ -71,24 +88,24 @@ def test_a_damaged_file_is_prepared_again(
     content = bytearray(kept.read_bytes())
     content[len(content) // 2] ^= 1
     (tmp_path / kept.name).write_bytes(damage or bytes(content))
-    monkeypatch.setattr(prepared_files, "_prepare", lambda *_: {"encoder.onnx": b"prepared"})
-    assert PreparedFiles.load(ASSETS, tmp_path).encoder == b"prepared"
-    assert PreparedFiles.load(ASSETS, tmp_path).encoder == b"prepared"  # the file is whole again
+    monkeypatch.setattr(prepared_files, "_prepare", lambda *_: prepared(b"prepared"))
+    assert PreparedFiles.load(ASSETS, tmp_path).graphs()[0] == b"prepared"
+    assert PreparedFiles.load(ASSETS, tmp_path).graphs()[0] == b"prepared"  # the file is whole again
 
 
 def test_files_of_other_versions_are_removed(
     folder: Path, files: PreparedFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "hibari-other.zip").write_bytes(b"")
-    monkeypatch.setattr(prepared_files, "_prepare", lambda *_: {"encoder.onnx": b""})
+    monkeypatch.setattr(prepared_files, "_prepare", lambda *_: prepared(b""))
     PreparedFiles.load(ASSETS, tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [file.name for file in folder.iterdir()]
 
 
 def test_the_voice_loads_where_no_file_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setattr(prepared_files, "_prepare", lambda *_: {"encoder.onnx": b"prepared"})
-    assert PreparedFiles.load(ASSETS, tmp_path / "file" / "folder").encoder == b"prepared"
+    monkeypatch.setattr(prepared_files, "_prepare", lambda *_: prepared(b"prepared"))
+    assert PreparedFiles.load(ASSETS, tmp_path / "file" / "folder").graphs()[0] == b"prepared"
 
 
 def test_another_model_file_raises(tmp_path: Path) -> None:
@@ -114,3 +131,24 @@ def test_only_the_cpu_gets_graphs_that_were_optimized_for_it(
     HibariVoice.load(1, device)
     operators = {node.op_type for model in opened for node in onnx.load_from_string(model).graph.node}
     assert ("DynamicQuantizeMatMul" in operators) == device.is_cpu  # the CPU's provider has it
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_graphs_have_unsigned_weights_where_sums_with_signed_ones_saturate(
+    files: PreparedFiles, is_exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared_files, "sums_are_exact", lambda _: is_exact)
+    for graph in files.graphs():
+        assert (use_unsigned_weights(onnx.load_from_string(graph)) > 0) == is_exact
+
+
+def test_signed_and_unsigned_weights_speak_the_same_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoken = []
+    for is_exact in (signed_products_are_exact(), False):
+        monkeypatch.setattr(prepared_files, "sums_are_exact", lambda _, found=is_exact: found)
+        (voice,) = HibariVoice.load()
+        (words,) = voice.phonemizer.phonemize([SpelledWord(word) for word in "seven green apples".split()])
+        line = voice.encode(words)
+        samples, _ = voice.step(line, init_state(line, np.random.default_rng(1)), line.frames)
+        spoken.append(samples)
+    np.testing.assert_array_equal(*spoken)
