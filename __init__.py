@@ -1,8 +1,12 @@
 """vivavoce: streaming text-to-speech for live conversations.
 
 The public names are imported when they are used first, so that the command line starts without the engine.
+
+Every process that imports a part of the package runs this file first. So it is the place for what must be in
+the environment before a library is imported: ONNX Runtime and Ray report their use to their makers otherwise.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -16,6 +20,21 @@ if TYPE_CHECKING:
 __all__ = ["AudioChunk", "Delivery", "Engine", "Stream", "Voice", "__version__"]
 
 __version__ = "0.1.0"
+
+_LIBRARY_REPORTS_OFF = {
+    "ORT_DISABLE_TELEMETRY": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_USAGE_STATS_REPORT_URL": "",  # to which a cluster reports that it reports nothing
+}
+
+
+def _stop_library_reports() -> None:
+    """Stop the libraries' reports unless the operator has decided on them."""
+    for name, value in _LIBRARY_REPORTS_OFF.items():
+        os.environ.setdefault(name, value)
+
+
+_stop_library_reports()
 
 if not TYPE_CHECKING:  # a type checker would take any name for a public one
     _MODULES = {

@@ -18,7 +18,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from aiortc import RTCPeerConnection
+from aiortc import RTCConfiguration, RTCPeerConnection
 
 from shared.calls.thread_phone import ThreadPhone
 from shared.engine.standin_backend import StandInBackend
@@ -125,7 +125,7 @@ def test_browser_calls_count_towards_max_calls_and_are_finished_at_shutdown() ->
         gateway = await Gateway.open(settings(max_calls=2), engine=engine)
         reader, writer = await dial(gateway)
         await reader.readexactly(3)
-        browser = RTCPeerConnection()
+        browser = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         browser.addTransceiver("audio", direction="recvonly")
         await browser.setLocalDescription(await browser.createOffer())
         offer = {"type": "offer", "sdp": browser.localDescription.sdp}

@@ -4,7 +4,7 @@ import re
 from random import Random
 from typing import Final
 
-from aiortc import RTCPeerConnection
+from aiortc import RTCConfiguration, RTCPeerConnection
 
 _WORDS: Final = ("", "0", "-1", "1", "111", "999999999999", "x", "é", "*", "audio", "application", "BUNDLE")
 _SEPARATORS: Final = re.compile(r"([ :/;=])")
@@ -16,7 +16,7 @@ async def browser_offers() -> list[str]:
 
 
 async def _offer(kinds: tuple[str, ...]) -> str:
-    browser = RTCPeerConnection()
+    browser = RTCPeerConnection(RTCConfiguration(iceServers=[]))
     for kind in kinds:
         if kind == "data":
             browser.createDataChannel("page")

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from aiortc import RTCPeerConnection
+from aiortc import RTCConfiguration, RTCPeerConnection
 
 from shared.browser.chromium import loopback_only
 from shared.browser.fake_browser import (
@@ -124,7 +124,7 @@ def free_ports() -> MediaPorts:
 
 
 async def real_offer(browsers: contextlib.AsyncExitStack) -> dict[str, str]:
-    connection = RTCPeerConnection()
+    connection = RTCPeerConnection(RTCConfiguration(iceServers=[]))
     browsers.push_async_callback(connection.close)
     connection.addTransceiver("audio", direction="recvonly")
     await connection.setLocalDescription(await connection.createOffer())

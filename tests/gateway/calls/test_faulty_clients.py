@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from aiortc import RTCPeerConnection
+from aiortc import RTCConfiguration, RTCPeerConnection
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -132,7 +132,7 @@ def beside_another_call(test: Callable[[GatewayFixture], Awaitable[None]]) -> No
 
 
 async def valid_offer(*, video: bool = False) -> str:
-    browser = RTCPeerConnection()
+    browser = RTCPeerConnection(RTCConfiguration(iceServers=[]))
     browser.addTransceiver("video" if video else "audio", direction="recvonly")
     await browser.setLocalDescription(await browser.createOffer())
     sdp = str(browser.localDescription.sdp)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
-from aiortc import AudioStreamTrack, RTCPeerConnection, RTCSessionDescription
+from aiortc import AudioStreamTrack, RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 from aiortc.mediastreams import MediaStreamError
 from av import AudioFrame
 
@@ -64,7 +64,7 @@ class Browser:
     """The browser's side of a call, by aiortc."""
 
     def __init__(self) -> None:
-        self.connection = RTCPeerConnection()
+        self.connection = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         self.channel = self.connection.createDataChannel("page")
         self.opened = asyncio.Event()
         self.messages: list[str] = []
