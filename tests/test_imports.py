@@ -107,6 +107,7 @@ NETWORK_PACKAGES = {
     "websockets",
 }
 COMMAND_LINE_PACKAGES = {"click", "pydantic_settings", "rich", "tomllib"}
+LIBRARY_SWITCHES = PurePosixPath("__init__.py")  # which every process runs before it imports a library
 WORD_TABLE_LOADER = "tts_engine/reading/data_files.py"  # reads TOML that is data, not configuration
 
 
@@ -255,7 +256,7 @@ def _complaints_about_plug_in_use(path: PurePosixPath, entry: Import) -> Iterato
 
 
 def _environment_reads(path: PurePosixPath, tree: ast.Module) -> list[tuple[int, str]]:
-    if layer_of(path) == "gateway":
+    if layer_of(path) == "gateway" or path == LIBRARY_SWITCHES:
         return []
     names = {"environ", "environb", "getenv", "getenvb", "putenv", "expandvars"}
     found = []
