@@ -1,25 +1,25 @@
 """Phonemes of words from the program espeak-ng, which runs as a process of its own and is never linked.
 
-The process reads lines and writes the phonemes of each, one line a clause. A marker after each request tells
-where its answer ends. Its output is a pseudo-terminal, because it buffers output to a pipe until it exits.
-A process that answers too late or not at all is ended; the next request starts another.
+Each phrase has a process to itself: its answer is all that the process writes until it exits. So no text can
+end its answer early, and nothing is left for the next caller: a process that reads several lines at times
+repeats words of one in the phonemes of the next. Processes are started ahead, as a start takes longer than a
+phrase.
 
-Source: espeak-ng(1), options -q and --ipa. espeak-ng is GPL-3.0-or-later; only text crosses the pipes.
+Source: espeak-ng(1), options -q, --ipa, --stdin. espeak-ng is GPL-3.0-or-later; only text crosses the pipes.
 """
 
 import itertools
 import logging
 import os
-import pty
 import re
 import select
 import shutil
 import subprocess
-import threading
 import time
-import tty
+from collections import deque
 from collections.abc import Sequence
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..errors import BundleError, SynthesisFailed
@@ -28,10 +28,10 @@ from ..reading.normalizer import SpokenWord
 logger = logging.getLogger(__name__)
 
 _PROGRAM = "espeak-ng"
-_MARKER = "vrrp"  # short, because each word takes a millisecond; dropped from texts
-_TIMEOUT_S = 2.0  # of a request; a usual one takes 3 ms
+_TIMEOUT_S = 2.0  # of a phrase; a usual one takes 3 ms, with the start of a process 11 ms
 _START_TIMEOUT_S = 10.0
-_MAX_CHARACTERS = 2_000  # of a request; a segment has fewer
+_STARTED_AHEAD = 4  # processes that wait for a phrase; a clause has fewer phrases
+_MAX_CHARACTERS = 2_000  # of a phrase; a segment has fewer
 _MAX_JOINED = 6  # words in one part, or parts of one word
 
 _LANGUAGE_SWITCH = re.compile(r"\([a-z-]+\)")  # written where a word is of another language
@@ -47,7 +47,7 @@ class PhonemeWord:
 
 
 class EspeakPhonemizer:
-    """One language's phonemes. Methods may be called from any thread; they take turns.
+    """One language's phonemes. Methods may be called from any thread, and at once.
 
     Args:
         voice: of espeak-ng, such as "en-us" or "de".
@@ -55,16 +55,19 @@ class EspeakPhonemizer:
     """
 
     def __init__(self, voice: str, program: str = _PROGRAM, timeout_s: float = _TIMEOUT_S) -> None:
-        self._voice, self._timeout_s = voice, timeout_s
         found = shutil.which(program)
         if found is None:
             raise BundleError(
                 f"the voice needs the program {program}, which is not installed: apt-get install espeak-ng"
             )
-        self._program = found
-        self._lock = threading.Lock()
-        self._process: _EspeakProcess | None = None
-        self.phonemize(["hello"])  # an unknown voice is found now
+        self._program, self._voice, self._timeout_s = found, voice, timeout_s
+        self._started_ahead: deque[subprocess.Popen[bytes]] = deque()
+        self._starter = ThreadPoolExecutor(1, "espeak-ng")  # the phrase does not wait for the next start
+        try:
+            self._answer("hello", _START_TIMEOUT_S)
+        except OSError as error:
+            self.close()
+            raise BundleError(f"espeak-ng has no voice {voice!r}, or cannot start") from error
 
     def phonemize(self, words: Sequence[str]) -> list[PhonemeWord]:
         """The phonemes of the words of one phrase, in order. Raises SynthesisFailed."""
@@ -85,91 +88,84 @@ class EspeakPhonemizer:
         return spoken
 
     def close(self) -> None:
-        """End the process."""
-        with self._lock:
-            self._end()
+        """End the processes."""
+        self._starter.shutdown(cancel_futures=True)
+        with suppress(IndexError):
+            while True:
+                _end(self._started_ahead.popleft())
 
     def _ask(self, text: str) -> str:
         text = _NOT_SPOKEN.sub(" ", text)[:_MAX_CHARACTERS].strip()
-        if not text or text.casefold() == _MARKER:
+        if not text:
             return ""
-        with self._lock:
-            for is_last_attempt in (False, True):
-                try:
-                    if self._process is None:
-                        self._process = _EspeakProcess(self._program, self._voice)
-                    return self._process.ask(text, self._timeout_s)
-                except (OSError, TimeoutError) as error:
-                    self._end()
-                    logger.warning("espeak-ng did not answer and is started again: %s", error)
-                    if is_last_attempt:
-                        raise SynthesisFailed(f"espeak-ng does not answer: {error}") from error
+        for is_last_attempt in (False, True):
+            try:
+                return self._answer(text, self._timeout_s)
+            except OSError as error:
+                if is_last_attempt or isinstance(error, TimeoutError):
+                    raise SynthesisFailed(f"espeak-ng does not answer: {error}") from error
+                logger.warning("espeak-ng did not answer and is asked again: %s", error)
         raise AssertionError("unreachable")
 
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.end()
-            self._process = None
+    def _answer(self, text: str, timeout_s: float) -> str:
+        """Give a process its phrase, read until it exits, and start another in its place. Raises OSError."""
+        process = self._take()
+        try:
+            assert process.stdin is not None
+            process.stdin.write(f"{text}\n".encode("utf-8", "replace"))
+            process.stdin.close()
+            output = _read_all(process, time.monotonic() + timeout_s)
+            status = process.wait()
+        finally:
+            _end(process)
+            with suppress(RuntimeError):  # closed meanwhile
+                self._starter.submit(self._start_ahead)
+        if status:
+            raise OSError(f"it ended with status {status}")
+        return _LANGUAGE_SWITCH.sub("", output.decode("utf-8", "replace").replace("\n", " ")).strip()
+
+    def _take(self) -> "subprocess.Popen[bytes]":
+        try:
+            return self._started_ahead.popleft()
+        except IndexError:
+            return self._start()
+
+    def _start_ahead(self) -> None:
+        while len(self._started_ahead) < _STARTED_AHEAD:
+            self._started_ahead.append(self._start())
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [self._program, "-q", "--ipa", "--stdin", "-v", self._voice],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # a signal to the server's group must not end it first
+        )
 
 
-class _EspeakProcess:
-    """A running process. An OSError or TimeoutError leaves it unusable."""
+def _read_all(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
+    """What a process writes until it exits. Raises TimeoutError."""
+    assert process.stdout is not None
+    pieces: list[bytes] = []
+    ready = select.poll()
+    ready.register(process.stdout)
+    while ready.poll(max(0.0, deadline - time.monotonic()) * 1_000):
+        piece = os.read(process.stdout.fileno(), 65_536)
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+    raise TimeoutError("no answer in time")
 
-    def __init__(self, program: str, voice: str) -> None:
-        self._output, child_end = pty.openpty()
-        with ExitStack() as undo:
-            undo.callback(os.close, self._output)
-            try:
-                tty.setraw(child_end)
-                self._process = subprocess.Popen(
-                    [program, "-q", "--ipa", "-v", voice],
-                    stdin=subprocess.PIPE,
-                    stdout=child_end,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,  # a signal to the server's group must not end it first
-                )
-            finally:
-                os.close(child_end)
-            undo.pop_all()
-            undo.callback(self.end)
-            self._received = b""
-            try:
-                self._send(_MARKER)
-                self._marker = self._read_line(time.monotonic() + _START_TIMEOUT_S)
-            except OSError as error:
-                raise BundleError(f"espeak-ng has no voice {voice!r}, or cannot start") from error
-            undo.pop_all()
 
-    def ask(self, text: str, timeout_s: float) -> str:
-        deadline = time.monotonic() + timeout_s
-        self._send(f"{text}\n{_MARKER}")
-        lines: list[str] = []
-        while (line := self._read_line(deadline)) != self._marker:
-            lines.append(line)
-        return _LANGUAGE_SWITCH.sub("", " ".join(lines)).strip()
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        os.close(self._output)
-
-    def _send(self, text: str) -> None:
-        assert self._process.stdin is not None
-        os.write(self._process.stdin.fileno(), f"{text}\n".encode())
-
-    def _read_line(self, deadline: float) -> str:
-        while b"\n" not in self._received:
-            ready, _, _ = select.select([self._output], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                raise TimeoutError("no answer in time")
-            data = os.read(self._output, 65536)  # an OSError once the process is gone
-            if not data:
-                raise OSError("it has ended")
-            self._received += data
-        line, _, self._received = self._received.partition(b"\n")
-        return line.decode("utf-8", "replace").strip()
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a process, if it runs, and close its pipes."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # of text that was never read
+                pipe.close()
 
 
 def replace_pronounced(words: Sequence[SpokenWord], phonemes: Sequence[PhonemeWord]) -> list[PhonemeWord]:
