@@ -7,8 +7,10 @@ client holds nothing of the engine, so it may stay connected while its language 
 formats and errors of the dialects are not in this module.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from ...tts_engine.chunk import SAMPLE_RATE
@@ -20,6 +22,7 @@ from .speech_server import SpeechServer
 
 MAX_WAITING_CHARACTERS: Final = 64 * 1024  # in the transcripts behind the one that is spoken
 MAX_WAITING_TRANSCRIPTS: Final = 256
+MAX_LEAD_S: Final = 5.0  # of a conversation's speech ahead of its playout; more than a network stalls
 
 
 class TranscriptQueueFull(VivavoceError):
@@ -99,16 +102,43 @@ class Transcript:
             stream.push_text(piece)
 
 
-class TranscriptQueue:
-    """The transcripts of one client, or of one context of a client. Belongs to an event loop."""
+class PlayoutPace:
+    """Keeps speech at most ``max_lead_s`` ahead of a listener who plays it as it comes."""
 
-    def __init__(self, grant: Grant, options: SynthesisOptions) -> None:
+    def __init__(self, max_lead_s: float = MAX_LEAD_S) -> None:
+        self._max_lead_s = max_lead_s
+        self._played_at = 0.0  # loop time at which the listener has played what was sent
+        self._ended = asyncio.Event()
+
+    async def follow(self, seconds: float) -> None:
+        """Wait, after speech of that length was sent, until more may be sent."""
+        now = asyncio.get_running_loop().time()
+        self._played_at = max(self._played_at, now) + seconds
+        wait_s = self._played_at - self._max_lead_s - now
+        if wait_s > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), wait_s)
+
+    def end(self) -> None:
+        """Wait no more."""
+        self._ended.set()
+
+
+class TranscriptQueue:
+    """The transcripts of one client, or of one context of a client. Belongs to an event loop.
+
+    pace: of protocols for conversations, where a client that has been interrupted may say nothing and drop
+    the audio; None to send as fast as the client reads.
+    """
+
+    def __init__(self, grant: Grant, options: SynthesisOptions, pace: PlayoutPace | None = None) -> None:
         self.grant = grant
         self.options = options  # of the transcripts that begin from now on
         self.transcripts: deque[Transcript] = deque()  # the first is being spoken
         self.input_ended = False
         self.cancelled = False
         self.is_speaking = False  # whether a task takes the transcripts
+        self._pace = pace
 
     @property
     def next_transcript(self) -> Transcript | None:
@@ -164,6 +194,13 @@ class TranscriptQueue:
         self.cancelled = self.input_ended = True
         for transcript in self.transcripts:
             transcript.cancel()
+        if self._pace is not None:
+            self._pace.end()
+
+    async def follow_playout(self, seconds: float) -> None:
+        """Wait, after speech of that length was sent, until its listener needs more."""
+        if self._pace is not None:
+            await self._pace.follow(seconds)
 
     def make_transcript(self) -> Transcript:
         """Return an empty transcript."""
@@ -198,4 +235,6 @@ async def speak_transcript(
             transcript.open(stream, record)
             async for chunk in stream:
                 await send(chunk, stream.text)
-                record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
+                seconds = (chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE
+                record.count_audio(seconds)
+                await queue.follow_playout(seconds)

@@ -6,7 +6,7 @@ from ....adapters.audio.encoders import AudioFormat
 from ...access.access_control import Grant
 from ...web.backpressure import BackpressureSender
 from ..speech import EncodedChunk, SynthesisOptions
-from ..transcripts import TranscriptQueue
+from ..transcripts import PlayoutPace, TranscriptQueue
 from .alignment import CharacterAligner
 from .errors import ElevenLabsContextClosed
 from .http_api import align_chunk
@@ -20,6 +20,7 @@ class ElevenLabsContext(TranscriptQueue):
         context_id: None on a socket without contexts.
         has_phrases: whether each message is a phrase, which is spoken without waiting for more.
         has_absolute_times: whether times count from the beginning of the context.
+        pace: None for a text that is no part of a conversation.
     """
 
     def __init__(
@@ -31,12 +32,14 @@ class ElevenLabsContext(TranscriptQueue):
         sender: BackpressureSender,
         has_phrases: bool,
         has_absolute_times: bool,
+        pace: PlayoutPace | None,
     ) -> None:
-        super().__init__(grant, options)
+        super().__init__(grant, options, pace)
         self.id = context_id
         self.sender = sender
         self.received_at = 0.0  # loop time of the last message
         self.is_closed = False  # whether the client has closed it
+        self._is_flushed = False  # whether the client has flushed since its last text
         self._has_phrases = has_phrases
         self._has_absolute_times = has_absolute_times
         self._aligner = CharacterAligner()
@@ -47,6 +50,16 @@ class ElevenLabsContext(TranscriptQueue):
         """Format of the audio."""
         return self.options.audio
 
+    def is_interrupted_by(self, message: ElevenLabsTextMessage) -> bool:
+        """Whether a message drops the context: it closes it again, or in the middle of its text.
+
+        Clients flush when their text ends, just before they close the context. In auto mode they flush each
+        phrase, so that only a flush by itself says that the text has ended.
+        """
+        if not message.close_context:
+            return False
+        return self.is_closed or not (message.text or message.flush or self._is_flushed)
+
     def receive(self, message: ElevenLabsTextMessage) -> None:
         """Take a message; raises ElevenLabsContextClosed, TranscriptQueueFull, RateLimited, BadText."""
         if self.input_ended:
@@ -55,6 +68,10 @@ class ElevenLabsContext(TranscriptQueue):
             raise ElevenLabsContextClosed(f"the text of context {self.id!r} has ended")
         self.received_at = asyncio.get_running_loop().time()
         text = message.text or ""
+        if text.strip():
+            self._is_flushed = bool(message.flush) and not self._has_phrases
+        elif message.flush:
+            self._is_flushed = True
         if self._has_phrases and text and not text[-1].isspace():
             text += " "  # the next phrase is another word
         self.push(text)

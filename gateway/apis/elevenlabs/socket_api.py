@@ -2,12 +2,13 @@
 
     message -> models.ElevenLabsTextMessage -> context.ElevenLabsContext -> its task -> audio and alignment
 
-A context that is closed is spoken to its end, as the clients wait for its last audio. Nothing in the protocol
-drops it, but a client that closes it again has been interrupted: Pipecat's service closes a context when its
-text ends, and every context that still has audio when the user interrupts. It is then dropped. What is not
-heard any more otherwise ends with the socket.
+A context that is closed after a flush is spoken to its end, as the clients wait for its last audio. One that
+is closed without a flush, or once more, has been interrupted and is dropped: Pipecat's service and LiveKit's
+plugin flush when their text ends, and close a context that the user interrupts. LiveKit's plugin closes none
+again, so contexts are rendered at the pace of their playout.
 
-Source: pipecat-ai 1.14.0 (services/elevenlabs: on_turn_context_completed, on_audio_context_interrupted).
+Source: pipecat-ai 1.14.0 (services/elevenlabs: on_turn_context_completed, on_audio_context_interrupted);
+livekit-plugins-elevenlabs 1.8.9 (tts.py: SynthesizeStream._run).
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from ...web.websocket import (
 )
 from ..speech import EncodedChunk
 from ..speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
-from ..transcripts import speak_transcript
+from ..transcripts import PlayoutPace, speak_transcript
 from .context import ElevenLabsContext
 from .errors import ElevenLabsContextLimitReached, to_elevenlabs_error
 from .http_api import PATH, elevenlabs_error_response
@@ -117,6 +118,10 @@ class _ElevenLabsConnection(WebSocketConnection):
         """Return the id of the message's context."""
 
     @abstractmethod
+    def make_pace(self) -> PlayoutPace | None:
+        """Return the pace of a new context."""
+
+    @abstractmethod
     async def end_failed(self, context_id: str | None) -> None:
         """End what an error has been reported of."""
 
@@ -153,7 +158,7 @@ class _ElevenLabsConnection(WebSocketConnection):
         context = self.contexts.get(key)
         if context is None and message.text:
             context = self._open_context(key, message)
-        if context is not None and context.is_closed and message.close_context:
+        if context is not None and context.is_interrupted_by(message):
             self.drop(context)
             await self._send_final(context.id)
         elif context is not None:
@@ -181,6 +186,7 @@ class _ElevenLabsConnection(WebSocketConnection):
             sender=BackpressureSender.from_scope(self.socket.scope),
             has_phrases=self.query.auto_mode,
             has_absolute_times=self.query.sync_alignment,
+            pace=self.make_pace(),
         )
         return context
 
@@ -287,6 +293,9 @@ class _SingleTextConnection(_ElevenLabsConnection):
     def key_of(self, message: ElevenLabsTextMessage) -> str | None:
         return None
 
+    def make_pace(self) -> PlayoutPace | None:
+        return None
+
     async def receive(self, message: ElevenLabsTextMessage) -> None:
         await super().receive(message)
         if message.text == "":
@@ -301,6 +310,9 @@ class _ContextsConnection(_ElevenLabsConnection):
 
     def key_of(self, message: ElevenLabsTextMessage) -> str | None:
         return message.context_id or _DEFAULT_CONTEXT
+
+    def make_pace(self) -> PlayoutPace | None:
+        return PlayoutPace()
 
     async def end_failed(self, context_id: str | None) -> None:
         if context_id is not None and context_id not in self.contexts:

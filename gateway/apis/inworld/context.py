@@ -20,7 +20,7 @@ from ....tts_engine.chunk import SAMPLE_RATE
 from ...access.access_control import Grant
 from ...web.backpressure import BackpressureSender
 from ..speech import EncodedChunk, SynthesisOptions
-from ..transcripts import TranscriptQueue
+from ..transcripts import PlayoutPace, TranscriptQueue
 from .audio_config import InworldEncoding
 from .errors import InworldContextClosed
 from .models import InworldContextConfig, InworldText, InworldTimestampInfo, InworldWordAlignment
@@ -44,7 +44,7 @@ class InworldContext(TranscriptQueue):
         sender: BackpressureSender,
         on_ready: Callable[["InworldContext"], None],
     ) -> None:
-        super().__init__(grant, options)
+        super().__init__(grant, options, PlayoutPace())
         self.id = context_id
         self.encoding = encoding
         self.sender = sender
@@ -52,6 +52,7 @@ class InworldContext(TranscriptQueue):
         self._config = config
         self._on_ready = on_ready
         self._flushes = 0
+        self._is_flushed = False  # whether the client has flushed since its last text
         self._delay_timer: asyncio.TimerHandle | None = None
         # In seconds of the context's audio
         self._generation_start_s = 0.0
@@ -70,6 +71,7 @@ class InworldContext(TranscriptQueue):
         if message.flush_context is not None:
             self.flush_generation()
         elif message.text:  # else it keeps the context open
+            self._is_flushed = False
             self._stop_timer()
             loop = asyncio.get_running_loop()
             self._delay_timer = loop.call_later(self._config.buffer_delay_s, self._complete_after_delay)
@@ -80,9 +82,18 @@ class InworldContext(TranscriptQueue):
         self._mark_received()
         if not self.input_ended:
             self._stop_timer()
+            self._is_flushed = True
             self._flushes += 1
             self.complete(self._flushes)
             self._report_ready()
+
+    @property
+    def is_interrupted_by_close(self) -> bool:
+        """Whether a close drops the context: it is closed already, or in the middle of its text.
+
+        Clients flush when their text ends, just before they close the context.
+        """
+        return self.input_ended or not self._is_flushed
 
     def end_input(self) -> None:
         """Complete the last generation; no text follows."""

@@ -2,11 +2,12 @@
 
     message -> models.InworldClientMessage -> context.InworldContext -> its task -> audioChunk, flushCompleted
 
-A context that is closed is spoken to its end, as clients wait for its last audio. One that is closed again is
-dropped: Pipecat's service closes a context when its text ends, and every context that still has audio when
-the user interrupts.
+A context that is closed after a flush is spoken to its end, as clients wait for its last audio. One that is
+closed without a flush, or once more, has been interrupted and is dropped: Pipecat's service flushes and closes
+a context when its text ends, and closes every context that still has audio when the user interrupts.
 
-Source: pipecat-ai 1.14.0 (services/inworld/tts.py: on_turn_context_completed, on_audio_context_interrupted).
+Source: pipecat-ai 1.14.0 (services/inworld/tts.py: on_turn_context_completed, on_audio_context_interrupted);
+livekit-plugins-inworld 1.8.9 (tts.py: SynthesizeStream._run).
 """
 
 import asyncio
@@ -176,7 +177,7 @@ class _InworldSocketConnection(WebSocketConnection):
                 await self._drop(context, error)
         elif message.flush_context is not None:
             context.flush_generation()
-        elif message.close_context is not None and not context.input_ended:
+        elif message.close_context is not None and not context.is_interrupted_by_close:
             context.end_input()
         else:
             await self._drop(context)

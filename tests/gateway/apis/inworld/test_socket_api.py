@@ -22,6 +22,7 @@ from vivavoce.gateway.apis import transcripts
 from vivavoce.gateway.apis.inworld import socket_api
 from vivavoce.gateway.apis.inworld.models import MAX_BODY_BYTES
 from vivavoce.gateway.apis.inworld.socket_api import MAX_CONTEXTS, PATH
+from vivavoce.gateway.apis.transcripts import MAX_LEAD_S
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 PCM = {"audioEncoding": "PCM", "sampleRateHertz": 24_000, "bitrate": 64_000, "speakingRate": 1.0}
@@ -48,6 +49,11 @@ class InworldClient:
 
     async def say(self, text: str, context: str = "a") -> None:
         await self.send("send_text", context, text=text)
+
+    async def end(self, context: str) -> None:
+        """End the text of a context, as clients do."""
+        await self.send("flush_context", context)
+        await self.send("close_context", context)
 
     async def next(self) -> dict[str, Any]:
         result: dict[str, Any] = json.loads(await self.socket.recv())["result"]
@@ -110,7 +116,7 @@ def test_a_context_is_spoken_while_it_is_written_and_closed(run: Any) -> None:
                 await client.say(token)
             await client.receive("audioChunk")
             await client.say(" four.")
-            await client.send("close_context", "a")
+            await client.end("a")
             await client.receive("contextClosed")
             assert client.flushes["a"] == 1 and client.words_spoken() >= 4
             assert client.text() == "One two, three four. "
@@ -133,7 +139,7 @@ def test_a_flush_speaks_what_there_is_and_the_times_of_the_next_words_stay_true(
                 await client.receive("flushCompleted")
                 starts.append(spoken_s)
                 spoken_s = len(client.audio["a"]) / 48_000
-            await client.send("close_context", "a")
+            await client.end("a")
             await client.receive("contextClosed")
             assert client.text() == "One two. three four. five six. "
             first_words = [start for word, start, _ in client.words["a"] if word in ("One", "three", "five")]
@@ -169,7 +175,7 @@ def test_text_is_spoken_after_the_buffer_delay_which_a_keep_alive_does_not_exten
                 await client.say(text)
                 await client.receive("flushCompleted")
             keeping.cancel()
-            await client.send("close_context", "a")
+            await client.end("a")
             await client.receive("contextClosed")
             assert client.text().split() == ["One", "two", "three"]
 
@@ -184,7 +190,7 @@ def test_contexts_interleave_and_have_their_own_words(run: Any) -> None:
                 await client.create(str(number))
             for number in numbers:
                 await client.say("word " * number * 4, str(number))
-                await client.send("close_context", str(number))
+                await client.end(str(number))
             closed = 0
             while closed < len(numbers):
                 closed += "contextClosed" in await client.next()
@@ -202,7 +208,7 @@ def test_a_closed_context_takes_no_more_text_and_a_keep_alive_does_no_harm(run: 
         async with open_socket(served) as client:
             await client.create()
             await client.say("One two three four five six. ")
-            await client.send("close_context", "a")
+            await client.end("a")
             await client.say("")
             await client.say("seven. ")
             assert await client.error() == (9, "context 'a' has been closed and takes no more text")
@@ -214,8 +220,15 @@ def test_a_closed_context_takes_no_more_text_and_a_keep_alive_does_no_harm(run: 
     run(test, step_s=0.02)
 
 
-@pytest.mark.parametrize("messages", [("close_context", "close_context"), ("cancel_context",)])
-def test_a_context_that_is_cancelled_or_closed_again_is_dropped(run: Any, messages: tuple[str, ...]) -> None:
+INTERRUPTIONS = {
+    "cancelled": ("cancel_context",),
+    "closed in the middle of its text": ("close_context",),
+    "closed again": ("flush_context", "close_context", "close_context"),
+}
+
+
+@pytest.mark.parametrize("messages", INTERRUPTIONS.values(), ids=INTERRUPTIONS)
+def test_an_interrupted_context_is_dropped(run: Any, messages: tuple[str, ...]) -> None:
     async def test(served: Any) -> None:
         async with open_socket(served) as client:
             await client.create("a")
@@ -229,13 +242,34 @@ def test_a_context_that_is_cancelled_or_closed_again_is_dropped(run: Any, messag
             await client.receive("contextClosed", "a")
             spoken = client.words_spoken("a")
             assert spoken < 600
-            await client.send("close_context", "b")
+            await client.end("b")
             await client.receive("contextClosed", "b")
             assert client.words_spoken("a") == spoken and client.text("b").strip() == "One two three."
             await until(lambda: not served.engine.active_streams)
             assert served.backend.steps < 600  # of 1,203 words
 
     run(test, step_s=0.005)
+
+
+def test_a_context_is_rendered_at_the_pace_of_its_playout(run: Any) -> None:
+    async def test(served: Any) -> None:
+        clock = asyncio.get_running_loop().time
+        async with open_socket(served) as client:
+            await client.create()
+            await client.say("One two three four five six. " * 200)
+            begun_at = clock()
+            await client.end("a")
+            while client.words_spoken() * WORD_S < MAX_LEAD_S:
+                await client.next()
+            for _ in range(3):
+                await client.next()
+                rendered_s = served.backend.steps * WORD_S
+                # the engine renders a second ahead, and a step may be under way
+                assert rendered_s <= MAX_LEAD_S + 1.0 + 2 * WORD_S + clock() - begun_at
+            await client.send("close_context", "a")
+            await client.receive("contextClosed")
+
+    run(test)
 
 
 def test_a_message_without_a_context_is_of_the_only_one(run: Any) -> None:
@@ -282,7 +316,7 @@ def test_every_encoding_has_the_length_of_the_speech(run: Any, encoding: str) ->
             rate = 8_000 if encoding == "MULAW" else 24_000
             await client.create(audioConfig={"audioEncoding": encoding, "sampleRateHertz": rate})
             await client.say("One two three. ")
-            await client.send("close_context", "a")
+            await client.end("a")
             pieces = []
             while "contextClosed" not in (result := await client.next()):
                 if chunk := result.get("audioChunk"):
@@ -326,7 +360,7 @@ def test_a_wrong_message_is_an_error_and_ends_nothing(run: Any, message: Any, wo
             code, text = await client.error()
             assert code == 3 and word in text
             await client.say("One. ")
-            await client.send("close_context", "a")
+            await client.end("a")
             await client.receive("contextClosed")
 
     run(test)
@@ -353,7 +387,7 @@ def test_a_context_that_fails_is_reported_closed(run: Any) -> None:
         async with open_socket(served) as client:
             await client.create("a", voice="Ashley")  # of Inworld's catalogue
             await client.say("\u4f60\u597d")
-            await client.send("close_context", "a")
+            await client.end("a")
             assert (await client.error())[0] == 3
             await client.receive("contextClosed")
             await client.create("b")
@@ -455,7 +489,7 @@ def test_a_shutdown_waits_for_speech_and_refuses_new_contexts(run: Any) -> None:
         async with open_socket(served) as client:
             await client.create()
             await client.say("One two three four five six. " * 5)
-            await client.send("close_context", "a")
+            await client.end("a")
             await client.receive("audioChunk")
             finishing = asyncio.create_task(served.inworld.finish(20.0))
             await asyncio.sleep(0)
