@@ -5,9 +5,17 @@ event loop and two changes of its selector for 20 ms of audio. ``DirectWebSocket
 instead, as soon as a message has arrived, and writes messages that are due together at once. A message that
 arrives alone and in one frame is unmasked here; ``websockets`` parses everything else.
 
-Source: RFC 6455 section 5.2 (frames); uvicorn 0.54, websockets_sansio_impl.py.
+Pings keep proxies from closing a quiet connection. Their pongs say whether a program reads: one that keeps a
+connection for its next turn may not, such as aiohttp's clients. So a connection ends for want of a pong only
+if the peer's kernel does not acknowledge the ping either, which means that the network has lost it.
+
+Source: RFC 6455 section 5.2 (frames) and 5.5.2 (pings); uvicorn 0.54, websockets_sansio_impl.py; linux/tcp.h
+(struct tcp_info).
 """
 
+import asyncio
+import socket
+import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, Final, Self
 
@@ -22,6 +30,9 @@ _BINARY: Final = 0x82
 _MASKED: Final = 0x80
 _LENGTH_FOLLOWS: Final = 126  # in two bytes
 _HEADER_BYTES: Final = 6  # two, and the mask
+_INFO_BYTES: Final = 60
+_UNACKED_OFFSET: Final = 24  # of tcpi_unacked in struct tcp_info, packets
+_LAST_ACK_OFFSET: Final = 56  # of tcpi_last_ack_recv, ms ago
 
 
 class DirectWebSocketProtocol(WebSocketsSansIOProtocol):
@@ -94,6 +105,15 @@ class DirectWebSocketProtocol(WebSocketsSansIOProtocol):
         elif pongs := self.conn.data_to_send():
             self._late_pong = pongs[-1]
 
+    def keepalive_timeout(self) -> None:
+        """Send the next ping after one without a pong, unless the network has lost the peer."""
+        assert self.ping_timeout is not None
+        if self.transport.is_closing() or is_lost(_tcp_info(self.transport), self.ping_timeout):
+            super().keepalive_timeout()
+        else:
+            self.pong_timer = None
+            self.send_keepalive_ping()
+
     def resume_writing(self) -> None:
         """Go on with a peer that reads slowly."""
         super().resume_writing()
@@ -127,6 +147,23 @@ def whole_message(data: bytes) -> Message | None:
         return None
     payload: bytes = apply_mask(data[start:], data[start - 4 : start])
     return _decoded(payload) if kind == _TEXT else payload
+
+
+def is_lost(info: bytes, timeout_s: float) -> bool:
+    """Whether a peer has acknowledged nothing for that long, by Linux's ``struct tcp_info``."""
+    unacked, silent_ms = (
+        int.from_bytes(info[offset : offset + 4], sys.byteorder)
+        for offset in (_UNACKED_OFFSET, _LAST_ACK_OFFSET)
+    )
+    return unacked > 0 and silent_ms >= 1_000 * timeout_s
+
+
+def _tcp_info(transport: asyncio.Transport) -> bytes:
+    """Return the kernel's account of a connection, b"" where it has none."""
+    if sys.platform != "linux":
+        return b""
+    sock: socket.socket = transport.get_extra_info("socket")
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
 
 
 def _decoded(payload: bytes) -> str | None:

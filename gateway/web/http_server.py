@@ -16,6 +16,7 @@ _MAX_WEBSOCKET_MESSAGE_BYTES: Final = 4 << 20  # a 30 s recording, 16 bits at 48
 _MAX_UNSENT_BYTES: Final = (
     32 * 1024
 )  # Linux doubles it: 1.3 s of 24 kHz speech, 300 kB/s at 200 ms round trip
+_PING_S: Final = 20  # between pings of a WebSocket; proxies close connections that are quiet for 30 s or more
 _SHUTDOWN_TIMEOUT_S: Final = 2  # that a slow reader of /metrics may delay the shutdown
 _STARTUP_POLL_S: Final = 0.005
 
@@ -35,6 +36,8 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 lifespan="off",
                 timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
+                ws_ping_interval=_PING_S,
+                ws_ping_timeout=_PING_S,
                 ws_max_size=_MAX_WEBSOCKET_MESSAGE_BYTES,
                 ws_per_message_deflate=False,  # takes 100 kB a connection, and speech does not compress
             )

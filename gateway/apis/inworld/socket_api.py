@@ -3,8 +3,8 @@
     message -> models.InworldClientMessage -> context.InworldContext -> its task -> audioChunk, flushCompleted
 
 A context that is closed after a flush is spoken to its end, as clients wait for its last audio. One that is
-closed without a flush, or once more, has been interrupted and is dropped: Pipecat's service flushes and closes
-a context when its text ends, and closes every context that still has audio when the user interrupts.
+closed without a flush, or once more, has been interrupted and is dropped: Pipecat's service flushes a context
+and closes it when its text ends, and closes every context that still has audio when the user interrupts.
 
 Source: pipecat-ai 1.14.0 (services/inworld/tts.py: on_turn_context_completed, on_audio_context_interrupted);
 livekit-plugins-inworld 1.8.9 (tts.py: SynthesizeStream._run).

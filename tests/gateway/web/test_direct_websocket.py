@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import Awaitable, Callable
 from typing import cast
 
@@ -15,7 +16,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 
 from shared.event_loop import until
-from vivavoce.gateway.web.direct_websocket import DirectWebSocketProtocol, Message, whole_message
+from vivavoce.gateway.web import direct_websocket
+from vivavoce.gateway.web.direct_websocket import DirectWebSocketProtocol, Message, is_lost, whole_message
 from vivavoce.gateway.web.http_server import HttpServer
 
 MESSAGES: list[Message] = ["", "a", b"\0" * 160, "é" * 70, b"x" * 65_535, "y" * 70_000, b""]
@@ -89,12 +91,15 @@ class Application:
         self._take(message)
 
 
-def talk(application: Application, test: Callable[[ClientConnection], Awaitable[None]]) -> None:
-    """Run ``test`` with a client of a server with that application."""
+def talk(
+    application: Application, test: Callable[[ClientConnection], Awaitable[None]], ping_s: float = 20.0
+) -> None:
+    """Run ``test`` with a client of a server with that application, which pings as often as ``ping_s``."""
 
     async def run() -> None:
         sock = socket.create_server(("127.0.0.1", 0))
         server = HttpServer(cast(FastAPI, application), sock)
+        server.config.ws_ping_interval = server.config.ws_ping_timeout = ping_s
         serving = asyncio.create_task(server.run_until_closed())
         await server.wait_started(serving)
         async with asyncio.timeout(30):
@@ -156,6 +161,55 @@ def test_text_that_is_not_utf_8_ends_the_connection() -> None:
 
     talk(application, test)
     assert application.received == []
+
+
+def withheld_pongs(client: ClientConnection) -> list[Frame]:
+    """Answer no ping; return the list of pongs that would have been sent."""
+    pongs: list[Frame] = []
+    send = client.protocol.send_frame
+
+    def send_others(frame: Frame) -> None:
+        pongs.append(frame) if frame.opcode is Opcode.PONG else send(frame)
+
+    client.protocol.send_frame = send_others  # type: ignore[method-assign]
+    return pongs
+
+
+def test_a_client_that_answers_no_ping_stays_connected_and_gets_more_of_them() -> None:
+    application = Application(0)
+
+    async def test(client: ClientConnection) -> None:
+        pings = withheld_pongs(client)
+        await until(lambda: len(pings) >= 5)
+        await client.send("still here")
+        await until(lambda: application.received)
+
+    talk(application, test, ping_s=0.01)
+    assert application.received == ["still here"]
+
+
+@pytest.mark.parametrize(
+    ("unacked", "silent_ms", "lost"),
+    [(1, 20_000, True), (1, 19_999, False), (0, 60_000, False)],
+    ids=["acknowledges nothing", "acknowledges some", "has nothing to acknowledge"],
+)
+def test_a_peer_is_lost_whose_kernel_acknowledges_no_ping(unacked: int, silent_ms: int, lost: bool) -> None:
+    info = bytes(24) + struct.pack("=I28xI", unacked, silent_ms)
+    assert is_lost(info, 20.0) is lost
+    assert not is_lost(b"", 20.0)
+
+
+def test_a_client_that_the_network_has_lost_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct_websocket, "is_lost", lambda info, timeout_s: len(info) == 60)
+    application = Application(0)
+
+    async def test(client: ClientConnection) -> None:
+        withheld_pongs(client)
+        with pytest.raises(ConnectionClosed):
+            await client.recv()
+        assert client.close_code == 1011
+
+    talk(application, test, ping_s=0.01)
 
 
 def test_messages_are_sent_at_once_and_in_order() -> None:
