@@ -5,14 +5,12 @@
 The connection goes to the address that was checked, not to the host name, so a name that resolves differently
 the second time has no effect. Size, time and redirects are bounded; proxies of the environment are not used.
 
-Source: OWASP Server-Side Request Forgery Prevention Cheat Sheet; IANA special-purpose address registries,
-as in ``ipaddress``.
+Source: OWASP Server-Side Request Forgery Prevention Cheat Sheet.
 """
 
 import asyncio
 import base64
 import binascii
-import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,15 +22,14 @@ from urllib.parse import unquote_to_bytes
 import httpx
 
 from .errors import UrlRefused
+from .networks import is_public
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MAX_LOOKUPS: Final = 4  # of host names at a time; more wait, within the timeout of their fetch
 # Of a data URL: above those in 20 MB of base64 whose "+" and "/" are escaped. Each takes 100 bytes to decode.
 _MAX_ESCAPES: Final = 1_000_000
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,24 +161,3 @@ class UrlGuard:
     def _check_size(self, size: int) -> None:
         if size > self._policy.max_bytes:
             raise UrlRefused(f"the URL holds more than {self._policy.max_bytes:,} bytes")
-
-
-def is_public(address: str) -> bool:
-    """Return whether an address, and any IPv4 address embedded in it, is public; ignore a "%zone"."""
-    try:
-        parsed: Address = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    if not parsed.is_global or parsed.is_multicast:
-        return False
-    return all(embedded.is_global for embedded in _embedded_ipv4_addresses(parsed))
-
-
-def _embedded_ipv4_addresses(address: Address) -> list[ipaddress.IPv4Address]:
-    """Return the IPv4 addresses inside an IPv6 address: mapped, 6to4, Teredo, NAT64."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return []
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64:
-        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [embedded for embedded in found if embedded is not None]

@@ -11,7 +11,7 @@ import pytest
 
 from vivavoce.gateway.access import url_guard
 from vivavoce.gateway.access.errors import UrlRefused
-from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy, is_public
+from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 
 CONTENT = b"RIFF" + bytes(1000)
 
@@ -242,15 +242,3 @@ def test_a_data_url_is_decoded_beside_the_event_loop(monkeypatch: pytest.MonkeyP
 def test_a_data_url_of_nothing_but_escapes_is_refused() -> None:
     with pytest.raises(UrlRefused, match="1,000,000 escapes"):
         fetch("data:," + "%41" * 1_000_001)
-
-
-@pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "8.8.8.8"])
-def test_a_public_address_is_recognized(address: str) -> None:
-    assert is_public(address)
-
-
-@pytest.mark.parametrize(
-    "address", ["", "x", "fe80::1%eth0", "2001:0:7f00:1::", "::ffff:10.0.0.1", "2002:a00:1::"]
-)
-def test_any_other_address_is_not_public(address: str) -> None:
-    assert not is_public(address)
