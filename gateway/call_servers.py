@@ -39,7 +39,7 @@ from .calls.websockets.carrier_access import CarrierAccess
 from .calls.websockets.leg import WebSocketLegServices, WebSocketTimeouts
 from .calls.websockets.routes import asterisk_routes, media_stream_routes
 from .calls.websockets.settings import CarrierSettings
-from .listening_sockets import address_unavailable, bound_address
+from .listening_sockets import address_unavailable, bound_address, limit_unidentified
 from .settings import Settings
 from .voice_registry import VoiceRegistry
 from .web.app import Mount
@@ -132,6 +132,7 @@ class CallServers:
                 settings=_make_call_settings(settings),
                 timeouts=WebSocketTimeouts(settings.first_message_s, settings.stalled_s, settings.silent_s),
                 make_speech_detector=_make_speech_detector,
+                unidentified=limit_unidentified("WebSockets of calls", settings.max_unidentified),
             )
         )
         resources.push_async_callback(websockets.aclose)
@@ -191,6 +192,7 @@ def _make_audiosocket_policy(settings: Settings) -> AudioSocketCallSettings:
         lead_s=settings.lead_s,
         speech=make_speech(settings),
         caller_speech_action=CallerSpeechAction(settings.caller_speech),
+        max_unidentified=settings.max_unidentified,
     )
 
 

@@ -1,9 +1,15 @@
 """TCP sockets that the server listens on: bound first, so that a port in use stops the start early."""
 
 import errno
+import logging
 import socket
+from collections.abc import Container
 
+from ..adapters.unidentified_connections import DEFAULT_MAX_UNIDENTIFIED, UnidentifiedConnections
+from ..tts_engine.descriptor_limit import descriptor_limit
 from ..tts_engine.errors import VivavoceError
+
+logger = logging.getLogger(__name__)
 
 
 class AddressUnavailable(VivavoceError):
@@ -28,6 +34,22 @@ def bind_socket(host: str, port: int, *, flag: str = "") -> socket.socket:
         sock.close()
         raise address_unavailable((host, port), error, flag=flag) from None
     return sock
+
+
+def limit_unidentified(
+    listener: str, max_connections: int = DEFAULT_MAX_UNIDENTIFIED, proxies: Container[str] = ()
+) -> UnidentifiedConnections:
+    """Return an empty set for the connections of a listener, with at most an eighth of all descriptors.
+
+    Half of them may come from one address. listener: its name in the log.
+    """
+    max_connections = max(2, min(max_connections, descriptor_limit() // 8))
+    return UnidentifiedConnections(
+        max_connections,
+        max_connections // 2,
+        proxies,
+        lambda sentence: logger.warning("%s: %s", listener, sentence),
+    )
 
 
 def bound_address(sock: socket.socket) -> tuple[str, int]:

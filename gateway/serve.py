@@ -8,16 +8,21 @@ a second signal: everything closes at once; SIGHUP: see ``stop_signals``
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from fastapi import FastAPI
+
+from ..tts_engine.descriptor_limit import raise_descriptor_limit
 from ..tts_engine.engine import Engine
 from ..tts_engine.engine_set import EngineSet
 from ..tts_engine.errors import MissingExtra
 from ..tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from .access.access_control import AccessControl
 from .access.keys import KeysFile
+from .access.networks import AddressSet
 from .access.origins import Origins
 from .access.url_guard import UrlGuard, UrlPolicy
 from .apis.model_names import ModelPolicy
@@ -39,6 +44,7 @@ from .settings_loader import SettingsError, is_loopback
 from .stop_signals import StopSignals
 from .voice_registry import VoicePolicy, VoiceRegistry
 from .web.app import make_app
+from .web.connection_limits import ConnectionLimits
 from .web.http_server import HttpServer
 
 logger = logging.getLogger(__name__)
@@ -104,7 +110,7 @@ class Gateway:
                 access=access,
                 mounts=[*apis.mounts(), *calls.mounts(settings, voices, access)],
             )
-            http_task = await _start_http(HttpServer(app, web, settings.keep_alive_s), resources)
+            http_task = await _start_http(_make_http_server(app, web, settings), resources)
             return cls(
                 settings=settings,
                 engine=engine,
@@ -138,6 +144,12 @@ class Gateway:
     async def aclose(self) -> None:
         """End all calls and close everything."""
         await self.resources.aclose()
+
+
+def _make_http_server(app: FastAPI, sock: socket.socket, settings: Settings) -> HttpServer:
+    proxies = AddressSet.parse(settings.trusted_proxies)
+    limits = ConnectionLimits.make(settings.max_unidentified, settings.request_s, proxies)
+    return HttpServer(app, sock, settings.keep_alive_s, limits=limits, proxies=proxies)
 
 
 async def _start_http(http: HttpServer, resources: AsyncExitStack) -> "asyncio.Task[None]":
@@ -207,6 +219,7 @@ async def serve(
         VivavoceError: the server could not start; the message is a sentence for the operator.
     """
     limit_memory_arenas()
+    raise_descriptor_limit()
     async with StopSignals() as stop_signals:
         opening_task = asyncio.create_task(Gateway.open(settings))
         if await stop_signals.interrupts(opening_task):

@@ -4,10 +4,11 @@
 use them.
 """
 
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -17,11 +18,13 @@ from pydantic_settings import (
 )
 
 from ..adapters.ice_settings import MAX_PORT, MIN_PORT, MediaPorts
+from ..adapters.unidentified_connections import DEFAULT_MAX_UNIDENTIFIED
 from ..tts_engine.backends.devices import DEVICE_NAMES, DEVICE_PATTERN
 from ..tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
 from .browser.ice_servers import IceServerSetting
 from .bundle_settings import BundleTable
 from .phone_system_settings import PhoneSystemSettings, parse_ports
+from .web.connection_limits import DEFAULT_REQUEST_S
 
 ENVIRONMENT_PREFIX = "VIVAVOCE_"
 
@@ -29,6 +32,11 @@ ENVIRONMENT_PREFIX = "VIVAVOCE_"
 def _reject_bool(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("a number is wanted")
+    return value
+
+
+def _check_network(value: str) -> str:
+    ip_network(value)
     return value
 
 
@@ -85,6 +93,10 @@ class Settings(PhoneSystemSettings, BaseSettings):
             "as browsers send them: no path, no slash at the end"
         ),
     ] = None  # the server's own page needs no entry
+    trusted_proxies: Annotated[
+        tuple[Annotated[str, AfterValidator(_check_network)], ...],
+        Field(description='a list of IP addresses and networks, such as ["10.0.0.0/24"]'),
+    ] = ("127.0.0.1", "::1")  # a proxy on this machine; whose X-Forwarded-For and X-Forwarded-Proto are read
     # Open WebUI asks for the lists without its key.
     public_lists: Annotated[bool, Field(description="true or false")] = False
     reference_hosts: Annotated[
@@ -206,6 +218,9 @@ class Settings(PhoneSystemSettings, BaseSettings):
     max_calls: Annotated[_Integer, Field(ge=1, le=10_000, description="calls from 1 to 10000")] = (
         100  # measured: two cores serve as many without an underrun
     )
+    max_unidentified: Annotated[
+        _Integer, Field(ge=2, le=100_000, description="connections from 2 to 100000")
+    ] = DEFAULT_MAX_UNIDENTIFIED  # of each listener, at most an eighth of the descriptors
     max_streams: Annotated[_Integer, Field(ge=1, le=10_000, description="streams from 1 to 10000")] = (
         100  # one a call
     )
@@ -285,6 +300,9 @@ class Settings(PhoneSystemSettings, BaseSettings):
     # Above the 120 s for which LiveKit's clients keep a connection. A client that sends on a connection at
     # the moment of its end loses the request.
     keep_alive_s: Annotated[_Integer, Field(ge=1, le=3_600, description="seconds from 1 to 3600")] = 150
+    request_s: Annotated[_FiniteFloat, Field(gt=0, le=300, description="seconds, over 0 to 300")] = (
+        DEFAULT_REQUEST_S  # from the connection to the end of a request's headers
+    )
     drain_s: Annotated[_FiniteFloat, Field(ge=0, le=600, description="seconds from 0 to 600")] = (
         10.0  # a long sentence; supervisors kill a process after 30 s or more
     )

@@ -3,8 +3,10 @@
 Who accepts connections is not who serves calls (``adapters.media``): a slow accept, a refusal or the wait for
 an id is then heard by nobody.
 
-    connection_made --admit--> waiting for the id --CallId--> waiting for audio, if asked to --> handed over
+    connection_made --has_room--> waiting for the id --CallId--> waiting for audio, if asked --> handed over
                        '-> refused with 0x00       '-> ended with 0x00
+
+Until it is handed over, it takes no place of a call, but one of the connections whose peers are unknown.
 """
 
 import asyncio
@@ -15,26 +17,28 @@ from contextlib import ExitStack, suppress
 from typing import Protocol, assert_never
 from uuid import UUID
 
+from ..unidentified_connections import UnidentifiedConnections
 from .protocol import AudioSocketAudio, AudioSocketProtocolError, CallId, Dtmf, Hangup
 from .server_connection import AudioSocketServerConnection, AudioSocketTimeouts
 from .socket_options import LINGER_S, set_socket_options
 
 
+class NoRoomForCall(Exception):
+    """The application takes no call now, and has logged why."""
+
+
 class CallApplication(Protocol):
     """Accepts calls and writes the log."""
 
-    def admit(self, call: "PendingCall") -> bool:
-        """Return whether a new connection may become a call."""
+    def has_room(self, call: "PendingCall") -> bool:
+        """Return whether a new connection may become a call; log a refusal."""
 
     def open(self, call: "PendingCall", call_id: UUID, sock: socket.socket, received: bytes) -> None:
-        """Open the call of an admitted connection, and own ``sock`` unless it raises.
+        """Open the call of a connection, and own ``sock`` unless it raises.
 
-        ``received`` is all that was read from the connection: the call's id, and what follows. An
-        AudioSocketProtocolError refuses the call; it is logged as the peer's.
+        ``received`` is all that was read from the connection: the call's id, and what follows. NoRoomForCall
+        ends the connection. So does AudioSocketProtocolError, which is logged as the peer's.
         """
-
-    def on_ended(self, call: "PendingCall", reason: str) -> None:
-        """Note that an admitted connection has ended without a call; called once."""
 
     def log_protocol_error(self, call: "PendingCall", error: str) -> None:
         """Log an error of the peer, which ends the connection."""
@@ -48,6 +52,7 @@ class PendingCall(asyncio.Protocol):
 
     Args:
         awaits_audio_s: how long a call waits for its first audio before it is opened.
+        unidentified: the connections of the listener that are not handed over.
         on_closed: called when nothing of the connection is left here.
     """
 
@@ -56,6 +61,7 @@ class PendingCall(asyncio.Protocol):
         application: CallApplication,
         timeouts: AudioSocketTimeouts,
         awaits_audio_s: float,
+        unidentified: UnidentifiedConnections,
         on_closed: Callable[["PendingCall"], None],
     ) -> None:
         self.peer = "?"  # address of the caller
@@ -65,6 +71,7 @@ class PendingCall(asyncio.Protocol):
         self._call_id: UUID | None = None
         self._awaits_audio_s = awaits_audio_s
         self._application = application
+        self._unidentified = unidentified
         self._on_closed = on_closed
         self._loop = asyncio.get_running_loop()
         self._connection = AudioSocketServerConnection(self._loop.time(), timeouts)
@@ -81,13 +88,14 @@ class PendingCall(asyncio.Protocol):
     # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admit the connection, or refuse it with 0x00."""
+        """Wait for the call's id, or refuse the connection with 0x00."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
         self.peer = f"{host}:{port}"
         set_socket_options(transport.get_extra_info("socket"))
-        if self._application.admit(self):
+        self._unidentified.add(self, str(host), transport.abort)
+        if self._application.has_room(self):
             self._set_timer(self._connection.deadline, self._on_deadline)
         else:
             self._ended = True
@@ -109,7 +117,8 @@ class PendingCall(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection if it has not ended yet."""
         self._set_timer(None)
-        self._end(f"the caller's connection broke ({exc})" if exc else "the caller hung up")
+        self._ended = True
+        self._unidentified.remove(self)
         self._on_closed(self)
 
     # Called by the application
@@ -117,7 +126,7 @@ class PendingCall(asyncio.Protocol):
     def end(self, reason: str) -> None:
         """End the connection with 0x00, so that the dial plan continues; does nothing if it has ended."""
         if not self._ended:
-            self._end(reason)
+            self._ended = True
             self._send_hangup()
 
     def _handle_events(self) -> None:
@@ -132,7 +141,7 @@ class PendingCall(asyncio.Protocol):
                     case Dtmf():
                         pass  # read again by the call
                     case Hangup():
-                        self._end("the caller hung up")
+                        self._ended = True
                         self._transport.close()
                         self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
                         return
@@ -150,6 +159,8 @@ class PendingCall(asyncio.Protocol):
             self._hand_over(self._call_id)
         except AudioSocketProtocolError as error:
             self._end_for_protocol_error(error)
+        except NoRoomForCall as refused:
+            self.end(str(refused))
         except Exception as error:  # boundary: an error in one call must not affect the others
             self._application.log_internal_error(self, error)
             self.end("internal error")
@@ -161,6 +172,7 @@ class PendingCall(asyncio.Protocol):
             self._application.open(self, call_id, sock, bytes(self._received))
             undo.pop_all()
         self._ended = True
+        self._unidentified.remove(self)
         self._set_timer(None)
         self._transport.abort()  # closes this descriptor of the connection, not the connection
 
@@ -173,11 +185,6 @@ class PendingCall(asyncio.Protocol):
     def _end_for_protocol_error(self, error: AudioSocketProtocolError) -> None:
         self._application.log_protocol_error(self, str(error))
         self.end(str(error))
-
-    def _end(self, reason: str) -> None:
-        if not self._ended:
-            self._ended = True
-            self._application.on_ended(self, reason)
 
     def _send_hangup(self) -> None:
         # Half closed, not closed: received data that was not read would turn the close into a reset, after

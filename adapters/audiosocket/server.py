@@ -4,6 +4,7 @@ import asyncio
 import socket
 from typing import Final
 
+from ..unidentified_connections import DEFAULT_MAX_UNIDENTIFIED, UnidentifiedConnections
 from .pending_call import CallApplication, PendingCall
 from .server_connection import AudioSocketTimeouts
 
@@ -17,6 +18,7 @@ class AudioSocketServer:
         application: admits connections and takes their calls.
         timeouts: time limits for the callers.
         awaits_audio_s: how long a call waits for its first audio before it is opened.
+        unidentified: connections without a call's id, or that were refused and linger; None: 500 at most.
     """
 
     def __init__(
@@ -25,7 +27,11 @@ class AudioSocketServer:
         *,
         timeouts: AudioSocketTimeouts = _DEFAULT_TIMEOUTS,
         awaits_audio_s: float = 0.0,
+        unidentified: UnidentifiedConnections | None = None,
     ) -> None:
+        if unidentified is None:
+            unidentified = UnidentifiedConnections(DEFAULT_MAX_UNIDENTIFIED, DEFAULT_MAX_UNIDENTIFIED)
+        self._unidentified = unidentified
         self._awaits_audio_s = awaits_audio_s
         self._application = application
         self._timeouts = timeouts
@@ -63,7 +69,9 @@ class AudioSocketServer:
         await self._none_pending.wait()
 
     def _new_call(self) -> PendingCall:
-        call = PendingCall(self._application, self._timeouts, self._awaits_audio_s, self._remove)
+        call = PendingCall(
+            self._application, self._timeouts, self._awaits_audio_s, self._unidentified, self._remove
+        )
         self._pending.add(call)
         self._none_pending.clear()
         return call

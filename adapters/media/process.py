@@ -7,12 +7,12 @@ the link or is gone; it ignores the signals of a terminal and of a service manag
 import contextlib
 import gc
 import os
-import resource
 import signal
 import socket
 import sys
 from typing import Final
 
+from ...tts_engine.descriptor_limit import raise_descriptor_limit
 from ..voice_activity import VoiceActivityDetector
 from .server import serve_media
 
@@ -25,9 +25,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
-    _, max_descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # macOS refuses "unlimited"
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max_descriptors, max_descriptors))
+    raise_descriptor_limit()
     gc.collect()
     gc.freeze()  # what is loaded so far is not collected: collections during calls are short
     gc.collect()  # of nothing: else the next full one waits for a quarter as many objects as are frozen

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ...tts_engine.errors import BadRequest
 from ...tts_engine.reading.pronunciation.lexicon import Lexicon
 from ...tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from .errors import KeyRefused, ScopeMissing
@@ -142,6 +143,14 @@ class AccessControl:
             raise KeyRefused()
         grant = self._grant_of(self.keys.check(key), functools.partial(self.keys.check, key))
         return replace(grant, trace_id=trace_id_of(headers))
+
+    def recognizes(self, headers: Mapping[str, str]) -> bool:
+        """Return whether ``grant`` accepts a request with these headers."""
+        try:
+            self.grant(headers)
+        except BadRequest:
+            return False
+        return True
 
     def list_grant(self, headers: Mapping[str, str]) -> Grant | None:
         """Return the grant for a list of models or voices, None for what a client without a key may see.

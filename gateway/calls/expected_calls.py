@@ -66,6 +66,9 @@ class ExpectedCalls:
         self._expected[call_id] = (now + expires_s, expected)
         return call_id
 
+    def __contains__(self, call_id: UUID) -> bool:
+        return call_id in self._expected and self._expected[call_id][0] > self._now()
+
     def take(self, call_id: UUID) -> ExpectedCall | None:
         """Return the call of that id and expect it no more; None if it was not expected."""
         expires_at, expected = self._expected.pop(call_id, (self._now(), None))

@@ -30,6 +30,7 @@ from ..access.access_control import AccessControl
 from ..access.dependencies import PageCookieMiddleware, require_scope
 from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, SignatureRefused
 from ..access.keys import Scope
+from .connection_limits import IdentityMiddleware
 from .errors import ResourceConflict, ResourceNotFound
 from .openapi.operations import content_response, json_response, operation
 from .responses import ErrorBody, Status, native_errors
@@ -97,6 +98,7 @@ def make_app(
     app.add_exception_handler(ClientDisconnect, _handle_disconnect)
     _allow_browser_origins(app, access)
     app.add_middleware(HeadMiddleware)
+    app.add_middleware(IdentityMiddleware, access=access)
     for mount in mounts:
         keys = [] if mount.scope is None else [Depends(require_scope(access, mount.scope))]
         app.include_router(mount.router, dependencies=keys)

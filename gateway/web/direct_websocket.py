@@ -23,6 +23,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import apply_mask  # type: ignore[attr-defined]  # compiled, where that is possible
 from websockets.protocol import State
 
+from .connection_limits import limited_connection
+
 Message = str | bytes
 _STATE_KEY: Final = "websocket"
 _TEXT: Final = 0x81  # a whole message, without extensions
@@ -81,6 +83,12 @@ class DirectWebSocketProtocol(WebSocketsSansIOProtocol):
                 self._take(message)
                 return
         super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Close the connection."""
+        if (connection := limited_connection(self.app_state)) is not None:
+            connection.identify()
+        super().connection_lost(exc)
 
     def send_receive_event_to_app(self) -> None:
         """Hand over a message that ``websockets`` has parsed."""

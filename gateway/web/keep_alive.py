@@ -19,6 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .backpressure import BackpressureHttpProtocol
+from .connection_limits import LimitedConnection
 
 DEFAULT_KEEP_ALIVE_S: Final = 150  # above the 120 s for which LiveKit's clients keep a connection
 CLOSE_MARGIN_S: Final = 5  # a network round trip, and pauses of either side
@@ -41,7 +42,7 @@ class UnreadRequestGuard:
         self.timeout_keep_alive_task = self.loop.call_later(_RECHECK_S, self.timeout_keep_alive_handler)
 
 
-class KeepAliveHttpProtocol(UnreadRequestGuard, BackpressureHttpProtocol):
+class KeepAliveHttpProtocol(LimitedConnection, UnreadRequestGuard, BackpressureHttpProtocol):
     """The HTTP protocol of the server."""
 
 

@@ -4,12 +4,14 @@ import socket
 
 import pytest
 
+from vivavoce.gateway import listening_sockets
 from vivavoce.gateway.listening_sockets import (
     AddressUnavailable,
     address_unavailable,
     bind_socket,
     bound_address,
     format_address,
+    limit_unidentified,
 )
 
 
@@ -39,3 +41,13 @@ def test_another_failure_is_reported_with_the_system_s_message() -> None:
 def test_an_ipv6_address_is_written_in_brackets() -> None:
     assert format_address(("::1", 8080)) == "[::1]:8080"
     assert format_address(("127.0.0.1", 8080)) == "127.0.0.1:8080"
+
+
+def test_unidentified_connections_take_at_most_an_eighth_of_the_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listening_sockets, "descriptor_limit", lambda: 200)
+    connections = limit_unidentified("Test", 500)
+    for number in range(100):
+        connections.add(number, f"192.0.2.{number}", lambda: None)
+    assert len(connections) == 25

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from loguru import logger
 
-from ...audiosocket.pending_call import PendingCall
+from ...audiosocket.pending_call import NoRoomForCall, PendingCall
 from ...audiosocket.server import AudioSocketServer
 from ...audiosocket.server_connection import AudioSocketTimeouts
 from ...media.media_servers import MediaServers
@@ -31,6 +31,7 @@ from .transport import AudioSocketTransport
 # Words enter the conversation when they are heard, also where the machine delays the speech.
 _REPORT_TICKS: Final = 2  # packets, 40 ms
 _MAX_ASSUMED_S: Final = 0.06  # after a report
+_TOO_MANY_CALLS: Final = "too many calls are up"
 _TIMEOUTS: Final = AudioSocketTimeouts(first_message_s=5.0, stalled_s=5.0)
 
 
@@ -64,7 +65,6 @@ class PipecatAudioSocketServer:
         self._address = host, port
         self._params = params
         self._max_calls = max_calls
-        self._pending: set[PendingCall] = set()  # admitted, before their call id
         self._handlers: set[PipecatCallHandler] = set()  # of calls that have not ended
         self._bots: set[asyncio.Task[None]] = set()
         self._media = MediaServers(media_processes)
@@ -86,7 +86,7 @@ class PipecatAudioSocketServer:
     @property
     def calls(self) -> int:
         """Number of calls that have not ended."""
-        return len(self._pending) + len(self._handlers)
+        return len(self._handlers)
 
     @property
     def active_bots(self) -> int:
@@ -119,16 +119,17 @@ class PipecatAudioSocketServer:
 
     # Called by the shared server
 
-    def admit(self, call: PendingCall) -> bool:
+    def has_room(self, call: PendingCall) -> bool:
         """Return whether there are fewer than ``max_calls`` calls."""
         if self.calls >= self._max_calls:
-            logger.warning(f"Call {call.name} refused: too many calls are up")
+            logger.warning(f"Call {call.name} refused: {_TOO_MANY_CALLS}")
             return False
-        self._pending.add(call)
         return True
 
     def open(self, call: PendingCall, call_id: UUID, sock: socket.socket, received: bytes) -> None:
-        """Open a call and start its bot."""
+        """Open a call and start its bot; raises NoRoomForCall."""
+        if not self.has_room(call):
+            raise NoRoomForCall(_TOO_MANY_CALLS)
         params = self._params()
         sample_rate = params.audio_out_sample_rate or 8_000
         handler = PipecatCallHandler(call_id, call.peer, sample_rate, self._handlers.discard)
@@ -141,16 +142,10 @@ class PipecatAudioSocketServer:
         wire = AudioSocketOpening(call_id, received)
         handler.attach(self._media.open_phone_call(wire, sock, handler, options))
         logger.info(f"Call {call_id} opened from {call.peer}")
-        self._pending.discard(call)
         self._handlers.add(handler)
         bot = asyncio.create_task(self._run_bot(handler, params))
         self._bots.add(bot)
         bot.add_done_callback(self._bots.discard)
-
-    def on_ended(self, call: PendingCall, reason: str) -> None:
-        """Release the place of a connection that sent no call id, and log its end."""
-        self._pending.discard(call)
-        logger.info(f"Call {call.name} closed before its id arrived: {reason}")
 
     def log_protocol_error(self, call: PendingCall, error: str) -> None:
         """Log an error of the peer as a warning."""

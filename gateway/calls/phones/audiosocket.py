@@ -9,17 +9,19 @@ import asyncio
 import logging
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from ....adapters.audiosocket.pending_call import PendingCall
+from ....adapters.audiosocket.pending_call import NoRoomForCall, PendingCall
 from ....adapters.audiosocket.protocol import AudioSocketProtocolError
 from ....adapters.audiosocket.server import AudioSocketServer
 from ....adapters.audiosocket.server_connection import AudioSocketTimeouts
 from ....adapters.media.media_servers import MediaServers
 from ....adapters.media.messages import AudioSocketOpening, PhoneCallOptions
+from ....adapters.unidentified_connections import DEFAULT_MAX_UNIDENTIFIED
 from ....tts_engine.errors import Overloaded
+from ...listening_sockets import limit_unidentified
 from ..agents import Agent
 from ..call import Call
 from ..call_options import CallerSpeechAction, CallSpeechOptions
@@ -47,6 +49,7 @@ class AudioSocketCallSettings:
     speech: CallSpeechOptions
     caller_speech_action: CallerSpeechAction = CallerSpeechAction.TELL
     silent_s: float | None = None  # without any message of the caller; None: unlimited
+    max_unidentified: int = DEFAULT_MAX_UNIDENTIFIED  # connections without a call's id
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +84,12 @@ class AudioSocketCallServer:
         self._legs: LegGroup[PhoneLeg] = LegGroup()
         timeouts = AudioSocketTimeouts(policy.first_message_s, policy.stalled_s)
         awaits_audio_s = _FIRST_AUDIO_S if policy.sample_rate is None else 0.0
-        self._server = AudioSocketServer(self, timeouts=timeouts, awaits_audio_s=awaits_audio_s)
+        self._server = AudioSocketServer(
+            self,
+            timeouts=timeouts,
+            awaits_audio_s=awaits_audio_s,
+            unidentified=limit_unidentified("AudioSocket", policy.max_unidentified),
+        )
 
     @property
     def registry(self) -> CallRegistry:
@@ -147,31 +155,41 @@ class AudioSocketCallServer:
 
     # Called by the shared server
 
-    def admit(self, call: PendingCall) -> bool:
-        """Return whether the registry has room for the connection; it logs and counts refusals."""
+    def has_room(self, call: PendingCall) -> bool:
+        """Return whether the registry has room for a call; it logs and counts refusals."""
         try:
-            self.registry.admit(call, peer=call.peer)
+            self.registry.require_place(peer=call.peer)
         except Overloaded:
             return False
         return True
 
     def open(self, call: PendingCall, call_id: UUID, sock: socket.socket, received: bytes) -> None:
         """Open the call of an identified connection, or hand it to the one who awaits it."""
-        phone = IdentifiedPhone(call, call_id, sock, received)
         awaited = self._awaited.get(call_id)
-        if awaited is not None and not awaited.done():
-            awaited.set_result(phone)
-            return
-        expected = self._expected.take(call_id)
-        if expected is None and self._expected.required:
+        is_awaited = awaited is not None and not awaited.done()
+        if not is_awaited and self._expected.required and call_id not in self._expected:
             raise AudioSocketProtocolError(f"no call {call_id} is expected")
+        with ExitStack() as undo:
+            self._admit(call)
+            undo.callback(self.registry.remove, call, "it could not be opened")
+            phone = IdentifiedPhone(call, call_id, sock, received)
+            if awaited is not None and is_awaited:
+                awaited.set_result(phone)
+            else:
+                self._open_expected(phone)
+            undo.pop_all()
+
+    def _admit(self, call: PendingCall) -> None:
+        try:
+            self.registry.admit(call, peer=call.peer)
+        except Overloaded as refusal:
+            raise NoRoomForCall(str(refusal)) from None
+
+    def _open_expected(self, phone: IdentifiedPhone) -> None:
+        expected = self._expected.take(phone.call_id)
         caller = UNKNOWN_CALLER if expected is None else expected.caller
         agent = expected.agent if expected and expected.agent else self.agent
-        self.open_call(phone, agent, caller, caller_sample_rate=call.caller_sample_rate)
-
-    def on_ended(self, call: PendingCall, reason: str) -> None:
-        """Remove a connection that ended before its call id."""
-        self.registry.remove(call, reason)
+        self.open_call(phone, agent, caller, caller_sample_rate=phone.connection.caller_sample_rate)
 
     def log_protocol_error(self, call: PendingCall, error: str) -> None:
         """Log an error of the peer as a warning."""

@@ -1,4 +1,4 @@
-"""The calls on WebSockets: admitted by the registry, served until they end, ended at shutdown."""
+"""The calls on WebSockets: served until they end, ended at shutdown. The start of a stream takes a place."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -36,8 +36,8 @@ class WebSocketCalls:
             kind: of the call, such as "twilio".
             peer: network address of the other end.
         """
+        self._services.calls.registry.require_place(peer=peer)
         leg = WebSocketLeg(kind, connection, peer, self._group, self._services, options)
-        self._services.calls.registry.admit(leg, peer=peer)
         await leg.run(open_socket)
 
     async def aclose(self) -> None:

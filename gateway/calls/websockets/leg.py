@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, assert_never
 from uuid import uuid4
 
@@ -31,7 +31,10 @@ from ....adapters.media_streams.events import (
     StreamWarning,
 )
 from ....adapters.playback.peer_playout import PeerClear, PeerCommand, PeerPlayout
+from ....adapters.unidentified_connections import UnidentifiedConnections
+from ....tts_engine.errors import Overloaded
 from ...background_tasks import cancel_and_wait
+from ...listening_sockets import limit_unidentified
 from ..agents import Agent, run_agent
 from ..call import Call
 from ..caller import UNKNOWN_CALLER, Caller
@@ -63,6 +66,10 @@ class WebSocketLegServices:
     settings: CallSettings
     timeouts: WebSocketTimeouts
     make_speech_detector: Callable[[], SpeechDetector] | None = None  # None: speech is not detected
+    # Sockets whose streams have not started; they take no places of calls.
+    unidentified: UnidentifiedConnections = field(
+        default_factory=lambda: limit_unidentified("WebSockets of calls")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +129,17 @@ class WebSocketLeg:
         self._ended = asyncio.Event()
 
     async def run(self, open_socket: Callable[[], Awaitable[MessageSocket]]) -> None:
-        """Open the socket, and serve until the call has ended and it is closed; the leg must be admitted."""
+        """Open the socket, and serve until the call has ended and it is closed."""
         self._group.add(self)
+        unidentified = self._services.unidentified
+        host = self._peer.rpartition(":")[0]
+        unidentified.add(
+            self, host, lambda: self.end("the stream has not started, and others need the place")
+        )
         try:
             await self._serve(await open_socket())
         finally:
+            unidentified.remove(self)
             self.end("the connection could not be opened")
             self._close()
             self._group.remove(self)
@@ -275,6 +288,12 @@ class WebSocketLeg:
         call_id = started.call_id or known.call_id or str(uuid4())
         if any(active.call.call_id == call_id for active in services.calls.registry):
             raise MediaStreamProtocolError(f"got a second stream of the call {call_id}, which is up")
+        services.unidentified.remove(self)
+        try:
+            services.calls.registry.admit(self, peer=self._peer)
+        except Overloaded as refusal:
+            self.end(str(refusal))
+            return
         make_detector = services.make_speech_detector
         self._media = PeerPacedMedia(
             PeerPlayout(

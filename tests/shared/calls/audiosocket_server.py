@@ -17,6 +17,7 @@ from vivavoce.adapters.voice_activity import VoiceActivityDetector
 from vivavoce.gateway.calls.agents import Agent, SilentAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
+from vivavoce.gateway.calls.expected_calls import ExpectedCalls
 from vivavoce.gateway.calls.leg import CallServices
 from vivavoce.gateway.calls.phones.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from vivavoce.gateway.calls.registry import CallRegistry
@@ -77,6 +78,7 @@ async def run_server(
     pitches_hz: tuple[int, ...] = (440,),
     max_calls: int = 50,
     media_processes: int = 0,
+    expected: ExpectedCalls | None = None,
     **settings: Any,
 ) -> AsyncIterator[RunningServer]:
     """Run an AudioSocket server; at the end no task and no stream may be left."""
@@ -86,7 +88,7 @@ async def run_server(
         await media.start()
         server = AudioSocketCallServer(
             media=media, services=CallServices(engine, CallRegistry(engine, max_calls=max_calls)),
-            agent=agent or SilentAgent(), policy=replace(SETTINGS, **settings),
+            agent=agent or SilentAgent(), policy=replace(SETTINGS, **settings), expected=expected,
         )  # fmt: skip
         sock = socket.create_server(("127.0.0.1", 0))
         await server.listen(sock)

@@ -23,6 +23,9 @@ from vivavoce.adapters.media import phone_call
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls.agents import KeysAgent
 from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.calls.caller import UNKNOWN_CALLER
+from vivavoce.gateway.calls.expected_calls import ExpectedCalls
+from vivavoce.gateway.calls.registry import CallLeg
 
 
 @pytest.fixture(autouse=True)
@@ -204,13 +207,73 @@ def test_calls_beyond_max_calls_are_refused_at_once_with_the_reason(log: pytest.
     assert "refused: 1 calls are up, which is max_calls" in log.text
 
 
-def test_connections_without_a_call_id_count_towards_max_calls() -> None:
+def test_connections_without_a_call_id_take_no_place_of_a_call_and_end_after_a_time() -> None:
     async def scenario() -> None:
-        async with run_server(max_calls=1, first_message_s=1.0) as server:
-            async with connect(server) as peer:
-                await server.until(lambda: server.audiosocket.registry.refusal() is not None)
-                assert await peer.receive_all() == ([], True)
-            await server.until(lambda: server.audiosocket.registry.refusal() is None)
+        async with (
+            run_server(max_calls=1, first_message_s=1.0) as server,
+            connect(server) as stranger,
+            connect(server) as second_stranger,
+            connect(server, call_id_message()) as caller,
+        ):
+            await caller.receive_packets(3)
+            assert await stranger.receive_all() == ([], True)
+            assert await second_stranger.receive_all() == ([], True)
+            await caller.receive_packets(3)
+
+    asyncio.run(scenario())
+
+
+def test_the_oldest_connection_without_a_call_id_is_closed_for_a_caller() -> None:
+    async def scenario() -> None:
+        async with (
+            run_server(max_unidentified=2, first_message_s=300.0) as server,
+            connect(server) as stranger,
+            connect(server, call_id_message()) as caller,
+        ):
+            await caller.receive_packets(3)
+            assert await stranger.receive() is None
+
+    asyncio.run(scenario())
+
+
+def test_a_call_that_is_not_expected_takes_no_place() -> None:
+    async def scenario() -> None:
+        expected = ExpectedCalls(required=True)
+        expected.announce(UNKNOWN_CALLER, call_id=CALL_ID, agent=None, expires_s=300.0)
+        async with run_server(max_calls=1, expected=expected) as server:
+            admitted = []
+            admit = server.audiosocket.registry.admit
+
+            def noted_admit(leg: CallLeg, *, peer: str) -> None:
+                admitted.append(leg)
+                admit(leg, peer=peer)
+
+            server.audiosocket.registry.admit = noted_admit  # type: ignore[method-assign]
+            async with connect(server, call_id_message(9)) as stranger:
+                assert await stranger.receive_all() == ([], True)
+            assert admitted == []
+            async with connect(server, call_id_message()) as caller:
+                await caller.receive_packets(3)
+            assert len(admitted) == 1
+
+    asyncio.run(scenario())
+
+
+def test_two_callers_with_one_place_get_one_call_and_one_refusal() -> None:
+    """Both connections see room for a call before either has sent its id."""
+
+    async def scenario() -> None:
+        async with (
+            run_server(max_calls=1) as server,
+            connect(server) as first,
+            connect(server) as second,
+        ):
+            await first.send(call_id_message(1))
+            await first.receive_packets(3)
+            await second.send(call_id_message(2))
+            assert await second.receive_all() == ([], True)
+            assert server.metric("refusals_total", reason="calls") == 1
+            await first.receive_packets(3)
 
     asyncio.run(scenario())
 

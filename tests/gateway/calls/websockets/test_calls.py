@@ -5,7 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 import pytest
+from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
 
 from shared.audio.tones import pitch_of, tone
 from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_server
@@ -303,3 +306,19 @@ def test_a_third_call_is_refused_before_the_handshake() -> None:
             await server.dial(SimulatedTwilio(new_call_id()))
 
     with_server(test, max_calls=2)
+
+
+def test_sockets_without_a_stream_take_no_place_of_a_call() -> None:
+    async def test(server: WebSocketCallServer) -> None:
+        url = f"{server.url}/v1/asterisk/media"
+        strangers = [await connect(url, subprotocols=[Subprotocol("media")], proxy=None) for _ in range(3)]
+        _, call = await server.dial(SimulatedAsterisk(new_call_id()))
+        assert server.find(call.call_id) is call
+        await strangers[-1].send(str(SimulatedAsterisk("late").start()[0]))
+        with pytest.raises(ConnectionClosed):  # the only place is taken
+            while True:
+                await strangers[-1].recv()
+        for stranger in strangers:
+            await stranger.close()
+
+    with_server(test, max_calls=1, first_message_s=300.0)
