@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Final
 
 from fastapi import FastAPI
 
@@ -48,6 +49,14 @@ from .web.connection_limits import ConnectionLimits
 from .web.http_server import HttpServer
 
 logger = logging.getLogger(__name__)
+
+# By the reason of a refusal; any other is "full".
+_UNREADY_REASONS: Final = {
+    "shutting_down": "shutting down",
+    "process": "the process of the voice is being started again",
+    "media": "the process that plays speech is being started again",
+    "replicas": "no replica is ready",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +312,7 @@ def _unready_reason(registry: CallRegistry) -> str | None:
     refusal = registry.refusal()
     if refusal is None:
         return None
-    return "shutting down" if refusal.reason == "shutting_down" else "full"
+    return _UNREADY_REASONS.get(refusal.reason, "full")
 
 
 async def _raise_first_failure(tasks: "tuple[asyncio.Task[None], ...]") -> None:

@@ -182,6 +182,8 @@ class Engine:
     def refusal(self, admission: Admission = Admission.NEW) -> Overloaded | None:
         """The error with which one more stream would be refused now, None if it would be admitted."""
         backend = self._backend
+        if isinstance(backend, SeparateProcess) and (refusal := backend.refusal()) is not None:
+            return refusal
         try:
             admit(
                 len(self._streams),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..chunk import SAMPLE_RATE, Word
+from ..errors import Overloaded
 from ..reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle, style_of
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voices
@@ -194,6 +195,9 @@ class SeparateProcess(Protocol):
     @property
     def pid(self) -> int:
         """Process id."""
+
+    def refusal(self) -> Overloaded | None:
+        """The error with which a slot would be refused now because of the process."""
 
 
 @runtime_checkable

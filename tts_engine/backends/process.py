@@ -7,12 +7,15 @@
     close_slot: |CloseMessage| ------ pipe ------>  close
 
 Only ``step`` waits for the child. A slot is opened in the child with its first step, and the scheduler's
-questions are answered from the child's last reply. A child that dies fails the sessions it had begun; the
-next step starts a new child.
+questions are answered from the child's last reply. Steps are counted, and a reply with another number ends
+the child: samples reach no session but their own. A child that dies fails the sessions it had begun, and a
+thread starts another at once; until that has loaded, slots are refused.
 """
 
+import itertools
 import logging
 import multiprocessing
+import os
 import pickle
 import threading
 import time
@@ -21,11 +24,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import util
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Protocol
 
-from ..errors import BundleError, Overloaded, SynthesisFailed
+from ..errors import BundleError, Overloaded, SynthesisFailed, VivavoceError
 from ..segmenter import Segmenter
 from ..voices.voices import Voices
 from . import process_child
@@ -36,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 _MAX_WORKERS = 8  # reply pipes, created before the child reports how many workers it has
 _EXIT_TIMEOUT_S = 5.0  # then the child is killed; it normally exits when its request pipe closes
+_RETRY_AFTER_S = 2.0  # the packaged voice loads in 1 to 2 s
+_RESTART_RETRY_S = 1.0  # after a start that failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,7 @@ class ProcessPolicy:
     niceness: int = 0  # added to the parent's; above 0, the threads that send audio run first on a busy core
     max_starts: int = 3  # restarts within ``start_window_s``; beyond that, new slots are refused
     start_window_s: float = 60.0
+    max_restart_wait_s: float = 2.0  # of the first step of a slot that was opened before the child died
 
 
 class BackendFrontEnd(Protocol):
@@ -103,10 +109,12 @@ class ProcessBackend:
     ) -> None:
         self._pickled_load, self._policy = load, policy
         self._start_times: deque[float] = deque(maxlen=policy.max_starts + 1)
-        self._start_lock = threading.Lock()
+        self._restarted = threading.Condition()
+        self._closed = threading.Event()
         self._send_lock = threading.Lock()  # messages are sent in the order in which they are made
         self._slots: dict[int, _SlotState] = {}
         self._last_slot = 0
+        self._step_numbers = itertools.count(1)
         self._child = self._start_child()
         ready = self._child.ready
         self.workers, self.slots = ready.workers, ready.slots
@@ -115,6 +123,8 @@ class ProcessBackend:
             undo.callback(self._child.end)
             self._front_end = make_front_end(ready)
             undo.pop_all()
+        self._supervisor = threading.Thread(target=self._supervise, name="vivavoce-supervisor", daemon=True)
+        self._supervisor.start()
         self.voices, self.warm_up_text = self._front_end.voices, self._front_end.warm_up_text
 
     @classmethod
@@ -169,11 +179,25 @@ class ProcessBackend:
         """The front end's segmenter. Raises BadRequest."""
         return self._front_end.segmenter(request)
 
+    def refusal(self) -> Overloaded | None:
+        """As ``SeparateProcess``: the child has died, and another has not loaded yet."""
+        if not self._child.has_ended():
+            return None
+        policy, wait_s = self._policy, self._start_wait_s()
+        if not wait_s:
+            message = "the voice's process died and is being started again"
+            return Overloaded(message, reason="process", retry_after_s=_RETRY_AFTER_S)
+        return Overloaded(
+            f"the voice's process died {policy.max_starts + 1} times in {policy.start_window_s:g} s",
+            reason="process",
+            retry_after_s=wait_s,
+        )
+
     def open_slot(self, request: SlotRequest) -> int:
-        """Open a slot. Raises BadRequest; Overloaded if the child died too often to be started again now."""
+        """Open a slot. Raises BadRequest, and Overloaded as ``refusal`` has it."""
         prepared_request = self._front_end.prepare_request(request)
-        if self._child.has_ended():
-            self._check_starts()
+        if (refusal := self.refusal()) is not None:
+            raise refusal
         self._last_slot += 1
         self._slots[self._last_slot] = _SlotState(prepared_request, self._first_stage)
         return self._last_slot
@@ -189,7 +213,7 @@ class ProcessBackend:
         begun_in = [self._slots[turn.slot].child for turn in turns]
         if all(child is not None and child.has_ended() for child in begun_in):
             return [_process_died()] * len(turns)
-        child = self._live_child()
+        child = self._wait_for_child()
         here = [turn for turn in turns if self._slots[turn.slot].child in (None, child)]
         results = dict(
             zip((turn.slot for turn in here), self._step_in_child(child, worker, here), strict=True)
@@ -198,7 +222,11 @@ class ProcessBackend:
 
     def close(self) -> None:
         """End the child and close every slot."""
+        self._closed.set()
         self._child.end()
+        self._starting.kill()  # if it has not loaded yet
+        self._supervisor.join()
+        self._child.end()  # if it had loaded meanwhile
         self._slots.clear()
         self._front_end.close()
 
@@ -224,32 +252,53 @@ class ProcessBackend:
             if slot_state.child is None:
                 opened.append((turn.slot, slot_state.prepared_request))
                 slot_state.child, slot_state.prepared_request = child, None
-        return StepMessage(worker, tuple(turns), tuple(opened))
+        return StepMessage(next(self._step_numbers), worker, tuple(turns), tuple(opened))
 
-    def _live_child(self) -> "_ChildProcess":
-        with self._start_lock:
-            if self._child.has_ended():
-                self._check_starts()
-                self._child = self._start_child()
-                logger.warning("the voice's process was started again, as process %d", self._child.pid)
-            return self._child
+    def _wait_for_child(self) -> "_ChildProcess":
+        """The child, or the one that replaces a dead one soon; a dead one after ``max_restart_wait_s``."""
+        if self._child.has_ended():
+            with self._restarted:
+                self._restarted.wait_for(
+                    lambda: not self._child.has_ended() or self._closed.is_set(),
+                    self._policy.max_restart_wait_s,
+                )
+        return self._child
+
+    def _supervise(self) -> None:
+        """Start another child whenever one dies, until the backend is closed or the program ends."""
+        while self._child.wait_for_death():
+            child = self._start_again()
+            if child is None:
+                return
+            logger.warning("the voice's process was started again, as process %d", child.pid)
+            with self._restarted:
+                self._child = child
+                self._restarted.notify_all()
+
+    def _start_again(self) -> "_ChildProcess | None":
+        """Start another child as soon as it may be; None if the backend is closed meanwhile."""
+        while not self._closed.wait(self._start_wait_s()):
+            try:
+                return self._start_child()
+            except (VivavoceError, OSError) as error:
+                logger.error("the voice's process was not started again: %s", error)
+            self._closed.wait(_RESTART_RETRY_S)
+        return None
 
     def _start_child(self) -> "_ChildProcess":
         self._start_times.append(time.monotonic())
-        return _ChildProcess(self._pickled_load, self._policy.niceness)
+        child = self._starting = _ChildProcess(self._pickled_load, self._policy.niceness)
+        if self._closed.is_set():
+            child.kill()
+        child.wait_ready()
+        return child
 
-    def _check_starts(self) -> None:
-        """Raise Overloaded if the child was started too often within the window."""
-        policy = self._policy
-        if len(self._start_times) <= policy.max_starts:
-            return
-        wait_s = self._start_times[0] + policy.start_window_s - time.monotonic()
-        if wait_s > 0:
-            raise Overloaded(
-                f"the voice's process died {policy.max_starts + 1} times in {policy.start_window_s:g} s",
-                reason="process",
-                retry_after_s=wait_s,
-            )
+    def _start_wait_s(self) -> float:
+        """Seconds until the child may be started again, if it was too often within the window."""
+        policy, starts = self._policy, tuple(self._start_times)
+        if len(starts) <= policy.max_starts:
+            return 0.0
+        return max(0.0, starts[0] + policy.start_window_s - time.monotonic())
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +312,7 @@ class _BackendLoader:
 
 
 class _ChildProcess:
-    """One process and its pipes. When it dies, the last step that used its pipes reaps it.
+    """One process and its pipes. When it dies, ``wait_for_death`` or the last step of its pipes reaps it.
 
     Attributes:
         pid: process id.
@@ -286,6 +335,7 @@ class _ChildProcess:
         self._lock = threading.Lock()
         self._steps = 0
         self._has_ended = False
+        self._was_ended = threading.Event()  # by this process
         try:
             process.start()
         finally:
@@ -293,10 +343,33 @@ class _ChildProcess:
                 child_end.close()
         assert process.pid is not None
         self.pid = process.pid
+        self._sentinel = os.dup(process.sentinel)  # of its own thread, which outlives the process
         # Ends the child even if the engine is never closed; multiprocessing's own clean-up would wait for it.
-        self._finalizer = util.Finalize(self, _end_process, args=(process, requests, replies), exitpriority=1)
-        self.ready = self._receive_ready()
+        self._finalizer = util.Finalize(
+            self, _end_process, args=(process, requests, replies, self._was_ended), exitpriority=1
+        )
+
+    def wait_ready(self) -> None:
+        """Wait until the process has loaded. Raises BundleError if it cannot."""
+        try:
+            self.ready = self._receive_ready()
+        except VivavoceError:
+            os.close(self._sentinel)
+            raise
         self.memory_slots = self.ready.memory_slots
+
+    def kill(self) -> None:
+        """Kill the process if it runs; what waits for it notices."""
+        with self._lock:
+            if not self._has_ended and self._finalizer.still_active():
+                self._process.kill()
+
+    def wait_for_death(self) -> bool:
+        """Wait until the process has ended; whether it died by itself. Called once, by one thread."""
+        wait([self._sentinel])
+        os.close(self._sentinel)
+        self.has_ended()
+        return not self._was_ended.is_set()
 
     def has_ended(self) -> bool:
         """Whether the process is dead and reaped, or was ended."""
@@ -315,8 +388,11 @@ class _ChildProcess:
         """
         with self._using_pipes():
             with send_lock:
-                self._requests.send(make_message())
+                message = make_message()
+                self._requests.send(message)
             reply: StepReply = self._replies[worker].recv()
+            if reply.number != message.number:
+                raise OSError(f"step {message.number} was answered with step {reply.number}")
             self.memory_slots = reply.memory_slots
             return reply
 
@@ -341,8 +417,9 @@ class _ChildProcess:
         died = False
         try:
             yield
-        except (EOFError, OSError):
+        except (EOFError, OSError) as error:
             died = True
+            logger.debug("the voice's process is ended: %s", error)
             raise _process_died() from None
         finally:
             self._end_use(died)
@@ -371,8 +448,12 @@ class _ChildProcess:
         return message
 
 
-def _end_process(process: SpawnProcess, requests: Connection, replies: Sequence[Connection]) -> str:
+def _end_process(
+    process: SpawnProcess, requests: Connection, replies: Sequence[Connection], was_ended: threading.Event
+) -> str:
     """End a process, dead or alive, and close its pipes; how it ended, for the log."""
+    if process.is_alive():
+        was_ended.set()
     requests.close()
     process.join(_EXIT_TIMEOUT_S)
     if process.is_alive():

@@ -116,6 +116,7 @@ class ReadyMessage:
 class StepMessage:
     """A step, and the slots to open before it, with the parent's numbers and prepared requests."""
 
+    number: int  # of the step, in its reply too
     worker: int
     turns: tuple[SlotTurn, ...]
     opened: tuple[tuple[int, object], ...]
@@ -132,6 +133,7 @@ class CloseMessage:
 class StepReply:
     """The result of each turn, the next stage of its slot, and the slots that memory has room for."""
 
+    number: int
     results: tuple[StepResult | ErrorMessage, ...]
     stages: tuple[Stage, ...]
     memory_slots: int
@@ -197,9 +199,9 @@ class _StepServer:
         self._replies = replies
         self._slots: dict[int, int] = {}
         self._open_errors: dict[int, ErrorMessage] = {}
-        self._turns: list[queue.SimpleQueue[tuple[SlotTurn, ...]]] = []
+        self._steps: list[queue.SimpleQueue[StepMessage]] = []
         for worker in range(len(hosted_backend.renderer.workers)):
-            self._turns.append(queue.SimpleQueue())
+            self._steps.append(queue.SimpleQueue())
             threading.Thread(target=self._work, args=(worker,), name=f"step-{worker}", daemon=True).start()
 
     def serve(self, requests: Connection) -> None:
@@ -214,7 +216,7 @@ class _StepServer:
                 continue
             for slot, prepared_request in incoming.opened:
                 self._open(slot, prepared_request)
-            self._turns[incoming.worker].put(incoming.turns)
+            self._steps[incoming.worker].put(incoming)
 
     def _open(self, slot: int, incoming: object) -> None:
         """Open a slot. Boundary: an exception ends that session only."""
@@ -230,15 +232,16 @@ class _StepServer:
     def _work(self, worker: int) -> None:
         try:
             while True:
-                self._replies[worker].send(self._reply(worker, self._turns[worker].get()))
+                self._replies[worker].send(self._reply(self._steps[worker].get()))
         except OSError:
             os._exit(0)  # the parent has closed the pipe
         finally:
             os._exit(1)  # a bug here: exit, so that the parent does not wait for a reply
 
-    def _reply(self, worker: int, turns: Sequence[SlotTurn]) -> StepReply:
+    def _reply(self, step: StepMessage) -> StepReply:
+        turns = step.turns
         taken = [turn for turn in turns if turn.slot in self._slots]
-        results = dict(zip((turn.slot for turn in taken), self._step(worker, taken), strict=True))
+        results = dict(zip((turn.slot for turn in taken), self._step(step.worker, taken), strict=True))
         results |= {
             turn.slot: self._open_errors[turn.slot] for turn in turns if turn.slot in self._open_errors
         }
@@ -247,7 +250,10 @@ class _StepServer:
             for turn in turns
         )
         return StepReply(
-            tuple(results[turn.slot] for turn in turns), tuple(stages), self._renderer.memory_slots
+            step.number,
+            tuple(results[turn.slot] for turn in turns),
+            tuple(stages),
+            self._renderer.memory_slots,
         )
 
     def _step(self, worker: int, turns: Sequence[SlotTurn]) -> list[StepResult | ErrorMessage]:

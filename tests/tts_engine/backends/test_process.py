@@ -183,6 +183,7 @@ def test_a_child_killed_during_a_step_fails_its_session_and_is_replaced(
         assert engine.active_streams == backend.open_slots == 0
         assert is_gone(first)
         assert f"the voice's process {first} died: signal 9" in caplog.text
+        await asyncio.to_thread(wait_until, lambda: engine.refusal() is None)
         async with engine.stream() as stream:
             stream.push_text(TEXT)
             await asyncio.to_thread(wait_until, lambda: backend.pid != first and backend._child._steps > 0)
@@ -203,14 +204,26 @@ def _defaults() -> tuple[Any, Any]:
     return EngineConfig(), Metrics()
 
 
-def test_a_child_that_dies_while_idle_is_replaced_before_the_next_step() -> None:
+async def speak_when_ready(engine: Engine) -> list[AudioChunk]:
+    await asyncio.to_thread(wait_until, lambda: engine.refusal() is None)
+    return await speak(engine)
+
+
+def test_a_child_that_dies_while_idle_is_replaced_at_once() -> None:
     async def test() -> None:
-        backend = ProcessBackend.start_backend(TONES)
+        backend = ProcessBackend.start_backend(TONES, ProcessPolicy(max_restart_wait_s=TIMEOUT_S))
         async with await Engine.open(backend=backend) as engine:
             alone, first = content(await speak(engine)), backend.pid
-            waiting = engine.stream()
+            waiting, hurried = engine.stream(), engine.stream()
             kill(first)
-            assert content(await speak(engine)) == alone
+            refusal = engine.refusal()
+            assert refusal is not None and refusal.reason == "process"
+            with pytest.raises(Overloaded, match="is being started again"):
+                engine.stream()
+            hurried.push_text("Hello. ")
+            assert (await anext(hurried)).pcm  # it waited for the new child
+            hurried.cancel()
+            assert content(await speak_when_ready(engine)) == alone
             assert backend.pid != first and is_gone(first)
             waiting.push_text("Hello. ")
             assert (await anext(waiting)).pcm
@@ -228,7 +241,7 @@ def test_a_session_of_a_dead_child_fails_and_other_sessions_do_not() -> None:
             await anext(begun)
             await anext(begun)
             kill(backend.pid)
-            assert (await speak(engine))[-1].final
+            assert (await speak_when_ready(engine))[-1].final
             begun.push_text("Are you there? ")
             begun.end_input()
             with pytest.raises(SynthesisFailed, match="process died"):
@@ -239,22 +252,38 @@ def test_a_session_of_a_dead_child_fails_and_other_sessions_do_not() -> None:
     run(test())
 
 
+def test_a_child_that_does_not_load_again_fails_waiting_sessions_in_time(tmp_path: Path) -> None:
+    loads_once = functools.partial(load_once, tmp_path / "loaded")
+    policy = ProcessPolicy(max_restart_wait_s=0.1)
+
+    async def test() -> None:
+        async with (
+            await Engine.open(backend=ProcessBackend.start_backend(loads_once, policy)) as engine,
+            engine.stream() as waiting,
+        ):
+            kill(engine.process_ids[0])
+            waiting.push_text("Hello. ")
+            with pytest.raises(SynthesisFailed, match="process died"):
+                await anext(waiting)
+
+    run(test())
+
+
+def load_once(note: Path) -> StandInBackend:
+    """A backend that loads, and from then on takes for ever to load."""
+    if note.exists():
+        time.sleep(3600)
+    note.touch()
+    return StandInBackend()
+
+
 def test_slots_are_refused_after_too_many_deaths_until_the_window_ends() -> None:
     backend = ProcessBackend.start_backend(TONES, ProcessPolicy(max_starts=1, start_window_s=1000))
     request = SlotRequest("tone-440", 1.0, 0)
-    (segment,) = Segmenter().push("Hello there. And ")
-
-    def step() -> None:
-        slot = backend.open_slot(request)
-        backend.step(0, [SlotTurn(slot, segment)])
-        backend.close_slot(slot)
-
-    step()
-    for _ in range(2):
-        kill(backend.pid)
-        wait_until(backend._child.has_ended)
-        if backend.pid and len(backend._start_times) == 1:
-            step()
+    first = backend.pid
+    kill(first)
+    wait_until(lambda: backend.pid != first and backend.refusal() is None)
+    kill(backend.pid)
     with pytest.raises(Overloaded, match="died 2 times in 1000 s") as refusal:
         backend.open_slot(request)
     assert 900 < refusal.value.retry_after_s <= 1000
@@ -324,7 +353,7 @@ def test_a_dozen_starts_leak_no_descriptor_thread_or_process() -> None:
             pids.append(backend.pid)
             if number % 3 == 2:
                 kill(backend.pid)
-            backend.close()
+            backend.close()  # perhaps while another child loads
             backend.close()
         else:
             with pytest.raises(BundleError):
