@@ -48,6 +48,11 @@ AUDIOSOCKET_FLAG: Final = "--audiosocket-port"
 DEFAULT_PHONE_AGENT: Final = "keys"  # without the setting ``agent``; a browser then gets the greeting
 _FIRST_PACKET_S: Final = 30.0  # a program asks for the call before it tells the peer
 _SILENT_S: Final = 120.0  # without the setting ``silent_s``; a peer that is gone does not say so
+_UNREADY_REASONS: Final = {  # by the reason of a refusal; any other is "full"
+    "shutting_down": "shutting down",
+    "process": "the process of the voice is being started again",
+    "replicas": "no replica is ready",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,14 @@ class CallServers:
     media: MediaServers
     clock: Clock
     clock_task: "asyncio.Task[None]"
+
+    @property
+    def unready_reason(self) -> str | None:
+        """Why no call is taken now; None if one is."""
+        refusal = self.registry.refusal()
+        if refusal is not None:
+            return _UNREADY_REASONS.get(refusal.reason, "full")
+        return None if self.media.are_ready else "the process that plays speech is being started again"
 
     @property
     def sends_packets(self) -> bool:

@@ -12,7 +12,6 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Final
 
 from fastapi import FastAPI
 
@@ -50,14 +49,6 @@ from .web.http_server import HttpServer
 
 logger = logging.getLogger(__name__)
 
-# By the reason of a refusal; any other is "full".
-_UNREADY_REASONS: Final = {
-    "shutting_down": "shutting down",
-    "process": "the process of the voice is being started again",
-    "media": "the process that plays speech is being started again",
-    "replicas": "no replica is ready",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
@@ -74,6 +65,7 @@ class Gateway:
     settings: Settings
     engine: Engine
     voices: VoiceRegistry
+    calls: CallServers
     call_registry: CallRegistry  # of phones and browsers
     audiosocket_server: AudioSocketCallServer
     browser_calls: BrowserCalls
@@ -114,7 +106,7 @@ class Gateway:
                 store.share_access(access)
             apis = await _open_apis(settings, engine, access, voices, resources)
             app = make_app(
-                unready=lambda: _unready_reason(calls.registry),
+                unready=lambda: calls.unready_reason,
                 registry=engine.metrics.registry,
                 access=access,
                 mounts=[*apis.mounts(), *calls.mounts(settings, voices, access)],
@@ -124,6 +116,7 @@ class Gateway:
                 settings=settings,
                 engine=engine,
                 voices=voices,
+                calls=calls,
                 call_registry=calls.registry,
                 audiosocket_server=calls.audiosocket,
                 browser_calls=calls.browser,
@@ -137,7 +130,7 @@ class Gateway:
 
     def unready(self) -> str | None:
         """Return why the server takes no new call now; None if it does."""
-        return _unready_reason(self.call_registry)
+        return self.calls.unready_reason
 
     async def finish(self) -> None:
         """Refuse new calls and requests; wait until the open ones end their sentence, at most ``drain_s``."""
@@ -306,13 +299,6 @@ def _ready_line(gateway: Gateway) -> str:
         f"vivavoce is ready: AudioSocket on {format_address(addresses.audiosocket)}, "
         f"HTTP on http://{format_address(addresses.http)}, agent {agent}, voice {voice}"
     )
-
-
-def _unready_reason(registry: CallRegistry) -> str | None:
-    refusal = registry.refusal()
-    if refusal is None:
-        return None
-    return _UNREADY_REASONS.get(refusal.reason, "full")
 
 
 async def _raise_first_failure(tasks: "tuple[asyncio.Task[None], ...]") -> None:

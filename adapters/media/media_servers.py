@@ -4,8 +4,9 @@
     MediaServers --- link --- MediaServer
       RemoteMedia  <- messages ->  PhoneCall, one a call
 
-A media server that dies loses the speech that was queued there, 0.6 s by default. Its calls go on in a new
-one, because control keeps their sockets too. A process that hangs is killed.
+A media server that dies loses the speech that was queued there, 0.6 s by default. Its calls go on at once in
+the standby, a process that has started already, because control keeps their sockets too; another standby is
+started then. A process that hangs is killed.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 _START_TIMEOUT_S: Final = 30.0
 _RETRY_DELAY_S: Final = 1.0
 # A media process that reports none of its calls for two checks is killed; each call is due once a second.
-_CHECK_PERIOD_S: Final = 2.0
+_CHECK_PERIOD_S: Final = 1.0
 _MAX_SILENT_CHECKS: Final = 2
 _MAX_STARTING_CHECKS: Final = round(_START_TIMEOUT_S / _CHECK_PERIOD_S)  # until it is ready
 _EXIT_TIMEOUT_S: Final = 5.0  # its calls end within LINGER_S of adapters.audiosocket.socket_options
@@ -60,7 +61,9 @@ class MediaServers:
         self._phases = phases
         self._make_detector = make_detector
         self.in_processes = processes > 0
-        self._servers = [_ServerHandle(self) for _ in range(max(1, processes))]
+        self._servers = [_ServerHandle(self._take_running) for _ in range(max(1, processes))]
+        self._standby: _RunningServer | None = None
+        self._closing = False
         self._last_number = 0
 
     @property
@@ -73,6 +76,11 @@ class MediaServers:
         """Process ids of the media servers that are processes."""
         return tuple(server.pid for server in self._servers if server.pid is not None)
 
+    @property
+    def are_ready(self) -> bool:
+        """Whether every media server takes calls now."""
+        return all(server.ready.is_set() for server in self._servers)
+
     async def start(self) -> None:
         """Start every media server, and wait until they take calls; raises TimeoutError."""
         for server in self._servers:
@@ -80,6 +88,7 @@ class MediaServers:
         async with asyncio.timeout(_START_TIMEOUT_S):
             for server in self._servers:
                 await server.ready.wait()
+        self._start_standby()
 
     def open_phone_call(
         self,
@@ -102,7 +111,31 @@ class MediaServers:
 
     async def aclose(self) -> None:
         """End every call and every media server."""
+        self._closing = True
+        if self._standby is not None:
+            self._standby.close()
         await asyncio.gather(*(server.aclose() for server in self._servers))
+        if self._standby is not None:
+            await self._standby.wait_ended()
+
+    def _take_running(self) -> "_RunningServer":
+        """The standby if it has started, else a media server that is starting; another standby follows."""
+        standby = self._standby
+        if standby is None or not standby.is_ready:
+            return _RunningServer(self.launch)
+        self._standby = None
+        asyncio.get_running_loop().call_soon(self._start_standby)
+        return standby
+
+    def _start_standby(self) -> None:
+        if self.in_processes and not self._closing:
+            self._standby = _RunningServer(self.launch)
+            self._standby.on_lost = self._lose_standby
+
+    def _lose_standby(self) -> None:
+        logger.error("The media server that stands by died; another one is started")
+        self._standby = None
+        asyncio.get_running_loop().call_later(_RETRY_DELAY_S, self._start_standby)
 
     def launch(self, sock: socket.socket) -> "subprocess.Popen[bytes] | threading.Thread":
         """Start a media server on that end of a link, and close it here."""
@@ -123,27 +156,23 @@ class MediaServers:
             )
 
 
-class _ServerHandle:
-    """One media server, over its restarts."""
+class _RunningServer:
+    """A process or thread that is a media server, and the link to it.
 
-    def __init__(self, servers: MediaServers) -> None:
-        self.ready = asyncio.Event()
-        self.calls: dict[int, RemoteMedia] = {}
-        self._servers = servers
-        self._link: MessageLink
-        self._running: subprocess.Popen[bytes] | threading.Thread
-        self._closing = False
-        self._was_heard = False  # since the last check
-        self._silent_checks = 0
-        self._check_timer: asyncio.TimerHandle | None = None
+    Attributes:
+        is_ready: whether it takes calls.
+        on_message, on_lost: of the handle that uses it.
+    """
 
-    def start(self) -> None:
-        self.ready.clear()
-        self._silent_checks = 0
-        self._check_later()
+    def __init__(
+        self, launch: "Callable[[socket.socket], subprocess.Popen[bytes] | threading.Thread]"
+    ) -> None:
+        self.is_ready = False
+        self.on_message: Callable[[MediaMessage], None] = lambda message: None
+        self.on_lost: Callable[[], None] = lambda: None
         own_end, other_end = socket.socketpair()
-        self._link = MessageLink(own_end, self._receive, self._on_lost)
-        self._running = self._servers.launch(other_end)
+        self._link = MessageLink(own_end, self._receive, self._lose)
+        self._running = launch(other_end)
 
     @property
     def pid(self) -> int | None:
@@ -152,17 +181,75 @@ class _ServerHandle:
     def send(self, message: object, descriptor: int) -> None:
         self._link.send(message, descriptor)
 
+    def kill(self) -> None:
+        """Kill a process; ``on_lost`` follows. A thread goes on."""
+        if isinstance(self._running, subprocess.Popen):
+            self._running.kill()
+
+    def close(self) -> None:
+        """Have the media server end its calls, and end."""
+        self._link.close()
+
+    async def wait_ended(self) -> None:
+        await asyncio.to_thread(_wait_ended, self._running)
+
+    def _receive(self, message: MediaMessage, _: int) -> None:
+        if isinstance(message, MediaReady):
+            self.is_ready = True
+        self.on_message(message)
+
+    def _lose(self) -> None:
+        if isinstance(self._running, subprocess.Popen):
+            self._running.kill()
+            self._running.wait()
+        self.on_lost()
+
+
+class _ServerHandle:
+    """One media server, over its restarts.
+
+    Args:
+        take_running: returns a media server that runs, or is being started.
+    """
+
+    def __init__(self, take_running: Callable[[], _RunningServer]) -> None:
+        self.ready = asyncio.Event()
+        self.calls: dict[int, RemoteMedia] = {}
+        self._take_running = take_running
+        self._server: _RunningServer
+        self._closing = False
+        self._was_heard = False  # since the last check
+        self._silent_checks = 0
+        self._check_timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._silent_checks = 0
+        self._check_later()
+        self._server = server = self._take_running()
+        server.on_message, server.on_lost = self._receive, self._on_lost
+        if server.is_ready:
+            self.ready.set()
+        else:
+            self.ready.clear()
+
+    @property
+    def pid(self) -> int | None:
+        return self._server.pid
+
+    def send(self, message: object, descriptor: int) -> None:
+        self._server.send(message, descriptor)
+
     async def aclose(self) -> None:
         self._closing = True
         if self._check_timer is not None:
             self._check_timer.cancel()
-        self._link.close()
-        await asyncio.to_thread(_wait_ended, self._running)
+        self._server.close()
+        await self._server.wait_ended()
         for media in self.calls.values():
             media.close()
         self.calls.clear()
 
-    def _receive(self, message: MediaMessage, _: int) -> None:
+    def _receive(self, message: MediaMessage) -> None:
         self._was_heard = True
         if isinstance(message, MediaReady):
             self.ready.set()
@@ -187,18 +274,15 @@ class _ServerHandle:
         self._silent_checks = self._silent_checks + 1 if is_silent else 0
         self._was_heard = False
         max_checks = _MAX_SILENT_CHECKS if is_ready else _MAX_STARTING_CHECKS
-        if self._silent_checks == max_checks and isinstance(self._running, subprocess.Popen):
+        if self._silent_checks == max_checks and self.pid is not None:
             logger.error("The media server does not answer; it is killed")
-            self._running.kill()  # the link is lost then
+            self._server.kill()
         self._check_later()
 
     def _on_lost(self) -> None:
-        """Start again, and continue the calls there; one that could not even start is tried again later."""
+        """Continue the calls in another one; one that could not even start is tried again later."""
         if self._closing:
             return
-        if isinstance(self._running, subprocess.Popen):
-            self._running.kill()
-            self._running.wait()
         logger.error("The media server died; its %d calls continue in a new one", len(self.calls))
         delay_s = 0.0 if self.ready.is_set() else _RETRY_DELAY_S
         asyncio.get_running_loop().call_later(delay_s, self._restart)

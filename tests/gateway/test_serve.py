@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -22,11 +22,13 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 
 from shared.calls.thread_phone import ThreadPhone
 from shared.engine.standin_backend import StandInBackend
+from shared.event_loop import until
 from vivavoce.gateway.calls.agents import KeysAgent, SilentAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.listening_sockets import AddressUnavailable
 from vivavoce.gateway.serve import Gateway, serve
 from vivavoce.gateway.settings import Settings
+from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, UnknownVoice
 
@@ -116,6 +118,46 @@ def test_a_full_gateway_is_not_ready() -> None:
         assert (status, body) == (503, '{"status":"unready","reason":"full"}')
         writer.close()
         await gateway.aclose()
+
+    run(scenario)
+
+
+def test_a_gateway_whose_voice_process_died_is_not_ready_until_it_speaks_again() -> None:
+    async def scenario(_: Engine) -> None:
+        backend = ProcessBackend.start_backend(StandInBackend)
+        async with (
+            await Engine.open(backend=backend) as engine,
+            aclosing(await Gateway.open(settings(), engine=engine)) as gateway,
+        ):
+            speech = {"model": "tts-1", "voice": "tone-440", "input": "Hello.", "response_format": "pcm"}
+            os.kill(backend.pid, signal.SIGKILL)
+            await until(lambda: gateway.unready() is not None)
+            status, ready = await asyncio.to_thread(get, gateway, "/readyz")
+            assert (status, "process of the voice" in ready) == (503, True)
+            status, error = await asyncio.to_thread(post, gateway, "/v1/audio/speech", speech)
+            assert (status, "is being started again" in error) == (503, True)
+            await until(lambda: gateway.unready() is None)
+            async with engine.stream() as stream:
+                stream.push_text("Hello.")
+                stream.end_input()
+                assert [chunk async for chunk in stream][-1].final
+
+    run(scenario)
+
+
+def test_a_gateway_whose_media_process_is_being_started_is_not_ready() -> None:
+    async def scenario(engine: Engine) -> None:
+        async with aclosing(await Gateway.open(settings(media_processes=1), engine=engine)) as gateway:
+            for pid in (standby_of(gateway), *gateway.calls.media.pids):
+                os.kill(pid, signal.SIGKILL)
+            await until(lambda: gateway.unready() is not None)
+            assert gateway.unready() == "the process that plays speech is being started again"
+            await until(lambda: gateway.unready() is None)
+
+    def standby_of(gateway: Gateway) -> int:
+        standby = gateway.calls.media._standby
+        assert standby is not None and standby.pid is not None
+        return standby.pid
 
     run(scenario)
 

@@ -104,10 +104,14 @@ def chunk(seconds: float, word: str, at_s: float = 0.0) -> AudioChunk:
 
 
 def process_of(servers: MediaServers) -> int:
-    (server,) = servers._servers
-    pid = server._running.pid  # type: ignore[union-attr]
-    assert isinstance(pid, int)
+    (pid,) = servers.pids
     return pid
+
+
+def standby_of(servers: MediaServers) -> int | None:
+    """The process that stands by, once it is ready."""
+    standby = servers._standby
+    return standby.pid if standby is not None and standby.is_ready else None
 
 
 @pytest.mark.parametrize("processes", [0, 1], ids=["a thread", "a process"])
@@ -182,6 +186,28 @@ def test_a_call_goes_on_in_a_new_process_when_its_media_process_dies() -> None:
     asyncio.run(scenario())
 
 
+def test_the_standby_takes_the_calls_over_and_another_one_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        async with open_call(1) as (servers, _, record, phone):
+            await until(lambda: record.reports and standby_of(servers) is not None)
+            standby = standby_of(servers)
+            os.kill(process_of(servers), signal.SIGKILL)
+            await until(lambda: process_of(servers) == standby)
+            packets = len(phone.arrivals)
+            await until(lambda: len(phone.arrivals) > packets + 10)
+            await until(lambda: standby_of(servers) is not None)
+            next_standby = standby_of(servers)
+            assert next_standby not in (None, standby)
+            os.kill(next_standby or 0, signal.SIGKILL)
+            await until(lambda: standby_of(servers) not in (None, next_standby))
+            assert process_of(servers) == standby and record.closed == []
+
+    monkeypatch.setattr("vivavoce.adapters.media.media_servers._RETRY_DELAY_S", 0.01)
+    asyncio.run(scenario())
+
+
 @pytest.mark.slow
 def test_a_call_goes_on_in_a_new_process_when_its_media_process_hangs() -> None:
     async def scenario() -> None:
@@ -211,21 +237,26 @@ def test_a_new_process_is_killed_only_if_it_is_not_ready_in_half_a_minute(
 
     async def scenario() -> None:
         async with open_call(1) as (servers, _, record, phone):
-            await until(lambda: phone.arrivals)
+            await until(lambda: phone.arrivals and standby_of(servers) is not None)
             with monkeypatch.context() as patch:
                 patch.setattr(MediaServers, "launch", launch_idle)
                 os.kill(process_of(servers), signal.SIGKILL)
-                await until(lambda: started)
+                await until(lambda: started)  # the standby took over; this is the next one
+                os.kill(process_of(servers), signal.SIGKILL)
+                await until(lambda: len(started) == 2)
             (server,) = servers._servers
-            for _ in range(14):
+            assert not servers.are_ready
+            for _ in range(29):
                 server._check()
             with pytest.raises(subprocess.TimeoutExpired):
-                started[0].wait(0.2)
+                started[1].wait(0.2)
             server._check()
-            await until(lambda: process_of(servers) != started[0].pid)
+            await until(lambda: process_of(servers) != started[1].pid)
             reports = record.reports
             await until(lambda: record.reports > reports)
             assert record.closed == []
+            for process in started:
+                process.kill()
 
     asyncio.run(scenario())
 
@@ -301,7 +332,7 @@ def test_calls_end_with_a_hangup_message_when_control_is_gone() -> None:
     async def scenario() -> None:
         async with open_call(1) as (servers, _, _, phone):
             await until(lambda: phone.arrivals)
-            servers._servers[0]._link._sock.shutdown(socket.SHUT_WR)  # as if control had died
+            servers._servers[0]._server._link._sock.shutdown(socket.SHUT_WR)  # as if control had died
             await until(lambda: phone.hung_up)
 
     asyncio.run(scenario())

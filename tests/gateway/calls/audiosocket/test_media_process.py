@@ -30,9 +30,7 @@ from vivavoce.gateway.calls.events import CallEvent, SpeechFinished, WordHeard
 
 
 def media_process(server: RunningServer) -> int:
-    (handle,) = server.media._servers
-    pid = handle._running.pid  # type: ignore[union-attr]
-    assert isinstance(pid, int)
+    (pid,) = server.media.pids
     return pid
 
 
