@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final, assert_never
 
 from ..call_rate_limit import CallRateLimit
-from ..rtp.connection import RtpConnection, RtpEnd, RtpEvent, RtpFaultSeen, RtpKey
+from ..rtp.connection import RtpConnection, RtpEnd, RtpEvent, RtpFaultSeen, RtpKey, RtpPeerMoved
 from ..rtp.packet import MAX_PACKET_BYTES
 from ..rtp.rtcp import MAX_RTCP_BYTES
 from .messages import PhoneCallOptions, RtpOpening
@@ -112,6 +112,8 @@ class RtpWire:
                 listener.press(digit)
             case RtpFaultSeen(fault, detail):
                 self._report(f"{fault.value} ({detail}); they are ignored")
+            case RtpPeerMoved(address):
+                self._report(f"the caller's packets come from {address[0]}:{address[1]} now")
             case RtpEnd():
                 raise WireEnded("the caller hung up")
             case _:
@@ -126,9 +128,9 @@ class RtpWire:
             self._send_report(report)
 
     def _send_report(self, datagram: bytes) -> None:
-        if self._reports is not None and (peer := self._connection.peer) is not None:
+        if self._reports is not None and (address := self._connection.report_address) is not None:
             with suppress(OSError):
-                self._reports.sendto(datagram, (peer[0], peer[1] + 1))
+                self._reports.sendto(datagram, address)
 
     def _check_silence(self, now: float) -> None:
         heard_at = self._connection.heard_at

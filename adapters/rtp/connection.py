@@ -3,12 +3,12 @@
     datagram --> from the peer? --> its stream? --> audio --> jitter buffer --> audio_due
                   '-> ignored        '-> ignored '-> keys, reports --> events
 
-The peer is the first address from which a valid packet came (symmetric RTP), or an address of the host that
-was named; datagrams of others are ignored. Its stream is that of its first packet; another identifier needs
-two packets in order to replace it. Nothing of a peer's ends the call but its BYE. Each kind of fault is
-reported once. Times are monotonic seconds.
+``source_lock`` says which address is the peer's (symmetric RTP); datagrams of others are ignored, and reports
+that do not come from its next port, or from the port of its packets. Its stream is that of its first packet;
+another identifier needs two packets in order to replace it. Nothing of a peer's ends the call but the BYE of
+its stream. Each kind of fault is reported once. Times are monotonic seconds.
 
-Source: RFC 3550, 6.2 (interval of reports), 8.2 (collisions), A.1 (probation); RFC 4961 (symmetric RTP).
+Source: RFC 3550, 6.2 (interval of reports), 8.2 (collisions), A.1 (probation).
 """
 
 import random
@@ -31,10 +31,9 @@ from .rtcp import (
     middle_of_ntp,
     parse_rtcp,
 )
+from .source_lock import Address, SourceLock
 from .stream_sender import RtpStreamSender
 from .telephone_events import TelephoneEventDecoder
-
-Address = tuple[str, int]
 
 _REPORT_EVERY_S: Final = 5.0  # on average
 _MAX_COLLISIONS: Final = 3  # then our own packets come back to us, as from an echo service
@@ -72,7 +71,14 @@ class RtpFaultSeen:
     detail: str
 
 
-RtpEvent = RtpKey | RtpEnd | RtpFaultSeen
+@dataclass(frozen=True, slots=True)
+class RtpPeerMoved:
+    """The peer's packets come from another address now."""
+
+    address: Address
+
+
+RtpEvent = RtpKey | RtpEnd | RtpFaultSeen | RtpPeerMoved
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +99,13 @@ class RtpConnection:
 
     def __init__(self, options: RtpOptions, numbers: random.Random = _SYSTEM_RANDOM) -> None:
         self.faults: dict[RtpFault, int] = {}  # datagrams ignored for each
-        self.peer: Address | None = options.peer  # where to send
         self.heard_at: float | None = None  # arrival of the last packet of the peer's stream
         self.remote_lost = 0  # of our packets, as the peer reports
         self._options = options
         self._numbers = numbers
         self._codec = options.codec
         self._sender = RtpStreamSender(options.codec, numbers)
-        self._is_locked = False  # to the peer's address
+        self._source = SourceLock(options.peer)
         self._ssrc: int | None = None  # of the peer's stream
         self._candidate: tuple[int, int] | None = None  # identifier and next number of another stream
         self._collisions = 0
@@ -115,6 +120,16 @@ class RtpConnection:
         self._last_report: tuple[int, float] | None = None  # of the peer: its time, its arrival
 
     @property
+    def peer(self) -> Address | None:
+        """Where to send; None: not known yet."""
+        return self._source.destination
+
+    @property
+    def report_address(self) -> Address | None:
+        """Where to send reports; None: not known yet."""
+        return self._source.report_address
+
+    @property
     def counters(self) -> JitterCounters:
         """The counters of the peer's current stream."""
         return self._buffer.counters
@@ -124,22 +139,35 @@ class RtpConnection:
     def receive(self, data: bytes, address: Address, now: float) -> None:
         """Take a datagram from the port of RTP."""
         if is_rtcp(data):
-            self.receive_report(data, address, now)
-            return
-        if self._is_locked and address != self.peer:
-            self._ignore(RtpFault.FOREIGN, f"{address[0]}:{address[1]}")
+            self._receive_report(data, address, self.peer, now)
             return
         try:
             packet = parse_packet(data)
         except RtpProtocolError as error:
-            self._ignore(RtpFault.MALFORMED, str(error))
+            self._ignore_datagram(address, RtpFault.MALFORMED, str(error))
             return
-        if self._accepts_type(packet) and self._accepts_source(packet, address):
-            self._take(packet, now)
+        if not self._accepts_type(packet, address):
+            return
+        if packet.ssrc == self._sender.ssrc:
+            self._resolve_collision(address)
+            return
+        before = self._source.address
+        packets = self._source.take(packet, address, now)
+        if packets is None:
+            self._ignore(RtpFault.FOREIGN, f"{address[0]}:{address[1]}")
+            return
+        if before not in (None, self._source.address):
+            self._events.append(RtpPeerMoved(address))
+        for one in packets:
+            if self._accepts_stream(one, is_proven=len(packets) > 1):
+                self._take(one, now)
 
     def receive_report(self, data: bytes, address: Address, now: float) -> None:
         """Take a datagram from the port of RTCP."""
-        if self._is_locked and self.peer is not None and address[0] != self.peer[0]:
+        self._receive_report(data, address, self._source.report_address, now)
+
+    def _receive_report(self, data: bytes, address: Address, agreed: Address | None, now: float) -> None:
+        if address != agreed:
             self._ignore(RtpFault.FOREIGN, f"{address[0]}:{address[1]}")
             return
         try:
@@ -157,31 +185,24 @@ class RtpConnection:
         """Return the caller's audio since the last call, s16le at the codec's rate."""
         return self._buffer.pull(now)
 
-    def _accepts_type(self, packet: RtpPacket) -> bool:
+    def _accepts_type(self, packet: RtpPacket, address: Address) -> bool:
         kind, size = packet.payload_type, len(packet.payload)
         if kind == self._codec.payload_type:
             if 0 < size <= self._max_payload and size % self._codec.sample_bytes == 0:
                 return True
-            self._ignore(RtpFault.MALFORMED, f"got {size} bytes of audio")
+            self._ignore_datagram(address, RtpFault.MALFORMED, f"got {size} bytes of audio")
             return False
         if kind in (self._options.key_type, COMFORT_NOISE):
             return True
-        self._ignore(RtpFault.WRONG_TYPE, f"got type {kind}, agreed was {self._codec.payload_type}")
+        text = f"got type {kind}, agreed was {self._codec.payload_type}"
+        self._ignore_datagram(address, RtpFault.WRONG_TYPE, text)
         return False
 
-    def _accepts_source(self, packet: RtpPacket, address: Address) -> bool:
-        if packet.ssrc == self._sender.ssrc:
-            self._resolve_collision(address)
-            return False
-        if not self._is_locked:
-            named = self._options.peer
-            if named is not None and address[0] != named[0]:
-                self._ignore(RtpFault.FOREIGN, f"{address[0]}:{address[1]}")
-                return False
-            self.peer, self._is_locked = address, True
+    def _accepts_stream(self, packet: RtpPacket, *, is_proven: bool) -> bool:
+        """Return whether a packet of the peer is of its stream; is_proven: a probation has confirmed that."""
         if packet.ssrc == self._ssrc:
             return True
-        if self._ssrc is None or self._candidate == (packet.ssrc, packet.sequence):
+        if self._ssrc is None or is_proven or self._candidate == (packet.ssrc, packet.sequence):
             self._begin_stream(packet.ssrc)
             return True
         self._candidate = (packet.ssrc, (packet.sequence + 1) & 0xFFFF)
@@ -205,6 +226,9 @@ class RtpConnection:
             self._events.append(RtpKey(digit))
 
     def _resolve_collision(self, address: Address) -> None:
+        if self._source.address not in (None, address):
+            self._ignore(RtpFault.FOREIGN, f"{address[0]}:{address[1]}")
+            return
         self._ignore(RtpFault.COLLISION, f"{address[0]}:{address[1]}")
         if self._collisions < _MAX_COLLISIONS:
             self._collisions += 1
@@ -229,6 +253,13 @@ class RtpConnection:
         for block in blocks:
             if block.ssrc == self._sender.ssrc:
                 self.remote_lost = block.lost
+
+    def _ignore_datagram(self, address: Address, fault: RtpFault, detail: str) -> None:
+        """Ignore a datagram that is not valid, as that of a stranger if the peer's address is known."""
+        if self._source.address in (None, address):
+            self._ignore(fault, detail)
+        else:
+            self._ignore(RtpFault.FOREIGN, f"{address[0]}:{address[1]}")
 
     def _ignore(self, fault: RtpFault, detail: str) -> None:
         count = self.faults[fault] = self.faults.get(fault, 0) + 1

@@ -12,7 +12,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from ....adapters.rtp.codec import CODECS, TELEPHONE_EVENT
-from ....adapters.rtp.connection import Address, RtpOptions
+from ....adapters.rtp.connection import RtpOptions
+from ....adapters.rtp.source_lock import Address
 from ....tts_engine.errors import BadRequest
 from ...web.openapi.operations import json_body, json_response, operation
 from ...web.request_body import with_bounded_body

@@ -9,7 +9,8 @@ from uuid import uuid4
 
 from ....adapters.media_streams.asterisk import AsteriskStreamConnection
 from ....adapters.rtp.codec import RtpCodec
-from ....adapters.rtp.connection import Address, RtpOptions
+from ....adapters.rtp.connection import RtpOptions
+from ....adapters.rtp.source_lock import Address
 from ...listening_sockets import format_address
 from ..phones.audiosocket import AudioSocketCallServer
 from ..phones.rtp import RtpCallServer

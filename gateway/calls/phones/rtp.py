@@ -19,7 +19,8 @@ from uuid import uuid4
 from ....adapters.ice_settings import MAX_PORT, MediaPorts
 from ....adapters.media.media_servers import MediaServers
 from ....adapters.media.messages import PhoneCallOptions, RtpOpening
-from ....adapters.rtp.connection import Address, RtpOptions
+from ....adapters.rtp.connection import RtpOptions
+from ....adapters.rtp.source_lock import Address
 from ....tts_engine.errors import Overloaded
 from ..agents import Agent
 from ..call import Call

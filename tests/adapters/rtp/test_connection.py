@@ -18,6 +18,7 @@ from vivavoce.adapters.rtp.connection import (
     RtpFaultSeen,
     RtpKey,
     RtpOptions,
+    RtpPeerMoved,
 )
 from vivavoce.adapters.rtp.packet import encode_packet, parse_packet
 from vivavoce.adapters.rtp.rtcp import Bye, SenderReport, encode_bye, encode_sender_report, parse_rtcp
@@ -25,6 +26,7 @@ from vivavoce.adapters.rtp.telephone_events import encode_key
 
 SAMPLES = 160
 OTHER = ("203.0.113.7", 5000)
+PEER_REPORTS = (PEER[0], PEER[1] + 1)
 PCM = np.arange(-80, 80, dtype="<i2").tobytes()
 
 
@@ -64,7 +66,7 @@ def test_g711_is_that_of_the_recommendation_in_both_directions(name: str, law: G
     assert sent == law.encode(filtered) and len(set(sent)) > 200
     for payload in (bytes(range(128)), bytes(range(128, 256))):
         source = RtpSource(payload_type=codec.payload_type)
-        call = RtpConnection(RtpOptions(codec))
+        call = RtpConnection(RtpOptions(codec, PEER))
         call.receive(encode_packet(source.next(payload)), PEER, 1.0)
         assert np.array_equal(np.frombuffer(call.audio_due(1.0), "<i2"), law.decode(payload))
 
@@ -101,8 +103,8 @@ def test_a_peer_that_was_named_may_use_another_port_but_no_other_host() -> None:
     assert call.peer == (PEER[0], 9)
     receive(call, RtpSource(ssrc=99), 3, OTHER)
     assert (call.peer, call.counters.received) == ((PEER[0], 9), 0)
-    receive(call, RtpSource())
-    assert (call.peer, call.counters.received) == (PEER, 1)
+    receive(call, RtpSource(), 3)
+    assert (call.peer, call.counters.received) == (PEER, 3)
 
 
 def test_another_stream_of_the_peer_is_taken_after_two_packets_in_order() -> None:
@@ -117,7 +119,7 @@ def test_another_stream_of_the_peer_is_taken_after_two_packets_in_order() -> Non
 
 
 def test_another_payload_type_is_ignored_and_comfort_noise_is_no_audio() -> None:
-    call, source = connection(), RtpSource()
+    call, source = connection(peer=PEER), RtpSource()
     receive(call, source, 2)
     call.receive(encode_packet(replace(source.next(b"\0" * 160), payload_type=8)), PEER, 1.0)
     call.receive(encode_packet(replace(source.next(b"\x40"), payload_type=13)), PEER, 1.0)
@@ -133,8 +135,8 @@ def test_a_collision_of_identifiers_changes_ours_and_ends_the_old_one_with_bye()
     assert packet.ssrc != ours and packet.marker
     (bye,) = call.reports_due(1.0, 0.0)
     assert Bye((ours,)) in parse_rtcp(bye)
-    receive(call, RtpSource(ssrc=ours), 2)
-    assert call.counters.received == 2
+    receive(call, RtpSource(ssrc=ours), 3)
+    assert call.counters.received == 3
 
 
 def test_our_own_packets_that_come_back_are_ignored_in_the_end() -> None:
@@ -183,13 +185,54 @@ def test_keys_that_come_on_another_way_are_ignored() -> None:
 
 
 def test_only_the_bye_of_the_peers_stream_ends_the_call() -> None:
-    call, source = connection(), RtpSource()
+    call, source = connection(peer=PEER), RtpSource()
     receive(call, source)
-    call.receive_report(encode_bye(99, "other"), PEER, 1.0)
+    call.receive_report(encode_bye(99, "other"), PEER_REPORTS, 1.0)
     call.receive_report(encode_bye(source.ssrc, "foreign"), OTHER, 1.0)
+    call.receive_report(encode_bye(source.ssrc, "another port"), (PEER[0], PEER[1] + 2), 1.0)
+    call.receive_report(encode_bye(source.ssrc, "port of RTP, to that of RTCP"), PEER, 1.0)
+    call.receive(encode_bye(source.ssrc, "another port, to that of RTP"), PEER_REPORTS, 1.0)
     assert list(call.events()) == [RtpFaultSeen(RtpFault.FOREIGN, "203.0.113.7:5000")]
+    assert call.faults == {RtpFault.FOREIGN: 4}
     call.receive(encode_bye(source.ssrc, "peer"), PEER, 1.0)  # on the port of RTP
     assert list(call.events()) == [RtpEnd()]
+    call.receive_report(encode_bye(source.ssrc, "peer"), PEER_REPORTS, 1.0)
+    assert list(call.events()) == [RtpEnd()]
+
+
+def test_a_bye_before_the_peer_is_known_is_ignored() -> None:
+    call, source = connection(), RtpSource()
+    call.receive_report(encode_bye(source.ssrc, "stranger"), PEER_REPORTS, 1.0)
+    call.receive(encode_bye(source.ssrc, "stranger"), PEER, 1.0)
+    assert call.faults == {RtpFault.FOREIGN: 2}
+
+
+def test_a_stray_packet_before_those_of_the_peer_does_not_get_the_call() -> None:
+    call = connection()
+    receive(call, RtpSource(ssrc=99), 2, OTHER)
+    assert call.peer is None
+    receive(call, RtpSource(), 3)
+    assert (call.peer, call.counters.received) == (PEER, 3)
+
+
+def test_a_peer_that_moves_is_followed_with_one_event_and_its_stream_goes_on() -> None:
+    call, source = connection(peer=PEER), RtpSource()
+    receive(call, source, 5)
+    moved = (PEER[0], PEER[1] + 100)
+    for _ in range(3):
+        call.receive(encode_packet(source.next(ulaw_encode(PCM))), moved, 1.2)
+    assert call.peer == moved and call.report_address == (moved[0], moved[1] + 1)
+    assert list(call.events()) == [RtpPeerMoved(moved)]
+    assert call.counters.received == 8 and call.counters.lost == 0
+
+
+def test_strangers_cannot_make_us_change_our_identifier_in_a_call() -> None:
+    call = connection(peer=PEER)
+    receive(call, RtpSource())
+    ours = parse_packet(call.encode_packet(PCM)).ssrc
+    receive(call, RtpSource(ssrc=ours), 3, OTHER)
+    assert parse_packet(call.encode_packet(PCM)).ssrc == ours
+    assert call.faults == {RtpFault.FOREIGN: 3}
 
 
 def test_sender_reports_come_about_every_five_seconds_and_say_what_was_lost() -> None:
@@ -197,7 +240,9 @@ def test_sender_reports_come_about_every_five_seconds_and_say_what_was_lost() ->
     receive(call, source, 10)
     source.next(b"")  # lost
     receive(call, source, 10)
-    call.receive_report(encode_sender_report(SenderReport(source.ssrc, 100.0, 0, 0, 0), "peer"), PEER, 1.0)
+    call.receive_report(
+        encode_sender_report(SenderReport(source.ssrc, 100.0, 0, 0, 0), "peer"), PEER_REPORTS, 1.0
+    )
     times, last = [], None
     for tick in range(3000):
         now = 2.0 + tick * 0.02
@@ -219,7 +264,7 @@ def test_sender_reports_come_about_every_five_seconds_and_say_what_was_lost() ->
 
 
 def test_lost_packets_that_the_peer_reports_are_noted() -> None:
-    call, source = connection(), RtpSource()
+    call, source = connection(peer=PEER), RtpSource()
     receive(call, source)
     (ours,) = {parse_packet(call.encode_packet(PCM)).ssrc}
     reporter = RtpConnection(RtpOptions(CODECS["ulaw"]), random.Random(9))
@@ -229,5 +274,5 @@ def test_lost_packets_that_the_peer_reports_are_noted() -> None:
     reporter.encode_packet(PCM)
     reporter.reports_due(0.0, 0.0)
     (report,) = reporter.reports_due(10.0, 0.0)
-    call.receive_report(report, PEER, 1.0)
+    call.receive_report(report, PEER_REPORTS, 1.0)
     assert call.remote_lost == 2

@@ -9,7 +9,14 @@ import struct
 
 from shared.calls.rtp_stream import PEER, RtpSource
 from vivavoce.adapters.rtp.codec import CODECS
-from vivavoce.adapters.rtp.connection import RtpConnection, RtpEnd, RtpFaultSeen, RtpKey, RtpOptions
+from vivavoce.adapters.rtp.connection import (
+    RtpConnection,
+    RtpEnd,
+    RtpFaultSeen,
+    RtpKey,
+    RtpOptions,
+    RtpPeerMoved,
+)
 from vivavoce.adapters.rtp.packet import encode_packet, parse_packet
 from vivavoce.adapters.rtp.rtcp import encode_bye
 
@@ -60,7 +67,9 @@ def test_any_datagrams_leave_a_call_that_plays_and_hears() -> None:
             history.append(data)
             address = PEER if draw.random() < 0.9 else ("203.0.113.7", 1)
             call.receive(data, address, now)
-            assert all(isinstance(event, RtpKey | RtpEnd | RtpFaultSeen) for event in call.events())
+            assert all(
+                isinstance(event, RtpKey | RtpEnd | RtpFaultSeen | RtpPeerMoved) for event in call.events()
+            )
             audio = call.audio_due(now)
             assert len(audio) % 2 == 0
             samples += len(audio) // 2

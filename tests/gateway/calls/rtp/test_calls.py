@@ -105,14 +105,15 @@ def test_a_discard_stops_the_speech_and_the_packets_go_on() -> None:
     run(scenario())
 
 
-def test_a_peer_that_was_not_named_is_the_first_that_sends_and_others_are_ignored(
+def test_a_peer_that_was_not_named_is_the_first_that_sends_three_packets_and_others_are_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
         async with call_server() as server, rtp_call(server, is_named=False) as call:
             stranger = RtpTestPhone(call.phone.server)
             try:
-                call.phone.speak(TONE[:320])
+                stranger.speak(TONE[:320])
+                call.phone.speak(TONE[: 3 * 320])
                 while not call.phone.packets:
                     await asyncio.sleep(0.01)
                 stranger.press("9")
