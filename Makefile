@@ -46,8 +46,11 @@ $(VENV)/.installed+%: pyproject.toml | $(BIN)/python
 # for the clock; RERUNS is for them, on a machine that other programs share: `--reruns 1 --reruns-delay 10` in CI.
 RERUNS ?=
 COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
-run_tests = $(BIN)/python -m pytest -n 2 --dist loadfile $1 $(COMPUTING_TESTS) && \
-	$(BIN)/python -m pytest -n 3 --dist loadfile $1 $(RERUNS) $(addprefix --ignore=,$(COMPUTING_TESTS))
+# The second run starts whatever the first gives; the target fails if either does.
+run_tests = failed=0; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile $1 $(COMPUTING_TESTS) || failed=1; \
+	$(BIN)/python -m pytest -n 3 --dist loadfile $1 $(RERUNS) $(addprefix --ignore=,$(COMPUTING_TESTS)) || failed=1; \
+	exit $$failed
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
 	@echo "The tests take about 7 minutes on two cores. Those marked slow are left out; make test-all runs them too."

@@ -9,8 +9,8 @@ Beside each list is the share that WeText of the extra ``cosyvoice`` reads right
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
-from itertools import product
 from pathlib import Path
 
 from vivavoce.gateway.cli.bench.report import BenchFigure
@@ -24,7 +24,24 @@ _LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
 _LETTER_WITH_ENDING = re.compile(r"\b([a-z])'s\b")
 _WRITTEN = {spoken.lower(): written for written, spoken in vocabulary.RESPELLINGS.items()}
 _RESPELLED = re.compile(rf"\b(?:{'|'.join(map(re.escape, _WRITTEN))})\b")
+_MAX_CHANGED_WORDS = 4  # at the end of a reading, that its next part may change
 _OPTIONAL_AND = re.compile(r"\b(hundred|thousand|million|billion|dollars?|pounds?|euros?|francs?) and\b")
+
+
+@dataclass(frozen=True, slots=True)
+class RightReadings:
+    """All readings of a pattern with choices, such as "call {oh|zero} two". Test with ``in``."""
+
+    pattern: str
+
+    def __contains__(self, said: str) -> bool:
+        """Whether the words, in comparable form, are one of the readings."""
+        begun = {""}
+        for odd, part in enumerate(re.split("[{}]", self.pattern)):
+            choices = part.split("|") if odd % 2 else [part]
+            begun = {start + choice for start in begun for choice in choices}
+            begun = {reading for reading in begun if _may_begin(reading, said)}
+        return said in {_comparable(reading) for reading in begun}
 
 
 def sentence_lists() -> list[str]:
@@ -32,11 +49,11 @@ def sentence_lists() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 
-def read_sentences(name: str) -> list[tuple[str, set[str]]]:
+def read_sentences(name: str) -> list[tuple[str, RightReadings]]:
     """Return each sentence of a list with its readings."""
     lines = (FOLDER / f"{name}.txt").read_text("utf-8").splitlines()
     rows = [line.split(" => ") for line in lines if " => " in line and not line.startswith("# ")]
-    return [(written, _readings(pattern)) for written, pattern in rows]
+    return [(written, RightReadings(pattern)) for written, pattern in rows]
 
 
 def spoken(text: str) -> str:
@@ -91,10 +108,10 @@ def _load_wetext() -> Callable[[str], str]:
     return read
 
 
-def _readings(pattern: str) -> set[str]:
-    """Return all readings of a pattern with choices, such as "call {oh|zero} two"."""
-    parts = [part.split("|") if odd % 2 else [part] for odd, part in enumerate(re.split("[{}]", pattern))]
-    return {_comparable("".join(choice)) for choice in product(*parts)}
+def _may_begin(reading: str, said: str) -> bool:
+    """Whether a reading with these words at its start may be what is said."""
+    certain = _comparable(reading).split()[:-_MAX_CHANGED_WORDS]
+    return said.split()[: len(certain)] == certain
 
 
 def _comparable(text: str) -> str:
