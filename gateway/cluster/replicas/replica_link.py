@@ -7,13 +7,13 @@ the replica is lost, whatever the cause; so does a replica without an event for 
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.voices.recording import Recording
-from ...background_tasks import cancel_and_wait
+from ...background_tasks import cancel_and_wait, finish_within
 from .messages import (
     ReplicaDescription,
     ReplicaEvent,
@@ -155,10 +155,9 @@ class ReplicaLink:
             await self._wait_for_commands()
             await self._within(self._channel.send(self._take_batch()))
 
-    async def _within(self, waiting: Awaitable[object]) -> None:
+    async def _within(self, waiting: Coroutine[Any, Any, object]) -> None:
         try:
-            async with asyncio.timeout(MAX_ANSWER_S):
-                await waiting
+            await finish_within(waiting, MAX_ANSWER_S)
         except TimeoutError:
             raise ReplicaLost(f"replica {self.replica} did not answer for {MAX_ANSWER_S} s") from None
 
@@ -187,8 +186,7 @@ class ReplicaLink:
         self, batches: AsyncGenerator[tuple[ReplicaEvent, ...], None]
     ) -> tuple[ReplicaEvent, ...]:
         try:
-            async with asyncio.timeout(MAX_SILENCE_S):
-                return await anext(batches)
+            return await finish_within(batches.__anext__(), MAX_SILENCE_S)
         except StopAsyncIteration:
             raise ReplicaLost(f"replica {self.replica} ended the link") from None
         except TimeoutError:

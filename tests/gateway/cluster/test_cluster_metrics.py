@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shared.cluster.local_replicas import open_cluster
 from shared.event_loop import until
-from vivavoce.gateway.cluster.replicas import cluster_engine, replica_link
+from vivavoce.gateway.cluster.replicas import cluster_engine
 from vivavoce.gateway.cluster.replicas.cluster_metrics import ClusterMetrics, replica_families
 from vivavoce.gateway.cluster.replicas.messages import ReplicaMetrics
 from vivavoce.gateway.serve import Gateway
@@ -87,10 +87,8 @@ def test_a_gateway_shows_what_its_replicas_rendered_and_what_it_lost(monkeypatch
 
 
 def test_the_trace_of_a_request_is_in_the_log_of_the_gateway_and_of_each_replica_that_spoke(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(replica_link, "MAX_ANSWER_S", 60.0)  # opening a gateway stops the loop for a while
-
     async def run() -> None:
         async with open_cluster(2) as (engine, directory):
             for each in directory.replicas:

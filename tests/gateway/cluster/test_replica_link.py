@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shared.virtual_time import VirtualTimeLoop
 from vivavoce.gateway.cluster.replicas.messages import (
     Flush,
     PushText,
@@ -111,6 +112,35 @@ def test_a_replica_that_does_not_answer_is_lost(run_virtually: Run) -> None:
         link.send(StreamCommand(1, Flush()))
         await asyncio.sleep(MAX_ANSWER_S + 0.1)
         assert [str(error) for error in losses.errors] == ["replica one did not answer for 1.5 s"]
+        await link.aclose()
+
+    run_virtually(run())
+
+
+class PromptChannel(SlowChannel):
+    """Sends its load every second."""
+
+    async def events(self) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
+        while True:
+            yield (LOAD,)
+            await asyncio.sleep(1.0)
+
+
+@pytest.mark.parametrize("stall_s", [1.4, 3.0, 600.0])
+def test_no_replica_is_lost_because_the_gateway_itself_stood_still(
+    run_virtually: Run, stall_s: float
+) -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        losses = Losses()
+        link = losses.link_to(PromptChannel(0.3))
+        await asyncio.sleep(2.05)
+        link.send(StreamCommand(1, Flush()))
+        await asyncio.sleep(0.01)
+        loop.pass_time(stall_s)
+        await asyncio.sleep(10.0)
+        assert losses.errors == []
         await link.aclose()
 
     run_virtually(run())
