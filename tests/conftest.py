@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
+from websockets.asyncio.client import connect
 
 from shared.virtual_time import VirtualTimeLoop
 
@@ -22,6 +23,9 @@ _MAX_SHOWN_CHARACTERS = 50_000  # of two values that differ
 # A deadline for each example would assert wall time, which fails at random on a busy machine.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+# A client gives up a handshake after 10 s otherwise, which a busy machine may take.
+connect.__init__.__kwdefaults__["open_timeout"] = 120.0
 
 # Child processes of tests import ``benches`` and ``shared`` as the tests do.
 _PATHS = (str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")]))

@@ -28,6 +28,7 @@ Source: LLM.int8() (arXiv:2208.07339) for scales by row and output, and for what
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from typing import ClassVar
 
 import torch
@@ -153,9 +154,20 @@ class _Int16Linear(_QuantizedLinear):
     digits = 2
 
 
+@cache
 def _bits_per_digit() -> int:
     # Without VNNI two 8-bit products are added in 16 bits, which saturates at full size.
-    return 8 if torch.cpu._is_vnni_supported() else 7
+    return 8 if _full_size_products_are_exact() else 7
+
+
+def _full_size_products_are_exact() -> bool:
+    inputs, outputs = 64, 32
+    matrix = torch.ops.onednn.qlinear_prepack(torch.full((outputs, inputs), 127, dtype=torch.int8), None)
+    sums = torch.ops.onednn.qlinear_pointwise.default(
+        torch.full((MIN_PRODUCT_ROWS, inputs), 255, dtype=torch.uint8), 1.0, 0, matrix, torch.ones(outputs),
+        torch.zeros(outputs, dtype=torch.int32), None, 1.0, 0, torch.float32, "none", [], "",
+    )  # fmt: skip
+    return bool((sums == inputs * 255 * 127).all())
 
 
 def _weight_digits(integers: Tensor, digits: int) -> Tensor:

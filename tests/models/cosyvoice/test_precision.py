@@ -84,7 +84,7 @@ def test_an_int8_product_of_a_row_is_bit_equal_in_any_batch(depth: int) -> None:
 def test_a_processor_without_vnni_uses_digits_of_7_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
+    monkeypatch.setattr("vivavoce.models.networks.precision._bits_per_digit", lambda: 7)
     weight, x = noise(96, 128), noise(3, 128)
     linear = linear_class(Precision.INT8, MatrixRole.OTHER, 1)(128, 96, bias=False)
     load_weights(linear, {"weight": weight.clone()})

@@ -87,9 +87,7 @@ def test_a_prompt_in_parts_gives_the_scores_of_the_whole() -> None:
 
 
 def assert_same_row(found: torch.Tensor, expected: torch.Tensor) -> None:
-    """The bits are equal with AVX-512 VNNI; other instruction sets have not been measured."""
-    tolerance = 0.0 if torch.cpu._is_vnni_supported() else 1e-4
-    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(found, expected, atol=0.0, rtol=0.0)
 
 
 def test_a_row_is_the_same_alone_and_among_others(gpt: OnnxXttsGpt) -> None:
