@@ -1,4 +1,4 @@
-"""The lock of a call to the address of its peer: it is locked after a probation, and follows a peer that moves.
+"""The lock of a call to its peer's address: set after a probation, and moved when the peer moves.
 
     named address (host and port)  ----------- first packet ------------------> locked
     any address, or the named host --- 3 packets of a stream, near each other --> locked
