@@ -35,7 +35,7 @@ def bundle() -> None:
     """Check and convert CosyVoice and XTTS checkpoint folders, or create random ones."""
 
 
-@bundle.command()
+@bundle.command(epilog="Example: vivavoce bundle check CosyVoice2-0.5B")
 @_FOLDER_ARGUMENT
 @AS_JSON
 def check(folder: Path, as_json: bool) -> None:
@@ -64,7 +64,7 @@ def _check_folder(folder: Path) -> CheckedBundle:
         raise BundleError("\n  ".join([f"{folder} has {len(faults)} faults:", *faults])) from error
 
 
-@bundle.command()
+@bundle.command(epilog="Example: vivavoce bundle random tiny-bundle --version 3")
 @_FOLDER_ARGUMENT
 @click.option("--size", type=click.Choice(["tiny", "full"]), default="tiny", show_default=True)
 @click.option(
@@ -94,7 +94,7 @@ def random(folder: Path, size: str, family: BundleFamily, version: str, seed: in
     console.print(f"{folder}: {family} {version}, {size}, seed {seed}; it speaks noise", highlight=False)
 
 
-@bundle.command()
+@bundle.command(epilog="Example: vivavoce bundle convert CosyVoice2-0.5B")
 @_FOLDER_ARGUMENT
 def convert(folder: Path) -> None:
     """Convert the weights in DIR to safetensors and compare both."""
@@ -107,7 +107,7 @@ def convert(folder: Path) -> None:
     console.print("vivavoce now loads these; the files they were made of can be deleted.", highlight=False)
 
 
-@bundle.command()
+@bundle.command(epilog="Example: vivavoce bundle export CosyVoice2-0.5B --to onnx --precision int8")
 @_FOLDER_ARGUMENT
 @click.option("--to", "target", type=click.Choice(["onnx", "tensorrt"]), required=True, help="Format.")
 @click.option(

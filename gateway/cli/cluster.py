@@ -21,7 +21,7 @@ def cluster() -> None:
     """Run replicas of the engine on several machines, with Ray Serve."""
 
 
-@cluster.command()
+@cluster.command(epilog="Example: vivavoce cluster up examples/deploy/cluster.yaml")
 @_CONFIG
 @_ADDRESS
 @click.option(
@@ -33,7 +33,7 @@ def up(config: Path, address: str, host: str) -> None:
     click.echo("Deployed; 'vivavoce cluster status' shows the replicas.")
 
 
-@cluster.command()
+@cluster.command(epilog="Example: vivavoce cluster status --address 10.0.0.5:6379")
 @_ADDRESS
 @AS_JSON
 def status(address: str, as_json: bool) -> None:
@@ -51,7 +51,7 @@ def status(address: str, as_json: bool) -> None:
         click.echo("No application runs.")
 
 
-@cluster.command()
+@cluster.command(epilog="Example: vivavoce cluster down examples/deploy/cluster.yaml")
 @_CONFIG
 @_ADDRESS
 def down(config: Path, address: str) -> None:

@@ -26,7 +26,7 @@ def keys() -> None:
     """Create, list and revoke API keys."""
 
 
-@keys.command()
+@keys.command(epilog="Example: vivavoce keys add webshop --keys-file keys.json --scope speak")
 @click.argument("name")
 @_KEYS_FILE_OPTION
 @click.option(
@@ -66,7 +66,7 @@ def add(
     click.echo(KeysFile(keys_file).add(name, granted, limits, lexicon))
 
 
-@keys.command("list")
+@keys.command("list", epilog="Example: vivavoce keys list --keys-file keys.json")
 @_KEYS_FILE_OPTION
 def list_keys(keys_file: Path) -> None:
     """List the keys: id, name, scopes, limits, lexicon, creation date."""
@@ -78,7 +78,7 @@ def list_keys(keys_file: Path) -> None:
         click.echo(f"{keys_file} holds no key; add one: {example}", err=True)
 
 
-@keys.command()
+@keys.command(epilog="Example: vivavoce keys revoke 1f2e3d4c --keys-file keys.json")
 @click.argument("id")
 @_KEYS_FILE_OPTION
 def revoke(id: str, keys_file: Path) -> None:

@@ -61,7 +61,7 @@ _FILE_PATH = click.Path(path_type=Path)
 _BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the packaged voice]"
 
 
-@_commands.command()
+@_commands.command(epilog="Example: vivavoce serve --agent script:examples/script.txt --http-port 8081")
 @click.option("--config", "config_file", type=_FILE_PATH, metavar="FILE", help="Settings as TOML.")
 @click.option("--host", help="Address of HTTP.  [default: 127.0.0.1]")
 @click.option("--http-port", metavar="PORT", help="0: any free one.  [default: 8080]")
@@ -138,7 +138,7 @@ def _configure_logging(level: str, file: Path | None) -> None:
         logging.getLogger(name).setLevel("WARNING")  # their INFO lines report every connection
 
 
-@_commands.command()
+@_commands.command(epilog="Example: vivavoce say 'Your table is ready.' -o ready.mp3")
 @click.argument("text", required=False)
 @click.option(
     "-o",
@@ -197,7 +197,7 @@ def say(
     asyncio.run(speaking.say(text, options))
 
 
-@_commands.command()
+@_commands.command(epilog="Example: vivavoce phone 127.0.0.1 9092 --seconds 20 --out heard.wav")
 @click.argument("host")
 @click.argument("port", type=click.IntRange(1, 65_535))
 @click.option(

@@ -36,7 +36,7 @@ def voices() -> None:
     """Enrol, list and remove voices."""
 
 
-@voices.command()
+@voices.command(epilog="Example: vivavoce voices add anna anna.wav --store voices --bundle CosyVoice2-0.5B")
 @click.argument("name")
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE...")
 @_STORE_OPTION
@@ -89,7 +89,7 @@ def add(
     click.echo(f"{voice.id}: {duration_s:.1f} s, {model_name(voice.version)}, {voice.bytes:,} bytes")
 
 
-@voices.command("list")
+@voices.command("list", epilog="Example: vivavoce voices list --store voices")
 @click.option(
     "--store",
     "folder",
@@ -130,7 +130,7 @@ def _list_bundle(bundle: str, as_json: bool) -> None:
         click.echo(_BUNDLE_ROW_FORMAT.format(voice.id, voice.language, voice.description))
 
 
-@voices.command()
+@voices.command(epilog="Example: vivavoce voices remove anna --store voices")
 @click.argument("id")
 @_STORE_OPTION
 def remove(id: str, folder: Path) -> None:

@@ -24,6 +24,22 @@ if TYPE_CHECKING:
     from .process import ProcessPolicy
 
 
+# Any of them tells a CosyVoice folder from one of no kind; the first two are there in a whole one.
+_COSYVOICE_FILES = (
+    "cosyvoice2.yaml",
+    "cosyvoice3.yaml",
+    "llm.pt",
+    "llm.safetensors",
+    "flow.pt",
+    "flow.safetensors",
+    "onnx/bundle.json",
+)
+_LOOKED_FOR = (
+    "*.onnx.json (Piper), kokoro*.onnx (Kokoro), cosyvoice2.yaml or cosyvoice3.yaml (CosyVoice), "
+    "and config.json with model.pth (XTTS)"
+)
+
+
 class BundleKind(StrEnum):
     """The kinds of bundles."""
 
@@ -54,8 +70,7 @@ def load_backend(
     if kind is not BundleKind.COSYVOICE:
         _check_fixed_settings(precision, executor)
         return _load_fixed_voices(kind, Path(bundle), process, workers, require_onnx_device(device))
-    require_folder(Path(bundle))
-    require_networks(Path(bundle))
+    _require_cosyvoice(Path(bundle))
     from ..cosyvoice.policy import policy_for
 
     policy = policy_for(precision, device, executor)
@@ -92,8 +107,7 @@ def load_render_host(
 def _policy_of_stages(bundle: str, precision: str, device: str, executor: str) -> "CosyVoicePolicy":
     if find_kind(bundle) is not BundleKind.COSYVOICE:
         raise BadRequest(f"{bundle}: only the stages of a CosyVoice bundle can be apart")
-    require_folder(Path(bundle))
-    require_networks(Path(bundle))
+    _require_cosyvoice(Path(bundle))
     from ..cosyvoice.policy import policy_for
 
     return policy_for(precision, device, executor)
@@ -109,6 +123,20 @@ def find_kind(bundle: str) -> BundleKind:
     if any(folder.glob("kokoro*.onnx")) or (any(folder.glob("voices*.bin")) and any(folder.glob("*.onnx"))):
         return BundleKind.KOKORO
     return BundleKind.XTTS if is_xtts_folder(folder) else BundleKind.COSYVOICE
+
+
+def _require_cosyvoice(folder: Path) -> None:
+    """Raise BundleError for a folder of no kind, and MissingExtra without what computes CosyVoice."""
+    if not folder.is_dir():
+        raise BundleError(f"{folder}: no such folder; give a folder of Piper, Kokoro, CosyVoice or XTTS")
+    if not any((folder / name).exists() for name in _COSYVOICE_FILES):
+        alone = sorted(path.name for path in folder.glob("*.onnx"))
+        if alone:
+            raise BundleError(
+                f"{folder}: {alone[0]} needs {alone[0]}.json beside it, as Piper voices have it"
+            )
+        raise BundleError(f"{folder}: no bundle of any kind; looked for {_LOOKED_FOR}")
+    require_networks(folder)
 
 
 def list_voices(bundle: str) -> tuple[Voice, ...]:

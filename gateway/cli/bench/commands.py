@@ -30,7 +30,7 @@ NEIGHBOUR = click.option(
 )
 
 
-@bench.command("call")
+@bench.command("call", epilog="Example: vivavoce bench call --part load --calls 50")
 @click.option(
     "--part",
     "parts",
@@ -93,7 +93,7 @@ _SERVE_PARTS = ("load", "first-byte", "disconnect")
 _SERVE_APIS = "native openai dashscope cartesia elevenlabs deepgram inworld jambonz pai ray xtts".split()
 
 
-@bench.command("serve")
+@bench.command("serve", epilog="Example: vivavoce bench serve --api openai --rate 4 --requests 200")
 @click.option(
     "--part",
     "parts",
@@ -168,7 +168,7 @@ def bench_serve(
     print_report(report, as_json)
 
 
-@bench.command("mix")
+@bench.command("mix", epilog="Example: vivavoce bench mix --calls 40 --seconds 600")
 @click.option("--calls", type=click.IntRange(1), default=40, show_default=True, help="Up on average.")
 @click.option("--calls-per-s", type=_RATE, default=4.0, show_default=True, help="That begin, and end.")
 @click.option("--utterances-per-s", type=_RATE, default=15.0, show_default=True, help="Over all calls.")
@@ -189,7 +189,7 @@ def bench_mix(neighbour: float, as_json: bool, **load: Any) -> None:
     print_report(report, as_json)
 
 
-@bench.command("device")
+@bench.command("device", epilog="Example: vivavoce bench device --device cuda --version 3")
 @DEVICE
 @SIZE
 @VERSION
@@ -207,7 +207,7 @@ def bench_device(
     print_report(measure(device or "auto", weights, precision), as_json)
 
 
-@bench.command("cluster")
+@bench.command("cluster", epilog="Example: vivavoce bench cluster --utterances 50")
 @click.option("--utterances", type=click.IntRange(1), default=100, show_default=True, help="One by one.")
 @click.option("--streams", type=click.IntRange(1), default=20, show_default=True, help="Then at once.")
 @click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of each stream.")

@@ -1,6 +1,7 @@
 """The command line: flags, exit codes, one sentence for each failure. Commands run in this process."""
 
 import json
+import shlex
 import socket
 import subprocess
 import sys
@@ -58,7 +59,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
             "-o x.doc: got the extension '.doc'; allowed are .wav, .mp3, .flac",
         ),
         (["say", "-o", "x", "Hello"], "-o x: got the extension ''; allowed are .wav"),
-        (["say", "-o", "x.wav", "--bundle", "/absent", "Hello"], "/absent: no such folder; give the folder"),
+        (["say", "-o", "x.wav", "--bundle", "/absent", "Hello"], "/absent: no such folder; give a folder of"),
         (["bundle", "check", "/absent"], "/absent: no such folder"),
         (["bundle", "convert", "/absent"], "/absent: no such folder"),
         (
@@ -136,6 +137,7 @@ main.main(sys.argv[1:])
 def test_without_torch_a_missing_folder_is_named_and_then_the_command_that_adds_the_extra(
     command: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "cosyvoice2.yaml").write_bytes(b"")
     needs = f"needs the extra 'cosyvoice', which is not installed: {install_command('cosyvoice')}\n"
     for folder, sentence in ((tmp_path / "absent", "absent: no such folder; "), (tmp_path, needs)):
         arguments = command.replace("DIR", str(folder)).split()
@@ -154,6 +156,20 @@ def test_a_group_without_a_command_prints_its_help(
     said = capsys.readouterr()
     assert said.out.startswith(f"Usage: {' '.join(['vivavoce', *group])} ")
     assert said.err == ""
+
+
+@pytest.mark.parametrize("path", list(command_paths(main._commands)), ids=" ".join)
+def test_the_help_of_a_command_ends_with_an_example_that_it_accepts(path: list[str]) -> None:
+    command: click.Command = main._commands
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    if isinstance(command, click.Group):
+        return
+    assert command.epilog is not None
+    program, *example = shlex.split(command.epilog.removeprefix("Example: "))
+    assert [program, *example[: len(path)]] == ["vivavoce", *path]
+    command.make_context(path[-1], example[len(path) :])
 
 
 @pytest.mark.parametrize("group", [[], ["bench"], ["bundle"], ["keys"], ["voices"]], ids=" ".join)
