@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .whole_files import written_whole
+
 _MAX_PROMPT_BYTES = 4_000_000  # of a saved prompt; 30 s of CosyVoice take 490 kB
 _ABOUT = "about"
 
@@ -50,12 +52,8 @@ def unpack_prompt(content: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any
 
 def write_prompt(path: Path, content: bytes) -> None:
     """Write a prompt's file, complete or not at all. Raises OSError."""
-    partial = path.with_name(path.name + ".partial")
-    try:
+    with written_whole(path) as partial:
         partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read_prompt(path: Path) -> bytes:

@@ -65,6 +65,11 @@ class Metrics:
             "Letters left out because the voice cannot read their script.",
             registry=registry,
         )
+        self.recording_failures = Counter(
+            "vivavoce_recording_failures",
+            "Recordings of calls that could not be written to their end.",
+            registry=registry,
+        )
         self.failures = Counter("vivavoce_stream_failures", "Streams ended by an error.", registry=registry)
         self._add_requests(registry)
 

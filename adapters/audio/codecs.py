@@ -76,12 +76,12 @@ def wav_file(pcm: bytes, sample_rate: int) -> bytes:
     return wav_header(sample_rate, len(require_whole_samples(pcm))) + pcm
 
 
-def wav_header(sample_rate: int, pcm_bytes: int) -> bytes:
-    """Return the 44-byte header of ``pcm_bytes`` bytes of s16le mono; raises ValueError above 4 GiB."""
+def wav_header(sample_rate: int, pcm_bytes: int, channels: int = 1) -> bytes:
+    """Return the 44-byte header of ``pcm_bytes`` bytes of s16le; raises ValueError above 4 GiB."""
     max_bytes = _UNKNOWN_LENGTH - WAV_HEADER_BYTES
     if not 0 <= pcm_bytes <= max_bytes:
         raise ValueError(f"got {pcm_bytes} bytes of speech; a WAV file holds 0 to {max_bytes}")
-    return _header(sample_rate, pcm_bytes + WAV_HEADER_BYTES - _CHUNK.size, pcm_bytes)
+    return _header(sample_rate, pcm_bytes + WAV_HEADER_BYTES - _CHUNK.size, pcm_bytes, channels=channels)
 
 
 def wav_stream_header(sample_rate: int, encoding: WavEncoding = WAV_S16) -> bytes:
@@ -89,17 +89,19 @@ def wav_stream_header(sample_rate: int, encoding: WavEncoding = WAV_S16) -> byte
     return _header(sample_rate, _UNKNOWN_LENGTH, _UNKNOWN_LENGTH, encoding)
 
 
-def _header(sample_rate: int, riff_bytes: int, data_bytes: int, encoding: WavEncoding = WAV_S16) -> bytes:
+def _header(
+    sample_rate: int, riff_bytes: int, data_bytes: int, encoding: WavEncoding = WAV_S16, channels: int = 1
+) -> bytes:
     return b"".join(
         (
             _RIFF.pack(b"RIFF", riff_bytes, b"WAVE"),
             _CHUNK.pack(b"fmt ", _FORMAT.size),
             _FORMAT.pack(
                 encoding.format_tag,
-                1,  # channel
+                channels,
                 sample_rate,
-                sample_rate * encoding.sample_bytes,
-                encoding.sample_bytes,
+                sample_rate * channels * encoding.sample_bytes,
+                channels * encoding.sample_bytes,
                 8 * encoding.sample_bytes,
             ),
             _CHUNK.pack(b"data", data_bytes),

@@ -4,7 +4,8 @@
     FOLDER/speech/KEY/output.wav       written for a client's key
 
 APIs of servers that run beside their client exchange paths instead of audio. A client's path is looked up in
-the folder and nowhere else: an absolute path, "..", and a link that leads outside are refused.
+the folder and nowhere else: an absolute path, "..", and a link that leads outside are refused. Only the user
+of the server may read what it writes.
 """
 
 import os
@@ -14,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from ...tts_engine.errors import BadRequest, Overloaded
+from ..private_files import create_private_file, make_private_folder, write_all
 from ..web.errors import ResourceNotFound
 
 MAX_RECORDING_BYTES: Final = 20_000_000
@@ -53,8 +55,9 @@ class ExchangeFolder:
         path = self._speech_path(name, key_id)
         draft = path.with_name(f".{os.urandom(8).hex()}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_bytes(data)
+            make_private_folder(path.parent)
+            with create_private_file(draft) as file:
+                write_all(file, data)
             draft.replace(path)
             self._delete_oldest(_speech_place(key_id))
         except OSError as error:

@@ -32,11 +32,12 @@ from .events import (
     HungUp,
     KeyPressed,
     PlayoutReport,
+    RecordingEnded,
     SpeechDiscarded,
     TextWritten,
 )
 from .pressure.call_pressure import CallPressure, PlayoutCounters
-from .recordings import CallNotRecordable, CallRecording, CallRecordings
+from .recordings import CallNotRecordable, CallRecording, CallRecordings, RecordingFailed
 from .results import CallResult
 from .text_feed import TextDelta, TextFeed
 from .transfers import AttendedTransfer, CallNotTransferable, CallTransfers
@@ -99,7 +100,7 @@ class Call:
         self._metrics = engine.metrics
         self._close = close
         self._transfers = transfers
-        self._recording = CallRecording(call_id, media, recordings)
+        self._recording = CallRecording(call_id, media, recordings, self._on_recording_failed)
         self._counters = PlayoutCounters(engine.metrics, pressure)
         self._speech = speech
         self._lead_s = lead_s
@@ -257,7 +258,8 @@ class Call:
     def record(self) -> "asyncio.Future[str]":
         """Record the call from now on. Twice is no error.
 
-        The result is the file's name, or RecordingFailed. It need not be awaited. Raises CallNotRecordable.
+        The result is the file's name, or RecordingFailed, also for a recording that ended by itself before:
+        ask again to begin another. It need not be awaited. Raises CallNotRecordable.
         """
         if self._closed.is_set():
             raise CallNotRecordable("the call is over")
@@ -341,6 +343,11 @@ class Call:
                     underruns=stats.underruns,
                 )
             )
+
+    def _on_recording_failed(self, error: RecordingFailed) -> None:
+        self._metrics.recording_failures.inc()
+        if not self._closed.is_set():
+            self.events.emit(RecordingEnded(str(error)))
 
     def _require_transfers(self) -> CallTransfers:
         if self._transfers is None:

@@ -95,6 +95,13 @@ class PlayoutReport:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordingEnded:
+    """A recording could not be begun, or ended by itself: the disk is full, for example."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class HungUp:
     """The call has ended; no event follows."""
 
@@ -118,6 +125,7 @@ CallStateEvent = (
     | CallerSilent
     | KeyPressed
     | PlayoutReport
+    | RecordingEnded
     | HungUp
 )
 CallEvent = CallStateEvent | CallerAudio

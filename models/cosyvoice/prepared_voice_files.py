@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from ..whole_files import written_whole
+
 logger = logging.getLogger(__name__)
 
 Arrays = Mapping[str, NDArray[np.generic]]
@@ -66,7 +68,6 @@ class PreparedVoiceFolder:
         if not self.keeps(voice_id) or size > self._max_bytes:
             return
         path = self._path(voice_id, part)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             if shutil.disk_usage(self._folder).free < 2 * size:
@@ -76,14 +77,11 @@ class PreparedVoiceFolder:
                 return
             self._make_room(size)
             metadata = {"format": _FORMAT, "checksum": _checksum(arrays)}
-            save_file(
-                {name: np.ascontiguousarray(array) for name, array in arrays.items()}, partial, metadata
-            )
-            partial.replace(path)
+            contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+            with written_whole(path) as partial:
+                save_file(contiguous, partial, metadata)
         except (OSError, SafetensorError) as error:
             logger.warning("%s is not kept: %s", path.name, error)
-        finally:
-            partial.unlink(missing_ok=True)
 
     def _path(self, voice_id: str, part: str) -> Path:
         return self._folder / f"{voice_id}.{part}-{self._key}.safetensors"

@@ -22,7 +22,6 @@ import gzip
 import hashlib
 import json
 import logging
-import os
 import re
 import tempfile
 import zipfile
@@ -38,6 +37,7 @@ from hibari.g2p.tagger import Tagger
 from hibari.g2p.tokenize import Tokenizer
 
 from ..onnx_sessions import CPU_SESSIONS, session_options, sums_are_exact
+from ..whole_files import written_whole
 from .cmudict import read_names, read_words
 from .string_table import StringTable, encode_table
 
@@ -205,13 +205,9 @@ def _as_text(entry: Any) -> str:
 def _write(path: Path, members: Mapping[str, bytes]) -> None:
     """Write a file that is whole whenever it is there, and remove those of other versions."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as unfinished,
-        zipfile.ZipFile(unfinished, "w") as file,
-    ):
+    with written_whole(path) as unfinished, zipfile.ZipFile(unfinished, "w") as file:
         for name, content in members.items():
             file.writestr(name, content)
-    os.replace(unfinished.name, path)
     for other in path.parent.glob("hibari-*.zip"):
         if other != path:
             other.unlink(missing_ok=True)

@@ -39,7 +39,7 @@ def to_dashscope_error(error: Exception) -> DashScopeErrorResponse:
             return DashScopeErrorResponse(Code.INVALID_API_KEY, "Invalid API-key provided.", 401)
         case ScopeMissing() | OriginRefused():
             return DashScopeErrorResponse(Code.ACCESS_DENIED, str(error), 403)
-        case Overloaded(reason="shutting_down", retry_after_s=wait_s):
+        case Overloaded(reason="shutting_down" | "disk" | "process", retry_after_s=wait_s):
             return DashScopeErrorResponse(Code.THROTTLED, str(error), 503, wait_s)
         case RateLimited(retry_after_s=wait_s) | Overloaded(retry_after_s=wait_s):
             # DashScope's own sentence, and in brackets which limit it was.

@@ -293,7 +293,7 @@ class _StoredSpeech:
         if self._events is not None:
             self._events.bytes_per_s = options.audio.bytes_per_second
         async with (
-            store.open_writer(options.audio.content_type) as writer,
+            store.open_writer(grant.key_id, options.audio.content_type) as writer,
             server.open_stream(options, grant) as utterance,
         ):
             grant.charge_characters(billed_characters(self._text))  # here: a refused request is free

@@ -13,6 +13,7 @@ from ..events import (
     KeyPressed,
     MarkHeard,
     PlayoutReport,
+    RecordingEnded,
     SpeechDiscarded,
     SpeechFinished,
     SpeechStarted,
@@ -32,6 +33,7 @@ from .messages import (
     HungUpMessage,
     KeyPressedMessage,
     MarkMessage,
+    RecordingMessage,
     ServerMessage,
     SpeechFinishedMessage,
     SpeechStartedMessage,
@@ -95,6 +97,8 @@ def describe_event(event: CallStateEvent) -> ServerMessage:
                 skipped_packets=skipped_packets,
                 underruns=underruns,
             )
+        case RecordingEnded(error):
+            return RecordingMessage(type="recording", on=False, file="", error=error)
         case HungUp():
             return HungUpMessage(type="hung_up")
         case _:

@@ -309,11 +309,14 @@ class KeyPressedMessage(CallMessage):
 
 
 class RecordingMessage(CallMessage):
-    """A recording has begun or ended, as this peer asked."""
+    """A recording has begun or ended, as this peer asked, or ended by itself."""
 
     type: Literal["recording"]
     on: bool
     file: Annotated[str, Field(description="Name of the file in `recordings`; empty if there was none.")]
+    error: Annotated[str | None, Field(description="Why it ended by itself, with its name; else absent.")] = (
+        None
+    )
 
 
 class CallStatsMessage(CallMessage):

@@ -8,9 +8,10 @@ can be refitted.
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from ...whole_files import written_whole
 
 _MAX_HEADER_BYTES = 4096
 
@@ -62,6 +63,5 @@ def write_engine(path: Path, engine: bytes, identity: EngineIdentity) -> None:
     """Write beside the place of the file, and move it there complete. Raises OSError."""
     digest = hashlib.sha256(engine).hexdigest()
     header = json.dumps({**asdict(identity), "bytes": len(engine), "sha256": digest})
-    incomplete = path.with_name(f"{path.name}.incomplete")
-    incomplete.write_bytes(header.encode() + b"\n" + engine)
-    os.replace(incomplete, path)
+    with written_whole(path) as incomplete:
+        incomplete.write_bytes(header.encode() + b"\n" + engine)

@@ -1,6 +1,7 @@
 """The exchange folder: names that cannot be written, and files that go while others are written."""
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -35,14 +36,23 @@ def test_a_name_in_the_place_of_a_folder_or_below_a_file_is_refused(
 
 
 def test_what_could_not_be_written_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Path, data: bytes) -> None:
-        self.touch()
+    def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", fail)
+    monkeypatch.setattr(exchange_folder, "write_all", fail)
     with pytest.raises(Overloaded, match="No space left"):
         ExchangeFolder(tmp_path).write_speech("a.wav", b"speech", "key")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_only_the_user_of_the_server_may_read_what_is_written(tmp_path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        ExchangeFolder(tmp_path).write_speech("a/b.wav", b"speech", "key")
+    finally:
+        os.umask(mask)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
+    assert modes == {"speech": 0o700, "key": 0o700, "a": 0o700, "b.wav": 0o600}
 
 
 def test_a_file_that_another_request_deletes_meanwhile_is_no_failure(

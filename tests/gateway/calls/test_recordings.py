@@ -2,17 +2,21 @@
 
 import asyncio
 import logging
+import os
+import stat
 import threading
 import wave
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 import pytest
 
 from shared.calls.ticked_call import SAMPLE_RATE, RunVirtually, open_call
+from vivavoce.adapters.audio.codecs import WAV_HEADER_BYTES
 from vivavoce.adapters.media.call_media import RecordedAudio
-from vivavoce.gateway.calls.recordings import CallNotRecordable, CallRecordings
+from vivavoce.gateway.calls.events import RecordingEnded
+from vivavoce.gateway.calls.recordings import CallNotRecordable, CallRecordings, RecordingFailed
 
 PACKET_S = 0.02
 
@@ -94,30 +98,73 @@ def test_the_file_can_be_read_while_the_call_is_up(run_virtually: RunVirtually, 
     run_virtually(scenario())
 
 
+def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("vivavoce.gateway.calls.recordings.write_all", fail)
+
+
+def test_only_the_user_of_the_server_may_read_a_recording(
+    run_virtually: RunVirtually, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        recordings = make_recordings(tmp_path / "calls" / "recorded")
+        async with open_call(recordings=recordings) as ticked:
+            await ticked.call.record()
+            ticked.call.hang_up()
+        recordings.close()
+
+    mask = os.umask(0)
+    try:
+        run_virtually(scenario())
+    finally:
+        os.umask(mask)
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "calls").rglob("*")]
+    assert sorted(modes) == [0o600, 0o700]
+    assert stat.S_IMODE((tmp_path / "calls").stat().st_mode) == 0o700
+
+
 def test_a_disk_that_fails_ends_the_recording_and_not_the_call(
     run_virtually: RunVirtually,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    ended: list[RecordingEnded] = []
 
     async def scenario() -> None:
         recordings = make_recordings(tmp_path)
         async with open_call(recordings=recordings) as ticked:
-            ticked.call.record()
-            monkeypatch.setattr(wave.Wave_write, "writeframes", fail)
+            ticked.call.events.add_listener(
+                lambda event: ended.append(event) if isinstance(event, RecordingEnded) else None
+            )
+            name = await ticked.call.record()
             await ticked.call.speak("One. Two. Three. Four. Five.")
-            await ticked.call.wait_played()
+            with monkeypatch.context() as full:
+                fill_disk(full)
+                await ticked.call.speak("One. Two. Three. Four. Five.")
+                await ticked.call.wait_played()
+                await recordings._writer.submit(lambda: None)
+                await asyncio.sleep(0)
+                assert [name in event.error for event in ended] == [True]
+                with pytest.raises(RecordingFailed, match=f"{name} ended: .*No space left"):
+                    await ticked.call.record()
+                with pytest.raises(RecordingFailed, match=r"cannot be recorded: .*No space left"):
+                    await ticked.call.record()
             assert ticked.reasons == []
-            ticked.call.stop_recording()
+            failures = ticked.engine.metrics.registry.get_sample_value("vivavoce_recording_failures_total")
+            assert failures == len(ended) == 2
+            next_name = await ticked.call.record()
+            assert ticked.call.stop_recording().result() == next_name != name
         recordings.close()
+        assert set(os.listdir(tmp_path)) == {name, next_name}
+        assert len(read_levels(tmp_path / name)[1]) > 20  # what was written before
 
     with caplog.at_level(logging.ERROR):
         run_virtually(scenario())
-    (record,) = caplog.records
-    assert "Call call-1: its recording" in record.getMessage() and "No space left" in record.getMessage()
+    messages = [record.getMessage() for record in caplog.records]
+    assert "Call call-1: its recording" in messages[0] and "No space left" in messages[0]
 
 
 def test_a_call_without_a_folder_cannot_be_recorded(run_virtually: RunVirtually) -> None:
@@ -147,7 +194,7 @@ def test_ids_of_calls_make_safe_and_distinct_file_names(run_virtually: RunVirtua
     async def scenario() -> None:
         recordings = make_recordings(tmp_path / "made")
         ids = [*3 * ["../../etc/pass wd" + 300 * "x"], 100 * "通"]
-        recorders = [recordings.begin(call_id, SAMPLE_RATE) for call_id in ids]
+        recorders = [recordings.begin(call_id, SAMPLE_RATE, lambda *_: None) for call_id in ids]
         for recorder in recorders:
             recorder.close()
         recordings.close()
@@ -165,13 +212,12 @@ def test_a_disk_that_does_not_answer_stops_neither_the_call_nor_later_recordings
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answers, make_folder = threading.Event(), Path.mkdir
+    answers = threading.Event()
 
-    def wait_and_make_folder(path: Path, *args: Any, **keywords: Any) -> None:
+    def wait_for_disk(_: Path) -> None:
         answers.wait()
-        make_folder(path, *args, **keywords)
 
-    monkeypatch.setattr(Path, "mkdir", wait_and_make_folder)
+    monkeypatch.setattr("vivavoce.gateway.calls.recordings.make_private_folder", wait_for_disk)
     monkeypatch.setattr("vivavoce.gateway.calls.recordings._MAX_UNWRITTEN_BYTES", 500_000)
 
     async def scenario() -> None:
@@ -183,7 +229,9 @@ def test_a_disk_that_does_not_answer_stops_neither_the_call_nor_later_recordings
             assert ticked.reasons == [] and not ended.done()
             assert len(caplog.records) == 1 and "the disk is too slow" in caplog.text
             answers.set()
-            assert await ticked.call.stop_recording() == await ended
+            await ended
+            with pytest.raises(RecordingFailed, match="the disk is too slow"):
+                await ticked.call.stop_recording()
             await recordings._writer.submit(lambda: None)  # all that waited is written
             later = ticked.call.record()
             await ticked.call.speak("Nine.")
@@ -230,11 +278,15 @@ def test_a_long_silence_is_written_in_pieces(
     run_virtually: RunVirtually, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[int] = []
-    monkeypatch.setattr(wave.Wave_write, "writeframes", lambda _, pcm: written.append(len(pcm)))
+
+    def note(_: BinaryIO, data: bytes) -> None:
+        written.append(len(data))
+
+    monkeypatch.setattr("vivavoce.gateway.calls.recordings.write_all", note)
 
     async def scenario() -> None:
         recordings = make_recordings(tmp_path)
-        recorder = recordings.begin("call-1", SAMPLE_RATE)
+        recorder = recordings.begin("call-1", SAMPLE_RATE, lambda *_: None)
         await asyncio.sleep(600.0)
         at = asyncio.get_running_loop().time()
         recorder.take(RecordedAudio(bytes(320), 8_000, at, from_caller=True))
@@ -243,5 +295,6 @@ def test_a_long_silence_is_written_in_pieces(
         recordings.close()
 
     run_virtually(scenario())
+    written = [length for length in written if length != WAV_HEADER_BYTES]
     assert sum(written) == pytest.approx(1200 * 4 * SAMPLE_RATE, rel=0.001)
     assert max(written) <= 2.1 * 4 * SAMPLE_RATE

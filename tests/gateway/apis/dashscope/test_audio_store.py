@@ -1,6 +1,7 @@
 """The audio store: expiry, the limit of its size, and files that are not committed."""
 
 import asyncio
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,9 +30,9 @@ def store(clock: Clock) -> Iterator[AudioStore]:
     store.close()
 
 
-def store_audio(store: AudioStore, *parts: bytes) -> StoredAudio:
+def store_audio(store: AudioStore, *parts: bytes, key: str = "a") -> StoredAudio:
     async def write() -> StoredAudio:
-        async with store.open_writer("audio/wav") as writer:
+        async with store.open_writer(key, "audio/wav") as writer:
             for part in parts:
                 await writer.write(part)
             return writer.commit()
@@ -84,7 +85,7 @@ def test_a_file_that_is_kept_for_a_reader_is_deleted_after_it(store: AudioStore)
 
 def test_audio_that_never_fits_is_refused_and_leaves_no_file(store: AudioStore) -> None:
     audio = store_audio(store, bytes(10))
-    with pytest.raises(Overloaded, match="full"):
+    with pytest.raises(Overloaded, match="at most 100 bytes"):
         store_audio(store, bytes(60), bytes(60))
     assert not audio.path.exists()  # deleted to make room
     assert store_audio(store, bytes(100)).size == 100
@@ -92,7 +93,7 @@ def test_audio_that_never_fits_is_refused_and_leaves_no_file(store: AudioStore) 
 
 def test_a_file_that_is_not_committed_is_deleted(store: AudioStore) -> None:
     async def give_up() -> None:
-        async with store.open_writer("audio/wav") as writer:
+        async with store.open_writer("a", "audio/wav") as writer:
             await writer.write(bytes(100))
 
     asyncio.run(give_up())
@@ -113,3 +114,37 @@ def test_the_oldest_of_too_many_short_files_is_deleted(
     files = [store_audio(store, b"x") for _ in range(5)]
     assert [store.get(audio.id) is not None for audio in files] == [False, False, True, True, True]
     assert len(files_beside(files[-1])) == 3
+
+
+def test_no_key_can_delete_the_audio_of_another(store: AudioStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vivavoce.gateway.apis.dashscope.audio_store.MAX_FILES", 3)
+    kept = store_audio(store, bytes(90), key="b")
+    for _ in range(5):
+        store_audio(store, bytes(90), key="a")
+        store_audio(store, b"x", key="a")
+    with pytest.raises(Overloaded):
+        store_audio(store, bytes(60), bytes(60), key="a")
+    assert store.get(kept.id) == kept
+    assert kept.path.read_bytes() == bytes(90)
+
+
+def test_a_disk_that_fails_is_a_refusal_and_leaves_no_file(
+    store: AudioStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    folder = store_audio(store, b"x").path.parent
+    with monkeypatch.context() as full:
+        full.setattr("vivavoce.gateway.apis.dashscope.audio_store.write_all", fail)
+        with pytest.raises(Overloaded, match="cannot be written: No space left") as refusal:
+            store_audio(store, bytes(50))
+    assert refusal.value.reason == "disk"
+    assert len(list(folder.iterdir())) == 1
+    assert store_audio(store, bytes(100)).size == 100  # what was reserved is free again
+
+
+def test_only_the_user_of_the_server_may_read_the_files(store: AudioStore) -> None:
+    audio = store_audio(store, b"x")
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (audio.path, audio.path.parent)]
+    assert modes == [0o600, 0o700]

@@ -248,7 +248,7 @@ def test_a_link_is_answered_even_if_its_file_leaves_the_full_store(
 
         async def evict_and_send(response: FileResponse, *asgi: Any) -> None:
             with pytest.raises(Overloaded):
-                api_client.api.store.reserve_bytes(MAX_BYTES + 1)
+                api_client.api.store.reserve_bytes("-", MAX_BYTES + 1)
             await send_file(response, *asgi)
 
         monkeypatch.setattr(FileResponse, "__call__", evict_and_send)

@@ -101,6 +101,31 @@ def test_a_call_goes_on_when_it_cannot_be_recorded(tmp_path: Path, caplog: pytes
     assert f"the call cannot be recorded: [Errno 17] File exists: '{occupied}'" in caplog.text
 
 
+def test_a_program_is_told_that_a_recording_ended_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def test() -> None:
+        async with call_server(recordings=tmp_path) as server, server.http() as client:
+            phone = await server.phone()
+            path = f"/{phone.call_id}/recording"
+            async with server.socket(phone.call_id) as socket:
+                file = (await client.post(path)).json()["file"]
+                monkeypatch.setattr("vivavoce.gateway.calls.recordings.write_all", fail)
+                ended = (await until(socket, "recording"))[-1]
+            assert (ended["on"], file in ended["error"]) == (False, True)
+            for request in (client.post, client.delete):
+                answer = await request(path)
+                assert answer.status_code in (503, 400)
+            assert "is not recorded" in answer.json()["error"]
+            answer = await client.post(path)
+            assert (answer.status_code, "No space left" in answer.json()["error"]) == (503, True)
+
+    run(test())
+
+
 def test_without_a_folder_no_call_can_be_recorded(tmp_path: Path) -> None:
     async def test() -> None:
         async with call_server() as server, server.http() as client:
