@@ -22,7 +22,7 @@ class Origins:
 
     ``allowed`` has origins as browsers write them, such as "https://app.example.org". The server's own origin
     is always allowed. With ``loopback_names_only``, a request must name the server by an IP address or as
-    localhost, which defeats DNS rebinding.
+    localhost, which defeats DNS rebinding. One without a host, as over gRPC, is of no browser.
     """
 
     allowed: frozenset[str] = frozenset()
@@ -31,7 +31,7 @@ class Origins:
     def check(self, headers: Mapping[str, str]) -> None:
         """Raise OriginRefused for a page of an origin that is not allowed, or a host name that is not."""
         host = headers.get("host", "")
-        if self.loopback_names_only and not _names_this_machine(host):
+        if self.loopback_names_only and "host" in headers and not _names_this_machine(host):
             raise OriginRefused(f"this server is not {host!r}; call it by its address")
         origin = headers.get("origin")
         if origin is None or origin in self.allowed or _is_same(origin, host):

@@ -218,6 +218,12 @@ def test_on_loopback_the_server_is_named_by_an_address_or_as_localhost(host: str
     Origins(loopback_names_only=True).check({"host": host})
 
 
+def test_on_loopback_a_request_without_a_host_is_of_a_program_and_passes() -> None:
+    Origins(loopback_names_only=True).check({})
+    with pytest.raises(OriginRefused):
+        Origins(loopback_names_only=True).check({"origin": "http://evil.example"})
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example:8080", "", "127.0.0.1.evil.example", "localhost.evil.example", "[", "]", "[x]"]
 )

@@ -22,6 +22,7 @@ from shared.engine.standin_backend import WORD_S, StandInBackend
 from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.access.origins import Origins
 from vivavoce.gateway.apis.cosyvoice_server import grpc_server
 from vivavoce.gateway.apis.cosyvoice_server.grpc_messages import CosyVoiceMessages
 from vivavoce.gateway.apis.cosyvoice_server.grpc_server import CosyVoiceGrpcServer
@@ -159,6 +160,17 @@ def test_a_client_that_reads_nothing_pauses_its_speech_and_is_cut_off(
     run_every_api(test)
 
 
+ON_LOOPBACK = Origins(loopback_names_only=True)  # as a gateway has it by default
+
+
+def test_a_server_on_loopback_without_keys_speaks(run_every_api: Any) -> None:
+    async def test(served: Any) -> None:
+        async with open_channel(served) as channel:
+            assert await speak(channel, sft_request={"tts_text": TEXT, "spk_id": "tone-330"})
+
+    run_every_api(test, access=AccessControl.open_to_all(ON_LOOPBACK))
+
+
 def test_only_the_health_check_needs_no_key(run_every_api: Any, tmp_path: Path) -> None:
     keys = KeysFile(tmp_path / "keys.json")
     key = keys.add("anna", (Scope.SPEAK,), KeyLimits())
@@ -183,7 +195,7 @@ def test_only_the_health_check_needs_no_key(run_every_api: Any, tmp_path: Path) 
                 assert await speak(channel, metadata, **payload)
                 assert "cosyvoice.CosyVoice" in await services(channel, metadata)
 
-    run_every_api(test, access=AccessControl(keys))
+    run_every_api(test, access=AccessControl(keys, ON_LOOPBACK))
 
 
 def test_reflection_describes_the_request(run_every_api: Any) -> None:
