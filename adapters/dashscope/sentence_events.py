@@ -44,9 +44,9 @@ class SentenceEventBuilder:
         if self._is_open and start >= self._stop and _ends_sentence(task_text[self._start : self._stop]):
             yield self._end(task_text)
         if not self._is_open and stop > self._stop:
-            self._is_open, self._start = True, start
-            yield SentenceBegin(self._task_id, self._index, task_text[start:stop])
-        self._stop = max(self._stop, stop)
+            self._is_open, self._start = True, self._stop  # with a clause before it that cannot be read
+            yield SentenceBegin(self._task_id, self._index, task_text[self._start : stop])
+        self._stop = max(self._stop, stop, *(word.text_stop for word in words))
         if self._include_words:
             self._words += words
         if has_audio:
@@ -55,6 +55,7 @@ class SentenceEventBuilder:
     def events_at_end(self, task_text: str) -> Iterator[SentenceEnd]:
         """Yield the events that follow the last audio."""
         if self._is_open:
+            self._stop = len(task_text)
             yield self._end(task_text)
 
     def _end(self, task_text: str) -> SentenceEnd:

@@ -13,13 +13,14 @@ import itertools
 import math
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ...tts_engine.chunk import Word
 from ...tts_engine.errors import SynthesisFailed, VivavoceError
 from ...tts_engine.stream import TextSink
 from ..client import SpeechPiece
+from ..written_words import WrittenWords
 from .word_timing import NANOSECONDS_PER_S
 
 # Below Pipecat's own timeout for a context, after which it records text as spoken that was not.
@@ -101,6 +102,7 @@ class AudioContextPlayback:
         self.task: asyncio.Task[None] | None = None  # runs ``speak``
         self._host = host
         self._receive_piece = source.next_piece
+        self._written_words = WrittenWords()
         self._words: list[Word] = []  # begun in audio that a resampler withholds
         self._pending_words: list[tuple[Word, float]] = []  # with times; Pipecat does not accept them yet
         self._words_stop = 0  # characters of the text whose words are in these lists or published
@@ -172,11 +174,12 @@ class AudioContextPlayback:
         self.stream.set_deadline(time.monotonic() + self._host.lead_s())
 
     def _add_words(self, words: tuple[Word, ...]) -> None:
-        # In the spelling of the text: "$5" is spoken as two words and published as one.
-        for word in words:
-            if word.text_start >= self._words_stop:
-                start, self._words_stop = _expand_to_spaces(self.stream.text, word.text_start, word.text_stop)
-                self._words.append(replace(word, text=self.stream.text[start : self._words_stop]))
+        text = self.stream.text
+        stop = len(text) if self.text_ended else max(text.rfind(" "), 0)  # the last run may go on
+        written = self._written_words.push(words, text, stop)
+        if written:
+            self._words += written
+            self._words_stop = written[-1].text_stop
 
 
 class AudioContexts:
@@ -231,11 +234,3 @@ class AudioContexts:
         playback = self.get(head)
         if playback is not None:
             playback.playback_allowed.set()
-
-
-def _expand_to_spaces(text: str, start: int, stop: int) -> tuple[int, int]:
-    while start > 0 and not text[start - 1].isspace():
-        start -= 1
-    while stop < len(text) and not text[stop].isspace():
-        stop += 1
-    return start, stop

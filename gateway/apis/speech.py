@@ -25,6 +25,7 @@ from ...adapters.audio.tempo import TimeStretcher
 from ...adapters.prosody import Prosody
 from ...adapters.ssml.document import BadSsml, SsmlDocument
 from ...adapters.ssml.input import SsmlInput, push_document
+from ...adapters.written_words import WrittenWords
 from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import SAMPLE_RATE, Mark, Word
 from ...tts_engine.engine import Engine
@@ -101,6 +102,7 @@ class EncodedChunk:
     text: tuple[int, int]  # (start, stop) in the text pushed, of the segment that this is a part of
     final: bool  # whether it is the last one
     marks: tuple[Mark, ...] = ()  # of SSML, that are heard in it
+    written_words: tuple[Word, ...] = ()  # the words with all that is written around them
 
 
 def open_encoded_stream(
@@ -143,6 +145,7 @@ class EncodedStream:
         self._encoding = threading.Lock()  # held while a thread uses the encoder, or while it is closed
         self._ssml_input = SsmlInput() if options.finds_ssml else None
         self._fault: BadSsml | LanguageNotSpoken | None = None
+        self._written_words = WrittenWords()
         self._samples = 0  # given to the encoder so far, at 24 kHz
         self._opened_at = time.monotonic()
         self._first_audio_at: float | None = None  # monotonic s of the first piece with audio
@@ -257,7 +260,9 @@ class EncodedStream:
             self._first_audio_at = time.monotonic()
         marks = tuple(replace(mark, at_s=mark.at_s / self._tempo) for mark in chunk.marks)
         words = self._stretch_word_times(chunk.words)
-        return EncodedChunk(audio, words, (start, self._samples), chunk.text, chunk.final, marks)
+        written = self._written_words.push(words, self.text, chunk.text[1])
+        written += self._written_words.finish(self.text) if chunk.final else ()
+        return EncodedChunk(audio, words, (start, self._samples), chunk.text, chunk.final, marks, written)
 
     @property
     def _urgency(self) -> EncodingUrgency:

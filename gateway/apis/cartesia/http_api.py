@@ -225,8 +225,8 @@ class _CartesiaSpeechEvents(_CartesiaSpeechResponse):
 
     async def write(self, chunk: EncodedChunk) -> None:
         context_id = self._speech.context_id
-        if chunk.words and self._speech.add_timestamps:
-            words = WordTimestamps.of(chunk.words, self.utterance.text)
+        if chunk.written_words and self._speech.add_timestamps:
+            words = WordTimestamps.of(chunk.written_words)
             await self._send(TimestampsMessage(context_id=context_id, word_timestamps=words))
         if chunk.audio:
             data = b64encode(self._encoding.convert(chunk.audio)).decode("ascii")

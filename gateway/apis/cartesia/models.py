@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ....tts_engine.chunk import Word
 from ....tts_engine.errors import UnknownVoice
 from ...web.client_json import parse_json_object
-from ..word_ends import punctuation_stop
 from .errors import InvalidCartesiaRequest
 
 MAX_BODY_BYTES: Final = 512 * 1024
@@ -142,17 +141,17 @@ class AudioChunkMessage(CartesiaAnswer):
 
 
 class WordTimestamps(BaseModel):
-    """Words with their punctuation, and the seconds of their beginnings and ends in the context's audio."""
+    """Words as they are written, and the seconds of their beginnings and ends in the context's audio."""
 
     words: list[str]
     start: list[float]
     end: list[float]
 
     @classmethod
-    def of(cls, words: tuple[Word, ...], text: str, offset_s: float = 0.0) -> "WordTimestamps":
-        """Return the engine's words; ``text``: of their utterance, offset_s: of its beginning."""
+    def of(cls, words: tuple[Word, ...], offset_s: float = 0.0) -> "WordTimestamps":
+        """Return written words; offset_s: of the beginning of their utterance."""
         return cls(
-            words=[text[word.text_start : punctuation_stop(text, word)] for word in words],
+            words=[word.text for word in words],
             start=[round(offset_s + word.start_s, 3) for word in words],
             end=[round(offset_s + word.stop_s, 3) for word in words],
         )

@@ -190,8 +190,8 @@ class _CartesiaSocketConnection(WebSocketConnection):
         context.samples += samples
 
     async def _send_chunk(self, context: CartesiaContext, chunk: EncodedChunk, text: str) -> None:
-        if chunk.words and context.has_timestamps:
-            words = WordTimestamps.of(chunk.words, text, context.samples / SAMPLE_RATE)
+        if chunk.written_words and context.has_timestamps:
+            words = WordTimestamps.of(chunk.written_words, context.samples / SAMPLE_RATE)
             await self._send(context, TimestampsMessage(context_id=context.id, word_timestamps=words))
         if chunk.audio:
             encoding = context.encoding

@@ -314,7 +314,7 @@ class _StoredSpeech:
     async def _send_chunk_events(self, chunk: EncodedChunk) -> None:
         start, stop = chunk.samples
         for event in self._sentences.events_before_audio(
-            self._text, chunk.text, chunk.words, has_audio=bool(chunk.audio)
+            self._text, chunk.text, chunk.written_words, has_audio=bool(chunk.audio)
         ):
             if isinstance(event, SentenceSynthesis):
                 await self._send_sentence_event(event, chunk.audio)

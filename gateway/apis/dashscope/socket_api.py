@@ -123,7 +123,7 @@ class _DashScopeSocketConnection(TaskConnection[SpeechParameters, _DashScopeTask
     async def _send_audio(self, task: _DashScopeTask, chunk: EncodedChunk) -> None:
         start, stop = chunk.samples
         events = task.sentences.events_before_audio(
-            task.stream.text, chunk.text, chunk.words, has_audio=bool(chunk.audio)
+            task.stream.text, chunk.text, chunk.written_words, has_audio=bool(chunk.audio)
         )
         for event in events:
             if isinstance(event, SentenceSynthesis):

@@ -6,11 +6,14 @@ word       |--|         |--|        their characters share the word's time evenl
 other                               characters between words share the time between them
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ....tts_engine.chunk import Word
-from ..word_ends import blanks_stop
+
+_WORD_END: Final = re.compile(r"[^\w\s<\[({]*\s*")  # punctuation that ends a word, and blanks
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +38,12 @@ class CharacterAligner:
         for word in words:
             characters += self._spread(text, word.text_start, word.start_s)
             characters += self._spread(text, word.text_stop, word.stop_s)
-            characters += self._spread(text, blanks_stop(text, word), word.stop_s)
+            characters += self._spread(text, _end_of(text, word), word.stop_s)
         return characters
 
     def finish(self, text: str, end_s: float) -> list[TimedCharacter]:
-        """Return the rest of the characters, and a blank, as clients end a word where one comes."""
-        rest = self._spread(text, len(text), end_s)
-        if text and not text[-1].isspace():
-            rest.append(TimedCharacter(" ", self._clock_s, self._clock_s))
-        return rest
+        """Return the rest of the characters."""
+        return self._spread(text, len(text), end_s)
 
     def _spread(self, text: str, stop: int, stop_s: float) -> list[TimedCharacter]:
         """Return the characters before ``stop``, evenly from the end of the last one to ``stop_s``."""
@@ -58,3 +58,8 @@ class CharacterAligner:
             TimedCharacter(text[start + index], start_s + index * step_s, start_s + (index + 1) * step_s)
             for index in range(count)
         ]
+
+
+def _end_of(text: str, word: Word) -> int:
+    match = _WORD_END.match(text, word.text_stop)
+    return match.end() if match else word.text_stop

@@ -40,6 +40,7 @@ class ElevenLabsContext(TranscriptQueue):
         self.received_at = 0.0  # loop time of the last message
         self.is_closed = False  # whether the client has closed it
         self._is_flushed = False  # whether the client has flushed since its last text
+        self._ends_in_word = False  # whether the text so far has no blank at its end
         self._has_phrases = has_phrases
         self._has_absolute_times = has_absolute_times
         self._aligner = CharacterAligner()
@@ -72,8 +73,9 @@ class ElevenLabsContext(TranscriptQueue):
             self._is_flushed = bool(message.flush) and not self._has_phrases
         elif message.flush:
             self._is_flushed = True
-        if self._has_phrases and text and not text[-1].isspace():
-            text += " "  # the next phrase is another word
+        if self._has_phrases and self._ends_in_word and text:
+            text = " " + text  # a phrase begins with another word
+        self._ends_in_word = not text[-1].isspace() if text else self._ends_in_word
         self.push(text)
         if message.flush or (self._has_phrases and text.strip()):
             self.flush()

@@ -21,6 +21,7 @@ from ...access.access_control import Grant
 from ...web.backpressure import BackpressureSender
 from ..speech import EncodedChunk, SynthesisOptions
 from ..transcripts import PlayoutPace, TranscriptQueue
+from .alignment import EntryAligner
 from .audio_config import InworldEncoding
 from .errors import InworldContextClosed
 from .models import InworldContextConfig, InworldText, InworldTimestampInfo, InworldWordAlignment
@@ -54,6 +55,7 @@ class InworldContext(TranscriptQueue):
         self._flushes = 0
         self._is_flushed = False  # whether the client has flushed since its last text
         self._delay_timer: asyncio.TimerHandle | None = None
+        self._aligner = EntryAligner()
         # In seconds of the context's audio
         self._generation_start_s = 0.0
         self._generation_stop_s = 0.0
@@ -110,15 +112,17 @@ class InworldContext(TranscriptQueue):
     def times_of(self, chunk: EncodedChunk, text: str) -> InworldTimestampInfo | None:
         """Return the times of the words that begin in a piece, None if there are none or none are wanted."""
         self._generation_stop_s = self._generation_start_s + chunk.samples[1] / SAMPLE_RATE
-        if not (chunk.words and self._config.has_word_times):
+        entries = self._aligner.align(chunk.written_words, text, is_last=chunk.final)
+        if not (entries and self._config.has_word_times):
             return None
         offset_s = self._generation_start_s - self._client_start_s
-        alignment = InworldWordAlignment.of(chunk.words, text, offset_s)
+        alignment = InworldWordAlignment.of(entries, offset_s)
         self._last_word_stop_s = self._client_start_s + alignment.wordEndTimeSeconds[-1]
         return InworldTimestampInfo(wordAlignment=alignment)
 
     def end_generation(self) -> None:
         """Begin the times of the next generation; its end has been reported to the client."""
+        self._aligner = EntryAligner()
         self._generation_start_s = self._generation_stop_s
         self._client_start_s = self._last_word_stop_s
 

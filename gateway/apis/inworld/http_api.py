@@ -16,7 +16,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from ....adapters.audio.encoders import AudioFormat
-from ....tts_engine.chunk import Word
 from ....tts_engine.errors import VivavoceError
 from ...access.access_control import Grant
 from ...access.keys import Scope
@@ -37,6 +36,7 @@ from ...web.unmatched import ErrorFormat
 from ..speech import EncodedChunk
 from ..speech_job import JobServer, SpeechJob, SpeechJobResponse, check_file_length
 from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
+from .alignment import EntryAligner, TextEntry
 from .audio_config import file_format, streamed_encoding
 from .errors import GoogleRpcCode, InworldBodyTooLong, to_inworld_error
 from .models import (
@@ -164,11 +164,18 @@ class _InworldSpeechResponse(SpeechJobResponse):
     def format_of(self, config: InworldAudioConfig) -> AudioFormat:
         """Return the format of the encoder; raises BadRequest."""
 
-    def times_of(self, words: Sequence[Word]) -> InworldTimestampInfo | None:
-        """Return the times of words, None if there are none or they are not asked for."""
-        if not (words and self._speech.has_word_times):
+    def begin(self, job: SpeechJob) -> None:
+        self._aligner = EntryAligner()
+
+    def entries_of(self, chunk: EncodedChunk) -> list[TextEntry]:
+        """Return the entries of the words that begin in a piece."""
+        return self._aligner.align(chunk.written_words, self.utterance.text, is_last=chunk.final)
+
+    def times_of(self, entries: Sequence[TextEntry]) -> InworldTimestampInfo | None:
+        """Return the times of entries, None if there are none or they are not asked for."""
+        if not (entries and self._speech.has_word_times):
             return None
-        return InworldTimestampInfo(wordAlignment=InworldWordAlignment.of(words, self.utterance.text))
+        return InworldTimestampInfo(wordAlignment=InworldWordAlignment.of(entries))
 
     @property
     def usage(self) -> InworldUsage:
@@ -183,13 +190,14 @@ class _WholeSpeech(_InworldSpeechResponse):
         return file_format(config)
 
     def begin(self, job: SpeechJob) -> None:
+        super().begin(job)
         self._audio = bytearray()
-        self._words: list[Word] = []
+        self._entries: list[TextEntry] = []
 
     async def write(self, chunk: EncodedChunk) -> None:
         check_file_length(chunk.samples[1])
         self._audio += chunk.audio
-        self._words += chunk.words
+        self._entries += self.entries_of(chunk)
 
     async def end(self) -> Response:
         # 100 MB of audio would hold up the event loop for long.
@@ -197,7 +205,7 @@ class _WholeSpeech(_InworldSpeechResponse):
         return Response(body, headers=self.stream_headers, media_type=JSON)
 
     def _encode(self) -> bytes:
-        answer = InworldSpeech(audioContent="", timestampInfo=self.times_of(self._words), usage=self.usage)
+        answer = InworldSpeech(audioContent="", timestampInfo=self.times_of(self._entries), usage=self.usage)
         before, after = answer.encode().encode().split(b'""', 1)  # audioContent is the first field
         # In pieces, between which other threads run.
         starts = range(0, len(self._audio), _ENCODED_BYTES)
@@ -213,11 +221,12 @@ class _SpeechLines(_InworldSpeechResponse):
         return self._encoding.audio
 
     def begin(self, job: SpeechJob) -> None:
+        super().begin(job)
         self.stream_headers["content-type"] = _JSON_LINES
         self.body_stream.bytes_per_s = math.ceil(4 / 3 * job.options.audio.bytes_per_second)  # in base64
 
     async def write(self, chunk: EncodedChunk) -> None:
-        times = self.times_of(chunk.words)
+        times = self.times_of(self.entries_of(chunk))
         if chunk.audio or times is not None or chunk.final:
             audio = b64encode(self._encoding.wrap(chunk.audio)).decode("ascii")
             usage = self.usage if chunk.final else None

@@ -13,10 +13,9 @@ from typing import Annotated, Final, Literal, Self, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from ....tts_engine.chunk import Word
 from ...web.client_json import parse_json_object
 from ..context_ids import reported_context_id
-from ..word_ends import blanks_stop
+from .alignment import TextEntry
 from .errors import GoogleRpcCode, InvalidInworldRequest, InworldErrorDescription
 
 MAX_BODY_BYTES: Final = 512 * 1024
@@ -160,32 +159,13 @@ class InworldWordAlignment(BaseModel):
     wordEndTimeSeconds: list[float]
 
     @classmethod
-    def of(cls, words: Sequence[Word], text: str, offset_s: float = 0.0) -> "InworldWordAlignment":
-        """Return the engine's words; text: of their utterance, offset_s: of its beginning.
-
-        Punctuation and blanks after a word are an entry of their own: clients join the entries to a text.
-        """
-        entries = [
-            entry
-            for word in words
-            for entry in (
-                (text[word.text_start : word.text_stop], word.start_s, word.stop_s),
-                (_following(text, word), word.stop_s, word.stop_s),
-            )
-            if entry[0]
-        ]
+    def of(cls, entries: Sequence[TextEntry], offset_s: float = 0.0) -> "InworldWordAlignment":
+        """Return the entries of a text; offset_s: of its beginning."""
         return cls(
             words=[written for written, _, _ in entries],
             wordStartTimeSeconds=[round(offset_s + start_s, 3) for _, start_s, _ in entries],
             wordEndTimeSeconds=[round(offset_s + stop_s, 3) for _, _, stop_s in entries],
         )
-
-
-def _following(text: str, word: Word) -> str:
-    following = text[word.text_stop : blanks_stop(text, word)]
-    is_last = word.text_stop + len(following) == len(text)
-    # The next generation begins with another word.
-    return following + " " if is_last and not following[-1:].isspace() else following
 
 
 class InworldTimestampInfo(BaseModel):

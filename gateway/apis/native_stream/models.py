@@ -142,7 +142,7 @@ class WordTime(BaseModel):
 
     @classmethod
     def from_word(cls, word: Word) -> "WordTime":
-        """Return the engine's word with times in ms."""
+        """Return a written word with times in ms."""
         return cls(
             word=word.text,
             start_ms=round(1_000 * word.start_s),

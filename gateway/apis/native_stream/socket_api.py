@@ -302,8 +302,8 @@ class _NativeStreamSocketConnection(WebSocketConnection):
     async def _send_chunk(
         self, queued: QueuedUtterance, configuration: SessionConfig, chunk: EncodedChunk
     ) -> None:
-        if chunk.words and configuration.word_times:
-            words = [WordTime.from_word(word) for word in chunk.words]
+        if chunk.written_words and configuration.word_times:
+            words = [WordTime.from_word(word) for word in chunk.written_words]
             await self._send(AudioWords(utterance_index=queued.index, words=words))
         if chunk.marks:
             marks = [MarkTime(name=mark.name, at_s=mark.at_s) for mark in chunk.marks]

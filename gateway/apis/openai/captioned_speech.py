@@ -81,7 +81,7 @@ class _CaptionedSpeechResponse(OpenAISpeechResponse):
         self._audio += chunk.audio
         if not self.speech.stream:
             check_file_length(chunk.samples[1])
-        self._words += chunk.words if self.speech.return_timestamps else ()
+        self._words += chunk.written_words if self.speech.return_timestamps else ()
         is_due = self.speech.stream and self._audio  # an encoder may withhold audio, but no words get lost
         if is_due or (chunk.final and (self._audio or self._words)):
             await self.body_stream.write(_encode_line(bytes(self._audio), self._audio_format, self._words))

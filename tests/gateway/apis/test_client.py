@@ -47,7 +47,7 @@ def test_text_becomes_speech_with_word_times(run: Run) -> None:
                 pieces = await speech_of(utterance)
             assert pitch_hz(pieces) == pytest.approx(440, abs=5)
             words = [word for piece in pieces for word in piece.words]
-            assert [word.text for word in words] == ["One", "two", "three"]
+            assert [word.text for word in words] == ["One", "two", "three."]
             assert [word.start_s for word in words] == pytest.approx([0.0, 0.2, 0.4])
             assert utterance.time_to_first_audio_s is not None
             assert speech.last_time_to_first_audio_s == utterance.time_to_first_audio_s > 0
@@ -62,7 +62,7 @@ def test_words_are_said_as_the_options_have_it_and_faults_are_the_utterances(run
             async with speech.utterance(said) as utterance:
                 pieces = await speech_of(utterance, "One nginx three.")
             words = [word for piece in pieces for word in piece.words]
-            assert [word.text for word in words] == ["One", "nginx", "nginx", "three"]  # "engine", "x"
+            assert [word.text for word in words] == ["One", "nginx", "three."]
             wrong = SpeechOptions(voice="tone-440", pronunciations={"nginx": "/SH/"})
             with pytest.raises(BadRequest, match="'/SH/' is not IPA"):
                 async with speech.utterance(wrong) as utterance:
@@ -75,7 +75,7 @@ def test_text_beyond_the_message_limit_is_sent_in_several_messages(run: Run) -> 
     async def test(server: Any) -> None:
         async with client(server) as speech, speech.utterance(TONE_440) as utterance:
             pieces = await speech_of(utterance, "One two" + " " * 70_000 + "three.")
-            assert [word.text for piece in pieces for word in piece.words] == ["One", "two", "three"]
+            assert [word.text for piece in pieces for word in piece.words] == ["One", "two", "three."]
 
     run(test)
 

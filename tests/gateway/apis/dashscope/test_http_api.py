@@ -219,7 +219,7 @@ def test_events_carry_the_same_audio_and_end_with_its_link() -> None:
             if event["output"]["type"] == "sentence-synthesis"
         )
         ends = [event["output"]["sentence"] for event in earlier if event["output"]["type"] == "sentence-end"]
-        assert [[word["text"] for word in end["words"]] for end in ends] == [["One", "two"], ["Three"]]
+        assert [[word["text"] for word in end["words"]] for end in ends] == [["One", "two."], ["Three."]]
         assert "type" not in last["output"]
         assert (last["output"]["finish_reason"], last["usage"]) == ("stop", {"characters": 15})
         stored = (await api_client.http.get(last["output"]["audio"]["url"])).content

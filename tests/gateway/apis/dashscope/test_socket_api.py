@@ -327,7 +327,7 @@ def test_word_times_come_with_the_end_of_their_sentence() -> None:
                 if event["payload"].get("output", {}).get("type") == "sentence-end"
             ]
             words = [[word["text"] for word in end["sentence"]["words"]] for end in ends]
-            assert words == [["One", "two"], ["Three"]]
+            assert words == [["One", "two."], ["Three."]]
             first, second = ends[0]["sentence"]["words"]
             assert (first["begin_time"], first["end_time"]) == (0, 200)
             assert second["begin_index"] == 4

@@ -119,7 +119,7 @@ def test_a_context_is_spoken_while_it_is_written_and_closed(run: Any) -> None:
             await client.end("a")
             await client.receive("contextClosed")
             assert client.flushes["a"] == 1 and client.words_spoken() >= 4
-            assert client.text() == "One two, three four. "
+            assert client.text() == "One two, three four."
             starts = [start for word, start, _ in client.words["a"] if word[0].isalnum()]
             assert starts[:2] == pytest.approx([0.0, WORD_S], abs=0.002)
             assert starts[2] == pytest.approx(2 * WORD_S + 0.25, abs=0.02)  # the comma is 0.25 s
@@ -141,7 +141,7 @@ def test_a_flush_speaks_what_there_is_and_the_times_of_the_next_words_stay_true(
                 spoken_s = len(client.audio["a"]) / 48_000
             await client.end("a")
             await client.receive("contextClosed")
-            assert client.text() == "One two. three four. five six. "
+            assert client.text() == "One two.three four.five six."
             first_words = [start for word, start, _ in client.words["a"] if word in ("One", "three", "five")]
             assert first_words == pytest.approx(starts, abs=0.01)
 

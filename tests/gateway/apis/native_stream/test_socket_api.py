@@ -126,9 +126,9 @@ def test_word_times_are_sent_on_request(run: Any) -> None:
             words = [
                 word for event in client.events if event["type"] == "audio.words" for word in event["words"]
             ]
-            assert [word["word"] for word in words] == ["One", "two", "three"]
+            assert [word["word"] for word in words] == ["One", "two", "three."]
             assert [word["start_ms"] for word in words] == [0, 200, 400]
-            assert [(word["text_start"], word["text_end"]) for word in words] == [(0, 3), (4, 7), (8, 13)]
+            assert [(word["text_start"], word["text_end"]) for word in words] == [(0, 3), (4, 7), (8, 14)]
 
     run(test)
 
@@ -444,7 +444,7 @@ def test_the_example_speaks_standard_input(run: Any) -> None:
         pcm, words = await program.communicate(b"One two\nthree four.\n")
         assert program.returncode == 0, words.decode()
         assert 4 * WORD_S < len(pcm) / 48_000 < 4 * WORD_S + 0.5  # and a pause after the full stop
-        assert [line.split()[-1] for line in words.decode().splitlines()] == "One two three four".split()
+        assert [line.split()[-1] for line in words.decode().splitlines()] == "One two three four.".split()
 
     run(test)
 
