@@ -34,7 +34,7 @@ from .connection_limits import IdentityMiddleware
 from .errors import ResourceConflict, ResourceNotFound
 from .openapi.operations import content_response, json_response, operation
 from .responses import ErrorBody, Status, native_errors
-from .unmatched import ErrorFormat, HeadMiddleware, UnmatchedPaths
+from .unmatched import ErrorFormat, HeadMiddleware, UnmatchedPaths, plain_path
 
 # The first class that matches counts; any other BadRequest is 400.
 _STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
@@ -164,7 +164,7 @@ def _status_of(error: Exception) -> int:
 async def _handle_http_exception(connection: HTTPConnection, error: Exception) -> JSONResponse:
     """Answer what the framework refuses: a path, a method, a body that is not JSON."""
     assert isinstance(error, HTTPException)
-    headers, path = dict(error.headers or {}), connection.scope["path"]
+    headers, path = dict(error.headers or {}), plain_path(connection.scope["path"])
     if headers.get("Allow") == "GET":
         headers["Allow"] = "GET, HEAD"
     formats = [one for one in connection.app.state.error_formats if one.covers(path)]

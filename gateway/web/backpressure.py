@@ -28,7 +28,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # Seconds of audio that may be unread. Window updates take about 0.1 s and a network round trip.
 MAX_UNREAD_S: Final = 0.5
@@ -173,12 +173,20 @@ class BackpressureSender:
         return self._unread_bytes.bytes_at(window.window)
 
 
-class BackpressureHttpProtocol(AutoHTTPProtocol):  # type: ignore[valid-type, misc]  # its base varies
-    """uvicorn's HTTP protocol, also below its WebSockets, with the connection in each scope."""
+class BackpressureHttpProtocol(H11Protocol):
+    """uvicorn's HTTP protocol, also below its WebSockets, with the connection in each scope.
+
+    It is the one with h11 also where an extra brings httptools, which loses the body of a request that offers
+    another protocol, as Java's HTTP client offers h2c, and takes requests without a host.
+    """
 
     app_state: dict[str, Any]
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Open the connection."""
         super().connection_made(transport)
         self.app_state = {**self.app_state, _STATE_KEY: transport}
+
+    def _should_upgrade(self) -> bool:
+        # websockets waits for ever for the end of a handshake that is not a GET (RFC 6455 section 4.1).
+        return bool(self.scope["method"] == "GET") and super()._should_upgrade()

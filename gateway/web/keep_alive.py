@@ -42,7 +42,7 @@ class UnreadRequestGuard:
         self.timeout_keep_alive_task = self.loop.call_later(_RECHECK_S, self.timeout_keep_alive_handler)
 
 
-class KeepAliveHttpProtocol(LimitedConnection, UnreadRequestGuard, BackpressureHttpProtocol):
+class KeepAliveHttpProtocol(LimitedConnection, UnreadRequestGuard, BackpressureHttpProtocol):  # type: ignore[misc]
     """The HTTP protocol of the server."""
 
 

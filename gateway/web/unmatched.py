@@ -1,16 +1,24 @@
-"""Requests that match no route as they are: HEAD, a slash at the end of the path, unknown paths.
+"""Requests that match no route as they are: HEAD, superfluous slashes in the path, unknown paths.
 
-HEAD            the answer to GET without its body, where a path has GET and no HEAD of its own
-PATH/           the answer to PATH, not a redirect: clients lose a POST's body, or its key, on the way
-anything else   404, also for a WebSocket, in the error format of the API that the path belongs to
+HEAD                the answer to GET without its body, where a path has GET and no HEAD of its own
+PATH/, //PATH       the answer to PATH, not a redirect: clients lose a POST's body, or its key, on the way
+http://HOST/PATH    the same, as clients write it that take the server for a proxy
+anything else       404, also for a WebSocket, in the error format of the API that the path belongs to
+
+Source: RFC 9112 section 3.2.2 (the absolute form).
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_HOST: Final = re.compile(r"^https?://[^/]*", re.IGNORECASE)
+_SLASHES: Final = re.compile("//+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +71,14 @@ class UnmatchedPaths:
         self._router = router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Try the path without slashes at its end; raise HTTPException with status 404 if it has none."""
-        path = scope["path"].rstrip("/")
-        if path in ("", scope["path"]):
+        """Try the plain path; raise HTTPException with status 404 if it is that already."""
+        path = plain_path(scope["path"])
+        if path == scope["path"]:
             raise HTTPException(404)
-        raw_path = scope.get("raw_path", b"").rstrip(b"/")
+        raw_path = plain_path(scope.get("raw_path", b"").decode("latin-1")).encode("latin-1")
         await self._router({**scope, "path": path, "raw_path": raw_path}, receive, send)
+
+
+def plain_path(path: str) -> str:
+    """Return a path without a host before it, double slashes, and a slash at its end."""
+    return "/" + _SLASHES.sub("/", _HOST.sub("/", path)).strip("/")

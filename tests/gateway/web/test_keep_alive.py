@@ -1,7 +1,6 @@
 """Idle HTTP connections: the header that clients read, and the moment at which the server closes them."""
 
 import asyncio
-import importlib
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
@@ -25,17 +25,8 @@ STALL_S = 0.2
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
-PROTOCOLS = {"h11": "H11Protocol", "httptools": "HttpToolsProtocol"}
-
-
-@pytest.fixture(params=PROTOCOLS)
-def protocol_class(request: pytest.FixtureRequest) -> type:
-    """uvicorn's protocol, with the guard: h11 in a default installation, or httptools where it is there."""
-    pytest.importorskip(
-        request.param, reason="httptools comes with an extra: make test EXTRAS=dev,stt,pipecat"
-    )
-    module = importlib.import_module(f"uvicorn.protocols.http.{request.param}_impl")
-    return type("Guarded", (UnreadRequestGuard, getattr(module, PROTOCOLS[request.param])), {})
+class Guarded(UnreadRequestGuard, H11Protocol):
+    """uvicorn's protocol, with the guard."""
 
 
 def make_health_app() -> FastAPI:
@@ -109,14 +100,14 @@ def test_the_default_exceeds_the_120_s_of_livekit_and_the_margin_is_added() -> N
     asyncio.run(test())
 
 
-def test_a_connection_is_not_closed_on_a_request_that_has_come(protocol_class: type) -> None:
+def test_a_connection_is_not_closed_on_a_request_that_has_come() -> None:
     """The request comes after the loop has looked for bytes and before it runs the connection's timer."""
 
     async def test() -> None:
         loop = asyncio.get_running_loop()
         sock = socket.create_server(("127.0.0.1", 0))
         server = HttpServer(make_health_app(), sock)
-        server.config.http, server.config.timeout_keep_alive = protocol_class, IDLE_S  # type: ignore[assignment]
+        server.config.http, server.config.timeout_keep_alive = Guarded, IDLE_S
         async with asyncio.timeout(TIMEOUT_S), serving(server), connected(sock) as client:
             assert await ask(client)
             protocol = await idle_protocol(server)
@@ -135,11 +126,11 @@ def test_a_connection_is_not_closed_on_a_request_that_has_come(protocol_class: t
     asyncio.run(test())
 
 
-def test_an_idle_connection_is_closed_at_last(protocol_class: type) -> None:
+def test_an_idle_connection_is_closed_at_last() -> None:
     async def test() -> None:
         sock = socket.create_server(("127.0.0.1", 0))
         server = HttpServer(make_health_app(), sock)
-        server.config.http, server.config.timeout_keep_alive = protocol_class, 0  # type: ignore[assignment]
+        server.config.http, server.config.timeout_keep_alive = Guarded, 0
         async with asyncio.timeout(TIMEOUT_S), serving(server), connected(sock) as client:
             assert await ask(client)
             assert await asyncio.get_running_loop().sock_recv(client, 65_536) == b""

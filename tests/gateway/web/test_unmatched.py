@@ -84,16 +84,19 @@ def test_an_unknown_websocket_is_refused_with_404(path: str) -> None:
     ask_gateway(questions)
 
 
-def test_a_slash_at_the_end_of_a_path_changes_nothing() -> None:
+def test_superfluous_slashes_in_a_path_change_nothing() -> None:
     async def questions(client: httpx.AsyncClient) -> None:
         plain = await client.post("/v1/audio/speech", json=SPEECH)
-        for path in ("/v1/audio/speech/", "/v1/audio/speech//"):
-            slashed = await client.post(path, json=SPEECH)
+        base = str(client.base_url).rstrip("/")
+        for path in ("/v1/audio/speech/", "/v1/audio/speech//", "//v1/audio/speech", "//v1//audio/speech/"):
+            slashed = await client.post(f"{base}{path}", json=SPEECH)
             assert (slashed.status_code, slashed.content) == (200, plain.content)
         assert (await client.get("/v1/models/")).json()["object"] == "list"
         assert (await client.get("/v1/audio/voices/")).json()["voices"]
         wrong = await client.get("/v1/audio/speech/")
         assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+        nowhere = await client.get(f"{base}//v1//nowhere")
+        assert (nowhere.status_code, nowhere.json()["error"]["type"]) == (404, "invalid_request_error")
         url = str(client.base_url).replace("http", "ws").rstrip("/")
         async with connect(f"{url}/v1/audio/speech/stream/", proxy=None) as socket:
             await socket.send('{"type": "session.close"}')
