@@ -16,7 +16,7 @@ STAMP      := $(call stamp_of,$(EXTRAS))
 TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all test-pipecat-oldest test-pipecat-client lint bench check-golden gpu-check clean
+.PHONY: help setup run test test-all test-pipecat-oldest test-pipecat-client lint audit bench check-golden gpu-check clean
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 28
 	@echo
@@ -70,6 +70,9 @@ lint: $(TEST_STAMP) ## check style, types and imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_imports.py
+
+audit: $(TEST_STAMP) ## check the installed dependencies for known advisories
+	$(BIN)/python tests/audit.py
 
 # The operator's bench of calls, then developers' benches of single parts. Each runs, and a missed target fails
 # the whole at the end.

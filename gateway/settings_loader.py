@@ -52,6 +52,7 @@ def load_settings(file: Path | None = None, flags: Mapping[str, object] | None =
         _check_loopback(key, getattr(settings, key), settings)
     _check_keys(settings)
     _check_recordings(settings)
+    _check_signatures(settings)
     return settings
 
 
@@ -67,6 +68,8 @@ def _check_readable(file: Path) -> None:
         raise SettingsError(f"--config {file}: cannot read it: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"--config {file}: not TOML: {error}.") from None
+    except RecursionError:
+        raise SettingsError(f"--config {file}: nested too deeply.") from None
 
 
 # Of the examples' clients, and of Kubernetes in a namespace with a service "vivavoce"
@@ -138,6 +141,12 @@ def _check_keys(settings: Settings) -> None:
 def _check_recordings(settings: Settings) -> None:
     if settings.record_calls and settings.recordings is None:
         raise SettingsError("record_calls: got true without a folder; name one with 'recordings'.")
+
+
+def _check_signatures(settings: Settings) -> None:
+    for key in ("twilio_auth_token", "plivo_auth_token"):
+        if getattr(settings, key) is not None and settings.public_url is None:
+            raise SettingsError(f"{key}: signatures cover the server's URL; name it with 'public_url'.")
 
 
 def _addresses(key: str, host: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:

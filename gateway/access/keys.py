@@ -177,7 +177,7 @@ def _read_keys(path: Path) -> dict[str, ApiKey]:
         return {entry["id"]: parse_key(entry) for entry in entries}
     except OSError as error:
         raise _unreadable(path, error) from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"{path}: not a keys file: not JSON ({error}); {_KEYS_FILE_REMEDY}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadRequest(f"{path}: not a keys file: got {error!r}; {_KEYS_FILE_REMEDY}") from error

@@ -4,8 +4,12 @@ A browser sends ``Origin`` with the requests of a page, and lets any page open W
 Without this check, a page on the internet could use the server on its visitor's own machine. Programs send no
 Origin, or the server's own (websocket-client does), and pass.
 
-Source: RFC 6454, RFC 6455 section 10.2; DNS rebinding: Jackson et al., "Protecting Browsers from DNS
-Rebinding Attacks", 2007.
+A browser sends no ``Origin`` for what a page loads by an element, such as ``<img src>``, but says in
+``Sec-Fetch-Site`` that the page is another site's, also one of another port of this machine. Only a link of
+such a page, which shows the answer in its place, is followed.
+
+Source: RFC 6454, RFC 6455 section 10.2; W3C Fetch Metadata Request Headers; DNS rebinding: Jackson et al.,
+"Protecting Browsers from DNS Rebinding Attacks", 2007.
 """
 
 import ipaddress
@@ -34,9 +38,30 @@ class Origins:
         if self.loopback_names_only and "host" in headers and not _names_this_machine(host):
             raise OriginRefused(f"this server is not {host!r}; call it by its address")
         origin = headers.get("origin")
-        if origin is None or origin in self.allowed or _is_same(origin, host):
+        if origin is None:
+            self._check_site(headers)
+        elif origin not in self.allowed and not _is_same(origin, host):
+            raise OriginRefused(
+                f"pages of {origin} may not use this server; its allowed_origins can list them"
+            )
+
+    def _check_site(self, headers: Mapping[str, str]) -> None:
+        site = headers.get("sec-fetch-site", "none")
+        if site in ("none", "same-origin") or _is_followed_link(headers):
             return
-        raise OriginRefused(f"pages of {origin} may not use this server; its allowed_origins can list them")
+        if _origin_of(headers.get("referer", "")) not in self.allowed:
+            raise OriginRefused(
+                "pages of other sites may not use this server; its allowed_origins can list them"
+            )
+
+
+def _is_followed_link(headers: Mapping[str, str]) -> bool:
+    return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+
+
+def _origin_of(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
 
 
 def _is_same(origin: str, host: str) -> bool:

@@ -121,6 +121,7 @@ def _configure_logging(level: str, file: Path | None) -> None:
     import logging
     from logging.handlers import RotatingFileHandler
 
+    from ..log_format import PlainLineFormatter
     from ..log_limit import LimitedHandler
 
     handler: logging.Handler = logging.StreamHandler()
@@ -129,11 +130,9 @@ def _configure_logging(level: str, file: Path | None) -> None:
             handler = RotatingFileHandler(file, maxBytes=_MAX_LOG_BYTES, backupCount=5, encoding="utf-8")
         except OSError as error:
             raise VivavoceError(f"log_file: cannot write {file}: {error.strerror}") from None
-    logging.basicConfig(
-        level=level,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        handlers=[LimitedHandler(handler)],
-    )
+    limited = LimitedHandler(handler)
+    logging.basicConfig(level=level, handlers=[limited])
+    limited.setFormatter(PlainLineFormatter())
     for name in ("uvicorn", "aioice"):
         logging.getLogger(name).setLevel("WARNING")  # their INFO lines report every connection
 

@@ -246,7 +246,7 @@ def _read_times(file: Path) -> dict[str, dict[str, float]]:
     try:
         read = json.loads(file.read_text())
         return {key: {Executor(name): float(ms) for name, ms in times.items()} for key, times in read.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return {}
 
 

@@ -42,7 +42,7 @@ def read_config(model: Path) -> PiperConfig:
         return _config(model.name.removesuffix(".onnx"), data)
     except OSError as error:
         raise PiperVoiceError(f"{path}: cannot be read: {error.strerror}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         described = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
         raise PiperVoiceError(f"{path}: is no configuration of a Piper voice: {described}") from error
 

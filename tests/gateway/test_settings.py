@@ -62,6 +62,23 @@ def test_settings_are_frozen() -> None:
         load_settings().max_calls = 7  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("key", ["twilio_auth_token", "plivo_auth_token"])
+def test_signatures_need_the_url_that_they_cover(key: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=f"{key}: signatures cover the server's URL"):
+        load_settings(write_config(tmp_path, f'{key} = "secret"\n'))
+    load_settings(write_config(tmp_path, f'{key} = "secret"\npublic_url = "https://voice.example.org"\n'))
+
+
+def test_a_proxy_that_is_no_address_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"trusted_proxies .* allowed is a list of IP addresses"):
+        load_settings(write_config(tmp_path, 'trusted_proxies = ["proxy.example.org"]\n'))
+
+
+def test_a_file_that_is_nested_too_deeply_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="nested too deeply"):
+        load_settings(write_config(tmp_path, "agents = " + "[" * 100_000))
+
+
 def test_an_unknown_key_of_the_file_is_named_with_the_allowed_ones(tmp_path: Path) -> None:
     file = write_config(tmp_path, 'colour = "red"\n')
     with pytest.raises(SettingsError) as error:

@@ -16,7 +16,10 @@ def load_tables(module_file: str, name: str) -> dict[str, Any]:
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Return a TOML document; raises ValueError with the line."""
-    return tomllib.loads(text)
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def expand_names(table: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from ....adapters.rtp.codec import CODECS, TELEPHONE_EVENT
 from ....adapters.rtp.connection import RtpOptions
@@ -28,6 +28,15 @@ _MAX_BODY_BYTES: Final = 64 * 1024
 
 class BadCallRequest(BadRequest):
     """The body asks for no call that can be made."""
+
+
+def _check_literal(value: str) -> str:
+    """Raise ValueError for what Asterisk would not take as it is: line ends, functions, expressions."""
+    if "${" in value or "$[" in value:
+        raise ValueError("functions and expressions of the dial plan are not allowed")
+    if any(character < " " or "\x7f" <= character <= "\x9f" for character in value):
+        raise ValueError("control characters are not allowed")
+    return value
 
 
 class RtpCallRequest(BaseModel):
@@ -61,12 +70,21 @@ class AriCallRequest(BaseModel):
 
     over: Literal["ari"]
     endpoint: Annotated[
-        str, Field(pattern=r"^[\w-]+/\S{1,200}$", description="As in the dial plan, `PJSIP/100`.")
+        str,
+        Field(pattern=r"^[A-Za-z0-9_-]+/[!-~]{1,200}$", description="As in the dial plan, `PJSIP/100`."),
+        AfterValidator(_check_literal),
     ]
-    caller_id: Annotated[str, Field(max_length=200, description='`"Name" <number>` to show.')] = ""
+    caller_id: Annotated[
+        str,
+        Field(max_length=200, description='`"Name" <number>` to show.'),
+        AfterValidator(_check_literal),
+    ] = ""
     variables: Annotated[
-        dict[str, Annotated[str, Field(max_length=1000)]],
-        Field(max_length=100, description="Of the channel."),
+        dict[
+            Annotated[str, Field(pattern=r"^_{0,2}[A-Za-z][A-Za-z0-9_]{0,79}$")],
+            Annotated[str, Field(max_length=1000), AfterValidator(_check_literal)],
+        ],
+        Field(max_length=100, description="Of the channel; no functions, such as `SHELL()`."),
     ] = {}
 
 

@@ -190,6 +190,6 @@ def _parse_event(message: str | bytes) -> AriEvent | None:
         if event["type"] not in ARI_EVENT_TYPES:
             return None
         return ARI_EVENT.validate_python(event)
-    except (ValueError, TypeError, KeyError, ValidationError) as error:
+    except (ValueError, TypeError, KeyError, ValidationError, RecursionError) as error:
         logger.warning("Asterisk sent an event that cannot be read: %s", str(error).splitlines()[0])
         return None

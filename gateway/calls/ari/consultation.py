@@ -17,7 +17,7 @@ from ..transfers import AttendedTransfer, CallNotTransferable, TransferFailed
 
 _CONNECT_S: Final = 10.0  # after the target answered, until it is connected; Asterisk itself ends the ringing
 _EXTENSION: Final = re.compile(r"[\w.+*#-]+")
-_ENDPOINT: Final = re.compile(r"[\w-]+/\S+")
+_ENDPOINT: Final = re.compile(r"[A-Za-z0-9_-]+/(?:(?!\$[{\[])[!-~])+")  # no functions of the dial plan
 _CAUSES: Final[Mapping[int, str]] = MappingProxyType(
     # Source: ITU-T Q.850, table 1.
     {
@@ -104,8 +104,8 @@ class Consultation:
 
 def caller_id_of(caller: Caller) -> str:
     """Return the caller as ``"Name" <number>``, to be shown to the target."""
-    name = re.sub(r'["<>\\]', "", caller.name)
-    number = re.sub(r"[^\w+*#.-]", "", caller.number)
+    name = re.sub(r'["<>\\$\x00-\x1f\x7f-\x9f]', "", caller.name)
+    number = re.sub(r"[^0-9A-Za-z_+*#.-]", "", caller.number)
     return f'"{name}" <{number}>' if number else ""
 
 

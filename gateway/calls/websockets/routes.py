@@ -86,9 +86,9 @@ def media_stream_routes(calls: WebSocketCalls, access: CarrierAccess) -> APIRout
         carrier = _carrier_named(carrier_name)
         if carrier.answer is None:
             raise ResourceNotFound(f"{carrier.name} has no webhook")
-        form, parameters = await _read_parameters(request)
-        access.authorize(carrier, token, request, form)
-        ticket = access.tickets.issue(carrier, carrier.fields.caller(parameters))
+        form, parameters = await _read_parameters(request, takes_json=not access.is_signed(carrier))
+        signature = access.authorize(carrier, token, request, form)
+        ticket = access.tickets.issue(carrier, carrier.fields.caller(parameters), signature)
         base = "ws" + access.public_url(request).removeprefix("http")
         document = carrier.answer(f"{base}{MEDIA_STREAMS_PATH}/{carrier.name}/{ticket}")
         return Response(document.body, media_type=document.content_type)
@@ -122,11 +122,13 @@ def _peer_of(socket: WebSocket) -> str:
     return "unknown" if socket.client is None else f"{socket.client.host}:{socket.client.port}"
 
 
-async def _read_parameters(request: Request) -> tuple[Form, dict[str, str]]:
+async def _read_parameters(request: Request, *, takes_json: bool) -> tuple[Form, dict[str, str]]:
     """Return the parameters of a form body, and those of the URL and of a body of any kind."""
     body = await read_body(request, _MAX_WEBHOOK_BYTES, BadRequest)
     parameters = dict(request.query_params)
     if request.headers.get("content-type", "").startswith("application/json"):
+        if not takes_json:
+            raise BadRequest("the body is JSON, which the signature does not cover; allowed is a form")
         return {}, parameters | _texts_of_json(body)
     form = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
     return form, parameters | {name: values[0] for name, values in form.items()}

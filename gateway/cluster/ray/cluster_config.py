@@ -36,7 +36,7 @@ def read_cluster_config(file: Path) -> ServeDeploySchema:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadRequest(f"{file}: cannot read it: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"{file}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise BadRequest(f"{file}: got {type(content).__name__}; allowed is a table with applications")

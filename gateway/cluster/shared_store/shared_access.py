@@ -156,7 +156,7 @@ def _parse(id: bytes, value: bytes) -> ApiKey | None:
     """The record of a key; None, with a warning, for one that another program wrote."""
     try:
         key = parse_key(json.loads(value))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         logger.warning("a key in Redis is ignored: %r", error)
         return None
     return key if key.id.encode() == id else None

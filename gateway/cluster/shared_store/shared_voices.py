@@ -196,6 +196,6 @@ def _parse_rows(values: Mapping[bytes, bytes]) -> dict[str, SharedRow]:
                 if voice.id.encode() != id:
                     raise ValueError(f"it has the id {voice.id!r}")
             rows[id.decode()] = SharedRow(float(found["changed_at"]), voice)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             logger.warning("a voice in Redis is ignored: %r", error)
     return rows

@@ -110,7 +110,11 @@ def test_keys_added_at_the_same_time_are_all_stored(tmp_path: Path) -> None:
     assert len(list(KeysFile(tmp_path / "keys.json"))) == 32
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"keys": [{"id": "x"}]}', '{"keys": 3}', "\x00"])
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"keys": [{"id": "x"}]}', '{"keys": 3}', "\x00", "[" * 100_000, "1" * 10_000],
+    ids=lambda content: content[:20],
+)
 def test_a_file_that_is_not_a_keys_file_is_an_error_and_refuses_all_keys(
     tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:

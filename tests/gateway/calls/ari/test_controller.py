@@ -14,6 +14,8 @@ import pytest
 from shared.calls.call_server import CallServer, call_server, run, send_utterance, until, words
 from shared.calls.simulated_ari import APP, PASSWORD, USER, AriTestChannel, SimulatedAri, simulated_ari
 from vivavoce.gateway.calls.ari.client import AriClient, AriFailed
+from vivavoce.gateway.calls.ari.consultation import caller_id_of
+from vivavoce.gateway.calls.caller import Caller
 from vivavoce.gateway.calls.transfers import AttendedTransfer, TransferFailed
 
 
@@ -437,6 +439,38 @@ def test_a_call_is_originated_and_comes_in_under_its_id_when_it_is_answered() ->
             assert (await client.post("", json=wanted)).status_code == 502
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"caller_id": "Bank <800>\r\nX-Header: y"},
+        {"caller_id": "${SHELL(id)}"},
+        {"endpoint": "PJSIP/${GLOBAL(x)}"},
+        {"endpoint": "PJSIP/100\x1b"},
+        {"variables": {"SHELL(id)": "x"}},
+        {"variables": {"DB(family/key)": "x"}},
+        {"variables": {"note": "a\nb"}},
+        {"variables": {"note": "$[1+1]"}},
+        {"variables": {"__very bad": "x"}},
+    ],
+    ids=str,
+)
+def test_line_ends_and_functions_of_the_dial_plan_never_reach_asterisk(changed: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            wanted = {"over": "ari", "endpoint": "PJSIP/alice", "variables": {"__customer_2": "7 $ [x]"}}
+            assert (await client.post("", json=wanted)).status_code == 202
+            refused = await client.post("", json=wanted | changed)
+            assert refused.status_code == 400, refused.text
+            assert len(running.ari.did("POST", "channels")) == 1
+
+    run(scenario())
+
+
+def test_the_name_of_a_caller_is_shown_without_what_asterisk_would_interpret() -> None:
+    caller = Caller(number="+1555\r\n0100", name='Ann "${SHELL(id)}"\r\n<x>')
+    assert caller_id_of(caller) == '"Ann {SHELL(id)}x" <+15550100>'
 
 
 def test_shutdown_leaves_the_callers_to_the_dial_plan() -> None:

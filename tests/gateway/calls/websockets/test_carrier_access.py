@@ -76,10 +76,60 @@ def test_a_forged_signature_is_refused_and_logged_with_the_call(
 def test_a_signed_stream_of_twilio_needs_no_ticket() -> None:
     async def test(server: WebSocketCallServer) -> None:
         peer = SimulatedTwilio(new_call_id())
-        signature = twilio_signature("secret", server.url + peer.path, {})
+        signature = twilio_signature("secret", f"wss://voice.example.org{peer.path}", {})
         await server.dial(peer, headers={"X-Twilio-Signature": signature})
 
-    with_server(test, twilio_auth_token="secret")
+    with_server(test, twilio_auth_token="secret", public_url=PUBLIC)
+
+
+def test_a_signature_for_the_host_that_a_request_claims_is_refused() -> None:
+    async def test(server: WebSocketCallServer) -> None:
+        path = "/v1/media-streams/twilio/answer"
+        fields = {name: [value] for name, value in BODY.items()}
+        headers = {
+            "Host": "other.example.net",
+            "X-Twilio-Signature": twilio_signature("secret", "http://other.example.net" + path, fields),
+        }
+        assert (await ask(server, "POST", path, data=BODY, headers=headers)).status_code == 403
+
+    with_server(test, twilio_auth_token="secret", public_url=PUBLIC)
+    with_server(test, twilio_auth_token="secret")  # nothing says what was signed
+
+
+@pytest.mark.parametrize("carrier", ["twilio", "plivo"])
+def test_a_json_body_which_no_signature_covers_is_refused(carrier: str) -> None:
+    async def test(server: WebSocketCallServer) -> None:
+        path = f"/v1/media-streams/{carrier}/answer"
+        query = {name: [value] for name, value in BODY.items()}
+        plivo = plivo_signature("secret", PUBLIC + path, "n1", query=query, body={})
+        headers = {
+            "X-Twilio-Signature": twilio_signature("secret", f"{PUBLIC}{path}?{urlencode(BODY)}", {}),
+            "X-Plivo-Signature-V3-Nonce": "n1",
+            "X-Plivo-Signature-V3": plivo,
+        }
+        signed = await ask(server, "POST", f"{path}?{urlencode(BODY)}", headers=headers)
+        assert signed.status_code == 200
+        forged = await ask(
+            server, "POST", f"{path}?{urlencode(BODY)}", headers=headers, json={"From": "+1999"}
+        )
+        assert forged.status_code == 400 and "signature does not cover" in forged.json()["error"]
+
+    with_server(test, twilio_auth_token="secret", plivo_auth_token="secret", public_url=PUBLIC)
+
+
+def test_a_signed_webhook_that_is_sent_again_gives_no_second_stream() -> None:
+    async def test(server: WebSocketCallServer) -> None:
+        path = "/v1/media-streams/twilio/answer"
+        fields = {name: [value] for name, value in BODY.items()}
+        headers = {"X-Twilio-Signature": twilio_signature("secret", PUBLIC + path, fields)}
+        first = await ask(server, "POST", path, data=BODY, headers=headers)
+        retried = await ask(server, "POST", path, data=BODY, headers=headers)
+        assert ticket_in(first, "twilio") == ticket_in(retried, "twilio")
+        await server.dial(SimulatedTwilio(new_call_id(), token=ticket_in(first, "twilio")))
+        replayed = await ask(server, "POST", path, data=BODY, headers=headers)
+        assert replayed.status_code == 403 and "answered before" in replayed.json()["error"]
+
+    with_server(test, twilio_auth_token="secret", public_url=PUBLIC)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

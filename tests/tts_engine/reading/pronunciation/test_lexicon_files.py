@@ -34,6 +34,11 @@ def test_the_example_has_respellings_phonemes_and_both() -> None:
     assert entries["Saoirse Ronan"] == Pronunciation("Sersha Ronan", "ˈsɜːrʃə ˈroʊnən")
 
 
+def test_a_lexicon_that_is_nested_too_deeply_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadLexicon, match="nested too deeply"):
+        read_lexicon(write(tmp_path / "a.toml", "words = " + "[" * 100_000))
+
+
 def test_a_pls_document_is_read(tmp_path: Path) -> None:
     assert read_lexicon(write(tmp_path / "a.pls", PLS)).entries == {
         "judgment": Pronunciation(phonemes="ˈdʒʌdʒmənt"),
