@@ -233,7 +233,7 @@ def _complaints_about_core(path: PurePosixPath, entry: Import) -> Iterator[str]:
         yield f"{entry.package}: a protocol core imports the standard library and numpy only"
 
 
-def _file_of(target: str) -> PurePosixPath:
+def file_of(target: str) -> PurePosixPath:
     """The file that defines an imported name, or the name as a path if there is none."""
     parts = target.split(".")[1:]
     for stop in range(len(parts), 0, -1):
@@ -246,7 +246,7 @@ def _file_of(target: str) -> PurePosixPath:
 def _complaints_about_plug_in_use(path: PurePosixPath, entry: Import) -> Iterator[str]:
     if entry.layer != "adapters" or is_plug_in(path):
         return
-    module = _file_of(entry.target)
+    module = file_of(entry.target)
     if not is_plug_in(module):
         return
     if layer_of(path) != "gateway":

@@ -1,0 +1,142 @@
+"""The border between the core and the kinds: the core imports a kind only where its sort is listed.
+
+``EXCEPTIONS`` are the imports across the border that are still there. An entry that is no longer needed fails
+too, so that the list only becomes shorter.
+"""
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+import pytest
+from kinds import KINDS, Kind, kind_of
+from structure import modules
+from test_imports import ROOT, file_of, imports_of
+
+# The files that list the kinds of a sort.
+REGISTRIES = {
+    "dialect": ("gateway/apis/speech_apis.py",),
+    "way in": ("gateway/call_servers.py", "gateway/calls/websockets/carriers.py"),
+    "voice family": ("tts_engine/backends/loading.py",),
+    "language": ("tts_engine/backends/voice_reader.py",),
+    "place to run": ("gateway/engine_opening.py", "tts_engine/backends/loading.py"),
+    "bench": ("gateway/cli/main.py",),
+}
+# Importers, a file of the core or a kind, and the kinds that they import besides.
+EXCEPTIONS = {
+    "adapters/media/messages.py": (
+        "way in audiosocket",
+        "way in rtp",
+    ),
+    "adapters/media/wires.py": (
+        "way in audiosocket",
+        "way in rtp",
+    ),
+    "bench bench": (
+        "place to run cluster",
+        "voice family xtts",
+        "way in audiosocket",
+        "way in chan_websocket",
+    ),
+    "dialect native_stream": ("dialect openai",),
+    "dialect pai": ("dialect dashscope",),
+    "dialect ray_serve": ("dialect openai",),
+    "framework pipecat": (
+        "language multilingual",
+        "way in audiosocket",
+    ),
+    "gateway/calls/api/placed_calls.py": (
+        "way in ari",
+        "way in rtp",
+    ),
+    "gateway/calls/websockets/calls.py": ("way in chan_websocket",),
+    "gateway/calls/websockets/routes.py": ("way in chan_websocket",),
+    "gateway/cli/cluster.py": ("place to run cluster",),
+    "gateway/cli/phones/audiosocket_phones.py": ("way in audiosocket",),
+    "gateway/cli/phones/rtp_phones.py": ("way in rtp",),
+    "gateway/cli/phones/websocket_phones.py": ("bench bench",),
+    "gateway/cli/phones/wires.py": ("bench bench",),
+    "gateway/serve.py": (
+        "dialect cosyvoice_server",
+        "dialect openai",
+        "place to run cluster",
+        "way in audiosocket",
+        "way in browser",
+    ),
+    "gateway/settings.py": ("way in browser",),
+    "gateway/voice_registry.py": ("place to run cluster",),
+    "language multilingual": ("language english",),
+    "place to run cluster": (
+        "place to run process",
+        "voice family cosyvoice",
+    ),
+    "tts_engine/bundles.py": (
+        "voice family cosyvoice",
+        "voice family xtts",
+    ),
+    "tts_engine/engine.py": (
+        "language english",
+        "place to run process",
+    ),
+    "tts_engine/generation_segmenter.py": ("language multilingual",),
+    "tts_engine/segmenter.py": ("language english",),
+    "tts_engine/voices/store.py": ("voice family cosyvoice",),
+    "voice family cosyvoice": (
+        "language multilingual",
+        "place to run process",
+    ),
+    "voice family kokoro": ("voice family hibari",),
+    "voice family xtts": (
+        "language multilingual",
+        "voice family cosyvoice",
+    ),
+    "way in ari": (
+        "way in audiosocket",
+        "way in chan_websocket",
+        "way in rtp",
+    ),
+    "way in freeswitch": ("way in jambonz",),
+}
+EXCEPTION_PAIRS = {(importer, imported) for importer, kinds in EXCEPTIONS.items() for imported in kinds}
+
+
+def name_of(kind: Kind) -> str:
+    return f"{kind.sort} {kind.name}"
+
+
+def imports_across() -> Iterator[tuple[str, str]]:
+    """Each importer with a kind that it imports and that is not its own, but for registries."""
+    for module in modules(ROOT):
+        importer = kind_of(module.path)
+        for entry in imports_of(module.path, module.tree):
+            imported = kind_of(file_of(entry.target)) if entry.package == "vivavoce" else None
+            if imported is None or imported is importer:
+                continue
+            if importer is not None:
+                yield name_of(importer), name_of(imported)
+            elif str(module.path) not in REGISTRIES.get(imported.sort, ()):
+                yield str(module.path), name_of(imported)
+
+
+def test_the_core_imports_no_kind_and_kinds_do_not_import_each_other() -> None:
+    found = set(imports_across())
+    assert sorted(found - EXCEPTION_PAIRS) == [], "imports across the border"
+    assert sorted(EXCEPTION_PAIRS - found) == [], "exceptions that are no longer needed"
+
+
+def test_each_file_has_one_owner_and_each_kind_has_files() -> None:
+    owners = {kind_of(module.path) for module in modules(ROOT)}
+    assert [name_of(kind) for kind in KINDS if kind not in owners] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "owner"),
+    [
+        ("gateway/apis/openai/models.py", "dialect openai"),
+        ("adapters/media_streams/carriers/jambonz.py", "way in jambonz"),
+        ("tts_engine/cosyvoice/session.py", "voice family cosyvoice"),
+        ("gateway/apis/speech_job.py", None),
+    ],
+)
+def test_a_file_belongs_to_a_kind_by_its_place(path: str, owner: str | None) -> None:
+    kind = kind_of(PurePosixPath(path))
+    assert (name_of(kind) if kind else None) == owner
