@@ -187,9 +187,9 @@ def _convert_xtts_bundle(folder: Path) -> CheckedFile:
 def export_bundle(folder: Path, precision: str) -> Iterator[CheckedFile]:
     """Write the graphs of a bundle to its folder ``onnx``; yields each when it is in place.
 
-    Raises BundleError, and BadRequest for a precision that is not exported.
+    Raises BundleError, and BadRequest for XTTS or a precision that is not exported.
     """
-    require_folder(folder)
+    _require_exportable(folder)
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
         from ..models.cosyvoice.onnx_graphs.export import MATRIX_FORMATS, export_bundle
@@ -205,7 +205,7 @@ def export_bundle(folder: Path, precision: str) -> Iterator[CheckedFile]:
 
 def export_engines(folder: Path, precision: str, device: str) -> Iterator[CheckedFile]:
     """Build the TensorRT engines of a bundle for a card; yields each. Raises BundleError, BadRequest."""
-    require_folder(folder)
+    _require_exportable(folder)
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
         from ..models.cosyvoice.onnx_graphs.export import export_rendering
@@ -221,6 +221,14 @@ def export_engines(folder: Path, precision: str, device: str) -> Iterator[Checke
         loader.load_vocoder()
         for engine in loader.engine_files():
             yield CheckedFile(str(engine.relative_to(folder)), engine.stat().st_size, "built")
+
+
+def _require_exportable(folder: Path) -> None:
+    require_folder(folder)
+    if is_xtts_folder(folder):
+        raise BadRequest(
+            f"{folder}: XTTS is not exported; with precision int8 its language model is made a graph at load"
+        )
 
 
 def card_name_of(device: str) -> str:

@@ -13,7 +13,7 @@ import struct
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -36,15 +36,21 @@ _MAX_KEYS_NAMED = 4
 _TENSORS_PER_MAPPING = 12  # a layer of the language model
 _MAX_PICKLE_BYTES = 16_000_000  # the pickle only names the tensors; a release has 0.1 MB
 _GIT_LFS_POINTER = b"version https://git-lfs"
+_WEB_PAGE_STARTS = (b"<!doctype html", b"<html")
+_SIXTEEN_BIT_TYPES = (torch.float16, torch.bfloat16)
+_TRAINING_COUNTERS = {"epoch", "step"}  # that upstream's trainer stores beside the tensors
 
 
 def check_weight_file(path: Path, expected: Mapping[str, TensorShape], tied: Collection[str] = ()) -> None:
     """Compare a file's keys, shapes and types with ``expected``. Reads headers only.
 
-    tied: keys that share the numbers of another tensor, which a converted file may lack. Raises
-    WeightFileError that lists every difference.
+    Tensors of 16 bits may stand for float32 ones. tied: keys that share the numbers of another tensor, which
+    a converted file may lack. Raises WeightFileError that lists every difference.
     """
-    found = describe_tensors(path, tied)
+    found = {
+        key: (shape, torch.float32 if dtype in _SIXTEEN_BIT_TYPES else dtype)
+        for key, (shape, dtype) in describe_tensors(path, tied).items()
+    }
     lacking = set(tied) - found.keys() if path.suffix == ".safetensors" else set()
     wanted = {key: (shape, torch.float32) for key, shape in expected.items() if key not in lacking}
     if differences := list_differences(found, wanted):
@@ -64,7 +70,7 @@ def list_differences(found: Mapping[str, TensorInfo], wanted: Mapping[str, Tenso
 
 
 def load_weight_file(path: Path, memory_mapped: Collection[str] = ()) -> dict[str, Tensor]:
-    """Read every tensor to the CPU, under its current key.
+    """Read every tensor to the CPU, under its current key; those of 16 bits become float32.
 
     ``memory_mapped`` lists keys whose tensors stay in the file: a page is read when it is first used. The
     file may be replaced meanwhile, but not overwritten. Raises WeightFileError.
@@ -81,7 +87,10 @@ def load_weight_file(path: Path, memory_mapped: Collection[str] = ()) -> dict[st
             tensors[key] = _with_current_keys(mapping(path))[key]
     except (OSError, SafetensorError) as error:
         raise WeightFileError(f"{path.name}: {error}; {_download_hint(path)}") from error
-    return tensors
+    return {
+        key: tensor.float() if tensor.dtype in _SIXTEEN_BIT_TYPES else tensor
+        for key, tensor in tensors.items()
+    }
 
 
 def map_weight_file(path: Path) -> dict[str, Tensor]:
@@ -102,7 +111,7 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
 
 def _map_pickle(path: Path) -> dict[str, Tensor]:
     """Map the whole file. A tensor kept from it keeps the mapping; pages never read take no memory."""
-    return cast(dict[str, Tensor], map_pickled_data(path))
+    return {key: value for key, value in map_pickled_data(path).items() if isinstance(value, Tensor)}
 
 
 def _map_safetensors(path: Path) -> dict[str, Tensor]:
@@ -251,7 +260,7 @@ _SAFETENSORS_TYPES = {
 
 
 def _check_archive(path: Path) -> None:
-    """Raise WeightFileError for a truncated file, a Git LFS pointer, or a foreign archive."""
+    """Raise WeightFileError for a truncated file, a Git LFS pointer, a web page, or a foreign archive."""
     try:
         require_file(path)
         with path.open("rb") as file:
@@ -263,6 +272,8 @@ def _check_archive(path: Path) -> None:
         raise WeightFileError(
             f"{path.name}: a Git LFS pointer of {size} bytes, not the file; run git lfs pull"
         )
+    if start.lstrip().lower().startswith(_WEB_PAGE_STARTS):
+        raise WeightFileError(f"{path.name}: a web page, not the file; {_download_hint(path)}")
     entries = _entries(path)
     if entries is None:
         raise WeightFileError(
@@ -298,6 +309,12 @@ def _check_data_size(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def _read_tensor_table(path: Path, device: str) -> dict[str, Tensor]:
     read = read_pickled_data(path, device)
+    if isinstance(read, dict):
+        read = {
+            key: value
+            for key, value in read.items()
+            if not (key in _TRAINING_COUNTERS and isinstance(value, int))
+        }
     if not isinstance(read, dict) or not all(isinstance(value, Tensor) for value in read.values()):
         raise WeightFileError(f"{path.name}: not a table of tensors; expected the weights of one network")
     return read

@@ -33,6 +33,7 @@ from .speakers import (
     EXPORTED_SPEAKERS,
     SPEAKERS_FILE,
     BundleSpeaker,
+    check_ids,
     read_exported_speakers,
     read_speakers,
 )
@@ -112,10 +113,10 @@ class CosyVoiceBundle:
         return TextTokenizer.load(self.folder / QWEN_FOLDER, self.version)
 
     def speakers(self) -> dict[str, BundleSpeaker]:
-        """The speakers by name; empty without a spk2info.pt."""
+        """The speakers by name; empty without a spk2info.pt. Raises WeightFileError."""
         path = self.folder / SPEAKERS_FILE
         if path.exists() and is_torch_installed():
-            return _read_speakers(path)
+            return read_speakers(path)
         exported = self.folder / EXPORTED_SPEAKERS
         return read_exported_speakers(exported) if exported.exists() else {}
 
@@ -176,7 +177,7 @@ def _checks(
     yield functools.partial(_check_onnx, folder / SPEAKER_ENCODER_FILE, _SPEAKER_ENCODER_SIGNATURE)
     yield functools.partial(_check_onnx, folder / speech_tokenizer_name(version), _SPEECH_TOKENIZER_SIGNATURE)
     yield functools.partial(_check_tokenizer, folder, version, config)
-    yield functools.partial(_check_speakers, folder / SPEAKERS_FILE)
+    yield functools.partial(_check_speakers, folder, version, config)
 
 
 def _check_weights(folder: Path, name: str, shapes: Mapping[str, TensorShape] | None) -> None:
@@ -276,18 +277,11 @@ def _read_tokenizer(folder: Path, version: CosyVoiceVersion) -> TextTokenizer:
         ) from error
 
 
-def _check_speakers(path: Path) -> None:
-    if path.exists() and is_torch_installed():
-        _read_speakers(path)
-
-
-def _read_speakers(path: Path) -> dict[str, BundleSpeaker]:
-    try:
-        return read_speakers(path)
-    except WeightFileError as error:
-        raise InvalidBundleError(str(error)) from error
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise InvalidBundleError(
-            f"{path.name}: {repr(error)[:200]}; expected an embedding or a recording for each speaker; "
-            "remove the file or download it again"
-        ) from error
+def _check_speakers(folder: Path, version: CosyVoiceVersion, config: CosyVoiceConfig | None) -> None:
+    path = folder / SPEAKERS_FILE
+    if not path.exists() or not is_torch_installed():
+        return
+    speakers = read_speakers(path)
+    if config and any(speaker.recording for speaker in speakers.values()):
+        vocab_size = _read_tokenizer(folder, version).vocab_size
+        check_ids(speakers, vocab_size, config.lm.codebook_size)

@@ -31,6 +31,7 @@ EXPORTED_SPEAKERS = "onnx/speakers.npz"  # the same without a pickle
 
 _MAX_PROMPT_IDS = 30 * 25  # upstream refuses longer recordings
 _MAX_TEXT_IDS = 2_000
+_REMEDY = "expected an embedding or a recording for each speaker; remove the file or download it again"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,45 +51,72 @@ class BundleSpeaker:
     recording: ClonedRecording | None
 
     def voice_prompt(self, tokenizer: TextTokenizer, lm: SpeechLmConfig) -> VoicePrompt | None:
-        """The prompt of a clone; None without a recording. Raises WeightFileError for ids out of range."""
+        """The prompt of a clone whose ids are in range; None without a recording."""
         if self.recording is None:
             return None
-        ids = self.recording.speech_ids
         text_ids = self.recording.text_ids.tolist()
-        for name, held, count in (
-            ("speech ids", ids.tolist(), lm.codebook_size),
-            ("text ids", text_ids, tokenizer.vocab_size),
-        ):
-            if any(not 0 <= id < count for id in held):
-                raise WeightFileError(f"{SPEAKERS_FILE}: {name} of a speaker must be 0 to {count - 1:,}")
         transcript = tokenizer.decode(text_ids).rpartition(END_OF_PROMPT_TOKEN)[2].strip()
-        ids, mel = align_prompt(ids, self.recording.mel.T)
+        ids, mel = align_prompt(self.recording.speech_ids, self.recording.mel.T)
         return VoicePrompt(lm.version, transcript, ids, mel, self.embedding)
 
 
-def read_speakers(path: Path) -> dict[str, BundleSpeaker]:
-    """Read the speakers of a file by name.
+def check_ids(speakers: Mapping[str, BundleSpeaker], text_vocab_size: int, codebook_size: int) -> None:
+    """Raise WeightFileError, with the speaker's name, for ids of a recording that are out of range."""
+    for name, speaker in speakers.items():
+        recording = speaker.recording
+        if recording is None:
+            continue
+        for what, ids, count in (
+            ("speech ids", recording.speech_ids, codebook_size),
+            ("text ids", recording.text_ids, text_vocab_size),
+        ):
+            if ids.size and not (ids.min() >= 0 and ids.max() < count):
+                raise WeightFileError(
+                    f"{SPEAKERS_FILE}: {what} of speaker {name!r} are {ids.min():,} to {ids.max():,}, "
+                    f"expected 0 to {count - 1:,}; was the voice made with this release?"
+                )
 
-    Raises WeightFileError; ValueError, KeyError, AttributeError or
-    TypeError for an entry of another form.
-    """
+
+def read_speakers(path: Path) -> dict[str, BundleSpeaker]:
+    """Read the speakers of a file by name. Raises WeightFileError."""
     from ...checkpoint.weight_files import read_pickled_data
 
-    return {str(name): _speaker(entry) for name, entry in read_pickled_data(path).items()}
+    entries = read_pickled_data(path)
+    if not isinstance(entries, dict):
+        raise WeightFileError(f"{path.name}: holds no table of speakers; {_REMEDY}")
+    speakers = {}
+    for name, entry in entries.items():
+        try:
+            speakers[str(name)] = _speaker(entry)
+        except ValueError as error:
+            raise WeightFileError(f"{path.name}: speaker {name!r}: {error}; {_REMEDY}") from error
+    return speakers
 
 
-def _speaker(entry: Mapping[str, "Tensor"]) -> BundleSpeaker:
-    embedding = entry["embedding"] if "embedding" in entry else entry["flow_embedding"]
+def _speaker(entry: object) -> BundleSpeaker:
+    key = "embedding" if isinstance(entry, dict) and "embedding" in entry else "flow_embedding"
+    embedding = _tensor(entry, key)
     if embedding.numel() != SPEAKER_WIDTH:
         raise ValueError(f"an embedding has {embedding.numel()} numbers, expected {SPEAKER_WIDTH}")
     return BundleSpeaker(embedding.reshape(SPEAKER_WIDTH).float().numpy(), _recording(entry))
 
 
-def _recording(entry: Mapping[str, "Tensor"]) -> ClonedRecording | None:
-    if "prompt_speech_feat" not in entry:
+def _tensor(entry: object, key: str) -> "Tensor":
+    from torch import Tensor
+
+    if not isinstance(entry, dict):
+        raise ValueError(f"an entry is a {type(entry).__name__}, expected a table of tensors")
+    value = entry.get(key)
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{key} is missing" if value is None else f"{key} is a {type(value).__name__}")
+    return value
+
+
+def _recording(entry: object) -> ClonedRecording | None:
+    if isinstance(entry, dict) and "prompt_speech_feat" not in entry:
         return None
-    mel, speech_ids = entry["prompt_speech_feat"], entry["llm_prompt_speech_token"]
-    text_ids = entry["prompt_text"]
+    mel, speech_ids = _tensor(entry, "prompt_speech_feat"), _tensor(entry, "llm_prompt_speech_token")
+    text_ids = _tensor(entry, "prompt_text")
     if mel.ndim != 3 or mel.shape[0] != 1 or mel.shape[2] != MEL_BANDS:
         raise ValueError(f"prompt_speech_feat is {list(mel.shape)}, expected [1, T, {MEL_BANDS}]")
     for name, ids, max_ids in (

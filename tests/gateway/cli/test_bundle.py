@@ -208,14 +208,14 @@ def test_an_unreadable_file_is_reported(
 def test_all_differences_in_a_file_are_reported_together(damaged: Path, faults: Faults) -> None:
     weights = torch.load(damaged / "hift.pt", weights_only=True)
     weights["conv_post.bias"] = torch.zeros(17)
-    weights["conv_pre.bias"] = weights["conv_pre.bias"].half()
+    weights["conv_pre.bias"] = weights["conv_pre.bias"].double()
     del weights["f0_predictor.classifier.bias"]
     weights["surprise"] = torch.zeros(1)
     torch.save(weights, damaged / "hift.pt")
     (told,) = faults(damaged)
     assert "1 keys missing (f0_predictor.classifier.bias); 1 keys unknown (surprise)" in told
     assert "2 tensors of another shape or type" in told
-    assert "conv_pre.bias is [32] float16, expected [32] float32" in told
+    assert "conv_pre.bias is [32] float64, expected [32] float32" in told
     assert "conv_post.bias is [17] float32, expected [18] float32" in told
     assert told.endswith("is hift.pt of the same release as the yaml beside it?")
 

@@ -46,3 +46,13 @@ def test_a_damaged_folder_is_one_sentence_of_say(tmp_path: Path, capsys: pytest.
     assert run("say", "hello", "--bundle", tmp_path, "-o", tmp_path / "x.wav") == 1
     said = capsys.readouterr().err
     assert said.startswith("vivavoce: config.json: not readable as JSON") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("target", ["onnx", "tensorrt"])
+def test_a_bundle_of_xtts_is_not_exported(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("config.json", "model.pth"):
+        (tmp_path / name).write_bytes(b"")
+    assert run("bundle", "export", tmp_path, "--to", target) == 1
+    assert "XTTS is not exported; with precision int8" in capsys.readouterr().err

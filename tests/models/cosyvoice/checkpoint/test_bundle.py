@@ -145,8 +145,36 @@ def test_weights_of_another_size_are_refused(damaged: Path) -> None:
 
 def test_weights_of_another_type_are_refused(damaged: Path) -> None:
     weights = torch.load(damaged / "hift.pt", weights_only=True)
-    torch.save({key: tensor.half() for key, tensor in weights.items()}, damaged / "hift.pt")
-    assert "float16, expected" in error_of(damaged)
+    torch.save({key: tensor.double() for key, tensor in weights.items()}, damaged / "hift.pt")
+    assert "float64, expected" in error_of(damaged)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("converted", [False, True])
+def test_weights_of_16_bits_are_read_as_float32(damaged: Path, dtype: torch.dtype, converted: bool) -> None:
+    weights = torch.load(damaged / "llm.pt", weights_only=True)
+    torch.save({key: tensor.to(dtype) for key, tensor in weights.items()}, damaged / "llm.pt")
+    if converted:
+        weight_files.convert_to_safetensors(damaged / "llm.pt", TIED_KEYS)
+        (damaged / "llm.pt").unlink()
+    loaded = open_bundle(damaged).load("llm.pt", memory_mapped=(TEXT_EMBEDDING_KEY,))
+    for key, tensor in loaded.items():
+        assert tensor.dtype == torch.float32
+        assert torch.equal(tensor, weights[key].to(dtype).float())
+
+
+def test_counters_of_upstream_s_trainer_are_passed_over(damaged: Path) -> None:
+    weights = torch.load(damaged / "flow.pt", weights_only=True)
+    torch.save({**weights, "epoch": 7, "step": 12_000}, damaged / "flow.pt")
+    assert set(open_bundle(damaged).load("flow.pt", memory_mapped=(next(iter(weights)),))) == set(weights)
+    torch.save({**weights, "optimizer": 7}, damaged / "flow.pt")
+    assert "not a table of tensors" in error_of(damaged)
+
+
+@pytest.mark.parametrize("start", ["<!DOCTYPE html>", "\n<html lang='en'>"])
+def test_a_web_page_in_place_of_a_file_is_recognised(damaged: Path, start: str) -> None:
+    (damaged / "flow.pt").write_text(f"{start}<title>Log in</title>")
+    assert error_of(damaged).startswith("flow.pt: a web page, not the file; download flow.pt again")
 
 
 @pytest.mark.parametrize("name", ["llm.pt", "flow.pt", "hift.pt"])
@@ -378,11 +406,17 @@ def test_a_file_missing_since_the_check_is_named(damaged: Path) -> None:
         ("prompt_speech_feat", torch.zeros(1, 60, 79), "prompt_speech_feat is [1, 60, 79]"),
         ("llm_prompt_speech_token", torch.zeros(1, 30), "llm_prompt_speech_token is [1, 30] torch.float32"),
         ("prompt_text", torch.zeros(1, 9_000, dtype=torch.int32), "prompt_text is [1, 9000]"),
+        ("prompt_text", "Hello.", "prompt_text is a str"),
+        ("flow_embedding", None, "flow_embedding is missing"),
+        ("prompt_text", torch.full((1, 4), -1), "text ids of speaker 'anna' are -1 to -1, expected 0 to "),
+        (
+            "llm_prompt_speech_token",
+            torch.full((1, 30), 99_999),
+            "speech ids of speaker 'anna' are 99,999 to 99,999, expected 0 to ",
+        ),
     ],
 )
-def test_a_clone_of_another_form_is_refused(
-    damaged: Path, field: str, value: torch.Tensor, message: str
-) -> None:
+def test_a_clone_of_another_form_is_refused(damaged: Path, field: str, value: object, message: str) -> None:
     entry = {
         "prompt_text": torch.zeros(1, 4, dtype=torch.int32),
         "llm_prompt_speech_token": torch.zeros(1, 30, dtype=torch.int32),
@@ -390,7 +424,15 @@ def test_a_clone_of_another_form_is_refused(
         "flow_embedding": torch.zeros(1, 192),
     }
     torch.save({"anna": entry | {field: value}}, damaged / "spk2info.pt")
-    assert message in error_of(damaged)
+    assert message in error_of(damaged) and "'anna'" in error_of(damaged)
+
+
+@pytest.mark.parametrize("content", [["anna"], {"anna": 7}, torch.zeros(3)], ids=["list", "number", "tensor"])
+def test_a_file_without_a_table_of_speakers_is_refused(damaged: Path, content: object) -> None:
+    torch.save(content, damaged / "spk2info.pt")
+    message = error_of(damaged)
+    assert message.startswith("spk2info.pt: ") and "expected an embedding or a recording" in message
+    assert "object" not in message  # a sentence of this program, not of Python
 
 
 def test_a_second_language_model_is_listed_as_not_used(damaged: Path) -> None:
