@@ -10,7 +10,7 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from fastapi import WebSocket
@@ -28,6 +28,7 @@ from ..speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ..transcripts import Transcript, speak_transcript
 from .context import CartesiaContext
 from .errors import CartesiaContextClosed, CartesiaLimitReached, InvalidCartesiaRequest, to_cartesia_error
+from .failed_contexts import FailedContexts
 from .http_api import error_body
 from .models import (
     AudioChunkMessage,
@@ -87,6 +88,7 @@ class _CartesiaSocketConnection(WebSocketConnection):
         self._api = api
         self._loop = asyncio.get_running_loop()
         self._contexts: dict[str, CartesiaContext] = {}
+        self._failed = FailedContexts()
         self._idle_since = self._loop.time()
 
     # Reading
@@ -104,16 +106,21 @@ class _CartesiaSocketConnection(WebSocketConnection):
 
     async def on_message(self, data: str | bytes) -> None:
         self._idle_since = self._loop.time()
-        context_id = None
+        context_id, fields = None, dict[str, Any]()
         try:
             fields = parse_fields(data)
             context_id = reported_context_id(fields.get("context_id"))
+            if self._failed.drops(context_id, fields):
+                return
             message = parse_client_message(fields)
             if isinstance(message, CancelContextRequest):
                 self._cancel(message.context_id)
             else:
                 self._receive_text(message)
         except VivavoceError as error:
+            context = self._contexts.get(context_id or "")
+            if context is None or context.input_ended:
+                self._failed.add(context_id, fields)
             await self._send_error(error, context_id)
 
     def _receive_text(self, request: GenerationRequest) -> None:
@@ -164,6 +171,7 @@ class _CartesiaSocketConnection(WebSocketConnection):
                 name = f"context {context.id!r} of {self.request_id}"
                 error = await self.error_of(self._render(context, transcript), name)
                 if error is not None and not context.cancelled:
+                    self._failed.add(context.id, {"continue": not context.input_ended})
                     self._cancel(context.id)
                     await self._send_error(error, context.id)
             if transcript.flush_id is not None:

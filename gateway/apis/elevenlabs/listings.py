@@ -94,24 +94,62 @@ class ElevenLabsModelList(RootModel[list[ElevenLabsListedModel]]):
     """The models."""
 
 
+class ElevenLabsVoiceSettings(BaseModel):
+    """Settings of a voice; only the speed has an effect here."""
+
+    stability: float = 0.5
+    similarity_boost: float = 0.75
+    style: float = 0.0
+    use_speaker_boost: bool = True
+    speed: float = 1.0
+
+
+class ElevenLabsPrice(BaseModel):
+    """An amount of money."""
+
+    amount: str = "0"
+    currency: str = "usd"
+
+
 class ElevenLabsSubscription(BaseModel):
-    """The quota of the key; nothing is counted over months here."""
+    """The quota of the key; nothing is counted over months, nor paid for, here.
+
+    ElevenLabs' SDK for Node.js raises an error if one of these fields is missing.
+    """
 
     tier: str = "self-hosted"
     character_count: int = 0
     character_limit: int = _UNLIMITED_CHARACTERS
+    max_credit_limit_extension: int | Literal["unlimited"] = 0
     can_extend_character_limit: bool = False
+    allowed_to_extend_character_limit: bool = False
+    voice_slots_used: int = 0
+    professional_voice_slots_used: int = 0
+    professional_voice_slots_used_in_workspace: int = 0
+    voice_limit: int = 0
+    voice_add_edit_counter: int = 0
+    professional_voice_limit: int = 0
+    can_extend_voice_limit: bool = False
+    can_use_instant_voice_cloning: bool = False
+    can_use_professional_voice_cloning: bool = False
+    current_overage: ElevenLabsPrice = ElevenLabsPrice()
     status: str = "active"
+    open_invoices: list[str] = []
+    has_open_invoices: bool = False
 
 
 class ElevenLabsUser(BaseModel):
     """The user of the key."""
 
     user_id: str
+    workspace_id: str
     subscription: ElevenLabsSubscription
     is_new_user: bool = False
     can_use_delayed_payment_methods: bool = False
     is_onboarding_completed: bool = True
+    is_onboarding_checklist_completed: bool = True
+    created_at: Annotated[int, Field(description="Not known here.")] = 0
+    seat_type: str = "workspace_member"
 
 
 class ElevenLabsVoiceQuery(BaseModel):
@@ -142,6 +180,13 @@ class ElevenLabsListings:
             "Voice",
             "Describe a voice",
         )
+        for path, name in (
+            ("/v1/voices/settings/default", "DefaultVoiceSettings"),
+            ("/v1/voices/{voice_id}/settings", "VoiceSettings"),
+        ):
+            self._add(
+                router, path, self._voice_settings, ElevenLabsVoiceSettings, name, "Settings of a voice"
+            )
         self._add(router, "/v1/user", self._user, ElevenLabsUser, "User", "Describe the key")
         self._add(
             router,
@@ -209,6 +254,11 @@ class ElevenLabsListings:
                 return voice
         raise UnknownVoice(f"there is no voice {voice_id!r}")
 
+    def _voice_settings(self, request: Request, grant: Grant | None) -> ElevenLabsVoiceSettings:
+        if "voice_id" in request.path_params:
+            self._describe_voice(request, grant)
+        return ElevenLabsVoiceSettings()
+
     def _list_models(self, request: Request, grant: Grant | None) -> ElevenLabsModelList:
         ids = dict.fromkeys(voice.language for voice in self._usable(grant))
         languages = [ElevenLabsLanguage(language_id=one, name=one) for one in ids]
@@ -219,7 +269,7 @@ class ElevenLabsListings:
 
     def _user(self, request: Request, grant: Grant | None) -> ElevenLabsUser:
         user_id = "-" if grant is None else grant.key_id
-        return ElevenLabsUser(user_id=user_id, subscription=ElevenLabsSubscription())
+        return ElevenLabsUser(user_id=user_id, workspace_id="-", subscription=ElevenLabsSubscription())
 
     def _subscription(self, request: Request, grant: Grant | None) -> ElevenLabsSubscription:
         return ElevenLabsSubscription()

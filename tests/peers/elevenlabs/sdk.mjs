@@ -35,6 +35,10 @@ const cases = {
     const { voices } = await client.voices.getAll();
     assert.ok(voices.some((one) => one.voiceId === voice));
     assert.ok((await client.models.list()).some((one) => one.modelId === "eleven_flash_v2_5"));
+    assert.equal((await client.user.get()).subscription.status, "active");
+    assert.equal((await client.user.subscription.get()).tier, "self-hosted");
+    assert.equal((await client.voices.settings.getDefault()).speed, 1);
+    assert.equal((await client.voices.settings.get(voice)).speed, 1);
     await assert.rejects(client.textToSpeech.convert("nobody", request), (error) => {
       assert.ok(error instanceof ElevenLabsError, String(error));
       assert.equal(error.statusCode, 404);

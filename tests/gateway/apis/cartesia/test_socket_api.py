@@ -297,6 +297,27 @@ def test_a_text_that_the_voice_cannot_read_is_an_error_of_its_context(run: Any, 
     run(test)
 
 
+def test_a_failed_context_is_one_error_until_the_client_ends_it(run: Any) -> None:
+    async def test(served: Any) -> None:
+        async with open_socket(served) as client:
+            going_on = {"continue": True}
+            for _ in range(50):
+                await client.say("a", "word ", voice="nobody", **going_on)
+            await client.say("a", "", voice="nobody", **{"continue": False})
+            await client.say("b", "One. ", voice="nobody", **going_on)
+            await client.socket.send(json.dumps({"context_id": "b", "cancel": True}))
+            for context in ("a", "b"):  # the ids are free again
+                await client.say(context, "One two three.")
+            events = [await client.next()]
+            while [event["type"] for event in events].count("done") < 2:
+                events.append(await client.next())
+            errors = [event["context_id"] for event in events if event["type"] == "error"]
+            assert errors == ["a", "b"]
+            assert client.words_spoken("a") >= 3 and client.words_spoken("b") >= 3
+
+    run(test)
+
+
 def test_a_context_without_text_is_done_at_once(run: Any) -> None:
     async def test(served: Any) -> None:
         async with open_socket(served) as client:
