@@ -7,6 +7,7 @@ Source: Alibaba Cloud Model Studio's CosyVoice pages; the AudioFormat enum of da
 (audio/tts_v2/speech_synthesizer.py).
 """
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Final, Literal, get_args
@@ -31,6 +32,8 @@ from ....tts_engine.reading.pronunciation.lexicon import (
 from ....tts_engine.reading.pronunciation.pinyin import read_pinyin
 from .errors import InvalidDashScopeField
 from .validation import DashScopeMessage, explained, refused, to_integer
+
+logger = logging.getLogger(__name__)
 
 DashScopeCodec = Literal["mp3", "pcm", "wav", "opus"]
 
@@ -154,9 +157,9 @@ class HotFix(DashScopeMessage):
 
     @property
     def lexicon(self) -> Lexicon | None:
-        """The readings, None without any.
+        """The readings, None without any; a warning reports those that no voice can follow.
 
-        Raises InvalidDashScopeField for words that can never match, and for pronunciations not in pinyin.
+        Raises InvalidDashScopeField if there are too many.
         """
         texts = _entries("replace", self.replace, str)
         pinyin = _entries("pronunciation", self.pronunciation, read_pinyin)
@@ -171,10 +174,16 @@ def _entries(field: str, objects: Sequence[Mapping[str, str]], read: Callable[[s
     written = {word: said for each in objects for word, said in each.items()}
     if len(written) > MAX_REPLACEMENTS:
         raise InvalidDashScopeField(f"parameters.hot_fix.{field} {_HOT_FIX_LIST}")
-    try:
-        return {fold_phrase(word): read(said) for word, said in written.items()}
-    except ValueError as error:  # BadPinyin is one
-        raise InvalidDashScopeField(f"parameters.hot_fix.{field}: {error}") from None
+    readings = {}
+    for word, said in written.items():
+        try:
+            readings[fold_phrase(word)] = read(said)
+        except ValueError as error:  # BadPinyin is one; a wrong entry must not cost the whole text
+            logger.debug("hot_fix.%s: %s", field, error)
+    if len(readings) < len(written):
+        left_out = len(written) - len(readings)
+        logger.warning("hot_fix.%s: %d of %d entries are wrong and left out", field, left_out, len(written))
+    return readings
 
 
 class SpeechParameters(DashScopeMessage):

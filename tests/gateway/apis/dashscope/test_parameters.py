@@ -8,7 +8,7 @@ from vivavoce.gateway.apis.dashscope.errors import InvalidDashScopeField
 from vivavoce.gateway.apis.dashscope.parameters import SAMPLE_RATES, SpeechParameters
 from vivavoce.gateway.apis.dashscope.request_mapping import make_synthesis_options
 from vivavoce.gateway.apis.dashscope.validation import parse_message
-from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
+from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon, Pronunciation
 
 
 def parse(**fields: Any) -> SpeechParameters:
@@ -180,10 +180,7 @@ def test_readings_and_pinyin_of_words_are_a_lexicon() -> None:
         ({"replace": [{"a": "b" * 201}]}, "parameters.hot_fix.replace must be a list"),
         ({"replace": [{str(number): "b"} for number in range(101)]}, "at most 100 objects"),
         ({"replace": [{str(number): "b" for number in range(101)}]}, "at most 100 objects"),
-        ({"replace": [{"": "b"}]}, "parameters.hot_fix.replace: '': allowed are 1 to 64 characters"),
-        ({"pronunciation": [{"": "a1"}]}, "parameters.hot_fix.pronunciation: '': allowed are 1 to 64"),
         ({"pronunciation": [{"天": 1}]}, "parameters.hot_fix.pronunciation must be a list of at most 100"),
-        ({"pronunciation": [{"天": "tian6"}]}, "parameters.hot_fix.pronunciation: 'tian6' is not pinyin"),
     ],
 )
 def test_wrong_readings_of_words_are_refused(hot_fix: object, sentence: str) -> None:
@@ -198,3 +195,16 @@ def test_a_whole_number_may_be_written_with_a_fraction_of_zero() -> None:
 def test_the_first_language_is_used() -> None:
     assert parse(language_hints=["zh", "en"]).language == "zh"
     assert parse(language_hints=[]).language is None
+
+
+def test_wrong_entries_of_hot_fix_are_left_out_and_reported(caplog: pytest.LogCaptureFixture) -> None:
+    hot_fix = {
+        "pronunciation": [{"天": "tian6", "气": "qi4"}, {"": "a1"}],
+        "replace": [{"": "b"}, {"nginx": "engine x"}],
+    }
+    lexicon = make_synthesis_options(parse(hot_fix=hot_fix), "anna").lexicon
+    assert lexicon == Lexicon({"气": Pronunciation("", pinyin="qi4"), "nginx": Pronunciation("engine x")})
+    assert [record.getMessage() for record in caplog.records] == [
+        "hot_fix.replace: 1 of 2 entries are wrong and left out",
+        "hot_fix.pronunciation: 2 of 3 entries are wrong and left out",
+    ]
