@@ -56,6 +56,7 @@ class RemoteUtterance:
         self._words: list[Word] = []
         self._failure: VivavoceError | None = None
         self._input_ended = False
+        self._has_started = False  # the server has begun to send its audio
         self._last_finished_index = connection.utterances - 1
 
     async def configure(self, options: SpeechOptions) -> None:
@@ -126,6 +127,8 @@ class RemoteUtterance:
                 self._handle_message(message)
 
     def _piece(self, audio: bytes) -> SpeechPiece:
+        if not self._has_started:
+            raise ServerUnavailable(f"the server sent audio before that of utterance {self._index}")
         if self.time_to_first_audio_s is None and self._first_text_at is not None:
             self.time_to_first_audio_s = time.monotonic() - self._first_text_at
         words, self._words = tuple(self._words), []
@@ -133,6 +136,12 @@ class RemoteUtterance:
 
     def _handle_message(self, message: Mapping[str, Any]) -> None:
         match message:
+            case {"type": "audio.start" | "audio.words" | "audio.done", "utterance_index": index} if (
+                index < self._index
+            ):
+                raise ServerUnavailable(f"the server sent speech of utterance {index} in {self._index}")
+            case {"type": "audio.start"}:
+                self._has_started = True
             case {"type": "audio.words", "words": words}:
                 self._words += map(_parse_word, words)
             case {"type": "session.done", "utterance_index": index}:
@@ -140,7 +149,7 @@ class RemoteUtterance:
             case {"type": "error"}:
                 self._failure = self._failure or _message_error(message)
             case _:
-                pass  # audio.start, audio.done, and messages of later servers
+                pass  # audio.done, and messages of later servers
 
 
 def _parse_word(fields: Mapping[str, Any]) -> Word:

@@ -1,7 +1,8 @@
 """Messages and file descriptors between two threads or processes, over a pair of Unix stream sockets.
 
-A message is its length (4 bytes, little-endian) and its pickle. Both ends are this program, so what arrives
-is trusted. Sending never blocks: what the peer does not read is queued.
+A message is its length and its number (4 bytes each, little-endian) and its pickle. Both ends are this
+program, so what arrives is trusted; a number that is not the next one ends the link, because messages of
+calls were lost, repeated or cut. Sending never blocks: what the peer does not read is queued.
 """
 
 import asyncio
@@ -13,7 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-_LENGTH: Final = struct.Struct("<I")
+_HEAD: Final = struct.Struct("<II")  # length of the pickle, number of the message
+_MAX_NUMBER: Final = 0xFFFFFFFF  # then 0 again
 _READ_BYTES: Final = 64 * 1024  # glibc maps and unmaps a buffer over 128 KiB at each read
 _MAX_DESCRIPTORS: Final = 64  # in one read
 _MAX_JOINED_BYTES: Final = 64 * 1024  # messages after these are another write
@@ -42,12 +44,13 @@ class MessageLink:
         self.unsent_bytes = 0
         self._closed = False
         self._is_flush_scheduled = False
+        self._next_sent = self._next_received = 0  # numbers of messages
         self._loop.add_reader(sock, self._receive)
 
     def send(self, message: object, descriptor: int = -1) -> None:
         """Send a message, and a copy of ``descriptor``, which is closed here once it is sent."""
         if self._closed:
-            _close_descriptor(descriptor)
+            close_descriptor(descriptor)
             return
         self._queue(message, descriptor)
         if len(self._unsent) == 1:
@@ -71,14 +74,15 @@ class MessageLink:
         self._loop.remove_writer(self._sock)
         self._sock.close()
         for descriptor in (*self._descriptors, *(descriptor for _, descriptor in self._unsent)):
-            _close_descriptor(descriptor)
+            close_descriptor(descriptor)
         self._descriptors.clear()
         self._unsent.clear()
 
     def _queue(self, message: object, descriptor: int) -> None:
         body = pickle.dumps((message, descriptor >= 0), pickle.HIGHEST_PROTOCOL)
-        self._unsent.append((_LENGTH.pack(len(body)) + body, descriptor))
-        self.unsent_bytes += _LENGTH.size + len(body)
+        self._unsent.append((_HEAD.pack(len(body), self._next_sent) + body, descriptor))
+        self._next_sent = (self._next_sent + 1) & _MAX_NUMBER
+        self.unsent_bytes += _HEAD.size + len(body)
 
     def _flush(self) -> None:
         self._is_flush_scheduled = False
@@ -134,12 +138,16 @@ class MessageLink:
     def _deliver(self) -> None:
         start = 0
         try:
-            while not self._closed and len(self._received) - start >= _LENGTH.size:
-                (length,) = _LENGTH.unpack_from(self._received, start)
-                stop = start + _LENGTH.size + length
+            while not self._closed and len(self._received) - start >= _HEAD.size:
+                length, number = _HEAD.unpack_from(self._received, start)
+                if number != self._next_received:
+                    self._lose()
+                    break
+                stop = start + _HEAD.size + length
                 if len(self._received) < stop:
                     break
-                body = memoryview(self._received)[start + _LENGTH.size : stop]
+                self._next_received = (number + 1) & _MAX_NUMBER
+                body = memoryview(self._received)[start + _HEAD.size : stop]
                 start = stop
                 with body:
                     message, has_descriptor = pickle.loads(body)
@@ -153,6 +161,13 @@ class MessageLink:
             self._on_closed()
 
 
-def _close_descriptor(descriptor: int) -> None:
+def close_descriptor(descriptor: int) -> None:
+    """Close a descriptor, unless it is -1."""
     if descriptor >= 0:
         os.close(descriptor)
+
+
+def socket_identity(descriptor: int) -> tuple[int, int]:
+    """Return what names an open socket in every process: its device and inode."""
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino

@@ -63,6 +63,7 @@ class OpenPhoneCall:
     call: int
     wire: WireOpening
     options: PhoneCallOptions
+    socket: tuple[int, int]  # ``link.socket_identity`` of the call's; a descriptor of another one is refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from ...tts_engine.chunk import AudioChunk
 from ..playback.heard_words import DiscardResult
 from .call_media import CallerAudioOptions, MediaListener, MediaReport
+from .link import socket_identity
 from .messages import (
     AudioRecorded,
     CallClosed,
@@ -108,7 +109,9 @@ class RemoteMedia:
 
     def open(self) -> None:
         """Have the media server serve the call."""
-        self._send(OpenPhoneCall(self._number, self._wire, self._options), os.dup(self._sock.fileno()))
+        descriptor = os.dup(self._sock.fileno())
+        identity = socket_identity(descriptor)
+        self._send(OpenPhoneCall(self._number, self._wire, self._options, identity), descriptor)
 
     def reopen(self, send: Send) -> None:
         """Continue on another media server: the one before is gone, with the speech that was queued there.

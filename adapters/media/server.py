@@ -11,8 +11,16 @@ from typing import Final
 
 from .call_media import MediaReport
 from .clock import Clock
-from .link import MessageLink
-from .messages import CallClosed, CallProblem, ControlMessage, HangUp, MediaMessage, MediaReady, OpenPhoneCall
+from .link import MessageLink, close_descriptor, socket_identity
+from .messages import (
+    CallClosed,
+    CallProblem,
+    ControlMessage,
+    HangUp,
+    MediaMessage,
+    MediaReady,
+    OpenPhoneCall,
+)
 from .paced_media import SpeechDetector
 from .phone_call import PhoneCall
 from .wires import make_wire
@@ -64,6 +72,10 @@ class MediaServer:
         number = opening.call
         if descriptor < 0:
             self._refuse(number, "the media server may open no more files")
+            return
+        if socket_identity(descriptor) != opening.socket:
+            close_descriptor(descriptor)
+            self._refuse(number, "the media server was given the connection of another call")
             return
         sock = socket.socket(fileno=descriptor)
         try:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from ...tts_engine.errors import BadRequest, Overloaded
-from ..private_files import create_private_file, make_private_folder, write_all
+from ..access.private_files import create_private_file, make_private_folder, write_all
 from ..web.errors import ResourceNotFound
 
 MAX_RECORDING_BYTES: Final = 20_000_000

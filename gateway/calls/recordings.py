@@ -23,7 +23,7 @@ from ...adapters.audio.codecs import wav_header
 from ...adapters.audio.resample import Resampler, soxr_resampler
 from ...adapters.media.call_media import CallMedia, RecordedAudio
 from ...tts_engine.errors import BadRequest, VivavoceError
-from ..private_files import create_private_file, make_private_folder, write_all
+from ..access.private_files import create_private_file, make_private_folder, write_all
 
 logger = logging.getLogger(__name__)
 

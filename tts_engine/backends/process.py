@@ -434,6 +434,7 @@ class _ChildProcess:
     def _record_death(self) -> None:
         self._has_ended = True
         logger.error("the voice's process %d died: %s", self.pid, self._finalizer())
+        self._was_ended.clear()  # set for a process that answered wrongly, which is to be replaced too
 
     def _receive_ready(self) -> ReadyMessage:
         try:

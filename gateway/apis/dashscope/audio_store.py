@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Self
 
 from ....tts_engine.errors import Overloaded
-from ...private_files import create_private_file, write_all
+from ...access.private_files import create_private_file, write_all
 
 RETENTION_S: Final = 24 * 3600.0  # as at DashScope
 MAX_BYTES: Final = 512 << 20  # of a key; 3 h of 24 kHz WAV

@@ -24,6 +24,7 @@ from .messages import (
     Flush,
     OpenStream,
     PushText,
+    ReplicaLost,
     ReportPlayout,
     SetLanguage,
     SetRate,
@@ -228,6 +229,11 @@ class ClusterStream(Stream):
         self._changed.set()
 
     def _receive_audio(self, chunk: AudioChunk) -> None:
+        expected = self._count - self._first_index, self._samples - self._first_sample
+        if (chunk.index, chunk.samples[0]) != expected:
+            fault = f"chunk {chunk.index} came in the place of chunk {expected[0]}"
+            self._cluster.move(self, ReplicaLost(fault))
+            return
         first_s, text = self._first_sample / SAMPLE_RATE, self.text
         words = tuple(self._placed(word, first_s, text) for word in chunk.words)
         start, stop = chunk.text[0] + self._first_character, chunk.text[1] + self._first_character

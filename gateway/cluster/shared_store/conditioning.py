@@ -11,9 +11,10 @@ voices of two ids share what was encoded once, and a bundle with other encoders 
     gateway 2        SET lock NX fails, poll the value ------------------> value
     gateway 1 dies: its lock expires, and gateway 2 gets it
 
-A value is the SHA-256 of a prompt's file, and the file: arrays without pickle. A value that is damaged, of
-another format or of another transcript is encoded again. Without Redis, each gateway encodes for itself.
-Values expire ``keep_s`` after their last use; beyond ``max_bytes`` the least recently used go first.
+A value is the file of a prompt, arrays without pickle, after the SHA-256 of its name in Redis and the file. A
+value that is damaged, of another name, format or transcript is encoded again. Without Redis, each gateway
+encodes for itself. Values expire ``keep_s`` after their last use; beyond ``max_bytes`` the least recently
+used go first.
 
 Source: redis.io/docs/latest/commands/set (NX, PX).
 """
@@ -141,13 +142,13 @@ class SharedConditioning:
         if value is None:
             return None
         try:
-            return unpack_value(value, transcript, read)
+            return unpack_value(_value_name(key), value, transcript, read)
         except ValueError as fault:
             logger.warning("a voice's conditioning in Redis is not used, and made again: %s", fault)
             return None
 
     async def _put(self, key: str, prompt: StorablePrompt) -> None:
-        value = pack_value(prompt)
+        value = pack_value(_value_name(key), prompt)
         keep_s = self._policy.keep_s
 
         async def put(redis: "Redis") -> None:
@@ -211,18 +212,22 @@ def _lock_name(key: str) -> str:
     return f"{PREFIX}encoding:{key}"
 
 
-def pack_value(prompt: StorablePrompt) -> bytes:
-    """The value of a prompt in Redis: the SHA-256 of its file, and the file."""
+def pack_value(name: str, prompt: StorablePrompt) -> bytes:
+    """The value of a prompt under a name in Redis: the SHA-256 of the name and its file, and the file."""
     content = prompt.to_bytes()
-    return hashlib.sha256(content).digest() + content
+    return _digest(name, content) + content
 
 
-def unpack_value(value: bytes, transcript: str, read: ReadPrompt) -> StorablePrompt:
-    """Raises ValueError for a value that ``pack_value`` did not make, or made of another transcript."""
+def unpack_value(name: str, value: bytes, transcript: str, read: ReadPrompt) -> StorablePrompt:
+    """Raises ValueError for a value that ``pack_value`` did not make of this name and this transcript."""
     digest, content = value[:_DIGEST_BYTES], value[_DIGEST_BYTES:]
-    if hashlib.sha256(content).digest() != digest:
-        raise ValueError("it is damaged")
+    if _digest(name, content) != digest:
+        raise ValueError("it is damaged, or that of another name")
     prompt = read(content)
     if prompt.transcript != transcript:
         raise ValueError("it belongs to another transcript")
     return prompt
+
+
+def _digest(name: str, content: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\0" + content).digest()

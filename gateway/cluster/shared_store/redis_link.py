@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PREFIX = "vivavoce:1:"  # of every key; the number is the layout's, so that another layout is never read
+PREFIX = "vivavoce:2:"  # of every key; the number is the layout's, so that another layout is never read
 _TIMEOUT_S = 0.5  # of a connection and of a command; a network of one site needs some milliseconds
 _T = TypeVar("_T")
 

@@ -121,10 +121,11 @@ class SharedVoices:
             logger.warning("a voice in Redis is not taken: %s", error)
 
     async def _adopt(self, voice: StoredVoice) -> None:
-        value = await self._link.run(lambda redis: redis.get(_content_name(voice.content)))
+        name = _content_name(voice.content)
+        value = await self._link.run(lambda redis: redis.get(name))
         if value is None:
             return  # its gateway sends it again
-        prompt = unpack_value(value, voice.transcript, self._voices.read_prompt)
+        prompt = unpack_value(name, value, voice.transcript, self._voices.read_prompt)
         if (prompt.id, prompt.model_version) != (voice.content, voice.version):
             raise ValueError("its prompt is of another content")
         await asyncio.to_thread(self.store.adopt, voice, prompt)
@@ -150,7 +151,7 @@ class SharedVoices:
     ) -> None:
         ids = {row.voice.content: id for id, row in ours.items() if row.voice}
         for content in lost:
-            value = pack_value(await asyncio.to_thread(self.store.get, ids[content]))
+            value = pack_value(_content_name(content), await asyncio.to_thread(self.store.get, ids[content]))
             await self._put(content, value)
 
         async def publish(redis: "Redis") -> None:

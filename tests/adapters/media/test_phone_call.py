@@ -104,7 +104,7 @@ class PlayedCall:
         self.sock = FakeSocket()
         self._clock = Clock(phases=1, now=lambda: self.now)
         options = PhoneCallOptions(RATE, stalled_s, silent_s=silent_s)
-        opening = OpenPhoneCall(1, AudioSocketOpening(UUID(int=7), CALL_ID), options)
+        opening = OpenPhoneCall(1, AudioSocketOpening(UUID(int=7), CALL_ID), options, (0, 0))
         self.wire = make_wire(opening, self.sock, print, lambda: self.now)  # type: ignore[arg-type]
         self.call = PhoneCall(
             opening, self.wire, self._clock,

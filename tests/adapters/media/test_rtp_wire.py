@@ -49,7 +49,7 @@ class WiredCall:
         self.server = sock.getsockname()
         self._clock = Clock(phases=1, now=lambda: self.now)
         rtp = RtpOptions(CODECS["ulaw"], self.phone.getsockname())
-        opening = OpenPhoneCall(1, RtpOpening(rtp), PhoneCallOptions(8_000, 5.0, silent_s=silent_s))
+        opening = OpenPhoneCall(1, RtpOpening(rtp), PhoneCallOptions(8_000, 5.0, silent_s=silent_s), (0, 0))
         self.call = PhoneCall(
             opening,
             make_wire(opening, sock, self.problems.append, lambda: self.now),

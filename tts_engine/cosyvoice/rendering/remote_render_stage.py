@@ -211,6 +211,8 @@ class RemoteRenderStage:
         asked_at = self._clock()
         request = sentence.request(self._decoder, wanted, asked_at)
         reply = self._wait(replica, self._transport.render(replica, request))
+        if isinstance(reply, RenderedChunk) and reply.place != request.place:
+            raise RenderReplicaLost(f"it answered {request.place} with {reply.place}")
         logger.debug(
             "trace %s: sentence %d, speech ids %d to %d: render replica %s answered in %.0f ms",
             *(wanted.trace_id, sentence.number, wanted.chunk.start, wanted.chunk.stop),

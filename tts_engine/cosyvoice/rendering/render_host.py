@@ -338,7 +338,8 @@ class RenderHost:
             self._drop(job.key)
         job.sentence.used_at = self._clock()
         self._observe(job, len(samples), chunk.final)
-        job.answer.set_result(RenderedChunk(samples, job.sentence.noise if chunk.final else None))
+        noise = job.sentence.noise if chunk.final else None
+        job.answer.set_result(RenderedChunk(samples, noise, (*job.key, chunk.stop)))
 
     def _observe(self, job: _Job, samples: int, final: bool) -> None:
         """Count an answer in the statistics, the metrics and the log; the lock is held."""

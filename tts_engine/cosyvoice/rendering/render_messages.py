@@ -38,13 +38,22 @@ class ChunkRequest:
     noise: np.random.Generator | None  # as it was at the sentence's beginning; None continues the sentence
     trace_id: str = "-"  # of the stream, for logs
 
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Decode replica, sentence, and the end of the chunk that is wanted."""
+        return self.decoder, self.sentence, self.chunks[-1].stop
+
 
 @dataclass(frozen=True, slots=True)
 class RenderedChunk:
-    """The answer. samples: (N,) float32 at 24 kHz. noise: after a final chunk, for the next sentence."""
+    """The answer. samples: (N,) float32 at 24 kHz. noise: after a final chunk, for the next sentence.
+
+    place: of what it answers, as ``ChunkRequest.place``.
+    """
 
     samples: Samples
     noise: np.random.Generator | None
+    place: tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,9 +210,9 @@ def test_an_error_of_the_encoder_frees_the_lock(redis: RedisServer) -> None:
     asyncio.run(ask())
 
 
-def shared_value(prompt: VoicePrompt) -> bytes:
+def shared_value(prompt: VoicePrompt, name: str = VALUE) -> bytes:
     content = prompt.to_bytes()
-    return hashlib.sha256(content).digest() + content
+    return hashlib.sha256(name.encode() + b"\0" + content).digest() + content
 
 
 FLIPPED = bytearray(shared_value(PROMPT))
@@ -228,8 +228,9 @@ FLIPPED[-400] ^= 1
         shared_value(PROMPT)[:-1],
         shared_value(replace(PROMPT, transcript="Other words.")),
         shared_value(replace(PROMPT, mel=PROMPT.mel[:40])),
+        shared_value(PROMPT, f"{PREFIX}prompt:{64 * 'a'}"),  # the answer to another question
     ],
-    ids=["empty", "pickle", "bit", "short", "transcript", "shape"],
+    ids=["empty", "pickle", "bit", "short", "transcript", "shape", "of another recording"],
 )
 def test_a_wrong_value_is_made_again(redis: RedisServer, value: bytes) -> None:
     encode = Recorder()
