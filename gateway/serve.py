@@ -259,8 +259,12 @@ async def _replace_bundles_at(
 
 def _make_access_control(settings: Settings) -> AccessControl:
     """Return the access control of HTTP; raise SettingsError if the keys file holds no valid key."""
+    is_open_knowingly = settings.keys_file is not None or settings.without_keys
     origins = Origins(
-        frozenset(settings.allowed_origins or ()), loopback_names_only=is_loopback(settings.host)
+        frozenset(settings.allowed_origins or ()),
+        loopback_names_only=is_loopback(settings.host),
+        # Else everyone whom a proxy lets in could do everything.
+        public_url=settings.public_url if is_open_knowingly else None,
     )
     if settings.keys_file is None:
         return AccessControl.open_to_all(origins)

@@ -26,24 +26,32 @@ class Origins:
 
     ``allowed`` has origins as browsers write them, such as "https://app.example.org". The server's own origin
     is always allowed. With ``loopback_names_only``, a request must name the server by an IP address or as
-    localhost, which defeats DNS rebinding. One without a host, as over gRPC, is of no browser.
+    localhost, which defeats DNS rebinding. One without a host, as over gRPC, is of no browser. ``public_url``
+    is the server's origin behind a proxy; its pages are the server's own, and its name is one of the server.
     """
 
     allowed: frozenset[str] = frozenset()
     loopback_names_only: bool = False
+    public_url: str | None = None
 
     def check(self, headers: Mapping[str, str]) -> None:
         """Raise OriginRefused for a page of an origin that is not allowed, or a host name that is not."""
         host = headers.get("host", "")
-        if self.loopback_names_only and "host" in headers and not _names_this_machine(host):
+        if self.loopback_names_only and "host" in headers and not self._is_own_name(host):
             raise OriginRefused(f"this server is not {host!r}; call it by its address")
         origin = headers.get("origin")
         if origin is None:
             self._check_site(headers)
-        elif origin not in self.allowed and not _is_same(origin, host):
+        elif origin not in {*self.allowed, self.public_url} and not _is_same(origin, host):
             raise OriginRefused(
                 f"pages of {origin} may not use this server; its allowed_origins can list them"
             )
+
+    def _is_own_name(self, host: str) -> bool:
+        name = _name_of(host)
+        if _names_this_machine(name):
+            return True
+        return self.public_url is not None and name == urlsplit(self.public_url).hostname
 
     def _check_site(self, headers: Mapping[str, str]) -> None:
         site = headers.get("sec-fetch-site", "none")
@@ -72,11 +80,18 @@ def _is_same(origin: str, host: str) -> bool:
     return parts.scheme in ("http", "https", "ws", "wss") and parts.netloc.lower() == host.lower()
 
 
-def _names_this_machine(host: str) -> bool:
+def _name_of(host: str) -> str:
+    """The name in a host with or without a port; empty if there is none."""
     try:
-        name = urlsplit(f"//{host}").hostname or ""
-        if name == "localhost" or name.endswith(".localhost"):
-            return True
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _names_this_machine(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
         ipaddress.ip_address(name)
     except ValueError:
         return False
