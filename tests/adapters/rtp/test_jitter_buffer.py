@@ -84,6 +84,19 @@ def test_a_replayed_packet_is_dropped() -> None:
     assert buffer.counters.duplicates == 10
 
 
+@pytest.mark.parametrize("late", [[5], [5, 6], [6, 5]], ids=str)
+def test_packets_that_come_after_they_were_concealed_are_late_and_no_duplicates(late: list[int]) -> None:
+    packets = numbered(30)
+    arrivals = [each for index, each in enumerate(on_time(packets)) if index not in late]
+    buffer = JitterBuffer(RATE)
+    play(buffer, arrivals + [(0.58, packets[index]) for index in late], 0.6)
+    assert (buffer.counters.lost, buffer.counters.late, buffer.counters.duplicates) == (
+        len(late),
+        len(late),
+        0,
+    )
+
+
 def test_a_caller_whose_phone_pauses_is_silent_in_real_time() -> None:
     source = RtpSource()
     before = [source.next(b"\1\1" * SAMPLES) for _ in range(10)]

@@ -145,6 +145,20 @@ def test_old_reports_spread_streams_and_fresh_ones_do_not() -> None:
     assert len(first_choices(1.0)) > 5
 
 
+def test_reports_that_are_younger_than_the_waits_they_report_are_compared_as_fresh_ones() -> None:
+    def first_choices(now: float) -> set[str]:
+        ids = set()
+        for seed in range(20):
+            table = RoutingTable(seed=seed)
+            for number in range(16):
+                table.report(replace(IDLE, id=str(number), wait_s=2.0 + 0.1 * number), 0.0)
+            ids.add(table.route(WORK, now).id)
+        return ids
+
+    assert first_choices(1.0) == {"0"}
+    assert len(first_choices(4.0)) > 5
+
+
 def p95_s(load: ClusterLoad, policy: object) -> float:
     streams = simulate(load, policy)  # type: ignore[arg-type]
     waits = sorted((stream.first_audio_at or 0.0) - stream.arrived_at for stream in streams)
