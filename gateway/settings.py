@@ -87,10 +87,10 @@ class Settings(PhoneSystemSettings, BaseSettings):
         False  # required beyond loopback instead
     )
     allowed_origins: Annotated[
-        tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[^/\s]+$")], ...] | None,
+        tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://(\*\.)?[^/\s*]+$")], ...] | None,
         Field(
-            description='a list of origins, such as ["https://app.example.org", "app://obsidian.md"], '
-            "as browsers send them: no path, no slash at the end"
+            description='a list of origins, such as ["https://app.example.org", "https://*.example.org", '
+            '"app://obsidian.md"], as browsers send them: no path, no slash at the end'
         ),
     ] = None  # the server's own page needs no entry
     trusted_proxies: Annotated[

@@ -24,10 +24,11 @@ from .errors import OriginRefused
 class Origins:
     """The origins of web pages that may use the server.
 
-    ``allowed`` has origins as browsers write them, such as "https://app.example.org". The server's own origin
-    is always allowed. With ``loopback_names_only``, a request must name the server by an IP address or as
-    localhost, which defeats DNS rebinding. One without a host, as over gRPC, is of no browser. ``public_url``
-    is the server's origin behind a proxy; its pages are the server's own, and its name is one of the server.
+    ``allowed`` has origins as browsers write them, such as "https://app.example.org", and
+    "https://*.example.org" for each host below that domain. The server's own origin is always allowed.
+    With ``loopback_names_only``, a request must name the server by an IP address or as localhost, which
+    defeats DNS rebinding. One without a host, as over gRPC, is of no browser. ``public_url`` is the server's
+    origin behind a proxy; its pages are the server's own, and its name is one of the server.
     """
 
     allowed: frozenset[str] = frozenset()
@@ -42,10 +43,21 @@ class Origins:
         origin = headers.get("origin")
         if origin is None:
             self._check_site(headers)
-        elif origin not in {*self.allowed, self.public_url} and not _is_same(origin, host):
-            raise OriginRefused(
-                f"pages of {origin} may not use this server; its allowed_origins can list them"
-            )
+        elif not self.allows(origin) and not _is_same(origin, host):
+            raise OriginRefused(self.refusal(origin))
+
+    def allows(self, origin: str) -> bool:
+        """Whether pages of another origin may use the server."""
+        if origin in {*self.allowed, self.public_url}:
+            return True
+        scheme, _, host = origin.lower().partition("://")
+        places = [place for place, character in enumerate(host) if character == "."]
+        return any(f"{scheme}://*{host[place:]}" in self.allowed for place in places)
+
+    @staticmethod
+    def refusal(origin: str) -> str:
+        """Return what a page of an origin that is not allowed is told."""
+        return f"pages of {origin} may not use this server; its allowed_origins can list them"
 
     def _is_own_name(self, host: str) -> bool:
         name = _name_of(host)
@@ -57,10 +69,8 @@ class Origins:
         site = headers.get("sec-fetch-site", "none")
         if site in ("none", "same-origin") or _is_followed_link(headers):
             return
-        if _origin_of(headers.get("referer", "")) not in self.allowed:
-            raise OriginRefused(
-                "pages of other sites may not use this server; its allowed_origins can list them"
-            )
+        if not self.allows(_origin_of(headers.get("referer", ""))):
+            raise OriginRefused(self.refusal("other sites"))
 
 
 def _is_followed_link(headers: Mapping[str, str]) -> bool:

@@ -14,7 +14,6 @@ from typing import Final
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.exceptions import WebSocketRequestValidationError
-from fastapi.middleware.cors import CORSMiddleware
 from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -31,6 +30,7 @@ from ..access.dependencies import PageCookieMiddleware, require_scope
 from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, SignatureRefused
 from ..access.keys import Scope
 from .connection_limits import IdentityMiddleware
+from .cross_origin import CrossOriginMiddleware
 from .errors import ResourceConflict, ResourceNotFound
 from .openapi.operations import content_response, json_response, operation
 from .responses import ErrorBody, Status, native_errors
@@ -124,14 +124,7 @@ def make_app(
 
 def _allow_browser_origins(app: FastAPI, access: AccessControl) -> None:
     app.add_middleware(PageCookieMiddleware, access=access)
-    if access.origins.allowed:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=sorted(access.origins.allowed),
-            allow_methods=["*"],
-            allow_headers=["*"],
-            expose_headers=["x-request-id", "retry-after"],
-        )
+    app.add_middleware(CrossOriginMiddleware, origins=access.origins)
 
 
 class _ErrorResponse(JSONResponse):

@@ -189,6 +189,12 @@ def test_a_page_of_another_origin_needs_a_key_in_a_header(keys: KeysFile, key: s
         ("https://VOICE.example.org", "voice.example.org", True),
         ("https://app.example.org", "voice.example.org", True),
         ("https://app.example.org:444", "voice.example.org", False),
+        ("https://app.example.net", "voice.example.org", True),
+        ("https://A.b.example.net", "voice.example.org", True),
+        ("https://example.net", "voice.example.org", False),
+        ("https://evil-example.net", "voice.example.org", False),
+        ("http://app.example.net", "voice.example.org", False),
+        ("https://app.example.net:444", "voice.example.org", False),
         ("http://app.example.org", "voice.example.org", False),
         ("http://127.0.0.1:8081", "127.0.0.1:8080", False),
         ("null", "127.0.0.1:8080", False),
@@ -202,7 +208,7 @@ def test_a_page_of_another_origin_needs_a_key_in_a_header(keys: KeysFile, key: s
     ],
 )
 def test_an_origin_must_be_the_servers_own_or_allowed(origin: str, host: str, allowed: bool) -> None:
-    origins = Origins(frozenset({"https://app.example.org"}))
+    origins = Origins(frozenset({"https://app.example.org", "https://*.example.net"}))
     headers = {"origin": origin, "host": host}
     if allowed:
         origins.check(headers)

@@ -120,8 +120,47 @@ def test_apps_and_extensions_are_origins(origin: str) -> None:
     ask_gateway(questions, allowed_origins=(origin,))
 
 
+def test_a_browser_is_told_before_a_request_which_pages_may_send_it() -> None:
+    asked = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type",
+        "access-control-request-private-network": "true",  # of a page on the internet
+    }
+
+    async def questions(client: httpx.AsyncClient) -> None:
+        for origin in ("https://app.example.org", "https://app.example.net", "https://a.b.example.net"):
+            allowed = await client.options("/v1/audio/speech", headers={**asked, "origin": origin})
+            assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, origin)
+            assert allowed.headers["access-control-allow-headers"] == "authorization,content-type"
+            assert allowed.headers["access-control-allow-private-network"] == "true"
+        for origin in ("https://example.net", "http://app.example.net", "https://evil-example.net", "null"):
+            refused = await client.options("/v1/audio/speech", headers={**asked, "origin": origin})
+            assert (refused.status_code, "allowed_origins" in refused.text) == (403, True)
+            assert "access-control-allow-origin" not in refused.headers
+
+    ask_gateway(questions, allowed_origins=("https://app.example.org", "https://*.example.net"))
+
+
+def test_without_allowed_origins_a_browser_is_told_of_the_setting() -> None:
+    async def questions(client: httpx.AsyncClient) -> None:
+        preflight = {"origin": "https://app.example.org", "access-control-request-method": "POST"}
+        refused = await client.options("/v1/audio/speech", headers=preflight)
+        assert (refused.status_code, "allowed_origins" in refused.text) == (403, True)
+
+    ask_gateway(questions)
+
+
 @pytest.mark.parametrize(
-    "origin", ["obsidian.md", "app:obsidian.md", "https://app.example.org/", "://x", "*"]
+    "origin",
+    [
+        "obsidian.md",
+        "app:obsidian.md",
+        "https://app.example.org/",
+        "://x",
+        "*",
+        "https://*",
+        "https://a.*.org",
+    ],
 )
 def test_what_is_no_origin_is_refused_at_the_start(origin: str, tmp_path: Path) -> None:
     file = tmp_path / "vivavoce.toml"
