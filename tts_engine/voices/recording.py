@@ -58,7 +58,7 @@ class Recording:
 def read_recording(data: bytes, limits: RecordingLimits | None = None) -> Recording:
     """Decode a sound file. Raises BadRequest with the limit that is broken.
 
-    Two channels are averaged. Of a video file, the sound is read.
+    Two channels are averaged, as ``recording_decoder.decode`` says. Of a video file, the sound is read.
     """
     limits = limits or RecordingLimits()
     if not data:

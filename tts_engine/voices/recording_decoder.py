@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 import av
 import numpy as np
@@ -58,6 +58,10 @@ class RecordingRefused(ValueError):
     """The file cannot be used; the message says what was got and what is allowed."""
 
 
+# Of the louder channel's power; the average with a silent channel has a quarter of it.
+_MIN_AVERAGED_POWER: Final = 0.1
+
+
 @dataclass(frozen=True, slots=True)
 class RecordingLimits:
     """What is accepted as a recording of a voice."""
@@ -77,7 +81,8 @@ class RecordingLimits:
 def decode(data: bytes, limits: RecordingLimits) -> tuple[Float, int]:
     """Decode a file: samples (N,) in [-1, 1] and their rate in Hz. Raises RecordingRefused.
 
-    Two channels are averaged. Decoding stops at ``max_duration_s``, however long the file is.
+    Two channels are averaged, unless they cancel each other: then the louder one counts. Decoding stops at
+    ``max_duration_s``, however long the file is.
     """
     return decode_file(io.BytesIO(data), limits)
 
@@ -137,7 +142,7 @@ def _decode_stream(container: InputContainer, stream: AudioStream, limits: Recor
                 raise RecordingRefused(
                     "the recording changes its rate or its channels midway; one of each is allowed"
                 )
-            blocks.append(_mono(frame))
+            blocks.append(_channels(frame))
             count += frame.samples
             if count > max_samples:
                 raise RecordingRefused(
@@ -147,7 +152,7 @@ def _decode_stream(container: InputContainer, stream: AudioStream, limits: Recor
         raise RecordingRefused(
             f"the recording is damaged {count / stream.rate:.1f} s from its beginning"
         ) from error
-    return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+    return _mono(np.concatenate(blocks, axis=1)) if blocks else np.zeros(0, np.float32)
 
 
 def _frames(container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:
@@ -164,12 +169,21 @@ def _frames(container: InputContainer, stream: AudioStream) -> Iterator[AudioFra
             )
 
 
-def _mono(frame: AudioFrame) -> Float:
+def _channels(frame: AudioFrame) -> Float:
+    """The samples of a frame: (channels, N)."""
     block = frame.to_ndarray()
     if not frame.format.is_planar:
         block = block.reshape(-1, frame.layout.nb_channels).T
-    floats = _as_floats(block)
-    return np.asarray(floats.mean(axis=0, dtype=np.float32))
+    return _as_floats(block)
+
+
+def _mono(channels: Float) -> Float:
+    """The average of the channels, or the louder one if they have opposite phases. channels: (C, N)."""
+    average = np.asarray(channels.mean(axis=0, dtype=np.float32))
+    powers = np.mean(np.square(channels), axis=1)
+    if np.mean(np.square(average)) < _MIN_AVERAGED_POWER * powers.max(initial=0.0):
+        return np.asarray(channels[powers.argmax()])
+    return average
 
 
 def _as_floats(block: NDArray[Any]) -> Float:

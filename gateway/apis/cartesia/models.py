@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ....tts_engine.chunk import Word
 from ....tts_engine.errors import UnknownVoice
 from ...web.client_json import parse_json_object
+from ..format_names import LOWER_CASE
 from .errors import InvalidCartesiaRequest
 
 MAX_BODY_BYTES: Final = 512 * 1024
@@ -44,8 +45,10 @@ class CartesiaVoiceSpecifier(CartesiaModel):
 class CartesiaOutputFormat(CartesiaModel):
     """Encoding of the audio."""
 
-    container: Literal["raw", "wav", "mp3"]
-    encoding: Literal["pcm_f32le", "pcm_s16le", "pcm_mulaw", "pcm_alaw"] | None = None  # of raw and WAV
+    container: Annotated[Literal["raw", "wav", "mp3"], LOWER_CASE]
+    encoding: Annotated[  # of raw and WAV
+        Literal["pcm_f32le", "pcm_s16le", "pcm_mulaw", "pcm_alaw"] | None, LOWER_CASE
+    ] = None
     sample_rate: int  # Hz
     bit_rate: int | None = None  # bits/s of MP3
 

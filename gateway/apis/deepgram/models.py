@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ...web.client_json import parse_json
+from ..format_names import LOWER_CASE
 from .errors import InvalidDeepgramRequest
 
 MAX_BODY_BYTES: Final = 512 * 1024
@@ -33,8 +34,10 @@ class DeepgramQuery(DeepgramModel):
     """Parameters of an address."""
 
     model: Annotated[str, Field(max_length=_MAX_NAME_CHARACTERS, description="The voice.")] = ""
-    encoding: Literal["linear16", "mulaw", "alaw", "mp3", "opus", "flac", "aac"] | None = None
-    container: Literal["none", "wav", "ogg"] | None = None
+    encoding: Annotated[
+        Literal["linear16", "mulaw", "alaw", "mp3", "opus", "flac", "aac"] | None, LOWER_CASE
+    ] = None
+    container: Annotated[Literal["none", "wav", "ogg"] | None, LOWER_CASE] = None
     sample_rate: Annotated[int | None, Field(description="Hz.")] = None
     bit_rate: Annotated[int | None, Field(description="Bits a second.")] = None
     speed: Annotated[float, Field(ge=0.25, le=4.0, description="Factor of the usual rate.")] = 1.0

@@ -31,7 +31,7 @@ OUTPUT_FORMATS: Final = _all_formats()
 
 def parse_output_format(name: str | None) -> AudioFormat:
     """Return the format, the default for None; raises ElevenLabsFormatUnknown."""
-    audio = OUTPUT_FORMATS.get(name or DEFAULT_FORMAT)
+    audio = OUTPUT_FORMATS.get((name or DEFAULT_FORMAT).lower())
     if audio is None:
         raise ElevenLabsFormatUnknown(
             f"output_format: got {name!r:.40}; allowed are {', '.join(sorted(OUTPUT_FORMATS))}"

@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from ...web.client_json import parse_json_object
 from ..context_ids import reported_context_id
+from ..format_names import UPPER_CASE
 from .alignment import TextEntry
 from .errors import GoogleRpcCode, InvalidInworldRequest, InworldErrorDescription
 
@@ -41,9 +42,7 @@ class InworldModel(BaseModel):
 class InworldAudioConfig(InworldModel):
     """Encoding and speed of the audio."""
 
-    audio_encoding: Annotated[_Encoding, Field(description="LINEAR16 has a WAV header; PCM has none.")] = (
-        "MP3"
-    )
+    audio_encoding: Annotated[_Encoding, UPPER_CASE, Field(description="LINEAR16 has a WAV header.")] = "MP3"
     sample_rate_hertz: int = 48_000
     bit_rate: Annotated[
         int | None,

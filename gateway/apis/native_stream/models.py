@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from ....adapters.audio.encoders import Codec
 from ....tts_engine.chunk import Word
+from ..format_names import CodecName
 from ..openai.errors import InvalidRequestError
 from ..openai.models import OpenAIRequest, OpenAISpeechSettings
 from ..openai.request_parsing import invalid_request_error, parse_json_object
@@ -34,7 +35,7 @@ class SessionConfig(OpenAISpeechSettings):
     """Settings of the utterances that begin after it; null equals an absent field."""
 
     type: Literal["session.config"]
-    response_format: Annotated[Codec, Field(description="Encoding of the audio.")] = "wav"
+    response_format: Annotated[CodecName, Field(description="Encoding of the audio.")] = "wav"
     word_times: Annotated[bool, Field(description="Whether audio.words messages are sent.")] = False
     word_timestamps: Annotated[
         bool,

@@ -30,9 +30,10 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, PydanticKnownError
 from starlette.datastructures import UploadFile
 
-from ....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, AudioLayout, Codec
+from ....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, AudioLayout
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest
+from ..format_names import CodecName
 from ..sampling_fields import SamplingFields
 from .pronunciations import Pronunciations
 
@@ -130,7 +131,7 @@ class OpenAISpeechSettings(SamplingFields, OpenAIRequest):
             examples=["alloy"],
         ),
     ] = None
-    response_format: Annotated[Codec, Field(description="Encoding of the audio.")] = "mp3"
+    response_format: Annotated[CodecName, Field(description="Encoding of the audio.")] = "mp3"
     sample_rate: Annotated[
         int,
         Field(ge=1, le=1_000_000, description="Hz.", json_schema_extra={"enum": [*SAMPLE_RATES]}),

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from ....adapters.audio.encoders import SAMPLE_RATES
+from ..format_names import LOWER_CASE
 from ..request_fields import SpokenText, UploadedRecording
 from ..sampling_fields import SamplingFields
 
@@ -56,7 +57,7 @@ class PaiParameters(SamplingFields):
     ] = 192_000
     volume: Annotated[float, Field(ge=0, le=10, description="Factor of the amplitude.")] = 1.0
     speed: Annotated[float, Field(ge=0.5, le=2.0, description="Factor of the usual speaking rate.")] = 1.0
-    output_format: Literal["wav", "mp3", "pcm"] = "wav"
+    output_format: Annotated[Literal["wav", "mp3", "pcm"], LOWER_CASE] = "wav"
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
 
 

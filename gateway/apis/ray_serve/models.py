@@ -15,9 +15,10 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from ....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, AudioLayout, Codec
+from ....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, AudioLayout
 from ....tts_engine.backends.base import Delivery, DeliveryMode
 from ....tts_engine.chunk import SAMPLE_RATE
+from ..format_names import CodecName
 from ..request_fields import SpokenText, UploadedRecording
 from ..sampling_fields import SamplingFields
 
@@ -34,7 +35,7 @@ class CosyVoiceSpeechRequest(SamplingFields):
     text: Annotated[SpokenText, Field(examples=["Good morning."])]
     speed: Annotated[float, Field(ge=0.25, le=4.0, description="Factor of the usual speaking rate.")] = 1.0
     stream: Annotated[bool, Field(description="Whether the audio is sent while it is made.")] = False
-    format: Codec = "mp3"
+    format: CodecName = "mp3"
     sample_rate: Annotated[int, Field(description="Hz.", json_schema_extra={"enum": [*SAMPLE_RATES]})] = (
         SAMPLE_RATE
     )
@@ -158,7 +159,7 @@ class CosyVoiceBatch(BaseModel):
             "instruct; tts by default.",
         ),
     ]
-    format: Annotated[Codec | None, Field(description="Of the items that have none.")] = None
+    format: Annotated[CodecName | None, Field(description="Of the items that have none.")] = None
     sample_rate: Annotated[int | None, Field(description="Of the items that have none, Hz.")] = None
 
 

@@ -100,6 +100,13 @@ def test_two_channels_are_averaged() -> None:
     assert np.allclose(samples, both[0] / 2)
 
 
+@pytest.mark.parametrize("quieter", [1.0, 0.8])
+def test_of_two_channels_that_cancel_each_other_the_louder_one_counts(quieter: float) -> None:
+    voice = tone(3, 16_000)[0]
+    samples, _ = decode(wav(np.stack([-quieter * voice, voice]), 16_000, "pcm_f32le"), LIMITS)
+    assert np.allclose(np.abs(samples), np.abs(voice))
+
+
 @pytest.mark.parametrize(("container", "pictures"), [("mp4", "libx264"), ("webm", "libvpx")])
 def test_the_sound_of_a_video_is_read(container: str, pictures: str) -> None:
     codec = "aac" if container == "mp4" else "libopus"
