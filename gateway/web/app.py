@@ -26,11 +26,11 @@ from starlette.types import Scope as AsgiScope
 from ... import __version__
 from ...tts_engine.errors import BadRequest, Overloaded
 from ..access.access_control import AccessControl
+from ..access.cross_origin import CrossOriginMiddleware
 from ..access.dependencies import PageCookieMiddleware, require_scope
 from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, SignatureRefused
 from ..access.keys import Scope
 from .connection_limits import IdentityMiddleware
-from .cross_origin import CrossOriginMiddleware
 from .errors import ResourceConflict, ResourceNotFound
 from .openapi.operations import content_response, json_response, operation
 from .responses import ErrorBody, Status, native_errors

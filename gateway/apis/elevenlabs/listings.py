@@ -94,7 +94,7 @@ class ElevenLabsModelList(RootModel[list[ElevenLabsListedModel]]):
     """The models."""
 
 
-class ElevenLabsVoiceSettings(BaseModel):
+class ElevenLabsListedSettings(BaseModel):
     """Settings of a voice; only the speed has an effect here."""
 
     stability: float = 0.5
@@ -185,7 +185,7 @@ class ElevenLabsListings:
             ("/v1/voices/{voice_id}/settings", "VoiceSettings"),
         ):
             self._add(
-                router, path, self._voice_settings, ElevenLabsVoiceSettings, name, "Settings of a voice"
+                router, path, self._voice_settings, ElevenLabsListedSettings, name, "Settings of a voice"
             )
         self._add(router, "/v1/user", self._user, ElevenLabsUser, "User", "Describe the key")
         self._add(
@@ -254,10 +254,10 @@ class ElevenLabsListings:
                 return voice
         raise UnknownVoice(f"there is no voice {voice_id!r}")
 
-    def _voice_settings(self, request: Request, grant: Grant | None) -> ElevenLabsVoiceSettings:
+    def _voice_settings(self, request: Request, grant: Grant | None) -> ElevenLabsListedSettings:
         if "voice_id" in request.path_params:
             self._describe_voice(request, grant)
-        return ElevenLabsVoiceSettings()
+        return ElevenLabsListedSettings()
 
     def _list_models(self, request: Request, grant: Grant | None) -> ElevenLabsModelList:
         ids = dict.fromkeys(voice.language for voice in self._usable(grant))

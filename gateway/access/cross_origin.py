@@ -14,7 +14,7 @@ from fastapi.responses import PlainTextResponse, Response
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp
 
-from ..access.origins import Origins
+from .origins import Origins
 
 _EXPOSED_HEADERS: Final = ("x-request-id", "retry-after")
 
