@@ -45,6 +45,17 @@ class UnreadRequestGuard:
 class KeepAliveHttpProtocol(LimitedConnection, UnreadRequestGuard, BackpressureHttpProtocol):  # type: ignore[misc]
     """The HTTP protocol of the server."""
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; a request under way, which it may be the body of, ends unanswered."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True  # h11 allows one response, and raises in the app that sends another
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.transport.close()
+                return
+        super().send_400_response(msg)
+
 
 def _unread_bytes(transport: asyncio.Transport) -> int:
     """Return how many bytes of the peer wait in the kernel."""

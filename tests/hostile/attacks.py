@@ -30,7 +30,15 @@ from hostile.messages import (
 )
 from hostile.offers import changed_offer
 from hostile.server import AttackedServer
+from hostile.strangers_wire import (
+    CROSS_SITE,
+    disturb_rtp_call,
+    forwarded_headers,
+    nested_body,
+    stay_silent,
+)
 
+_SPEAKING_URL: Final = "/tts_stream?text=Hello&speaker_wav=heart&language=en"
 MAX_FINDINGS: Final = 50
 _STAYS_S: Final = (0.005, 0.02, 0.05)  # for which a hostile peer reads before it leaves
 _REQUEST_S: Final = 60.0
@@ -107,6 +115,9 @@ class Attack:
             "speech": self.speech,
             "offer": self.offer,
             "http": self.http,
+            "strangers": self.strangers,
+            "rtp": self.rtp,
+            "crossing": self.crossing,
         }
 
     def report(self, finding: str) -> None:
@@ -198,6 +209,25 @@ class Attack:
         headers = random.choice(_HEADERS)
         await self._request("http", method, path, content=body, content_type=kind, headers=headers)
 
+    async def strangers(self, random: Random) -> None:
+        """Connect to a listener several times, and say nothing or too little."""
+        self.sent["strangers"] += await stay_silent(self.server, random, random.choice((*_STAYS_S, 1.0)))
+
+    async def rtp(self, random: Random) -> None:
+        """Call over RTP, with a stranger who sends packets and ends of his own."""
+        self.sent["rtp"] += await disturb_rtp_call(self.client, random, self.report)
+
+    async def crossing(self, random: Random) -> None:
+        """Load something into another site's page, through a forged proxy, or send what is nested deeply."""
+        method, path = random.choice(_ROUTES)
+        match random.randrange(3):
+            case 0:
+                await self._request("crossing", "GET", _SPEAKING_URL, headers=CROSS_SITE, refusal=403)
+            case 1:
+                await self._request("crossing", method, path, headers=forwarded_headers(random))
+            case _:
+                await self._request("crossing", method, path, content=nested_body(random))
+
     async def _request(
         self,
         wire: str,
@@ -209,6 +239,7 @@ class Attack:
         content_type: str = "application/json",
         headers: Mapping[str, str] = MappingProxyType({}),
         leaves_after_s: float | None = None,
+        refusal: int | None = None,
     ) -> None:
         self.sent[wire] += 1
         headers = {**headers, **({} if content is None else {"content-type": content_type})}
@@ -228,6 +259,8 @@ class Attack:
             self.report(f"{method} {path} {content or json!r}: {error!r}")
             return
         self.answers[answer.status_code] += 1
+        if refusal is not None and answer.status_code != refusal:
+            self.report(f"{method} {path} {headers}: {answer.status_code}, not {refusal}")
         if answer.status_code >= 500 and answer.status_code != 503:
             self.report(f"{method} {path} {content or json!r}: {answer.status_code} {answer.text[:300]}")
 

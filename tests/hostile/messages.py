@@ -129,6 +129,8 @@ def raw_bytes(random: Random) -> bytes:
             b"\x16\x03\x01\x02\x00\x01\x00",  # TLS
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             b"\x01\x00\x10",
+            b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-Filler: " + b"a" * 200_000,
+            b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 30_000,
         )
     )
 

@@ -17,7 +17,7 @@ from hostile.server import TRACEBACK, attacked_server
 
 # Peers at once on each wire, and its share of the messages.
 _WIRES: Final = {
-    "audiosocket": (2, 0.31),
+    "audiosocket": (2, 0.27),
     "carriers": (3, 0.12),
     "dashscope": (6, 0.13),
     "stream": (6, 0.15),
@@ -27,6 +27,9 @@ _WIRES: Final = {
     "speech": (3, 0.01),
     "offer": (2, 0.005),
     "http": (2, 0.015),
+    "strangers": (2, 0.02),
+    "rtp": (1, 0.01),
+    "crossing": (2, 0.01),
 }
 SETTLE_S: Final = 20.0  # in which all that is left of an attack ends; an offer's call takes 8 s
 

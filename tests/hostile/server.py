@@ -53,15 +53,15 @@ class AttackedServer:
 
 
 @asynccontextmanager
-async def attacked_server(folder: Path) -> AsyncIterator[AttackedServer]:
-    """Start a server in a process group of its own; its log is a file in the folder.
+async def attacked_server(folder: Path, *flags: str) -> AsyncIterator[AttackedServer]:
+    """Start a server in a process group of its own, with those flags too; its log is a file in the folder.
 
     Raises RuntimeError if it does not start or does not end cleanly.
     """
     log = folder / "server.log"
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            *_COMMAND, "--http-port", "0", "--audiosocket-port", "0", "--agent", "none",
+            *_COMMAND, "--http-port", "0", "--audiosocket-port", "0", "--agent", "none", *flags,
             stdout=asyncio.subprocess.PIPE, stderr=output, start_new_session=True,
         )  # fmt: skip
     try:

@@ -18,6 +18,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from ....adapters.audio.codecs import wav_file
+from ....tts_engine.descriptor_limit import descriptor_limit
 from ....tts_engine.errors import VivavoceError
 from ...listening_sockets import AddressUnavailable, format_address
 from ...web.streamed_body import SEND_TIMEOUT_S
@@ -48,8 +49,18 @@ _CODES: Final = {
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     503: grpc.StatusCode.UNAVAILABLE,
 }
-# A second server on the port is an error, as for HTTP.
-_OPTIONS: Final = (("grpc.so_reuseport", 0),)
+_FIRST_FRAME_S: Final = 20  # from a connection to the client's first frame
+_IDLE_S: Final = 600  # without a call
+
+
+def _options() -> list[tuple[str, int]]:
+    return [
+        ("grpc.so_reuseport", 0),  # a second server on the port is an error, as for HTTP
+        # gRPC accepts connections itself, refuses those beyond a number, and keeps silent ones for 120 s.
+        ("grpc.max_allowed_incoming_connections", descriptor_limit() // 8),
+        ("grpc.server_handshake_timeout_ms", 1000 * _FIRST_FRAME_S),
+        ("grpc.max_connection_idle_ms", 1000 * _IDLE_S),
+    ]
 
 
 class CosyVoiceGrpcServer:
@@ -59,7 +70,7 @@ class CosyVoiceGrpcServer:
         self._host = host
         self._messages = CosyVoiceMessages()
         self._health = health.aio.HealthServicer()
-        self._server = grpc.aio.server(interceptors=(_KeyInterceptor(host),), options=_OPTIONS)
+        self._server = grpc.aio.server(interceptors=(_KeyInterceptor(host),), options=_options())
         method = grpc.unary_stream_rpc_method_handler(
             self._infer,
             request_deserializer=self._messages.request.FromString,

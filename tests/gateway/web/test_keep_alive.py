@@ -126,6 +126,21 @@ def test_a_connection_is_not_closed_on_a_request_that_has_come() -> None:
     asyncio.run(test())
 
 
+def test_a_body_that_turns_out_to_be_no_http_ends_its_request_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        sock = socket.create_server(("127.0.0.1", 0))
+        server = HttpServer(make_health_app(), sock)
+        async with asyncio.timeout(TIMEOUT_S), serving(server), connected(sock) as client:
+            chunked = b"POST /nowhere HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+            assert b" 400 " in await ask(client, chunked)
+            await until(lambda: not server.server_state.connections and not server.server_state.tasks)
+
+    asyncio.run(test())
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_an_idle_connection_is_closed_at_last() -> None:
     async def test() -> None:
         sock = socket.create_server(("127.0.0.1", 0))

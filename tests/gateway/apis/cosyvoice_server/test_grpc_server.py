@@ -239,3 +239,45 @@ def test_a_gateway_serves_grpc_on_its_port_and_reports_one_that_is_taken() -> No
                 await Gateway.open(settings, engine=engine)
 
     asyncio.run(test())
+
+
+def test_silent_connections_are_closed_by_a_deadline(
+    run_every_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpc_server, "_FIRST_FRAME_S", 1)
+
+    async def test(served: Any) -> None:
+        server = CosyVoiceGrpcServer(served.apis.job_server)
+        port = await server.start(("127.0.0.1", 0))
+        try:
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+            for reader, writer in silent:
+                while await reader.read(65_536):  # the server's own settings, and then the end
+                    pass
+                writer.close()
+        finally:
+            await server.finish(1.0)
+
+    run_every_api(test)
+
+
+def test_the_number_of_connections_leaves_descriptors_to_calls(
+    run_every_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpc_server, "descriptor_limit", lambda: 24)
+
+    async def test(served: Any) -> None:
+        server = CosyVoiceGrpcServer(served.apis.job_server)
+        port = await server.start(("127.0.0.1", 0))
+        try:
+            first = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+            for reader, _ in first:
+                assert await reader.read(9)  # the header of the server's settings
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert await reader.read() == b""
+            for _, each in [*first, (reader, writer)]:
+                each.close()
+        finally:
+            await server.finish(1.0)
+
+    run_every_api(test)
