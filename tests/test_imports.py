@@ -57,6 +57,7 @@ ALLOWED_PACKAGES = {
     "adapters/media/phone_call.py": {"time"},  # a call of a media server
     "adapters/media/remote_media.py": {"os", "socket", "time"},  # keeps the socket of a call
     "adapters/media/rtp_wire.py": {"socket", "time"},  # the sockets of a call; reports have the wall clock
+    "adapters/rtp/srtp.py": {"pylibsrtp"},  # encryption, in memory
     "adapters/media/server.py": {"asyncio", "socket"},  # a media server's event loop
     "adapters/media/wires.py": {"socket", "time"},
 }

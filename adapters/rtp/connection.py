@@ -32,6 +32,7 @@ from .rtcp import (
     parse_rtcp,
 )
 from .source_lock import Address, SourceLock
+from .srtp import SrtpKeys, SrtpSession
 from .stream_sender import RtpStreamSender
 from .telephone_events import TelephoneEventDecoder
 
@@ -48,6 +49,7 @@ class RtpFault(Enum):
     FOREIGN = "packets come from an address that is not the peer's"
     WRONG_TYPE = "packets have a payload type that was not agreed"
     UNKNOWN_STREAM = "packets are of another stream"
+    UNPROTECTED = "packets are not encrypted with the peer's key"
     COLLISION = "packets have the identifier of our stream"
 
 
@@ -88,6 +90,7 @@ class RtpOptions:
     codec: RtpCodec
     peer: Address | None = None  # where to send until its first packet has come; None: not known
     key_type: int | None = TELEPHONE_EVENT  # payload type of keys; None: they come on another way
+    srtp: SrtpKeys | None = None  # None: packets are not encrypted
 
 
 class RtpConnection:
@@ -106,6 +109,7 @@ class RtpConnection:
         self._codec = options.codec
         self._sender = RtpStreamSender(options.codec, numbers)
         self._source = SourceLock(options.peer)
+        self._srtp = None if options.srtp is None else SrtpSession(options.srtp)
         self._ssrc: int | None = None  # of the peer's stream
         self._candidate: tuple[int, int] | None = None  # identifier and next number of another stream
         self._collisions = 0
@@ -141,6 +145,12 @@ class RtpConnection:
         if is_rtcp(data):
             self._receive_report(data, address, self.peer, now)
             return
+        if self._srtp is not None:
+            unprotected = self._srtp.unprotect(data)
+            if unprotected is None:
+                self._ignore_datagram(address, RtpFault.UNPROTECTED, f"{address[0]}:{address[1]}")
+                return
+            data = unprotected
         try:
             packet = parse_packet(data)
         except RtpProtocolError as error:
@@ -170,6 +180,12 @@ class RtpConnection:
         if address != agreed:
             self._ignore(RtpFault.FOREIGN, f"{address[0]}:{address[1]}")
             return
+        if self._srtp is not None:
+            unprotected = self._srtp.unprotect_report(data)
+            if unprotected is None:
+                self._ignore(RtpFault.UNPROTECTED, f"{address[0]}:{address[1]}")
+                return
+            data = unprotected
         try:
             for event in parse_rtcp(data):
                 self._take_report(event, now)
@@ -270,7 +286,8 @@ class RtpConnection:
 
     def encode_packet(self, pcm: bytes) -> bytes:
         """Return the datagram of the next packet; ``pcm`` is s16le at the codec's rate."""
-        return self._sender.encode(pcm)
+        packet = self._sender.encode(pcm)
+        return packet if self._srtp is None else self._srtp.protect(packet)
 
     def skip(self, samples: int) -> None:
         """Note that ``samples`` were not sent, because their time had passed."""
@@ -285,11 +302,14 @@ class RtpConnection:
         if now >= self._report_at and self._sender.packets:
             self._report_at = now + self._numbers.uniform(0.5, 1.5) * _REPORT_EVERY_S
             due.append(encode_sender_report(self._make_report(now, unix_s), self._cname))
-        return due
+        return [self._protect_report(report) for report in due]
 
     def encode_end(self) -> bytes:
         """Return the datagram for the port of RTCP that ends our stream."""
-        return encode_bye(self._sender.ssrc, self._cname)
+        return self._protect_report(encode_bye(self._sender.ssrc, self._cname))
+
+    def _protect_report(self, report: bytes) -> bytes:
+        return report if self._srtp is None else self._srtp.protect_report(report)
 
     def _make_report(self, now: float, unix_s: float) -> SenderReport:
         sender = self._sender

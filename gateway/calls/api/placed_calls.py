@@ -5,6 +5,8 @@ ari: Asterisk calls an endpoint; the call comes in under that id when it is answ
 """
 
 import ipaddress
+from base64 import b64decode, b64encode
+from secrets import token_bytes
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Request
@@ -14,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, Va
 from ....adapters.rtp.codec import CODECS, TELEPHONE_EVENT
 from ....adapters.rtp.connection import RtpOptions
 from ....adapters.rtp.source_lock import Address
+from ....adapters.rtp.srtp import SRTP_KEY_BYTES, SrtpKeys, SrtpSuite
 from ....tts_engine.errors import BadRequest
 from ...web.openapi.operations import json_body, json_response, operation
 from ...web.request_body import with_bounded_body
@@ -39,6 +42,21 @@ def _check_literal(value: str) -> str:
     return value
 
 
+class SrtpParameters(BaseModel):
+    """How one side encrypts what it sends, as in the `crypto` attribute of RFC 4568."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    suite: SrtpSuite = "AES_CM_128_HMAC_SHA1_80"
+    key: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9+/]{40}$",
+            description="Master key and salt, 30 bytes in base64, without `inline:`.",
+        ),
+    ]
+
+
 class RtpCallRequest(BaseModel):
     """A call over RTP."""
 
@@ -61,6 +79,9 @@ class RtpCallRequest(BaseModel):
     dtmf_payload_type: Annotated[int, Field(ge=96, le=127, description="Of keys (RFC 4733).")] = (
         TELEPHONE_EVENT
     )
+    srtp: Annotated[
+        SrtpParameters | None, Field(description="Of the peer; absent: packets are not encrypted.")
+    ] = None
 
 
 class AriCallRequest(BaseModel):
@@ -106,6 +127,9 @@ class RtpCallPlace(BaseModel):
     port: Annotated[int, Field(description="UDP port of RTP; RTCP goes to the next one.")]
     codec: str
     payload_type: int
+    srtp: Annotated[
+        SrtpParameters | None, Field(description="Of the gateway, if the request has those of the peer.")
+    ] = None
 
 
 class PlacedCallRequest(RootModel[RtpCallRequest | AriCallRequest]):
@@ -139,7 +163,8 @@ def routes(rtp: RtpCallServer, ari: AriController | None) -> APIRouter:
     async def place_call(request: Request) -> JSONResponse:
         wanted = await _read(request)
         if isinstance(wanted, RtpCallRequest):
-            return JSONResponse(_place_rtp_call(rtp, wanted).model_dump(), 201)
+            place = _place_rtp_call(rtp, wanted)
+            return JSONResponse(place.model_dump(mode="json", exclude_none=True), 201)
         if ari is None:
             raise AriMissing("over: got 'ari', but no Asterisk is configured; set ari_url")
         try:
@@ -169,10 +194,20 @@ def _place_rtp_call(rtp: RtpCallServer, wanted: RtpCallRequest) -> RtpCallPlace:
     peer = None if wanted.peer is None else _parse_address(wanted.peer)
     reservation = rtp.reserve(wanted.peer or "unknown")
     host, port = reservation.address
-    call = rtp.open(reservation, RtpOptions(codec, peer, wanted.dtmf_payload_type))
+    keys = None if wanted.srtp is None else _make_keys(wanted.srtp)
+    call = rtp.open(reservation, RtpOptions(codec, peer, wanted.dtmf_payload_type, keys))
     return RtpCallPlace(
-        call=call.call_id, address=host, port=port, codec=codec.name, payload_type=codec.payload_type
+        call=call.call_id,
+        address=host,
+        port=port,
+        codec=codec.name,
+        payload_type=codec.payload_type,
+        srtp=None if keys is None else SrtpParameters(suite=keys.suite, key=b64encode(keys.local).decode()),
     )
+
+
+def _make_keys(peer: SrtpParameters) -> SrtpKeys:
+    return SrtpKeys(peer.suite, local=token_bytes(SRTP_KEY_BYTES), remote=b64decode(peer.key))
 
 
 def _parse_address(text: str) -> Address:

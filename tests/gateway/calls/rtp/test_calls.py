@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from shared.calls.rtp_stream import RtpSource
 from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
 from vivavoce.adapters.rtp.packet import encode_packet
 from vivavoce.adapters.rtp.rtcp import Bye, parse_rtcp
+from vivavoce.adapters.rtp.srtp import SrtpKeys, SrtpSession
+from vivavoce.adapters.rtp.telephone_events import encode_key
 
 TONE = (8000 * np.sin(np.arange(160 * 25) * 0.3)).astype("<i2").tobytes()
 
@@ -130,6 +133,51 @@ def test_a_peer_that_was_not_named_is_the_first_that_sends_three_packets_and_oth
 
     with caplog.at_level(logging.WARNING):
         run(scenario())
+
+
+def test_an_encrypted_call_is_heard_with_the_keys_of_the_request_and_of_the_answer() -> None:
+    remote = b64encode(bytes(range(30))).decode()
+
+    async def scenario() -> None:
+        async with call_server() as server, server.http() as client:
+            phone = RtpTestPhone()
+            try:
+                host, port = phone.address
+                wanted = {"over": "rtp", "peer": f"{host}:{port}", "srtp": {"key": remote}}
+                answer = await client.post("", json=wanted)
+                assert answer.status_code == 201, answer.text
+                place = answer.json()
+                assert place["srtp"]["suite"] == "AES_CM_128_HMAC_SHA1_80"
+                keys = SrtpKeys(place["srtp"]["suite"], b64decode(remote), b64decode(place["srtp"]["key"]))
+                session = SrtpSession(keys)
+                phone.server = (place["address"], place["port"])
+                while not phone.packets:
+                    await asyncio.sleep(0.01)
+                assert session.unprotect(encode_packet(phone.packets[0])) is not None
+                async with server.socket(place["call"]) as socket:
+                    await until(socket, "started")
+                    payload = encode_key("4", duration=160, is_end=False)
+                    phone.send_bytes(
+                        session.protect(encode_packet(phone.source.key(payload, 7, marker=True)))
+                    )
+                    assert (await until(socket, "dtmf"))[-1]["digit"] == "4"
+            finally:
+                await asyncio.to_thread(phone.close)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "srtp", [{}, {"key": "short"}, {"key": "A" * 39 + "!"}, {"key": "A" * 40, "suite": "NULL"}], ids=str
+)
+def test_keys_of_another_length_or_suite_are_refused_and_not_repeated(srtp: dict[str, str]) -> None:
+    async def scenario() -> None:
+        async with call_server() as server, server.http() as client:
+            refused = await client.post("", json={"over": "rtp", "srtp": srtp})
+            assert refused.status_code == 400 and "srtp" in refused.json()["error"]
+            assert srtp.get("key", "nothing") not in refused.text
+
+    run(scenario())
 
 
 async def repeat(phone: RtpTestPhone, pcm: bytes) -> None:
