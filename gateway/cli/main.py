@@ -121,8 +121,8 @@ def _configure_logging(level: str, file: Path | None) -> None:
     import logging
     from logging.handlers import RotatingFileHandler
 
-    from ..log_format import PlainLineFormatter
     from ..log_limit import LimitedHandler
+    from .log_format import PlainLineFormatter
 
     handler: logging.Handler = logging.StreamHandler()
     if file is not None:

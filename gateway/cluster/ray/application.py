@@ -24,6 +24,7 @@ from ray import serve
 from ray.serve.config import RequestRouterConfig
 from ray.serve.handle import DeploymentHandle
 
+from ....tts_engine.descriptor_limit import raise_descriptor_limit
 from ....tts_engine.engine import Engine
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.voices.recording import Recording
@@ -65,6 +66,7 @@ class VoiceReplica:
         enrolment: "DeploymentHandle[object] | None" = None,
     ) -> None:
         log_with_serve()
+        raise_descriptor_limit()
         context = serve.get_replica_context()
         self._replica, self._deployment = context.replica_id.unique_id, context.deployment
         engine, digest = await open_engine(*stages)

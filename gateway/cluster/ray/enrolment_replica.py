@@ -14,6 +14,7 @@ from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
+from ....tts_engine.descriptor_limit import raise_descriptor_limit
 from ....tts_engine.errors import Overloaded, SynthesisFailed, VivavoceError
 from ....tts_engine.metrics import Metrics
 from ....tts_engine.voices.recording import Recording
@@ -36,6 +37,7 @@ class EnrolmentReplica:
 
     async def __init__(self, settings: ReplicaSettings) -> None:  # type: ignore[misc]  # Ray Serve awaits it
         log_with_serve()
+        raise_descriptor_limit()
         context = serve.get_replica_context()
         self._replica, self._deployment = context.replica_id.unique_id, context.deployment
         self._voices = await asyncio.to_thread(settings.open_encoders)

@@ -17,6 +17,7 @@ from ....tts_engine.cosyvoice.rendering.render_messages import (
     RenderReplicaDescription,
     RenderReply,
 )
+from ....tts_engine.descriptor_limit import raise_descriptor_limit
 from ...process_tuning import tune_process
 from ..replicas.cluster_metrics import replica_families
 from ..replicas.messages import ReplicaLost, ReplicaMetrics
@@ -37,6 +38,7 @@ class RenderReplica:
 
     async def __init__(self, settings: ReplicaSettings) -> None:  # type: ignore[misc]  # Ray Serve awaits it
         log_with_serve()
+        raise_descriptor_limit()
         context = serve.get_replica_context()
         self._replica, self._deployment = context.replica_id.unique_id, context.deployment
         self._host = await asyncio.to_thread(settings.load_render_host, self._replica)

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from vivavoce.gateway.log_format import PlainLineFormatter
+from vivavoce.gateway.cli.log_format import PlainLineFormatter
 
 
 def line_of(message: str, *values: object) -> str:
