@@ -19,5 +19,5 @@ def test_a_server_withstands_hostile_messages_on_all_wires() -> None:
     assert min(report.sent[wire] for wire in _RARE_WIRES) > 30
     assert report.answers[200] > 0 and report.answers[400] > 0
     assert report.live_utterances > 0 and report.live_requests > 0
-    assert report.open_files[-1] <= report.open_files[0] + 8  # connections that clients keep
+    assert report.open_files[-1] <= report.open_files[0] + 11  # connections that clients keep
     assert report.log_lines < report.messages
