@@ -1,12 +1,12 @@
 """The engine: opens a backend, admits streams, and renders their text on worker threads.
 
-    loop thread                                 worker thread (one for each worker of the backend)
-    Stream.push_text -> Segmenter -> Session    schedule -> Backend.step -> commit
-    Stream.__anext__ <- call_soon_threadsafe <--------------------------------'
+    loop thread                   reader thread           worker thread (one for each worker of the backend)
+    Stream.push_text -----------> TextReader -> Session   schedule -> Backend.step -> commit
+    Stream.__anext__ <- call_soon_threadsafe <----------------------------------------'
 
-Text crosses threads once on its way in, audio once on its way out. The lock guards sessions and is not held
-during a step, so asyncio never waits for tensors. Workers may all run every stage, or each run one stage; in
-the second case a session changes its worker with its stage.
+The loop reads short text itself; the reader thread reads what is longer, a few segments ahead of the workers.
+The lock guards sessions and is not held during a step, so asyncio never waits for tensors. Workers may all
+run every stage, or each run one stage; in the second case a session changes its worker with its stage.
 """
 
 import asyncio
@@ -43,10 +43,20 @@ from .reading.english.grammar import ENGLISH_GRAMMAR
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
-from .scheduler import Admission, ComputeCost, SchedulerPolicy, admit, runs_dry_at, schedule, step_cost_s
+from .scheduler import (
+    Admission,
+    ComputeCost,
+    SchedulerPolicy,
+    admit,
+    runs_dry_at,
+    schedule,
+    step_cost_s,
+    urgency,
+)
 from .segmenter import Segmenter
 from .session import Session
 from .stream import Stream
+from .text_reader import TextReader, wants_text
 from .voices.languages import OtherLanguage, language_read
 from .voices.voices import Voices
 
@@ -88,7 +98,9 @@ class Engine:
         self._cost = ComputeCost(backend.workers)
         self._streams: dict[Session, Stream] = {}
         self._untaken: weakref.WeakSet[Session] = weakref.WeakSet()  # rendered, the final chunk not taken
-        self._condition = threading.Condition()
+        lock = threading.RLock()
+        self._condition = threading.Condition(lock)
+        self._unread_text = threading.Condition(lock)
         self._workers_differ = len(set(backend.workers)) > 1
         self._closing = False
         self._unread_characters = 0  # since the last warning
@@ -99,6 +111,7 @@ class Engine:
             )
             for worker, stages in enumerate(backend.workers)
         ]
+        self._threads.append(threading.Thread(target=self._run_reader, name="vivavoce-reader", daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -313,6 +326,7 @@ class Engine:
             self._closing = True
             streams = list(self._streams.values())
             self._condition.notify_all()
+            self._unread_text.notify()
         for stream in streams:
             stream.cancel()
         join = functools.partial(_join_all, self._threads)
@@ -348,6 +362,10 @@ class Engine:
         else:
             self._condition.notify()
 
+    def wake_reader(self) -> None:
+        """Tell the reader thread that a session has text to read; the lock is held."""
+        self._unread_text.notify()
+
     def release(self, session: Session) -> None:
         """Forget a session and close its slot; the commit closes the slot of one in a step. The lock is held.
 
@@ -381,6 +399,34 @@ class Engine:
         if session.cancelled_at is not None:
             self.metrics.cancel_latency.observe(time.monotonic() - session.cancelled_at)
 
+    # The reader thread
+
+    def _run_reader(self) -> None:
+        while True:
+            with self._condition:
+                session = self._next_to_read()
+                while session is None:
+                    if self._closing:
+                        return
+                    self._unread_text.wait()
+                    session = self._next_to_read()
+                reader = self._streams[session].reader
+            self._read(session, reader)
+
+    def _next_to_read(self) -> Session | None:
+        """The session whose text is needed soonest; the lock is held."""
+        return min(filter(wants_text, self._streams), key=urgency, default=None)
+
+    def _read(self, session: Session, reader: TextReader) -> None:
+        """Read a slice of a session's text. Boundary: an exception ends only that session."""
+        try:
+            reader.read_on()
+        except Exception as error:
+            logger.exception("slot %d: its text was not read", session.slot)
+            with self._condition:
+                if session in self._streams:
+                    self._fail(session, error)
+
     # Worker threads
 
     def _run_worker(self, worker: int, stages: Stages) -> None:
@@ -408,6 +454,8 @@ class Engine:
         ):
             session.running = True
             turns[session] = _next_turn(session)
+            if session.inputs:
+                self._unread_text.notify()
         return turns
 
     def _run_step(self, worker: int, stages: Stages, stage: Stage, turns: dict[Session, SlotTurn]) -> None:
@@ -442,10 +490,8 @@ class Engine:
             self._close_slot(session)
             return
         if isinstance(result, Exception):
-            self.metrics.failures.inc()
             logger.error("slot %d failed: %s", session.slot, result)
-            stream.deliver_failure(result)
-            self.release(session)
+            self._fail(session, result)
             return
         audio_s = result.seconds
         self._cost.observe(max(compute_s, result.device_s), audio_s, time.monotonic(), stages)
@@ -458,6 +504,13 @@ class Engine:
             stream.deliver_end()
         if session.is_fully_rendered or session.cancelled_at is not None:
             self.release(session)
+
+    def _fail(self, session: Session, error: Exception) -> None:
+        """End a session with an error; the lock is held."""
+        self.metrics.failures.inc()
+        self._streams[session].deliver_failure(error)
+        session.drop_text()
+        self.release(session)
 
     def _observe_first_audio(self, session: Session, audio_s: float) -> None:
         if session.first_audio_at is not None or not audio_s or session.first_segment_at is None:

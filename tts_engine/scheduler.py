@@ -70,16 +70,16 @@ def schedule(
         runnable = [session for session in runnable if stage_of(session) in stages]
     if not runnable:
         return []
-    first = min(runnable, key=_urgency)
+    first = min(runnable, key=urgency)
     stage = stage_of(first)
     max_count = max_batch_size(stage)
     if max_count == 1:
         return [first]
     same_stage = (session for session in runnable if stage_of(session) is stage)
-    return heapq.nsmallest(max_count, same_stage, key=_urgency)
+    return heapq.nsmallest(max_count, same_stage, key=urgency)
 
 
-def _urgency(session: Session) -> float:
+def urgency(session: Session) -> float:
     """When the next audio is due, monotonic s: smaller is more urgent."""
     dry_at = runs_dry_at(session)
     if dry_at is None:

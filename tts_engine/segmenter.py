@@ -96,6 +96,11 @@ class Segmenter:
         self._start = 0  # of the next segment, in characters of the text pushed
         self._has_spoken = False  # since the last flush
 
+    @property
+    def held_characters(self) -> int:
+        """Characters of the text so far that are not read, because more text may change how they are."""
+        return self._reader.held_characters
+
     def use_lexicons(self, lexicons: Sequence[Lexicon]) -> None:
         """Say words as the lexicons have them, from the next text on; the first that has a word decides."""
         self._reader.use_lexicons(lexicons)

@@ -5,7 +5,7 @@ access is under the engine's lock.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from .segmenter import BoundaryKind, Segment
@@ -34,11 +34,12 @@ class Session:
     slot: int  # of the backend
     opened_at: float
 
-    # Set by the stream
+    # Set by the stream and the reader of its text
+    inputs: deque[Iterator[None]] = field(default_factory=deque)  # not read yet; the first may be in part
     pending: deque[PendingSegment] = field(default_factory=deque)
-    input_ended: bool = False
+    input_ended: bool = False  # all text is read and no more will come
     cancelled_at: float | None = None
-    first_segment_at: float | None = None  # when the text completed the first segment
+    first_segment_at: float | None = None  # when the text of the first segment was complete
     deadline: float | None = None  # when the listener has played all it took; None until it reports that
 
     # Set by the engine's scheduling and commit
@@ -64,7 +65,14 @@ class Session:
         """Queue the last segments of the stream, without a pause after the very last one."""
         self.add_before_pause(segments, 0.0, now=now)
 
+    def drop_text(self) -> None:
+        """Drop what is not rendered yet."""
+        self.inputs.clear()
+        self.pending.clear()
+
     def _queue(self, segment: PendingSegment, now: float) -> None:
+        if self.cancelled_at is not None:  # while the text was read
+            return
         self.pending.append(segment)
         if self.first_segment_at is None:
             self.first_segment_at = now

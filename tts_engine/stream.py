@@ -3,8 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,6 +16,7 @@ from .reading.clause_boundaries import BoundaryKind
 from .reading.pronunciation.lexicon import MAX_PHRASE_CHARACTERS, Pronunciation
 from .segmenter import Segment, Segmenter
 from .session import Session
+from .text_reader import TextReader, TextReaderHost
 
 # Every stream ends with a chunk of silence: the last chunk does not depend on timing, and a text without any
 # word is silence instead of an error.
@@ -38,15 +38,8 @@ class TextSink(Protocol):
         """End the text; no more will come."""
 
 
-class StreamHost(Protocol):
+class StreamHost(TextReaderHost, Protocol):
     """What a stream needs of its engine."""
-
-    @property
-    def lock(self) -> AbstractContextManager[object]:
-        """Guards every session."""
-
-    def wake(self) -> None:
-        """Tell a worker that a session may have work; the lock is held."""
 
     def release(self, session: Session) -> None:
         """Forget a session that is rendered, cancelled, or taken to its end; the lock is held."""
@@ -75,9 +68,11 @@ class Stream:
     ) -> None:
         self._host = host
         self._session = session
-        self._segmenter = segmenter
+        self.reader = TextReader(host, session, segmenter)
         self._segmenter_in = segmenter_in
-        self._language: str | None = None  # of the text from here on; None: the stream's
+        self._rate = 1.0  # of the text from here on
+        self._language: str | None = None  # the same; None: the stream's
+        self._input_ended = False
         self._loop = loop
         self._max_characters = max_characters
         self._text: list[str] = []
@@ -106,11 +101,11 @@ class Stream:
 
     @property
     def unread_characters(self) -> int:
-        """Letters of the text that is segmented so far that the voice cannot read; their words are left out.
+        """Letters of the text that is read so far that the voice cannot read; their words are left out.
 
-        After ``end_input`` it covers the whole text.
+        After the final chunk it covers the whole text.
         """
-        return self._segmenter.unread_characters
+        return self.reader.segmenter.unread_characters
 
     def push_text(
         self, text: str, pronunciation: Pronunciation | None = None, pause_s: float | None = None
@@ -131,21 +126,7 @@ class Stream:
             )
         self._characters += len(text)
         self._text.append(text)
-        segments = self._segmenter.push(text, pronunciation)
-        if pause_s is not None:
-            segments += self._segmenter.flush(BoundaryKind.FORCED)
-        self._queue(segments, pause_s)
-
-    def _queue(self, segments: Sequence[Segment], pause_s: float | None) -> None:
-        if not segments:
-            return
-        with self._host.lock:
-            if pause_s is None:
-                for segment in segments:
-                    self._session.add(segment, now=time.monotonic())
-            else:
-                self._session.add_before_pause(segments, pause_s, now=time.monotonic())
-            self._host.wake()
+        self.reader.push(text, pronunciation, pause_s)
 
     def set_rate(self, rate: float) -> None:
         """Speak the text from here on faster or slower; a factor besides the stream's speed.
@@ -153,10 +134,9 @@ class Stream:
         The product is kept within 0.5 to 2.0. CosyVoice ignores it. Raises StreamClosed.
         """
         self._require_open()
-        if rate == self._segmenter.rate:
-            return
-        self._queue(self._segmenter.flush(BoundaryKind.FORCED), None)
-        self._segmenter.rate = rate
+        if rate != self._rate:
+            self._rate = rate
+            self.reader.set_rate(rate)
 
     def set_language(self, language: str | None) -> None:
         """Read the text from here on by the rules of a language, BCP 47; None: of the stream's own.
@@ -164,12 +144,9 @@ class Stream:
         The voice stays the same. Raises StreamClosed, and LanguageNotSpoken if it does not speak that.
         """
         self._require_open()
-        if language == self._language:
-            return
-        segmenter = self._segmenter_in(language)
-        self._queue(self._segmenter.flush(BoundaryKind.FORCED), None)
-        segmenter.follow(self._segmenter)
-        self._segmenter, self._language = segmenter, language
+        if language != self._language:
+            self.reader.change_segmenter(self._segmenter_in(language))
+            self._language = language
 
     def mark(self, name: str) -> None:
         """Name the place between the text so far and the next; a chunk reports it. Raises StreamClosed."""
@@ -179,23 +156,22 @@ class Stream:
     def flush(self) -> None:
         """Speak the buffered text as a sentence, without waiting for more. Raises StreamClosed."""
         self._require_open()
-        with self._host.lock:
-            for segment in self._segmenter.flush():
-                self._session.add(segment, now=time.monotonic())
-            self._host.wake()
+        self.reader.flush()
 
     def end_input(self) -> None:
         """End the text: speak what is buffered, then end the stream. A second call does nothing."""
-        session = self._session
-        if session.input_ended or session.cancelled_at is not None:
+        if self._input_ended or self._session.cancelled_at is not None:
             return
-        with self._host.lock:
-            session.add_last(self._segmenter.flush(), now=time.monotonic())
-            session.input_ended = True
-            if session.is_fully_rendered and not session.running and self._failure is None:
-                self.deliver_end()
-                self._host.release(session)
-            self._host.wake()
+        self._input_ended = True
+        self.reader.end(self._finish)
+
+    def _finish(self) -> None:
+        """End a stream whose text is read to its end, if all of it is rendered; the lock is held."""
+        session = self._session
+        is_over = session.cancelled_at is not None or self._failure is not None
+        if session.is_fully_rendered and not session.running and not is_over:
+            self.deliver_end()
+            self._host.release(session)
 
     def cancel(self) -> None:
         """End the stream at once: no further chunk is yielded or, after the running step, rendered."""
@@ -204,7 +180,7 @@ class Stream:
             return
         with self._host.lock:
             session.cancelled_at = time.monotonic()
-            session.pending.clear()
+            session.drop_text()
             self._host.release(session)
         self._chunks.clear()
         self._ended = True
@@ -242,7 +218,9 @@ class Stream:
                 self._host.release(session)
             elif session.has_work:
                 self._host.wake()
-            awaits_text = not (self._chunks or session.has_work or session.input_ended)
+            is_last_so_far = chunk.index + 1 == session.chunks  # others may be on their way to the loop
+            has_text = session.has_work or session.inputs or session.input_ended
+        awaits_text = is_last_so_far and not has_text
         return replace(chunk, awaits_text=True) if awaits_text else chunk
 
     # Called by the engine's commit with the lock held, on a worker's thread or on the loop
@@ -261,10 +239,10 @@ class Stream:
 
     def deliver_end(self) -> None:
         """Send the silence that ends every stream, or an error if the text has words and none was spoken."""
-        unread_characters = self._segmenter.unread_characters
-        if unread_characters:
-            self._host.report_unread(unread_characters)
-        if self._segmenter.has_words and not self._session.samples:
+        segmenter = self.reader.segmenter
+        if segmenter.unread_characters:
+            self._host.report_unread(segmenter.unread_characters)
+        if segmenter.has_words and not self._session.samples:
             self.deliver_failure(UnreadableText())
             return
         beyond_s = max(0.0, self._last_word_stop_s - self._session.samples / SAMPLE_RATE)
@@ -308,7 +286,7 @@ class Stream:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
             self._session.cancelled_at = time.monotonic()
-            self._session.pending.clear()
+            self._session.drop_text()
 
     def _receive_chunk(self, chunk: AudioChunk) -> None:
         if self._session.cancelled_at is not None:
@@ -340,7 +318,7 @@ class Stream:
     def _require_open(self) -> None:
         if self._session.cancelled_at is not None:
             raise StreamClosed("the stream is cancelled")
-        if self._session.input_ended:
+        if self._input_ended:
             raise StreamClosed("no more text after end_input()")
 
 

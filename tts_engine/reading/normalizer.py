@@ -115,6 +115,11 @@ class TextNormalizer:
         self._clause_normalizer.pronunciations.lexicons = tuple(lexicons)
 
     @property
+    def held_characters(self) -> int:
+        """Folded characters that are not read yet."""
+        return len(self._text)
+
+    @property
     def pushed_characters(self) -> int:
         """Characters pushed in all, with those before ``begin_at``."""
         return self._pushed

@@ -1,0 +1,150 @@
+"""Reads the text of one stream: inputs wait in their order until their segments are soon to be rendered.
+
+Reading takes up to some milliseconds a clause. So the event loop reads what is short, such as a token of a
+language model; the engine's reader thread reads the rest in slices, a few segments ahead of the rendering.
+The segments do not depend on which thread reads.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from .reading.clause_boundaries import BoundaryKind
+from .reading.pronunciation.lexicon import Pronunciation
+from .segmenter import Segment, Segmenter
+from .session import Session
+
+# Read by the event loop at once, with the unfinished clause before it; about 1 ms.
+_MAX_SHORT_CHARACTERS = 64
+_SLICE_CHARACTERS = 64  # read between two looks at what is more urgent
+_MAX_SEGMENTS_AHEAD = 2  # that wait to be rendered
+
+
+class TextReaderHost(Protocol):
+    """What a reader of text needs of its engine."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Guards every session."""
+
+    def wake(self) -> None:
+        """Tell a worker that a session may have work; the lock is held."""
+
+    def wake_reader(self) -> None:
+        """Tell the reader thread that a session has text to read; the lock is held."""
+
+
+class TextReader:
+    """The inputs of one stream and its segmenter.
+
+    ``read_on`` runs on the reader thread, all else on the loop.
+
+    Attributes:
+        segmenter: of the text that is read next.
+    """
+
+    def __init__(self, host: TextReaderHost, session: Session, segmenter: Segmenter) -> None:
+        self.segmenter = segmenter
+        self._host = host
+        self._session = session
+
+    def push(self, text: str, pronunciation: Pronunciation | None, pause_s: float | None) -> None:
+        """Read more text; see ``Stream.push_text``."""
+        reading = self._read_text(text, pronunciation, pause_s, time.monotonic())
+        self._add(reading, len(text))
+
+    def flush(self) -> None:
+        """Read the buffered text as a sentence."""
+        self._add(self._read_buffered(BoundaryKind.SENTENCE, time.monotonic()))
+
+    def set_rate(self, rate: float) -> None:
+        """Speak the text from here on faster or slower."""
+        self._add(self._change_rate(rate, time.monotonic()))
+
+    def change_segmenter(self, segmenter: Segmenter) -> None:
+        """Read the text from here on with another segmenter."""
+        self._add(self._follow(segmenter, time.monotonic()))
+
+    def end(self, finish: Callable[[], None]) -> None:
+        """Read the buffered text as the last one, then call ``finish`` with the lock held."""
+        self._add(self._read_last(finish, time.monotonic()))
+
+    def read_on(self) -> None:
+        """Read a slice of the first input that waits."""
+        with self._host.lock:
+            if not self._session.inputs:  # cancelled meanwhile
+                return
+            reading = self._session.inputs[0]
+        try:
+            next(reading)
+        except StopIteration:
+            with self._host.lock:
+                if self._session.inputs:
+                    self._session.inputs.popleft()
+
+    def _add(self, reading: Iterator[None], characters: int = 0) -> None:
+        """Read an input at once if it is short and none waits, else leave it to the reader thread."""
+        is_short = characters + self.segmenter.held_characters <= _MAX_SHORT_CHARACTERS
+        if is_short and not self._session.inputs:
+            for _ in reading:
+                pass
+            return
+        with self._host.lock:
+            self._session.inputs.append(reading)
+            self._host.wake_reader()
+
+    def _read_text(
+        self, text: str, pronunciation: Pronunciation | None, pause_s: float | None, now: float
+    ) -> Iterator[None]:
+        held: list[Segment] = []  # with a pause, the last segment waits until it is known to be the last
+        for part in _slices(text) if pronunciation is None else [text]:
+            segments = held + self.segmenter.push(part, pronunciation)
+            held = [] if pause_s is None else segments[-1:]
+            self._queue(segments[: len(segments) - len(held)], now)
+            yield
+        if pause_s is not None:
+            segments = held + self.segmenter.flush(BoundaryKind.FORCED)
+            with self._host.lock:
+                self._session.add_before_pause(segments, pause_s, now=now)
+                self._host.wake()
+
+    def _read_buffered(self, ending: BoundaryKind, now: float) -> Iterator[None]:
+        self._queue(self.segmenter.flush(ending), now)
+        yield
+
+    def _change_rate(self, rate: float, now: float) -> Iterator[None]:
+        yield from self._read_buffered(BoundaryKind.FORCED, now)
+        self.segmenter.rate = rate
+
+    def _follow(self, segmenter: Segmenter, now: float) -> Iterator[None]:
+        yield from self._read_buffered(BoundaryKind.FORCED, now)
+        segmenter.follow(self.segmenter)
+        self.segmenter = segmenter
+
+    def _read_last(self, finish: Callable[[], None], now: float) -> Iterator[None]:
+        segments = self.segmenter.flush()
+        with self._host.lock:
+            self._session.add_last(segments, now=now)
+            self._session.input_ended = True
+            finish()
+            self._host.wake()
+        yield
+
+    def _queue(self, segments: Sequence[Segment], now: float) -> None:
+        """Queue segments to be rendered. now: when their text came, monotonic s."""
+        if not segments:
+            return
+        with self._host.lock:
+            for segment in segments:
+                self._session.add(segment, now=now)
+            self._host.wake()
+
+
+def wants_text(session: Session) -> bool:
+    """Whether a session has text to read and few segments that are read; the lock is held."""
+    return bool(session.inputs) and len(session.pending) < _MAX_SEGMENTS_AHEAD
+
+
+def _slices(text: str) -> Iterator[str]:
+    return (text[begin : begin + _SLICE_CHARACTERS] for begin in range(0, len(text), _SLICE_CHARACTERS))
