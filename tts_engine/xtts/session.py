@@ -18,9 +18,9 @@ from ...models.xtts.sampling import PREFIX_ID, XttsSampling, XttsSamplingInputs,
 from ...models.xtts.voice import XttsVoice
 from ..backends.base import StepResult
 from ..chunk import SAMPLE_RATE, Word
+from ..decoding.word_timing import WordTimeEstimator, words_in_stream
 from ..segmenter import Segment
 from ..voices.languages import primary_language
-from ..word_timing import WordTimeEstimator, words_in_stream
 from .gpt_runner import DecodedColumn, Latent, XttsGptInput, XttsGptTurn
 from .policy import XttsPolicy
 from .render_runner import XttsRenderState

@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .chunk import SAMPLE_RATE, Word
-from .reading.unicode_scripts import WrittenWord, estimate_seconds, group_written_words
-from .segmenter import SpokenWord
+from ..chunk import SAMPLE_RATE, Word
+from ..reading.unicode_scripts import WrittenWord, estimate_seconds, group_written_words
+from ..segmenter import SpokenWord
 
 
 @dataclass(frozen=True, slots=True)
