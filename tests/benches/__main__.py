@@ -96,6 +96,15 @@ def bench_front_end(as_json: bool) -> None:
     print_report(measure(), as_json)
 
 
+@bench_group.command("text-reading")
+@AS_JSON
+def bench_text_reading(as_json: bool) -> None:
+    """Time of reading a character in all languages, and how long the largest texts hold the event loop."""
+    from benches.text_reading import measure
+
+    print_report(measure(), as_json)
+
+
 @bench_group.command("lexicon")
 @click.option("--entries", type=click.IntRange(1), default=10_000, show_default=True, help="Of the lexicon.")
 @AS_JSON

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from .lazy_pattern import LazyPattern
+from .needed_signs import signs_in
 from .pronunciation.finder import PronunciationFinder
 from .pronunciation.lexicon import PronouncedRange
 from .reading_context import ReadingContext
@@ -31,6 +32,7 @@ _NEXT_VISIBLE = re.compile(r" *([^ ])")
 _NEXT_WORD = re.compile(r"[ -]*([^\W\d_]+(?:\.[^\W\d_])*(?:'[^\W\d_]+)?)")
 _SYMBOLS_AFTER_BLANK = tuple("-–<>~*")  # signs whose reading depends on the blank before them
 STABLE_MARGIN_CHARACTERS = 100  # before the end of an unfinished clause; readings before it are final
+_MAX_PARTS = 256  # of a grammar, kept; each is a few tuples
 _CAPITAL_AHEAD = "(?=[A-Z])"  # begins the pattern of a rule that is not tried at other letters
 _PUNCTUATION_STRENGTH = {mark: weight for weight, mark in enumerate(("", ",", "—", ";", ":", ".", "!", "?"))}
 _PUNCTUATION_STRENGTH |= {
@@ -114,7 +116,9 @@ class Grammar:
     digits: tuple[Rule, ...]
     symbols: tuple[Rule, ...]  # any other character
     word: Rule  # tried when no other rule applies
+    whole: "Grammar | None" = None  # that this is a part of
     small_letters: tuple[Rule, ...] = field(init=False)  # those of ``letters`` that need no capital
+    _parts: dict[frozenset[str], "Grammar"] = field(init=False, default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         small = tuple(rule for rule in self.letters if not rule[0].pattern.startswith(_CAPITAL_AHEAD))
@@ -123,7 +127,29 @@ class Grammar:
     def compile(self) -> None:
         """Compile all patterns, so that no later text waits for them."""
         for pattern, _ in (*self.lines, *self.letters, *self.digits, *self.symbols, self.word):
-            _ = pattern.match
+            _ = pattern.match, pattern.needs
+
+    def part_for(self, view: str) -> "Grammar":
+        """The rules that may apply in a view: not those that need a sign that it lacks."""
+        whole = self.whole or self
+        signs = signs_in(view)
+        part = whole._parts.get(signs)
+        if part is None:
+            if len(whole._parts) >= _MAX_PARTS:
+                whole._parts.clear()
+            part = whole._parts[signs] = Grammar(
+                _rules_for(signs, whole.lines),
+                _rules_for(signs, whole.letters),
+                _rules_for(signs, whole.digits),
+                _rules_for(signs, whole.symbols),
+                whole.word,
+                whole,
+            )
+        return part
+
+
+def _rules_for(signs: frozenset[str], rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    return tuple(rule for rule in rules if not any(map(signs.isdisjoint, rule[0].needs)))
 
 
 def compile_rules(*rows: RuleRow) -> tuple[Rule, ...]:
@@ -151,9 +177,9 @@ def end_sentence_if_capital_follows(scan: ScanState, at: int) -> None:
 
 def read_tokens(scan: ScanState, limit: int, grammar: Grammar) -> None:
     """Read the view up to ``limit``; a token that begins before it is read whole."""
-    at = 0
+    at, part = 0, grammar.part_for(scan.view)
     while at < limit:
-        at = _read_token(scan, at, grammar)
+        at = _read_token(scan, at, part)
 
 
 def read_stable_prefix(scan: ScanState, limit: int, grammar: Grammar) -> int:
@@ -163,8 +189,9 @@ def read_stable_prefix(scan: ScanState, limit: int, grammar: Grammar) -> int:
     ``limit`` or the end of the view. Words after the end are dropped.
     """
     at, cut, kept, context = 0, 0, 0, scan.context
+    part = grammar.part_for(scan.view)
     while at < len(scan.view) and (at < limit or not cut):
-        at = _read_token(scan, at, grammar)
+        at = _read_token(scan, at, part)
         if scan.view[at : at + 1] == " " and len(scan.words) > kept and (at <= limit or not cut):
             cut, kept, context = at, len(scan.words), replace(scan.context)
     if not cut:

@@ -3,6 +3,7 @@
 import re
 
 from ..clause_boundaries import AbbreviationKind
+from ..lazy_pattern import PatternBehind
 from ..tokenizer import (
     ScanState,
     any_of,
@@ -21,18 +22,18 @@ from .words import AMOUNT_AHEAD
 _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
 _NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[IVXLC]{2,6}(?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)")
 _CAPITALS_OR_VERB_AHEAD = re.compile(r" (?:[A-Z]{2,6}(?!\w)|[a-z])")  # "part no. WRX", "serial no. reads"
-_PRICE_BEHIND = re.compile(r"[$£€][\d,.]{1,20}[kK]? ?\Z")
+_PRICE_BEHIND = PatternBehind(r"[$£€][\d,.]{1,20}[kK]? ?\Z")
 _TRAIN_NUMBER_AHEAD = re.compile(r"\.? #?\d{3,6}(?![\d/-])")
-_WORK_BEHIND = re.compile(rf"\b(?:{any_of(vocabulary.NOUNS_BEFORE_HOURS_OF_WORK)})\.? \Z")
+_WORK_BEHIND = PatternBehind(rf"\b(?:{any_of(vocabulary.NOUNS_BEFORE_HOURS_OF_WORK)})\.? \Z")
 _HOURS_OF_WORK = {"FT": "full time", "PT": "part time"}
-_ONE_BEHIND = re.compile(r"(?<!\d)(?<!\d )(?:1|\d/\d) \Z")  # "1 c.", "1/2 c."; not "1 1/2 c."
+_ONE_BEHIND = PatternBehind(r"(?<!\d)(?<!\d )(?:1|\d/\d) \Z")  # "1 c.", "1/2 c."; not "1 1/2 c."
 _UNITS_AFTER_PER = vocabulary.UNITS.keys() - {"in", "x"}
 
 
 def _read_dotted_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
     """Read the letters of "U.S." or "Ph.D.", and the meaning of "e.g." and "i.e."."""
     bare = match.group().rstrip(".")
-    if bare in vocabulary.ABBREVIATIONS_AFTER_PRICES and _PRICE_BEHIND.search(scan.view, 0, match.start()):
+    if bare in vocabulary.ABBREVIATIONS_AFTER_PRICES and _PRICE_BEHIND.search(scan.view, match.start()):
         return _read_abbreviation_after_price(scan, match)
     if bare in vocabulary.ABBREVIATIONS:
         spoken, kind = vocabulary.ABBREVIATIONS[bare]
@@ -70,7 +71,7 @@ def _read_hours_of_work(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "3 yrs FT" and "FT/PT roles"; elsewhere PT is a time zone, a patient or a therapy."""
     first, second = match.groups()
     named = scan.next_word(match.end()) in vocabulary.NOUNS_AFTER_HOURS_OF_WORK
-    if not (second or named or _WORK_BEHIND.search(scan.view, 0, match.start())):
+    if not (second or named or _WORK_BEHIND.search(scan.view, match.start())):
         return None
     words = _HOURS_OF_WORK[first] + (f" or {_HOURS_OF_WORK[second]}" if second else "")
     scan.emit(words, match.start(), match.end())
@@ -108,7 +109,7 @@ def _read_cups(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "c." of "1 1/2 c. flour"."""
     if not scan.context.after_number:
         return None
-    is_one = bool(_ONE_BEHIND.search(scan.view, 0, match.start()))
+    is_one = bool(_ONE_BEHIND.search(scan.view, match.start()))
     scan.emit("cup" if is_one else "cups", match.start(), match.end())
     note_english_word(scan.context, "cup")
     return match.end()
@@ -144,7 +145,7 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
         return _read_unit_after_per(scan, match)
     if word in vocabulary.STREET_ABBREVIATIONS:
         return read_street(scan, match, dotted)
-    if word in vocabulary.ABBREVIATIONS_AFTER_PRICES and _PRICE_BEHIND.search(scan.view, 0, match.start()):
+    if word in vocabulary.ABBREVIATIONS_AFTER_PRICES and _PRICE_BEHIND.search(scan.view, match.start()):
         return _read_abbreviation_after_price(scan, match)
     if word not in vocabulary.ABBREVIATIONS or (word == "sim" and scan.context.previous_word != "or"):
         return None

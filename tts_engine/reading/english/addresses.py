@@ -2,6 +2,7 @@
 
 import re
 
+from ..lazy_pattern import PatternBehind
 from ..tokenizer import ScanState, end_sentence_if_capital_follows
 from . import vocabulary
 from .codes import is_counted
@@ -9,15 +10,15 @@ from .word_context import is_shouted, note_english_word
 
 _ORDINAL_AHEAD = re.compile(r" \d{1,3}(?:st|nd|rd|th)\b")  # "E. 4th"
 _HOUSE_NUMBER_BEHIND = re.compile(r"\b\d{1,5} \Z")
-_HOUSE_AND_STREET_BEHIND = re.compile(r"\b\d{1,5} (?:[\w'.-]{1,20} ){1,4}\Z")
+_HOUSE_AND_STREET_BEHIND = PatternBehind(r"\b\d{1,5} (?:[\w'.-]{1,20} ){1,4}\Z")
 _STREET_NAME_AHEAD = re.compile(
     r" [A-Z][\w'.-]*(?: [A-Z][\w'-]*)?,? ?(?:St|Ave|Rd|Dr|Blvd|Ln|Ct|Pl|Way|Street|Avenue|Road|Drive|Lane)\b"
 )
 _ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
 _CANADIAN_POSTCODE_AHEAD = re.compile(r",? [A-Z]\d[A-Z] ?\d[A-Z]\d(?!\w)")
 _AUSTRALIAN_POSTCODE_AHEAD = re.compile(r" [2-7]\d{3}(?![\w:/.-]\d)(?!\d)")
-_ROUTE_BEHIND = re.compile(r"\b(?:I|US|SR|CR|Hwy\.?|Highway|[Rr]oute|Rte\.?|Interstate)[- ]?\d{1,3} \Z")
-_FROM_THE_BEHIND = re.compile(r"\b(?:from|in|to|of|toward) the \Z")
+_ROUTE_BEHIND = PatternBehind(r"\b(?:I|US|SR|CR|Hwy\.?|Highway|[Rr]oute|Rte\.?|Interstate)[- ]?\d{1,3} \Z")
+_FROM_THE_BEHIND = PatternBehind(r"\b(?:from|in|to|of|toward) the \Z")
 # "48.858° N", "51.5074 N", "wind 15 km/h NW"
 _MEASURE_BEHIND = re.compile(r"(?:°|\d\.\d{3,}|\d ?(?:mph|km/h|kph|kts?|mi|km)) ?\Z")
 
@@ -133,17 +134,15 @@ def _is_direction_of_street(scan: ScanState, match: re.Match[str]) -> bool:
     if scan.context.previous_word not in vocabulary.STREET_WORDS:
         return False
     at_end = scan.view[match.end() : match.end() + 1] in (".", ",", ";", "!", "?", ")", "")
-    return at_end and bool(_HOUSE_AND_STREET_BEHIND.search(scan.view, 0, match.start()))
+    return at_end and bool(_HOUSE_AND_STREET_BEHIND.search(scan.view, match.start()))
 
 
 def _is_direction_of_way(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether a direction is of "I-95 N", "48.9° N", "winds NW" or "head W. on I-80"."""
     start = match.start()
-    if _ROUTE_BEHIND.search(scan.view, 0, start) or _MEASURE_BEHIND.search(
-        scan.view, max(0, start - 12), start
-    ):
+    if _ROUTE_BEHIND.search(scan.view, start) or _MEASURE_BEHIND.search(scan.view, max(0, start - 12), start):
         return True
     if scan.context.previous_word in vocabulary.WORDS_BEFORE_DIRECTIONS:
         return len(match.group(1)) == 2 or scan.next_word(match.end()).islower()
     at_end = scan.view[match.end() : match.end() + 1] in (".", ",", ";", "!", "?", ")", "")
-    return len(match.group(1)) == 2 and at_end and bool(_FROM_THE_BEHIND.search(scan.view, 0, match.start()))
+    return len(match.group(1)) == 2 and at_end and bool(_FROM_THE_BEHIND.search(scan.view, match.start()))

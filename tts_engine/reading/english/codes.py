@@ -6,6 +6,7 @@ Source: NANP and ITU-T E.123 for the grouping of phone numbers.
 
 import re
 
+from ..lazy_pattern import PatternBehind
 from ..reading_context import CODE_CONTINUATION_WINDOW, ReadingContext
 from ..tokenizer import ScanState, any_of, compile_rules
 from . import vocabulary
@@ -27,7 +28,7 @@ _TWO_DIGITS = frozenset(map(str, range(1, 100)))  # "caller #12" is twelve
 _ROOMS = frozenset(("suite", "room", "apartment", "unit", "box"))
 _NUMBER_AND_LETTER = re.compile(r"[1-9]\d?[A-Z]|[A-Z]-?[1-9]\d?")  # "unit #12B", "room B-12"
 # An offer's code is made of words: "promo code SAVE20". A run of consonants that no word has shows letters.
-_OFFER_BEHIND = re.compile(
+_OFFER_BEHIND = PatternBehind(
     r"\b(?:(?:promo(?:tion)?|coupon|voucher|discount|offer|referral)(?: code)?|(?:use|with) code)"
     r"(?: is|:)? \Z",
     re.IGNORECASE,
@@ -43,7 +44,7 @@ _CALLED = re.compile(
     r"(?: us)?(?: (?:on|at))? (?:[\d -]{3,20}(?:\([^()]{1,20}\))?,? (?:or|and) )?\Z",
     re.IGNORECASE,
 )
-_TEXTED = re.compile(r"\b(?:[Tt]ext|TEXT|[Ss]end|SMS|[Rr]eply)\b[^.!?]{1,40} to \Z")
+_TEXTED = PatternBehind(r"\b(?:[Tt]ext|TEXT|[Ss]end|SMS|[Rr]eply)\b[^.!?]{1,40} to \Z")
 _SMALL_LETTER = re.compile(r"[a-z]")
 _MAC_ADDRESS = r"[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}(?!\w)"
 
@@ -87,7 +88,7 @@ def _read_local_phone(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _read_short_number(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the number of "text STOP to 9999"."""
-    if is_counted(scan.next_word(match.end())) or not _TEXTED.search(scan.view, 0, match.start()):
+    if is_counted(scan.next_word(match.end())) or not _TEXTED.search(scan.view, match.start()):
         return None
     return _read_phone(scan, match)
 
@@ -209,7 +210,7 @@ def _read_mixed(scan: ScanState, match: re.Match[str]) -> int | None:
         if end is not None:
             _note_code(scan.context)
             return end
-    if _OFFER_BEHIND.search(scan.view, 0, match.start()) and _is_word_and_number(text):
+    if _OFFER_BEHIND.search(scan.view, match.start()) and _is_word_and_number(text):
         return _read_offer_code(scan, match)
     if _WORD_AND_YEAR.fullmatch(text) and not code_expected:
         return None

@@ -6,6 +6,7 @@ tried before a fraction, a phone number before a range.
 
 import re
 
+from ..lazy_pattern import PatternBehind
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..tokenizer import WORD, Grammar, ScanState, compile_capital_rules, compile_rules
 from . import (
@@ -24,7 +25,7 @@ from .quantities import number_words as numbers
 from .spelling import CALL_WORDS_ROW, ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
 from .word_context import note_english_word
 
-_COMMAND_BEHIND = re.compile(
+_COMMAND_BEHIND = PatternBehind(
     r"(?:\A|[\s(])`[^`]{0,120}[ `]\Z"
     r"|\b(?:npm|npx|yarn|git|docker|pip|kubectl|curl|flag|option|cargo)\b[^.;!?]{0,60} \Z"
 )
@@ -127,7 +128,7 @@ def _read_star_code(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _read_option(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the dashes of the option of a command: "npm install --save"."""
-    if not _COMMAND_BEHIND.search(scan.view, 0, match.start()):
+    if not _COMMAND_BEHIND.search(scan.view, match.start()):
         return None
     for at in range(match.start(), match.end()):
         scan.emit("dash", at, at + 1)

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+from ..lazy_pattern import PatternBehind
 from ..spelling import Speller, digit_group_sizes
 from ..tokenizer import RuleRow, ScanState, any_of
 from . import vocabulary
@@ -40,13 +41,13 @@ _CAMEL_CASE_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]")
 _ELEMENTS = re.compile(r"(?=.+[a-z])(?=.+[A-Z])(?:[A-Z][a-z]?){2,6}")
 _OPEN_SYLLABLES = re.compile(r"(?:[A-Z][aeiouy]){2,6}")
 _PASSWORD_NOUNS = frozenset(("password", "passcode"))
-_PASSWORD_BEHIND = re.compile(r"\bpass(?:word|code) is:? [`\"'*]{0,3}\Z", re.IGNORECASE)
+_PASSWORD_BEHIND = PatternBehind(r"\bpass(?:word|code) is:? [`\"'*]{0,3}\Z", re.IGNORECASE)
 _TYPED = re.compile(r"[^\s`\"]{1,40}")
 # It belongs to the sentence unless the literal is quoted: the stop of "Blue-82!.", not its "!".
 _END_OF_LITERAL = re.compile(r"['*)]*[.,;:!?]?['*)]*\Z")
 _IP_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 # "C:\Users" or "\\server" with what follows, in which names may have blanks.
-_PATH_BEHIND = re.compile(r"(?:\b[A-Za-z]:|(?<!\S)\\\\)[^:*?\"<>|]{0,120}\Z")
+_PATH_BEHIND = PatternBehind(r"(?:\b[A-Za-z]:|(?<!\S)\\\\)[^:*?\"<>|]{0,120}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ def read_password(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "Tk9-vv2!" of "password is `Tk9-vv2!`" with the names of its marks, and return its end."""
     start = match.start()
     typed = _TYPED.match(scan.view, start)
-    announced = scan.context.previous_word in _PASSWORD_NOUNS or _PASSWORD_BEHIND.search(scan.view, 0, start)
+    announced = scan.context.previous_word in _PASSWORD_NOUNS or _PASSWORD_BEHIND.search(scan.view, start)
     if typed is None or not announced:
         return None
     stop = typed.end()
@@ -212,7 +213,7 @@ def _read_drive_colon(scan: ScanState, match: re.Match[str]) -> int:
 
 def _read_backslash(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the backslash of a path; elsewhere it is left over from a programming language."""
-    if not _PATH_BEHIND.search(scan.view, 0, match.end()):
+    if not _PATH_BEHIND.search(scan.view, match.end()):
         return None
     for at in range(match.start(), match.end()):
         scan.emit("backslash", at, at + 1)

@@ -7,6 +7,7 @@ import re
 import unicodedata
 
 from ..address_patterns import TOP_LEVEL_DOMAINS, address_patterns
+from ..lazy_pattern import PatternBehind
 from ..roman_numerals import roman_value
 from ..tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from . import vocabulary
@@ -19,7 +20,7 @@ _ADDRESS_PATTERNS = address_patterns(top_level_domains=f"{TOP_LEVEL_DOMAINS}|in"
 _UNPRONOUNCEABLE = re.compile(r"(?!SCH|SCR|SHR|SPL|SPR|STR|THR|CHR|PHR)[B-DF-HJ-NP-TV-XZ]{3}")
 # A number, a price or a quotation after "A" shows the article: "A 10% discount", 'A "gold" plan'.
 AMOUNT_AHEAD = re.compile(r" +[\"'(*_~<>+-]*[$£€¥₹]?[\w.]")
-_STATUS_BEHIND = re.compile(
+_STATUS_BEHIND = PatternBehind(
     r"\b(?:status|state|stage|phase|reason|marked|shows?|showing)\b[^.;!?]{0,20}\Z", re.IGNORECASE
 )
 _NUMERALS_OF_SEQUELS = frozenset(("VI", "VII", "VIII", "IX", "XII", "XIII", "XIV", "XVI"))
@@ -206,7 +207,7 @@ def _read_letters_with_ampersand(scan: ScanState, match: re.Match[str]) -> int:
 
 def _read_name_with_underscores(scan: ScanState, match: re.Match[str]) -> int:
     """Read "john_doe" with its marks, and "status is IN_TRANSIT" as words."""
-    is_status = match.group().isupper() and _STATUS_BEHIND.search(scan.view, 0, match.start())
+    is_status = match.group().isupper() and _STATUS_BEHIND.search(scan.view, match.start())
     if not is_status:
         return ENGLISH_SPELLER.read_address(scan, match)
     for part in re.finditer("[A-Z0-9]+", match.group()):

@@ -179,6 +179,7 @@ class MultilingualClauseNormalizer:
         self._language = self._previous_language = language
         self._latin_language = "en" if language in _NON_LATIN_LANGUAGES else language
         self._marks = compile_rules((_mark_pattern(marks), _read_mark)) if marks else ()
+        self._marked_grammars: dict[str, Grammar] = {}
         self._context = ReadingContext()
         self.pronunciations = PronunciationFinder()
         self.boundary_rules = _boundary_rules(self._latin_language)
@@ -235,7 +236,11 @@ class MultilingualClauseNormalizer:
 
     def _grammar(self, code: str) -> Grammar:
         grammar = self._language_grammars.grammar(code)
-        return replace(grammar, symbols=(*self._marks, *grammar.symbols)) if self._marks else grammar
+        if not self._marks:
+            return grammar
+        if code not in self._marked_grammars:
+            self._marked_grammars[code] = replace(grammar, symbols=(*self._marks, *grammar.symbols))
+        return self._marked_grammars[code]
 
 
 @cache

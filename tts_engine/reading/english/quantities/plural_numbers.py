@@ -2,6 +2,7 @@
 
 import re
 
+from ...lazy_pattern import PatternBehind
 from ...tokenizer import ScanState, any_of, compile_rules
 from .. import vocabulary
 from ..word_context import note_english_word
@@ -12,7 +13,9 @@ _DECADE_AHEAD = re.compile(
 )
 _DECADE_BEHIND = re.compile(r"\b\d0s(?:,| and| or| to|-|–) ?\Z")
 # "429s" after one of these is a duration.
-_DURATION_BEHIND = re.compile(r"\b(?:in|after|for|took|takes|within|every|wait|lasted|about|timeout|of) \Z")
+_DURATION_BEHIND = PatternBehind(
+    r"\b(?:in|after|for|took|takes|within|every|wait|lasted|about|timeout|of) \Z"
+)
 
 
 def _read_decade(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -48,7 +51,7 @@ def _plural(number: int) -> str:
 
 def _read_called_number(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "429s", errors, and "747s"; decline seconds."""
-    if _DURATION_BEHIND.search(scan.view, 0, match.start()):
+    if _DURATION_BEHIND.search(scan.view, match.start()):
         return None
     scan.emit(_plural(int(match.group(1))), match.start(), match.end())
     scan.context.note_number()

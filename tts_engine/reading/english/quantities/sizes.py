@@ -5,6 +5,7 @@ Source: ISO 4000-1 for the sizes of tires: width, ratio, construction, diameter 
 
 import re
 
+from ...lazy_pattern import PatternBehind
 from ...tokenizer import ScanState, compile_capital_rules, compile_rules
 from .. import vocabulary
 from ..spelling import ENGLISH_SPELLER
@@ -24,7 +25,7 @@ _SIDES = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
 _LETTER_BEHIND = re.compile(r"\b[A-Z] ?\Z")
 _TIRE = r"(\d{3})/(\d{2}) ?(Z?R) ?(\d{2})(?!\w)"
 # "The shelf is 9 in."; not "put 20 in."
-_VERB_WITH_IN_BEHIND = re.compile(
+_VERB_WITH_IN_BEHIND = PatternBehind(
     r"\b(?:put|let|came|come|count|counted|type|typed|got|took|take|all) \Z", re.IGNORECASE
 )
 
@@ -76,7 +77,7 @@ def _read_last_inches(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "9 in." of "14 x 9 in." at the end of a clause; without a full stop only after "by"."""
     has_stop = scan.view[match.end() : match.end() + 1] == "."
     is_size = scan.context.previous_word == "by"
-    if not is_size and (not has_stop or _VERB_WITH_IN_BEHIND.search(scan.view, 0, match.start())):
+    if not is_size and (not has_stop or _VERB_WITH_IN_BEHIND.search(scan.view, match.start())):
         return None
     return end_of_unit(scan, _read_inches(scan, match))
 

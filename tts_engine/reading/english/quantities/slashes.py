@@ -6,6 +6,7 @@ Source: GOV.UK style guide A to Z, which writes "or" for the slash and "to" in s
 
 import re
 
+from ...lazy_pattern import PatternBehind
 from ...tokenizer import ScanState, any_of, compile_rules
 from .. import vocabulary
 from ..dates import day_and_month
@@ -30,23 +31,23 @@ _TOKEN = re.compile(r"[^\s()\"',;]{0,80}")
 _RANGE_END_AHEAD = re.compile(r" ?(?:[-–]|to) ?(\d{1,2})/(\d{1,2})(?![\w/])")
 _RANGE_START_BEHIND = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2}) ?(?:[-–]|to) ?\Z")
 # "moved to 3/9", "as of 1/5"
-_DATE_BEHIND = re.compile(
+_DATE_BEHIND = PatternBehind(
     rf"\b(?:{any_of(vocabulary.WORDS_OF_NEW_DATES)})\b[^.;!?]{{0,60}} to \Z"
     r"|\b(?:as|week|night|morning|evening|day) of \Z"
 )
 # "reduced by 1/3" is a fraction, not a date.
-_CHANGE_BEHIND = re.compile(
+_CHANGE_BEHIND = PatternBehind(
     rf"\b(?:{any_of(vocabulary.WORDS_OF_CHANGE)})\b[^.;!?]{{0,20}} by \Z", re.IGNORECASE
 )
 # "250 mg/5 ml"
-_CONCENTRATION_BEHIND = re.compile(r"(?:g|μg|mcg|IU|mEq|mmol|units?) ?\Z")
+_CONCENTRATION_BEHIND = PatternBehind(r"(?:g|μg|mcg|IU|mEq|mmol|units?) ?\Z")
 _LIMITS = re.compile(r"\b(?:limits?|liability|coverage|split|injury)\b", re.IGNORECASE)
 _VOLUME_AHEAD = re.compile(r"/ ?\d+(?:\.\d+)? ?(?:[md]?[lL]|kg|h|hr|hours?)(?!\w)")
 _TIME_AHEAD = re.compile(
     r"\d{1,3} ?(?:h|hrs?|hours?|days?|d|wks?|weeks?|mo|mos|mths?|months?|yrs?|years?|min|mins)\b"
 )
 _VALID_BEHIND = re.compile(r"\b(?:valid|good|card|expir\w*)\b", re.IGNORECASE)
-_ACCOUNT_BEHIND = re.compile(r"\b(?:bank|savings|current|checking|salary|joint) \Z", re.IGNORECASE)
+_ACCOUNT_BEHIND = PatternBehind(r"\b(?:bank|savings|current|checking|salary|joint) \Z", re.IGNORECASE)
 _ACCOUNT_AHEAD = re.compile(r" (?:no|number|ending|holder|balance|name)\b| #?\d")
 _HALF_NOUN_AHEAD = re.compile(rf"[ -](?:{any_of(vocabulary.NOUNS_AFTER_HALF)})\b")
 _HOUR_AHEAD = re.compile(r"[ -]?h(?:ou)?rs?\b")
@@ -194,15 +195,13 @@ def _is_in_range_of_days(scan: ScanState, match: re.Match[str]) -> bool:
 
 
 def _is_date_expected(scan: ScanState, match: re.Match[str]) -> bool:
-    if _CHANGE_BEHIND.search(scan.view, 0, match.start()):
+    if _CHANGE_BEHIND.search(scan.view, match.start()):
         return False
     # "6/3, 6/5, and 6/10"
     if scan.context.date_words_left and scan.context.previous_word in ("0", "and", "or"):
         return True
     words_before = vocabulary.WORDS_BEFORE_DATES | vocabulary.WORDS_BEFORE_EXPIRY
-    return scan.context.previous_word in words_before or bool(
-        _DATE_BEHIND.search(scan.view, 0, match.start())
-    )
+    return scan.context.previous_word in words_before or bool(_DATE_BEHIND.search(scan.view, match.start()))
 
 
 def _both_words(first: int, second: int) -> str:
@@ -318,7 +317,7 @@ def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | No
     if not scan.context.after_number:
         return _read_slash_before_time(scan, match)
     word, start = "or", match.start()
-    if _VOLUME_AHEAD.match(scan.view, start) and _CONCENTRATION_BEHIND.search(scan.view, 0, start):
+    if _VOLUME_AHEAD.match(scan.view, start) and _CONCENTRATION_BEHIND.search(scan.view, start):
         word = "per"
     elif scan.view[start - 1].isdigit() and scan.view[match.end()].isdigit():
         word = "slash"
@@ -386,7 +385,7 @@ def _read_slash_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
     """Read "w/", "c/o" or "N/A"; "a/c" is an account or air conditioning."""
     word = vocabulary.SLASH_ABBREVIATIONS[match.group().lower()]
     before_account = _ACCOUNT_AHEAD.match(scan.view, match.end())
-    if word == "A C" and (before_account or _ACCOUNT_BEHIND.search(scan.view, 0, match.start())):
+    if word == "A C" and (before_account or _ACCOUNT_BEHIND.search(scan.view, match.start())):
         word = "account"
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)

@@ -5,6 +5,7 @@ Source: Unicode CLDR 44 for the names of units.
 
 import re
 
+from ...lazy_pattern import PatternBehind
 from ...tokenizer import ScanState, any_of, compile_rules
 from .. import vocabulary
 from ..codes import is_counted
@@ -55,10 +56,10 @@ _DURATION_PART = re.compile(rf"(\d+) ?({_DAYS}|{_HOURS}|{_MINUTES}|{_SECONDS})(?
 _END_OF_RANGE_AHEAD = re.compile(r" ?[-–] ?\d")  # "runs 6:30–10 a.m."
 _MINUTES_AHEAD = rf"(?= (?:{any_of(vocabulary.WORDS_AFTER_MINUTES)})\b)"
 _MILLION_AHEAD = re.compile(rf" (?:{any_of(vocabulary.NOUNS_OF_MILLIONS)})\b")
-_POPULATION_BEHIND = re.compile(r"\b[Pp]op(?:ulation|\.)[^;!?]{0,30}\Z")
+_POPULATION_BEHIND = PatternBehind(r"\b[Pp]op(?:ulation|\.)[^;!?]{0,30}\Z")
 # The x of "3x = 12" and "y = 3x" is a variable.
 _EQUATION_AHEAD = re.compile(r" ?[=^]")
-_EQUATION_BEHIND = re.compile(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
+_EQUATION_BEHIND = PatternBehind(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
 _UNIT_AFTER_POWER = re.compile(rf" ?({UNIT})(?![\w'-])")
 
 
@@ -104,7 +105,7 @@ def _is_other_letter(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether the letter after a number is no unit: "exit 4L", "5W-30", "3x = 12"."""
     context, letter, end = scan.context, match.group(3), match.end()
     if letter == "x":
-        in_equation = _EQUATION_BEHIND.search(scan.view, 0, match.start())
+        in_equation = _EQUATION_BEHIND.search(scan.view, match.start())
         return bool(in_equation or _EQUATION_AHEAD.match(scan.view, end))
     is_named = context.identifier_expected or context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS
     is_oil = letter == "W" and _OIL_GRADE_AHEAD.match(scan.view, end)
@@ -114,7 +115,7 @@ def _is_other_letter(scan: ScanState, match: re.Match[str]) -> bool:
 def _is_millions(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether a number with "m" counts people or copies, as in "1.3m users", and is no length."""
     ahead = _MILLION_AHEAD.match(scan.view, match.end())
-    return match.group(3) == "m" and bool(ahead or _POPULATION_BEHIND.search(scan.view, 0, match.start()))
+    return match.group(3) == "m" and bool(ahead or _POPULATION_BEHIND.search(scan.view, match.start()))
 
 
 def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:

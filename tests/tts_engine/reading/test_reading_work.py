@@ -1,0 +1,107 @@
+"""The work of reading grows with the length of a text and with nothing else, in every language.
+
+Work is counted in calls of functions, which are the same on every machine; ``python -m benches text-reading``
+measures the time.
+"""
+
+import re
+
+import pytest
+
+from shared.reading_work import (
+    LANGUAGES,
+    ORDINARY,
+    UNITS,
+    calls_of_reading,
+    read,
+    repeated,
+    segmenter_maker,
+)
+from vivavoce.tts_engine.reading.english.grammar import ENGLISH_GRAMMAR
+from vivavoce.tts_engine.reading.lazy_pattern import PatternBehind
+from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
+from vivavoce.tts_engine.reading.needed_signs import max_width, needed_signs, signs_in
+from vivavoce.tts_engine.reading.tokenizer import Grammar
+
+MAX_CALLS_OF_ORDINARY_TEXT = 22  # for a character
+MAX_CALLS = 450  # for a character of any text; "½" in Spanish takes 400
+CHARACTERS = 600  # more than the longest clause
+# Those of the units whose characters take the most calls, and one of each other kind.
+COSTLY_UNITS = (
+    "½",
+    "1½",
+    "²",
+    "1-",
+    "1e",
+    "1:",
+    "3x",
+    '"',
+    "(",
+    "<b>",
+    "http://a.b/c?d=e&",
+    "e\u0301",
+    "abcdefghij",
+)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_twice_the_text_is_twice_the_work(language: str) -> None:
+    make = segmenter_maker(language)
+    for unit in (*COSTLY_UNITS, ORDINARY):
+        read(make(), repeated(unit, CHARACTERS))  # compiles the patterns
+        once, twice = (calls_of_reading(make(), repeated(unit, n * CHARACTERS)) for n in (1, 2))
+        assert twice - once < max(1.3 * once, 30 * CHARACTERS), unit
+        limit = MAX_CALLS_OF_ORDINARY_TEXT if unit == ORDINARY else MAX_CALLS
+        assert twice - once < limit * CHARACTERS, unit
+
+
+def every_grammar() -> dict[str, Grammar]:
+    grammars = LanguageGrammars.load(LANGUAGES)
+    return {"en": ENGLISH_GRAMMAR, **{code: grammars.grammar(code) for code in LANGUAGES if code != "en"}}
+
+
+def test_a_pattern_that_is_left_out_matches_nowhere_in_the_text() -> None:
+    texts = [
+        ORDINARY,
+        "no sign at all",
+        *UNITS,
+        *(f"{unit} {other}" for unit in UNITS for other in UNITS[::9]),
+    ]
+    for grammar in every_grammar().values():
+        for text in texts:
+            part = grammar.part_for(text)
+            kept = {id(rule) for rule in (*part.lines, *part.letters, *part.digits, *part.symbols)}
+            for rule in (*grammar.lines, *grammar.letters, *grammar.digits, *grammar.symbols):
+                assert id(rule) in kept or rule[0].compiled.search(text) is None, (rule[0].pattern, text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "needs"),
+    [
+        (r"\d{1,3}/\d", [{"0"}, {"/"}, {"0"}]),
+        (r"[$£]?\d", [{"0"}]),
+        (r"(?:€|EUR) ", [{"€", "A"}]),
+        (r"(?i:EUR)%", [{"%"}]),
+        (r"(?:a|-)x", []),
+        (r"(?=[A-Z])(?:AB)+", [{"A"}, {"A"}, {"A"}]),
+        (r"(?!-)a(?<!\()", []),
+        (r"[^a-z]#{2,}", [{"#"}]),
+        (r"\w°", [{"°"}]),
+        (r"(?i)x:", [{":"}]),
+    ],
+)
+def test_the_needs_of_a_pattern_are_what_every_match_contains(pattern: str, needs: list[set[str]]) -> None:
+    assert set(needed_signs(pattern)) == {frozenset(need) for need in needs}
+
+
+def test_the_signs_of_a_text_are_its_marks_digits_and_capitals() -> None:
+    assert signs_in("Pay 5 € now, é²_") == {"A", "0", "€", ",", "_", ""}
+
+
+def test_a_pattern_behind_finds_what_a_search_of_the_whole_text_finds() -> None:
+    source = r"\b(?:up|down)\b[^.;]{0,9} by \Z"
+    behind, text = PatternBehind(source), "down, up to two, up. And down by, by the way, up by "
+    assert max_width(source) == 4 + 9 + 4
+    for at in range(len(text) + 1):
+        found, expected = behind.search(text, at), re.compile(source).search(text, 0, at)
+        assert (found and found.span()) == (expected and expected.span())
