@@ -164,10 +164,10 @@ class CallServers:
         call_routes = calls_api.routes(self.registry, self.expected, make_speech(settings), voices)
         carrier_access = CarrierAccess(_make_carrier_settings(settings), access)
         return [
-            Mount(placed_calls.routes(self.rtp, self.ari), Scope.CALLS),
-            Mount(call_routes, Scope.CALLS, [calls_api.ERROR_FORMAT]),
-            Mount(browser_routes(self.browser), Scope.CALLS),
-            Mount(asterisk_routes(self.websockets), Scope.CALLS),
+            Mount(placed_calls.routes(self.rtp, self.ari), Scope.ORIGINATE),
+            Mount(call_routes, Scope.CALLS_OWN, [calls_api.ERROR_FORMAT]),
+            Mount(browser_routes(self.browser), Scope.PAGE),
+            Mount(asterisk_routes(self.websockets), Scope.CALLS_ALL),
             Mount(media_stream_routes(self.websockets, carrier_access), None),
         ]
 

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ class Gateway:
     websocket_calls: WebSocketCalls
     apis: SpeechApis
     addresses: Addresses
-    background_tasks: tuple[asyncio.Task[None], ...]  # of the clock, the HTTP server and the trim of memory
+    background_tasks: tuple[asyncio.Task[None], ...]  # of the clock, HTTP, the trim of memory, keys
     resources: AsyncExitStack  # closes all of the above
     bundles: ServedBundles | None  # None: the server was started with one bundle alone
 
@@ -104,6 +105,7 @@ class Gateway:
             access = _make_access_control(settings)
             if store is not None:
                 store.share_access(access)
+            watching = start_background_task(access.watch(), "keys", resources)
             apis = await _open_apis(settings, engine, access, voices, resources)
             app = make_app(
                 unready=lambda: calls.unready_reason,
@@ -123,7 +125,7 @@ class Gateway:
                 websocket_calls=calls.websockets,
                 apis=apis,
                 addresses=Addresses(bound_address(phones), bound_address(web)),
-                background_tasks=(calls.clock_task, http_task, trimming),
+                background_tasks=(calls.clock_task, http_task, trimming, watching),
                 resources=resources.pop_all(),
                 bundles=ServedBundles(engine, settings, voices) if isinstance(engine, EngineSet) else None,
             )
@@ -269,13 +271,13 @@ def _make_access_control(settings: Settings) -> AccessControl:
     if settings.keys_file is None:
         return AccessControl.open_to_all(origins)
     keys = KeysFile(settings.keys_file)
-    if all(key.revoked_at is not None for key in keys):
+    if not any(key.is_valid_at(time.time()) for key in keys):
         raise SettingsError(
             f"keys_file: {settings.keys_file} holds no valid key; make one: "
             f"vivavoce keys add NAME --keys-file {settings.keys_file}"
         )
     access = AccessControl(keys, origins, has_public_lists=settings.public_lists)
-    access.read_lexicons()
+    access.prepare_keys()
     return access
 
 

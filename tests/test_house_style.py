@@ -18,6 +18,7 @@ BOUNDARIES = {
     "adapters/media/clock.py",
     "adapters/media/remote_media.py",
     "adapters/media/phone_call.py",
+    "gateway/access/grant_ends.py",
     "gateway/apis/cosyvoice_server/grpc_server.py",
     "gateway/apis/speech_response.py",
     "gateway/cluster/replicas/replica_host.py",

@@ -73,6 +73,20 @@ class WebRtcPeerPolicy:
     ports: MediaPorts | None = None  # of this end's UDP sockets; None: any that the system chooses
 
 
+async def check_offer(offer_sdp: str) -> None:
+    """Raise InvalidOffer if an offer cannot be answered; opens no port."""
+    connection = RTCPeerConnection()
+    track = SpeechTrack()
+    try:
+        connection.addTrack(track)
+        with refusing_sdp("the offer cannot be answered"):
+            await connection.setRemoteDescription(RTCSessionDescription(sanitize_offer(offer_sdp), "offer"))
+            await connection.createAnswer()
+    finally:
+        track.stop()
+        await connection.close()
+
+
 class _ClosableConnection(RTCPeerConnection):
     """A connection that may be closed while it connects.
 

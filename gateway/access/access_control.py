@@ -14,22 +14,26 @@ Without a keys file, every client may do everything; the settings then allow loo
 """
 
 import base64
-import functools
+import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...tts_engine.errors import BadRequest
 from ...tts_engine.reading.pronunciation.lexicon import Lexicon
 from ...tts_engine.reading.pronunciation.lexicon_files import LexiconFile
-from .errors import KeyRefused, ScopeMissing
-from .keys import ApiKey, KeyLimits, KeysFile, Scope
+from .destinations import matches_destination
+from .errors import DestinationRefused, GrantEnded, KeyRefused, ScopeMissing
+from .grant_ends import GrantEnds, current_connection
+from .keys import ApiKey, KeyLimits, KeysFile, Scope, included_scopes
 from .origins import Origins
 from .rate_limits import KeyRateLimiter
 from .trace_context import new_trace_id, trace_id_of
+
+logger = logging.getLogger(__name__)
 
 PAGE_COOKIE_NAME = "vivavoce"
 PAGE_TICKET_LIFETIME_S = 12 * 3600  # a working day
@@ -43,39 +47,67 @@ _KEY_HEADERS = ("x-api-key", "xi-api-key", "api-key")
 class Grant:
     """The scopes, limits and trace of an authenticated request or connection.
 
-    A connection may last for hours, so each charge first checks that the key has not been revoked.
+    A connection may last for hours, so each charge first checks that the key is still valid.
     """
 
-    key_id: str  # for logs, metrics and the ownership of voices; ANONYMOUS_KEY_ID without keys
-    scopes: frozenset[Scope]
+    key_id: str  # for logs, metrics and the ownership of voices and calls; ANONYMOUS_KEY_ID without keys
+    scopes: frozenset[Scope]  # with those that they include
     # Shared by all grants of a key.
     rate_limiter: KeyRateLimiter = field(
         default_factory=lambda: KeyRateLimiter(KeyLimits()), compare=False, repr=False
     )
-    # Raises KeyRefused once the key is revoked.
-    check_not_revoked: Callable[[], object] = field(default=lambda: None, compare=False, repr=False)
+    record: ApiKey | None = field(default=None, compare=False, repr=False)  # None: nothing ends the grant
+    ends: GrantEnds | None = field(default=None, compare=False, repr=False)  # None: as above
     lexicon: LexiconFile | None = field(default=None, compare=False, repr=False)  # ahead of the server's
     trace_id: str = field(default_factory=new_trace_id, compare=False)  # names the streams in logs
 
     def allows(self, scope: Scope) -> bool:
-        """Return whether the key has the scope, or ``admin``."""
-        return scope in self.scopes or Scope.ADMIN in self.scopes
+        """Return whether the key has the scope."""
+        return scope in self.scopes
 
     def require(self, scope: Scope) -> None:
-        """Raise ScopeMissing unless the key has the scope, or ``admin``."""
+        """Raise ScopeMissing unless the key has the scope."""
         if not self.allows(scope):
             raise ScopeMissing(
                 f"this key lacks the scope {scope.value!r}; it has {_format_scopes(self.scopes)}"
             )
 
+    def require_destination(self, target: str) -> None:
+        """Raise DestinationRefused unless the key may call there, or transfer a caller there."""
+        patterns = () if self.record is None else self.record.destinations
+        if patterns and not any(matches_destination(pattern, target) for pattern in patterns):
+            raise DestinationRefused(
+                f"this key may not call {target!r}; its destinations are {', '.join(patterns)}"
+            )
+
+    def answers_for(self, agent: str) -> bool:
+        """Return whether calls of an agent of that name belong to the key."""
+        return self.record is not None and agent in self.record.agents
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the key is valid and permits what it did when the grant was issued."""
+        return self.record is None or self.ends is None or self.ends.is_current(self.record)
+
+    def require_current(self) -> None:
+        """Raise GrantEnded if the key has been revoked, has expired or was changed."""
+        if not self.is_current:
+            raise GrantEnded
+
+    def on_end(self, end: Callable[[], object]) -> Callable[[], None]:
+        """Call ``end`` soon after the grant has ended, unless the result is called before."""
+        if self.record is None or self.ends is None:
+            return lambda: None
+        return self.ends.add(self.record, end)
+
     def charge_request(self) -> None:
-        """Count one request; raise RateLimited or KeyRefused."""
-        self.check_not_revoked()
+        """Count one request; raise RateLimited or GrantEnded."""
+        self.require_current()
         self.rate_limiter.charge_request()
 
     def charge_characters(self, characters: int) -> None:
-        """Count characters to be spoken; raise RateLimited, RequestTooLarge or KeyRefused."""
-        self.check_not_revoked()
+        """Count characters to be spoken; raise RateLimited, RequestTooLarge or GrantEnded."""
+        self.require_current()
         self.rate_limiter.charge_characters(characters)
 
     def lexicons(self) -> tuple[Lexicon, ...]:
@@ -87,6 +119,17 @@ class Grant:
         """Count an open stream while the block runs; raise RateLimited."""
         with self.rate_limiter.stream():
             yield
+
+    def open_call(self, end: Callable[[], object]) -> Callable[[], None]:
+        """Count a call that the key opens, and call ``end`` when the grant has ended; raise RateLimited.
+
+        Returns what is to be called when the call is over; twice is no error.
+        """
+        closed = ExitStack()
+        self.rate_limiter.add_call()
+        closed.callback(self.rate_limiter.calls.remove)
+        closed.callback(self.on_end(end))
+        return closed.close
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +163,8 @@ class AccessControl:
         self._tickets: dict[str, _PageTicket] = {}
         self._latest_tickets: dict[str, str] = {}  # of keys
         self._anonymous_grant = Grant(ANONYMOUS_KEY_ID, frozenset(Scope))
+        self._ends = None if keys is None else GrantEnds(keys.is_current)
+        self._reported_keys: set[str] = set()  # ids of those whose old scope was logged
 
     @classmethod
     def open_to_all(cls, origins: Origins | None = None) -> "AccessControl":
@@ -127,10 +172,11 @@ class AccessControl:
         return cls(None, origins)
 
     def grant(self, headers: Mapping[str, str]) -> Grant:
-        """Return the grant for a request's headers (lower-case names); raise KeyRefused or OriginRefused.
+        """Return the grant for a request's headers (lower-case names), which its connection ends with.
 
         A browser sends cookies with the requests of any page, so the origin is checked unless a header has
-        a key.
+        a key. Raises KeyRefused and OriginRefused, and RateLimited for a WebSocket more than the key may
+        have.
         """
         if self.keys is None:
             self.origins.check(headers)
@@ -141,8 +187,16 @@ class AccessControl:
             key = self._key_of_ticket(headers)
         if key is None:
             raise KeyRefused()
-        grant = self._grant_of(self.keys.check(key), functools.partial(self.keys.check, key))
-        return replace(grant, trace_id=trace_id_of(headers))
+        grant = replace(self._grant_of(self.keys.check(key)), trace_id=trace_id_of(headers))
+        connection = current_connection()
+        if connection is not None:
+            connection.follow(grant)
+        return grant
+
+    async def watch(self) -> None:
+        """End what keys have opened that are not valid any more, until the task is cancelled."""
+        if self._ends is not None:
+            await self._ends.watch()
 
     def recognizes(self, headers: Mapping[str, str]) -> bool:
         """Return whether ``grant`` accepts a request with these headers."""
@@ -166,10 +220,12 @@ class AccessControl:
         """The limiters of the keys that were used, by key id."""
         return self._rate_limiters
 
-    def read_lexicons(self) -> None:
-        """Read the lexicons of all keys, so that their first requests have them; faults are logged."""
-        lexicons = [self._lexicon_of(key) for key in self.keys or () if key.revoked_at is None]
-        for lexicon in lexicons:
+    def prepare_keys(self) -> None:
+        """Read the lexicons of all keys, so that their first requests have them; log faults of keys."""
+        keys = [key for key in self.keys or () if key.is_valid_at(time.time())]
+        for key in keys:
+            self._report_old_scope(key)
+        for lexicon in [self._lexicon_of(key) for key in keys]:
             if lexicon is not None:
                 lexicon.current()
                 lexicon.wait_read()
@@ -192,12 +248,24 @@ class AccessControl:
         self._tickets[ticket] = _PageTicket(key, valid_until + _TICKET_SHARED_S)
         return ticket
 
-    def _grant_of(self, key: ApiKey, check_not_revoked: Callable[[], object]) -> Grant:
+    def _grant_of(self, key: ApiKey) -> Grant:
+        self._report_old_scope(key)
         rate_limiter = self._rate_limiters.get(key.id)
-        if rate_limiter is None or rate_limiter.limits != key.limits:
+        if rate_limiter is None:
             rate_limiter = self._rate_limiters[key.id] = KeyRateLimiter(key.limits, self._clock)
-        lexicon = self._lexicon_of(key)
-        return Grant(key.id, frozenset(key.scopes), rate_limiter, check_not_revoked, lexicon)
+        elif rate_limiter.limits != key.limits:
+            rate_limiter.set_limits(key.limits)
+        scopes = included_scopes(key.scopes)
+        return Grant(key.id, scopes, rate_limiter, key, self._ends, self._lexicon_of(key))
+
+    def _report_old_scope(self, key: ApiKey) -> None:
+        if Scope.CALLS in key.scopes and key.id not in self._reported_keys:
+            self._reported_keys.add(key.id)
+            logger.warning(
+                "Key %s (%s) has the old scope 'calls', which means page, calls:all and originate; "
+                "'vivavoce keys change %s --scope ...' gives it what it needs",
+                *(key.id, key.name, key.id),
+            )
 
     def _lexicon_of(self, key: ApiKey) -> LexiconFile | None:
         if key.lexicon is not None and key.lexicon not in self._lexicons:

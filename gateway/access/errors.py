@@ -2,7 +2,9 @@
 
 BadRequest
 ├── KeyRefused       no key, an unknown or a revoked one
+│   └── GrantEnded   the key of something that is open is not valid any more
 ├── ScopeMissing     a valid key without the required scope
+├── DestinationRefused  a valid key that may not call there
 ├── RateLimited      a limit of the key is reached
 ├── RequestTooLarge  more in one request than a limit of the key allows in a minute
 ├── OriginRefused    a web page of an origin that is not allowed
@@ -16,12 +18,25 @@ from ...tts_engine.errors import BadRequest
 class KeyRefused(BadRequest):
     """There is no key, or it is unknown or revoked; the message does not say which."""
 
+    def __init__(
+        self, message: str = "no valid API key; send one as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'"
+    ) -> None:
+        super().__init__(message)
+
+
+class GrantEnded(KeyRefused):
+    """The key was valid when it opened this."""
+
     def __init__(self) -> None:
-        super().__init__("no valid API key; send one as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
+        super().__init__("this API key was revoked, has expired or was changed")
 
 
 class ScopeMissing(BadRequest):
     """The key is valid but lacks a scope."""
+
+
+class DestinationRefused(BadRequest):
+    """The key is valid but may not call or transfer there."""
 
 
 class RateLimited(BadRequest):

@@ -1,4 +1,4 @@
-"""Rate limits of a key: token buckets for requests and characters, and the number of open streams."""
+"""Limits of a key: token buckets for requests and characters, and what may be open at once."""
 
 import math
 import time
@@ -10,8 +10,9 @@ from .errors import RateLimited, RequestTooLarge
 from .keys import KeyLimits
 
 _MINUTE_S = 60.0
-# A stream is a few seconds of speech, so a retry soon succeeds.
+# A stream is a few seconds of speech, so a retry soon succeeds; a call or a socket lasts minutes.
 _STREAM_RETRY_AFTER_S = 1.0
+_CALL_RETRY_AFTER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +54,56 @@ class TokenBucket:
         self._refilled_at = now
 
 
+class OpenCount:
+    """How many of one kind a key has open.
+
+    Args:
+        noun: of the kind, for the refusal.
+        retry_after_s: after which one is likely to have ended.
+    """
+
+    def __init__(self, noun: str, retry_after_s: float) -> None:
+        self.here = 0
+        self.elsewhere = 0  # at other gateways, when they were last heard of
+        self._noun = noun
+        self._retry_after_s = retry_after_s
+
+    def add(self, max_open: int | None) -> None:
+        """Count one more, which ``remove`` takes back; raise RateLimited if there are ``max_open``."""
+        open_now = self.here + self.elsewhere
+        if max_open is not None and open_now >= max_open:
+            raise RateLimited(
+                f"{open_now} {self._noun} of this key are open; {max_open} are allowed", self._retry_after_s
+            )
+        self.here += 1
+
+    def remove(self) -> None:
+        """Count one less."""
+        self.here -= 1
+
+
 class KeyRateLimiter:
     """Enforces the limits of one key. Belongs to an event loop."""
 
     def __init__(self, limits: KeyLimits, clock: Callable[[], float] = time.monotonic) -> None:
-        self.limits = limits
-        self.open_streams = 0
-        self.open_elsewhere = 0  # streams of the key at other gateways, when they were last heard of
+        self.streams = OpenCount("streams", _STREAM_RETRY_AFTER_S)
+        self.calls = OpenCount("calls", _CALL_RETRY_AFTER_S)  # that the key opened
+        self.programs = OpenCount("programs on calls", _CALL_RETRY_AFTER_S)
+        self.sockets = OpenCount("sockets", _CALL_RETRY_AFTER_S)
         self._unreported = Charged()  # to other gateways
         self._clock = clock
-        self._requests = _make_bucket(limits.requests_per_minute, clock())
-        self._characters = _make_bucket(limits.characters_per_minute, clock())
+        self.set_limits(limits)
+
+    @property
+    def open_counts(self) -> tuple[OpenCount, ...]:
+        """What is counted of all gateways."""
+        return self.streams, self.calls, self.programs, self.sockets
+
+    def set_limits(self, limits: KeyLimits) -> None:
+        """Enforce other limits from now on; what is open stays counted."""
+        self.limits, now = limits, self._clock()
+        self._requests = _make_bucket(limits.requests_per_minute, now)
+        self._characters = _make_bucket(limits.characters_per_minute, now)
 
     def charge_request(self) -> None:
         """Count one request; raise RateLimited, or RequestTooLarge if none is allowed."""
@@ -96,18 +136,30 @@ class KeyRateLimiter:
     @contextmanager
     def stream(self) -> Iterator[None]:
         """Count an open stream while the block runs; raise RateLimited."""
-        max_streams = self.limits.streams
-        open_streams = self.open_streams + self.open_elsewhere
-        if max_streams is not None and open_streams >= max_streams:
-            raise RateLimited(
-                f"{open_streams} streams of this key are open; {max_streams} are allowed",
-                _STREAM_RETRY_AFTER_S,
-            )
-        self.open_streams += 1
+        self.streams.add(self.limits.streams)
         try:
             yield
         finally:
-            self.open_streams -= 1
+            self.streams.remove()
+
+    @contextmanager
+    def program(self) -> Iterator[None]:
+        """Count a program on a call, or one that waits, while the block runs; raise RateLimited."""
+        # Each may speak one utterance at a time.
+        self.programs.add(self.limits.streams if self.limits.max_sockets is None else None)
+        try:
+            yield
+        finally:
+            self.programs.remove()
+
+    def add_call(self) -> None:
+        """Count a call that the key opened, until ``calls.remove``; raise RateLimited."""
+        max_calls = self.limits.max_calls
+        self.calls.add(self.limits.streams if max_calls is None else max_calls)
+
+    def add_socket(self) -> None:
+        """Count a WebSocket, until ``sockets.remove``; raise RateLimited."""
+        self.sockets.add(self.limits.max_sockets)
 
     def _charge(self, bucket: TokenBucket | None, amount: int, unit: str) -> None:
         if bucket is None:

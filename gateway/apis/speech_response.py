@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from ...tts_engine.errors import VivavoceError
+from ..access.grant_ends import ending_with_grants
 from ..web.openapi.operations import Schema
 from ..web.streamed_body import StreamedBody
 
@@ -91,7 +92,8 @@ class SpeechResponse(Response, ABC):
     async def _respond_or_report(self) -> Response | None:
         """Boundary: any error ends this response and no more."""
         try:
-            return await self.respond()
+            with ending_with_grants():
+                return await self.respond()
         except (ClientDisconnect, TimeoutError):
             raise  # there is no client to report to
         except VivavoceError as error:

@@ -15,6 +15,7 @@ from fastapi import WebSocket
 
 from ...tts_engine.errors import VivavoceError
 from ..access.access_control import Grant
+from ..access.errors import GrantEnded
 from ..web.backpressure import BackpressureSender
 from ..web.websocket import CLOSE_NORMAL, WebSocketConnection
 from .speech import EncodedChunk, SynthesisOptions
@@ -120,6 +121,9 @@ class TranscriptConnection(WebSocketConnection):
             self.complete()
         else:
             await self.close(CLOSE_NORMAL)
+
+    async def on_grant_ended(self, error: GrantEnded) -> None:
+        await self.on_error(error)
 
     async def on_closed(self) -> None:
         self.queue.cancel()

@@ -65,7 +65,13 @@ def _offer(operation_id: str, place: str, *errors: dict[int, str]) -> dict[str, 
         operation_id,
         f"Call from a browser{place}: a WebRTC offer for an answer.",
         json_response(Answer),
-        native_errors(_BAD_BODY, _INVALID_FIELD, {503: "The server is at capacity."}, *errors),
+        native_errors(
+            _BAD_BODY,
+            _INVALID_FIELD,
+            {429: "The key has exceeded a limit."},
+            {503: "The server is at capacity."},
+            *errors,
+        ),
         body=json_body(Offer),
     )
 

@@ -13,6 +13,7 @@ from ...adapters.media.paced_media import SpeechDetector
 from ...tts_engine.errors import Overloaded
 from ..access.access_control import Grant
 from ..calls.agents import Agent
+from ..calls.api.key_calls import KeyCalls
 from ..calls.leg import CallServices, LegGroup
 from ..calls.registry import CallUnknown
 from ..voice_registry import VoiceRegistry
@@ -33,6 +34,7 @@ class BrowserCalls:
         agent: drives each call; without one the greeting is spoken.
         make_speech_detector: makes a call's detector of caller speech; None: speech is not detected.
         connect: answers an offer; by default over WebRTC.
+        check_offer: raises BadRequest for an offer that cannot be answered; by default as WebRTC has it.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class BrowserCalls:
         agent: Agent | None = None,
         make_speech_detector: Callable[[], SpeechDetector] | None = None,
         connect: Connect | None = None,
+        check_offer: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self.registry = services.registry
         self.voices = voices
@@ -54,33 +57,37 @@ class BrowserCalls:
         self._media_services = BrowserMediaServices(clock, make_speech_detector)
         self._group: LegGroup[BrowserLeg] = LegGroup()
         self._connect = connect or _connect_by_webrtc
-        self._session_ids: dict[str, None] = {}  # oldest first
+        self._check_offer = check_offer or _check_webrtc_offer
+        self._session_ids: dict[str, dict[str, None]] = {}  # of keys, oldest first
 
     async def wait_idle(self) -> None:
         """Wait until nothing is left of any call, connections included."""
         await self._group.wait_idle()
 
-    def issue_session_id(self) -> str:
-        """Return the id of a new session; the last 256 ids are remembered."""
+    def issue_session_id(self, grant: Grant) -> str:
+        """Return the id of a new session of a key; the last 256 ids of each key are remembered."""
         session_id = str(uuid.uuid4())
-        self._session_ids[session_id] = None
-        if len(self._session_ids) > _MAX_SESSION_IDS:
-            del self._session_ids[next(iter(self._session_ids))]
+        session_ids = self._session_ids.setdefault(grant.key_id, {})
+        session_ids[session_id] = None
+        if len(session_ids) > _MAX_SESSION_IDS:
+            del session_ids[next(iter(session_ids))]
         return session_id
 
-    def is_session_id(self, session_id: str) -> bool:
-        """Return whether ``issue_session_id`` returned that id and it is remembered."""
-        return session_id in self._session_ids
+    def is_session_id(self, session_id: str, grant: Grant) -> bool:
+        """Return whether ``issue_session_id`` returned that id for the key and it is remembered."""
+        return session_id in self._session_ids.get(grant.key_id, {})
 
     async def accept_offer(self, offer: Offer, peer_name: str, grant: Grant) -> dict[str, str]:
-        """Answer an offer: of a new call with that grant, or another one of a call that is up.
+        """Answer an offer: of a new call with that grant, or another one of a call of the key that is up.
 
         Raises:
-            BadRequest: the offer cannot be used.
+            BadRequest: the offer cannot be used; nothing has ended.
             Overloaded: the call is not admitted.
+            RateLimited: the key has too many calls.
         """
-        leg = self._find_leg(offer.pc_id)
+        leg = self._find_leg(offer.pc_id, grant)
         if leg is not None and offer.restart_pc:
+            await self._check_offer(offer.sdp)
             leg.end("the browser restarted the connection")
             leg = None
         if leg is None or leg.peer is None:
@@ -90,9 +97,9 @@ class BrowserCalls:
             await peer.renegotiate(offer.sdp)
         return {"sdp": peer.answer_sdp, "type": "answer", "pc_id": leg.call_id}
 
-    async def add_candidates(self, candidates: Candidates) -> None:
-        """Pass trickled candidates to their connection; raises BadRequest, CallUnknown."""
-        leg = self._find_leg(candidates.pc_id)
+    async def add_candidates(self, candidates: Candidates, grant: Grant) -> None:
+        """Pass trickled candidates to their connection of the key; raises BadRequest, CallUnknown."""
+        leg = self._find_leg(candidates.pc_id, grant)
         peer = None if leg is None else leg.peer
         if peer is None:
             raise CallUnknown(f"no call {candidates.pc_id!r} is up")
@@ -104,8 +111,9 @@ class BrowserCalls:
         self.registry.refuse_calls()
         await self._group.aclose()
 
-    def _find_leg(self, call_id: str | None) -> BrowserLeg | None:
-        return next((leg for leg in self._group.legs if leg.call_id == call_id), None)
+    def _find_leg(self, call_id: str | None, grant: Grant) -> BrowserLeg | None:
+        wanted = call_id, grant.key_id
+        return next((leg for leg in self._group.legs if (leg.call_id, leg.owner.key_id) == wanted), None)
 
     async def _open(self, offer: Offer, peer_name: str, grant: Grant) -> tuple[BrowserLeg, BrowserPeer]:
         leg = BrowserLeg(
@@ -116,12 +124,13 @@ class BrowserCalls:
             self._media_services,
             replace(self.settings, speech=replace(self.settings.speech, lexicon=grant.lexicon)),
             voices=self.voices.for_grant(grant),
-            charge=grant.charge_characters,
+            calls=KeyCalls(self.registry, grant),
             agent=self.agent,
         )
         if offer.skip_greeting:
             leg.skip_greeting()
-        self.registry.admit(leg, peer=peer_name)
+        grant.charge_request()
+        self.registry.admit(leg, peer=peer_name, grant=grant)
         self._group.add(leg)
         with ExitStack() as undo:
             undo.callback(leg.on_closed, "its offer was not answered")
@@ -132,6 +141,12 @@ class BrowserCalls:
                 raise
             undo.pop_all()
         return leg, peer
+
+
+async def _check_webrtc_offer(offer_sdp: str) -> None:
+    from ...adapters.webrtc import peer
+
+    await peer.check_offer(offer_sdp)
 
 
 async def _connect_by_webrtc(offer_sdp: str, leg: BrowserLeg, settings: BrowserCallSettings) -> BrowserPeer:

@@ -16,7 +16,9 @@ from ...tts_engine.errors import Overloaded
 from ..calls.agents import Agent
 from ..calls.api.attachment import AttachmentOptions, CallAttachment
 from ..calls.api.descriptions import describe_error
+from ..calls.api.key_calls import KeyCalls
 from ..calls.api.messages import BadCallMessage, HungUpMessage
+from ..calls.caller import CallOwner
 from ..calls.leg import CallServices, CallSettings, LegCall, LegGroup
 from ..voice_registry import KeyVoices
 from .chat import Conversation
@@ -71,7 +73,7 @@ class BrowserLeg:
 
     Args:
         voices: that the page may name.
-        charge: takes the characters spoken for the page; raises RateLimited, RequestTooLarge or KeyRefused.
+        calls: of the page's key, to which the call belongs.
         agent: drives the call; without one the greeting is spoken.
     """
 
@@ -85,7 +87,7 @@ class BrowserLeg:
         settings: BrowserCallSettings,
         *,
         voices: KeyVoices,
-        charge: Callable[[int], None],
+        calls: KeyCalls,
         agent: Agent | None,
     ) -> None:
         self.call_id = call_id
@@ -95,10 +97,13 @@ class BrowserLeg:
         self._media: PacedMedia[bytes] | None = None  # from the opening of the call on
         self._settings = settings
         self._voices = voices
-        self._charge = charge
+        self._calls = calls
         self._agent = agent
+        self.owner = CallOwner(calls.grant.key_id)
         call_settings = CallSettings(settings.lead_s, settings.speech, settings.caller_speech_action)
-        self._leg_call = LegCall(self, group, services, call_settings, kind="webrtc", peer=peer_name)
+        self._leg_call = LegCall(
+            self, group, services, call_settings, kind="webrtc", peer=peer_name, owner=self.owner
+        )
         self._channel = DataChannel(self._send_text, "text" if settings.chat is None else "ask")
         self._attachment: CallAttachment | None = None
         self._skips_greeting = False
@@ -192,7 +197,7 @@ class BrowserLeg:
             options,
             send=self._channel.send,
             voices=self._voices,
-            charge=self._charge,
+            calls=self._calls,
             answerer=None if settings.chat is None else Conversation(settings.chat),
         )
         attachment.open()

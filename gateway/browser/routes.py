@@ -70,19 +70,19 @@ def routes(calls: BrowserCalls) -> APIRouter:
         transport = _transport(await _json(request))
         if transport != "webrtc":
             raise HTTPException(400, f"transport {transport!r}; only 'webrtc' can be started here")
-        session: dict[str, object] = {"sessionId": calls.issue_session_id()}
+        session: dict[str, object] = {"sessionId": calls.issue_session_id(grant_of(request))}
         if servers := calls.settings.ice_servers:
             session["iceConfig"] = {"iceServers": [server.fields() for server in servers]}
         return JSONResponse(session, headers={"Cache-Control": "no-store"})  # it may contain a credential
 
     @router.post("/sessions/{session_id}/api/offer", **api_operations.OFFER_IN_SESSION)
     async def session_offer(session_id: str, request: Request) -> JSONResponse:
-        _check_started(calls, session_id)
+        _check_started(calls, session_id, request)
         return await _take_offer(calls, request)
 
     @router.patch("/sessions/{session_id}/api/offer", **api_operations.TRICKLE_IN_SESSION)
     async def session_candidates(session_id: str, request: Request) -> JSONResponse:
-        _check_started(calls, session_id)
+        _check_started(calls, session_id, request)
         return await _take_candidates(calls, request)
 
     @router.get("/", **api_operations.PAGE)
@@ -118,7 +118,7 @@ async def _take_offer(calls: BrowserCalls, request: Request) -> JSONResponse:
 
 
 async def _take_candidates(calls: BrowserCalls, request: Request) -> JSONResponse:
-    await calls.add_candidates(_validated(_CANDIDATES, await _json(request)))
+    await calls.add_candidates(_validated(_CANDIDATES, await _json(request)), grant_of(request))
     return JSONResponse({"status": "success"})
 
 
@@ -148,8 +148,8 @@ def _transport(body: object) -> str:
     return str(body.get("transport") or "webrtc") if isinstance(body, dict) else "webrtc"
 
 
-def _check_started(calls: BrowserCalls, session_id: str) -> None:
-    if not calls.is_session_id(session_id):
+def _check_started(calls: BrowserCalls, session_id: str, request: Request) -> None:
+    if not calls.is_session_id(session_id, grant_of(request)):
         raise HTTPException(404, "no such session; POST /start begins one")
 
 

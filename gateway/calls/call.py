@@ -265,6 +265,11 @@ class Call:
             raise CallNotRecordable("the call is over")
         return self._recording.begin()
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the call is being recorded."""
+        return self._recording.is_on
+
     def stop_recording(self) -> "asyncio.Future[str]":
         """End the recording. The result is as that of ``record``, or "" if there was none."""
         return self._recording.end()

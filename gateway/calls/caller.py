@@ -1,4 +1,4 @@
-"""The caller of a call, as far as the way in tells."""
+"""The caller of a call, as far as the way in tells, and the key that a call belongs to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,4 +15,13 @@ class Caller:
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
+@dataclass(frozen=True, slots=True)
+class CallOwner:
+    """Whose a call is. A phone call that comes in is no key's, unless a key names its agent."""
+
+    key_id: str = ""  # of the key that placed it, or whose page it is; "": none
+    agent: str = ""  # name of the agent that it was announced for; "": none
+
+
 UNKNOWN_CALLER = Caller()
+NO_OWNER = CallOwner()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ...adapters.media.call_media import CallMedia
 from .call import Call
 from .call_options import CallerSpeechAction, CallSpeechOptions
-from .caller import UNKNOWN_CALLER, Caller
+from .caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from .recordings import CallRecordings
 from .registry import ActiveCall, CallLeg, CallRegistry
 from .transfers import CallTransfers
@@ -103,6 +103,7 @@ class LegCall:
         peer: network address of the caller.
         caller: who is calling.
         transfers: of the caller; None: a call of this kind cannot be transferred.
+        owner: whose the call is.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class LegCall:
         peer: str,
         caller: Caller = UNKNOWN_CALLER,
         transfers: CallTransfers | None = None,
+        owner: CallOwner = NO_OWNER,
     ) -> None:
         self.call: Call | None = None  # from ``open`` on
         self.is_over = False
@@ -127,6 +129,7 @@ class LegCall:
         self._peer = peer
         self._caller = caller
         self._transfers = transfers
+        self._owner = owner
         self._tasks: list[asyncio.Task[None]] = []
 
     def open(self, call_id: str, media: CallMedia, caller: Caller | None = None) -> ActiveCall:
@@ -145,7 +148,9 @@ class LegCall:
             pressure=services.registry.pressure,
         )
         self.call.caller_speech_action = settings.caller_speech_action
-        active_call = services.registry.open(self._leg, self.call, kind=self._kind, peer=self._peer)
+        active_call = services.registry.open(
+            self._leg, self.call, kind=self._kind, peer=self._peer, owner=self._owner
+        )
         if services.recordings is not None and services.recordings.records_all:
             self.call.record()
         return active_call

@@ -245,6 +245,11 @@ class CallRecording:
         self._recorder: CallRecorder | None = None
         self._failure: RecordingFailed | None = None  # of the last recording, until a caller is told
 
+    @property
+    def is_on(self) -> bool:
+        """Whether the call is being recorded."""
+        return self._recorder is not None
+
     def begin(self) -> "asyncio.Future[str]":
         """Record from now on, if not already.
 

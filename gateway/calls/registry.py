@@ -12,15 +12,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ...tts_engine.errors import Overloaded
+from ..access.access_control import Grant
 from ..web.errors import ResourceConflict, ResourceNotFound
 from .call import Call
+from .caller import NO_OWNER, CallOwner
 from .pressure.call_pressure import CallPressure
 from .pressure.processor_load import ProcessorLoad
 from .pressure.processor_time import ProcessorUse
-from .results import CallResult, CallResults
+from .results import CallResults, EndedCall
 
 if TYPE_CHECKING:
     from ...tts_engine.engine import Engine
@@ -29,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _END_TIMEOUT_S = 2.0  # for connections to end after they were told to
 _RETRY_AFTER_S = 5.0  # a call lasts minutes, but of a hundred calls one ends soon
+GRANT_ENDED: Final = "its API key is not valid any more"  # why a call ends
 
 
 class CallLeg(Protocol):
@@ -55,7 +59,10 @@ class ActiveCall:
     peer: str  # network address of the caller
     opened_at: float  # Unix s
     opened_monotonic_s: float  # the same moment on the monotonic clock
+    owner: CallOwner = NO_OWNER
     attached: bool = False  # whether a program is attached to it
+    # Called when the recording that a key began is over.
+    release_recording: Callable[[], None] = lambda: None
 
 
 class CallRegistry:
@@ -77,6 +84,7 @@ class CallRegistry:
         self._engine = engine
         self._max_calls = max_calls
         self._calls_by_leg: dict[CallLeg, ActiveCall | None] = {}  # None: admitted, not opened
+        self._releases: dict[CallLeg, Callable[[], None]] = {}  # of the keys that opened them
         self.pressure = CallPressure(
             ProcessorLoad(
                 lambda: ProcessorUse.read((*process_ids(), *engine.process_ids)),
@@ -117,9 +125,14 @@ class CallRegistry:
             self.report_refusal(refusal, peer=peer)
             raise refusal
 
-    def admit(self, leg: CallLeg, *, peer: str) -> None:
-        """Admit a connection; raises Overloaded as ``require_place`` does."""
+    def admit(self, leg: CallLeg, *, peer: str, grant: Grant | None = None) -> None:
+        """Admit a connection; raises Overloaded as ``require_place`` does.
+
+        grant: of the key that opens the call, which counts it and ends it; raises RateLimited then.
+        """
         self.require_place(peer=peer)
+        if grant is not None:
+            self._releases[leg] = grant.open_call(partial(leg.end, GRANT_ENDED))
         self._calls_by_leg[leg] = None
 
     def report_refusal(self, refusal: Overloaded, *, peer: str) -> None:
@@ -131,9 +144,12 @@ class CallRegistry:
         """Let ``successor`` take the place of an admitted connection."""
         self._calls_by_leg[successor] = self._calls_by_leg.pop(leg)
 
-    def open(self, leg: CallLeg, call: Call, *, kind: str, peer: str) -> ActiveCall:
+    def open(
+        self, leg: CallLeg, call: Call, *, kind: str, peer: str, owner: CallOwner = NO_OWNER
+    ) -> ActiveCall:
         """Open the call of an admitted connection."""
-        active_call = self._calls_by_leg[leg] = ActiveCall(call, kind, peer, time.time(), time.monotonic())
+        active_call = ActiveCall(call, kind, peer, time.time(), time.monotonic(), owner)
+        self._calls_by_leg[leg] = active_call
         self._engine.metrics.active_calls.inc()
         logger.info("Call %s opened from %s", call.call_id, peer)
         self._changed.set()
@@ -142,10 +158,13 @@ class CallRegistry:
     def remove(self, leg: CallLeg, reason: str) -> None:
         """Remove a connection and end its call; no error if it was not admitted."""
         active_call = self._calls_by_leg.pop(leg, None)
+        if (release := self._releases.pop(leg, None)) is not None:
+            release()
         self._changed.set()
         if active_call is not None:
+            active_call.release_recording()
             active_call.call.on_closed()
-            self._results.add(active_call.call.call_id, active_call.call.result)
+            self._results.add(active_call.call.call_id, EndedCall(active_call.call.result, active_call.owner))
             self._engine.metrics.active_calls.dec()
             _log_numbers(active_call, reason)
 
@@ -181,15 +200,16 @@ class CallRegistry:
             raise CallUnknown(f"no call {call_id!r} is up")
         return active_call
 
-    def result(self, call_id: str) -> CallResult:
-        """Return the result of a call, up or ended within the last minutes; raises CallUnknown."""
-        result = self._results.get(call_id)
-        return self.get(call_id).call.result if result is None else result
+    def ended(self, call_id: str) -> EndedCall | None:
+        """Return a call that has ended within the last minutes; None if there was none of that id."""
+        return self._results.get(call_id)
 
-    async def next_unattached(self) -> ActiveCall:
-        """Return the oldest call without a program; wait until there is one."""
+    async def next_unattached(
+        self, is_wanted: Callable[[ActiveCall], bool] = lambda active_call: True
+    ) -> ActiveCall:
+        """Return the oldest call without a program that is wanted; wait until there is one."""
         while True:
-            unattached = next((active_call for active_call in self if not active_call.attached), None)
+            unattached = next((one for one in self if not one.attached and is_wanted(one)), None)
             if unattached is not None:
                 return unattached
             self._changed.clear()

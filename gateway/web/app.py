@@ -27,8 +27,16 @@ from ... import __version__
 from ...tts_engine.errors import BadRequest, Overloaded
 from ..access.access_control import AccessControl
 from ..access.cross_origin import CrossOriginMiddleware
-from ..access.dependencies import PageCookieMiddleware, require_scope
-from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, SignatureRefused
+from ..access.dependencies import GrantMiddleware, PageCookieMiddleware, require_scope
+from ..access.errors import (
+    DestinationRefused,
+    GrantEnded,
+    KeyRefused,
+    OriginRefused,
+    RateLimited,
+    ScopeMissing,
+    SignatureRefused,
+)
 from ..access.keys import Scope
 from .connection_limits import IdentityMiddleware
 from .errors import ResourceConflict, ResourceNotFound
@@ -40,6 +48,7 @@ from .unmatched import ErrorFormat, HeadMiddleware, UnmatchedPaths, plain_path
 _STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
     KeyRefused: 401,
     ScopeMissing: 403,
+    DestinationRefused: 403,
     OriginRefused: 403,
     SignatureRefused: 403,
     ResourceNotFound: 404,
@@ -96,6 +105,7 @@ def make_app(
     app.add_exception_handler(HTTPException, _handle_http_exception)
     app.add_exception_handler(WebSocketRequestValidationError, _handle_invalid_query)
     app.add_exception_handler(ClientDisconnect, _handle_disconnect)
+    app.add_middleware(GrantMiddleware, refuse=_refuse_ended_grant)
     _allow_browser_origins(app, access)
     app.add_middleware(HeadMiddleware)
     app.add_middleware(IdentityMiddleware, access=access)
@@ -160,12 +170,24 @@ async def _handle_http_exception(connection: HTTPConnection, error: Exception) -
     headers, path = dict(error.headers or {}), plain_path(connection.scope["path"])
     if headers.get("Allow") == "GET":
         headers["Allow"] = "GET, HEAD"
-    formats = [one for one in connection.app.state.error_formats if one.covers(path)]
-    if not formats:
+    nearest = _error_format(connection)
+    if nearest is None:
         return _ErrorResponse(ErrorBody(error=error.detail), error.status_code, headers)
-    nearest = max(formats, key=lambda one: len(one.prefix))
     message = f"{error.detail}: {connection.scope.get('method', 'WebSocket')} {path}"
     return _ErrorResponse(nearest.make_body(error.status_code, message), error.status_code, headers)
+
+
+def _refuse_ended_grant(connection: HTTPConnection, error: GrantEnded) -> JSONResponse:
+    """Answer a request whose key was valid when it came."""
+    nearest, status = _error_format(connection), _status_of(error)
+    body = ErrorBody(error=str(error)) if nearest is None else nearest.make_body(status, str(error))
+    return _ErrorResponse(body, status)
+
+
+def _error_format(connection: HTTPConnection) -> ErrorFormat | None:
+    """Return the error format of the API that a path belongs to."""
+    formats = [one for one in connection.app.state.error_formats if one.covers(connection.scope["path"])]
+    return max(formats, key=lambda one: len(one.prefix), default=None)
 
 
 async def _handle_invalid_query(connection: HTTPConnection, error: Exception) -> JSONResponse:

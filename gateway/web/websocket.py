@@ -8,6 +8,7 @@ A dialect derives its connection from ``WebSocketConnection`` and keeps its open
 """
 
 import asyncio
+import contextlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,6 +20,9 @@ from starlette.responses import Response
 from starlette.websockets import WebSocketState
 
 from ...tts_engine.errors import VivavoceError
+from ..access.dependencies import CLOSE_REFUSED
+from ..access.errors import GrantEnded
+from ..access.grant_ends import ending_with_grants
 from .backpressure import BackpressureSender
 
 logger = logging.getLogger(__name__)
@@ -30,6 +34,7 @@ CLOSE_GOING_AWAY: Final = 1001
 CLOSE_TOO_SLOW: Final = 1008
 _CLOSED_WITHOUT_A_FRAME: Final = 1006
 _CLOSE_TIMEOUT_S: Final = 1.0
+_LAST_MESSAGE_S: Final = 0.3  # before the grant's end closes the socket by force
 
 
 class WebSocketConnection(ABC):
@@ -66,16 +71,23 @@ class WebSocketConnection(ABC):
         """Release what the connection holds; the speaking task has ended."""
         return
 
+    async def on_grant_ended(self, error: GrantEnded) -> None:
+        """Report that the key is not valid any more; the socket is closed with 1008 after that."""
+        return
+
     # Called by the owner
 
     async def run(self) -> None:
         """Serve until the client is gone or the socket is closed."""
         try:
-            await self.receive_messages()
+            with ending_with_grants():
+                await self.receive_messages()
         except WebSocketDisconnect:
             pass
         except TimeoutError:
             await self.close(CLOSE_TOO_SLOW)
+        except GrantEnded as error:
+            await self._refuse(error)
         finally:
             await self.stop_speaking()
             await self.on_closed()
@@ -164,6 +176,13 @@ class WebSocketConnection(ABC):
             return error
         return None
 
+    async def _refuse(self, error: GrantEnded) -> None:
+        await self.stop_speaking()
+        with contextlib.suppress(TimeoutError, WebSocketDisconnect):
+            async with asyncio.timeout(_LAST_MESSAGE_S):
+                await self.on_grant_ended(error)
+                await close_socket(self.socket, CLOSE_REFUSED, str(error))
+
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[None]:
         # The timeout includes the wait for the lock, which another message holds while the client is slow.
@@ -227,13 +246,13 @@ def is_open(socket: WebSocket) -> bool:
     return WebSocketState.DISCONNECTED not in (socket.client_state, socket.application_state)
 
 
-async def close_socket(socket: WebSocket, code: int) -> None:
+async def close_socket(socket: WebSocket, code: int, reason: str = "") -> None:
     """Close the socket unless it is closed."""
     if not is_open(socket):
         return
     try:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-            await socket.close(code)
+            await socket.close(code, reason)
     except (RuntimeError, TimeoutError, WebSocketDisconnect):
         pass  # the client is gone or reads nothing; uvicorn closes the transport when the route returns
 

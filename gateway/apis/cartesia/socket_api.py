@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse
 
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest, Overloaded, VivavoceError
+from ...access.errors import GrantEnded
 from ...voice_registry import VoiceRegistry
 from ...web.backpressure import BackpressureSender
 from ...web.openapi.operations import WebSocketOperation
@@ -99,6 +100,9 @@ class _CartesiaSocketConnection(WebSocketConnection):
 
     async def on_idle(self) -> None:
         await self.close(CLOSE_NORMAL)
+
+    async def on_grant_ended(self, error: GrantEnded) -> None:
+        await self._send_error(error, None)
 
     async def on_closed(self) -> None:
         for context in self._contexts.values():

@@ -20,6 +20,7 @@ from grpc_reflection.v1alpha import reflection
 from ....adapters.audio.codecs import wav_file
 from ....tts_engine.descriptor_limit import descriptor_limit
 from ....tts_engine.errors import VivavoceError
+from ...access.grant_ends import ending_with_grants
 from ...listening_sockets import AddressUnavailable, format_address
 from ...web.streamed_body import SEND_TIMEOUT_S
 from ..http_errors import InvalidField, error_message, error_status
@@ -110,7 +111,8 @@ class CosyVoiceGrpcServer:
         """Serve one call. Boundary: any error ends this call and no more."""
         request_id = uuid4().hex
         try:
-            await self._speak(request, context, request_id)
+            with ending_with_grants():
+                await self._speak(request, context, request_id)
         except VivavoceError as error:
             await context.abort(status_code(error), error_message(error))
         except grpc.aio.AbortError:

@@ -34,6 +34,7 @@ from ....adapters.dashscope.events import (
 )
 from ....tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ...access.access_control import Grant
+from ...access.errors import GrantEnded
 from ...web.request_log import RequestRecord
 from ...web.websocket import CLOSE_NORMAL, WebSocketConnection
 from ..speech import EncodedStream
@@ -86,6 +87,9 @@ class TaskConnection(WebSocketConnection, ABC, Generic[ParametersT, TaskT]):
     async def on_idle(self) -> None:
         self._protocol.receive_time(self._loop.time())
         await self._handle_events()
+
+    async def on_grant_ended(self, error: GrantEnded) -> None:
+        await self._send_failure(_task_failed_event(self._protocol.task_id or "", error))
 
     async def on_message(self, data: str | bytes) -> None:
         self._protocol.receive_data(data, self._loop.time())

@@ -21,6 +21,7 @@ from uuid import uuid4
 from fastapi import WebSocket
 
 from ....tts_engine.errors import VivavoceError
+from ...access.errors import GrantEnded
 from ...voice_registry import VoiceRegistry
 from ...web.backpressure import BackpressureSender
 from ...web.openapi.operations import WebSocketOperation
@@ -140,6 +141,9 @@ class _ElevenLabsConnection(WebSocketConnection):
         for context in tuple(self.contexts.values()):
             if not context.input_ended and context.received_at <= limit:
                 self.end_input(context)
+
+    async def on_grant_ended(self, error: GrantEnded) -> None:
+        await self.send_error(error, None)
 
     async def on_closed(self) -> None:
         for context in self.contexts.values():

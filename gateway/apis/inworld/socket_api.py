@@ -19,6 +19,7 @@ from uuid import uuid4
 from fastapi import WebSocket
 
 from ....tts_engine.errors import VivavoceError
+from ...access.errors import GrantEnded
 from ...voice_registry import VoiceRegistry
 from ...web.backpressure import BackpressureSender
 from ...web.openapi.operations import WebSocketOperation
@@ -107,6 +108,9 @@ class _InworldSocketConnection(WebSocketConnection):
         for context in tuple(self._contexts.values()):
             if not context.input_ended and context.received_at <= limit:
                 context.end_input()
+
+    async def on_grant_ended(self, error: GrantEnded) -> None:
+        await self._send_error(error, None)
 
     async def on_closed(self) -> None:
         for context in self._contexts.values():

@@ -20,6 +20,7 @@ from fastapi.responses import JSONResponse
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest, Overloaded
 from ...access.access_control import Grant
+from ...access.errors import GrantEnded
 from ...web.openapi.operations import WebSocketOperation
 from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, reject_handshake
 from ..openai.errors import InvalidRequestError, to_openai_error
@@ -124,6 +125,9 @@ class _NativeStreamSocketConnection(WebSocketConnection):
             await self._handle(self._protocol.receive(await self._parse(data)))
         except (InvalidRequestError, BadRequest, Overloaded) as error:
             await self._send(_error_report(error))
+
+    async def on_grant_ended(self, error: GrantEnded) -> None:
+        await self._send(_error_report(error))
 
     async def on_closed(self) -> None:
         await self._release_temporary_voice()

@@ -29,6 +29,7 @@ from ..registry import ActiveCall
 from ..text_feed import TextCommand
 from ..transfers import AttendedTransfer
 from .descriptions import basic_message, describe_call, describe_error, describe_event, describe_voices
+from .key_calls import KeyCalls
 from .messages import (
     AskMessage,
     AudioFormatMessage,
@@ -76,7 +77,7 @@ class CallAttachment:
     Args:
         send: sends a message to the peer; must not block.
         voices: that the peer may name.
-        charge: takes the characters spoken for the peer; raises RateLimited, RequestTooLarge or KeyRefused.
+        calls: of the peer's key, which is asked at each message, and charged.
         send_audio: sends s16le audio of the caller, after its format; None if the peer does not want it.
         answerer: answers ``ask``; without one it is an error.
     """
@@ -88,7 +89,7 @@ class CallAttachment:
         *,
         send: Callable[[ServerMessage], None],
         voices: KeyVoices,
-        charge: Callable[[int], None],
+        calls: KeyCalls,
         send_audio: Callable[[bytes], None] | None = None,
         answerer: Answerer | None = None,
     ) -> None:
@@ -99,9 +100,14 @@ class CallAttachment:
         self._send_audio = send_audio
         self._audio_sample_rate: int | None = None  # that was sent
         self._voices = voices
+        self._calls = calls
         self._answerer = answerer
         self._utterances = UtteranceQueue(
-            self._call, options.speech, charge=charge, on_failed=self._on_failed, on_error=self._on_error
+            self._call,
+            options.speech,
+            charge=calls.grant.charge_characters,
+            on_failed=self._on_failed,
+            on_error=self._on_error,
         )
         self._dictated: set[int] = set()  # utterances being heard that the peer wrote itself
         self._transfers: set[asyncio.Task[None]] = set()  # attended
@@ -135,6 +141,7 @@ class CallAttachment:
     def execute_or_report(self, message: ClientMessage) -> None:
         """Execute a message; the peer gets an ``error`` if that fails."""
         try:
+            self._calls.grant.require_current()
             self._execute(message)
         except VivavoceError as error:
             self._send(describe_error(error))
@@ -153,7 +160,8 @@ class CallAttachment:
             case TransferMessage():
                 self._transfer(message)
             case RecordMessage(on=on):
-                opened = self._call.record() if on else self._call.stop_recording()
+                change_recording = self._calls.record if on else self._calls.stop_recording
+                opened = change_recording(self._active_call)
                 opened.add_done_callback(partial(self._on_recording, on))
             case SpeechMessage(voice=voice, speed=speed):
                 voice = self._voices.resolve(voice)
@@ -179,6 +187,7 @@ class CallAttachment:
                 assert_never(message.type)
 
     def _transfer(self, message: TransferMessage) -> None:
+        self._calls.require_transfer(message.to)
         self._call.result = replace(self._call.result, value=message.result)
         if (options := message.attended) is None:
             self._call.transfer(message.to)

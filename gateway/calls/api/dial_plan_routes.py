@@ -12,6 +12,7 @@ from ..registry import CallRegistry, CallUnknown
 from ..transfers import AttendedTransfer
 from . import operations
 from .announcement import is_form, read_announcement, read_transfer_order
+from .key_calls import KeyCalls
 
 
 def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: ExpectedCalls) -> None:
@@ -19,9 +20,16 @@ def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: Ex
 
     @router.post("/expected", **operations.EXPECT_CALL)
     async def expect_call(request: Request) -> Response:
+        calls = KeyCalls.of(registry, request)
+        calls.grant.charge_request()
         announced = await read_announcement(request)
+        calls.require_announcement(announced.agent)
         call_id = expected.announce(
-            announced.caller, call_id=announced.call, agent=announced.agent, expires_s=announced.expires_s
+            announced.caller,
+            call_id=announced.call,
+            agent=announced.agent,
+            expires_s=announced.expires_s,
+            grant=calls.grant,
         )
         if is_form(request):  # for the dial plan, which assigns the answer to a variable
             return PlainTextResponse(str(call_id))
@@ -29,7 +37,9 @@ def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: Ex
 
     @router.post("/{call_id}/transfer", **operations.TRANSFER)
     async def transfer(call_id: str, request: Request) -> JSONResponse:
-        call, order = registry.get(call_id).call, await read_transfer_order(request)
+        calls = KeyCalls.of(registry, request)
+        call, order = calls.get(call_id).call, await read_transfer_order(request)
+        calls.require_transfer(order.to)
         call.result = replace(call.result, value=order.result)
         if order.attended is None:
             call.transfer(order.to)
@@ -40,12 +50,14 @@ def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: Ex
 
     @router.get("/{call_id}/result", **operations.GET_RESULT)
     async def get_result(
-        call_id: str, field: Annotated[str | None, Query(description="value or transfer_to")] = None
+        call_id: str,
+        request: Request,
+        field: Annotated[str | None, Query(description="value or transfer_to")] = None,
     ) -> Response:
         if field not in (None, "value", "transfer_to"):
             raise BadRequest("field: allowed are value and transfer_to")
         try:
-            result = registry.result(call_id)
+            result = KeyCalls.of(registry, request).result(call_id)
         except CallUnknown:
             if field is None:
                 raise

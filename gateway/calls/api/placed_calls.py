@@ -18,11 +18,14 @@ from ....adapters.rtp.connection import RtpOptions
 from ....adapters.rtp.source_lock import Address
 from ....adapters.rtp.srtp import SRTP_KEY_BYTES, SrtpKeys, SrtpSuite
 from ....tts_engine.errors import BadRequest
+from ...access.access_control import Grant
+from ...access.dependencies import grant_of
 from ...web.openapi.operations import json_body, json_response, operation
 from ...web.request_body import with_bounded_body
 from ...web.responses import ErrorBody, native_errors
 from ..ari.client import AriFailed
 from ..ari.controller import AriController
+from ..caller import CallOwner
 from ..phones.rtp import RtpCallServer
 from .messages import describe_validation_error
 
@@ -145,6 +148,7 @@ PLACE_CALL: Final = operation(
     json_response(OriginatedCall, 202, "Asterisk calls the endpoint."),
     native_errors(
         {400: "The body is wrong, or no Asterisk is configured."},
+        {429: "The key has exceeded a limit."},
         {502: "Asterisk refused the call, or does not answer."},
         {503: "The server is at capacity, without a free port, or shutting down."},
     ),
@@ -161,15 +165,17 @@ def routes(rtp: RtpCallServer, ari: AriController | None) -> APIRouter:
 
     @router.post("", **PLACE_CALL)
     async def place_call(request: Request) -> JSONResponse:
-        wanted = await _read(request)
+        wanted, grant = await _read(request), grant_of(request)
+        grant.charge_request()
         if isinstance(wanted, RtpCallRequest):
-            place = _place_rtp_call(rtp, wanted)
+            place = _place_rtp_call(rtp, wanted, grant)
             return JSONResponse(place.model_dump(mode="json", exclude_none=True), 201)
         if ari is None:
             raise AriMissing("over: got 'ari', but no Asterisk is configured; set ari_url")
+        grant.require_destination(wanted.endpoint)
         try:
             call_id = await ari.originate(
-                wanted.endpoint, caller_id=wanted.caller_id, variables=wanted.variables
+                wanted.endpoint, caller_id=wanted.caller_id, variables=wanted.variables, grant=grant
             )
         except AriFailed as error:
             return JSONResponse(ErrorBody(error=str(error)).model_dump(), 502)
@@ -187,12 +193,13 @@ async def _read(request: Request) -> RtpCallRequest | AriCallRequest:
         raise BadCallRequest(describe_validation_error(error, "body")) from None
 
 
-def _place_rtp_call(rtp: RtpCallServer, wanted: RtpCallRequest) -> RtpCallPlace:
+def _place_rtp_call(rtp: RtpCallServer, wanted: RtpCallRequest, grant: Grant) -> RtpCallPlace:
+    grant.require_destination(f"RTP/{wanted.peer or ''}")
     codec = CODECS[wanted.codec]
     if wanted.payload_type is not None:
         codec = codec.with_payload_type(wanted.payload_type)
     peer = None if wanted.peer is None else _parse_address(wanted.peer)
-    reservation = rtp.reserve(wanted.peer or "unknown")
+    reservation = rtp.reserve(wanted.peer or "unknown", owner=CallOwner(grant.key_id), grant=grant)
     host, port = reservation.address
     keys = None if wanted.srtp is None else _make_keys(wanted.srtp)
     call = rtp.open(reservation, RtpOptions(codec, peer, wanted.dtmf_payload_type, keys))

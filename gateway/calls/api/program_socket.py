@@ -4,32 +4,42 @@ import asyncio
 import json
 import logging
 from collections import deque
-from contextlib import aclosing
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
 
 from fastapi import WebSocket, WebSocketDisconnect
 
-from ...access.dependencies import grant_of
+from ...access.errors import GrantEnded
+from ...access.grant_ends import ending_with_grants
 from ...background_tasks import cancel_and_wait
 from ...voice_registry import VoiceRegistry
+from ...web.websocket import close_socket
 from ..call_options import CallSpeechOptions
 from ..registry import CallAlreadyAttached, CallRegistry, CallUnknown
 from .attachment import AttachmentOptions, CallAttachment
 from .descriptions import describe_error
+from .key_calls import KeyCalls
 from .messages import BadCallMessage, ClientMessage, ServerMessage, parse_client_message
 from .utterance_queue import MAX_WAITING_CHARACTERS
 
 logger = logging.getLogger(__name__)
 
 SEND_TIMEOUT_S = 5.0  # a socket that accepts nothing for longer is closed
+_LAST_MESSAGE_S = 0.3  # before the grant's end closes the socket by force
 NEXT_CALL_ID = "next"
 _MAX_UNSENT_MESSAGES = 2_000  # about ten minutes of words
 _MAX_UNSENT_AUDIO_BYTES = 160_000  # 5 s at 16 kHz; older audio is dropped first
 HANG_UP_REASON = "hung up by the calls API"
 
 # Close codes: 4000 plus an HTTP status, in the range that RFC 6455, 7.4.2 leaves to applications.
-CLOSE_UNKNOWN, CLOSE_ALREADY_ATTACHED, CLOSE_TOO_SLOW = 4404, 4409, 4408
+CLOSE_UNKNOWN, CLOSE_ALREADY_ATTACHED, CLOSE_TOO_SLOW, CLOSE_KEY_REFUSED = 4404, 4409, 4408, 4401
 CLOSE_NORMAL, CLOSE_FAILED = 1000, 1011
+_CODES_OF_REFUSALS: Final[Mapping[type[Exception], int]] = MappingProxyType(
+    {CallUnknown: CLOSE_UNKNOWN, CallAlreadyAttached: CLOSE_ALREADY_ATTACHED, GrantEnded: CLOSE_KEY_REFUSED}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +122,34 @@ class ProgramSocket:
         options: ProgramOptions,
     ) -> None:
         self._socket = socket
-        self._registry = registry
-        self._grant = grant_of(socket)
-        self._speech = replace(speech, lexicon=self._grant.lexicon)
-        self._voices = voices.for_grant(self._grant)
+        self._calls = KeyCalls.of(registry, socket)
+        self._speech = replace(speech, lexicon=self._calls.grant.lexicon)
+        self._voices = voices.for_grant(self._calls.grant)
         self._options = options
         self._outbox = Outbox()
         self._attachment: CallAttachment | None = None
         self._early_messages: deque[ClientMessage] = deque()  # received before the call was there
         self._early_characters = 0
 
-    async def run(self, call_id: str) -> int:
-        """Serve until the call is over or the socket is gone; return the code to close it with."""
+    async def run(self, call_id: str) -> None:
+        """Serve until the call is over, the key is not valid any more or the socket is gone; close it."""
+        reason = ""
+        try:
+            with ending_with_grants():
+                code = await self._serve(call_id)
+        except GrantEnded as error:
+            code, reason = CLOSE_KEY_REFUSED, str(error)
+            await self._report(error)
+        # Last, because a program that does not read does not complete the closing handshake either.
+        await close_socket(self._socket, code, reason)
+
+    async def _report(self, error: GrantEnded) -> None:
+        with suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
+            async with asyncio.timeout(_LAST_MESSAGE_S):
+                await self._socket.send_text(json.dumps(describe_error(error).fields()))
+
+    async def _serve(self, call_id: str) -> int:
+        """Return the code to close the socket with."""
         attached = asyncio.create_task(self._serve_call(call_id))
         received = asyncio.create_task(self._receive_messages())
         sent = asyncio.create_task(self._send_outbox())
@@ -137,23 +163,23 @@ class ProgramSocket:
     async def _serve_call(self, call_id: str) -> int:
         try:
             return await self._attach(call_id)
-        except (CallUnknown, CallAlreadyAttached) as error:
+        except (CallUnknown, CallAlreadyAttached, GrantEnded) as error:
             self._outbox.put(describe_error(error))
-            return CLOSE_UNKNOWN if isinstance(error, CallUnknown) else CLOSE_ALREADY_ATTACHED
+            return _CODES_OF_REFUSALS[type(error)]
         finally:
             self._outbox.close()
 
     async def _attach(self, call_id: str) -> int:
-        registry = self._registry
-        active_call = await registry.next_unattached() if call_id == NEXT_CALL_ID else registry.get(call_id)
-        with registry.attach(active_call):
+        calls = self._calls
+        active_call = await calls.next_unattached() if call_id == NEXT_CALL_ID else calls.get(call_id)
+        with calls.attach(active_call):
             attachment = CallAttachment(
                 active_call,
                 AttachmentOptions(self._speech, HANG_UP_REASON, all_events=self._options.all_events),
                 send=self._outbox.put,
                 send_audio=self._outbox.put_audio if self._options.caller_audio else None,
                 voices=self._voices,
-                charge=self._grant.charge_characters,
+                calls=calls,
             )
             async with aclosing(attachment):
                 attachment.open()

@@ -23,19 +23,20 @@ utterance is refused up to the next ``end`` or ``discard``.
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, WebSocket
+from fastapi import APIRouter, Query, Request, WebSocket
 from fastapi.responses import JSONResponse
 
+from ...access.dependencies import grant_of
 from ...voice_registry import VoiceRegistry
 from ...web.responses import ErrorBody
 from ...web.unmatched import ErrorFormat
-from ...web.websocket import close_socket
 from ..call_options import CallSpeechOptions
 from ..expected_calls import ExpectedCalls
 from ..registry import CallRegistry
 from . import operations
 from .descriptions import describe_call
 from .dial_plan_routes import add_dial_plan_routes
+from .key_calls import KeyCalls
 from .messages import MAX_RESULT_CHARACTERS, BadCallMessage
 from .program_socket import HANG_UP_REASON, ProgramOptions, ProgramSocket
 from .recording_routes import add_recording_routes
@@ -61,16 +62,17 @@ def routes(
     add_speech_route(router, registry, speech)
 
     @router.get("", **operations.LIST_CALLS)
-    async def list_calls() -> JSONResponse:
-        return JSONResponse({"calls": [describe_call(active_call).fields() for active_call in registry]})
+    async def list_calls(request: Request) -> JSONResponse:
+        calls = KeyCalls.of(registry, request)
+        return JSONResponse({"calls": [describe_call(active_call).fields() for active_call in calls]})
 
     @router.get("/{call_id}", **operations.GET_CALL)
-    async def get_call(call_id: str) -> JSONResponse:
-        return JSONResponse(describe_call(registry.get(call_id)).fields())
+    async def get_call(call_id: str, request: Request) -> JSONResponse:
+        return JSONResponse(describe_call(KeyCalls.of(registry, request).get(call_id)).fields())
 
     @router.delete("/{call_id}", **operations.HANG_UP)
-    async def hang_up(call_id: str, result: str = "") -> JSONResponse:
-        call = registry.get(call_id).call
+    async def hang_up(call_id: str, request: Request, result: str = "") -> JSONResponse:
+        call = KeyCalls.of(registry, request).get(call_id).call
         if len(result) > MAX_RESULT_CHARACTERS:
             raise BadCallMessage(f"result: at most {MAX_RESULT_CHARACTERS} characters are kept")
         call.result = replace(call.result, value=result)
@@ -78,8 +80,8 @@ def routes(
         return JSONResponse({"call": call_id, "status": "hung up"})
 
     @router.post("/{call_id}/discard", **operations.DISCARD)
-    async def discard(call_id: str) -> JSONResponse:
-        cut = await registry.get(call_id).call.discard()
+    async def discard(call_id: str, request: Request) -> JSONResponse:
+        cut = await KeyCalls.of(registry, request).get(call_id).call.discard()
         words = [word.text for word in cut.words]
         return JSONResponse(
             {"cut_ms": round(cut.cut_ms, 1), "heard": cut.heard, "words": words, "marks": [*cut.marks]}
@@ -92,10 +94,11 @@ def routes(
         audio: Annotated[Literal["in", "none"], Query()] = "none",
         events: Annotated[Literal["basic", "all"], Query()] = "basic",
     ) -> None:
-        await socket.accept()
         options = ProgramOptions(caller_audio=audio == "in", all_events=events == "all")
-        code = await ProgramSocket(socket, registry, speech, voices, options).run(call_id)
-        # Last, because a program that does not read does not complete the closing handshake either.
-        await close_socket(socket, code)
+        grant = grant_of(socket)
+        grant.charge_request()
+        with grant.rate_limiter.program():
+            await socket.accept()
+            await ProgramSocket(socket, registry, speech, voices, options).run(call_id)
 
     return router

@@ -12,12 +12,12 @@ from ....adapters.ssml.document import BadSsml, SsmlDocument
 from ....adapters.ssml.input import SsmlInput
 from ....tts_engine.errors import BadRequest, LanguageNotSpoken, UnreadableText
 from ...access.access_control import Grant
-from ...access.dependencies import grant_of
 from ...access.errors import KeyRefused, RateLimited, RequestTooLarge
 from ..call_options import CallSpeechOptions
 from ..registry import CallRegistry
 from ..utterance_tracker import UtteranceOutcome
 from . import operations
+from .key_calls import KeyCalls
 
 
 def add_speech_route(router: APIRouter, registry: CallRegistry, speech: CallSpeechOptions) -> None:
@@ -25,10 +25,12 @@ def add_speech_route(router: APIRouter, registry: CallRegistry, speech: CallSpee
 
     @router.post("/{call_id}/speech", **operations.SPEAK)
     async def speak(call_id: str, request: Request) -> JSONResponse:
-        active_call, body = registry.get(call_id), _ChargedBody(request, grant_of(request))
+        calls = KeyCalls.of(registry, request)
+        active_call, body = calls.get(call_id), _ChargedBody(request, calls.grant)
         call = active_call.call
+        calls.grant.charge_request()
         text = body.documents(lambda document: call.require_languages(document, speech.voice))
-        with registry.attach(active_call):
+        with calls.grant.stream(), calls.attach(active_call):
             outcome = await call.speak(text, speech=speech)
             await call.wait_played()
         if body.refusal is not None:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from ..agents import Agent
 from ..call import Call
-from ..caller import Caller
+from ..caller import NO_OWNER, Caller, CallOwner
 from ..transfers import CallTransfers
 from .client import AriClient, AriFailed
 from .models import AriChannel
@@ -24,6 +24,7 @@ class AriCall:
         args: of ``Stasis()``; those with an equals sign are variables.
         agent: of the call, instead of that of all calls.
         on_connected: called when the call is up.
+        owner: whose the call is.
     """
 
     def __init__(
@@ -33,11 +34,13 @@ class AriCall:
         args: list[str],
         agent: Agent | None = None,
         on_connected: Callable[[Call], None] = lambda call: None,
+        owner: CallOwner = NO_OWNER,
     ) -> None:
         self.channel = channel
         self.media_channel = MEDIA_PREFIX + str(uuid4())  # id
         self.caller = _caller_of(channel, args)
         self.agent = agent
+        self.owner = owner
         self.transfers: CallTransfers
         self.call: Call | None = None  # from when it is up
         self.caller_is_gone = False

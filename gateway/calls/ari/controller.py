@@ -17,13 +17,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, aclosing
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, assert_never
 from uuid import uuid4
 
 from ....tts_engine.errors import Overloaded
+from ...access.access_control import Grant
 from ...background_tasks import cancel_and_wait
 from ..call import Call
-from ..registry import CallRegistry
+from ..caller import NO_OWNER, CallOwner
+from ..registry import GRANT_ENDED, CallRegistry
 from ..transfers import (
     CALL_PREFIX,
     AttendedTransfer,
@@ -44,6 +48,14 @@ logger = logging.getLogger(__name__)
 _RETRY_S: Final = (1.0, 2.0, 5.0, 10.0)  # until the connection is tried again; the last one from then on
 _END_TIMEOUT_S: Final = 5.0  # for the requests at the end of the calls
 _REDIRECTED: Final = ("sip:", "sips:", "tel:")  # by the caller's own telephone system
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedCall:
+    """A call that a key has asked for, from its ringing to its end."""
+
+    owner: CallOwner
+    release: Callable[[], None]  # what counts it
 
 
 class AriController:
@@ -70,6 +82,7 @@ class AriController:
         self._sleep = sleep
         self._calls: dict[str, AriCall] = {}  # by the ids of both channels
         self._consultations: dict[str, Consultation] = {}  # by the ids of their channels
+        self._placed: dict[str, PlacedCall] = {}  # by the ids of their channels
         self._joined = JoinedCallers(client)
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = False
@@ -90,14 +103,37 @@ class AriController:
         await cancel_and_wait(self._following, *self._tasks)
         await self._client.aclose()
 
-    async def originate(self, endpoint: str, *, caller_id: str, variables: Mapping[str, str]) -> str:
+    async def originate(
+        self, endpoint: str, *, caller_id: str, variables: Mapping[str, str], grant: Grant
+    ) -> str:
         """Call an endpoint, as ``PJSIP/100``; return the id of the call that comes when it answers.
 
-        Raises AriFailed.
+        grant: of the key, which counts the call and ends it, also while it rings. Raises RateLimited and
+        AriFailed.
         """
         call_id = str(uuid4())
-        await self._client.originate(call_id, endpoint, caller_id=caller_id, variables=variables)
+        release = grant.open_call(partial(self._end_placed, call_id))
+        self._placed[call_id] = PlacedCall(CallOwner(grant.key_id), release)
+        try:
+            await self._client.originate(call_id, endpoint, caller_id=caller_id, variables=variables)
+        except AriFailed:
+            # Asterisk may call although its answer does not come.
+            self._start(self._quietly(self._client.hang_up(call_id)))
+            self._forget_placed(call_id)
+            raise
         return call_id
+
+    def _end_placed(self, channel_id: str) -> None:
+        ari_call = self._calls.get(channel_id)
+        if ari_call is not None:
+            ari_call.end(GRANT_ENDED)
+        else:
+            self._start(self._quietly(self._client.hang_up(channel_id)))
+
+    def _forget_placed(self, channel_id: str) -> None:
+        placed = self._placed.pop(channel_id, None)
+        if placed is not None:
+            placed.release()
 
     # Events
 
@@ -135,8 +171,12 @@ class AriController:
                     agent = consultation.agent
                     self._start(self._serve(AriCall(self._client, channel, args, agent, self._hide)))
                 elif not channel.id.startswith(MEDIA_PREFIX) and not self._is_closing:
-                    self._start(self._serve(AriCall(self._client, channel, args)))
+                    placed = self._placed.get(channel.id)
+                    owner = NO_OWNER if placed is None else placed.owner
+                    self._start(self._serve(AriCall(self._client, channel, args, owner=owner)))
             case ChannelLeft(cause=cause):
+                if ari_call is None:
+                    self._forget_placed(channel.id)
                 if consultation is not None:
                     consultation.fail(cause)
                 if channel.id in self._joined:
@@ -156,6 +196,11 @@ class AriController:
 
     async def _end_lost_calls(self) -> None:
         await self._quietly(self._joined.part_lost())
+        for channel_id in self._placed.keys() - self._calls.keys():
+            try:
+                await self._client.get_channel(channel_id)
+            except AriFailed:
+                self._forget_placed(channel_id)
         for ari_call in {id(one): one for one in self._calls.values()}.values():
             try:
                 await self._client.get_channel(ari_call.channel.id)
@@ -233,6 +278,7 @@ class AriController:
                 await self._quietly(self._client.continue_in_dial_plan(left))
 
     def _forget(self, ari_call: AriCall) -> None:
+        self._forget_placed(ari_call.channel.id)
         self._calls.pop(ari_call.channel.id, None)
         self._calls.pop(ari_call.media_channel, None)
 

@@ -92,7 +92,11 @@ class WebSocketExternalMedia:
             open_socket,
             peer=ari_call.channel.name,
             options=WebSocketCallOptions(
-                KnownCaller(caller=ari_call.caller), ari_call.transfers, ari_call.agent, ari_call.connect
+                KnownCaller(caller=ari_call.caller),
+                ari_call.transfers,
+                ari_call.agent,
+                ari_call.connect,
+                ari_call.owner,
             ),
         )
 
@@ -163,6 +167,7 @@ class AudioSocketExternalMedia:
                 call_id=ari_call.channel.id,
                 caller_sample_rate=self._sample_rate,
                 transfers=ari_call.transfers,
+                owner=ari_call.owner,
             )
         ari_call.connect(call)
         await call.wait_closed()
@@ -181,7 +186,10 @@ class RtpExternalMedia:
     async def serve(self, ari_call: AriCall) -> None:
         """Connect the media of a call, and serve it to its end."""
         reservation = self._server.reserve(
-            ari_call.channel.name, caller=ari_call.caller, transfers=ari_call.transfers
+            ari_call.channel.name,
+            caller=ari_call.caller,
+            transfers=ari_call.transfers,
+            owner=ari_call.owner,
         )
         try:
             media = await ari_call.open_media(format_address(reservation.address), format=self._codec.name)

@@ -25,8 +25,8 @@ from ...listening_sockets import limit_unidentified
 from ..agents import Agent
 from ..call import Call
 from ..call_options import CallerSpeechAction, CallSpeechOptions
-from ..caller import UNKNOWN_CALLER, Caller
-from ..expected_calls import ExpectedCalls
+from ..caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
+from ..expected_calls import ExpectedCall, ExpectedCalls
 from ..leg import CallServices, CallSettings, LegGroup
 from ..registry import CallRegistry
 from ..transfers import CallTransfers
@@ -132,18 +132,28 @@ class AudioSocketCallServer:
         call_id: str = "",
         caller_sample_rate: int | None = None,
         transfers: CallTransfers | None = None,
+        owner: CallOwner = NO_OWNER,
     ) -> Call:
         """Open the call of a connection, which a media server serves.
 
         Args:
             call_id: of the call; "": the id of the connection.
             caller_sample_rate: Hz of the caller's audio; None: not known.
-            transfers: as those of ``PhoneLeg``.
+            transfers, owner: as those of ``PhoneLeg``.
         """
         policy = self._policy
         settings = CallSettings(policy.lead_s, policy.speech, policy.caller_speech_action)
         peer = phone.connection.peer
-        leg = PhoneLeg("audiosocket", peer, caller, self._legs, self._services, settings, transfers=transfers)
+        leg = PhoneLeg(
+            "audiosocket",
+            peer,
+            caller,
+            self._legs,
+            self._services,
+            settings,
+            transfers=transfers,
+            owner=owner,
+        )
         sample_rate = policy.sample_rate or _rate_for(caller_sample_rate)
         options = PhoneCallOptions(sample_rate, policy.stalled_s, silent_s=policy.silent_s)
         wire = AudioSocketOpening(phone.call_id, phone.received)
@@ -187,9 +197,15 @@ class AudioSocketCallServer:
 
     def _open_expected(self, phone: IdentifiedPhone) -> None:
         expected = self._expected.take(phone.call_id)
-        caller = UNKNOWN_CALLER if expected is None else expected.caller
-        agent = expected.agent if expected and expected.agent else self.agent
-        self.open_call(phone, agent, caller, caller_sample_rate=phone.connection.caller_sample_rate)
+        if expected is None:
+            expected = ExpectedCall(UNKNOWN_CALLER, None)
+        self.open_call(
+            phone,
+            expected.agent or self.agent,
+            expected.caller,
+            caller_sample_rate=phone.connection.caller_sample_rate,
+            owner=CallOwner(agent=expected.agent_name),
+        )
 
     def log_protocol_error(self, call: PendingCall, error: str) -> None:
         """Log an error of the peer as a warning."""

@@ -5,7 +5,7 @@ import logging
 from ....adapters.media.remote_media import RemoteMedia
 from ..agents import Agent, run_agent
 from ..call import Call
-from ..caller import Caller
+from ..caller import NO_OWNER, Caller, CallOwner
 from ..leg import CallServices, CallSettings, LegCall, LegGroup
 from ..transfers import CallTransfers, DialPlanTransfers
 
@@ -20,6 +20,7 @@ class PhoneLeg:
         peer: network address of the caller.
         caller: who is calling.
         transfers: of the caller; None: by the dial plan, which goes on after the call.
+        owner: whose the call is.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class PhoneLeg:
         settings: CallSettings,
         *,
         transfers: CallTransfers | None = None,
+        owner: CallOwner = NO_OWNER,
     ) -> None:
         self._group = group
         self._leg_call = LegCall(
@@ -43,6 +45,7 @@ class PhoneLeg:
             peer=peer,
             caller=caller,
             transfers=transfers or DialPlanTransfers(),
+            owner=owner,
         )
         self._media: RemoteMedia | None = None  # None until the call is opened
         self._end_reason = ""  # if it was ended before

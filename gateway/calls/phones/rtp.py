@@ -22,9 +22,10 @@ from ....adapters.media.messages import PhoneCallOptions, RtpOpening
 from ....adapters.rtp.connection import RtpOptions
 from ....adapters.rtp.source_lock import Address
 from ....tts_engine.errors import Overloaded
+from ...access.access_control import Grant
 from ..agents import Agent
 from ..call import Call
-from ..caller import UNKNOWN_CALLER, Caller
+from ..caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from ..leg import CallServices, CallSettings, LegGroup
 from ..transfers import CallTransfers
 from .phone_leg import PhoneLeg
@@ -97,17 +98,20 @@ class RtpCallServer:
         *,
         caller: Caller = UNKNOWN_CALLER,
         transfers: CallTransfers | None = None,
+        owner: CallOwner = NO_OWNER,
+        grant: Grant | None = None,
     ) -> RtpReservation:
         """Admit a call and bind its port; ``open`` or ``cancel`` follows. Raises Overloaded.
 
-        peer: for the log and the list of calls. transfers: as those of ``PhoneLeg``.
+        peer: for the log and the list of calls. transfers, owner: as those of ``PhoneLeg``. grant: as that of
+        ``CallRegistry.admit``, and raises RateLimited as there.
         """
-        registry = self._services.registry
+        registry, call = self._services.registry, self._policy.call
         leg = PhoneLeg(
-            "rtp", peer, caller, self._legs, self._services, self._policy.call, transfers=transfers
+            "rtp", peer, caller, self._legs, self._services, call, transfers=transfers, owner=owner
         )
         with ExitStack() as undo:
-            registry.admit(leg, peer=peer)
+            registry.admit(leg, peer=peer, grant=grant)
             undo.callback(registry.remove, leg, "no port")
             reservation = RtpReservation(leg, bind_rtp_socket(self._policy.host, self._policy.ports))
             undo.pop_all()

@@ -149,7 +149,7 @@ class CarrierAccess:
             if not secrets.compare_digest(token.encode(), expected_token.encode()):
                 raise SignatureRefused("the token in the URL is missing or wrong")
         else:
-            self._access.grant(connection.headers).require(Scope.CALLS)
+            self._access.grant(connection.headers).require(Scope.CALLS_ALL)
         return ""
 
     def _auth_token(self, carrier: Carrier) -> str:

@@ -37,7 +37,7 @@ from ...background_tasks import cancel_and_wait
 from ...listening_sockets import limit_unidentified
 from ..agents import Agent, run_agent
 from ..call import Call
-from ..caller import UNKNOWN_CALLER, Caller
+from ..caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from ..leg import CallServices, CallSettings, LegCall, LegGroup
 from ..transfers import CallTransfers
 from .message_socket import MessageSocket, StreamOutbox
@@ -88,6 +88,7 @@ class WebSocketCallOptions:
     transfers: CallTransfers | None = None  # of the caller; None: the peer has none
     agent: Agent | None = None  # instead of that of all calls
     on_opened: Callable[[Call], None] = lambda call: None
+    owner: CallOwner = NO_OWNER
 
 
 class WebSocketLeg:
@@ -120,6 +121,7 @@ class WebSocketLeg:
             kind=kind,
             peer=peer,
             transfers=options.transfers,
+            owner=options.owner,
         )
         self._media: PeerPacedMedia | None = None  # from the start of the stream on
         self._outbox = StreamOutbox()

@@ -5,9 +5,11 @@ times a second, what was charged and which keys exist:
 
     usage        hash; "KEY_ID UNIT": how much all gateways have charged. What others charged is taken from
                  the gateway's own buckets, so that together they stay near the limit of one
-    open:KEY_ID  hash; gateway: "COUNT TIME" of its open streams. A gateway that is silent counts for nothing
+    open:KEY_ID  hash; gateway: "STREAMS TIME CALLS PROGRAMS SOCKETS" that the key has open there. A gateway
+                 that is silent counts for nothing
     keys         hash; KEY_ID: the record of a key, with a hash of its secret. A key of one gateway's file is
-                 valid at all; one that is revoked in any file is revoked at all, and stays so
+                 valid at all; one that is revoked in any file is revoked at all, and stays so. Of other
+                 changes, the last one counts
 
 While Redis is away, limits are each gateway's own, and keys and revocations are those it knew last.
 
@@ -21,7 +23,6 @@ import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from ....tts_engine.errors import BadRequest
@@ -39,7 +40,8 @@ _USAGE: Final = f"{PREFIX}usage"
 _KEYS: Final = f"{PREFIX}keys"
 _KEYS_VERSION: Final = f"{PREFIX}keys-version"  # another random text after each change of the keys
 _OPEN_EXPIRES_S: Final = 5  # of the count of a gateway that is silent
-_OPEN_COUNT: Final = re.compile(rb"(\d{1,9}) (\d{1,12})")  # streams, and Redis' time in Unix seconds
+# Streams, Redis' time in Unix seconds; calls, programs and sockets, which older gateways do not count.
+_OPEN_COUNTS: Final = re.compile(rb"(\d{1,9}) (\d{1,12})(?: (\d{1,9}) (\d{1,9}) (\d{1,9}))?")
 
 
 class SharedAccess:
@@ -84,7 +86,7 @@ class SharedAccess:
             if (key := _parse(id, value))
         }
         self._keys.merge(shared.values())
-        news = {key.id: json.dumps(asdict(key)) for key in own if _is_news(key, shared.get(key.id))}
+        news = {key.id: json.dumps(key.as_entry()) for key in own if _is_news(key, shared.get(key.id))}
         if news or version is None:
             version = secrets.token_hex(8).encode()
             async with redis.pipeline() as pipeline:
@@ -111,14 +113,16 @@ class SharedAccess:
             raise
         now_s = int(answers[0][0])
         for place, (id, limiter) in enumerate(limiters.items()):
-            requests, characters, _, _, open_streams = answers[1 + 5 * place : 6 + 5 * place]
+            requests, characters, _, _, opened = answers[1 + 5 * place : 6 + 5 * place]
             limiter.charge_elsewhere(
                 Charged(
                     self._charged_elsewhere(f"{id} requests", requests, charged[id].requests),
                     self._charged_elsewhere(f"{id} characters", characters, charged[id].characters),
                 )
             )
-            limiter.open_elsewhere = self._open_elsewhere(open_streams, now_s)
+            elsewhere = self._open_elsewhere(opened, now_s)
+            for count, number in zip(limiter.open_counts, elsewhere, strict=True):
+                count.elsewhere = number
 
     async def _report(
         self, redis: "Redis", limiters: Mapping[str, KeyRateLimiter], charged: Mapping[str, Charged]
@@ -129,7 +133,9 @@ class SharedAccess:
             for id, limiter in limiters.items():
                 pipeline.hincrby(_USAGE, f"{id} requests", charged[id].requests)
                 pipeline.hincrby(_USAGE, f"{id} characters", charged[id].characters)
-                pipeline.hset(f"{PREFIX}open:{id}", self._gateway_id, f"{limiter.open_streams} {now_s}")
+                streams, *others = (str(count.here) for count in limiter.open_counts)
+                opened = " ".join((streams, str(now_s), *others))
+                pipeline.hset(f"{PREFIX}open:{id}", self._gateway_id, opened)
                 pipeline.expire(f"{PREFIX}open:{id}", _OPEN_EXPIRES_S)
                 pipeline.hgetall(f"{PREFIX}open:{id}")
             answers: list[Any] = await pipeline.execute()
@@ -141,15 +147,19 @@ class SharedAccess:
         self._totals[field] = total
         return max(0, total - own - before)
 
-    def _open_elsewhere(self, counts: Mapping[bytes, bytes], now_s: int) -> int:
-        others = (
-            _OPEN_COUNT.fullmatch(value) for id, value in counts.items() if id != self._gateway_id.encode()
-        )
-        return sum(int(each[1]) for each in others if each and now_s - int(each[2]) <= _OPEN_EXPIRES_S)
+    def _open_elsewhere(self, counts: Mapping[bytes, bytes], now_s: int) -> list[int]:
+        """Return how many streams, calls, programs and sockets other gateways that live have open."""
+        others = [
+            _OPEN_COUNTS.fullmatch(value) for id, value in counts.items() if id != self._gateway_id.encode()
+        ]
+        live = [each for each in others if each and now_s - int(each[2]) <= _OPEN_EXPIRES_S]
+        return [sum(int(each[group] or 0) for each in live) for group in (1, 3, 4, 5)]
 
 
 def _is_news(key: ApiKey, shared: ApiKey | None) -> bool:
-    return shared is None or (key.revoked_at is not None and shared.revoked_at is None)
+    if shared is None or shared.revoked_at is not None:
+        return shared is None
+    return key.revoked_at is not None or key.changed_at > shared.changed_at
 
 
 def _parse(id: bytes, value: bytes) -> ApiKey | None:

@@ -101,7 +101,7 @@ def test_an_admin_may_do_everything(keys: KeysFile) -> None:
 def test_the_grants_of_one_key_share_its_limits(keys: KeysFile, key: str) -> None:
     access = AccessControl(keys)
     with access.grant({"x-api-key": key}).stream():
-        assert access.grant({"x-api-key": key}).rate_limiter.open_streams == 1
+        assert access.grant({"x-api-key": key}).rate_limiter.streams.here == 1
 
 
 def test_without_a_keys_file_every_request_has_all_scopes() -> None:

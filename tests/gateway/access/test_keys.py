@@ -194,3 +194,38 @@ def test_the_command_adds_lists_and_revokes_keys(tmp_path: Path) -> None:
     with pytest.raises(KeyRefused):
         KeysFile(Path(path)).check(key)
     assert run(command, ["revoke", "unknown", "--keys-file", path]).exit_code != 0
+
+
+def test_the_command_changes_what_was_given_and_lists_old_scopes(tmp_path: Path) -> None:
+    path = str(tmp_path / "keys.json")
+    old = KeysFile(Path(path)).add("old", (Scope.CALLS,), KeyLimits(streams=3))[3:11]
+    run = CliRunner().invoke
+    listed = run(command, ["list", "--keys-file", path])
+    assert f"the scope 'calls' of {old} is old" in listed.stderr
+    options = ["--scope", "calls:own", "--agent", "sales", "--destination", "2??", "--destination", "+49*"]
+    limits = ["--max-calls", "2", "--max-sockets", "4", "--expires", "2100-01-31"]
+    changed = run(command, ["change", old, "--keys-file", path, *options, *limits])
+    assert changed.exit_code == 0, changed.output
+    for text in (
+        "calls:own",
+        "3 streams",
+        "2 calls",
+        "4 sockets",
+        "agent sales",
+        "destination 2??",
+        "2100-01-31",
+    ):
+        assert text in changed.output
+    (key,) = KeysFile(Path(path))
+    assert (key.scopes, key.agents, key.destinations) == ((Scope.CALLS_OWN,), ("sales",), ("2??", "+49*"))
+    assert (key.limits, key.expires_at) == (KeyLimits(streams=3, max_calls=2, max_sockets=4), 4_105_036_800)
+    assert run(command, ["list", "--keys-file", path]).stderr == ""
+    for wrong in (["change", old], ["change", "unknown", "--streams", "1"], ["add", "x", "--scope", "calls"]):
+        assert run(command, [*wrong, "--keys-file", path]).exit_code != 0
+
+
+def test_a_record_without_new_fields_is_written_as_before(file: KeysFile, tmp_path: Path) -> None:
+    file.add("x", (Scope.SPEAK,), KeyLimits(streams=1))
+    (entry,) = json.loads((tmp_path / "keys.json").read_text())["keys"]
+    assert set(entry) == {"id", "name", "scopes", "limits", "created_at", "revoked_at", "secret_sha256"}
+    assert entry["limits"] == {"streams": 1}

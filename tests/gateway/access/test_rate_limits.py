@@ -88,7 +88,7 @@ def test_streams_are_counted_while_they_are_open() -> None:
             pass
     with pytest.raises(KeyError), limiter.stream():
         raise KeyError
-    assert limiter.open_streams == 0
+    assert limiter.streams.here == 0
 
 
 def test_without_limits_nothing_is_refused() -> None:

@@ -176,8 +176,8 @@ def test_browsers_that_never_connect_are_answered_and_removed(
         registry, counts = fixture.gateway.call_registry, []
         admit = registry.admit
 
-        def counted_admit(leg: Any, *, peer: str) -> None:
-            admit(leg, peer=peer)
+        def counted_admit(leg: Any, **options: Any) -> None:
+            admit(leg, **options)
             counts.append(len(registry._calls_by_leg))
 
         monkeypatch.setattr(registry, "admit", counted_admit)

@@ -27,6 +27,7 @@ from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.errors import BadRequest
 
 TIMEOUT_S = 30.0
 OFFER = {"type": "offer", "sdp": "v=0"}
@@ -131,6 +132,10 @@ async def serve_browsers(
         peers.append(FakePeer(leg))
         return peers[-1]
 
+    async def check_offer(sdp: str) -> None:
+        if not sdp:
+            raise BadRequest("an empty offer")
+
     settings = {"greeting": "", **settings}
     async with await Engine.open(backend=StandInBackend((440, 660))) as engine:
         clock = Clock()
@@ -140,12 +145,13 @@ async def serve_browsers(
             voices=VoiceRegistry(engine.voices),
             settings=BrowserCallSettings(**settings),
             agent=agent, make_speech_detector=make_speech_detector, connect=None if real else connect,
+            check_offer=None if real else check_offer,
         )  # fmt: skip
         app = make_app(
             unready=lambda: None,
             registry=engine.metrics.registry,
             access=access or AccessControl.open_to_all(),
-            mounts=[Mount(routes(calls), Scope.CALLS)],
+            mounts=[Mount(routes(calls), Scope.PAGE)],
         )
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(

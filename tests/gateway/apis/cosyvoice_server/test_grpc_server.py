@@ -171,6 +171,27 @@ def test_a_server_on_loopback_without_keys_speaks(run_every_api: Any) -> None:
     run_every_api(test, access=AccessControl.open_to_all(ON_LOOPBACK))
 
 
+def test_a_call_ends_when_its_key_is_revoked(run_every_api: Any, tmp_path: Path) -> None:
+    keys = KeysFile(tmp_path / "keys.json")
+    key = keys.add("anna", (Scope.SPEAK,), KeyLimits())
+    access = AccessControl(keys)
+
+    async def test(served: Any) -> None:
+        watching = asyncio.create_task(access.watch())
+        async with open_channel(served) as channel:
+            request = MESSAGES.request(sft_request={"tts_text": f"{TEXT} " * 270})
+            call = inference(channel)(request, metadata=(("x-api-key", key),))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                async for _ in call:
+                    keys.revoke(key[3:11])
+                    await asyncio.sleep(0.01)
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert "was revoked" in refused.value.details()
+        watching.cancel()
+
+    run_every_api(test, access=access)
+
+
 def test_only_the_health_check_needs_no_key(run_every_api: Any, tmp_path: Path) -> None:
     keys = KeysFile(tmp_path / "keys.json")
     key = keys.add("anna", (Scope.SPEAK,), KeyLimits())

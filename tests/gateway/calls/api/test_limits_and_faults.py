@@ -142,7 +142,7 @@ def test_a_body_beyond_a_key_s_quota_is_spoken_as_far_as_the_quota_goes(tmp_path
     run(test())
 
 
-def test_text_is_refused_after_its_key_is_revoked(tmp_path: Path) -> None:
+def test_a_program_is_closed_and_its_text_refused_after_its_key_is_revoked(tmp_path: Path) -> None:
     async def test() -> None:
         secured = limited_key(tmp_path, 1_000)
         async with call_server(**secured) as server, server.http() as client:
@@ -163,10 +163,13 @@ def test_text_is_refused_after_its_key_is_revoked(tmp_path: Path) -> None:
                 KeysFile(secured["keys_file"]).revoke(secured["key"][3:11])
                 revoked.set()
                 await send_utterance(socket, "Two.", " Three.")
-                assert "no valid API key" in (await until(socket, "error"))[-1]["message"]
+                received = await until(socket, "error")
+                assert "was revoked" in received[-1]["message"] and words(received) == []
+                with pytest.raises(ConnectionClosed) as closed:
+                    await socket.recv()
+                assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
                 assert (await posting).status_code == 401
-                await send_utterance(socket, "Four.")
-                assert "no valid API key" in (await until(socket, "error"))[-1]["message"]
+                await until_unattached(server, phone)
                 assert not phone.hung_up.is_set()
 
     run(test())

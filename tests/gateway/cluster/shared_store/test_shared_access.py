@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -186,5 +186,45 @@ def test_a_foreign_record_of_a_key_is_ignored(redis: RedisServer, tmp_path: Path
             key = first.keys.add("reception", (Scope.SPEAK,), LIMITS)
             await exchange(first, second)
             assert second.grant(key)
+
+    asyncio.run(run())
+
+
+def test_what_a_key_opened_ends_where_it_is_known_from_redis_alone(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as resources:
+            first, second = await open_peers(redis, tmp_path, resources)
+            keys = [first.keys.add("reception", (Scope.CALLS_ALL,), LIMITS) for _ in range(3)]
+            await exchange(first, second)
+            revoked, changed, other = (second.grant(key) for key in keys)
+            first.keys.revoke(revoked.key_id)
+            first.keys.change(changed.key_id, lambda key: replace(key, scopes=(Scope.SPEAK,)))
+            await exchange(first, second)
+            assert [grant.is_current for grant in (revoked, changed, other)] == [False, False, True]
+            assert second.grant(keys[1]).scopes == {Scope.SPEAK}
+
+    asyncio.run(run())
+
+
+def test_open_calls_and_sockets_are_counted_at_all_gateways(redis: RedisServer, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as resources:
+            first, second = await open_peers(redis, tmp_path, resources)
+            limits = KeyLimits(max_calls=1, max_sockets=1)
+            key = first.keys.add("reception", (Scope.CALLS_ALL,), limits)
+            await exchange(first, second)
+            release = first.grant(key).open_call(lambda: None)
+            first.grant(key).rate_limiter.add_socket()
+            second.grant(key)
+            await exchange(first, second)
+            with pytest.raises(RateLimited, match="1 calls"):
+                second.grant(key).open_call(lambda: None)
+            with pytest.raises(RateLimited, match="1 sockets"):
+                second.grant(key).rate_limiter.add_socket()
+            release()
+            await exchange(first, second)
+            second.grant(key).open_call(lambda: None)
 
     asyncio.run(run())
