@@ -13,6 +13,7 @@ Without a keys file, every client may do everything; the settings then allow loo
 ``without_keys`` is set.
 """
 
+import asyncio
 import base64
 import logging
 import secrets
@@ -195,7 +196,9 @@ class AccessControl:
 
     async def watch(self) -> None:
         """End what keys have opened that are not valid any more, until the task is cancelled."""
-        if self._ends is not None:
+        if self._ends is None:
+            await asyncio.Event().wait()
+        else:
             await self._ends.watch()
 
     def recognizes(self, headers: Mapping[str, str]) -> bool:

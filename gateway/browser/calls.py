@@ -86,15 +86,15 @@ class BrowserCalls:
             RateLimited: the key has too many calls.
         """
         leg = self._find_leg(offer.pc_id, grant)
-        if leg is not None and offer.restart_pc:
-            await self._check_offer(offer.sdp)
-            leg.end("the browser restarted the connection")
-            leg = None
-        if leg is None or leg.peer is None:
-            leg, peer = await self._open(offer, peer_name, grant)
-        else:
+        if leg is not None and leg.peer is not None and not offer.restart_pc:
             peer = leg.peer
             await peer.renegotiate(offer.sdp)
+        else:
+            grant.charge_request()
+            if leg is not None and offer.restart_pc:
+                await self._check_offer(offer.sdp)
+                leg.end("the browser restarted the connection")
+            leg, peer = await self._open(offer, peer_name, grant)
         return {"sdp": peer.answer_sdp, "type": "answer", "pc_id": leg.call_id}
 
     async def add_candidates(self, candidates: Candidates, grant: Grant) -> None:
@@ -129,7 +129,6 @@ class BrowserCalls:
         )
         if offer.skip_greeting:
             leg.skip_greeting()
-        grant.charge_request()
         self.registry.admit(leg, peer=peer_name, grant=grant)
         self._group.add(leg)
         with ExitStack() as undo:

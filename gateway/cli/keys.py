@@ -156,7 +156,7 @@ def list_keys(keys_file: Path) -> None:
         click.echo(f"{keys_file} holds no key; add one: {example}", err=True)
 
 
-@keys.command(epilog="Example: vivavoce keys revoke 1f2e3d4c --keys-file keys.json")
+@keys.command(epilog="Example: vivavoce keys change 1f2e3d4c --keys-file keys.json --scope calls:own")
 @click.argument("id")
 @_KEYS_FILE_OPTION
 @_with_permissions
@@ -172,7 +172,7 @@ def change(id: str, keys_file: Path, **options: Any) -> None:
     click.echo(_format_key(key))
 
 
-@keys.command()
+@keys.command(epilog="Example: vivavoce keys revoke 1f2e3d4c --keys-file keys.json")
 @click.argument("id")
 @_KEYS_FILE_OPTION
 def revoke(id: str, keys_file: Path) -> None:

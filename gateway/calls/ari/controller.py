@@ -50,12 +50,13 @@ _END_TIMEOUT_S: Final = 5.0  # for the requests at the end of the calls
 _REDIRECTED: Final = ("sip:", "sips:", "tel:")  # by the caller's own telephone system
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlacedCall:
     """A call that a key has asked for, from its ringing to its end."""
 
     owner: CallOwner
     release: Callable[[], None]  # what counts it
+    is_ringing: bool = False  # whether Asterisk has taken the request
 
 
 class AriController:
@@ -121,6 +122,8 @@ class AriController:
             self._start(self._quietly(self._client.hang_up(call_id)))
             self._forget_placed(call_id)
             raise
+        if call_id in self._placed:
+            self._placed[call_id].is_ringing = True
         return call_id
 
     def _end_placed(self, channel_id: str) -> None:
@@ -196,19 +199,22 @@ class AriController:
 
     async def _end_lost_calls(self) -> None:
         await self._quietly(self._joined.part_lost())
-        for channel_id in self._placed.keys() - self._calls.keys():
-            try:
-                await self._client.get_channel(channel_id)
-            except AriFailed:
-                self._forget_placed(channel_id)
         for ari_call in {id(one): one for one in self._calls.values()}.values():
-            try:
-                await self._client.get_channel(ari_call.channel.id)
-            except AriNotFound:
+            if await self._is_gone(ari_call.channel.id):
                 ari_call.caller_is_gone = True
                 ari_call.end("the caller hung up")
-            except AriFailed as error:
-                logger.warning("%s", error)
+        for channel_id, placed in tuple(self._placed.items()):
+            if placed.is_ringing and channel_id not in self._calls and await self._is_gone(channel_id):
+                self._forget_placed(channel_id)
+
+    async def _is_gone(self, channel_id: str) -> bool:
+        try:
+            await self._client.get_channel(channel_id)
+        except AriNotFound:
+            return True
+        except AriFailed as error:
+            logger.warning("%s", error)
+        return False
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ import pytest
 
 from shared.calls.call_server import CallServer, call_server, run, send_utterance, until, words
 from shared.calls.simulated_ari import APP, PASSWORD, USER, AriTestChannel, SimulatedAri, simulated_ari
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.ari.client import AriClient, AriFailed
 from vivavoce.gateway.calls.ari.consultation import caller_id_of
 from vivavoce.gateway.calls.caller import Caller
@@ -525,3 +527,66 @@ def test_a_wrong_password_is_logged_and_the_server_goes_on(caplog: pytest.LogCap
 
     with caplog.at_level(logging.WARNING):
         run(scenario())
+
+
+def placing_key(tmp_path: Path, limits: KeyLimits) -> dict[str, Any]:
+    """Settings of a server with one key that places calls, and sees those."""
+    scopes = (Scope.ORIGINATE, Scope.CALLS_OWN)
+    key = KeysFile(tmp_path / "keys.json").add("program", scopes, limits, destinations=("PJSIP/*",))
+    return {"keys_file": tmp_path / "keys.json", "key": key}
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "chan_websocket, Asterisk connects"])
+def test_a_call_that_a_key_placed_belongs_to_it_and_ends_with_it(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secured = placing_key(tmp_path, KeyLimits(max_calls=1))
+
+    async def scenario() -> None:
+        modules, settings = WAYS[way]
+        async with ari_server(modules, **settings, **secured) as running, running.server.http() as client:
+            registry = running.server.gateway.call_registry
+            # On a busy machine, it would refuse calls.
+            monkeypatch.setattr(registry.pressure, "refusal", lambda now: None)
+            wanted = {"over": "ari", "endpoint": "PJSIP/alice"}
+            call_id = (await client.post("", json=wanted)).json()["call"]
+            assert (await client.post("", json=wanted)).status_code == 429  # it counts while it rings
+            await running.call_up(await running.ari.ring(call_id))
+            await running.call_up(await running.ari.ring("1700.9"))
+            assert [call["call"] for call in (await client.get("")).json()["calls"]] == [call_id]
+            KeysFile(secured["keys_file"]).revoke(secured["key"][3:11])
+            await running.until(lambda: [one.call.call_id for one in registry] == ["1700.9"])
+
+    run(scenario())
+
+
+def test_a_call_that_rings_is_hung_up_when_its_key_ends(tmp_path: Path) -> None:
+    secured = placing_key(tmp_path, KeyLimits())
+
+    async def scenario() -> None:
+        async with ari_server(**secured) as running, running.server.http() as client:
+            call_id = (await client.post("", json={"over": "ari", "endpoint": "PJSIP/alice"})).json()["call"]
+            refused = await client.post("", json={"over": "ari", "endpoint": "PJSIP/alice/sip:0900@trunk"})
+            assert refused.status_code == 403
+            KeysFile(secured["keys_file"]).revoke(secured["key"][3:11])
+            await running.until(lambda: call_id not in running.ari.channels)
+
+    run(scenario())
+
+
+def test_a_call_that_nobody_answers_counts_no_more(tmp_path: Path) -> None:
+    secured, wanted = (
+        placing_key(tmp_path, KeyLimits(max_calls=1)),
+        {"over": "ari", "endpoint": "PJSIP/alice"},
+    )
+
+    async def scenario() -> None:
+        async with ari_server(**secured) as running, running.server.http() as client:
+            for _ in range(3):
+                answer = await client.post("", json=wanted)
+                while answer.status_code == 429:  # until Asterisk has said that the one before is over
+                    await asyncio.sleep(0.01)
+                    answer = await client.post("", json=wanted)
+                await running.ari.caller_hangs_up(running.ari.channels[answer.json()["call"]], cause=19)
+
+    run(scenario())
