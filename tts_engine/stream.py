@@ -68,7 +68,7 @@ class Stream:
     ) -> None:
         self._host = host
         self._session = session
-        self.reader = TextReader(host, session, segmenter)
+        self.reader = TextReader(host, session, segmenter, loop)
         self._segmenter_in = segmenter_in
         self._rate = 1.0  # of the text from here on
         self._language: str | None = None  # the same; None: the stream's

@@ -19,6 +19,7 @@ from vivavoce.tts_engine.stream import Stream
 
 LONG_TEXT = "Seven small boats sailed slowly home, and the eighth one stayed out at sea. " * 20
 MAX_READ_ON_THE_LOOP = 64  # characters
+MAX_READ_IN_A_TURN = 128
 
 
 @dataclass
@@ -89,6 +90,20 @@ def test_the_event_loop_reads_short_text_only() -> None:
     assert 0 < max(on_the_loop) <= MAX_READ_ON_THE_LOOP
     beside = {each.thread.name for each in backend.readings if each.thread is not threading.main_thread()}
     assert beside == {"vivavoce-reader"}
+
+
+def test_the_event_loop_reads_few_of_many_short_texts_in_one_turn() -> None:
+    backend = RecordingBackend()
+
+    def give(stream: Stream) -> None:
+        for _ in range(300):
+            stream.push_text("It is ½. ", pause_s=0.1)
+            stream.push_text("", pause_s=0.1)
+
+    chunks = spoken(give, backend)
+    on_the_loop = [each.characters for each in backend.readings if each.thread is threading.main_thread()]
+    assert 0 < sum(on_the_loop) <= MAX_READ_IN_A_TURN
+    assert sum(len(chunk.words) for chunk in chunks) == 300 * 4
 
 
 def test_text_is_read_two_segments_ahead_of_the_rendering() -> None:
