@@ -1,8 +1,12 @@
 """What the programs with LiveKit's plugins share: text written word by word, its sound and its words."""
 
 import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import aiohttp
 from livekit.agents import APIConnectionError, APIError, APIStatusError
 
 TEXT = "One two three four five six. One two three four five six."
@@ -30,6 +34,44 @@ async def _heard(stream: Any) -> tuple[float, list[Any]]:
         length += event.frame.duration
         words += event.frame.userdata.get("lk.timed_transcripts", [])
     return length, words
+
+
+async def with_tts(
+    make_tts: Callable[[aiohttp.ClientSession], Any], use: Callable[[Any], Awaitable[None]]
+) -> None:
+    """Use a plugin on a session of its own."""
+    async with aiohttp.ClientSession() as session:
+        tts = make_tts(session)
+        await use(tts)
+        await tts.aclose()
+
+
+async def speak_twenty_turns(tts: Any) -> None:
+    """Speak one turn after another on the plugin's connection; no attempt may fail."""
+    retries = _recorded_warnings()
+    for _ in range(20):
+        length, _ = await speak(tts, "One two.")
+        assert length > 0.3, length
+    assert not retries, retries
+
+
+async def speak_after_idling(tts: Any) -> None:
+    """Speak again on a connection that was idle for ``PEERS_IDLE_S``; no attempt may fail."""
+    retries = _recorded_warnings()
+    await speak(tts, "One two.")
+    await asyncio.sleep(float(os.environ.get("PEERS_IDLE_S", "0.1")))
+    length, _ = await speak(tts, "One two.")
+    assert length > 0.3, length
+    assert not retries, retries
+
+
+def _recorded_warnings() -> list[str]:
+    """The plugin logs a warning and tries again when its connection fails."""
+    found: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("livekit").addHandler(handler)
+    return found
 
 
 async def interrupt(tts: Any) -> None:

@@ -12,7 +12,7 @@ def test_cartesias_sdk_works(server: tuple[str, str, str]) -> None:
 
 
 def test_livekits_plugin_works(server: tuple[str, str, str]) -> None:
-    assert run_python_program("livekit-plugins-cartesia==1.8.9", PROGRAMS / "livekit_tts.py", server) == 4
+    assert run_python_program("livekit-plugins-cartesia==1.8.9", PROGRAMS / "livekit_tts.py", server) == 6
 
 
 def test_pipecats_service_works(server: tuple[str, str, str]) -> None:

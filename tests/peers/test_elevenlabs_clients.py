@@ -16,7 +16,7 @@ def test_elevenlabs_sdk_for_node_works(server: tuple[str, str, str]) -> None:
 
 
 def test_livekits_plugin_works(server: tuple[str, str, str]) -> None:
-    assert run_python_program("livekit-plugins-elevenlabs==1.8.9", PROGRAMS / "livekit_tts.py", server) == 5
+    assert run_python_program("livekit-plugins-elevenlabs==1.8.9", PROGRAMS / "livekit_tts.py", server) == 7
 
 
 def test_pipecats_services_work(server: tuple[str, str, str]) -> None:

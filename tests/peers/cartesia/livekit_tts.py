@@ -10,7 +10,17 @@ import aiohttp
 from livekit.plugins import cartesia
 
 from peers.client_cases import run_cases
-from peers.livekit_speech import TEXT, check_length, check_refused, interrupt, speak, speak_whole
+from peers.livekit_speech import (
+    TEXT,
+    check_length,
+    check_refused,
+    interrupt,
+    speak,
+    speak_after_idling,
+    speak_twenty_turns,
+    speak_whole,
+    with_tts,
+)
 
 URL, KEY, _ = sys.argv[1:4]
 
@@ -50,6 +60,14 @@ async def a_wrong_key_is_the_plugins_own_error() -> None:
         await check_refused(make_tts(session, api_key="wrong"))
 
 
+async def twenty_turns_are_spoken_on_one_connection() -> None:
+    await with_tts(make_tts, speak_twenty_turns)
+
+
+async def a_turn_after_an_idle_time_is_spoken() -> None:
+    await with_tts(make_tts, speak_after_idling)
+
+
 if __name__ == "__main__":
     run_cases(
         "livekit-plugins-cartesia",
@@ -57,4 +75,6 @@ if __name__ == "__main__":
         a_text_is_spoken_whole,
         an_interruption_does_not_reach_the_next_answer,
         a_wrong_key_is_the_plugins_own_error,
+        twenty_turns_are_spoken_on_one_connection,
+        a_turn_after_an_idle_time_is_spoken,
     )

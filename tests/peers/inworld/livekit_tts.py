@@ -17,7 +17,10 @@ from peers.livekit_speech import (
     check_words,
     interrupt,
     speak,
+    speak_after_idling,
+    speak_twenty_turns,
     speak_whole,
+    with_tts,
 )
 
 URL, KEY, _ = sys.argv[1:4]
@@ -74,6 +77,14 @@ async def a_wrong_key_and_an_unknown_voice_are_the_plugins_own_errors() -> None:
         await check_refused(make_tts(session, voice="nobody"))
 
 
+async def twenty_turns_are_spoken_on_one_connection() -> None:
+    await with_tts(make_tts, speak_twenty_turns)
+
+
+async def a_turn_after_an_idle_time_is_spoken() -> None:
+    await with_tts(make_tts, speak_after_idling)
+
+
 if __name__ == "__main__":
     run_cases(
         "livekit-plugins-inworld",
@@ -82,4 +93,6 @@ if __name__ == "__main__":
         a_text_is_spoken_over_http_with_its_words,
         an_interruption_does_not_reach_the_next_answer,
         a_wrong_key_and_an_unknown_voice_are_the_plugins_own_errors,
+        twenty_turns_are_spoken_on_one_connection,
+        a_turn_after_an_idle_time_is_spoken,
     )

@@ -66,6 +66,11 @@ def run_pipecat_program(program: Path, server: tuple[str, str, str]) -> int:
 
 def run_node_program(package: str, program: Path, server: tuple[str, str, str]) -> int:
     """Run a program for Node with ``name@version``; returns its passed cases."""
+    return _run(["node", str(node_program(package, program)), *server], package.rpartition("@")[2])
+
+
+def node_program(package: str, program: Path) -> Path:
+    """Return a copy of a program for Node beside the package, from where Node resolves its imports."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("Node is not installed")
     place = ENVIRONMENTS / f"node-{package.replace('/', '-')}"
@@ -75,8 +80,7 @@ def run_node_program(package: str, program: Path, server: tuple[str, str, str]) 
         npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", package]
         install(npm, cwd=place)
         (place / "node_modules" / ".made").touch()
-    copied = shutil.copy(program, place)  # Node resolves imports from the folder of the file
-    return _run(["node", str(copied), *server], package.rpartition("@")[2])
+    return Path(shutil.copy(program, place))
 
 
 def install(command: list[str], cwd: Path | None = None) -> None:
