@@ -75,18 +75,21 @@ class Tenant:
 async def shared_server(folder: Path) -> AsyncIterator[tuple[Gateway, list[Tenant]]]:
     """A gateway with a process for the voice and one for the media, and a key for each tenant."""
     keys = KeysFile(folder / "keys.json")
-    scopes = (Scope.SPEAK, Scope.CALLS)
+    scopes = (Scope.SPEAK, Scope.CALLS_OWN)
+
+    def key(name: str) -> str:
+        return keys.add(name, scopes, KeyLimits(), agents=(name,))
+
     tenants = [
-        Tenant("anna", 440, ["apple", "apricot", "avocado", "almond"], keys.add("anna", scopes, KeyLimits())),
-        Tenant(
-            "bert", 660, ["banana", "blueberry", "broccoli", "bean"], keys.add("bert", scopes, KeyLimits())
-        ),
+        Tenant("anna", 440, ["apple", "apricot", "avocado", "almond"], key("anna")),
+        Tenant("bert", 660, ["banana", "blueberry", "broccoli", "bean"], key("bert")),
     ]
     settings = Settings(
         http_port=0,
         audiosocket_port=0,
         keys_file=folder / "keys.json",
         media_processes=1,
+        agents={"anna": "none", "bert": "none"},
         recordings=folder / "recordings",
         exchange_folder=folder / "exchange",
     )
@@ -179,12 +182,18 @@ async def use_pooled_stream(speech: SpeechClient, tenant: Tenant) -> None:
 
 async def use_call(gateway: Gateway, tenant: Tenant) -> str:
     """Speak and listen on an own call, which is recorded; the name of its file."""
-    phone = Phone(*await asyncio.open_connection(*gateway.addresses.audiosocket))
-    talking = asyncio.create_task(talk(phone, tenant))
-    while phone.call_id not in [each.call.call_id for each in gateway.call_registry]:
-        await asyncio.sleep(0.01)
     host, port = gateway.addresses.http
-    url = f"ws://{host}:{port}/v1/calls/{phone.call_id}/socket?audio=in&events=all"
+    calls = f"{host}:{port}/v1/calls"
+    async with httpx.AsyncClient(base_url=f"http://{calls}", headers=tenant.headers, timeout=60) as client:
+        answer = await client.post("/expected", json={"name": tenant.name, "agent": tenant.name})
+        assert answer.status_code == 200, answer.text
+        call_id = answer.json()["call"]
+        phone = Phone(*await asyncio.open_connection(*gateway.addresses.audiosocket), call_id)
+        talking = asyncio.create_task(talk(phone, tenant))
+        while phone.call_id not in [each.call.call_id for each in gateway.call_registry]:
+            await asyncio.sleep(0.01)
+        tenant.texts.append((await client.get("")).text)
+    url = f"ws://{calls}/{phone.call_id}/socket?audio=in&events=all"
     caller = b""
     async with connect(url, additional_headers=tenant.headers) as attached:
         await attached.send(json.dumps({"type": "record"}))
