@@ -4,6 +4,8 @@ The middleware sets the page's cookie, and ends connections whose key is not val
 """
 
 import asyncio
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -19,6 +21,7 @@ from .keys import Scope as KeyScope
 
 _PAGE_PATH = "/"
 CLOSE_REFUSED: Final = 1008  # "policy violation" of RFC 6455, 7.4.1
+_DISCARD_UNSENT: Final = struct.pack("ii", 1, 0)  # struct linger: on, for no time
 _LAST_MESSAGE_S: Final = 0.5  # for the last message to a client that may read nothing
 
 
@@ -151,9 +154,11 @@ def _receive_while_granted(receive: Receive, grants: ConnectionGrants) -> Receiv
 
 
 async def _drop(scope: Scope) -> None:
-    """Drop the connection, so that its client knows that the answer is incomplete."""
+    """Drop the connection, with what is unsent, so that its client knows that the answer is incomplete."""
     transport: asyncio.Transport | None = scope.get("state", {}).get("transport")
     if transport is not None:
+        sock: socket.socket = transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD_UNSENT)
         transport.abort()
         await asyncio.sleep(0)
         await asyncio.sleep(0)  # uvicorn logs an incomplete answer as an error while the client is there
