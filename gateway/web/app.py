@@ -167,13 +167,13 @@ def _status_of(error: Exception) -> int:
 async def _handle_http_exception(connection: HTTPConnection, error: Exception) -> JSONResponse:
     """Answer what the framework refuses: a path, a method, a body that is not JSON."""
     assert isinstance(error, HTTPException)
-    headers, path = dict(error.headers or {}), plain_path(connection.scope["path"])
+    headers = dict(error.headers or {})
     if headers.get("Allow") == "GET":
         headers["Allow"] = "GET, HEAD"
     nearest = _error_format(connection)
     if nearest is None:
         return _ErrorResponse(ErrorBody(error=error.detail), error.status_code, headers)
-    message = f"{error.detail}: {connection.scope.get('method', 'WebSocket')} {path}"
+    message = f"{error.detail}: {connection.scope.get('method', 'WebSocket')} {connection.scope['path']}"
     return _ErrorResponse(nearest.make_body(error.status_code, message), error.status_code, headers)
 
 
@@ -186,7 +186,8 @@ def _refuse_ended_grant(connection: HTTPConnection, error: GrantEnded) -> JSONRe
 
 def _error_format(connection: HTTPConnection) -> ErrorFormat | None:
     """Return the error format of the API that a path belongs to."""
-    formats = [one for one in connection.app.state.error_formats if one.covers(connection.scope["path"])]
+    path = plain_path(connection.scope["path"])
+    formats = [one for one in connection.app.state.error_formats if one.covers(path)]
     return max(formats, key=lambda one: len(one.prefix), default=None)
 
 
