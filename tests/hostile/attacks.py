@@ -32,6 +32,7 @@ from hostile.offers import changed_offer
 from hostile.server import AttackedServer
 from hostile.strangers_wire import (
     CROSS_SITE,
+    costly_speech_body,
     disturb_rtp_call,
     forwarded_headers,
     nested_body,
@@ -218,13 +219,16 @@ class Attack:
         self.sent["rtp"] += await disturb_rtp_call(self.client, random, self.report)
 
     async def crossing(self, random: Random) -> None:
-        """Load something into another site's page, through a forged proxy, or send what is nested deeply."""
+        """Load something into another site's page, through a forged proxy, or send what is costly to read."""
         method, path = random.choice(_ROUTES)
-        match random.randrange(3):
+        match random.randrange(4):
             case 0:
                 await self._request("crossing", "GET", _SPEAKING_URL, headers=CROSS_SITE, refusal=403)
             case 1:
                 await self._request("crossing", method, path, headers=forwarded_headers(random))
+            case 2:
+                body = costly_speech_body(random)
+                await self._request("crossing", "POST", "/v1/audio/speech", content=body, leaves_after_s=0.05)
             case _:
                 await self._request("crossing", method, path, content=nested_body(random))
 

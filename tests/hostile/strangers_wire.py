@@ -1,6 +1,7 @@
 """Peers that say nothing or too little, forged headers, and strangers who send RTP to a call of another."""
 
 import asyncio
+import json
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -19,6 +20,18 @@ _SLOW_HEADERS: Final = (b"GET /v1/calls HTTP/1.1\r\nHost: x\r\n", b"POST / HTTP/
 _HALF_AN_ID: Final = (b"", b"\x01", b"\x01\x00\x10", b"\x01\x00\x10" + bytes(15))
 _ANSWER_S: Final = 10.0
 _NESTINGS: Final = (b"[" * 50_000, b'{"a":' * 20_000, b'{"input": ' + b"[" * 20_000, b"9" * 20_000)
+_COSTLY_TEXTS: Final = (
+    "½",
+    "1e",
+    "$1.234,5 ",
+    "a",
+    "Hello there. ",
+    "ß",
+    "9",
+    "(",
+    "vrrp\u05c3",
+    "10:30-11:45 ",
+)
 CROSS_SITE: Final[Mapping[str, str]] = {
     "sec-fetch-site": "cross-site",
     "sec-fetch-mode": "no-cors",
@@ -37,6 +50,12 @@ def forwarded_headers(random: Random) -> dict[str, str]:
 def nested_body(random: Random) -> bytes:
     """Return JSON that is nested too deeply, or a number that is too long."""
     return random.choice(_NESTINGS)
+
+
+def costly_speech_body(random: Random) -> bytes:
+    """Return a body of ``POST /v1/audio/speech`` with a long text that is costly to read."""
+    text = random.choice(_COSTLY_TEXTS)
+    return json.dumps({"model": "tts-1", "voice": "alloy", "input": text * (4_096 // len(text))}).encode()
 
 
 async def stay_silent(server: AttackedServer, random: Random, stays_s: float) -> int:
