@@ -17,8 +17,12 @@ from typing import Final
 from ..tts_engine.chunk import Word
 
 _RUN: Final = re.compile(r"\S+")
+_LETTER_OR_DIGIT: Final = re.compile(r"[^\W_]")
 # With the punctuation of Chinese and Japanese, after which no blank follows.
 _IDEOGRAPH: Final = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+_BLANK_OR_IDEOGRAPH: Final = re.compile(rf"\s|{_IDEOGRAPH.pattern}")
+_WINDOW: Final = 256  # characters searched at a time
+_MAX_UNSPOKEN: Final = 500  # runs that nothing is spoken of; the rest of them is one word
 _OPENING: Final = ("Ps", "Pi")  # Unicode categories: brackets and quotes that begin a word
 
 
@@ -51,29 +55,61 @@ class WrittenWords:
         return tuple(self._unspoken(text, len(text)))
 
     def _start_of(self, word: Word, text: str) -> int:
-        start = max(word.text_start, self._stop)
-        while start > self._stop and not text[start - 1].isspace() and not _may_part(text, start):
-            start -= 1
-        return start
+        """The last place before a word, or at its start, at which a written word may begin."""
+        stop = max(word.text_start, self._stop)
+        while stop > self._stop:
+            start = max(stop - _WINDOW, self._stop)
+            begins = [place for place in _candidates(text, start + 1, stop) if _may_begin(text, place)]
+            if begins:
+                return begins[-1]
+            stop = start
+        return stop
 
     def _spoken(self, word: Word, text: str) -> Word:
         """Return the written word from here on that a word of the engine is in."""
-        start, stop = self._start_of(word, text), word.text_stop
-        while stop < len(text) and not text[stop].isspace() and not _may_part(text, stop):
-            stop += 1
-        self._stop = stop
-        return replace(word, text=text[start:stop], text_start=start, text_stop=stop)
+        start = self._start_of(word, text)
+        ends = (place for place in _candidates(text, word.text_stop, len(text)) if _may_end(text, place))
+        self._stop = next(ends, len(text))
+        return replace(word, text=text[start : self._stop], text_start=start, text_stop=self._stop)
 
     def _unspoken(self, text: str, stop: int) -> Iterator[Word]:
-        for run in _RUN.finditer(text, self._stop, stop):
+        for count, run in enumerate(_RUN.finditer(text, self._stop, stop)):
+            if count == _MAX_UNSPOKEN:
+                written = text[run.start() : stop].rstrip()
+                self._stop = run.start() + len(written)
+                yield Word(written, self._clock_s, self._clock_s, run.start(), self._stop)
+                return
             self._stop = run.end()
             yield Word(run.group(), self._clock_s, self._clock_s, *run.span())
 
     def _following_symbols(self, text: str, stop: int) -> Iterator[Word]:
-        for run in _RUN.finditer(text, self._stop, stop):
-            if any(character.isalnum() for character in run.group()):
-                return
-            yield from self._unspoken(text, run.end())
+        """Return the runs before the next one with a letter or digit."""
+        letter = _LETTER_OR_DIGIT.search(text, self._stop, stop)
+        symbols = text[self._stop : letter.start() if letter else stop]
+        if letter and symbols and not symbols[-1].isspace():
+            symbols = symbols.removesuffix(symbols.rsplit(None, 1)[-1])  # begins the run of the letter
+        return self._unspoken(text, self._stop + len(symbols))
+
+
+def _candidates(text: str, start: int, stop: int) -> Iterator[int]:
+    """The places from start to stop, in order, that have a blank or an ideograph on one side.
+
+    Long runs have none: they are searched at the speed of a pattern, not character by character.
+    """
+    last = start - 1
+    for match in _BLANK_OR_IDEOGRAPH.finditer(text, max(start - 1, 0), stop + 1):
+        for place in (match.start(), match.end()):
+            if last < place <= stop:
+                last = place
+                yield place
+
+
+def _may_begin(text: str, place: int) -> bool:
+    return text[place - 1].isspace() or _may_part(text, place)
+
+
+def _may_end(text: str, place: int) -> bool:
+    return place == len(text) or text[place].isspace() or _may_part(text, place)
 
 
 def _may_part(text: str, place: int) -> bool:

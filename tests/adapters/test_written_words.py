@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vivavoce.adapters import written_words
 from vivavoce.adapters.written_words import WrittenWords
 from vivavoce.tts_engine.chunk import Word
 
@@ -70,3 +71,44 @@ def test_written_words_cover_the_text_without_its_blanks(text: str, data: st.Dat
     assert not any(text[stop:start].strip() for stop, start in zip(ends[::2], ends[1::2], strict=True))
     times = [time for word in found for time in (word.start_s, word.stop_s)]
     assert all(before <= after for before, after in pairwise(times))
+
+
+@given(st.text(st.sampled_from("ab1 \n.,(“)你好、「」"), min_size=1), st.data())
+def test_a_word_ends_at_the_first_place_that_parts_and_begins_at_the_last(
+    text: str, data: st.DataObject
+) -> None:
+    place = data.draw(st.integers(1, len(text)))
+    ends = [stop for stop in range(place, len(text) + 1) if written_words._may_end(text, stop)]
+    candidates = written_words._candidates(text, place, len(text))
+    assert next((stop for stop in candidates if written_words._may_end(text, stop)), len(text)) == ends[0]
+    begins = [start for start in range(1, place) if written_words._may_begin(text, start)]
+    found = written_words._candidates(text, 1, place - 1)
+    assert [start for start in found if written_words._may_begin(text, start)] == begins
+
+
+@pytest.mark.parametrize("run", ["½", "a1", "((((", "字、"])
+def test_the_work_of_a_word_does_not_grow_with_the_run_that_it_is_in(
+    run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    def count_calls(text: str, place: int) -> bool:
+        nonlocal calls
+        calls += 1
+        return False
+
+    monkeypatch.setattr(written_words, "_may_part", count_calls)
+    text = run * 50_000
+    words = WrittenWords()
+    for start in range(0, 400, 4):
+        words.push([Word(text[start : start + 4], 0.0, 0.1, start, start + 4)], text, start + 4)
+    words.push([Word(text[-4:], 0.0, 0.1, len(text) - 4, len(text))], text, len(text))
+    assert calls <= (2_000 if run != "字、" else 2 * len(text))
+
+
+def test_many_symbols_that_nothing_is_spoken_of_come_in_few_words() -> None:
+    text = "Hello " + "- " * 50_000 + "all"
+    words = engine_words(text, "Hello", "all")
+    found = WrittenWords().push(words, text, len(text))
+    assert len(found) < 1_000
+    assert " ".join(word.text for word in found) == text
