@@ -65,10 +65,13 @@ def test_a_precision_is_chosen_by_name_in_this_process_and_in_a_child(v3_folder:
     [
         ("default", "int8", "precision is 'int8'; only a CosyVoice bundle has others than fp32"),
         ("default", "half", "precision is 'half'; only a CosyVoice bundle has others than fp32"),
-        (".", "half", "precision is 'half'; it must be fp32, bf16, fp16, int8, int4, int4-int8"),
+        ("COSYVOICE", "half", "precision is 'half'; it must be fp32, bf16, fp16, int8, int4, int4-int8"),
     ],
 )
-def test_an_unsupported_precision_is_refused(bundle: str, precision: str, sentence: str) -> None:
+def test_an_unsupported_precision_is_refused(
+    bundle: str, precision: str, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "cosyvoice2.yaml").write_bytes(b"")
     with pytest.raises(BadRequest) as error:
-        asyncio.run(Engine.open(bundle, precision=precision))
+        asyncio.run(Engine.open(bundle.replace("COSYVOICE", str(tmp_path)), precision=precision))
     assert str(error.value) == sentence
