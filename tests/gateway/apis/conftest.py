@@ -39,6 +39,7 @@ from vivavoce.gateway.apis.openai.voices_api import OpenAIVoicesApi
 from vivavoce.gateway.apis.speech_apis import SpeechApis
 from vivavoce.gateway.apis.speech_job import JobServer
 from vivavoce.gateway.apis.speech_server import SpeechServer
+from vivavoce.gateway.apis.transcripts import PlayoutPace
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.http_server import HttpServer
@@ -296,3 +297,15 @@ def run() -> Any:
 def run_every_api() -> Any:
     """Runs a coroutine function with ``ServedSpeechApis``, for at most 60 s."""
     return _run_every_api
+
+
+@pytest.fixture
+def first_listener_plays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first paced speech have a listener whose playout stands still, and the next ones hurry."""
+    follow, first = PlayoutPace.follow, list[PlayoutPace]()
+
+    async def follow_a_still_playout(pace: PlayoutPace, seconds: float) -> None:
+        first[:] = first or [pace]
+        await follow(pace, 1e6 if first == [pace] else 0.0)
+
+    monkeypatch.setattr(PlayoutPace, "follow", follow_a_still_playout)
