@@ -376,6 +376,22 @@ def test_a_voice_that_breaks_is_an_error_of_its_context(run: Any) -> None:
     run(test, broken_after=1)
 
 
+def test_a_context_whose_voice_breaks_is_one_error_until_the_client_ends_it(run: Any) -> None:
+    async def test(served: Any) -> None:
+        async with open_socket(served) as client:
+            going_on = {"continue": True}
+            await client.say("a", "One two three. Four five six. ", **going_on)
+            await client.until("error", "a")
+            for _ in range(3):
+                await client.say("a", "One two three. Four five six. ", **going_on)
+            await client.say("a", "", **{"continue": False})
+            await client.say("b", "One two three.")
+            await client.until("error", "b")
+            assert [context for context, kind in client.order if kind == "error"] == ["a", "b"]
+
+    run(test, broken_after=1)
+
+
 def test_keys_in_headers_and_in_the_query(run: Any, tmp_path: Path) -> None:
     keys = KeysFile(tmp_path / "keys.json")
     key = keys.add("client", (Scope.SPEAK,), KeyLimits())

@@ -19,6 +19,18 @@ TEXT = "One two, three."
 BODY = {"text": TEXT, "model_id": "eleven_flash_v2_5", "voice_settings": {"stability": 0.5, "speed": 1.0}}
 PATH = "/v1/text-to-speech/tone-440"
 RAW = "output_format=pcm_24000"
+# Fields without which ElevenLabs' SDK for Node.js raises an error
+REQUIRED_OF_A_SUBSCRIPTION = set(
+    "tier character_count character_limit max_credit_limit_extension can_extend_character_limit "
+    "allowed_to_extend_character_limit voice_slots_used professional_voice_slots_used "
+    "professional_voice_slots_used_in_workspace voice_limit voice_add_edit_counter professional_voice_limit "
+    "can_extend_voice_limit can_use_instant_voice_cloning can_use_professional_voice_cloning current_overage "
+    "status open_invoices has_open_invoices".split()
+)
+REQUIRED_OF_A_USER = set(
+    "user_id workspace_id subscription is_new_user can_use_delayed_payment_methods is_onboarding_completed "
+    "is_onboarding_checklist_completed created_at seat_type".split()
+)
 
 
 def words_of(alignment: dict[str, Any]) -> list[str]:
@@ -144,8 +156,13 @@ def test_voices_and_models_are_listed(run: Any) -> None:
         assert second["voices"] == listed[1:] and not second["has_more"]
         assert (await served.client.get("/v2/voices?search=330")).json()["total_count"] == 1
         assert (await served.client.get("/v2/voices?page_size=0")).status_code == 422
-        assert (await served.client.get("/v1/user/subscription")).json()["character_limit"] > 0
-        assert (await served.client.get("/v1/user")).json()["subscription"]["status"] == "active"
+        subscription = (await served.client.get("/v1/user/subscription")).json()
+        assert subscription.keys() >= REQUIRED_OF_A_SUBSCRIPTION and subscription["character_limit"] > 0
+        user = (await served.client.get("/v1/user")).json()
+        assert user.keys() >= REQUIRED_OF_A_USER and user["subscription"] == subscription
+        for path in ("/v1/voices/settings/default", "/v1/voices/tone-330/settings"):
+            assert (await served.client.get(path)).json()["speed"] == 1.0
+        assert (await served.client.get("/v1/voices/nobody/settings")).status_code == 404
         models = (await served.client.get("/v1/models", headers={"xi-api-key": "any"})).json()
         assert all(model["can_do_text_to_speech"] for model in models)
         assert (await served.client.get("/v1/models")).json()["object"] == "list"  # OpenAI's
