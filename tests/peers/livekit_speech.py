@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
 from livekit.agents import APIConnectionError, APIError, APIStatusError
+
+from peers.client_cases import IDLE_S
 
 TEXT = "One two three four five six. One two three four five six."
 
@@ -56,10 +57,10 @@ async def speak_twenty_turns(tts: Any) -> None:
 
 
 async def speak_after_idling(tts: Any) -> None:
-    """Speak again on a connection that was idle for ``PEERS_IDLE_S``; no attempt may fail."""
+    """Speak again on a connection that was idle for ``IDLE_S``; no attempt may fail."""
     retries = _recorded_warnings()
     await speak(tts, "One two.")
-    await asyncio.sleep(float(os.environ.get("PEERS_IDLE_S", "0.1")))
+    await asyncio.sleep(IDLE_S)
     length, _ = await speak(tts, "One two.")
     assert length > 0.3, length
     assert not retries, retries

@@ -18,6 +18,8 @@ from pipecat.pipeline.worker import PipelineParams  # noqa: E402
 from pipecat.services.tts_service import TTSService  # noqa: E402
 from pipecat.tests.utils import SleepFrame, run_test  # noqa: E402
 
+from peers.client_cases import IDLE_S  # noqa: E402
+
 TEXT = "One two three four five six. Seven eight nine."
 
 logger.disable("pipecat")
@@ -39,6 +41,22 @@ async def frames_of(service: TTSService, frames: list[Frame], wait_s: float = 2.
         start_timeout=30.0,
     )
     return [*down, *up]
+
+
+async def speak_twenty_turns(service: TTSService) -> None:
+    """Assert that a service speaks twenty answers on its connection, one after another."""
+    turns = [frame for _ in range(20) for frame in (*tokens("One two."), SleepFrame(sleep=0.3))]
+    frames = await frames_of(service, turns)
+    assert errors_in(frames) == [], errors_in(frames)
+    assert 20 * 0.3 < seconds_in(frames) < 20 * 1.0, seconds_in(frames)
+
+
+async def speak_after_idling(service: TTSService) -> None:
+    """Assert that a service speaks again on a connection that was idle."""
+    turns = [*tokens("One two."), SleepFrame(sleep=0.5 + IDLE_S), *tokens("One two.")]
+    frames = await frames_of(service, turns)
+    assert errors_in(frames) == [], errors_in(frames)
+    assert 2 * 0.3 < seconds_in(frames) < 2 * 1.0, seconds_in(frames)
 
 
 def after_interruption(frames: list[Frame]) -> list[Frame]:

@@ -8,7 +8,7 @@ PROGRAMS = Path(__file__).with_name("cartesia")
 
 
 def test_cartesias_sdk_works(server: tuple[str, str, str]) -> None:
-    assert run_python_program("cartesia[websockets]==4.2.0", PROGRAMS / "sdk.py", server) == 8
+    assert run_python_program("cartesia[websockets]==4.2.0", PROGRAMS / "sdk.py", server) == 10
 
 
 def test_livekits_plugin_works(server: tuple[str, str, str]) -> None:
@@ -16,4 +16,4 @@ def test_livekits_plugin_works(server: tuple[str, str, str]) -> None:
 
 
 def test_pipecats_service_works(server: tuple[str, str, str]) -> None:
-    assert run_pipecat_program(PROGRAMS / "pipecat_tts.py", server) == 4
+    assert run_pipecat_program(PROGRAMS / "pipecat_tts.py", server) == 7

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 from shared.engine.standin_backend import StandInBackend
+from shared.gateways.client_programs import run_python_program
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
@@ -194,7 +195,7 @@ def test_every_feature_of_the_sdk_works(python: Path, tmp_path: Path) -> None:
         assert 0.4 <= seconds(tmp_path / name) <= 0.75, name
 
     spoken = found["streaming"]
-    assert [word for word, _, _ in spoken["words"]] == ["One", "two", "three", "four", "Five", "six"]
+    assert [word for word, _, _ in spoken["words"]] == ["One", "two", "three", "four.", "Five", "six."]
     starts = [start for _, start, _ in spoken["words"]]
     assert starts == sorted(starts)
     assert seconds(tmp_path / spoken["audio"]) == pytest.approx(expected_s)
@@ -204,6 +205,12 @@ def test_every_feature_of_the_sdk_works(python: Path, tmp_path: Path) -> None:
     for number, names in enumerate(pooled["files"]):
         assert [pitch_of(tmp_path / name) for name in names] == [PITCHES[number]] * 3
     assert pooled["sockets"] == 20  # every connection of the pool was reused
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_conversation_with_the_sdk_works(version: str, gateway: dict[str, str]) -> None:
+    server = gateway["url"], gateway["key"], gateway["poor_key"]
+    assert run_python_program(f"dashscope=={version}", HERE / "dashscope" / "sdk.py", server) == 6
 
 
 def test_a_program_of_the_documentation_runs_with_another_environment(python: Path, tmp_path: Path) -> None:

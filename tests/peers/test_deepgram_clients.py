@@ -8,11 +8,11 @@ PROGRAMS = Path(__file__).with_name("deepgram")
 
 
 def test_deepgrams_sdk_works(server: tuple[str, str, str]) -> None:
-    assert run_python_program("deepgram-sdk==7.17.0", PROGRAMS / "sdk.py", server) == 4
+    assert run_python_program("deepgram-sdk==7.17.0", PROGRAMS / "sdk.py", server) == 6
 
 
 def test_deepgrams_sdk_for_node_works(server: tuple[str, str, str]) -> None:
-    assert run_node_program("@deepgram/sdk@5.13.0", PROGRAMS / "sdk.mjs", server) == 3
+    assert run_node_program("@deepgram/sdk@5.13.0", PROGRAMS / "sdk.mjs", server) == 6
 
 
 def test_livekits_plugins_work(server: tuple[str, str, str]) -> None:
@@ -20,4 +20,4 @@ def test_livekits_plugins_work(server: tuple[str, str, str]) -> None:
 
 
 def test_pipecats_services_work(server: tuple[str, str, str]) -> None:
-    assert run_pipecat_program(PROGRAMS / "pipecat_tts.py", server) == 5
+    assert run_pipecat_program(PROGRAMS / "pipecat_tts.py", server) == 7

@@ -8,11 +8,11 @@ PROGRAMS = Path(__file__).with_name("elevenlabs")
 
 
 def test_elevenlabs_sdk_works(server: tuple[str, str, str]) -> None:
-    assert run_python_program("elevenlabs==2.78.0", PROGRAMS / "sdk.py", server) == 5
+    assert run_python_program("elevenlabs==2.78.0", PROGRAMS / "sdk.py", server) == 7
 
 
 def test_elevenlabs_sdk_for_node_works(server: tuple[str, str, str]) -> None:
-    assert run_node_program("@elevenlabs/elevenlabs-js@2.73.0", PROGRAMS / "sdk.mjs", server) == 3
+    assert run_node_program("@elevenlabs/elevenlabs-js@2.73.0", PROGRAMS / "sdk.mjs", server) == 5
 
 
 def test_livekits_plugin_works(server: tuple[str, str, str]) -> None:
@@ -20,4 +20,4 @@ def test_livekits_plugin_works(server: tuple[str, str, str]) -> None:
 
 
 def test_pipecats_services_work(server: tuple[str, str, str]) -> None:
-    assert run_pipecat_program(PROGRAMS / "pipecat_tts.py", server) == 5
+    assert run_pipecat_program(PROGRAMS / "pipecat_tts.py", server) == 7

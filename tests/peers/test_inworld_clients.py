@@ -8,7 +8,7 @@ PROGRAMS = Path(__file__).with_name("inworld")
 
 
 def test_pipecats_services_work(server: tuple[str, str, str]) -> None:
-    assert run_pipecat_program(PROGRAMS / "pipecat_tts.py", server) == 6
+    assert run_pipecat_program(PROGRAMS / "pipecat_tts.py", server) == 8
 
 
 def test_livekits_plugin_works(server: tuple[str, str, str]) -> None:

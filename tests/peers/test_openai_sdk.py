@@ -1,10 +1,12 @@
 """Unmodified clients of OpenAI's API with only the base URL changed, and schemathesis on documented routes.
 
-The clients are OpenAI's SDKs for Python and Node, LiveKit's plugin and Pipecat's service. schemathesis sends
-requests that the OpenAPI document allows and forbids, and checks the answers against it.
+The clients are OpenAI's SDKs for Python and Node and its Agents SDK, LiveKit's plugin, Pipecat's service,
+Vercel's AI SDK and wyoming-openai. schemathesis sends requests that the OpenAPI document allows and
+forbids, and checks the answers against it.
 """
 
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -30,12 +32,27 @@ def test_openais_node_sdk_works(server: tuple[str, str, str]) -> None:
     assert run_node_program("openai@7.57.0", PROGRAMS / "sdk.mjs", server) == 10
 
 
+def test_the_voice_pipeline_of_openais_agents_sdk_works(server: tuple[str, str, str]) -> None:
+    assert run_python_program("openai-agents[voice]==0.24.0", PROGRAMS / "agents_voice.py", server) == 4
+
+
+def test_vercels_ai_sdk_works(server: tuple[str, str, str]) -> None:
+    packages = "@ai-sdk/openai@4.0.118 ai@7.0.173"
+    assert run_node_program(packages, PROGRAMS / "ai_sdk.mjs", server) == 4
+
+
+if sys.version_info >= (3, 12):  # which the proxy needs
+
+    def test_wyoming_openai_works(server: tuple[str, str, str]) -> None:
+        assert run_python_program("wyoming-openai==0.8.0", PROGRAMS / "wyoming_proxy.py", server) == 6
+
+
 def test_livekits_plugin_works(server: tuple[str, str, str]) -> None:
-    assert run_python_program("livekit-plugins-openai==1.8.9", PROGRAMS / "livekit_tts.py", server) == 4
+    assert run_python_program("livekit-plugins-openai==1.8.9", PROGRAMS / "livekit_tts.py", server) == 5
 
 
 def test_pipecats_service_works(server: tuple[str, str, str]) -> None:
-    assert run_pipecat_program(PROGRAMS / "pipecat_tts.py", server) == 3
+    assert run_pipecat_program(PROGRAMS / "pipecat_tts.py", server) == 4
 
 
 def test_schemathesis_finds_no_undocumented_answer(gateway: dict[str, str], tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def make_tts(session: aiohttp.ClientSession, **options: Any) -> cartesia.TTS:
     return cartesia.TTS(base_url=URL, http_session=session, **{"api_key": KEY, **options})
 
 
-async def text_is_streamed_in_with_the_plugins_default_voice() -> None:
+async def text_is_streamed_in_with_its_words_and_the_plugins_default_voice() -> None:
     async with aiohttp.ClientSession() as session:
         tts = make_tts(session)
         for _ in range(4):  # on one connection
@@ -71,7 +71,7 @@ async def a_turn_after_an_idle_time_is_spoken() -> None:
 if __name__ == "__main__":
     run_cases(
         "livekit-plugins-cartesia",
-        text_is_streamed_in_with_the_plugins_default_voice,
+        text_is_streamed_in_with_its_words_and_the_plugins_default_voice,
         a_text_is_spoken_whole,
         an_interruption_does_not_reach_the_next_answer,
         a_wrong_key_is_the_plugins_own_error,

@@ -5,12 +5,23 @@
 
 import sys
 
-from pipecat.frames.frames import TTSSpeakFrame
+from pipecat.frames.frames import InterruptionFrame, TTSSpeakFrame
 from pipecat.services.cartesia.tts import CartesiaTTSService
 from pipecat.services.tts_service import TextAggregationMode
+from pipecat.tests.utils import SleepFrame
 
 from peers.client_cases import run_cases
-from peers.pipecat_speech import TEXT, check_length, check_spoken, errors_in, frames_of, tokens
+from peers.pipecat_speech import (
+    TEXT,
+    after_interruption,
+    check_length,
+    check_spoken,
+    errors_in,
+    frames_of,
+    speak_after_idling,
+    speak_twenty_turns,
+    tokens,
+)
 
 URL, KEY, _ = sys.argv[1:4]
 WAIT_S = 3.0
@@ -34,6 +45,11 @@ async def tokens_are_spoken_with_their_words() -> None:
     check_spoken(await frames_of(service, tokens(), WAIT_S))
 
 
+async def an_interruption_does_not_reach_the_next_answer() -> None:
+    interrupted = [*tokens(TEXT * 10), SleepFrame(sleep=0.3), InterruptionFrame(), *tokens()]
+    check_spoken(after_interruption(await frames_of(make_service(), interrupted, WAIT_S)))
+
+
 async def the_voice_of_cartesias_catalogue_is_the_default_voice() -> None:
     service = make_service(voice="71a7ad14-091c-4e8e-a314-022ece01c121")
     check_length(await frames_of(service, [TTSSpeakFrame(TEXT)], WAIT_S))
@@ -43,11 +59,22 @@ async def a_wrong_key_is_an_error_frame() -> None:
     assert errors_in(await frames_of(make_service(api_key="wrong"), [TTSSpeakFrame(TEXT)], WAIT_S))
 
 
+async def twenty_turns_are_spoken_on_one_connection() -> None:
+    await speak_twenty_turns(make_service())
+
+
+async def a_turn_after_an_idle_time_is_spoken() -> None:
+    await speak_after_idling(make_service())
+
+
 if __name__ == "__main__":
     run_cases(
         "pipecat-ai",
         sentences_are_spoken_with_their_words,
         tokens_are_spoken_with_their_words,
+        an_interruption_does_not_reach_the_next_answer,
         the_voice_of_cartesias_catalogue_is_the_default_voice,
         a_wrong_key_is_an_error_frame,
+        twenty_turns_are_spoken_on_one_connection,
+        a_turn_after_an_idle_time_is_spoken,
     )

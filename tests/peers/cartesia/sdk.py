@@ -9,12 +9,13 @@ from typing import Any
 
 from cartesia import APIStatusError, AsyncCartesia, Cartesia
 
-from peers.client_cases import run_cases
+from peers.client_cases import IDLE_S, run_cases
 
 URL, KEY, _ = sys.argv[1:4]
 MODEL, VOICE = "sonic-3", "tone-330"
 RAW: Any = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
 TEXT = "One two three four five six."
+MAX_IDLE_S = 290.0  # Cartesia closes a connection after five minutes, which its SDK does not open again
 SOCKET_URL = URL.replace("http", "ws", 1)
 client = Cartesia(api_key=KEY, base_url=URL, websocket_base_url=SOCKET_URL)
 async_client = AsyncCartesia(api_key=KEY, base_url=URL, websocket_base_url=SOCKET_URL)
@@ -34,7 +35,7 @@ def speaks_bytes() -> None:
     assert answer.read()[:4] == b"RIFF"
 
 
-def speaks_events() -> None:
+def speaks_events_with_words() -> None:
     events = list(
         client.tts.generate_sse(
             model_id=MODEL, transcript=TEXT, voice=VOICE, output_format=RAW, add_timestamps=True
@@ -90,6 +91,28 @@ async def speaks_contexts_side_by_side() -> None:
             assert 1.1 * number < length < 1.6 * number, lengths
 
 
+async def speak_turn(connection: Any) -> None:
+    context = connection.context(model_id=MODEL, voice=VOICE, output_format=RAW)
+    await context.push("One two.")
+    await context.no_more_inputs()
+    events = [event async for event in context.receive()]
+    audio = b"".join(event.audio or b"" for event in events if event.type == "chunk")
+    assert events[-1].type == "done" and 0.3 < seconds(audio) < 0.9, (events[-1].type, seconds(audio))
+
+
+async def twenty_turns_are_spoken_on_one_connection() -> None:
+    async with async_client.tts.websocket_connect() as connection:
+        for _ in range(20):
+            await speak_turn(connection)
+
+
+async def a_turn_after_an_idle_time_is_spoken() -> None:
+    async with async_client.tts.websocket_connect() as connection:
+        await speak_turn(connection)
+        await asyncio.sleep(min(IDLE_S, MAX_IDLE_S))
+        await speak_turn(connection)
+
+
 async def cancels() -> None:
     async with async_client.tts.websocket_connect() as connection:
         context = connection.context(model_id=MODEL, voice=VOICE, output_format=RAW)
@@ -98,10 +121,7 @@ async def cancels() -> None:
             if event.type == "chunk":
                 break
         await context.cancel()
-        other = connection.context(model_id=MODEL, voice=VOICE, output_format=RAW)
-        await other.push("One two.")
-        await other.no_more_inputs()
-        assert [event.type async for event in other.receive()][-1] == "done"
+        await speak_turn(connection)
 
 
 def lists_voices() -> None:
@@ -128,11 +148,13 @@ if __name__ == "__main__":
     run_cases(
         "cartesia",
         speaks_bytes,
-        speaks_events,
+        speaks_events_with_words,
         speaks_on_a_socket,
         speaks_with_the_older_interface,
         lists_voices,
         errors_are_its_own,
         speaks_contexts_side_by_side,
         cancels,
+        twenty_turns_are_spoken_on_one_connection,
+        a_turn_after_an_idle_time_is_spoken,
     )

@@ -12,7 +12,16 @@ from pipecat.services.deepgram.tts import DeepgramHttpTTSService, DeepgramTTSSer
 from pipecat.tests.utils import SleepFrame
 
 from peers.client_cases import run_cases
-from peers.pipecat_speech import TEXT, after_interruption, check_length, errors_in, frames_of, tokens
+from peers.pipecat_speech import (
+    TEXT,
+    after_interruption,
+    check_length,
+    errors_in,
+    frames_of,
+    speak_after_idling,
+    speak_twenty_turns,
+    tokens,
+)
 
 URL, KEY, _ = sys.argv[1:4]
 SOCKETS = URL.replace("http", "ws", 1)
@@ -55,9 +64,17 @@ async def speech_over_http() -> None:
         check_length(await frames_of(service, [TTSSpeakFrame(TEXT)], 1.5))
 
 
-async def a_wrong_key_is_an_error_frame_with_the_servers_words() -> None:
+async def a_wrong_key_is_an_error_frame_with_the_servers_text() -> None:
     errors = errors_in(await frames_of(make_service(api_key="wrong"), [TTSSpeakFrame(TEXT)], 0.5))
     assert any("Deepgram refused the connection (HTTP 401)" in error for error in errors), errors
+
+
+async def twenty_turns_are_spoken_on_one_connection() -> None:
+    await speak_twenty_turns(make_service())
+
+
+async def a_turn_after_an_idle_time_is_spoken() -> None:
+    await speak_after_idling(make_service())
 
 
 if __name__ == "__main__":
@@ -67,5 +84,7 @@ if __name__ == "__main__":
         tokens_are_spoken_as_a_turn,
         an_interruption_does_not_reach_the_next_answer,
         speech_over_http,
-        a_wrong_key_is_an_error_frame_with_the_servers_words,
+        a_wrong_key_is_an_error_frame_with_the_servers_text,
+        twenty_turns_are_spoken_on_one_connection,
+        a_turn_after_an_idle_time_is_spoken,
     )

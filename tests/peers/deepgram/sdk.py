@@ -4,6 +4,7 @@
 """
 
 import sys
+import time
 from typing import Any
 
 from deepgram import DeepgramClient
@@ -13,7 +14,7 @@ from deepgram.speak.v1.types import SpeakV1Clear, SpeakV1Close, SpeakV1Flush, Sp
 from deepgram.speak.v2.types import SpeakV2Interrupt, SpeakV2InterruptPlaybackOffset, SpeakV2Speak
 from websockets.exceptions import InvalidStatus
 
-from peers.client_cases import run_cases
+from peers.client_cases import IDLE_S, run_cases
 
 URL, KEY, _ = sys.argv[1:4]
 SOCKETS = URL.replace("http", "ws", 1)
@@ -57,10 +58,7 @@ def speaks_on_a_socket() -> None:
         assert isinstance(socket.recv(), bytes)
         socket.send_clear(SpeakV1Clear(type="Clear"))
         receive(socket, "Cleared")
-        socket.send_text(SpeakV1Text(type="Speak", text="One two."))
-        socket.send_flush(SpeakV1Flush(type="Flush"))
-        audio, _ = receive(socket, "Flushed")
-        assert 0.3 < seconds(audio) < 1.0, seconds(audio)
+        speak_turn(socket)
         socket.send_close(SpeakV1Close(type="Close"))
 
 
@@ -79,6 +77,26 @@ def an_interruption_answers_the_words_heard() -> None:
         socket.send_close()
         _, messages = receive(socket, "SessionMetadata")
         assert messages["SessionMetadata"].total_input_character_count == len(TEXT)
+
+
+def speak_turn(socket: Any) -> None:
+    socket.send_text(SpeakV1Text(type="Speak", text="One two."))
+    socket.send_flush(SpeakV1Flush(type="Flush"))
+    audio, _ = receive(socket, "Flushed")
+    assert 0.3 < seconds(audio) < 1.0, seconds(audio)
+
+
+def twenty_turns_are_spoken_on_one_connection() -> None:
+    with client.speak.v1.connect(model="tone-330", **RAW) as socket:
+        for _ in range(20):
+            speak_turn(socket)
+
+
+def a_turn_after_an_idle_time_is_spoken() -> None:
+    with client.speak.v1.connect(model="tone-330", **RAW) as socket:
+        speak_turn(socket)
+        time.sleep(IDLE_S)
+        speak_turn(socket)
 
 
 def errors_are_its_own() -> None:
@@ -108,4 +126,6 @@ if __name__ == "__main__":
         speaks_on_a_socket,
         an_interruption_answers_the_words_heard,
         errors_are_its_own,
+        twenty_turns_are_spoken_on_one_connection,
+        a_turn_after_an_idle_time_is_spoken,
     )

@@ -12,7 +12,16 @@ from pipecat.services.tts_service import TextAggregationMode
 from pipecat.tests.utils import SleepFrame
 
 from peers.client_cases import run_cases
-from peers.pipecat_speech import TEXT, after_interruption, check_spoken, errors_in, frames_of, tokens
+from peers.pipecat_speech import (
+    TEXT,
+    after_interruption,
+    check_spoken,
+    errors_in,
+    frames_of,
+    speak_after_idling,
+    speak_twenty_turns,
+    tokens,
+)
 
 URL, KEY, _ = sys.argv[1:4]
 
@@ -55,6 +64,14 @@ async def a_wrong_key_is_an_error_frame() -> None:
     assert errors_in(await frames_of(make_service(api_key="wrong"), [TTSSpeakFrame(TEXT)], 0.5))
 
 
+async def twenty_turns_are_spoken_on_one_connection() -> None:
+    await speak_twenty_turns(make_service())
+
+
+async def a_turn_after_an_idle_time_is_spoken() -> None:
+    await speak_after_idling(make_service())
+
+
 if __name__ == "__main__":
     run_cases(
         "pipecat-ai",
@@ -63,4 +80,6 @@ if __name__ == "__main__":
         an_interruption_does_not_reach_the_next_answer,
         speech_over_http_has_its_words,
         a_wrong_key_is_an_error_frame,
+        twenty_turns_are_spoken_on_one_connection,
+        a_turn_after_an_idle_time_is_spoken,
     )

@@ -31,7 +31,7 @@ const cases = {
     }
     assert.equal(streamed.trim(), text);
   },
-  async lists_and_errors() {
+  async lists() {
     const { voices } = await client.voices.getAll();
     assert.ok(voices.some((one) => one.voiceId === voice));
     assert.ok((await client.models.list()).some((one) => one.modelId === "eleven_flash_v2_5"));
@@ -39,6 +39,16 @@ const cases = {
     assert.equal((await client.user.subscription.get()).tier, "self-hosted");
     assert.equal((await client.voices.settings.getDefault()).speed, 1);
     assert.equal((await client.voices.settings.get(voice)).speed, 1);
+  },
+  async an_interruption_does_not_reach_the_next_answer() {
+    const stream = await client.textToSpeech.stream(voice, { ...request, text: text.repeat(50) });
+    const reader = stream.getReader();
+    await reader.read();
+    await reader.cancel();
+    const length = await seconds(await client.textToSpeech.stream(voice, request));
+    assert.ok(length > 1.1 && length < 1.4, String(length));
+  },
+  async errors_are_its_own() {
     await assert.rejects(client.textToSpeech.convert("nobody", request), (error) => {
       assert.ok(error instanceof ElevenLabsError, String(error));
       assert.equal(error.statusCode, 404);

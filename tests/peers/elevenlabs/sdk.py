@@ -41,18 +41,33 @@ def speaks_with_times() -> None:
     assert text.split() == TEXT.split()
 
 
-def speaks_while_text_is_written() -> None:
-    def words() -> Iterator[str]:
-        for word in TEXT.split():
-            yield word + " "
-
+def speak_realtime(text: Iterator[str]) -> Iterator[bytes]:
     # The SDK connects with TLS only; a test server has none.
     client.text_to_speech._ws_base_url = URL.replace("http", "ws", 1)
-    settings = VoiceSettings(stability=0.5)
-    pieces = client.text_to_speech.convert_realtime(
-        VOICE, text=words(), model_id=MODEL, output_format=RAW, voice_settings=settings
+    return client.text_to_speech.convert_realtime(
+        VOICE, text=text, model_id=MODEL, output_format=RAW, voice_settings=VoiceSettings(stability=0.5)
     )
+
+
+def speaks_while_text_is_written() -> None:
+    pieces = speak_realtime(word + " " for word in TEXT.split())
     assert 1.1 < seconds(b"".join(pieces)) < 1.7  # with the pause after a sentence
+
+
+def speak_turn() -> None:
+    assert 0.3 < seconds(b"".join(speak_realtime(iter(("One ", "two. "))))) < 0.9
+
+
+def twenty_turns_are_spoken() -> None:
+    for _ in range(20):  # each on a connection of its own, as the SDK has it
+        speak_turn()
+
+
+def an_interruption_does_not_reach_the_next_answer() -> None:
+    pieces = speak_realtime(iter([TEXT + " "] * 50))
+    next(pieces)
+    pieces.close()
+    speak_turn()
 
 
 def lists_voices_and_models() -> None:
@@ -87,4 +102,6 @@ if __name__ == "__main__":
         speaks_while_text_is_written,
         lists_voices_and_models,
         errors_are_its_own,
+        twenty_turns_are_spoken,
+        an_interruption_does_not_reach_the_next_answer,
     )

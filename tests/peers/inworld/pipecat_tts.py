@@ -23,6 +23,8 @@ from peers.pipecat_speech import (
     errors_in,
     frames_of,
     seconds_in,
+    speak_after_idling,
+    speak_twenty_turns,
     tokens,
 )
 
@@ -83,6 +85,14 @@ async def a_wrong_key_and_an_unknown_voice_are_error_frames() -> None:
         assert errors_in(await frames_of(service, [TTSSpeakFrame(TEXT)], 0.5))
 
 
+async def twenty_turns_are_spoken_on_one_connection() -> None:
+    await speak_twenty_turns(make_service())
+
+
+async def a_turn_after_an_idle_time_is_spoken() -> None:
+    await speak_after_idling(make_service())
+
+
 if __name__ == "__main__":
     run_cases(
         "pipecat-ai",
@@ -92,4 +102,6 @@ if __name__ == "__main__":
         an_interruption_does_not_reach_the_next_answer,
         speech_over_http_has_its_words,
         a_wrong_key_and_an_unknown_voice_are_error_frames,
+        twenty_turns_are_spoken_on_one_connection,
+        a_turn_after_an_idle_time_is_spoken,
     )

@@ -41,6 +41,15 @@ async def with_instructions_and_the_plugins_default_voice() -> None:
     assert 1.1 < await seconds_of(instructions="Cheerfully.") < 1.4
 
 
+async def an_interruption_does_not_reach_the_next_answer() -> None:
+    tts = openai.TTS(base_url=f"{URL}/v1", api_key=KEY)
+    stream = tts.synthesize(TEXT * 50)
+    await anext(aiter(stream))
+    await stream.aclose()
+    await tts.aclose()
+    assert 1.1 < await seconds_of() < 1.4
+
+
 async def an_error_is_the_plugins_own() -> None:
     try:
         await seconds_of(voice="unknown")
@@ -56,5 +65,6 @@ if __name__ == "__main__":
         as_audio,
         as_events,
         with_instructions_and_the_plugins_default_voice,
+        an_interruption_does_not_reach_the_next_answer,
         an_error_is_the_plugins_own,
     )

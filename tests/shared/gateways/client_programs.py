@@ -36,21 +36,26 @@ def run_gateway(folder: Path) -> Iterator[dict[str, str]]:
     assert process.returncode == 0
 
 
-def python_with(requirement: str) -> str:
-    """Return a Python with the requirement and all packages of this one."""
+def python_with(requirement: str, base: str = sys.executable) -> str:
+    """Return a Python with the requirement, and all packages of this one if that is its base."""
     folder = ENVIRONMENTS / requirement.replace("==", "-")
     python = folder / "bin" / "python"
     done_mark = folder / ".made"
     if not done_mark.exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True)
-        program = "import sysconfig; print(sysconfig.get_path('purelib'))"
-        packages = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout
-        site_line = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
-        Path(packages.strip(), "beside.pth").write_text(site_line)
+        subprocess.run([base, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True)
+        if base == sys.executable:
+            _see_packages_of_this_python(python)
         pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(python)]
         install([*pip, "install", "--progress-bar", "off", requirement])
         done_mark.touch()
     return str(python)
+
+
+def _see_packages_of_this_python(python: Path) -> None:
+    program = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout
+    site_line = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+    Path(packages.strip(), "beside.pth").write_text(site_line)
 
 
 def run_python_program(requirement: str, program: Path, server: tuple[str, str, str]) -> int:
@@ -64,20 +69,28 @@ def run_pipecat_program(program: Path, server: tuple[str, str, str]) -> int:
     return _run([sys.executable, str(program), *server], version("pipecat-ai"))
 
 
-def run_node_program(package: str, program: Path, server: tuple[str, str, str]) -> int:
-    """Run a program for Node with ``name@version``; returns its passed cases."""
-    return _run(["node", str(node_program(package, program)), *server], package.rpartition("@")[2])
+def run_requests_program(program: Path, server: tuple[str, str, str]) -> int:
+    """Run a program that sends a client's requests with httpx; returns its passed cases."""
+    return _run([sys.executable, str(program), *server], version("httpx"))
 
 
-def node_program(package: str, program: Path) -> Path:
-    """Return a copy of a program for Node beside the package, from where Node resolves its imports."""
+def run_node_program(packages: str, program: Path, server: tuple[str, str, str]) -> int:
+    """Run a program for Node with ``name@version``, the last of which it reports; returns its passed cases.
+
+    Names are separated by spaces.
+    """
+    return _run(["node", str(node_program(packages, program)), *server], packages.rpartition("@")[2])
+
+
+def node_program(packages: str, program: Path) -> Path:
+    """Return a copy of a program for Node beside the packages, from where Node resolves its imports."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("Node is not installed")
-    place = ENVIRONMENTS / f"node-{package.replace('/', '-')}"
+    place = ENVIRONMENTS / f"node-{packages.replace('/', '-').replace(' ', '+')}"
     if not (place / "node_modules" / ".made").exists():
         place.mkdir(parents=True, exist_ok=True)
         (place / "package.json").write_text('{"private": true}')
-        npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", package]
+        npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", *packages.split()]
         install(npm, cwd=place)
         (place / "node_modules" / ".made").touch()
     return Path(shutil.copy(program, place))
