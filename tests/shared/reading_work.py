@@ -1,10 +1,9 @@
 """Texts that take long to read, and the work of reading one, which is the same on every machine."""
 
-import sys
 from collections.abc import Callable
-from types import FrameType
-from typing import Any, Final
+from typing import Final
 
+from shared.counted_work import counted_calls
 from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 from vivavoce.tts_engine.reading.unicode_scripts import ALL_SCRIPTS
@@ -68,15 +67,6 @@ def read(segmenter: Segmenter, text: str) -> None:
 
 def calls_of_reading(segmenter: Segmenter, text: str) -> int:
     """The number of functions that are called while a text is read, built-in ones too."""
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _argument: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
+    with counted_calls() as calls:
         read(segmenter, text)
-    finally:
-        sys.setprofile(None)
-    return calls
+    return calls[0]

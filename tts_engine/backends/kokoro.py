@@ -128,7 +128,7 @@ class KokoroVoices:
     ) -> None:
         self.voices: Voices = KokoroVoiceSet(tuple(styles))
         self._model, self._styles, self._english = model, styles, english
-        self._readers = {"en-US": VoiceReader("en-US")}
+        self._readers = {language: VoiceReader(language) for language in _LANGUAGES.values()}
         self._phonemizers: dict[str, EspeakPhonemizer] = {}
         self._sounds: dict[str, SpeakerSound] = {}
         self._reported: set[str] = set()
@@ -150,7 +150,7 @@ class KokoroVoices:
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter of the request's language. Raises BadRequest for a language that Kokoro lacks."""
-        return self._reader(self._language(request.voice, request.delivery.language)).segmenter(request)
+        return self._readers[self._language(request.voice, request.delivery.language)].segmenter(request)
 
     def close(self) -> None:
         """End the processes of espeak-ng."""
@@ -194,11 +194,6 @@ class KokoroVoices:
         spoken = (voice.language, *voice.further_languages)
         wanted = (language or voice.language).partition("-")[0].lower()
         return next((each for each in spoken if each.partition("-")[0] == wanted), voice.language)
-
-    def _reader(self, language: str) -> VoiceReader:
-        if language not in self._readers:
-            self._readers[language] = VoiceReader(language)
-        return self._readers[language]
 
     def _phonemes(self, words: Sequence[SpokenWord], language: str) -> list[PhonemeWord]:
         """Words as phonemes in Kokoro's alphabet, with their punctuation."""

@@ -21,6 +21,7 @@ from vivavoce.tts_engine.backends.kokoro import parse_mixture
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, UnknownVoice, UnreadableText
+from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import SpokenWord
 
 TEXT = "Good morning, and thank you for waiting. Your PIN is 0417."
@@ -144,6 +145,21 @@ def test_a_part_of_a_text_in_another_language_has_the_phonemes_of_that(
                 words = [word.text async for chunk in stream for word in chunk.words]
             assert words == ["Take", "2", "billets", "21", "now"]
         assert phonemized == [("fr-fr", ["billets", "vingt-et-un"])]
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_no_text_waits_for_the_tables_of_its_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: object) -> None:
+        raise AssertionError("tables are loaded after the voice")
+
+    async def test() -> None:
+        async with await Engine.open(str(write_tiny_kokoro(tmp_path))) as engine:
+            monkeypatch.setattr(LanguageGrammars, "load", load)
+            for language in ("en-GB", "es", "fr", "hi", "it", "pt"):
+                engine.stream(delivery=Delivery(language=language)).cancel()
 
     asyncio.run(asyncio.wait_for(test(), 60))
 

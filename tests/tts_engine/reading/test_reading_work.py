@@ -21,10 +21,14 @@ from vivavoce.tts_engine.reading.english.grammar import ENGLISH_GRAMMAR
 from vivavoce.tts_engine.reading.lazy_pattern import PatternBehind
 from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.needed_signs import max_width, needed_signs, signs_in
+from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 from vivavoce.tts_engine.reading.tokenizer import Grammar
+from vivavoce.tts_engine.reading.unicode_scripts import ALL_SCRIPTS
+from vivavoce.tts_engine.segmenter import Segmenter
 
 MAX_CALLS_OF_ORDINARY_TEXT = 22  # for a character
 MAX_CALLS = 450  # for a character of any text; "½" in Spanish takes 400
+MAX_COMPILED = 20  # patterns beside the rules, at most 3 ms each
 CHARACTERS = 600  # more than the longest clause
 # Those of the units whose characters take the most calls, and one of each other kind.
 COSTLY_UNITS = (
@@ -53,6 +57,23 @@ def test_twice_the_text_is_twice_the_work(language: str) -> None:
         assert twice - once < max(1.3 * once, 30 * CHARACTERS), unit
         limit = MAX_CALLS_OF_ORDINARY_TEXT if unit == ORDINARY else MAX_CALLS
         assert twice - once < limit * CHARACTERS, unit
+
+
+@pytest.mark.parametrize("language", [language for language in LANGUAGES if language != "en"])
+def test_no_text_waits_for_the_rules_of_its_language(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    grammars = LanguageGrammars.load([language])
+    compiled: list[str] = []  # while text is read
+    compile = re.compile
+
+    def compile_noted(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+        compiled.append(pattern)
+        return compile(pattern, flags)
+
+    monkeypatch.setattr(re, "compile", compile_noted)
+    for unit in (*COSTLY_UNITS, ORDINARY):
+        clauses = grammars.clause_normalizer(language)
+        read(Segmenter(reader=TextNormalizer(clauses), scripts=ALL_SCRIPTS), repeated(unit, 200))
+    assert len(compiled) <= MAX_COMPILED
 
 
 def every_grammar() -> dict[str, Grammar]:

@@ -107,14 +107,14 @@ def _verbatim_grammar(*rows: tuple[str, Callable[[ScanState, re.Match[str]], int
 
 
 class LanguageGrammars:
-    """Grammars of several languages, by code. Immutable and shared; loading all takes about 0.5 s."""
+    """Grammars of several languages, by code. Immutable and shared; loading all takes about 1 s."""
 
     def __init__(self, grammars: Mapping[str, Grammar]) -> None:
         self._grammars = {"": _verbatim_grammar(), "en": ENGLISH_GRAMMAR, **grammars}
 
     @classmethod
     def load(cls, codes: Iterable[str] = LANGUAGE_CODES) -> "LanguageGrammars":
-        """Load the grammars of ``codes``; that of English is always included.
+        """Load the grammars of ``codes``, so that no text waits for them; English is always included.
 
         Raises BadRequest on an unknown code, and MissingExtra if a library is not installed.
         """
@@ -125,7 +125,12 @@ class LanguageGrammars:
             if code in wanted
         }
         han = {code: HanNormalizer(han_table(code)).grammar() for code in HAN_LANGUAGES if code in wanted}
-        return cls(from_tables | han)
+        loaded = cls(from_tables | han)
+        for grammar in loaded._grammars.values():
+            grammar.compile()
+        for code in wanted:
+            _boundary_rules(_latin_language(code))
+        return loaded
 
     def with_written_numbers(self) -> "LanguageGrammars":
         """Return these grammars; text without one keeps the separators, currency and percent of numbers."""
@@ -177,7 +182,7 @@ class MultilingualClauseNormalizer:
     def __init__(self, grammars: LanguageGrammars, language: str, marks: frozenset[str]) -> None:
         self._language_grammars = grammars
         self._language = self._previous_language = language
-        self._latin_language = "en" if language in _NON_LATIN_LANGUAGES else language
+        self._latin_language = _latin_language(language)
         self._marks = compile_rules((_mark_pattern(marks), _read_mark)) if marks else ()
         self._marked_grammars: dict[str, Grammar] = {}
         self._context = ReadingContext()
@@ -241,6 +246,11 @@ class MultilingualClauseNormalizer:
         if code not in self._marked_grammars:
             self._marked_grammars[code] = replace(grammar, symbols=(*self._marks, *grammar.symbols))
         return self._marked_grammars[code]
+
+
+def _latin_language(language: str) -> str:
+    """The language of Latin letters in text of a language."""
+    return "en" if language in _NON_LATIN_LANGUAGES else language
 
 
 @cache
