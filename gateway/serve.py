@@ -44,7 +44,7 @@ from .settings import Settings
 from .settings_loader import SettingsError, is_loopback
 from .stop_signals import StopSignals
 from .voice_registry import VoicePolicy, VoiceRegistry
-from .web.app import make_app
+from .web.app import make_app, warm_up_app
 from .web.connection_limits import ConnectionLimits
 from .web.http_server import HttpServer
 
@@ -113,6 +113,7 @@ class Gateway:
                 access=access,
                 mounts=[*apis.mounts(), *calls.mounts(settings, voices, access)],
             )
+            await warm_up_app(app)
             http_task = await _start_http(_make_http_server(app, web, settings), resources)
             return cls(
                 settings=settings,

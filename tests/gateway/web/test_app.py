@@ -15,10 +15,11 @@ from fastapi import APIRouter, FastAPI, Request, WebSocket
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from shared.counted_work import counted_calls
 from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.web.app import Mount, make_app
+from vivavoce.gateway.web.app import Mount, make_app, warm_up_app
 from vivavoce.gateway.web.http_server import HttpServer
 from vivavoce.tts_engine.errors import Overloaded
 from vivavoce.tts_engine.metrics import Metrics
@@ -39,6 +40,27 @@ def get(path: str, *, reason: str | None = None, metrics: Metrics | None = None)
 
 def test_a_server_that_is_not_ready_is_healthy() -> None:
     assert get("/healthz", reason="shutting down").status_code == 200
+
+
+def test_the_first_request_to_a_warm_app_is_no_more_work_than_the_next() -> None:
+    routes = [APIRouter() for _ in range(20)]
+    for number, router in enumerate(routes):
+        router.add_api_route(f"/{number}", lambda: None, methods=["GET"])
+    mounts = [Mount(router, None) for router in routes]
+    access = AccessControl.open_to_all()
+
+    async def test() -> None:
+        app = make_app(unready=lambda: None, registry=Metrics().registry, access=access, mounts=mounts)
+        await warm_up_app(app)
+        work = []
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as client:
+            for _ in range(3):
+                with counted_calls() as calls:
+                    await client.get("/metrics")
+                work.append(calls[0])
+        assert work[0] < 2 * work[-1]
+
+    asyncio.run(test())
 
 
 def test_a_ready_server_reports_it() -> None:
