@@ -4,7 +4,6 @@ body -> read_fields -> {"text": "...", "wav_file": UploadedRecording(...)} -> pa
 """
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeVar
 
@@ -13,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
+from ..web.client_json import load_json
 from ..web.request_body import with_bounded_body
 from .http_errors import InvalidField, RequestBodyTooLong
 
@@ -68,7 +68,7 @@ async def _read_form(request: Request) -> dict[str, Any]:
 def parse_json_fields(body: str | bytes) -> dict[str, Any]:
     """Parse a JSON object; raises InvalidField."""
     try:
-        value = json.loads(body)
+        value = load_json(body)
     except (ValueError, RecursionError) as error:  # the latter for deep nesting
         raise InvalidField("body", f"is not JSON: {error}") from None
     if not isinstance(value, dict):

@@ -35,6 +35,7 @@ from ....adapters.dashscope.events import (
     UnreadableFrame,
 )
 from ....tts_engine.chunk import Word
+from ...web.client_json import load_json
 from .errors import InvalidDashScopeField
 from .models import CharacterUsage, ResultOutput, ResultPayload, SentenceResult, WordResult
 from .parameters import MAX_TEXT_CHARACTERS, SpeechParameters
@@ -233,7 +234,7 @@ _READERS: Final[
 
 def _parse_json(text: str) -> object:
     try:
-        message = json.loads(text, parse_constant=_refuse_constant)
+        message = load_json(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):  # deep nesting raises the latter
         raise InvalidDashScopeField("the frame is not JSON") from None
     if not isinstance(message, dict):

@@ -7,7 +7,6 @@ nowhere else. The native stream's messages are parsed by the same functions.
 """
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -17,6 +16,7 @@ from pydantic_core import ErrorDetails
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
+from ...web.client_json import load_json
 from ...web.request_body import with_bounded_body
 from .errors import InvalidRequestError, OpenAIBodyTooLong
 from .extension_models import CaptionedSpeechRequest
@@ -73,7 +73,7 @@ async def read_voice_form(request: Request) -> tuple[CreateVoiceForm, list[bytes
 def parse_json_object(body: str | bytes) -> dict[str, Any]:
     """Parse a JSON object; raises InvalidRequestError, also for NaN and Infinity, which are not JSON."""
     try:
-        value = json.loads(body, parse_constant=_refuse_constant)
+        value = load_json(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:  # the latter for deep nesting
         raise InvalidRequestError(f"We could not parse the JSON body of your request: {error}") from None
     if not isinstance(value, dict):

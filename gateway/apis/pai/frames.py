@@ -18,6 +18,7 @@ from ....adapters.dashscope.events import (
     InvalidFrame,
     RunTask,
 )
+from ...web.client_json import load_json
 from ..dashscope.frames import (
     ContinueTaskPayload,
     DashScopeFrameCodec,
@@ -102,7 +103,7 @@ def encode_audio(task_id: str, audio: bytes, metrics: PaiMetrics) -> str:
 def _without_payload_of_run_task(text: str) -> str:
     """Return a frame that DashScope's codec reads: its own run-task needs parameters that PAI's lacks."""
     try:
-        frame = json.loads(text)
+        frame = load_json(text)
     except (ValueError, RecursionError):
         return text
     match frame:

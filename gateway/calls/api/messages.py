@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ....tts_engine.errors import BadRequest
+from ...web.client_json import require_few_values
 from ..call_options import CallerSpeechAction
 from ..utterance_tracker import UtteranceOutcome
 
@@ -387,6 +388,10 @@ def check_message_length(message: str) -> None:
         raise BadCallMessage(
             f"a message of {len(message)} characters; at most {MAX_MESSAGE_CHARACTERS} are read"
         )
+    try:
+        require_few_values(message)
+    except ValueError as error:
+        raise BadCallMessage(f"a message of {error}") from None
 
 
 def describe_validation_error(error: ValidationError, subject: str) -> str:
