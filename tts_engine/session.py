@@ -8,7 +8,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from .reading.pronunciation.lexicon import Pronunciation
 from .segmenter import BoundaryKind, Segment
+
+# Text that is pushed, its pronunciation, the pause after it in seconds, and the monotonic time. A plain
+# tuple: a document may have tens of thousands of them, and garbage collections skip tuples of such values.
+TextInput = tuple[str, Pronunciation | None, float | None, float]
 
 # Silence after a segment, in seconds, by the boundary that ends it.
 _PAUSES_S = {
@@ -35,7 +40,7 @@ class Session:
     opened_at: float
 
     # Set by the stream and the reader of its text
-    inputs: deque[Iterator[None]] = field(default_factory=deque)  # not read yet; the first may be in part
+    inputs: deque[Iterator[None] | TextInput] = field(default_factory=deque)  # the first may be read in part
     pending: deque[PendingSegment] = field(default_factory=deque)
     input_ended: bool = False  # all text is read and no more will come
     cancelled_at: float | None = None

@@ -14,7 +14,7 @@ from typing import Protocol
 from .reading.clause_boundaries import BoundaryKind
 from .reading.pronunciation.lexicon import Pronunciation
 from .segmenter import Segment, Segmenter
-from .session import Session
+from .session import Session, TextInput
 
 # Read by the event loop at once, with the unfinished clause before it; at most 3 ms of the worst text
 _MAX_SHORT_CHARACTERS = 64
@@ -58,8 +58,7 @@ class TextReader:
 
     def push(self, text: str, pronunciation: Pronunciation | None, pause_s: float | None) -> None:
         """Read more text; see ``Stream.push_text``."""
-        reading = self._read_text(text, pronunciation, pause_s, time.monotonic())
-        self._add(reading, len(text))
+        self._add((text, pronunciation, pause_s, time.monotonic()), len(text))
 
     def flush(self) -> None:
         """Read the buffered text as a sentence."""
@@ -82,7 +81,7 @@ class TextReader:
         with self._host.lock:
             if not self._session.inputs:  # cancelled meanwhile
                 return
-            reading = self._session.inputs[0]
+            reading = self._session.inputs[0] = self._reading(self._session.inputs[0])
         try:
             next(reading)
         except StopIteration:
@@ -90,18 +89,21 @@ class TextReader:
                 if self._session.inputs:
                     self._session.inputs.popleft()
 
-    def _add(self, reading: Iterator[None], characters: int = 0) -> None:
+    def _add(self, added: Iterator[None] | TextInput, characters: int = 0) -> None:
         """Read an input at once if it is short and none waits, else leave it to the reader thread."""
         characters += self.segmenter.held_characters
         is_short = characters <= min(_MAX_SHORT_CHARACTERS, self._characters_left)
         if is_short and not self._session.inputs:
             self._count_read_at_once(characters + _INPUT_CHARACTERS)
-            for _ in reading:
+            for _ in self._reading(added):
                 pass
             return
         with self._host.lock:
-            self._session.inputs.append(reading)
+            self._session.inputs.append(added)
             self._host.wake_reader()
+
+    def _reading(self, added: Iterator[None] | TextInput) -> Iterator[None]:
+        return self._read_text(*added) if isinstance(added, tuple) else added
 
     def _count_read_at_once(self, characters: int) -> None:
         if self._characters_left == _MAX_CHARACTERS_A_TURN:

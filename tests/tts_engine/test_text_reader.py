@@ -1,6 +1,7 @@
 """Reading of long texts beside the event loop: what is read where, how far ahead, in which order."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -148,6 +149,21 @@ def test_rate_marks_and_flushes_keep_their_places_in_a_long_text() -> None:
     assert marked.marks[0].name == "between"
     assert marked.text[1] >= len(LONG_TEXT.rstrip())
     assert "".join(word.text for chunk in chunks for word in chunk.words).count("Nextword") == 1
+
+
+def test_texts_that_wait_are_no_work_for_the_garbage_collector() -> None:
+    async def test() -> None:
+        engine = await Engine.open(backend=RecordingBackend(), warm_up=False)
+        async with engine, engine.stream() as stream:
+            stream.push_text(LONG_TEXT)
+            gc.collect()
+            before = len(gc.get_objects())
+            for number in range(1_000):
+                stream.push_text(f"{number} ", None, 1.5)
+            gc.collect()
+            assert len(gc.get_objects()) - before < 500
+
+    run(test())
 
 
 def test_cancel_drops_the_text_that_is_not_read() -> None:
