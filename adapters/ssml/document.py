@@ -23,6 +23,7 @@ from ...tts_engine.reading.pronunciation.ipa import BadIpa, read_ipa
 from ...tts_engine.reading.pronunciation.lexicon import Pronunciation
 from ...tts_engine.reading.pronunciation.pinyin import BadPinyin, read_pinyin
 from ..prosody import Prosody, parse_prosody
+from ..sliced_work import SlicedWork, run_whole
 from .say_as import say_as
 
 MAX_ELEMENT_DEPTH: Final = 32  # nested elements
@@ -30,6 +31,8 @@ MAX_DOCUMENT_CHARACTERS: Final = 200_000  # as a stream's text
 MAX_PRONOUNCED_CHARACTERS: Final = 64  # of the content of ``sub``, ``phoneme`` and ``say-as``
 MAX_BREAK_S: Final = 20.0  # a longer one is shortened
 _MAX_MARKS: Final = 1_000
+_SLICE_CHARACTERS: Final = 1_024  # parsed in a slice, in about 1 ms if all of it is markup
+_SLICE_PIECES: Final = 256
 _STRENGTHS: Final = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.5, "strong": 1.0, "x-strong": 1.5}
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8}){0,8}")
 _TIME: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s)", re.ASCII)
@@ -65,12 +68,12 @@ class SsmlDocument:
     @property
     def text(self) -> str:
         """The text without markup, as it was written."""
-        return "".join(piece.text for piece in self.pieces)
+        return "".join([piece.text for piece in self.pieces])
 
     @property
     def languages(self) -> frozenset[str]:
         """The languages that the document names."""
-        return frozenset(piece.language for piece in self.pieces if piece.language)
+        return frozenset({piece.language for piece in self.pieces if piece.language})
 
 
 def plain_document(text: str) -> SsmlDocument:
@@ -80,17 +83,36 @@ def plain_document(text: str) -> SsmlDocument:
 
 def parse_ssml(document: str) -> SsmlDocument:
     """Parse an SSML document; raises BadSsml."""
+    return run_whole(parse_ssml_in_slices(document))
+
+
+def parse_ssml_in_slices(document: str) -> SlicedWork[SsmlDocument]:
+    """Parse an SSML document; raises BadSsml."""
     if len(document) > MAX_DOCUMENT_CHARACTERS:
         raise BadSsml(f"SSML: {len(document)} characters; at most {MAX_DOCUMENT_CHARACTERS} are allowed")
     reader = _SsmlReader()
     try:
-        reader.parser.Parse(document, True)
+        for begin in range(0, len(document), _SLICE_CHARACTERS):
+            if begin:
+                yield
+            reader.parser.Parse(document[begin : begin + _SLICE_CHARACTERS], False)
+        reader.parser.Parse("", True)
     except expat.ExpatError as error:
         reason = expat.errors.messages.get(error.code, "not well-formed")
         raise BadSsml(f"SSML, line {error.lineno}, column {error.offset + 1}: {reason}") from None
+    finally:
+        reader.release_parser()
     prosody = reduce(Prosody.combined_with, reader.enclosing_prosodies, Prosody())
-    pieces = (replace(piece, rate=piece.rate / (prosody.speed or 1.0)) for piece in reader.pieces)
-    return SsmlDocument(tuple(pieces), prosody, len(document))
+    if prosody.speed not in (0.0, 1.0):
+        yield from _divide_rates(reader.pieces, prosody.speed)
+    return SsmlDocument(tuple(reader.pieces), prosody, len(document))
+
+
+def _divide_rates(pieces: list[SsmlPiece], speed: float) -> SlicedWork[None]:
+    for index, piece in enumerate(pieces):
+        if index and index % _SLICE_PIECES == 0:
+            yield
+        pieces[index] = replace(piece, rate=piece.rate / speed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +141,12 @@ class _SsmlReader:
         parser.StartElementHandler = self._begin
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._add_text
+
+    def release_parser(self) -> None:
+        """Let go of the parser, which refers to this: thousands of pieces would wait for a collection."""
+        parser = self.parser
+        parser.StartDoctypeDeclHandler = parser.CharacterDataHandler = None
+        parser.StartElementHandler = parser.EndElementHandler = None
 
     def _refuse(self, reason: str) -> NoReturn:
         line, column = self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber + 1

@@ -10,13 +10,22 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 from ...tts_engine.reading.pronunciation.lexicon import Pronunciation
-from .document import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlDocument, SsmlPiece, parse_ssml, plain_document
+from ..sliced_work import SlicedWork, run_whole
+from .document import (
+    MAX_DOCUMENT_CHARACTERS,
+    BadSsml,
+    SsmlDocument,
+    SsmlPiece,
+    parse_ssml_in_slices,
+    plain_document,
+)
 
 # The beginning of a document, in group 1, or all of the text as far as it may become one.
 _OPENING: Final = re.compile(r"\s*+(?:(<speak[\s/>])|(?:<(?:s(?:p(?:e(?:a(?:k)?)?)?)?)?)?\Z)")
 _END: Final = re.compile(r"</speak\s{0,8}>")
 _MAX_END_CHARACTERS: Final = 16
 _MAX_DOCUMENTS: Final = 1_000  # in an utterance
+_SLICE_PIECES: Final = 8  # given to a stream in a slice
 _EMPTY: Final = re.compile(r"\s*<speak[^<>]*/>")
 
 
@@ -62,6 +71,14 @@ class SsmlInput:
 
     def push(self, text: str) -> list[SsmlDocument]:
         """Take text; what can be spoken now. Raises BadSsml."""
+        return run_whole(self.push_in_slices(text))
+
+    def flush(self) -> list[SsmlDocument]:
+        """End the text so far; what is held of it. Raises BadSsml if a document has no end."""
+        return run_whole(self.flush_in_slices())
+
+    def push_in_slices(self, text: str) -> SlicedWork[list[SsmlDocument]]:
+        """As ``push``; no other text may be taken until it has ended."""
         if not text:
             return []
         if self._kind is _Kind.PLAIN:
@@ -71,17 +88,17 @@ class SsmlInput:
         if self._kind is _Kind.DOCUMENT and ">" not in text:
             self._require_room()
             return []
-        return self._take_documents(len(text))
+        return (yield from self._take_documents(len(text)))
 
-    def flush(self) -> list[SsmlDocument]:
-        """End the text so far; what is held of it. Raises BadSsml if a document has no end."""
+    def flush_in_slices(self) -> SlicedWork[list[SsmlDocument]]:
+        """As ``flush``; no other text may be taken until it has ended."""
         kind, self._kind = self._kind, _Kind.UNDECIDED
         held = self._take()
         if kind is _Kind.DOCUMENT:
-            return [parse_ssml(held.strip())]  # which names the place
+            return [(yield from parse_ssml_in_slices(held.strip()))]  # which names the place
         return [self._apart(plain_document(held))] if held else []
 
-    def _take_documents(self, new_characters: int) -> list[SsmlDocument]:
+    def _take_documents(self, new_characters: int) -> SlicedWork[list[SsmlDocument]]:
         """The documents that have their end in the text held, and plain text after them."""
         held = self._take()
         unsearched = max(0, len(held) - new_characters - _MAX_END_CHARACTERS)
@@ -92,7 +109,9 @@ class SsmlInput:
             end = _EMPTY.match(held, begin) or _END.search(held, max(begin, unsearched))
             if end is None:
                 break
-            documents.append(self._parse(held[begin : end.end()]))
+            if documents:
+                yield
+            documents.append((yield from self._parse(held[begin : end.end()])))
             begin = end.end()
             self._kind = _kind_of(held, begin)
         rest = held[begin:]
@@ -103,11 +122,11 @@ class SsmlInput:
             self._require_room()
         return documents
 
-    def _parse(self, document: str) -> SsmlDocument:
+    def _parse(self, document: str) -> SlicedWork[SsmlDocument]:
         self._documents += 1
         if self._documents > _MAX_DOCUMENTS:
             raise BadSsml(f"SSML: more than {_MAX_DOCUMENTS} documents in an utterance")
-        parsed = self._apart(parse_ssml(document.strip()))
+        parsed = self._apart((yield from parse_ssml_in_slices(document.strip())))
         self._follows_document = True
         return parsed
 
@@ -138,7 +157,16 @@ def push_document(
     rate: of all of it, a factor besides the rates of its parts. tempo: factor by which the audio is played
     faster; pauses are longer by it. Raises as the methods of ``DocumentSink``.
     """
-    for piece in document.pieces:
+    run_whole(push_document_in_slices(stream, document, rate=rate, tempo=tempo))
+
+
+def push_document_in_slices(
+    stream: DocumentSink, document: SsmlDocument, *, rate: float = 1.0, tempo: float = 1.0
+) -> SlicedWork[None]:
+    """As ``push_document``."""
+    for number, piece in enumerate(document.pieces):
+        if number and number % _SLICE_PIECES == 0:
+            yield
         if piece.mark is not None:
             stream.mark(piece.mark)
         if piece.text:

@@ -13,7 +13,7 @@ not in this module.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Self, get_args
@@ -23,15 +23,22 @@ import numpy as np
 from ...adapters.audio.encoders import AudioFormat, Codec, open_encoder
 from ...adapters.audio.tempo import TimeStretcher
 from ...adapters.prosody import Prosody
-from ...adapters.ssml.document import BadSsml, SsmlDocument
-from ...adapters.ssml.input import SsmlInput, push_document
+from ...adapters.sliced_work import SlicedWork
+from ...adapters.ssml.document import (
+    MAX_DOCUMENT_CHARACTERS,
+    BadSsml,
+    SsmlDocument,
+    plain_document,
+)
+from ...adapters.ssml.input import SsmlInput, push_document_in_slices
 from ...adapters.written_words import WrittenWords
 from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import SAMPLE_RATE, Mark, Word
 from ...tts_engine.engine import Engine
-from ...tts_engine.errors import BadRequest, LanguageNotSpoken
+from ...tts_engine.errors import BadRequest, LanguageNotSpoken, StreamClosed, VivavoceError
 from ...tts_engine.reading.pronunciation.lexicon import Lexicon
 from ...tts_engine.stream import Stream
+from ..sliced_inputs import SlicedInputs
 from .encoding_threads import EncodingThreads, EncodingUrgency
 
 # Media types of all formats, without their parameters.
@@ -144,7 +151,9 @@ class EncodedStream:
         self._encoder = open_encoder(options.audio)
         self._encoding = threading.Lock()  # held while a thread uses the encoder, or while it is closed
         self._ssml_input = SsmlInput() if options.finds_ssml else None
-        self._fault: BadSsml | LanguageNotSpoken | None = None
+        self._inputs = SlicedInputs(self._fail, MAX_DOCUMENT_CHARACTERS)
+        self._input_ended = False
+        self._fault: VivavoceError | None = None
         self._written_words = WrittenWords()
         self._samples = 0  # given to the encoder so far, at 24 kHz
         self._opened_at = time.monotonic()
@@ -193,46 +202,77 @@ class EncodedStream:
     def push_text(self, text: str) -> None:
         """Add text, split anywhere; one that begins with ``<speak`` is an SSML document.
 
-        Raises StreamClosed after ``end_input``, BadText if there is too much. The iteration raises BadSsml
-        and LanguageNotSpoken.
+        Raises StreamClosed after ``end_input``, BadText if there is too much. The iteration raises BadSsml,
+        LanguageNotSpoken, and any fault of what is behind a long document.
         """
-        if self._ssml_input is None:
-            self._stream.push_text(text)
-        else:
-            self._push_found(partial(self._ssml_input.push, text))
+        self._require_open()
+        self._inputs.add(self._take_text(text), len(text))
 
     def push_document(self, document: SsmlDocument) -> None:
-        """Add an SSML document; the prosody of the first text counts. Raises StreamClosed or BadText."""
-        self.set_prosody(document.prosody)
-        push_document(self._stream, document, tempo=self._tempo)
+        """Add an SSML document; the prosody of the first text counts. Raises as ``push_text``."""
+        self._require_open()
+        self._inputs.add(self._take_document(document), document.source_characters)
 
     def flush(self) -> None:
         """Speak the buffered text as a sentence, without waiting for more."""
-        if self._ssml_input is not None:
-            self._push_found(self._ssml_input.flush)
-        if self._fault is None:
-            self._stream.flush()
+        self._require_open()
+        self._inputs.add(self._take_flush())
 
     def end_input(self) -> None:
         """Complete the text."""
+        if not self._input_ended:
+            self._input_ended = True
+            self._inputs.add(self._take_end())
+
+    def _require_open(self) -> None:
+        if self._input_ended:
+            raise StreamClosed("no more text after end_input()")
+
+    def _take_text(self, text: str) -> SlicedWork[None]:
+        if self._ssml_input is None:
+            yield from self._take_document(plain_document(text))
+        else:
+            yield from self._take_found(self._ssml_input.push_in_slices(text))
+
+    def _take_document(self, document: SsmlDocument) -> SlicedWork[None]:
+        if self._fault is not None:
+            return
+        self.set_prosody(document.prosody)
+        yield from push_document_in_slices(self._stream, document, tempo=self._tempo)
+
+    def _take_flush(self) -> SlicedWork[None]:
         if self._ssml_input is not None:
-            self._push_found(self._ssml_input.flush)
+            yield from self._take_found(self._ssml_input.flush_in_slices())
+        if self._fault is None:
+            self._stream.flush()
+
+    def _take_end(self) -> SlicedWork[None]:
+        if self._ssml_input is not None:
+            yield from self._take_found(self._ssml_input.flush_in_slices())
         self._stream.end_input()
 
-    def _push_found(self, find: Callable[[], Sequence[SsmlDocument]]) -> None:
+    def _take_found(self, find: SlicedWork[list[SsmlDocument]]) -> SlicedWork[None]:
         """Push what the input found; a fault of a document ends the utterance."""
         if self._fault is not None:
             return
         try:
-            for document in find():
-                self.push_document(document)
+            for number, document in enumerate((yield from find)):
+                if number:
+                    yield
+                yield from self._take_document(document)
         except (BadSsml, LanguageNotSpoken) as error:
-            self._fault = error
-            self._stream.cancel()
+            self._fail(error)
+
+    def _fail(self, error: VivavoceError) -> None:
+        """End the utterance; the iteration raises the error."""
+        self._fault = error
+        self._inputs.cancel()
+        self._stream.cancel()
 
     def cancel(self) -> None:
         """End the utterance: the iteration stops, and the engine is free after the step under way."""
         self._cancelled = True
+        self._inputs.cancel()
         self._stream.cancel()
         self._close_encoder()
 

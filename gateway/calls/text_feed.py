@@ -11,10 +11,11 @@ from enum import Enum
 from typing import Self
 
 from ...adapters.ssml.document import SsmlDocument
-from ...adapters.ssml.input import DocumentSink, SsmlInput, push_document
+from ...adapters.ssml.input import DocumentSink, SsmlInput, push_document_in_slices
 from ...tts_engine.chunk import AudioChunk
 from ..access.errors import RateLimited, RequestTooLarge
 from ..background_tasks import cancel_and_wait
+from ..sliced_inputs import run_in_slices
 
 _SENTENCE_ENDS = (".", "!", "?", "…", "\n")
 _CLOSERS = " \t\"'”’)"  # may follow the end of a sentence
@@ -132,6 +133,7 @@ class TextFeed:
         self._on_text = on_text
         self._now = now
         self._pushed: list[str] = []
+        self._is_pushing = False  # a document, which is pushed whole
         self._segment_start = 0  # text position of the chunk that ``ends_before`` saw last
         self._task = asyncio.create_task(self._run(text))
 
@@ -152,7 +154,7 @@ class TextFeed:
     def end_after_sentence(self) -> None:
         """Push no more text than the sentence being spoken."""
         self.cut_short = True
-        if _ends_sentence(self.text):
+        if not self._is_pushing and _ends_sentence(self.text):
             self._task.cancel()
 
     def ends_before(self, chunk: AudioChunk) -> bool:
@@ -176,42 +178,49 @@ class TextFeed:
     async def _run(self, text: str | SsmlDocument | AsyncIterable[TextDelta]) -> None:
         try:
             if isinstance(text, str | SsmlDocument):
-                self._push(text)
+                await self._push(text)
             else:
                 await self._push_all(text)
             if not self.cut_short:
-                self._push_documents(self._ssml_input.flush())
+                await self._flush_ssml()
         finally:
             self._stream.end_input()
 
     async def _push_all(self, deltas: AsyncIterable[TextDelta]) -> None:
         try:
             async for delta in deltas:
-                self._push(delta)
+                await self._push(delta)
                 if self.cut_short and self._pushed and _ends_sentence(self._pushed[-1]):
                     return
         finally:
             if isinstance(deltas, AsyncGenerator):
                 await deltas.aclose()
 
-    def _push(self, delta: TextDelta) -> None:
+    async def _push(self, delta: TextDelta) -> None:
         match delta:
             case TextCommand():
-                self._push_documents(self._ssml_input.flush())
+                await self._flush_ssml()
                 self._stream.flush()
             case SsmlDocument():
-                self._push_documents([delta])
+                await self._push_documents([delta])
             case _:
-                self._push_documents(self._ssml_input.push(delta))
+                await self._push_documents(await run_in_slices(self._ssml_input.push_in_slices(delta)))
 
-    def _push_documents(self, documents: Sequence[SsmlDocument]) -> None:
+    async def _flush_ssml(self) -> None:
+        await self._push_documents(await run_in_slices(self._ssml_input.flush_in_slices()))
+
+    async def _push_documents(self, documents: Sequence[SsmlDocument]) -> None:
         for document in documents:
             self._pushed.append(document.text)
-            push_document(self._stream, document, rate=document.prosody.speed)
+            self._is_pushing = True
+            await run_in_slices(push_document_in_slices(self._stream, document, rate=document.prosody.speed))
+            self._is_pushing = False
             if self.first_text_at is None:
                 self.first_text_at = self._now()
             if self._on_text is not None:
                 self._on_text(document.text)
+            if len(document.pieces) > 1:
+                await asyncio.sleep(0)  # a thousand documents may follow
 
 
 def _ends_sentence(text: str) -> bool:

@@ -11,7 +11,6 @@ Alibaba Cloud Model Studio's CosyVoice pages.
 """
 
 import asyncio
-import json
 import math
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -29,12 +28,14 @@ from ....adapters.dashscope.billing import billed_characters
 from ....adapters.dashscope.connection import MAX_FRAME_CHARACTERS
 from ....adapters.dashscope.events import DashScopeErrorCode, SentenceBegin, SentenceEnd, SentenceSynthesis
 from ....adapters.dashscope.sentence_events import SentenceEventBuilder
-from ....adapters.ssml.document import SsmlDocument, parse_ssml, plain_document
+from ....adapters.ssml.document import SsmlDocument, parse_ssml_in_slices, plain_document
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import UnknownVoice, VivavoceError
 from ...access.access_control import Grant
 from ...access.keys import Scope
 from ...access.url_guard import UrlGuard
+from ...sliced_inputs import run_in_slices
+from ...web.client_json import load_json
 from ...web.openapi.operations import (
     ACCESS_ERRORS,
     ENROLLMENT_NOTE,
@@ -226,7 +227,7 @@ class _DashScopeSpeechResponse(SpeechResponse):
             request = parse_message(SpeechSynthesizerRequest, body)
             default = voice_of_dashscope_model(server.models, request.model)
             parameters = request.input
-            spoken = _spoken_text(parameters)
+            spoken = await _spoken_text(parameters)
             characters = billed_characters(spoken.text)
             record.count_text(len(spoken.text))
             record.voice = resolve_dashscope_voice(self._api.voices, parameters.voice, grant, default)
@@ -384,10 +385,12 @@ async def _read_body(request: Request, max_bytes: int) -> object:
 
 def _parse_json(body: bytes) -> object:
     try:
-        return json.loads(body)
+        return load_json(body)
     except (ValueError, RecursionError):  # deep nesting raises the latter
         raise InvalidDashScopeField("the request is not JSON") from None
 
 
-def _spoken_text(fields: SpeechSynthesizerInput) -> SsmlDocument:
-    return parse_ssml(fields.text) if fields.is_ssml(fields.text) else plain_document(fields.text)
+async def _spoken_text(fields: SpeechSynthesizerInput) -> SsmlDocument:
+    if fields.is_ssml(fields.text):
+        return await run_in_slices(parse_ssml_in_slices(fields.text))
+    return plain_document(fields.text)

@@ -15,10 +15,11 @@ from ....adapters.dashscope.billing import billed_characters
 from ....adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTimeouts
 from ....adapters.dashscope.events import RunTask, SentenceSynthesis
 from ....adapters.dashscope.sentence_events import SentenceEventBuilder
-from ....adapters.ssml.document import parse_ssml, plain_document
+from ....adapters.ssml.document import parse_ssml_in_slices, plain_document
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest, Overloaded
 from ...access.access_control import Grant
+from ...sliced_inputs import run_in_slices
 from ...web.openapi.operations import WebSocketOperation
 from ...web.websocket import reject_handshake
 from ..speech import EncodedChunk
@@ -81,10 +82,11 @@ class _DashScopeTask(SpeechTask[SpeechParameters]):
             run_task.task_id, include_words=run_task.parameters.word_timestamp_enabled
         )
 
-    def push(self, text: str) -> None:
+    async def push(self, text: str) -> None:
         """Speak more text; raise InvalidDashScopeField, BadSsml, RateLimited or BadText."""
-        is_ssml = self.run_task.parameters.is_ssml(text)
-        spoken = parse_ssml(text) if is_ssml else plain_document(text)
+        spoken = plain_document(text)
+        if self.run_task.parameters.is_ssml(text):
+            spoken = await run_in_slices(parse_ssml_in_slices(text))
         characters = billed_characters(spoken.text)
         self.grant.charge_characters(characters)
         self.stream.push_document(spoken)

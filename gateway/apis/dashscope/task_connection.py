@@ -56,7 +56,7 @@ class SpeechTask(ABC, Generic[ParametersT]):
         self.stream_opened = asyncio.Event()
 
     @abstractmethod
-    def push(self, text: str) -> None:
+    async def push(self, text: str) -> None:
         """Charge and speak more text; raises RateLimited, and the errors of the text."""
 
 
@@ -116,7 +116,7 @@ class TaskConnection(WebSocketConnection, ABC, Generic[ParametersT, TaskT]):
     async def _continue_task(self, task: TaskT, event: DashScopeTaskInput) -> None:
         match event:
             case ContinueTask(text=text):
-                task.push(text)
+                await task.push(text)
             case FlushTask():
                 task.stream.flush()
             case FinishTask():

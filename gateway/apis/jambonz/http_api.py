@@ -6,10 +6,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from ....adapters.audio.encoders import AudioFormat
-from ....adapters.ssml.document import parse_ssml, plain_document
+from ....adapters.ssml.document import parse_ssml_in_slices, plain_document
 from ....tts_engine.backends.base import Delivery
 from ....tts_engine.chunk import SAMPLE_RATE
 from ...access.access_control import Grant
+from ...sliced_inputs import run_in_slices
 from ...web.openapi.operations import (
     ACCESS_ERRORS,
     BINARY_CONTENT,
@@ -83,7 +84,9 @@ class _JambonzSpeechResponse(SpeechJobResponse):
     async def read_job(self, grant: Grant) -> SpeechJob:
         body = await read_body(self.request, MAX_BODY_BYTES, JambonzBodyTooLong)
         speech = parse_speech_request(body)
-        document = parse_ssml(speech.text) if speech.type == "ssml" else plain_document(speech.text)
+        document = plain_document(speech.text)
+        if speech.type == "ssml":
+            document = await run_in_slices(parse_ssml_in_slices(speech.text))
         voice = self.host.voices.resolve(speech.voice, grant)
         options = SynthesisOptions(voice, _AUDIO, delivery=Delivery(language=speech.language))
         return SpeechJob(document.text, options, document=document)

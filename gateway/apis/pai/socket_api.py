@@ -61,7 +61,7 @@ class _PaiTask(SpeechTask[PaiParameters]):
         super().__init__(run_task, grant)
         self.begun_at = self.piece_at = time.monotonic()
 
-    def push(self, text: str) -> None:
+    async def push(self, text: str) -> None:
         """Speak more text; raises RateLimited or BadText."""
         self.grant.charge_characters(len(text))
         self.record.count_text(len(text))

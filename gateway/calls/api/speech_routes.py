@@ -13,6 +13,7 @@ from ....adapters.ssml.input import SsmlInput
 from ....tts_engine.errors import BadRequest, LanguageNotSpoken, UnreadableText
 from ...access.access_control import Grant
 from ...access.errors import KeyRefused, RateLimited, RequestTooLarge
+from ...sliced_inputs import run_in_slices
 from ..call_options import CallSpeechOptions
 from ..registry import CallRegistry
 from ..utterance_tracker import UtteranceOutcome
@@ -60,10 +61,10 @@ class _ChargedBody:
             async with aclosing(_decode_body(self._request)) as pieces:
                 async for piece in pieces:
                     self._charge(len(piece))
-                    for document in ssml_input.push(piece):
+                    for document in await run_in_slices(ssml_input.push_in_slices(piece)):
                         check(document)
                         yield document
-            for document in ssml_input.flush():
+            for document in await run_in_slices(ssml_input.flush_in_slices()):
                 check(document)
                 yield document
         except (KeyRefused, RequestTooLarge, RateLimited, BadSsml, LanguageNotSpoken) as error:

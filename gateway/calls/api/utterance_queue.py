@@ -8,12 +8,13 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import Any
 
+from ....adapters.sliced_work import SlicedWork
 from ....adapters.ssml.document import BadSsml, SsmlDocument
 from ....adapters.ssml.input import SsmlInput
 from ....tts_engine.errors import LanguageNotSpoken, UnreadableText, VivavoceError
+from ...sliced_inputs import SlicedInputs, run_in_slices
 from ..call import Call
 from ..call_options import CallSpeechOptions
 from ..events import SpeechDiscarded
@@ -46,11 +47,11 @@ class _WrittenUtterance:
     def queued_characters(self) -> int:
         return 0 if self.turn.discarded.is_set() else self.buffer.queued_characters
 
-    def read(self, delta: str | TextCommand) -> Sequence[TextDelta]:
+    def read(self, delta: str | TextCommand) -> SlicedWork[Sequence[TextDelta]]:
         """Return what can be spoken now; raises BadSsml."""
         if isinstance(delta, str):
-            return self.ssml_input.push(delta)
-        return [*self.ssml_input.flush(), delta]
+            return (yield from self.ssml_input.push_in_slices(delta))
+        return [*(yield from self.ssml_input.flush_in_slices()), delta]
 
 
 class UtteranceQueue:
@@ -80,6 +81,7 @@ class UtteranceQueue:
         self._quota = CharacterQuota(charge)
         self._on_failed = on_failed
         self._on_error = on_error
+        self._inputs = SlicedInputs(on_failed, MAX_WAITING_CHARACTERS)
         self._open: _WrittenUtterance | None = None  # begun and not ended by the peer
         self._utterances: set[_WrittenUtterance] = set()  # being spoken or waiting for it
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,7 +91,8 @@ class UtteranceQueue:
 
         Text of an utterance that failed or was interrupted is dropped. Raises BadCallMessage if too much is
         waiting, and once for an utterance that was interrupted; BadSsml and LanguageNotSpoken, after which
-        the rest of the utterance is dropped; also what ``charge`` raises.
+        the rest of the utterance is dropped; also what ``charge`` raises. The faults of long documents go to
+        ``on_failed``.
         """
         if self._open is not None and (self._open.is_over or self._open.turn.discarded.is_set()):
             self._refuse(self._open)
@@ -99,16 +102,14 @@ class UtteranceQueue:
             return
         if self._open is None:
             self._open = _WrittenUtterance(self._call.begin_turn())
-        self._add(self._open, partial(self._open.read, delta))
+        characters = waiting_characters_of(delta)
+        self._inputs.add(self._add(self._open, self._open.read(delta)), characters)
 
     def end(self) -> None:
         """End the open utterance; raises BadSsml for a document that has no end."""
         utterance = self._close()
-        if utterance is None:
-            return
-        if not (utterance.is_over or utterance.turn.discarded.is_set()):
-            self._add(utterance, utterance.ssml_input.flush)
-        utterance.buffer.end()
+        if utterance is not None:
+            self._inputs.add(self._end(utterance))
 
     def discard(self) -> asyncio.Future[SpeechDiscarded]:
         """Barge-in, as ``Call.discard``; also forget every utterance of the peer that waits."""
@@ -134,6 +135,7 @@ class UtteranceQueue:
     async def aclose(self) -> None:
         """Stop speaking, and wait until every task has ended."""
         self._drop_open()
+        self._inputs.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -149,6 +151,7 @@ class UtteranceQueue:
 
     def _check_room(self, delta: TextDelta) -> None:
         waiting = sum(utterance.queued_characters for utterance in self._utterances)
+        waiting += self._inputs.waiting_characters
         if waiting + waiting_characters_of(delta) > MAX_WAITING_CHARACTERS:
             raise BadCallMessage(f"more than {MAX_WAITING_CHARACTERS} characters are waiting to be spoken")
         if self._open is None and len(self._utterances) >= MAX_WAITING_UTTERANCES:
@@ -165,10 +168,18 @@ class UtteranceQueue:
         if (utterance := self._close()) is not None:
             utterance.buffer.end()
 
-    def _add(self, utterance: _WrittenUtterance, read: Callable[[], Sequence[TextDelta]]) -> None:
-        """Have what was read of an utterance spoken; a fault of a document ends the utterance."""
+    def _end(self, utterance: _WrittenUtterance) -> SlicedWork[None]:
         try:
-            deltas = read()
+            yield from self._add(utterance, utterance.ssml_input.flush_in_slices())
+        finally:
+            utterance.buffer.end()
+
+    def _add(self, utterance: _WrittenUtterance, read: SlicedWork[Sequence[TextDelta]]) -> SlicedWork[None]:
+        """Have what was read of an utterance spoken; a fault of a document ends the utterance."""
+        if utterance.is_over or utterance.turn.discarded.is_set():
+            return
+        try:
+            deltas = yield from read
             for delta in deltas:
                 if isinstance(delta, SsmlDocument):
                     self._call.require_languages(delta, self.speech.voice)
@@ -214,10 +225,10 @@ class UtteranceQueue:
             async with aclosing(tokens):
                 async for token in tokens:
                     charge(len(token))
-                    for document in ssml_input.push(token):
+                    for document in await run_in_slices(ssml_input.push_in_slices(token)):
                         self._call.announce_text(turn, document.text)
                         yield document
-            for document in ssml_input.flush():
+            for document in await run_in_slices(ssml_input.flush_in_slices()):
                 self._call.announce_text(turn, document.text)
                 yield document
         except VivavoceError as error:  # the tokens before it are spoken

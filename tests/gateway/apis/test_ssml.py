@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from shared.counted_work import counted_callbacks
+from shared.dense_documents import DENSE_UNITS, dense_document
 from shared.engine.standin_backend import WORD_S, StandInBackend
 from vivavoce.adapters.ssml.document import BadSsml
 from vivavoce.gateway.apis.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
 from vivavoce.tts_engine.chunk import Mark, Word
 from vivavoce.tts_engine.engine import Engine, EngineConfig
-from vivavoce.tts_engine.errors import LanguageNotSpoken
+from vivavoce.tts_engine.errors import LanguageNotSpoken, StreamClosed
 from vivavoce.tts_engine.metrics import Metrics
 
 SENTENCE_PAUSE_S = 0.32
@@ -216,3 +218,66 @@ def test_half_a_surrogate_pair_in_a_document_is_a_fault_of_the_request(
         assert "text" in answer.text
 
     run_every_api(test)
+
+
+@pytest.mark.parametrize("unit", [unit for unit in DENSE_UNITS if "lang" not in unit])
+def test_a_long_document_is_taken_in_slices_and_text_behind_it_follows(unit: str) -> None:
+    document = dense_document(unit)
+
+    async def test(engine: Engine) -> None:
+        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+            with counted_callbacks() as calls:
+                utterance.push_text(document)
+                utterance.push_text("Behind it.")
+                utterance.end_input()
+                while not utterance.text.endswith("Behind it."):
+                    await asyncio.sleep(0)
+            assert max(calls) < 20_000  # of over a million
+
+    with_engine(test)
+
+
+def test_a_fault_at_the_end_of_a_long_document_ends_its_utterance() -> None:
+    document = dense_document("<break/>a", ending="<b>")
+
+    async def test(engine: Engine) -> None:
+        with pytest.raises(BadSsml, match="mismatched tag"):
+            await speak(engine, document, "Behind it.")
+
+    with_engine(test)
+
+
+def test_text_behind_a_long_document_is_refused_after_the_end_of_input() -> None:
+    async def test(engine: Engine) -> None:
+        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+            utterance.push_text(dense_document("<break/>a"))
+            utterance.end_input()
+            utterance.end_input()
+            for push in (utterance.flush, lambda: utterance.push_text("More.")):
+                with pytest.raises(StreamClosed):
+                    push()
+
+    with_engine(test)
+
+
+def test_an_utterance_that_is_left_while_a_document_is_parsed_takes_no_more_of_it() -> None:
+    async def test(engine: Engine) -> None:
+        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+            utterance.push_text(dense_document("<break/>a"))
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        assert utterance.text == ""
+
+    with_engine(test)
+
+
+def test_a_thousand_documents_in_one_text_are_taken_in_slices() -> None:
+    async def test(engine: Engine) -> None:
+        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+            with counted_callbacks() as calls:
+                utterance.push_text("<speak>{}</speak>".format("<break/>a" * 20) * 990 + "End.")
+                while not utterance.text.endswith("End."):
+                    await asyncio.sleep(0)
+            assert max(calls) < 20_000
+
+    with_engine(test)

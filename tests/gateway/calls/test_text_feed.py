@@ -6,6 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
+from shared.counted_work import counted_callbacks
+from shared.dense_documents import dense_document
+from shared.event_loop import until
 from vivavoce.adapters.ssml.document import BadSsml
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.calls.text_feed import CharacterQuota, TextCommand, TextFeed
@@ -196,3 +199,21 @@ def test_a_fault_of_a_document_is_an_error_of_the_source_and_the_text_before_it_
     sink, fault = asyncio.run(scenario())
     assert (sink.pushed, sink.ended) == (["One."], 1)
     assert fault.startswith("SSML, line 1, column 12: ")
+
+
+def test_a_long_document_is_pushed_in_slices_and_whole_although_the_call_ends() -> None:
+    sink = Sink()
+
+    async def test() -> None:
+        with counted_callbacks() as calls:
+            async with TextFeed(
+                sink, deltas("<speak>One. " + dense_document("<break/>a")[7:], "Not.")
+            ) as feed:
+                await until(lambda: len(sink.pushed) > 100)
+                feed.end_after_sentence()
+                await until(lambda: sink.ended)
+        assert max(calls) < 20_000  # of over 500,000
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+    assert len(sink.pushed) > 20_000
+    assert sink.pushed[-1] == "Not."

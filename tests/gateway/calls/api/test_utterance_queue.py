@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from shared.counted_work import counted_callbacks
+from shared.dense_documents import dense_document
+from shared.event_loop import until
 from vivavoce.adapters.ssml.document import BadSsml, SsmlDocument
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.calls.api.messages import BadCallMessage
@@ -420,3 +423,57 @@ def test_a_fault_in_a_task_is_reported() -> None:
 
     run(test())
     assert [str(error) for error in recorder.errors] == ["no words"]
+
+
+def test_a_long_document_is_read_in_slices_in_the_order_of_what_is_written() -> None:
+    call, recorder = FakeCall(), Recorder()
+    document = dense_document("<break/>a")
+    parts = [document[begin : begin + 50_000] for begin in range(0, len(document), 50_000)]
+
+    async def test() -> None:
+        queue = recorder.queue(call)
+        with counted_callbacks() as calls:
+            for part in parts:
+                queue.push(part)
+            queue.push(" Behind it.")
+            queue.end()
+            queue.push("Another.")
+            queue.end()
+            await until(lambda: len(call.spoken) == 2)
+            await settle()
+        await queue.aclose()
+        assert max(calls) < 30_000  # of over 500,000
+
+    run(test())
+    assert [spoken[-10:] for spoken in call.spoken] == ["Behind it.", "Another."]
+    assert recorder.failures == []
+
+
+def test_a_fault_of_a_long_document_is_reported_and_ends_its_utterance_only() -> None:
+    call, recorder = FakeCall(), Recorder()
+
+    async def test() -> None:
+        queue = recorder.queue(call)
+        queue.push(dense_document("<break/>a", ending="<b>"))
+        queue.push("Dropped.")
+        queue.end()
+        queue.push("Four.")
+        queue.end()
+        await until(lambda: call.spoken)
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert call.spoken == ["Four."]
+    assert ["mismatched tag" in str(failure) for failure in recorder.failures] == [True]
+
+
+def test_characters_behind_a_long_document_count_as_waiting() -> None:
+    async def test() -> None:
+        queue = Recorder().queue(FakeCall())
+        queue.push(dense_document("<break/>a"))
+        with pytest.raises(BadCallMessage, match="waiting to be spoken"):
+            queue.push("a" * (MAX_WAITING_CHARACTERS - 100_000))
+        await queue.aclose()
+
+    run(test())
