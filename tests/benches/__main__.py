@@ -105,6 +105,17 @@ def bench_text_reading(as_json: bool) -> None:
     print_report(measure(), as_json)
 
 
+@bench_group.command("api-texts")
+@click.option("--calls", type=click.IntRange(1), default=50, show_default=True, help="That are up.")
+@click.option("--only", default="", metavar="NAME", help="A part of the names of APIs.  [default: all]")
+@AS_JSON
+def bench_api_texts(calls: int, only: str, as_json: bool) -> None:
+    """The largest texts of every API, sent to a server with calls: its longest callbacks. Takes 4 minutes."""
+    from benches.api_texts.measure import measure
+
+    print_report(measure(calls, only), as_json)
+
+
 @bench_group.command("lexicon")
 @click.option("--entries", type=click.IntRange(1), default=10_000, show_default=True, help="Of the lexicon.")
 @AS_JSON

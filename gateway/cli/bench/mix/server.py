@@ -147,7 +147,7 @@ class LoopTrace:
             run(handle)
             taken = time.perf_counter() - start
             if taken > HELD_S:
-                add(_callback_name(handle), taken)
+                add(callback_name(handle), taken)
 
         events.Handle._run = run_measured  # type: ignore[method-assign,assignment]
 
@@ -174,7 +174,8 @@ class LoopTrace:
         entry[2] = max(entry[2], 1000 * taken_s)
 
 
-def _callback_name(handle: events.Handle) -> str:
+def callback_name(handle: events.Handle) -> str:
+    """Return the name of a callback of an event loop; of a step of a task, that of its coroutine."""
     callback: Any = handle._callback  # type: ignore[attr-defined]  # None when the handle was cancelled
     task = getattr(callback, "__self__", None)
     if isinstance(task, asyncio.Task):
