@@ -14,6 +14,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+import h11
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -89,13 +90,15 @@ class LimitedConnection:
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the client."""
-        latest = self.cycle
+        latest, was_in_body = self.cycle, self._is_in_body()
         super().data_received(data)  # type: ignore[misc]
         protocol: object = self.transport.get_protocol()
         if protocol is not self:  # a WebSocket's, from now on
             self._stop_timer()
         elif self.cycle is latest and (latest is None or latest.response_complete):
-            self._count_headers(len(data))
+            # A request that is refused at once is answered before the rest of its body has come.
+            if not was_in_body and not self._is_in_body():
+                self._count_headers(len(data))
         else:
             self._header_bytes = 0
             if not self.cycle.more_body or not self.is_unidentified:
@@ -119,6 +122,10 @@ class LimitedConnection:
         self._limits.unidentified.remove(self)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_timer()
+
+    def _is_in_body(self) -> bool:
+        connection = getattr(self, "conn", None)  # of h11; httptools has none
+        return connection is not None and connection.their_state is h11.SEND_BODY
 
     def _count_headers(self, size: int) -> None:
         self._start_timer()

@@ -55,9 +55,9 @@ def test_words_of_a_request_come_before_those_of_its_key_and_these_before_the_se
     of_key = tmp_path / "key.toml"
     of_key.write_text('[words]\nnginx = "four"\nredis = "five"\n', encoding="utf-8")
     keys = KeysFile(tmp_path / "keys.json")
-    with_lexicon = keys.add("with", (Scope.SPEAK,), KeyLimits(), of_key)
+    with_lexicon = keys.add("with", (Scope.SPEAK,), KeyLimits(), str(of_key))
     without = keys.add("without", (Scope.SPEAK,), KeyLimits())
-    gone = keys.add("gone", (Scope.SPEAK,), KeyLimits(), tmp_path / "gone.toml")
+    gone = keys.add("gone", (Scope.SPEAK,), KeyLimits(), str(tmp_path / "gone.toml"))
     changed = {"keys_file": tmp_path / "keys.json", "http_port": 0, "audiosocket_port": 0, "agent": "none"}
 
     async def test() -> None:

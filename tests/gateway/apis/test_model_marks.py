@@ -1,4 +1,4 @@
-"""Marks of fine-grained control over the APIs of a server whose bundle has them: in place, and no words."""
+"""Marks of fine-grained control over the APIs of a server whose bundle has them: in place, and not spoken."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from vivavoce.tts_engine.cosyvoice.sentence import SpokenSentence, TextPiece
 from vivavoce.tts_engine.engine import Engine
 
 TEXT = "Ha [laughter] <strong>so</strong>[AY1] it[breath] is."
-WORDS = ["Ha", "so", "it", "is"]
+WRITTEN = ["Ha", "[laughter]", "<strong>so</strong>[AY1]", "it[breath]", "is."]
 
 
 class ServerWithBundle:
@@ -98,13 +98,13 @@ async def native_words(server: ServerWithBundle) -> list[str]:
         return [word.text async for piece in utterance for word in piece.words]
 
 
-def test_marks_reach_the_model_in_place_and_are_no_words(
+def test_marks_reach_the_model_in_place_and_the_words_are_the_text_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test() -> None:
         async with server_with_bundle(tmp_path, monkeypatch) as server:
             for speak in (captions, dashscope_words, native_words):
-                assert await speak(server) == WORDS
+                assert await speak(server) == WRITTEN
                 assert server.take_model_text() == "{[laughter]}{<strong>}{</strong>}{[AY1]}{[breath]}"
 
     asyncio.run(asyncio.wait_for(test(), 240))

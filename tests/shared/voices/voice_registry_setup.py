@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from shared.audio.recordings import recording
 from vivavoce.gateway.access.access_control import ANONYMOUS_KEY_ID, Grant
-from vivavoce.gateway.access.keys import Scope
+from vivavoce.gateway.access.keys import Scope, included_scopes
 from vivavoce.gateway.voice_registry import NewVoice, VoicePolicy, VoiceRegistry
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.recording import check_recording
@@ -20,7 +20,7 @@ from vivavoce.tts_engine.voices.store import VoiceStore
 ANNA = Grant("anna-key", frozenset({Scope.SPEAK, Scope.ENROLL}))
 BO = Grant("bo-key", frozenset({Scope.SPEAK, Scope.ENROLL}))
 SPEAKER = Grant("anna-key", frozenset({Scope.SPEAK}))
-ADMIN = Grant("admin-key", frozenset({Scope.ADMIN}))
+ADMIN = Grant("admin-key", included_scopes([Scope.ADMIN]))
 OPERATOR = Grant(ANONYMOUS_KEY_ID, frozenset(Scope))
 
 
