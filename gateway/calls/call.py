@@ -21,6 +21,7 @@ from ...adapters.ssml.document import SsmlDocument
 from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
+from ...tts_engine.metrics import Metrics
 from ...tts_engine.scheduler import Admission
 from .call_options import CallerSpeechAction, CallSpeechOptions
 from .caller import UNKNOWN_CALLER, Caller
@@ -100,7 +101,6 @@ class Call:
         self._metrics = engine.metrics
         self._close = close
         self._transfers = transfers
-        self._recording = CallRecording(call_id, media, recordings, self._on_recording_failed)
         self._counters = PlayoutCounters(engine.metrics, pressure)
         self._speech = speech
         self._lead_s = lead_s
@@ -121,6 +121,9 @@ class Call:
         self._caller_silent.set()
         self._ending = False
         self._closed = asyncio.Event()
+        # It does not refer to the call, which is freed at its end without the garbage collector.
+        report_failed = partial(_report_failed_recording, engine.metrics, self.events, self._closed)
+        self._recording = CallRecording(call_id, media, recordings, report_failed)
         media.set_listener(self)
 
     @property
@@ -349,11 +352,6 @@ class Call:
                 )
             )
 
-    def _on_recording_failed(self, error: RecordingFailed) -> None:
-        self._metrics.recording_failures.inc()
-        if not self._closed.is_set():
-            self.events.emit(RecordingEnded(str(error)))
-
     def _require_transfers(self) -> CallTransfers:
         if self._transfers is None:
             raise CallNotTransferable("a call of this kind cannot be transferred")
@@ -461,3 +459,11 @@ async def _wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()
+
+
+def _report_failed_recording(
+    metrics: Metrics, events: CallEvents, closed: asyncio.Event, error: RecordingFailed
+) -> None:
+    metrics.recording_failures.inc()
+    if not closed.is_set():
+        events.emit(RecordingEnded(str(error)))
