@@ -20,6 +20,7 @@ from shared.reading_work import (
 from vivavoce.tts_engine.reading.english.grammar import ENGLISH_GRAMMAR
 from vivavoce.tts_engine.reading.lazy_pattern import PatternBehind
 from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
+from vivavoce.tts_engine.reading.multilingual.han.tables import HAN_LANGUAGES
 from vivavoce.tts_engine.reading.needed_signs import max_width, needed_signs, signs_in
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 from vivavoce.tts_engine.reading.tokenizer import Grammar
@@ -48,7 +49,13 @@ COSTLY_UNITS = (
 )
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.fixture(params=LANGUAGES)
+def language(request: pytest.FixtureRequest) -> str:
+    if request.param in HAN_LANGUAGES:
+        pytest.importorskip("wetext", reason="Chinese and Japanese: make test EXTRAS=dev,stt,cosyvoice")
+    return str(request.param)
+
+
 def test_twice_the_text_is_twice_the_work(language: str) -> None:
     make = segmenter_maker(language)
     for unit in (*COSTLY_UNITS, ORDINARY):
@@ -59,7 +66,7 @@ def test_twice_the_text_is_twice_the_work(language: str) -> None:
         assert twice - once < limit * CHARACTERS, unit
 
 
-@pytest.mark.parametrize("language", [language for language in LANGUAGES if language != "en"])
+@pytest.mark.parametrize("language", [each for each in LANGUAGES if each != "en"], indirect=True)
 def test_no_text_waits_for_the_rules_of_its_language(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
     grammars = LanguageGrammars.load([language])
     compiled: list[str] = []  # while text is read
@@ -76,24 +83,23 @@ def test_no_text_waits_for_the_rules_of_its_language(language: str, monkeypatch:
     assert len(compiled) <= MAX_COMPILED
 
 
-def every_grammar() -> dict[str, Grammar]:
-    grammars = LanguageGrammars.load(LANGUAGES)
-    return {"en": ENGLISH_GRAMMAR, **{code: grammars.grammar(code) for code in LANGUAGES if code != "en"}}
+def grammar_of(language: str) -> Grammar:
+    return ENGLISH_GRAMMAR if language == "en" else LanguageGrammars.load([language]).grammar(language)
 
 
-def test_a_pattern_that_is_left_out_matches_nowhere_in_the_text() -> None:
+def test_a_pattern_that_is_left_out_matches_nowhere_in_the_text(language: str) -> None:
     texts = [
         ORDINARY,
         "no sign at all",
         *UNITS,
         *(f"{unit} {other}" for unit in UNITS for other in UNITS[::9]),
     ]
-    for grammar in every_grammar().values():
-        for text in texts:
-            part = grammar.part_for(text)
-            kept = {id(rule) for rule in (*part.lines, *part.letters, *part.digits, *part.symbols)}
-            for rule in (*grammar.lines, *grammar.letters, *grammar.digits, *grammar.symbols):
-                assert id(rule) in kept or rule[0].compiled.search(text) is None, (rule[0].pattern, text)
+    grammar = grammar_of(language)
+    for text in texts:
+        part = grammar.part_for(text)
+        kept = {id(rule) for rule in (*part.lines, *part.letters, *part.digits, *part.symbols)}
+        for rule in (*grammar.lines, *grammar.letters, *grammar.digits, *grammar.symbols):
+            assert id(rule) in kept or rule[0].compiled.search(text) is None, (rule[0].pattern, text)
 
 
 @pytest.mark.parametrize(
