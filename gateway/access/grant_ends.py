@@ -22,6 +22,7 @@ from .rate_limits import KeyRateLimiter
 logger = logging.getLogger(__name__)
 
 CHECK_EVERY_S: Final = 0.5
+LAST_MESSAGE_S: Final = 0.3  # for the last message, before the next check ends the connection by force
 
 
 class GrantEnds:

@@ -22,7 +22,7 @@ from starlette.websockets import WebSocketState
 from ...tts_engine.errors import VivavoceError
 from ..access.dependencies import CLOSE_REFUSED
 from ..access.errors import GrantEnded
-from ..access.grant_ends import ending_with_grants
+from ..access.grant_ends import LAST_MESSAGE_S, ending_with_grants
 from .backpressure import BackpressureSender
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,6 @@ CLOSE_GOING_AWAY: Final = 1001
 CLOSE_TOO_SLOW: Final = 1008
 _CLOSED_WITHOUT_A_FRAME: Final = 1006
 _CLOSE_TIMEOUT_S: Final = 1.0
-_LAST_MESSAGE_S: Final = 0.3  # before the grant's end closes the socket by force
 
 
 class WebSocketConnection(ABC):
@@ -179,7 +178,7 @@ class WebSocketConnection(ABC):
     async def _refuse(self, error: GrantEnded) -> None:
         await self.stop_speaking()
         with contextlib.suppress(TimeoutError, WebSocketDisconnect):
-            async with asyncio.timeout(_LAST_MESSAGE_S):
+            async with asyncio.timeout(LAST_MESSAGE_S):
                 await self.on_grant_ended(error)
                 await close_socket(self.socket, CLOSE_REFUSED, str(error))
 

@@ -13,7 +13,7 @@ from typing import Final
 from fastapi import WebSocket, WebSocketDisconnect
 
 from ...access.errors import GrantEnded
-from ...access.grant_ends import ending_with_grants
+from ...access.grant_ends import LAST_MESSAGE_S, ending_with_grants
 from ...background_tasks import cancel_and_wait
 from ...voice_registry import VoiceRegistry
 from ...web.websocket import close_socket
@@ -28,7 +28,6 @@ from .utterance_queue import MAX_WAITING_CHARACTERS
 logger = logging.getLogger(__name__)
 
 SEND_TIMEOUT_S = 5.0  # a socket that accepts nothing for longer is closed
-_LAST_MESSAGE_S = 0.3  # before the grant's end closes the socket by force
 NEXT_CALL_ID = "next"
 _MAX_UNSENT_MESSAGES = 2_000  # about ten minutes of words
 _MAX_UNSENT_AUDIO_BYTES = 160_000  # 5 s at 16 kHz; older audio is dropped first
@@ -145,7 +144,7 @@ class ProgramSocket:
 
     async def _report(self, error: GrantEnded) -> None:
         with suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
-            async with asyncio.timeout(_LAST_MESSAGE_S):
+            async with asyncio.timeout(LAST_MESSAGE_S):
                 await self._socket.send_text(json.dumps(describe_error(error).fields()))
 
     async def _serve(self, call_id: str) -> int:
