@@ -30,12 +30,8 @@ from .apis.model_names import ModelPolicy
 from .apis.openai.policy import OpenAIPolicy
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
-from .browser.calls import BrowserCalls
 from .call_servers import AUDIOSOCKET_FLAG, DEFAULT_PHONE_AGENT, CallServers, make_agents
 from .calls.agents import Agent
-from .calls.phones.audiosocket import AudioSocketCallServer
-from .calls.registry import CallRegistry
-from .calls.websockets.calls import WebSocketCalls
 from .cluster.shared_store.shared_store import SharedStore
 from .engine_opening import ServedBundles, models_of, open_engine
 from .listening_sockets import bind_socket, bound_address, format_address
@@ -67,10 +63,6 @@ class Gateway:
     engine: Engine
     voices: VoiceRegistry
     calls: CallServers
-    call_registry: CallRegistry  # of phones and browsers
-    audiosocket_server: AudioSocketCallServer
-    browser_calls: BrowserCalls
-    websocket_calls: WebSocketCalls
     apis: SpeechApis
     addresses: Addresses
     background_tasks: tuple[asyncio.Task[None], ...]  # of the clock, HTTP, the trim of memory, keys
@@ -120,10 +112,6 @@ class Gateway:
                 engine=engine,
                 voices=voices,
                 calls=calls,
-                call_registry=calls.registry,
-                audiosocket_server=calls.audiosocket,
-                browser_calls=calls.browser,
-                websocket_calls=calls.websockets,
                 apis=apis,
                 addresses=Addresses(bound_address(phones), bound_address(web)),
                 background_tasks=(calls.clock_task, http_task, trimming, watching),
@@ -140,7 +128,7 @@ class Gateway:
         within_s = self.settings.drain_s
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.apis.finish(within_s))
-            await self.call_registry.finish_calls(within_s)
+            await self.calls.registry.finish_calls(within_s)
 
     def wait_for_failure(self) -> "asyncio.Task[None]":
         """Return a task that ends only if the clock or the HTTP server does, which is a bug."""
@@ -236,7 +224,7 @@ async def serve(
             announce(_ready_line(gateway))
             if not await stop_signals.interrupts(gateway.wait_for_failure()):
                 return
-            logger.info("Shutting down: %d calls may finish their sentence", len(gateway.call_registry))
+            logger.info("Shutting down: %d calls may finish their sentence", len(gateway.calls.registry))
             await stop_signals.interrupts(asyncio.create_task(gateway.finish()))
 
 

@@ -263,10 +263,10 @@ async def _measure(calls: int, seconds: float) -> list[BenchFigure]:
             stats = []
             for number in range(calls):
                 with console.status(f"bench webrtc: call {number + 1} of {calls}"):
-                    stats.append(await _measure_call(gateway.browser_calls, url, seconds))
+                    stats.append(await _measure_call(gateway.calls.browser, url, seconds))
             figures += _receiver_figures(stats, seconds)
             with console.status(f"bench webrtc: {_SHORT_CALLS} calls opened and closed"):
-                figures += await _measure_leaks(gateway.browser_calls, url, _SHORT_CALLS)
+                figures += await _measure_leaks(gateway.calls.browser, url, _SHORT_CALLS)
     return figures
 
 

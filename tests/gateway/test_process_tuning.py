@@ -129,7 +129,7 @@ def test_memory_is_trimmed_unless_this_process_sends_packets(
         ):
             await until(lambda: trims)
             phone = Phone(*await asyncio.open_connection(*gateway.addresses.audiosocket))
-            await until(lambda: len(gateway.call_registry))
+            await until(lambda: len(gateway.calls.registry))
             await asyncio.sleep(0.05)  # a trim that had begun ends
             trims.clear()
             await asyncio.sleep(0.2)

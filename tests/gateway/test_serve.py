@@ -176,7 +176,7 @@ def test_browser_calls_count_towards_max_calls_and_are_finished_at_shutdown() ->
         refused, sentence = await asyncio.to_thread(post, gateway, "/api/offer", offer)
         assert (refused, "2 calls are up" in sentence) == (503, True)
         await gateway.finish()
-        assert len(gateway.call_registry) == 0
+        assert len(gateway.calls.registry) == 0
         assert gateway.unready() == "shutting down"
         writer.close()
         await gateway.aclose()
@@ -430,8 +430,8 @@ def test_a_server_that_was_started_in_a_terminal_stops_when_it_is_closed() -> No
 def test_without_an_agent_phones_get_the_keys_agent_and_browsers_the_greeting() -> None:
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(Settings(http_port=0, audiosocket_port=0), engine=engine)
-        assert isinstance(gateway.audiosocket_server.agent, KeysAgent)
-        assert gateway.browser_calls.agent is None
+        assert isinstance(gateway.calls.audiosocket.agent, KeysAgent)
+        assert gateway.calls.browser.agent is None
         await gateway.aclose()
 
     run(scenario)
@@ -440,8 +440,8 @@ def test_without_an_agent_phones_get_the_keys_agent_and_browsers_the_greeting() 
 def test_the_agent_none_is_used_for_phones_and_browsers() -> None:
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(settings(), engine=engine)
-        assert isinstance(gateway.audiosocket_server.agent, SilentAgent)
-        assert gateway.browser_calls.agent is gateway.audiosocket_server.agent
+        assert isinstance(gateway.calls.audiosocket.agent, SilentAgent)
+        assert gateway.calls.browser.agent is gateway.calls.audiosocket.agent
         await gateway.aclose()
 
     run(scenario)

@@ -190,7 +190,7 @@ async def use_call(gateway: Gateway, tenant: Tenant) -> str:
         call_id = answer.json()["call"]
         phone = Phone(*await asyncio.open_connection(*gateway.addresses.audiosocket), call_id)
         talking = asyncio.create_task(talk(phone, tenant))
-        while phone.call_id not in [each.call.call_id for each in gateway.call_registry]:
+        while phone.call_id not in [each.call.call_id for each in gateway.calls.registry]:
             await asyncio.sleep(0.01)
         tenant.texts.append((await client.get("")).text)
     url = f"ws://{calls}/{phone.call_id}/socket?audio=in&events=all"

@@ -74,7 +74,7 @@ class KeyHolder:
         phone = Phone(*await asyncio.open_connection(*self.gateway.addresses.audiosocket))
         self.phones.append(phone)
         self.resources.push_async_callback(phone.aclose)
-        await until(lambda: phone.call_id in {one.call.call_id for one in self.gateway.call_registry})
+        await until(lambda: phone.call_id in {one.call.call_id for one in self.gateway.calls.registry})
         return phone
 
     async def open_socket(self, name: str, path: str, headers: dict[str, str]) -> ClientConnection:
@@ -121,11 +121,11 @@ async def open_everything(holder: KeyHolder, mounts: list[Mount], client: httpx.
 
 async def open_calls(holder: KeyHolder, client: httpx.AsyncClient, cookie: dict[str, str]) -> None:
     """Open a browser call, a call over RTP, and a recording of a phone call."""
-    registry = holder.gateway.call_registry
+    registry = holder.gateway.calls.registry
     browser = await client.post("/api/offer", json=OFFER, headers=cookie)
     placed = await client.post("/v1/calls", json={"over": "rtp"}, headers=holder.headers)
     browser_id = browser.json()["pc_id"]
-    legs = holder.gateway.browser_calls._group.legs
+    legs = holder.gateway.calls.browser._group.legs
     next(leg for leg in legs if leg.call_id == browser_id).on_connected()
     for name, call_id in (("browser call", browser_id), ("placed call", placed.json()["call"])):
         registry.get(call_id)
@@ -184,7 +184,7 @@ async def open_gateway(keys_file: Path, tmp_path: Path, resources: AsyncExitStac
     engine = await resources.enter_async_context(await Engine.open(backend=StandInBackend((440, 330))))
     gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())
     await resources.enter_async_context(aclosing(gateway))
-    gateway.browser_calls._connect = connect_fake_browser
+    gateway.calls.browser._connect = connect_fake_browser
     return gateway
 
 

@@ -43,8 +43,8 @@ class SilentLeg:
         self.clock = clock
         self.media = PacedMedia(Playout(start=clock.join(self)), lambda packet: None, now=time.monotonic)
         self.call = Call(call_id, engine=gateway.engine, media=self.media, close=self.end)
-        gateway.call_registry.admit(self, peer="nowhere")
-        self.active_call: ActiveCall = gateway.call_registry.open(
+        gateway.calls.registry.admit(self, peer="nowhere")
+        self.active_call: ActiveCall = gateway.calls.registry.open(
             self, self.call, kind="test", peer="nowhere"
         )
 
@@ -56,7 +56,7 @@ class SilentLeg:
 
     def end(self, reason: str) -> None:
         self.clock.leave(self)
-        self._gateway.call_registry.remove(self, reason)
+        self._gateway.calls.registry.remove(self, reason)
 
 
 class GatewayFixture:
@@ -124,7 +124,7 @@ def beside_another_call(test: Callable[[GatewayFixture], Awaitable[None]]) -> No
             while len(heard) < len(written):
                 await asyncio.sleep(0.01)
             assert heard == written
-            assert [active_call.call for active_call in fixture.gateway.call_registry] == [other.call]
+            assert [active_call.call for active_call in fixture.gateway.calls.registry] == [other.call]
             other.end("done")
 
     with loopback_only():
@@ -161,7 +161,7 @@ def test_unusable_offers_are_refused_with_the_reason_and_do_not_count_as_calls()
         for reason, answer in zip(invalid, answers, strict=True):
             assert answer.status_code in (400, 413), reason
             assert reason in answer.json()["error"]
-        assert len(fixture.gateway.call_registry._calls_by_leg) == 1  # the other call
+        assert len(fixture.gateway.calls.registry._calls_by_leg) == 1  # the other call
 
     beside_another_call(test)
 
@@ -171,9 +171,9 @@ def test_browsers_that_never_connect_are_answered_and_removed(
     candidates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(fixture: GatewayFixture) -> None:
-        object.__setattr__(fixture.gateway.browser_calls.settings, "connect_s", 0.2)
+        object.__setattr__(fixture.gateway.calls.browser.settings, "connect_s", 0.2)
         sdp = with_candidates(await valid_offer(), candidates)
-        registry, counts = fixture.gateway.call_registry, []
+        registry, counts = fixture.gateway.calls.registry, []
         admit = registry.admit
 
         def counted_admit(leg: Any, **options: Any) -> None:
@@ -184,7 +184,7 @@ def test_browsers_that_never_connect_are_answered_and_removed(
         answers = await asyncio.gather(*(fixture.offer(sdp) for _ in range(5)))
         assert [answer.status_code for answer in answers] == [200] * 5
         assert len(counts) == 5 and min(counts) > 1  # the other call and at least one of these
-        await fixture.gateway.browser_calls.wait_idle()
+        await fixture.gateway.calls.browser.wait_idle()
         assert len(registry._calls_by_leg) == 1
 
     beside_another_call(test)

@@ -84,9 +84,7 @@ class CallServer:
 
     async def phone(self, call_id: str | None = None) -> Phone:
         phone = await self.dial(call_id)
-        while phone.call_id not in [
-            active_call.call.call_id for active_call in self.gateway.audiosocket_server.registry
-        ]:
+        while phone.call_id not in [active_call.call.call_id for active_call in self.gateway.calls.registry]:
             await asyncio.sleep(0.005)
         return phone
 
@@ -143,7 +141,7 @@ async def until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
 
 async def until_unattached(server: CallServer, phone: Phone) -> None:
     """Wait until the gateway has detached the call's program."""
-    while server.gateway.audiosocket_server.registry.get(phone.call_id).attached:
+    while server.gateway.calls.registry.get(phone.call_id).attached:
         await asyncio.sleep(0.01)
 
 

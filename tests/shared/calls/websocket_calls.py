@@ -44,7 +44,7 @@ class WebSocketCallServer:
     def find(self, call_id: str) -> Call | None:
         """Return the call of that id, None if it is not up."""
         return next(
-            (active.call for active in self.gateway.call_registry if active.call.call_id == call_id), None
+            (active.call for active in self.gateway.calls.registry if active.call.call_id == call_id), None
         )
 
     async def wait_ended(self, call: Call) -> None:

@@ -95,7 +95,7 @@ def test_other_calls_are_refused_if_only_expected_ones_are_taken(caplog: pytest.
             await expected.hung_up.wait()
             again = await server.dial(call_id)  # a call is expected once
             await again.hung_up.wait()
-            await wait_until(lambda: len(server.gateway.call_registry) == 0)
+            await wait_until(lambda: len(server.gateway.calls.registry) == 0)
             assert caplog.text.count("is expected") == 2
 
     run(test())
@@ -143,7 +143,7 @@ def test_a_caller_who_hangs_up_before_its_first_audio_is_no_call() -> None:
             phone = await server.dial()
             await phone.aclose()
             await asyncio.sleep(0.2)  # past the wait for audio
-            assert len(server.gateway.call_registry) == 0
-            assert server.gateway.call_registry.refusal() is None
+            assert len(server.gateway.calls.registry) == 0
+            assert server.gateway.calls.registry.refusal() is None
 
     run(test())

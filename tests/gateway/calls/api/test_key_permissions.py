@@ -118,7 +118,7 @@ async def noted_server(
     monkeypatch.setattr(serve, "make_app", note_mounts)
     async with call_server(keys_file=keys_file) as server:
         # On a busy machine, it would refuse calls.
-        monkeypatch.setattr(server.gateway.call_registry.pressure, "refusal", lambda now: None)
+        monkeypatch.setattr(server.gateway.calls.registry.pressure, "refusal", lambda now: None)
         yield server
 
 
@@ -148,7 +148,7 @@ async def is_socket_permitted(url: str, headers: dict[str, str]) -> bool:
 async def phone_of(server: CallServer, key: str = "") -> Phone:
     """Return a phone whose call belongs to a key."""
     phone = await server.phone()
-    server.gateway.call_registry.get(phone.call_id).owner = CallOwner(key[3:11])
+    server.gateway.calls.registry.get(phone.call_id).owner = CallOwner(key[3:11])
     return phone
 
 
@@ -300,7 +300,7 @@ def test_the_limits_of_a_key_hold_for_calls_that_it_places(
         async with call_server(keys_file=tmp_path / "keys.json", key=key) as server, server.http() as client:
             answers = [await client.post("", json={"over": "rtp"}) for _ in range(5)]
             assert [answer.status_code for answer in answers] == [201] * placed + [429] * (5 - placed)
-            assert len(server.gateway.call_registry) == placed
+            assert len(server.gateway.calls.registry) == placed
 
     asyncio.run(run())
 
@@ -315,7 +315,7 @@ def test_a_call_that_has_ended_counts_no_more(tmp_path: Path) -> None:
                 placed = await client.post("", json={"over": "rtp"})
                 assert placed.status_code == 201
                 await client.delete(f"/{placed.json()['call']}")
-                while len(server.gateway.call_registry):
+                while len(server.gateway.calls.registry):
                     await asyncio.sleep(0.01)
 
     asyncio.run(run())
@@ -351,7 +351,7 @@ def test_a_program_that_waits_for_a_call_is_closed_when_its_key_is_revoked(tmp_p
                 with pytest.raises(ConnectionClosed) as closed:
                     await until(socket, "started")
                 assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
-            assert not server.gateway.call_registry.get(phone.call_id).attached
+            assert not server.gateway.calls.registry.get(phone.call_id).attached
 
     asyncio.run(run())
 

@@ -210,7 +210,7 @@ def test_a_fault_of_the_server_ends_the_attachment_and_is_logged(
                 with pytest.raises(ConnectionClosed) as closed:
                     await until(socket, "nothing")
                 assert closed.value.rcvd is not None and closed.value.rcvd.code == 1011
-            assert not server.gateway.audiosocket_server.registry.get(phone.call_id).attached
+            assert not server.gateway.calls.registry.get(phone.call_id).attached
             assert not phone.hung_up.is_set()
 
     run(test())
@@ -228,7 +228,7 @@ def test_a_request_that_is_aborted_ends_its_speech_without_an_error(
                 f"POST /v1/calls/{phone.call_id}/speech HTTP/1.1\r\nhost: 127.0.0.1\r\n"
                 "content-length: 100\r\n\r\nOne two three four ".encode()
             )
-            active_call = server.gateway.audiosocket_server.registry.get(phone.call_id)
+            active_call = server.gateway.calls.registry.get(phone.call_id)
             while not active_call.attached:
                 await asyncio.sleep(0.01)
             writer.close()

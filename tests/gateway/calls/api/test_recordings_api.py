@@ -34,7 +34,7 @@ def loudness(path: Path) -> tuple[float, float]:
 async def hang_up(server: CallServer, phone: Phone) -> None:
     async with server.http() as client:
         assert (await client.delete(f"/{phone.call_id}")).status_code == 200
-    while len(server.gateway.audiosocket_server.registry):
+    while len(server.gateway.calls.registry):
         await asyncio.sleep(0.005)
 
 

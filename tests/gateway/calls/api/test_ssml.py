@@ -101,7 +101,7 @@ def test_a_body_of_speech_may_be_a_document_in_pieces_and_a_fault_is_answered_wi
     async def test() -> None:
         async with call_server() as server, server.http() as client:
             phone = await server.phone()
-            call = server.gateway.audiosocket_server.registry.get(phone.call_id).call
+            call = server.gateway.calls.registry.get(phone.call_id).call
             events: list[object] = []
             call.events.add_listener(lambda event: events.append(type(event).__name__))
             spoken = await client.post(f"/{phone.call_id}/speech", content=pieces())

@@ -31,12 +31,12 @@ class AriServer:
             await asyncio.sleep(0.01)
 
     async def call_up(self, channel: AriTestChannel) -> None:
-        registry = self.server.gateway.call_registry
+        registry = self.server.gateway.calls.registry
         await self.until(lambda: channel.id in [active.call.call_id for active in registry])
 
     async def all_over(self) -> None:
         """Wait until nothing of any call is left in the gateway, and of the media in Asterisk."""
-        registry = self.server.gateway.call_registry
+        registry = self.server.gateway.calls.registry
         await self.until(lambda: len(registry) == 0 and not self.ari.media and not self.ari.bridges)
 
     async def continued(self, channel: AriTestChannel) -> dict[str, str]:
@@ -76,7 +76,7 @@ def test_a_caller_is_answered_bridged_spoken_to_and_left_to_the_dial_plan(
 
     async def scenario() -> None:
         async with ari_server(modules, **settings) as running:
-            ari, server, registry = running.ari, running.server, running.server.gateway.call_registry
+            ari, server, registry = running.ari, running.server, running.server.gateway.calls.registry
             up_when_bridged: list[int] = []
             ari.on_bridged = lambda: up_when_bridged.append(len(registry))
             channel = await ari.ring("1700.1", "menu", "customer=7", LEVEL="gold")
@@ -143,7 +143,7 @@ async def join(running: AriServer) -> tuple[AriTestChannel, AriTestChannel]:
     async with running.server.http() as client:
         answer = await client.post("/1700.1/transfer", json={"to": "call:1700.2"})
         assert answer.status_code == 200, answer.text
-    registry = running.server.gateway.call_registry
+    registry = running.server.gateway.calls.registry
     await running.until(lambda: len(registry) == 0 and not running.ari.media)
     return channels
 
@@ -221,7 +221,7 @@ async def attend(
 def test_an_attended_transfer_announces_the_caller_and_joins_both(way: str) -> None:
     async def scenario() -> None:
         async with ari_server(*WAYS[way][:1]) as running:
-            registry = running.server.gateway.call_registry
+            registry = running.server.gateway.calls.registry
             caller, target, asking = await attend(running, "200")
             (asked,) = running.ari.did("POST", "channels")
             assert asked["endpoint"] == "Local/200@from-phones/n" and asked["timeout"] == "20"
@@ -320,7 +320,7 @@ def test_no_target_is_called_for_a_call_that_is_over() -> None:
         async with ari_server() as running:
             caller = await running.ari.ring("1700.1")
             await running.call_up(caller)
-            call = running.server.gateway.call_registry.get(caller.id).call
+            call = running.server.gateway.calls.registry.get(caller.id).call
             await running.ari.caller_hangs_up(caller)
             await running.all_over()
             with pytest.raises(TransferFailed, match="the call is not up"):
@@ -338,7 +338,7 @@ def test_a_transfer_to_a_call_that_is_not_up_is_refused_and_the_call_goes_on() -
             for target in ("call:1700.1", "call:1700.9", "call:", "PJSIP/200"):
                 answer = await client.post("/1700.1/transfer", json={"to": target})
                 assert (answer.status_code, target in answer.text) == (400, True)
-            assert len(running.server.gateway.call_registry) == 1
+            assert len(running.server.gateway.calls.registry) == 1
             assert (await client.post("/1700.1/transfer", json={"to": "601"})).status_code == 200
             assert (await running.continued(channel))["extension"] == "601"
 
@@ -351,7 +351,7 @@ def test_the_end_of_either_channel_ends_that_call_and_no_other() -> None:
             first, second, third = [await running.ari.ring(f"1700.{number}") for number in range(3)]
             for channel in (first, second, third):
                 await running.call_up(channel)
-            registry = running.server.gateway.call_registry
+            registry = running.server.gateway.calls.registry
             await running.ari.caller_hangs_up(first)
             await running.until(lambda: len(registry) == 2 and len(running.ari.media) == 2)
             assert not running.ari.did("POST", f"channels/{first.id}/continue")
@@ -416,7 +416,7 @@ def test_a_lost_connection_is_made_again_and_callers_who_left_meanwhile_are_noti
             ari.sockets.clear()
             await socket.close()
             await ari.caller_hangs_up(gone)  # nobody is told
-            registry = running.server.gateway.call_registry
+            registry = running.server.gateway.calls.registry
             await running.until(lambda: len(registry) == 1)
             assert [active.call.call_id for active in registry] == [staying.id]
             await running.until(lambda: bool(ari.sockets))
@@ -498,7 +498,7 @@ def test_a_shutdown_while_a_call_is_being_connected_ends_it_and_the_others(
 
     async def scenario() -> None:
         async with ari_server() as running:
-            ari, registry = running.ari, running.server.gateway.call_registry
+            ari, registry = running.ari, running.server.gateway.calls.registry
             ari.media_enters = False
             connecting = await ari.ring("1700.1")
             await running.until(lambda: bool(ari.media))
@@ -545,7 +545,7 @@ def test_a_call_that_a_key_placed_belongs_to_it_and_ends_with_it(
     async def scenario() -> None:
         modules, settings = WAYS[way]
         async with ari_server(modules, **settings, **secured) as running, running.server.http() as client:
-            registry = running.server.gateway.call_registry
+            registry = running.server.gateway.calls.registry
             # On a busy machine, it would refuse calls.
             monkeypatch.setattr(registry.pressure, "refusal", lambda now: None)
             wanted = {"over": "ari", "endpoint": "PJSIP/alice"}

@@ -50,7 +50,7 @@ async def rtp_call(server: CallServer, *, is_named: bool = True) -> AsyncIterato
 
 
 async def ended(server: CallServer, call: RtpCall) -> None:
-    registry = server.gateway.call_registry
+    registry = server.gateway.calls.registry
     while call.call_id in [active.call.call_id for active in registry]:
         await asyncio.sleep(0.01)
 
@@ -216,7 +216,7 @@ def test_hanging_up_sends_bye_and_frees_the_port() -> None:
             refused = await client.post("", json={"over": "rtp"})
             assert refused.status_code == 503
             assert "41000-41001" in refused.json()["error"]
-            assert len(server.gateway.call_registry) == 1
+            assert len(server.gateway.calls.registry) == 1
             assert (await client.delete(f"/{call.call_id}")).status_code == 200
             await ended(server, call)
             while not call.phone.reports:
@@ -247,7 +247,7 @@ def test_a_wrong_request_is_refused_with_its_reason() -> None:
                 answer = await client.post("", json=body)
                 assert answer.status_code == 400, body
                 assert says in answer.json()["error"]
-            assert len(server.gateway.call_registry) == 0
+            assert len(server.gateway.calls.registry) == 0
             foreign = await client.post("", json={"over": "rtp"}, headers={"origin": "http://evil.example"})
             assert foreign.status_code == 403
 

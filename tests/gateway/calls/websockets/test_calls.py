@@ -214,7 +214,7 @@ def test_the_caller_hangs_up() -> None:
         for call in calls:
             await server.wait_ended(call)
         await asyncio.gather(*speaking)
-        await until(lambda: len(server.gateway.call_registry) == 0)
+        await until(lambda: len(server.gateway.calls.registry) == 0)
 
     with_server(test)
 
@@ -260,7 +260,7 @@ def test_the_gateway_connects_to_an_asterisk_that_waits() -> None:
         async with serve(asterisk_http, "127.0.0.1", 0, subprotocols=["media"]) as listener:  # type: ignore[list-item]
             port = next(iter(listener.sockets)).getsockname()[1]
             url = f"ws://127.0.0.1:{port}/media/xyz"
-            calls = server.gateway.websocket_calls
+            calls = server.gateway.calls.websockets
             serving = asyncio.create_task(
                 calls.serve("asterisk", AsteriskStreamConnection(), open_socket, peer=url)
             )
@@ -281,7 +281,7 @@ def test_the_calls_are_in_the_calls_api_by_kind() -> None:
         for wire, make_peer in MAKE_PEER.items():
             peer = make_peer(new_call_id())
             await server.dial(peer)
-            (active,) = (one for one in server.gateway.call_registry if one.call.call_id == peer.call_id)
+            (active,) = (one for one in server.gateway.calls.registry if one.call.call_id == peer.call_id)
             assert active.kind == wire.replace("websocket", "asterisk")
             assert active.call.sample_rate == peer.sample_rate
 
@@ -293,10 +293,10 @@ def test_calls_end_at_shutdown() -> None:
 
     async def test(server: WebSocketCallServer) -> None:
         calls = [(await server.dial(peer))[1] for peer in peers]
-        await server.gateway.websocket_calls.aclose()
+        await server.gateway.calls.websockets.aclose()
         for call in calls:
             await server.wait_ended(call)
-        assert len(server.gateway.call_registry) == 0
+        assert len(server.gateway.calls.registry) == 0
 
     with_server(test)
 

@@ -65,7 +65,7 @@ def test_a_forged_signature_is_refused_and_logged_with_the_call(
         assert answer.status_code == 403 and "signature of twilio" in answer.json()["error"]
         with pytest.raises(Exception, match="HTTP 403"):
             await server.dial(SimulatedTwilio(new_call_id()), headers=headers)
-        assert len(server.gateway.call_registry) == 0
+        assert len(server.gateway.calls.registry) == 0
 
     with_server(test, twilio_auth_token="secret", media_streams_token=TOKEN, public_url=PUBLIC)
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]

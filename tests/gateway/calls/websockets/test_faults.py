@@ -48,7 +48,7 @@ def attack(caplog: pytest.LogCaptureFixture, path: str, attacker: Attack, log: s
         assert await speaking is UtteranceOutcome.SPOKEN
         await call.wait_played()
         assert bystander.queue.played_packets in (30, 31)  # the last one is filled up
-        await until(lambda: len(server.gateway.call_registry) == 1)
+        await until(lambda: len(server.gateway.calls.registry) == 1)
 
     with_server(test, **settings)
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -85,7 +85,7 @@ def attack_on_every_wire(
         assert await speaking is UtteranceOutcome.SPOKEN
         await call.wait_played()
         assert bystander.queue.played_packets in (30, 31)
-        assert bystander.call_id in {active.call.call_id for active in server.gateway.call_registry}
+        assert bystander.call_id in {active.call.call_id for active in server.gateway.calls.registry}
 
     with_server(test)
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -219,7 +219,7 @@ def test_a_peer_that_falls_silent_in_the_call(caplog: pytest.LogCaptureFixture) 
 
 def test_a_second_stream_of_a_call_leaves_the_first_one_alone(caplog: pytest.LogCaptureFixture) -> None:
     async def attacker(server: WebSocketCallServer, socket: ClientConnection) -> None:
-        (bystander,) = server.gateway.call_registry
+        (bystander,) = server.gateway.calls.registry
         start = SimulatedTwilio(bystander.call.call_id).start()[1]
         await socket.send(start)
         await closed_by_the_gateway(socket)
