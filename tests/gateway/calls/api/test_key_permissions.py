@@ -5,6 +5,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,9 +58,9 @@ ROUTES: Final = {
     ("PATCH", "/api/offer"): (PAGE, NONE),
     ("POST", "/sessions/{session_id}/api/offer"): (PAGE, NONE),
     ("PATCH", "/sessions/{session_id}/api/offer"): (PAGE, NONE),
-    ("GET", "/client"): (PAGE, NONE),
-    ("GET", "/client/{path:path}"): (PAGE, NONE),
 }
+if find_spec("pipecat_ai_prebuilt") is not None:  # of an extra
+    ROUTES.update({("GET", "/client"): (PAGE, NONE), ("GET", "/client/{path:path}"): (PAGE, NONE)})
 # A request that is permitted is answered otherwise than 401, 403 and 404. So that it does not end the call
 # that others need, some get a query or a body that is refused later.
 REQUESTS: Final[dict[tuple[str, str], dict[str, Any]]] = {
