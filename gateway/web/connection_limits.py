@@ -1,11 +1,12 @@
-"""Limits of HTTP connections whose clients are not known: time for a request, bytes of headers, number.
+"""Limits of HTTP connections whose clients are not known: time for a request, and number.
 
     connected, or the first byte of a later request
         |<-- request_s -->|  closed, unless the headers are complete, and without a valid key also the body
         '- in ``unidentified`` until a request has a valid key, or a WebSocket is accepted
 
-uvicorn has no such limits. An idle connection between two requests is closed by ``keep_alive``, or earlier if
-its client is unknown and others need the place. A client with a key may take any time for the rest of a body.
+uvicorn has no such limits; h11 limits the bytes of headers. An idle connection between two requests is closed
+by ``keep_alive``, or earlier if its client is unknown and others need the place. A client with a key may take
+any time for the rest of a body.
 """
 
 import asyncio
@@ -30,10 +31,6 @@ DEFAULT_REQUEST_S: Final = (
     20.0  # a slow mobile network takes seconds; browsers open connections ahead for more
 )
 _STATE_KEY: Final = "identify"
-_MAX_HEADER_BYTES: Final = 64 * 1024  # of one request, as h11 has it; httptools has no limit
-_HEADERS_TOO_LARGE: Final = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +54,10 @@ class ConnectionLimits:
 
 
 class LimitedConnection:
-    """Mixin of a uvicorn HTTP protocol that applies ``ConnectionLimits``."""
+    """Mixin of uvicorn's HTTP protocol with h11 that applies ``ConnectionLimits``."""
 
     transport: asyncio.Transport
+    conn: h11.Connection
     loop: asyncio.AbstractEventLoop
     connections: set[Any]
     app_state: dict[str, Any]
@@ -71,7 +69,6 @@ class LimitedConnection:
         super().__init__(*args, **options)
         self._limits = limits
         self._request_timer: asyncio.TimerHandle | None = None
-        self._header_bytes = 0  # received since the last request
         self.app_state = {**self.app_state, _STATE_KEY: self}
 
     # Called by asyncio
@@ -90,19 +87,11 @@ class LimitedConnection:
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the client."""
-        latest, was_in_body = self.cycle, self._is_in_body()
         super().data_received(data)  # type: ignore[misc]
-        protocol: object = self.transport.get_protocol()
-        if protocol is not self:  # a WebSocket's, from now on
-            self._stop_timer()
-        elif self.cycle is latest and (latest is None or latest.response_complete):
-            # A request that is refused at once is answered before the rest of its body has come.
-            if not was_in_body and not self._is_in_body():
-                self._count_headers(len(data))
+        if self._awaits_request:
+            self._start_timer()
         else:
-            self._header_bytes = 0
-            if not self.cycle.more_body or not self.is_unidentified:
-                self._stop_timer()
+            self._stop_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Close the connection."""
@@ -123,16 +112,15 @@ class LimitedConnection:
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_timer()
 
-    def _is_in_body(self) -> bool:
-        connection = getattr(self, "conn", None)  # of h11; httptools has none
-        return connection is not None and connection.their_state is h11.SEND_BODY
-
-    def _count_headers(self, size: int) -> None:
-        self._start_timer()
-        self._header_bytes += size
-        if self._header_bytes > _MAX_HEADER_BYTES and not self.transport.is_closing():
-            self.transport.write(_HEADERS_TOO_LARGE)
-            self.transport.close()
+    @property
+    def _awaits_request(self) -> bool:
+        """Whether more of a request must come in time."""
+        protocol: object = self.transport.get_protocol()
+        if protocol is not self:  # a WebSocket's, from now on
+            return False
+        state = self.conn.their_state
+        # Idle also after the rest of a body whose request was refused before: uvicorn's own timer has ended.
+        return state in (h11.IDLE, h11.ERROR) or (state is h11.SEND_BODY and self.is_unidentified)
 
     def _start_timer(self) -> None:
         if self._request_timer is None:
