@@ -54,7 +54,7 @@ PIPECAT_SERVICE = ENGINE.replace(
 )
 # Ray's head asks which cloud the machine is in; no setting stops that, and it reports the answer to nobody.
 CLOUD_METADATA = ("169.254.169.254", "metadata.google.internal")
-ONNX_RUNTIME_ALONE = "import onnxruntime, time\ntime.sleep(600)"
+ONNX_RUNTIME_ALONE = "import onnxruntime, time\ntime.sleep(120)"
 
 
 def environment(**changed: str) -> dict[str, str]:

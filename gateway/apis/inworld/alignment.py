@@ -17,7 +17,7 @@ from typing import Final
 from ....tts_engine.chunk import Word
 
 _BLANKS: Final = re.compile(r"\s*")
-_SYMBOLS_AT_END: Final = re.compile(r"[\W_]*\Z")
+_LETTER_OR_DIGIT: Final = re.compile(r"[^\W_]")
 
 TextEntry = tuple[str, float, float]  # a part of the text, and the seconds of its beginning and end
 
@@ -31,11 +31,11 @@ class EntryAligner:
 
     def align(self, words: Sequence[Word], text: str, *, is_last: bool) -> list[TextEntry]:
         """Return the entries of written words; text: of the generation so far."""
-        spoken = [word for word in words if any(character.isalnum() for character in word.text)]
+        spoken = [word for word in words if _LETTER_OR_DIGIT.search(word.text)]
         entries: list[TextEntry] = []
         for word, following in zip_longest(spoken, spoken[1:]):
-            symbols = _SYMBOLS_AT_END.search(word.text)
-            core_stop = word.text_stop - len(symbols.group() if symbols else "")
+            last = _LETTER_OR_DIGIT.search(word.text[::-1])
+            core_stop = word.text_stop - (last.start() if last else 0)
             entries.append((text[self._stop : core_stop], word.start_s, word.stop_s))
             self._clock_s = word.stop_s
             end = words[-1].text_stop if following is None else following.text_start
