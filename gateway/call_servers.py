@@ -137,17 +137,7 @@ class CallServers:
             agent=agents.browser,
         )
         resources.push_async_callback(browser.aclose)
-        websockets = WebSocketCalls(
-            WebSocketLegServices(
-                calls=services,
-                clock=clock,
-                agent=agents.phone,
-                settings=_make_call_settings(settings),
-                timeouts=WebSocketTimeouts(settings.first_message_s, settings.stalled_s, settings.silent_s),
-                make_speech_detector=_make_speech_detector,
-                unidentified=limit_unidentified("WebSockets of calls", settings.max_unidentified),
-            )
-        )
+        websockets = WebSocketCalls(_make_websocket_services(settings, services, clock, agents.phone))
         resources.push_async_callback(websockets.aclose)
         ari = open_ari(
             settings,
@@ -212,6 +202,20 @@ def _make_audiosocket_policy(settings: Settings) -> AudioSocketCallSettings:
 def _make_call_settings(settings: Settings) -> CallSettings:
     action = CallerSpeechAction(settings.caller_speech)
     return CallSettings(settings.lead_s, make_speech(settings), action)
+
+
+def _make_websocket_services(
+    settings: Settings, services: CallServices, clock: Clock, agent: Agent
+) -> WebSocketLegServices:
+    return WebSocketLegServices(
+        calls=services,
+        clock=clock,
+        agent=agent,
+        settings=_make_call_settings(settings),
+        timeouts=WebSocketTimeouts(settings.first_message_s, settings.stalled_s, settings.silent_s),
+        make_speech_detector=_make_speech_detector,
+        unidentified=limit_unidentified("WebSockets of calls", settings.max_unidentified),
+    )
 
 
 def _make_browser_settings(settings: Settings) -> BrowserCallSettings:
