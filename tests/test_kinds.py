@@ -59,8 +59,6 @@ EXCEPTIONS = {
         "dialect cosyvoice_server",
         "dialect openai",
         "place to run cluster",
-        "way in audiosocket",
-        "way in browser",
     ),
     "gateway/settings.py": ("way in browser",),
     "gateway/voice_registry.py": ("place to run cluster",),
