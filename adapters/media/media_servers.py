@@ -29,9 +29,9 @@ logger = logging.getLogger(__name__)
 
 _START_TIMEOUT_S: Final = 30.0
 _RETRY_DELAY_S: Final = 1.0
-# A media process that reports none of its calls for two checks is killed; each call is due once a second.
-_CHECK_PERIOD_S: Final = 1.0
-_MAX_SILENT_CHECKS: Final = 2
+# A media process with calls that sends nothing for so many checks is killed; MediaReady is due at each.
+_CHECK_PERIOD_S: Final = 0.25
+_MAX_SILENT_CHECKS: Final = 5
 _MAX_STARTING_CHECKS: Final = round(_START_TIMEOUT_S / _CHECK_PERIOD_S)  # until it is ready
 _EXIT_TIMEOUT_S: Final = 5.0  # its calls end within LINGER_S of adapters.audiosocket.socket_options
 
@@ -268,7 +268,7 @@ class _ServerHandle:
         self._check_timer = asyncio.get_running_loop().call_later(_CHECK_PERIOD_S, self._check)
 
     def _check(self) -> None:
-        """Kill a process that hangs. Twice silent: after a stop of control, its messages are read late."""
+        """Kill a process that hangs. Several checks: after a stop of control, its messages are read late."""
         is_ready = self.ready.is_set()
         is_silent = not self._was_heard and (bool(self.calls) or not is_ready)
         self._silent_checks = self._silent_checks + 1 if is_silent else 0

@@ -6,6 +6,7 @@ reports. A call ends with CallClosed, after which its number is not used again.
 
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Final
 from uuid import UUID
 
 from ...tts_engine.chunk import AudioChunk
@@ -120,10 +121,12 @@ ControlMessage = (
 
 # Media to control
 
+READY_PERIOD_S: Final = 0.2
+
 
 @dataclass(frozen=True, slots=True)
 class MediaReady:
-    """The media server takes calls."""
+    """The media server takes calls. Sent once it does, and then every READY_PERIOD_S while it has calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,12 @@ from shared.calls.thread_phone import ThreadPhone
 from shared.event_loop import until
 from vivavoce.adapters.media.call_media import CallerAudioOptions, MediaReport
 from vivavoce.adapters.media.media_servers import MediaServers
-from vivavoce.adapters.media.messages import AudioSocketOpening, PhoneCallOptions
+from vivavoce.adapters.media.messages import (
+    AudioSocketOpening,
+    MediaMessage,
+    MediaReady,
+    PhoneCallOptions,
+)
 from vivavoce.adapters.media.remote_media import RemoteMedia
 from vivavoce.adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
 from vivavoce.adapters.voice_activity import VoiceActivityDetector
@@ -208,6 +213,19 @@ def test_the_standby_takes_the_calls_over_and_another_one_is_started(
     asyncio.run(scenario())
 
 
+def test_a_media_server_tells_that_it_runs_while_it_has_calls() -> None:
+    async def scenario() -> None:
+        async with open_call(1) as (servers, _, _, _):
+            (server,) = servers._servers
+            told: list[MediaMessage] = []
+            running = server._server
+            receive = running.on_message
+            running.on_message = lambda message: (told.append(message), receive(message))[1]
+            await until(lambda: told.count(MediaReady()) == 3)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.slow
 def test_a_call_goes_on_in_a_new_process_when_its_media_process_hangs() -> None:
     async def scenario() -> None:
@@ -246,7 +264,7 @@ def test_a_new_process_is_killed_only_if_it_is_not_ready_in_half_a_minute(
                 await until(lambda: len(started) == 2)
             (server,) = servers._servers
             assert not servers.are_ready
-            for _ in range(29):
+            for _ in range(119):
                 server._check()
             with pytest.raises(subprocess.TimeoutExpired):
                 started[1].wait(0.2)
