@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from shared.gateways.client_programs import node_program, python_with, run_gateway
+from shared.gateways.tls_proxy import tls_proxy
 
 HERE: Final = Path(__file__).parent
 README: Final = HERE / "README.md"
@@ -50,6 +51,7 @@ class Client:
     program: str
     lacks: Sequence[str] = ()  # columns
     python: str = sys.executable
+    needs_tls: bool = False
 
     def command(self) -> list[str]:
         """Return how to run the program, without its arguments; installs the package."""
@@ -86,6 +88,7 @@ CLIENTS: Final = (
     Client("elevenlabs==2.78.0", "elevenlabs/sdk.py", ("after idling",)),
     Client("@elevenlabs/elevenlabs-js@2.73.0", "elevenlabs/sdk.mjs", HTTP),
     Client("cartesia[websockets]==4.2.0", "cartesia/sdk.py"),
+    Client("ws@8.18.3 @cartesia/cartesia-js@4.2.0", "cartesia/sdk.mjs", needs_tls=True),
     Client("deepgram-sdk==7.17.0", "deepgram/sdk.py"),
     Client("@deepgram/sdk@5.13.0", "deepgram/sdk.mjs"),
     Client("requests of coqui's xtts-streaming-server", "xtts/coqui_requests.py", WORDS + HTTP),
@@ -136,9 +139,11 @@ def _is_of(case: str, words: Sequence[str]) -> bool:
     return any(word in case for word in words)
 
 
-def run_all(arguments: Sequence[str]) -> list[str]:
+def run_all(url: str, secure_url: str, keys: Sequence[str]) -> list[str]:
     """Run all clients, with the idle times of all beside each other; return the rows."""
-    commands = {client: [*client.command(), *arguments] for client in CLIENTS}
+    commands = {
+        client: [*client.command(), secure_url if client.needs_tls else url, *keys] for client in CLIENTS
+    }
     idling: dict[Client, Future[list[str] | None]] = {}
     with ThreadPoolExecutor(len(CLIENTS)) as idle_pool, ThreadPoolExecutor(AT_ONCE) as pool:
         for client, command in commands.items():
@@ -157,8 +162,13 @@ def run_all(arguments: Sequence[str]) -> list[str]:
 
 def main() -> None:
     """Write the table below the mark in the README."""
-    with tempfile.TemporaryDirectory() as folder, run_gateway(Path(folder)) as gateway:
-        rows = run_all([gateway["url"], gateway["key"], gateway["poor_key"]])
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        run_gateway(Path(folder)) as gateway,
+        tls_proxy(Path(folder), gateway["url"]) as secure_url,
+    ):
+        os.environ["NODE_EXTRA_CA_CERTS"] = str(Path(folder, "cert.pem"))
+        rows = run_all(gateway["url"], secure_url, [gateway["key"], gateway["poor_key"]])
     idle = os.environ.get("PEERS_IDLE_S", "0.1")
     names = [f"{name} ({idle} s)" if name == "after idling" else name for name in COLUMNS]
     head = f"| client | {' | '.join(names)} |\n|---|{'---|' * len(COLUMNS)}\n"

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import re
-import shutil
-import socket
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
@@ -18,10 +16,16 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from shared.gateways.running_gateway import running_gateway
+from shared.gateways.tls_proxy import (
+    SEARCH_PATH,
+    caddy_command,
+    free_port,
+    make_certificate,
+    need_programs,
+)
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 
 NAME = "voice.example.org"
-SEARCH_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 README = Path(__file__).parents[3] / "gateway" / "README.md"
 NGINX = """
 daemon off;
@@ -45,31 +49,15 @@ http {{
     }}
 }}
 """
-CADDY = """
-{{
-    admin off
-    auto_https off
-}}
-https://{name}:{port} {{
-    bind 127.0.0.1
-    tls {folder}/cert.pem {folder}/key.pem
-    reverse_proxy {upstream}
-}}
-"""
 
 
-def nginx_command(folder: Path, port: int, upstream: str) -> list[str]:
+def nginx_command(folder: Path, name: str, port: int, upstream: str) -> list[str]:
     """nginx as the README configures it."""
     (block,) = re.findall(r"```nginx\n(.*?)```", README.read_text("utf-8"), re.S)
     mapping, _, location = block.replace("127.0.0.1:8080", upstream).partition("\n\n")
-    text = NGINX.format(folder=folder, port=port, name=NAME, map=mapping, location=location)
+    text = NGINX.format(folder=folder, port=port, name=name, map=mapping, location=location)
     (folder / "nginx.conf").write_text(text)
     return ["nginx", "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")]
-
-
-def caddy_command(folder: Path, port: int, upstream: str) -> list[str]:
-    (folder / "Caddyfile").write_text(CADDY.format(folder=folder, port=port, name=NAME, upstream=upstream))
-    return ["caddy", "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
 
 
 PROXIES = {"nginx": nginx_command, "caddy": caddy_command}
@@ -104,24 +92,13 @@ class ProxiedServer:
         return f"https://{NAME}:{self.port}"
 
 
-def make_certificate(folder: Path) -> None:
-    certificate = ["-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{NAME}"]
-    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *certificate, *files],
-        check=True,
-        capture_output=True,
-    )
-
-
 @asynccontextmanager
 async def proxied(proxy: str, folder: Path) -> AsyncIterator[ProxiedServer]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
+    port = free_port()
     keys = folder / "keys.json"
     key = KeysFile(keys).add("page", (Scope.SPEAK, Scope.CALLS), KeyLimits())
     async with running_gateway(keys_file=keys, public_url=f"https://{NAME}:{port}") as url:
-        command = PROXIES[proxy](folder, port, url.removeprefix("http://"))
+        command = PROXIES[proxy](folder, NAME, port, url.removeprefix("http://"))
         environment = {"HOME": str(folder), "PATH": SEARCH_PATH}
         process = await asyncio.create_subprocess_exec(
             *command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -199,9 +176,7 @@ async def check_websocket(server: ProxiedServer) -> None:
 
 @pytest.mark.parametrize("proxy", PROXIES)
 def test_a_server_on_loopback_serves_under_its_public_name_through(proxy: str, tmp_path: Path) -> None:
-    for program in (proxy, "openssl"):
-        if shutil.which(program, path=SEARCH_PATH) is None:
-            pytest.skip(f"needs {program} (apt-get install nginx-light caddy openssl)")
+    need_programs(proxy, "openssl")
 
     async def run() -> None:
         async with asyncio.timeout(300), proxied(proxy, tmp_path) as server:
@@ -209,5 +184,5 @@ def test_a_server_on_loopback_serves_under_its_public_name_through(proxy: str, t
             await check_streamed_speech(server)
             await check_websocket(server)
 
-    make_certificate(tmp_path)
+    make_certificate(tmp_path, NAME)
     asyncio.run(run())

@@ -5,11 +5,12 @@ Without a network it cannot be created, and the test is skipped.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -74,12 +75,16 @@ def run_requests_program(program: Path, server: tuple[str, str, str]) -> int:
     return _run([sys.executable, str(program), *server], version("httpx"))
 
 
-def run_node_program(packages: str, program: Path, server: tuple[str, str, str]) -> int:
+def run_node_program(
+    packages: str, program: Path, server: tuple[str, str, str], certificate: Path | None = None
+) -> int:
     """Run a program for Node with ``name@version``, the last of which it reports; returns its passed cases.
 
-    Names are separated by spaces.
+    Names are separated by spaces. ``certificate`` is one that Node trusts besides those of the system.
     """
-    return _run(["node", str(node_program(packages, program)), *server], packages.rpartition("@")[2])
+    environment = {"NODE_EXTRA_CA_CERTS": str(certificate)} if certificate else {}
+    command = ["node", str(node_program(packages, program)), *server]
+    return _run(command, packages.rpartition("@")[2], environment)
 
 
 def node_program(packages: str, program: Path) -> Path:
@@ -102,8 +107,9 @@ def install(command: list[str], cwd: Path | None = None) -> None:
         pytest.skip(f"{command[-1]} cannot be installed; is there a network? {done.stderr[-300:]}")
 
 
-def _run(command: list[str], package_version: str) -> int:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+def _run(command: list[str], package_version: str, environment: Mapping[str, str] | None = None) -> int:
+    all_variables = {**os.environ, **(environment or {})}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=all_variables)
     assert done.returncode == 0, done.stderr[-4_000:]
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["version"] == package_version
