@@ -11,10 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .tts_engine.backends.base import Delivery
     from .tts_engine.chunk import AudioChunk
     from .tts_engine.engine import Engine
     from .tts_engine.stream import Stream
+    from .tts_engine.stream_request import Delivery
     from .tts_engine.voices.voices import Voice
 
 __all__ = ["AudioChunk", "Delivery", "Engine", "Stream", "Voice", "__version__"]

@@ -14,7 +14,7 @@ from typing import Final
 from ..adapters.media.clock import Clock
 from ..adapters.media.media_servers import MediaServers
 from ..adapters.media.paced_media import SpeechDetector
-from ..tts_engine.engine import Engine
+from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl
 from .access.keys import Scope
 from .background_tasks import start_background_task
@@ -96,7 +96,7 @@ class CallServers:
     async def open(
         cls,
         settings: Settings,
-        engine: Engine,
+        engine: SpeechEngine,
         voices: VoiceRegistry,
         agents: CallAgents,
         audiosocket: socket.socket,

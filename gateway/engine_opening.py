@@ -11,15 +11,16 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from ..tts_engine.backends.bundles import require_folder
 from ..tts_engine.backends.loading import BundleKind, find_kind, load_backend
 from ..tts_engine.backends.process import ProcessPolicy
-from ..tts_engine.bundles import require_folder
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.engine_set import EngineSet, NamedEngine
 from ..tts_engine.errors import BadRequest, MissingExtra, VivavoceError
 from ..tts_engine.metrics import Metrics
 from ..tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ..tts_engine.scheduler import SchedulerPolicy
+from ..tts_engine.speech_engine import SpeechEngine
 from ..tts_engine.voices.languages import OtherLanguage
 from .bundle_settings import MAIN_BUNDLE, BundleSetting
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority
@@ -29,7 +30,7 @@ from .voice_registry import VoiceRegistry
 logger = logging.getLogger(__name__)
 
 
-async def open_engine(settings: Settings) -> Engine:
+async def open_engine(settings: Settings) -> SpeechEngine:
     """Load the bundles and the lexicon. Raises BundleError, BadRequest and MissingExtra."""
     config = _engine_config(settings, LexiconFile(settings.lexicon) if settings.lexicon else None)
     async with AsyncExitStack() as opened:
@@ -48,7 +49,7 @@ async def open_engine(settings: Settings) -> Engine:
     return engine
 
 
-def models_of(engine: Engine) -> Mapping[str, str]:
+def models_of(engine: SpeechEngine) -> Mapping[str, str]:
     """The id of the default voice of each further bundle by its name, which the APIs take as a model.
 
     The mapping changes with the bundles.
@@ -78,7 +79,7 @@ class ServedBundles:
         for name, bundle in _bundles_of(settings).items():
             before = self._served.get(name)
             if before is not None and before.loads_as(bundle):
-                engine: Engine | None = members[name].engine
+                engine: SpeechEngine | None = members[name].engine
             elif (engine := await self._open(name, bundle)) is not None:
                 opened.append(engine)
             if engine is not None:
@@ -97,7 +98,7 @@ class ServedBundles:
         logger.info("bundles served: %s", ", ".join(map(_describe, served, served.values())))
         self._served = served
 
-    async def _open(self, name: str, bundle: BundleSetting) -> Engine | None:
+    async def _open(self, name: str, bundle: BundleSetting) -> SpeechEngine | None:
         """Load a bundle, None if that fails. Boundary: no fault of a bundle ends the server."""
         config = _engine_config(self._settings, self._lexicon)
         metrics, threads = self._engine.metrics, threading.enumerate()
@@ -138,7 +139,7 @@ def _describe(name: str, bundle: BundleSetting) -> str:
     return f"{name}{version}{canary}"
 
 
-def _member(name: str, engine: Engine, bundle: BundleSetting) -> NamedEngine:
+def _member(name: str, engine: SpeechEngine, bundle: BundleSetting) -> NamedEngine:
     return NamedEngine(name, engine, bundle.voice, bundle.canary_of, bundle.share)
 
 
@@ -151,7 +152,7 @@ def _engine_config(settings: Settings, lexicon: LexiconFile | None) -> EngineCon
     )
 
 
-async def _open_cluster(settings: Settings, config: EngineConfig, metrics: Metrics | None) -> Engine:
+async def _open_cluster(settings: Settings, config: EngineConfig, metrics: Metrics | None) -> SpeechEngine:
     """The replicas of a cluster. Raises BundleError, BadRequest, and MissingExtra without ray."""
     if settings.lexicon is not None:
         raise BadRequest("lexicon: with the executor ray, name it in args of the cluster's configuration")
@@ -172,7 +173,9 @@ async def _open_cluster(settings: Settings, config: EngineConfig, metrics: Metri
     return await open_ray_engine(settings.ray_address, replica, config, settings.voice_store)
 
 
-async def _open_main_engine(settings: Settings, config: EngineConfig, metrics: Metrics | None) -> Engine:
+async def _open_main_engine(
+    settings: Settings, config: EngineConfig, metrics: Metrics | None
+) -> SpeechEngine:
     """Load the setting ``bundle``; metrics: of the server, None at its start."""
     if settings.executor == "ray":
         return await _open_cluster(settings, config, metrics)
@@ -190,7 +193,7 @@ async def _open_main_engine(settings: Settings, config: EngineConfig, metrics: M
 
 async def _open_further(
     bundle: BundleSetting, settings: Settings, config: EngineConfig, metrics: Metrics
-) -> Engine:
+) -> SpeechEngine:
     if bundle.folder != "default":
         require_folder(Path(bundle.folder))
     is_cosyvoice = find_kind(bundle.folder) is BundleKind.COSYVOICE  # others render in this process only

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 
 from ..tts_engine.descriptor_limit import raise_descriptor_limit
-from ..tts_engine.engine import Engine
 from ..tts_engine.engine_set import EngineSet
 from ..tts_engine.errors import MissingExtra
 from ..tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
+from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl
 from .access.keys import KeysFile
 from .access.networks import AddressSet
@@ -60,7 +60,7 @@ class Gateway:
     """A running server, made by ``open``; it serves until ``aclose``."""
 
     settings: Settings
-    engine: Engine
+    engine: SpeechEngine
     voices: VoiceRegistry
     calls: CallServers
     apis: SpeechApis
@@ -71,7 +71,7 @@ class Gateway:
 
     @classmethod
     async def open(
-        cls, settings: Settings, *, engine: Engine | None = None, agent: Agent | None = None
+        cls, settings: Settings, *, engine: SpeechEngine | None = None, agent: Agent | None = None
     ) -> "Gateway":
         """Open all parts and start to listen.
 
@@ -153,7 +153,7 @@ async def _start_http(http: HttpServer, resources: AsyncExitStack) -> "asyncio.T
 
 
 async def _open_voices(
-    settings: Settings, engine: Engine, store: SharedStore | None, resources: AsyncExitStack
+    settings: Settings, engine: SpeechEngine, store: SharedStore | None, resources: AsyncExitStack
 ) -> VoiceRegistry:
     """List the engine's voices, those of other gateways included; raise VivavoceError."""
     if store is not None:
@@ -170,7 +170,7 @@ async def _open_voices(
 
 async def _open_apis(
     settings: Settings,
-    engine: Engine,
+    engine: SpeechEngine,
     access: AccessControl,
     voices: VoiceRegistry,
     resources: AsyncExitStack,

@@ -47,9 +47,9 @@ from vivavoce.tts_engine.cosyvoice.rendering.render_messages import (
     RenderReplicaDescription,
     RenderReply,
 )
+from vivavoce.tts_engine.decoding.fault_isolation import FaultIsolation
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import SynthesisFailed, VivavoceError
-from vivavoce.tts_engine.fault_isolation import FaultIsolation
 from vivavoce.tts_engine.voices.recording import read_recording
 
 PITCHES_HZ = (440, 660)
@@ -153,16 +153,20 @@ def test_chunks_of_a_replica_that_are_lost_repeated_or_late_are_not_heard(fault:
         for _ in range(2):
             replica = await directory.add(backend=StandInBackend(PITCHES_HZ))
         send = type(replica).events
+        faulty: list[list[ReplicaEvent]] = []  # the chunks of the first connection that sends three
 
-        async def events(faulty: Any) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
+        async def events(sender: Any) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
             chunks: list[ReplicaEvent] = []
-            async for batch in send(faulty):
+            async for batch in send(sender):
                 for event in batch:
                     if not isinstance(event, StreamChunk):
                         yield (event,)
                         continue
                     chunks.append(event)
-                    for sent in fault(chunks):
+                    if len(chunks) == 3 and not faulty:
+                        faulty.append(chunks)
+                    is_faulty = bool(faulty) and faulty[0] is chunks
+                    for sent in fault(chunks) if is_faulty else [event]:
                         yield (sent,)
 
         with pytest.MonkeyPatch.context() as patch:
@@ -170,6 +174,7 @@ def test_chunks_of_a_replica_that_are_lost_repeated_or_late_are_not_heard(fault:
             engine = await ClusterEngine.connect(directory, EngineConfig())
             heard = await asyncio.gather(*(speak(engine, each, words[each]) for each in PITCHES_HZ))
             await engine.aclose()
+        assert faulty
         for pitch_hz, pcm in zip(PITCHES_HZ, heard, strict=True):
             assert pitches_in(pcm) == {pitch_hz}
             assert len(pcm) <= len(whole[pitch_hz])

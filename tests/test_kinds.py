@@ -67,7 +67,7 @@ EXCEPTIONS = {
         "place to run process",
         "voice family cosyvoice",
     ),
-    "tts_engine/bundles.py": (
+    "tts_engine/backends/bundles.py": (
         "voice family cosyvoice",
         "voice family xtts",
     ),
@@ -75,7 +75,7 @@ EXCEPTIONS = {
         "language english",
         "place to run process",
     ),
-    "tts_engine/generation_segmenter.py": ("language multilingual",),
+    "tts_engine/decoding/generation_segmenter.py": ("language multilingual",),
     "tts_engine/segmenter.py": ("language english",),
     "tts_engine/voices/store.py": ("voice family cosyvoice",),
     "voice family cosyvoice": (

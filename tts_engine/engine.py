@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from .backends.base import (
     Backend,
-    Delivery,
     InterruptibleBackend,
     SeparateProcess,
     SlotRequest,
@@ -55,7 +54,9 @@ from .scheduler import (
 )
 from .segmenter import Segmenter
 from .session import Session
+from .speech_engine import SpeechEngine
 from .stream import Stream
+from .stream_request import StreamRequest
 from .text_reader import TextReader, wants_text
 from .voices.languages import OtherLanguage, language_read
 from .voices.voices import Voices
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MIN_SPEED, _MAX_SPEED = 0.5, 2.0
 _UNREAD_WARNING_INTERVAL_S = 60.0
 
 
@@ -83,7 +83,7 @@ class EngineConfig:
     other_language: OtherLanguage = OtherLanguage.REFUSE
 
 
-class Engine:
+class Engine(SpeechEngine):
     """A loaded backend and its open streams.
 
     Open with ``await Engine.open()``, close with ``await engine.aclose()``, or use ``async with``. A stream
@@ -160,40 +160,34 @@ class Engine:
         engine.metrics = metrics or Metrics()
         return engine
 
-    async def __aenter__(self) -> "Engine":
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
-
     @property
     def lexicon(self) -> LexiconFile | None:
-        """The lexicon of every stream."""
+        """As ``SpeechEngine.lexicon``."""
         return self._config.lexicon
 
     @property
     def active_streams(self) -> int:
-        """Number of open streams, without cancelled ones whose slot is still in a running step."""
+        """As ``SpeechEngine.active_streams``."""
         return len(self._streams)
 
     @property
     def max_streams(self) -> int:
-        """Most streams open at once."""
+        """As ``SpeechEngine.max_streams``."""
         return min(self._config.scheduler.max_streams, self._backend.slots)
 
     @property
     def compute_s_per_audio_s(self) -> float:
-        """Measured compute seconds of the busiest worker for 1 s of audio; 0 until 5 s were rendered."""
+        """As ``SpeechEngine.compute_s_per_audio_s``."""
         return self._cost.compute_s_per_audio_s
 
     @property
     def process_ids(self) -> tuple[int, ...]:
-        """Ids of the processes that render beside this one."""
+        """As ``SpeechEngine.process_ids``."""
         backend = self._backend
         return (backend.pid,) if isinstance(backend, SeparateProcess) else ()
 
     def refusal(self, admission: Admission = Admission.NEW) -> Overloaded | None:
-        """The error with which one more stream would be refused now, None if it would be admitted."""
+        """As ``SpeechEngine.refusal``."""
         backend = self._backend
         if isinstance(backend, SeparateProcess) and (refusal := backend.refusal()) is not None:
             return refusal
@@ -211,28 +205,9 @@ class Engine:
             return refusal
         return None
 
-    def stream(
-        self,
-        *,
-        voice: str | None = None,
-        speed: float = 1.0,
-        seed: int = 0,
-        delivery: Delivery | None = None,
-        lexicons: Sequence[Lexicon] = (),
-        admission: Admission = Admission.NEW,
-        trace_id: str = "-",
-    ) -> Stream:
-        """Open an utterance stream on the running loop.
-
-        voice: an id; None is the default. speed: 0.5 to 2.0. seed: at least 0; equal seeds give equal
-        samples. lexicons: ahead of the engine's own, the first one first. admission: what the stream is for.
-        trace_id: names the stream in logs, of this process and of others that speak it.
-
-        Raises UnknownVoice, BadRequest for a bad value or a delivery that the voice does not support, and
-        Overloaded without waiting.
-        """
-        request = self._request(voice, speed, seed, delivery or Delivery())
-        return self._open_stream(replace(request, trace_id=trace_id), lexicons, admission)
+    def open_stream(self, request: StreamRequest, admission: Admission = Admission.NEW) -> Stream:
+        """As ``SpeechEngine.open_stream``."""
+        return self._open_slot_stream(self._slot_request(request), request.lexicons, admission)
 
     async def convert(
         self,
@@ -243,36 +218,28 @@ class Engine:
         speed: float = 1.0,
         seed: int = 0,
     ) -> Stream:
-        """Open a stream that speaks a recording in another voice. It takes no text.
-
-        samples: (N,) mono float32 in [-1, 1]. sample_rate: Hz. Raises as ``stream``, and BadRequest for the
-        recording.
-        """
-        request = self._request(voice, speed, seed, Delivery())
+        """As ``SpeechEngine.convert``."""
+        request = self._slot_request(StreamRequest(voice, speed, seed))
         tokenize = functools.partial(self.voices.tokenize_speech, samples, sample_rate)
         source_speech_ids = await asyncio.get_running_loop().run_in_executor(None, tokenize)
-        stream = self._open_stream(replace(request, source_speech_ids=source_speech_ids))
+        stream = self._open_slot_stream(replace(request, source_speech_ids=source_speech_ids))
         stream.end_input()
         return stream
 
-    def _request(self, voice: str | None, speed: float, seed: int, delivery: Delivery) -> SlotRequest:
-        """Check a request and look up its voice, before the lock is taken because that may read a file."""
-        if not _MIN_SPEED <= speed <= _MAX_SPEED:
-            raise BadRequest(f"speed {speed} is outside {_MIN_SPEED} to {_MAX_SPEED}")
-        if seed < 0:
-            raise BadRequest(f"seed {seed} is below 0")
-        found_voice = self.voices.get(voice)
-        delivery = replace(delivery, language=delivery.language or found_voice.language)
+    def _slot_request(self, request: StreamRequest) -> SlotRequest:
+        """Look up the voice of a request, before the lock is taken because that may read a file."""
+        voice = self.voices.get(request.voice)
         return SlotRequest(
-            found_voice.id,
-            speed,
-            seed,
-            delivery,
-            self._config.reading,
-            speaker_profile=self.voices.speaker_profile(found_voice.id),
+            voice.id,
+            request.speed,
+            request.seed,
+            replace(request.delivery, language=request.delivery.language or voice.language),
+            trace_id=request.trace_id,
+            reading=self._config.reading,
+            speaker_profile=self.voices.speaker_profile(voice.id),
         )
 
-    def _open_stream(
+    def _open_slot_stream(
         self,
         request: SlotRequest,
         lexicons: Sequence[Lexicon] = (),
@@ -297,7 +264,7 @@ class Engine:
         return stream
 
     def language_spoken(self, voice: str | None, language: str) -> str | None:
-        """As ``language_read``, by a voice of the engine. Raises UnknownVoice too."""
+        """As ``SpeechEngine.language_spoken``."""
         return language_read(self.voices.get(voice), language, self._config.other_language)
 
     def _segmenter_in(

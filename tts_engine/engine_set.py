@@ -10,21 +10,19 @@ streams, in the voices that both have.
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .backends.base import Delivery
-from .engine import Engine
 from .errors import BadRequest, Overloaded, UnknownVoice
-from .reading.pronunciation.lexicon import Lexicon
+from .reading.pronunciation.lexicon_files import LexiconFile
 from .scheduler import Admission
-from .stream import Stream
+from .speech_engine import SpeechEngine, SpeechStream
+from .stream_request import Delivery, StreamRequest
 from .voices.enrollable import EnrollableVoices
 from .voices.languages import OtherLanguage, require_language, speaks
 from .voices.voices import Voice, Voices
@@ -40,7 +38,7 @@ class NamedEngine:
     """An engine of a set."""
 
     name: str
-    engine: Engine
+    engine: SpeechEngine
     voice: str | None = None  # id of its default voice; None is its first
     canary_of: str | None = None  # name of the engine of which it takes a share
     share: float = 0.0  # 0 to 1, of that engine's new streams
@@ -55,10 +53,10 @@ class EngineSetVoices(Voices):
         retiring: engines that are no longer in the set; their temporary voices speak until they are removed.
     """
 
-    def __init__(self, engines: tuple[NamedEngine, ...], retiring: Collection[Engine] = ()) -> None:
+    def __init__(self, engines: tuple[NamedEngine, ...], retiring: Collection[SpeechEngine] = ()) -> None:
         self.members = engines = tuple(sorted(engines, key=lambda each: each.canary_of is not None))
         self.retiring = retiring
-        self._owners: dict[str, tuple[Engine, str]] = {}
+        self._owners: dict[str, tuple[SpeechEngine, str]] = {}
         self._engines = {each.name: each.engine for each in engines}
         found = []
         for each in engines:
@@ -96,7 +94,7 @@ class EngineSetVoices(Voices):
             return replace(voice, id=self.id_in(main, voice.id) or voice.id)
         return super().default
 
-    def owner(self, voice_id: str) -> tuple[Engine, str]:
+    def owner(self, voice_id: str) -> tuple[SpeechEngine, str]:
         """The engine of a voice, and the voice's id there. Raises UnknownVoice."""
         found = self._find_owner(voice_id)
         if found is None:
@@ -117,11 +115,11 @@ class EngineSetVoices(Voices):
         member = next((each for each in self.members if each.engine is engine), None)
         return None if member is None else self.id_in(member, name)
 
-    def ids_of(self, engine: Engine) -> Iterator[str]:
+    def ids_of(self, engine: SpeechEngine) -> Iterator[str]:
         """The ids of an engine's listed voices."""
         return (voice_id for voice_id, (owner, _) in self._owners.items() if owner is engine)
 
-    def _find_owner(self, voice_id: str) -> tuple[Engine, str] | None:
+    def _find_owner(self, voice_id: str) -> tuple[SpeechEngine, str] | None:
         if voice_id in self._owners:
             return self._owners[voice_id]
         name, _, own_id = voice_id.partition("/")
@@ -134,7 +132,7 @@ class EngineSetVoices(Voices):
         return None if engine is None else (engine, voice_id)
 
 
-class EngineSet(Engine):
+class EngineSet(SpeechEngine):
     """Engines that are open together. ``aclose`` closes all.
 
     Args:
@@ -153,17 +151,21 @@ class EngineSet(Engine):
         default_voice: str | None = None,
         other_language: OtherLanguage = OtherLanguage.REFUSE,
     ) -> None:
-        # Not the base class's: the members have the sessions, threads and backends.
         self._main = engines[0].engine
         self.metrics = self._main.metrics
         self.voices: EngineSetVoices = EngineSetVoices(())
         self._default_voice = default_voice
         self._other_language = other_language
         self._warned: set[tuple[str, str]] = set()
-        self._retiring: dict[Engine, asyncio.Task[None]] = {}
+        self._retiring: dict[SpeechEngine, asyncio.Task[None]] = {}
         self._canary_parts: defaultdict[str, float] = defaultdict(float)  # of a stream, due to each canary
         self.further_voices: dict[str, str] = {}
         self.exchange(engines)
+
+    @property
+    def lexicon(self) -> LexiconFile | None:
+        """That of the first engine."""
+        return self._main.lexicon
 
     @property
     def active_streams(self) -> int:
@@ -171,57 +173,45 @@ class EngineSet(Engine):
         return sum(engine.active_streams for engine in self._engines())
 
     @property
+    def max_streams(self) -> int:
+        """Most streams open at once, of all engines of the set together."""
+        return sum(each.engine.max_streams for each in self.voices.members)
+
+    @property
+    def compute_s_per_audio_s(self) -> float:
+        """As ``SpeechEngine.compute_s_per_audio_s``, of the engine where it is most."""
+        return max(each.engine.compute_s_per_audio_s for each in self.voices.members)
+
+    @property
     def process_ids(self) -> tuple[int, ...]:
-        """As ``Engine.process_ids``, of all engines."""
+        """As ``SpeechEngine.process_ids``, of all engines."""
         return tuple(pid for engine in self._engines() for pid in engine.process_ids)
 
     def refusal(self, admission: Admission = Admission.NEW) -> Overloaded | None:
         """The error with which the first engine would refuse one more stream."""
         return self._main.refusal(admission)
 
-    def stream(
-        self,
-        *,
-        voice: str | None = None,
-        speed: float = 1.0,
-        seed: int = 0,
-        delivery: Delivery | None = None,
-        lexicons: Sequence[Lexicon] = (),
-        admission: Admission = Admission.NEW,
-        trace_id: str = "-",
-    ) -> Stream:
-        """Open a stream in the engine of the voice, as ``Engine.stream``.
+    def open_stream(self, request: StreamRequest, admission: Admission = Admission.NEW) -> SpeechStream:
+        """Open a stream in the engine of the voice, as ``SpeechEngine.open_stream``.
 
         Raises BadRequest too if the voice does not speak ``delivery.language`` and the set refuses that.
         """
-        delivery = delivery or Delivery()
-        chosen = self.voices.get(voice or self._default_voice)
+        delivery = request.delivery
+        chosen = self.voices.get(request.voice or self._default_voice)
         if delivery.language and not speaks(chosen, delivery.language):
             chosen, delivery = self._for_other_language(chosen, delivery, delivery.language)
         engine, own_id = self.voices.owner(chosen.id)
-        open_in = functools.partial(
-            Engine.stream,
-            voice=own_id,
-            speed=speed,
-            seed=seed,
-            delivery=delivery,
-            lexicons=lexicons,
-            admission=admission,
-            trace_id=trace_id,
-        )
+        request = replace(request, voice=own_id, delivery=delivery)
         canary = self._due_canary(engine, own_id)
         if canary is not None:
             try:
-                return open_in(canary)
-            except (
-                Overloaded,
-                BadRequest,
-            ):  # of a trial; the engine itself may have room, or the language
+                return canary.open_stream(request, admission)
+            except (Overloaded, BadRequest):  # of a trial; the engine itself may have room, or the language
                 pass
-        return open_in(engine)
+        return engine.open_stream(request, admission)
 
     def language_spoken(self, voice: str | None, language: str) -> str | None:
-        """As ``Engine.language_spoken``, in the engine of the voice."""
+        """As ``SpeechEngine.language_spoken``, in the engine of the voice."""
         engine, own_id = self.voices.owner(self.voices.get(voice or self._default_voice).id)
         return engine.language_spoken(own_id, language)
 
@@ -253,7 +243,7 @@ class EngineSet(Engine):
         for engine in before - {each.engine for each in engines}:
             self._retiring[engine] = asyncio.create_task(self._close_when_unused(engine))
 
-    async def _close_when_unused(self, engine: Engine) -> None:
+    async def _close_when_unused(self, engine: SpeechEngine) -> None:
         # An engine does not report the end of a stream.
         while engine.active_streams or engine.voices.temporary_ids:  # noqa: ASYNC110
             await asyncio.sleep(_RETIRING_INTERVAL_S)
@@ -262,10 +252,10 @@ class EngineSet(Engine):
         finally:
             del self._retiring[engine]
 
-    def _engines(self) -> tuple[Engine, ...]:
+    def _engines(self) -> tuple[SpeechEngine, ...]:
         return (*(each.engine for each in self.voices.members), *self._retiring)
 
-    def _due_canary(self, engine: Engine, own_id: str) -> Engine | None:
+    def _due_canary(self, engine: SpeechEngine, own_id: str) -> SpeechEngine | None:
         """The engine that takes the next stream instead, if it is its turn: every tenth for a tenth."""
         named = {each.name: each.engine for each in self.voices.members}
         for each in self.voices.members:
@@ -287,8 +277,8 @@ class EngineSet(Engine):
         voice: str | None = None,
         speed: float = 1.0,
         seed: int = 0,
-    ) -> Stream:
-        """As ``Engine.convert``, in the engine of the voice."""
+    ) -> SpeechStream:
+        """As ``SpeechEngine.convert``, in the engine of the voice."""
         engine, own_id = self.voices.owner(self.voices.get(voice or self._default_voice).id)
         return await engine.convert(samples, sample_rate, voice=own_id, speed=speed, seed=seed)
 

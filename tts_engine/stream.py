@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
@@ -10,12 +9,14 @@ from typing import Protocol
 import numpy as np
 
 from .backends.base import StepResult
-from .chunk import SAMPLE_RATE, AudioChunk, Mark, Provenance, Word
-from .errors import BadText, StreamClosed, SynthesisFailed, UnreadableText
+from .chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
+from .errors import StreamClosed, SynthesisFailed, UnreadableText
 from .reading.clause_boundaries import BoundaryKind
-from .reading.pronunciation.lexicon import MAX_PHRASE_CHARACTERS, Pronunciation
+from .reading.pronunciation.lexicon import Pronunciation
 from .segmenter import Segment, Segmenter
 from .session import Session
+from .speech_engine import SpeechStream
+from .stream_buffers import ChunkQueue, PushedText
 from .text_reader import TextReader, TextReaderHost
 
 # Every stream ends with a chunk of silence: the last chunk does not depend on timing, and a text without any
@@ -23,19 +24,6 @@ from .text_reader import TextReader, TextReaderHost
 _FINAL_SILENCE_S = 0.02
 # The silence is longer where the last word would end after the audio: its end is estimated when it begins.
 _MAX_FINAL_SILENCE_S = 1.0
-
-
-class TextSink(Protocol):
-    """The methods of a ``Stream`` that take plain text."""
-
-    def push_text(self, text: str) -> None:
-        """Add text, split anywhere."""
-
-    def flush(self) -> None:
-        """Speak the buffered text without waiting for more."""
-
-    def end_input(self) -> None:
-        """End the text; no more will come."""
 
 
 class StreamHost(TextReaderHost, Protocol):
@@ -48,10 +36,8 @@ class StreamHost(TextReaderHost, Protocol):
         """Count letters of an ended stream that the voice could not read; the lock is held."""
 
 
-class Stream:
-    """One utterance. Use ``async with`` and iterate; leaving the block cancels the rest.
-
-    Call its methods on the loop that opened it. None of them waits, apart from reading chunks.
+class Stream(SpeechStream):
+    """A stream of an ``Engine``. A session is its state on the workers' side.
 
     Args:
         segmenter_in: makes another segmenter, of a part of the text in a language; raises LanguageNotSpoken.
@@ -74,92 +60,56 @@ class Stream:
         self._language: str | None = None  # the same; None: the stream's
         self._input_ended = False
         self._loop = loop
-        self._max_characters = max_characters
-        self._text: list[str] = []
-        self._characters = 0
-        self._chunks: deque[AudioChunk] = deque()
-        self._failure: Exception | None = None
-        self._ended = False
-        self._changed = asyncio.Event()  # a chunk or the end has arrived
+        self._pushed = PushedText(max_characters)
+        self._chunks = ChunkQueue()
         self._text_range = (0, 0)  # of the chunk rendered last
         self._sample_rate = SAMPLE_RATE  # of the chunk rendered last, Hz
         self._last_word_stop_s = 0.0  # the latest end of a word
-        self._marks: deque[tuple[int, str]] = deque()  # character and name, of marks that no chunk had yet
-
-    async def __aenter__(self) -> "Stream":
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self.cancel()
 
     @property
     def text(self) -> str:
-        """All text pushed so far. Text ranges of chunks and words count its characters."""
-        if len(self._text) > 1:
-            self._text = ["".join(self._text)]
-        return self._text[0] if self._text else ""
+        """As ``SpeechStream.text``."""
+        return str(self._pushed)
 
     @property
     def unread_characters(self) -> int:
-        """Letters of the text that is read so far that the voice cannot read; their words are left out.
-
-        After the final chunk it covers the whole text.
-        """
+        """As ``SpeechStream.unread_characters``."""
         return self.reader.segmenter.unread_characters
 
     def push_text(
         self, text: str, pronunciation: Pronunciation | None = None, pause_s: float | None = None
     ) -> None:
-        """Add text, split anywhere.
-
-        pronunciation: of the whole text, which is then a word or phrase of its own. pause_s: silence after
-        the last word of the text, instead of the usual pause; the sentence may go on after it.
-
-        Raises StreamClosed after ``end_input``, BadText beyond the limit.
-        """
+        """As ``SpeechStream.push_text``."""
         self._require_open()
-        if pronunciation is not None and len(text) > MAX_PHRASE_CHARACTERS:
-            raise BadText(f"{len(text)} characters with one pronunciation, at most {MAX_PHRASE_CHARACTERS}")
-        if self._characters + len(text) > self._max_characters:
-            raise BadText(
-                f"{self._characters + len(text)} characters in one stream, at most {self._max_characters}"
-            )
-        self._characters += len(text)
-        self._text.append(text)
+        self._pushed.add(text, pronunciation)
         self.reader.push(text, pronunciation, pause_s)
 
     def set_rate(self, rate: float) -> None:
-        """Speak the text from here on faster or slower; a factor besides the stream's speed.
-
-        The product is kept within 0.5 to 2.0. CosyVoice ignores it. Raises StreamClosed.
-        """
+        """As ``SpeechStream.set_rate``."""
         self._require_open()
         if rate != self._rate:
             self._rate = rate
             self.reader.set_rate(rate)
 
     def set_language(self, language: str | None) -> None:
-        """Read the text from here on by the rules of a language, BCP 47; None: of the stream's own.
-
-        The voice stays the same. Raises StreamClosed, and LanguageNotSpoken if it does not speak that.
-        """
+        """As ``SpeechStream.set_language``."""
         self._require_open()
         if language != self._language:
             self.reader.change_segmenter(self._segmenter_in(language))
             self._language = language
 
     def mark(self, name: str) -> None:
-        """Name the place between the text so far and the next; a chunk reports it. Raises StreamClosed."""
+        """As ``SpeechStream.mark``."""
         self._require_open()
-        self._marks.append((self._characters, name))
+        self._pushed.mark(name)
 
     def flush(self) -> None:
-        """Speak the buffered text as a sentence, without waiting for more. Raises StreamClosed."""
+        """As ``SpeechStream.flush``."""
         self._require_open()
         self.reader.flush()
 
     def end_input(self) -> None:
-        """End the text: speak what is buffered, then end the stream. A second call does nothing."""
+        """As ``SpeechStream.end_input``."""
         if self._input_ended or self._session.cancelled_at is not None:
             return
         self._input_ended = True
@@ -168,13 +118,13 @@ class Stream:
     def _finish(self) -> None:
         """End a stream whose text is read to its end, if all of it is rendered; the lock is held."""
         session = self._session
-        is_over = session.cancelled_at is not None or self._failure is not None
+        is_over = session.cancelled_at is not None or self._chunks.failed
         if session.is_fully_rendered and not session.running and not is_over:
             self.deliver_end()
             self._host.release(session)
 
     def cancel(self) -> None:
-        """End the stream at once: no further chunk is yielded or, after the running step, rendered."""
+        """As ``SpeechStream.cancel``."""
         session = self._session
         if session.cancelled_at is not None:
             return
@@ -182,16 +132,11 @@ class Stream:
             session.cancelled_at = time.monotonic()
             session.drop_text()
             self._host.release(session)
-        self._chunks.clear()
-        self._ended = True
-        self._changed.set()
+        self._chunks.end()
 
     def set_deadline(self, runs_dry_at: float) -> None:
-        """Report when the listener will have played all chunks it took, as ``time.monotonic()``."""
+        """As ``SpeechStream.set_deadline``."""
         self._session.deadline = runs_dry_at
-
-    def __aiter__(self) -> "Stream":
-        return self
 
     async def __anext__(self) -> AudioChunk:
         """The next chunk.
@@ -199,18 +144,7 @@ class Stream:
         Raises, once, SynthesisFailed if the backend failed in this stream, and UnreadableText if the voice
         could read no word of the whole text.
         """
-        while not self._chunks:
-            if self._failure is not None:
-                failure, self._failure, self._ended = self._failure, None, True
-                if isinstance(failure, UnreadableText):
-                    raise failure
-                raise SynthesisFailed(f"the voice failed: {failure}") from failure
-            if self._ended:
-                raise StopAsyncIteration
-            self._changed.clear()
-            await self._changed.wait()
-        chunk = self._chunks.popleft()
-        self._ended = chunk.final
+        chunk = await self._chunks.take()
         session = self._session
         with self._host.lock:
             session.unread_s -= chunk.seconds
@@ -293,27 +227,14 @@ class Stream:
             return
         text = self.text
         words = tuple(replace(word, text=text[word.text_start : word.text_stop]) for word in chunk.words)
-        self._chunks.append(replace(chunk, words=words, marks=self._reached_marks(chunk)))
-        self._changed.set()
-
-    def _reached_marks(self, chunk: AudioChunk) -> tuple[Mark, ...]:
-        """Take the marks before a word of the chunk, those at a sentence's end, and at the end all."""
-        reached: list[Mark] = []
-        for word in chunk.words:
-            while self._marks and self._marks[0][0] <= word.text_start:
-                reached.append(Mark(self._marks.popleft()[1], word.start_s))
-        while self._marks and (chunk.final or self._ends_sentence(chunk, self._marks[0][0])):
-            reached.append(Mark(self._marks.popleft()[1], chunk.samples[1] / SAMPLE_RATE))
-        return tuple(reached)
-
-    def _ends_sentence(self, chunk: AudioChunk, position: int) -> bool:
-        """Whether a sentence ends with the chunk, without a word between its end and a place in the text."""
-        stop = chunk.sentence_stop
-        return stop is not None and not self.text[stop:position].strip()
+        chunk = replace(chunk, words=words)
+        self._chunks.put(replace(chunk, marks=self._pushed.reached_marks(chunk)))
 
     def _receive_failure(self, failure: Exception) -> None:
-        self._failure = failure
-        self._changed.set()
+        if not isinstance(failure, UnreadableText):
+            cause, failure = failure, SynthesisFailed(f"the voice failed: {failure}")
+            failure.__cause__ = cause
+        self._chunks.fail(failure)
 
     def _require_open(self) -> None:
         if self._session.cancelled_at is not None:

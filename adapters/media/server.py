@@ -5,13 +5,12 @@ link or is gone: calls then end as at a shutdown.
 """
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable
 from typing import Final
 
 from .call_media import MediaReport
-from .clock import PERIOD_S, Clock
+from .clock import Clock
 from .link import MessageLink, close_descriptor, socket_identity
 from .messages import (
     READY_PERIOD_S,
@@ -27,9 +26,6 @@ from .paced_media import SpeechDetector
 from .phone_call import PhoneCall
 from .wires import make_wire
 
-logger = logging.getLogger(__name__)
-
-_TICKS_PER_READY: Final = round(READY_PERIOD_S / PERIOD_S)
 _CONTROL_GONE: Final = "the server is gone"
 
 
@@ -48,7 +44,6 @@ class MediaServer:
         self._make_detector = make_detector
         self._clock = Clock(phases=phases)
         self._calls: dict[int, PhoneCall] = {}
-        self._heartbeat = _Heartbeat(lambda: self._send(MediaReady()))
         self._control_gone = asyncio.Event()
         self._changed = asyncio.Event()
         self._link = MessageLink(sock, self._receive, self._control_gone.set)
@@ -57,6 +52,7 @@ class MediaServer:
         """Serve until control is gone and every call has ended."""
         ticking = asyncio.create_task(self._clock.run())
         self._send(MediaReady())
+        reporting = asyncio.create_task(self._report_ready(ticking))
         await self._control_gone.wait()
         for call in tuple(self._calls.values()):
             call.execute(HangUp(0, _CONTROL_GONE))
@@ -64,7 +60,15 @@ class MediaServer:
             self._changed.clear()
             await self._changed.wait()
         ticking.cancel()
-        await asyncio.wait({ticking})
+        reporting.cancel()
+        await asyncio.wait({ticking, reporting})
+
+    async def _report_ready(self, ticking: asyncio.Task[None]) -> None:
+        """Tell control that calls are served, as long as their clock runs."""
+        while not ticking.done():
+            await asyncio.sleep(READY_PERIOD_S)
+            if self._calls:
+                self._send(MediaReady())
 
     def _receive(self, message: ControlMessage, descriptor: int) -> None:
         if isinstance(message, OpenPhoneCall):
@@ -84,8 +88,6 @@ class MediaServer:
             self._refuse(number, "the media server was given the connection of another call")
             return
         sock = socket.socket(fileno=descriptor)
-        if not self._calls:
-            self._clock.join(self._heartbeat)
         try:
             self._calls[number] = PhoneCall(
                 opening,
@@ -98,7 +100,6 @@ class MediaServer:
         except OSError as error:
             sock.close()
             self._refuse(number, f"the connection could not be served ({error})")
-            self._stop_heartbeat_without_calls()
 
     def _refuse(self, number: int, reason: str) -> None:
         self._send(CallClosed(number, reason, MediaReport()))
@@ -112,32 +113,7 @@ class MediaServer:
 
     def _remove(self, number: int) -> None:
         del self._calls[number]
-        self._stop_heartbeat_without_calls()
         self._changed.set()
-
-    def _stop_heartbeat_without_calls(self) -> None:
-        if not self._calls:
-            self._clock.leave(self._heartbeat)
-
-
-class _Heartbeat:
-    """Tells control every READY_PERIOD_S that the clock of the calls ticks.
-
-    Args:
-        send: sends a MediaReady.
-    """
-
-    def __init__(self, send: Callable[[], object]) -> None:
-        self._send = send
-        self._ticks = 0
-
-    def tick(self, now: float) -> None:
-        if self._ticks % _TICKS_PER_READY == 0:
-            self._send()
-        self._ticks += 1
-
-    def fail(self, error: Exception) -> None:
-        logger.error("The media server can no longer tell that it runs", exc_info=error)
 
 
 def serve_media(sock: socket.socket, make_detector: Callable[[], SpeechDetector | None], phases: int) -> None:

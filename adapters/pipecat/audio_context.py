@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from ...tts_engine.chunk import Word
 from ...tts_engine.errors import SynthesisFailed, VivavoceError
-from ...tts_engine.stream import TextSink
+from ...tts_engine.speech_engine import TextSink
 from ..client import SpeechPiece
 from ..written_words import WrittenWords
 from .word_timing import NANOSECONDS_PER_S

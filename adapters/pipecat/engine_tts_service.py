@@ -16,12 +16,12 @@ from pipecat.processors.frame_processor import FrameProcessorSetup
 from pipecat.services.settings import TTSSettings
 from pipecat.utils.types import is_given
 
-from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import SynthesisFailed, UnknownVoice, VivavoceError
 from ...tts_engine.reading.multilingual.clause_normalizer import is_supported_language
-from ...tts_engine.stream import Stream
+from ...tts_engine.speech_engine import SpeechEngine, SpeechStream
+from ...tts_engine.stream_request import Delivery
 from ...tts_engine.voices.voices import MULTIPLE_LANGUAGES
 from ..audio.resample import BUILT_IN_RATES, Resampler, resampler_to, soxr_resampler
 from ..client import SpeechPiece
@@ -36,7 +36,7 @@ class _EngineSpeech:
     # A stream of the engine at the pipeline's rate, whose text may be SSML, as a server's. The resampler is
     # not shared: it withholds samples.
 
-    def __init__(self, stream: Stream, sample_rate: int) -> None:
+    def __init__(self, stream: SpeechStream, sample_rate: int) -> None:
         self._stream = stream
         self._ssml_input = SsmlInput()
         self._fault: VivavoceError | None = None  # of a document that the end of the text cuts off
@@ -110,7 +110,7 @@ class VivavoceTTSService(BaseVivavoceTTSService):
     def __init__(
         self,
         *,
-        engine: Engine | None = None,
+        engine: SpeechEngine | None = None,
         lead_s: float = LEAD_S,
         settings: VivavoceTTSSettings | None = None,
         **kwargs: Any,
@@ -129,7 +129,7 @@ class VivavoceTTSService(BaseVivavoceTTSService):
         """
         super().__init__(lead_s=lead_s, settings=settings, **kwargs)
         self._vivavoce_engine = engine
-        self._vivavoce_own_engine: Engine | None = None
+        self._vivavoce_own_engine: SpeechEngine | None = None
         if engine is not None:
             self._vivavoce_set_default_voice(engine)
 
@@ -176,7 +176,7 @@ class VivavoceTTSService(BaseVivavoceTTSService):
             return str(error)
         return super()._vivavoce_settings_error()
 
-    def _vivavoce_set_default_voice(self, engine: Engine) -> None:
+    def _vivavoce_set_default_voice(self, engine: SpeechEngine) -> None:
         settings = self._settings
         if settings.voice is None:
             settings.voice = engine.voices.default.id

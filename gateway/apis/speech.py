@@ -32,12 +32,11 @@ from ...adapters.ssml.document import (
 )
 from ...adapters.ssml.input import SsmlInput, push_document_in_slices
 from ...adapters.written_words import WrittenWords
-from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import SAMPLE_RATE, Mark, Word
-from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest, LanguageNotSpoken, StreamClosed, VivavoceError
 from ...tts_engine.reading.pronunciation.lexicon import Lexicon
-from ...tts_engine.stream import Stream
+from ...tts_engine.speech_engine import SpeechEngine, SpeechStream
+from ...tts_engine.stream_request import Delivery, StreamRequest
 from ..sliced_inputs import SlicedInputs
 from .encoding_threads import EncodingThreads, EncodingUrgency
 
@@ -113,7 +112,7 @@ class EncodedChunk:
 
 
 def open_encoded_stream(
-    engine: Engine,
+    engine: SpeechEngine,
     options: SynthesisOptions,
     threads: EncodingThreads | None = None,
     lexicons: Sequence[Lexicon] = (),
@@ -135,7 +134,7 @@ class EncodedStream:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SpeechEngine,
         options: SynthesisOptions,
         threads: EncodingThreads,
         lexicons: Sequence[Lexicon],
@@ -145,7 +144,7 @@ class EncodedStream:
         self._lexicons = (*([options.lexicon] if options.lexicon else []), *lexicons)
         self._threads = threads
         self._options = options
-        self._stream: Stream
+        self._stream: SpeechStream
         self._engine_speed = options.engine_speed
         self._make_stretcher()
         self._encoder = open_encoder(options.audio)
@@ -170,13 +169,15 @@ class EncodedStream:
     async def __aenter__(self) -> Self:
         """Open a stream of the engine; raises UnknownVoice, BadRequest or Overloaded."""
         options = self._options
-        self._stream = self._engine.stream(
-            voice=options.voice,
-            speed=self._engine_speed,
-            seed=options.seed,
-            delivery=options.delivery,
-            lexicons=self._lexicons,
-            trace_id=self._trace_id,
+        self._stream = self._engine.open_stream(
+            StreamRequest(
+                options.voice,
+                self._engine_speed,
+                options.seed,
+                options.delivery,
+                self._lexicons,
+                self._trace_id,
+            )
         )
         return self
 

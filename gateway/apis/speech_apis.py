@@ -8,8 +8,8 @@ import asyncio
 from pathlib import Path
 from typing import Final, Protocol
 
-from ...tts_engine.engine import Engine
 from ...tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
+from ...tts_engine.speech_engine import SpeechEngine
 from ..access.access_control import AccessControl
 from ..access.url_guard import UrlGuard
 from ..calls.api.operations import CALL_SOCKET
@@ -76,7 +76,7 @@ class SpeechApis:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SpeechEngine,
         access: AccessControl,
         voices: VoiceRegistry,
         guard: UrlGuard,

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from fastapi import APIRouter, WebSocket
 
-from ...tts_engine.engine import Engine
 from ...tts_engine.errors import Overloaded
 from ...tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
+from ...tts_engine.speech_engine import SpeechEngine
 from ..access.access_control import AccessControl, Grant
 from ..access.keys import Scope
 from ..web.request_log import RequestLog
@@ -27,7 +27,7 @@ class SpeechServer:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SpeechEngine,
         access: AccessControl,
         log: RequestLog,
         models: ModelNames | None = None,

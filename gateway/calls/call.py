@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from ...adapters.media.call_media import CallerAudioOptions, CallMedia, MediaReport, RecordedAudio
 from ...adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ...adapters.ssml.document import SsmlDocument
-from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
 from ...tts_engine.metrics import Metrics
@@ -45,8 +44,7 @@ from .transfers import AttendedTransfer, CallNotTransferable, CallTransfers
 from .utterance_tracker import Turn, UtteranceOutcome, UtteranceTracker
 
 if TYPE_CHECKING:
-    from ...tts_engine.engine import Engine
-    from ...tts_engine.stream import Stream
+    from ...tts_engine.speech_engine import SpeechEngine, SpeechStream
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +75,7 @@ class Call:
         self,
         call_id: str,
         *,
-        engine: "Engine",
+        engine: "SpeechEngine",
         media: CallMedia,
         close: Callable[[str], None],
         transfers: CallTransfers | None = None,
@@ -107,7 +105,7 @@ class Call:
         self._now = now
         self._turn_count = 0
         self._speak_lock = asyncio.Lock()
-        self._stream: Stream | None = None  # of the utterance being spoken
+        self._stream: SpeechStream | None = None  # of the utterance being spoken
         self._text_feed: TextFeed | None = None  # its text
         self._interrupted = asyncio.Event()  # set, and replaced by a new one, at each barge-in
         # Discards that the media have not answered, and the utterances begun before each.
@@ -389,15 +387,8 @@ class Call:
             await self._wait_for_place(turn)
             if turn.discarded.is_set():
                 return UtteranceOutcome.DISCARDED
-            self._stream = self._engine.stream(
-                voice=speech.voice,
-                speed=speech.speed,
-                seed=speech.seed,
-                delivery=Delivery(listener_rate=self.sample_rate),
-                lexicons=speech.lexicons(),
-                admission=Admission.OVERDUE,
-                trace_id=self.call_id,
-            )
+            request = speech.stream_request(self.sample_rate, self.call_id)
+            self._stream = self._engine.open_stream(request, Admission.OVERDUE)
             async with (
                 self._stream as stream,
                 TextFeed(stream, text, on_text, self._now) as self._text_feed,
@@ -424,7 +415,7 @@ class Call:
                 return
             await _wait_at_most(turn.discarded, _RETRY_S)
 
-    async def _play_stream(self, stream: "Stream", feed: TextFeed, turn: Turn) -> UtteranceOutcome:
+    async def _play_stream(self, stream: "SpeechStream", feed: TextFeed, turn: Turn) -> UtteranceOutcome:
         async for chunk in stream:
             if turn.discarded.is_set():
                 return UtteranceOutcome.DISCARDED
@@ -438,7 +429,7 @@ class Call:
         await feed.raise_source_error()
         return UtteranceOutcome.CUT_SHORT if feed.cut_short else UtteranceOutcome.SPOKEN
 
-    def _push_chunk(self, chunk: AudioChunk, utterance: int, stream: "Stream") -> float:
+    def _push_chunk(self, chunk: AudioChunk, utterance: int, stream: "SpeechStream") -> float:
         now = self._now()
         if chunk.index > 0:
             self._metrics.playout_lead.observe(self.media.lead_s(now))

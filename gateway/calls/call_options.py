@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from ...tts_engine.reading.pronunciation.lexicon import Lexicon
 from ...tts_engine.reading.pronunciation.lexicon_files import LexiconFile
+from ...tts_engine.stream_request import Delivery, StreamRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +16,16 @@ class CallSpeechOptions:
     seed: int = 0
     lexicon: LexiconFile | None = None  # of the writer's key, ahead of the server's
 
-    def lexicons(self) -> tuple[Lexicon, ...]:
-        """Return the lexicon as it is now, if there is one."""
-        return () if self.lexicon is None else (self.lexicon.current(),)
+    def stream_request(self, listener_rate: int, trace_id: str) -> StreamRequest:
+        """Return what an utterance's stream is opened with; listener_rate: as of ``Delivery``, Hz."""
+        return StreamRequest(
+            self.voice,
+            self.speed,
+            self.seed,
+            Delivery(listener_rate=listener_rate),
+            () if self.lexicon is None else (self.lexicon.current(),),
+            trace_id,
+        )
 
 
 class CallerSpeechAction(Enum):

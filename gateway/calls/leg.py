@@ -20,7 +20,7 @@ from .registry import ActiveCall, CallLeg, CallRegistry
 from .transfers import CallTransfers
 
 if TYPE_CHECKING:
-    from ...tts_engine.engine import Engine
+    from ...tts_engine.speech_engine import SpeechEngine
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ AnyLeg = TypeVar("AnyLeg", bound=CallLeg)
 class CallServices:
     """What the calls of a server run on."""
 
-    engine: "Engine"
+    engine: "SpeechEngine"
     registry: CallRegistry
     recordings: CallRecordings | None = None  # None: calls cannot be recorded
 

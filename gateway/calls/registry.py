@@ -26,7 +26,7 @@ from .pressure.processor_time import ProcessorUse
 from .results import CallResults, EndedCall
 
 if TYPE_CHECKING:
-    from ...tts_engine.engine import Engine
+    from ...tts_engine.speech_engine import SpeechEngine
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class CallRegistry:
 
     def __init__(
         self,
-        engine: "Engine",
+        engine: "SpeechEngine",
         *,
         max_calls: int,
         process_ids: Callable[[], tuple[int, ...]] = tuple,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...tts_engine.bundles import (
+from ...tts_engine.backends.bundles import (
     BundleFamily,
     CheckedBundle,
     CheckedFile,

@@ -12,7 +12,7 @@ from ...adapters.ssml.document import SsmlDocument, parse_ssml
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest
-from ...tts_engine.stream import Stream
+from ...tts_engine.speech_engine import SpeechStream
 from ..calls.text_feed import TextFeed
 from .say_output import SpeechSink, check_output, open_sink
 
@@ -78,7 +78,7 @@ async def _source(text: str | None, options: SayOptions) -> str | SsmlDocument |
 
 
 async def _write_speech(
-    first: AudioChunk, stream: Stream, feed: TextFeed, sink: SpeechSink, characters: int | None
+    first: AudioChunk, stream: SpeechStream, feed: TextFeed, sink: SpeechSink, characters: int | None
 ) -> None:
     """Write ``first`` and all later chunks.
 

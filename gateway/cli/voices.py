@@ -64,7 +64,7 @@ def add(
 
     XTTS takes several files, of 3 to 30 seconds together.
     """
-    from ...tts_engine.bundles import enroll, require_folder, require_networks
+    from ...tts_engine.backends.bundles import enroll, require_folder, require_networks
 
     require_folder(bundle)
     require_networks(bundle)

@@ -42,6 +42,7 @@ from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.http_server import HttpServer
 from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.speech_engine import SpeechEngine
 
 TOKENS_PER_S = 40
 WARM_UP_CALLS = 5
@@ -377,7 +378,7 @@ async def _brief_call(tab: BrowserTab, calls: BrowserCalls) -> None:
     await asyncio.wait_for(calls.wait_idle(), _END_TIMEOUT_S)
 
 
-async def _synthesize_interjection(engine: Engine) -> str:
+async def _synthesize_interjection(engine: SpeechEngine) -> str:
     """Return a spoken phrase from its first audible sample on: base64 of s16le at 24 kHz."""
     async with engine.stream() as stream:
         stream.push_text(_INTERJECTION)

@@ -19,7 +19,7 @@ from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.bundle_settings import BundleSetting
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.voice_registry import NewVoice
-from vivavoce.tts_engine.bundles import write_random_bundle
+from vivavoce.tts_engine.backends.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice import policy
 from vivavoce.tts_engine.engine_set import EngineSet
 

@@ -11,8 +11,8 @@ from shared.gateways.bundled_gateway import client_of, settings_with
 from vivavoce.gateway.bundle_settings import BundleSetting
 from vivavoce.gateway.engine_opening import open_engine
 from vivavoce.gateway.settings_loader import SettingsError, load_settings
-from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.errors import BadRequest, BundleError, LanguageNotSpoken, UnknownVoice
+from vivavoce.tts_engine.stream_request import Delivery
 
 
 def test_voice_and_model_choose_a_bundle_and_the_lists_show_them(tmp_path: Path) -> None:

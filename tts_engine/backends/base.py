@@ -8,7 +8,7 @@ for each stage.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -18,56 +18,18 @@ from ..chunk import SAMPLE_RATE, Word
 from ..errors import Overloaded
 from ..reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle, style_of
 from ..segmenter import Segment, Segmenter
+from ..stream_request import StreamRequest
 from ..voices.voices import Voices
 
 
-class DeliveryMode(StrEnum):
-    """How CosyVoice uses the recording of a voice."""
-
-    ZERO_SHOT = "zero-shot"  # continue from its text and speech
-    CROSS_LINGUAL = "cross-lingual"  # take its sound only
-    INSTRUCT = "instruct"  # take its sound, and follow an instruction in words
-
-
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """How a text is spoken; None and "" leave the choice to the voice.
-
-    CosyVoice supports all fields but the penalty; XTTS supports the language, the sampling but for repetition
-    window and threshold, and the first hop; other voices support the language at most. The listener's rate is
-    no wish, and no voice refuses it.
-    """
-
-    mode: DeliveryMode | None = None  # None: by instruction and recording
-    instruction: str = ""  # in words, such as a dialect or an emotion
-    language: str | None = None  # of the text, BCP 47; None: the voice's
-    # Sampling of speech ids
-    temperature: float | None = None  # above 0; below 1 is steadier
-    top_p: float | None = None  # in (0, 1]
-    top_k: int | None = None  # at least 1
-    repetition_window: int | None = None  # ids looked back at; 0 switches the repetition rule off
-    repetition_threshold: float | None = None  # an id with this share of the window is drawn again
-    repetition_penalty: float | None = None  # of XTTS, above 0: divides the scores of ids decoded before
-    # Speech ids of the first chunk of audio, at least 1: whole blocks of 25, at most the backend's longest
-    # chunk. More of them delay the first sound, and cost less.
-    first_hop: int | None = None
-    # Sample rate at which the listener hears it, Hz. A voice may leave out frequencies above its half, and
-    # give samples at this rate; the packaged voice does, at 8 and 12 kHz.
-    listener_rate: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SlotRequest:
-    """What a slot is opened with."""
+class SlotRequest(StreamRequest):
+    """What a slot is opened with. It has no lexicons: a stream's text is read before its slot renders it."""
 
     voice: str  # id
-    speed: float  # 0.5 to 2.0; 1.0 is the voice's own pace
-    seed: int  # of the session's random generators
-    delivery: Delivery = Delivery()
     reading: ReadingStyle = DEFAULT_READING_STYLE  # of a voice that takes English words
     source_speech_ids: tuple[int, ...] | None = None  # ``Voices.tokenize_speech``, to convert instead of text
     speaker_profile: object = None  # ``Voices.speaker_profile``, read before the engine's lock is taken
-    trace_id: str = "-"  # of the stream, for logs
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...models.onnx_providers import CPU, OnnxDevice
-from ..bundles import is_xtts_folder, require_folder, require_networks
 from ..errors import BadRequest, BundleError, MissingExtra
 from ..voices.voices import Voice
 from .base import Backend
+from .bundles import is_xtts_folder, require_folder, require_networks
 from .devices import require_onnx_device
 
 if TYPE_CHECKING:

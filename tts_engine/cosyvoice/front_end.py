@@ -17,13 +17,14 @@ from ...models.cosyvoice.front_end import lm_prompts
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.lm.generation import LmPrompt
 from ...models.cosyvoice.lm.sampling import SamplingParameters
-from ..backends.base import Delivery, DeliveryMode, SlotRequest
-from ..bundles import bundle_errors
+from ..backends.base import SlotRequest
+from ..backends.bundles import bundle_errors
+from ..decoding.generation_segmenter import GenerationSegmenter, VoiceConversionSegmenter
 from ..decoding.policy import requested_sampling
 from ..errors import BadRequest
-from ..generation_segmenter import GenerationSegmenter, VoiceConversionSegmenter
 from ..reading.multilingual.clause_normalizer import MULTILINGUAL_VOICE_SCRIPTS, LanguageGrammars
 from ..segmenter import Segmenter
+from ..stream_request import Delivery, DeliveryMode
 from ..voices.store import VoiceStore
 from .bundle_voices import BundleVoices, SpeakerProfile
 from .conditioning import FlowPrompt, VoiceConditioning

@@ -25,8 +25,8 @@ from ...models.networks.execution import Executor, Precision
 from ...models.onnx_providers import find_onnx_device
 from ...models.onnx_sessions import OnnxSessions
 from ..backends.base import Stage
+from ..backends.bundles import bundle_errors
 from ..backends.process_child import HostedBackend
-from ..bundles import bundle_errors
 from .policy import CosyVoicePolicy
 from .renderer import CosyVoiceRenderer
 from .rendering.array_render_runner import ArrayRenderRunner

@@ -23,8 +23,8 @@ from ...models.cosyvoice.lm.silence_filter import SilenceFilter
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import SlotTurn
+from ..decoding.fault_isolation import FaultIsolation
 from ..decoding.session_renderer import Samples, SessionRenderer, row_count
-from ..fault_isolation import FaultIsolation
 from .front_end import PreparedRequest
 from .lm_runner import MAX_BATCHED_INPUTS, LmRunner
 from .policy import CosyVoicePolicy, Interleave

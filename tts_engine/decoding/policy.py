@@ -4,8 +4,8 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ...models.networks.execution import DeviceError, Precision
-from ..backends.base import Delivery
 from ..errors import BadRequest, BundleError
+from ..stream_request import Delivery
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

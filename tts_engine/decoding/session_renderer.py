@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backends.base import ALL_STAGES, SlotTurn, Stage, Stages, StepResult
-from ..fault_isolation import FaultIsolation
 from ..segmenter import Segment
+from .fault_isolation import FaultIsolation
 from .policy import DecodingPolicy
 
 logger = logging.getLogger(__name__)

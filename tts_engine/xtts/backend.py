@@ -12,7 +12,7 @@ from ...models.xtts.networks import XttsNetworks, load_networks, load_voice_enco
 from ...models.xtts.text.tokenizer import XttsTokenizer
 from ...models.xtts.voice import XttsVoice
 from ..backends.base import SlotRequest
-from ..bundles import BundleFamily, bundle_errors
+from ..backends.bundles import BundleFamily, bundle_errors
 from ..decoding.policy import requested_sampling
 from ..errors import BadRequest
 from ..reading.multilingual.clause_normalizer import LanguageGrammars

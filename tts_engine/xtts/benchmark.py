@@ -20,7 +20,7 @@ from ...models.xtts.sampling import PREFIX_ID, XttsSamplingInputs, sample_speech
 from ...models.xtts.text.cleaner import clean_text
 from ...models.xtts.voice import XttsVoice
 from ..backends.base import SlotRequest, SlotTurn
-from ..bundles import BundleFamily, bundle_errors
+from ..backends.bundles import BundleFamily, bundle_errors
 from .backend import XttsBackend
 from .gpt_runner import DecodedColumn, Latent, XttsGptInput, XttsGptRunner, XttsGptTurn
 from .number_words import CldrNumberWords

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from ...models.networks.devices import separate_stream
 from ...models.xtts.networks import XttsNetworks
 from ..backends.base import SlotTurn
+from ..decoding.fault_isolation import FaultIsolation
 from ..decoding.session_renderer import Samples, SessionRenderer, row_count
-from ..fault_isolation import FaultIsolation
 from .gpt_runner import DecodedColumn, XttsGptRunner, XttsGptTurn
 from .policy import XttsPolicy
 from .render_runner import XttsRenderInput, XttsRenderRunner

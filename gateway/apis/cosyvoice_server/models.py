@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from ....adapters.audio.encoders import AudioFormat
-from ....tts_engine.backends.base import Delivery, DeliveryMode
+from ....tts_engine.stream_request import Delivery, DeliveryMode
 from ...access.access_control import Grant
 from ...voice_registry import NewVoice
 from ..request_fields import SpokenText, UploadedRecording

@@ -8,8 +8,8 @@ import secrets
 from typing import Final, Protocol
 
 from ....adapters.audio.encoders import AudioFormat
-from ....tts_engine.backends.base import Delivery
 from ....tts_engine.errors import UnknownVoice
+from ....tts_engine.stream_request import Delivery
 from ...access.access_control import Grant
 from ..model_names import ModelNames
 from ..speech import SynthesisOptions

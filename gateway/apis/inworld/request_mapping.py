@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 from ....adapters.audio.encoders import AudioFormat
-from ....tts_engine.backends.base import Delivery
 from ....tts_engine.errors import UnknownVoice
+from ....tts_engine.stream_request import Delivery
 from ...access.access_control import Grant
 from ...voice_registry import VoiceRegistry
 from ..model_names import ModelNames

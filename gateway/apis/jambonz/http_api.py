@@ -7,8 +7,8 @@ from fastapi.responses import JSONResponse, Response
 
 from ....adapters.audio.encoders import AudioFormat
 from ....adapters.ssml.document import parse_ssml_in_slices, plain_document
-from ....tts_engine.backends.base import Delivery
 from ....tts_engine.chunk import SAMPLE_RATE
+from ....tts_engine.stream_request import Delivery
 from ...access.access_control import Grant
 from ...sliced_inputs import run_in_slices
 from ...web.openapi.operations import (

@@ -6,8 +6,8 @@ from uuid import uuid4
 from fastapi import WebSocket
 
 from ....adapters.audio.encoders import AudioFormat
-from ....tts_engine.backends.base import Delivery
 from ....tts_engine.errors import VivavoceError
+from ....tts_engine.stream_request import Delivery
 from ...voice_registry import VoiceRegistry
 from ...web.openapi.operations import WebSocketOperation
 from ...web.websocket import CLOSE_NORMAL, reject_handshake

@@ -6,7 +6,7 @@ from typing import Final
 from fastapi.responses import JSONResponse
 
 from ....adapters.audio.encoders import AudioFormat, AudioLayout
-from ....tts_engine.backends.base import Delivery, DeliveryMode
+from ....tts_engine.stream_request import Delivery, DeliveryMode
 from ...access.access_control import Grant
 from ..dashscope.errors import to_dashscope_error
 from ..http_errors import InvalidField, error_headers, error_status

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, AudioLayout
-from ....tts_engine.backends.base import Delivery, DeliveryMode
 from ....tts_engine.chunk import SAMPLE_RATE
+from ....tts_engine.stream_request import Delivery, DeliveryMode
 from ..format_names import CodecName
 from ..request_fields import SpokenText, UploadedRecording
 from ..sampling_fields import SamplingFields

@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 from ....adapters.audio.encoders import AudioFormat, AudioLayout
-from ....tts_engine.backends.base import Delivery
 from ....tts_engine.errors import UnknownVoice
+from ....tts_engine.stream_request import Delivery
 from ...access.access_control import Grant
 from ..sampling_fields import repetition_window
 from ..speech import SynthesisOptions

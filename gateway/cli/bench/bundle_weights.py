@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ....tts_engine.bundles import CheckedBundle, write_random_bundle
+from ....tts_engine.backends.bundles import CheckedBundle, write_random_bundle
 from .report import BenchFigure
 
 _RELEASED_BYTES = 1_000_000_000  # a bundle with less is a reduced one

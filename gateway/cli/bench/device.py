@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ....tts_engine.bundles import (
+from ....tts_engine.backends.bundles import (
     card_name_of,
     check_bundle,
     is_xtts_folder,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .... import __version__
+from ....tts_engine.backends.bundles import open_encoders
 from ....tts_engine.backends.devices import DEVICE_PATTERN
 from ....tts_engine.backends.loading import load_decode_backend, load_render_host
 from ....tts_engine.backends.process import ProcessPolicy
-from ....tts_engine.bundles import open_encoders
 from ....tts_engine.engine import Engine, EngineConfig
 from ....tts_engine.errors import BundleError
 from ....tts_engine.reading.pronunciation.lexicon_files import LexiconFile

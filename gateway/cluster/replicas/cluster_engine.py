@@ -1,4 +1,4 @@
-"""An engine whose streams are spoken by replicas in other processes, behind the interface of ``Engine``.
+"""An engine whose streams are spoken by replicas in other processes, as a ``SpeechEngine``.
 
     directory: the replicas that run now --poll--> ReplicaLink, one for each
     stream() -> a replica, chosen by cost -> ClusterStream
@@ -21,13 +21,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ....tts_engine.backends.base import SlotRequest
-from ....tts_engine.engine import Engine, EngineConfig
+from ....tts_engine.engine import EngineConfig
 from ....tts_engine.errors import BadRequest, BundleError, Overloaded, VivavoceError
 from ....tts_engine.metrics import Metrics
-from ....tts_engine.reading.pronunciation.lexicon import Lexicon
+from ....tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ....tts_engine.scheduler import Admission
-from ....tts_engine.stream import Stream
+from ....tts_engine.speech_engine import SpeechEngine, SpeechStream
+from ....tts_engine.stream_request import StreamRequest
+from ....tts_engine.voices.languages import language_read
 from ....tts_engine.voices.packed_prompt import PackedPrompt
 from ...background_tasks import cancel_and_wait
 from ..routing import RoutingPolicy, RoutingTable, estimate_work
@@ -74,11 +75,10 @@ class ReplicaDirectory(Protocol):
         """Leave the cluster."""
 
 
-class ClusterEngine(Engine):
+class ClusterEngine(SpeechEngine):
     """The replicas of one deployment as an engine. ``connect`` makes one."""
 
     def __init__(self, directory: ReplicaDirectory, config: EngineConfig, metrics: Metrics) -> None:
-        # Not the base class's: the replicas have sessions, threads and backends.
         self.metrics = metrics
         self._cluster_metrics = ClusterMetrics(metrics.registry)
         self.voices: ClusterVoices | EnrollableClusterVoices = ClusterVoices(())
@@ -127,8 +127,10 @@ class ClusterEngine(Engine):
         ]
         return engine
 
-    async def __aenter__(self) -> "ClusterEngine":
-        return self
+    @property
+    def lexicon(self) -> LexiconFile | None:
+        """None: the replicas have their own."""
+        return None
 
     @property
     def active_streams(self) -> int:
@@ -144,6 +146,11 @@ class ClusterEngine(Engine):
     def max_streams(self) -> int:
         """Most streams that this gateway opens at once."""
         return self._config.scheduler.max_streams
+
+    @property
+    def compute_s_per_audio_s(self) -> float:
+        """As ``SpeechEngine.compute_s_per_audio_s``, of the replica where it is most."""
+        return max((link.load.compute_s_per_audio_s for link in self._links.values()), default=0.0)
 
     @property
     def replicas(self) -> tuple[str, ...]:
@@ -177,33 +184,31 @@ class ClusterEngine(Engine):
         voice: str | None = None,
         speed: float = 1.0,
         seed: int = 0,
-    ) -> Stream:
+    ) -> SpeechStream:
         """Not supported: raises BadRequest."""
         raise BadRequest("a gateway of a cluster converts no recordings; its replicas speak text only")
 
-    def _open_stream(
-        self,
-        request: SlotRequest,
-        lexicons: Sequence[Lexicon] = (),
-        admission: Admission = Admission.NEW,
-    ) -> Stream:
+    def language_spoken(self, voice: str | None, language: str) -> str | None:
+        """As ``SpeechEngine.language_spoken``."""
+        return language_read(self.voices.get(voice), language, self._config.other_language)
+
+    def open_stream(self, request: StreamRequest, admission: Admission = Admission.NEW) -> ClusterStream:
+        """As ``SpeechEngine.open_stream``; the replicas admit every stream as a new one."""
         if self._closing:
             raise BadRequest("the engine is closed")
         refusal = self.refusal()
         if refusal is not None:
             self.metrics.refusals.labels(refusal.reason).inc()
             raise refusal
-        prompt = request.speaker_profile
+        voice = self.voices.get(request.voice)
+        prompt = self.voices.speaker_profile(voice.id)
         assert prompt is None or isinstance(prompt, PackedPrompt)
         sent = None if prompt is None else SentPrompt(prompt.id)
+        delivery = replace(request.delivery, language=request.delivery.language or voice.language)
         opening = OpenStream(
-            voice=request.voice,
-            speed=request.speed,
-            seed=request.seed,
-            delivery=request.delivery,
-            lexicons=tuple(map(self._lexicons.pack, lexicons)),
-            prompt=sent,
-            trace_id=request.trace_id,
+            replace(request, voice=voice.id, delivery=delivery, lexicons=()),
+            tuple(map(self._lexicons.pack, request.lexicons)),
+            sent,
         )
         stream = ClusterStream(self, next(self._numbers), opening, self._config.max_characters, prompt)
         self._place(stream)
@@ -363,6 +368,6 @@ def _opening(stream: ClusterStream, link: ReplicaLink) -> OpenStream:
     """What opens a stream at a replica; with the prompt of its voice if the replica was not sent it."""
     prompt = stream.prompt
     if prompt is None or prompt.id in link.prompts:
-        return stream.request
+        return stream.opening
     link.prompts |= {prompt.id}
-    return replace(stream.request, prompt=SentPrompt(prompt.id, prompt.to_bytes()))
+    return replace(stream.opening, prompt=SentPrompt(prompt.id, prompt.to_bytes()))

@@ -1,21 +1,20 @@
-"""A stream that a replica speaks, as the gateway's caller sees it: the methods of ``Stream``.
+"""A stream that a replica speaks, as the gateway's caller sees it: a ``SpeechStream``.
 
 The gateway keeps the text. When the replica is lost, ``remainder`` is what another one has to speak: the text
 after the last word whose beginning was received. The rest of a word, or of a clause if the voice reports no
 words, is lost with the replica; nothing that was received is spoken again.
 """
 
-import asyncio
 import logging
 import time
-from collections import deque
 from dataclasses import replace
 from typing import Protocol
 
 from ....tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
-from ....tts_engine.errors import BadText, StreamClosed, UnreadableText, VivavoceError
-from ....tts_engine.reading.pronunciation.lexicon import MAX_PHRASE_CHARACTERS, Pronunciation
-from ....tts_engine.stream import Stream
+from ....tts_engine.errors import StreamClosed, UnreadableText, VivavoceError
+from ....tts_engine.reading.pronunciation.lexicon import Pronunciation
+from ....tts_engine.speech_engine import SpeechStream
+from ....tts_engine.stream_buffers import ChunkQueue, PushedText
 from ....tts_engine.voices.storable_prompt import StorablePrompt
 from .input_log import InputLog
 from .messages import (
@@ -51,15 +50,15 @@ class ClusterStreamHost(Protocol):
         """Forget a stream that ended."""
 
     def language_spoken(self, voice: str | None, language: str) -> str | None:
-        """As ``Engine.language_spoken``."""
+        """As ``SpeechEngine.language_spoken``."""
 
 
-class ClusterStream(Stream):
+class ClusterStream(SpeechStream):
     """One utterance. Used on the loop of its engine.
 
     Attributes:
         number: the gateway's number of the stream.
-        request: what it was opened with.
+        opening: what opens it at a replica.
         prompt: of its voice, if that is an enrolled one.
         input_ended: no more text will come.
         tried: the replicas that were asked to speak it.
@@ -69,27 +68,22 @@ class ClusterStream(Stream):
         self,
         host: ClusterStreamHost,
         number: int,
-        request: OpenStream,
+        opening: OpenStream,
         max_characters: int,
         prompt: StorablePrompt | None = None,
     ) -> None:
-        # Not the base class's: there is neither a session nor a segmenter here.
         self._cluster = host
         self.number = number
-        self.request = request
+        self.opening = opening
         self.prompt = prompt
         self.tried: set[str] = set()
         self._opened_at = time.monotonic()
-        self._max_characters = max_characters
         self._log = InputLog()
-        self._text: list[str] = []
+        self._pushed = PushedText(max_characters)
         self._rate = 1.0
         self._language: str | None = None
-        self.input_ended = self._cancelled = self._ended = False
-        self._chunks: deque[AudioChunk] = deque()
-        self._failure: Exception | None = None
-        self._changed = asyncio.Event()
-        self._marks: deque[tuple[int, str]] = deque()
+        self.input_ended = self._cancelled = False
+        self._chunks = ChunkQueue()
         # Where the replica's stream begins within this one.
         self._first_sample = self._first_character = self._first_index = self._earlier_unread = 0
         # Received so far.
@@ -98,54 +92,54 @@ class ClusterStream(Stream):
         self._has_words = False
 
     def __str__(self) -> str:
-        return f"trace {self.request.trace_id}: stream {self.number}"
+        return f"trace {self.opening.request.trace_id}: stream {self.number}"
+
+    @property
+    def text(self) -> str:
+        """As ``SpeechStream.text``."""
+        return str(self._pushed)
 
     @property
     def unread_characters(self) -> int:
-        """As ``Stream.unread_characters``, as of the last chunk received."""
+        """As ``SpeechStream.unread_characters``, as of the last chunk received."""
         return self._unread
 
     def push_text(
         self, text: str, pronunciation: Pronunciation | None = None, pause_s: float | None = None
     ) -> None:
-        """As ``Stream.push_text``."""
+        """As ``SpeechStream.push_text``."""
         self._require_open()
-        if pronunciation is not None and len(text) > MAX_PHRASE_CHARACTERS:
-            raise BadText(f"{len(text)} characters with one pronunciation, at most {MAX_PHRASE_CHARACTERS}")
-        characters = self._log.characters + len(text)
-        if characters > self._max_characters:
-            raise BadText(f"{characters} characters in one stream, at most {self._max_characters}")
-        self._text.append(text)
+        self._pushed.add(text, pronunciation)
         self._give(PushText(text, pronunciation, pause_s))
 
     def set_rate(self, rate: float) -> None:
-        """As ``Stream.set_rate``."""
+        """As ``SpeechStream.set_rate``."""
         self._require_open()
         if rate != self._rate:
             self._rate = rate
             self._give(SetRate(rate))
 
     def set_language(self, language: str | None) -> None:
-        """As ``Stream.set_language``."""
+        """As ``SpeechStream.set_language``."""
         self._require_open()
         if language is not None:
-            language = self._cluster.language_spoken(self.request.voice, language)
+            language = self._cluster.language_spoken(self.opening.request.voice, language)
         if language != self._language:
             self._language = language
             self._give(SetLanguage(language))
 
     def mark(self, name: str) -> None:
-        """As ``Stream.mark``."""
+        """As ``SpeechStream.mark``."""
         self._require_open()
-        self._marks.append((self._log.characters, name))
+        self._pushed.mark(name)
 
     def flush(self) -> None:
-        """As ``Stream.flush``."""
+        """As ``SpeechStream.flush``."""
         self._require_open()
         self._give(Flush())
 
     def end_input(self) -> None:
-        """As ``Stream.end_input``."""
+        """As ``SpeechStream.end_input``."""
         if not self.input_ended and not self._cancelled:
             self.input_ended = True
             self._give(EndInput())
@@ -155,31 +149,21 @@ class ClusterStream(Stream):
         self._cluster.send(self, given)
 
     def cancel(self) -> None:
-        """As ``Stream.cancel``; the replica stops too."""
+        """As ``SpeechStream.cancel``; the replica stops too."""
         if self._cancelled:
             return
-        self._cancelled = self._ended = True
+        self._cancelled = True
         self._cluster.send(self, CancelStream())
         self._cluster.forget(self)
-        self._chunks.clear()
-        self._changed.set()
+        self._chunks.end()
 
     def set_deadline(self, runs_dry_at: float) -> None:
-        """As ``Stream.set_deadline``; it steers the replica's scheduler."""
+        """As ``SpeechStream.set_deadline``; it steers the replica's scheduler."""
         self._cluster.send(self, ReportPlayout(0.0, runs_dry_at - time.monotonic()))
 
     async def __anext__(self) -> AudioChunk:
         """The next chunk. Raises, once, SynthesisFailed, BadRequest or Overloaded."""
-        while not self._chunks:
-            if self._failure is not None:
-                failure, self._failure, self._ended = self._failure, None, True
-                raise failure
-            if self._ended:
-                raise StopAsyncIteration
-            self._changed.clear()
-            await self._changed.wait()
-        chunk = self._chunks.popleft()
-        self._ended = chunk.final
+        chunk = await self._chunks.take()
         self._cluster.send(self, ReportPlayout(chunk.seconds, None))
         return chunk
 
@@ -225,8 +209,7 @@ class ClusterStream(Stream):
     def fail(self, error: VivavoceError) -> None:
         """End the stream with an error."""
         self._cluster.forget(self)
-        self._failure = error
-        self._changed.set()
+        self._chunks.fail(error)
 
     def _receive_audio(self, chunk: AudioChunk) -> None:
         expected = self._count - self._first_index, self._samples - self._first_sample
@@ -262,11 +245,10 @@ class ClusterStream(Stream):
 
     def _add(self, chunk: AudioChunk) -> None:
         self._samples, self._count = chunk.samples[1], chunk.index + 1
-        self._chunks.append(replace(chunk, marks=self._reached_marks(chunk)))
+        self._chunks.put(replace(chunk, marks=self._pushed.reached_marks(chunk)))
         after_ms = 1000 * (time.monotonic() - self._opened_at)
         logger.debug(
             "%s: chunk %d, %.2f s of speech, came after %.0f ms", self, chunk.index, chunk.seconds, after_ms
         )
-        self._changed.set()
         if chunk.final:
             self._cluster.forget(self)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ....tts_engine.engine import Engine
+from ....tts_engine.speech_engine import SpeechEngine
 
 SHORT_LEAD_S = 0.1  # a listener with less to play soon hears nothing
 
@@ -10,7 +10,7 @@ SHORT_LEAD_S = 0.1  # a listener with less to play soon hears nothing
 class ListenerStats:
     """Takes the statistics of an engine, each time for the streams since the time before."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: SpeechEngine) -> None:
         self._engine = engine
         self._counts = self._first_audio_counts()
 

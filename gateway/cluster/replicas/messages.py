@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from prometheus_client import Metric
 
-from ....tts_engine.backends.base import Delivery
 from ....tts_engine.chunk import AudioChunk
 from ....tts_engine.errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
 from ....tts_engine.reading.pronunciation.lexicon import Pronunciation
+from ....tts_engine.stream_request import StreamRequest
 from ....tts_engine.voices.voices import Voice
 from ..routing import ReplicaState
 from .sent_lexicons import SentLexicon
@@ -77,15 +77,11 @@ class SentPrompt:
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """Parameters of ``Engine.stream``. A voice of the bundle is named by its id."""
+    """As ``SpeechEngine.open_stream``. A voice of the bundle is named by its id."""
 
-    voice: str
-    speed: float
-    seed: int
-    delivery: Delivery
+    request: StreamRequest  # without lexicons
     lexicons: tuple[SentLexicon, ...] = ()
     prompt: SentPrompt | None = None  # of an enrolled voice, which the replica knows by nothing else
-    trace_id: str = "-"  # of the stream, for logs
 
 
 @dataclass(frozen=True, slots=True)

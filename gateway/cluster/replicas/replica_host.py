@@ -10,13 +10,12 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 from ....tts_engine.chunk import AudioChunk
-from ....tts_engine.engine import Engine
 from ....tts_engine.errors import VivavoceError
-from ....tts_engine.stream import Stream
+from ....tts_engine.speech_engine import SpeechEngine, SpeechStream
 from ....tts_engine.voices.recording import Recording
 from .hosted_voices import HostedVoices, RecordingEncoders
 from .listener_stats import ListenerStats
@@ -61,7 +60,11 @@ class ReplicaHost:
     """
 
     def __init__(
-        self, engine: Engine, replica: str, bundle_digest: str, encoders: RecordingEncoders | None = None
+        self,
+        engine: SpeechEngine,
+        replica: str,
+        bundle_digest: str,
+        encoders: RecordingEncoders | None = None,
     ) -> None:
         self._engine = engine
         self._replica = replica
@@ -148,7 +151,7 @@ def _equal(one: ReplicaLoad, other: ReplicaLoad) -> bool:
 class _GatewayLink:
     """The streams of one gateway, and the events that it has not fetched yet."""
 
-    def __init__(self, engine: Engine, voices: HostedVoices, lexicons: LexiconUnpacker) -> None:
+    def __init__(self, engine: SpeechEngine, voices: HostedVoices, lexicons: LexiconUnpacker) -> None:
         self._engine, self._lexicons = engine, lexicons
         self.metrics = engine.metrics
         self._voices = voices
@@ -193,33 +196,27 @@ class _GatewayLink:
         elif (hosted := self._streams.get(command.stream)) is not None:
             hosted.run(command.action)
 
-    def _open(self, number: int, request: OpenStream) -> None:
+    def _open(self, number: int, opening: OpenStream) -> None:
         """Open a stream. Boundary: an error is the stream's."""
         try:
-            stream = self._open_stream(request)
+            stream = self._open_stream(opening)
         except Exception as error:
             if not isinstance(error, VivavoceError):
                 logger.exception("a stream was not opened")
             self.post(StreamFailed(number, portable_error(error)))
             return
-        self._streams[number] = _HostedStream(number, stream, self, request.trace_id)
+        self._streams[number] = _HostedStream(number, stream, self, opening.request.trace_id)
 
-    def _open_stream(self, request: OpenStream) -> Stream:
-        """Raises as ``Engine.stream`` and ``HostedVoices.registered``."""
-        voice: AbstractContextManager[str] = nullcontext(request.voice)
+    def _open_stream(self, opening: OpenStream) -> SpeechStream:
+        """Raises as ``SpeechEngine.open_stream`` and ``HostedVoices.registered``."""
+        lexicons = tuple(map(self._lexicons.unpack, opening.lexicons))
+        request = replace(opening.request, lexicons=lexicons)
+        if opening.prompt is None:
+            return self._engine.open_stream(request)
         delivery = request.delivery
-        if request.prompt is not None:
-            voice = self._voices.registered(request.prompt)
-            delivery = replace(delivery, language=self._voices.readable(delivery.language))
-        with voice as voice_id:
-            return self._engine.stream(
-                voice=voice_id,
-                speed=request.speed,
-                seed=request.seed,
-                delivery=delivery,
-                lexicons=tuple(map(self._lexicons.unpack, request.lexicons)),
-                trace_id=request.trace_id,
-            )
+        delivery = replace(delivery, language=self._voices.readable(delivery.language))
+        with self._voices.registered(opening.prompt) as voice:
+            return self._engine.open_stream(replace(request, voice=voice, delivery=delivery))
 
     def leads_s(self, now: float) -> Iterator[float]:
         """Seconds that listeners of streams with all their text have to play. now: monotonic s."""
@@ -243,7 +240,7 @@ class _GatewayLink:
 class _HostedStream:
     """One stream of the engine, whose chunks become events."""
 
-    def __init__(self, number: int, stream: Stream, link: _GatewayLink, trace_id: str) -> None:
+    def __init__(self, number: int, stream: SpeechStream, link: _GatewayLink, trace_id: str) -> None:
         self._number, self._stream, self._link, self._trace_id = number, stream, link, trace_id
         self._opened_at = time.monotonic()
         self._first_audio_s: float | None = None  # from then

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
-from vivavoce.tts_engine.backends.base import Delivery, SlotRequest
-from vivavoce.tts_engine.bundles import write_random_bundle
+from vivavoce.tts_engine.backends.base import SlotRequest
+from vivavoce.tts_engine.backends.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.text_encoder import CosyVoiceTextEncoder
+from vivavoce.tts_engine.stream_request import Delivery
 
 _SENTENCES = Path(__file__).parents[1] / "sentences.json"
 _CHARACTERS_PER_S = 15.0  # of English speech

@@ -3,9 +3,8 @@
 import asyncio
 import time
 
-from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import VivavoceError
-from vivavoce.tts_engine.stream import Stream
+from vivavoce.tts_engine.speech_engine import SpeechEngine, SpeechStream
 
 _LEAD_S = 0.6  # of speech that a listener keeps
 _GAP_S = 0.06  # of nothing inside speech, above which it is an underrun
@@ -25,8 +24,8 @@ class StreamListener:
         failed_at: its time, monotonic s.
     """
 
-    def __init__(self, engine: Engine, text: str) -> None:
-        self._stream: Stream = engine.stream()
+    def __init__(self, engine: SpeechEngine, text: str) -> None:
+        self._stream: SpeechStream = engine.stream()
         self._text = text
         self._words: list[str] = []
         self._heard_at: list[float] = []

@@ -27,7 +27,7 @@ from vivavoce.models.cosyvoice.networks import load_networks
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import GRAPH_FOLDER, is_exported
 from vivavoce.models.networks.devices import CPU
 from vivavoce.models.networks.execution import Executor, Precision
-from vivavoce.tts_engine.bundles import bundle_errors, export_bundle
+from vivavoce.tts_engine.backends.bundles import bundle_errors, export_bundle
 
 MODULE = "benches.cosyvoice.executor_choice"
 _EXECUTORS = (Executor.TORCH, Executor.ONNXRUNTIME)

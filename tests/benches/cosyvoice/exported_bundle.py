@@ -8,7 +8,7 @@ from vivavoce.gateway.cli.bench.report import BenchReport
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import is_exported
 from vivavoce.models.networks.execution import Precision
-from vivavoce.tts_engine.bundles import check_bundle, export_bundle
+from vivavoce.tts_engine.backends.bundles import check_bundle, export_bundle
 
 MODULE = "benches.cosyvoice.exported"
 

@@ -30,7 +30,7 @@ from vivavoce.models.decoding.kv_memory import SpeechLmState
 from vivavoce.models.decoding.uniforms import seeded_uniforms
 from vivavoce.models.networks.execution import Executor, Precision
 from vivavoce.models.networks.layers import Linear
-from vivavoce.tts_engine.bundles import bundle_errors, check_bundle, export_bundle
+from vivavoce.tts_engine.backends.bundles import bundle_errors, check_bundle, export_bundle
 from vivavoce.tts_engine.cosyvoice.policy import parse_precision
 
 MODULE = "benches.cosyvoice.precision"

@@ -20,7 +20,7 @@ from benches.cosyvoice.components import (
 )
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure
-from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle
+from vivavoce.tts_engine.backends.bundles import CheckedBundle, CheckedFile, write_random_bundle
 from vivavoce.tts_engine.errors import BundleError
 
 SHORT = ComponentBenchSize(contexts=(12, 20), tokens=2, utterances_s=(1.5, 3))

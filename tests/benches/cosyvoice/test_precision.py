@@ -20,7 +20,7 @@ from benches.cosyvoice.precision import (  # noqa: E402
 )
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights  # noqa: E402
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure  # noqa: E402
-from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle  # noqa: E402
+from vivavoce.tts_engine.backends.bundles import CheckedBundle, CheckedFile, write_random_bundle  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 SMALL = PrecisionBenchSize(tokens=2, positions=20)

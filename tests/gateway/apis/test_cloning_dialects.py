@@ -14,7 +14,7 @@ from shared.audio.recordings import as_data_url, recording
 from shared.voices.tiny_cosyvoice import BRIEF
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
-from vivavoce.tts_engine.bundles import write_random_bundle
+from vivavoce.tts_engine.backends.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.engine import Engine
 

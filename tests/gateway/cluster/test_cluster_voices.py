@@ -22,7 +22,7 @@ from vivavoce.gateway.cluster.shared_store.conditioning import SharedConditionin
 from vivavoce.gateway.cluster.shared_store.redis_link import RedisLink
 from vivavoce.gateway.cluster.shared_store.shared_voices import SharedVoices
 from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry
-from vivavoce.tts_engine.bundles import write_random_bundle
+from vivavoce.tts_engine.backends.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import BadRequest, Overloaded

@@ -21,9 +21,9 @@ from vivavoce.gateway.cluster.replicas.messages import (
     StreamCommand,
 )
 from vivavoce.gateway.cluster.replicas.replica_host import ReplicaHost
-from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.stream import Stream
+from vivavoce.tts_engine.stream_request import StreamRequest
 
 TEXT = "One two three four, five six seven. Eight nine ten, and eleven! Twelve thirteen fourteen fifteen."
 WORDS = [word.strip(",.!") for word in TEXT.split()]
@@ -70,7 +70,7 @@ def test_a_gateway_that_fetches_no_events_bounds_what_waits_for_it() -> None:
         host = ReplicaHost(engine, "one", "digest")
         events = host.events("gateway")
         await anext(events)
-        opening = OpenStream("tone-440", 1.0, 0, Delivery())
+        opening = OpenStream(StreamRequest("tone-440"))
         text = PushText(" ".join(["word"] * WORD_COUNT))
         host.run_commands("gateway", [StreamCommand(1, each) for each in (opening, text, EndInput())])
         waiting = host._links["gateway"]._events

@@ -14,12 +14,12 @@ from vivavoce.gateway.calls.pressure.call_pressure import CallPressure
 from vivavoce.gateway.calls.pressure.processor_load import ProcessorLoad
 from vivavoce.gateway.calls.pressure.processor_time import ProcessorQuota, ProcessorUse
 from vivavoce.gateway.calls.recordings import CallRecordings
-from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from vivavoce.tts_engine.errors import BadText, Overloaded, StreamClosed, SynthesisFailed
 from vivavoce.tts_engine.metrics import Metrics
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon, Pronunciation
 from vivavoce.tts_engine.scheduler import Admission
+from vivavoce.tts_engine.stream_request import Delivery, StreamRequest
 
 RunVirtually = Callable[[Coroutine[Any, Any, None]], None]
 SENTENCE_S = 1.0
@@ -118,21 +118,11 @@ class FakeEngine:
     def refusal(self, admission: Admission) -> Overloaded | None:
         return Overloaded("256 streams are open", reason="streams", retry_after_s=1.0) if self.full else None
 
-    def stream(
-        self,
-        *,
-        voice: str | None,
-        speed: float,
-        seed: int,
-        delivery: Delivery,
-        lexicons: tuple[Lexicon, ...],
-        admission: Admission,
-        trace_id: str,
-    ) -> FakeStream:
+    def open_stream(self, request: StreamRequest, admission: Admission) -> FakeStream:
         if self.full:
             raise Overloaded("256 streams are open", reason="streams", retry_after_s=1.0)
-        self.requested.append((voice, speed, seed))
-        self.lexicons, self.delivery = lexicons, delivery
+        self.requested.append((request.voice, request.speed, request.seed))
+        self.lexicons, self.delivery = request.lexicons, request.delivery
         self.streams.append(FakeStream(1000 * (len(self.streams) + 1), self._now))
         return self.streams[-1]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from vivavoce.tts_engine.backends.base import Backend, Delivery, SlotRequest, SlotTurn, Stage, StepResult
+from vivavoce.tts_engine.backends.base import Backend, SlotRequest, SlotTurn, Stage, StepResult
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.segmenter import Segment
+from vivavoce.tts_engine.stream_request import Delivery
 
 TEXTS = (
     "Well, who is it, at night? It is me.",

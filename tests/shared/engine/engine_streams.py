@@ -8,8 +8,7 @@ from typing import Any
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.chunk import AudioChunk
-from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.stream import Stream
+from vivavoce.tts_engine.speech_engine import SpeechEngine, SpeechStream
 
 TEXT = "One two three four, five six seven eight nine ten. Then eleven and twelve follow!"
 
@@ -18,11 +17,11 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 60))
 
 
-async def collect(stream: Stream) -> list[AudioChunk]:
+async def collect(stream: SpeechStream) -> list[AudioChunk]:
     return [chunk async for chunk in stream]
 
 
-async def speak(engine: Engine, text: str, *, split: int = 0, **options: Any) -> list[AudioChunk]:
+async def speak(engine: SpeechEngine, text: str, *, split: int = 0, **options: Any) -> list[AudioChunk]:
     async with engine.stream(**options) as stream:
         size = split or len(text) or 1
         for start in range(0, len(text), size):

@@ -10,7 +10,7 @@ from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.stream import Stream
+from vivavoce.tts_engine.speech_engine import SpeechStream
 
 SAMPLES_PER_ID = 960
 FINAL_SILENCE = SAMPLE_RATE // 50  # samples
@@ -28,7 +28,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 300))
 
 
-async def collect(stream: Stream) -> list[AudioChunk]:
+async def collect(stream: SpeechStream) -> list[AudioChunk]:
     return [chunk async for chunk in stream]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shared.audio.speech_level import active_speech_level
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.models.hibari.phonemizer import SpelledWord
-from vivavoce.tts_engine.backends.base import Delivery, SlotRequest, SlotTurn
+from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
 from vivavoce.tts_engine.backends.hibari import STEP_FRAMES, HibariBackend
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
 from vivavoce.tts_engine.engine import Engine, EngineConfig
@@ -23,6 +23,7 @@ from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
 from vivavoce.tts_engine.reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS, normalize
 from vivavoce.tts_engine.reading.reading_style import READING_STYLES
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
+from vivavoce.tts_engine.stream_request import Delivery
 
 TEXT = (
     "Good morning, and thank you for waiting. Your PIN is 0417, and your order arrives on March 3rd. "

@@ -32,7 +32,7 @@ from vivavoce.models.checkpoint.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.tts_engine.backends.base import Delivery, SlotTurn
+from vivavoce.tts_engine.backends.base import SlotTurn
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.policy import Interleave
@@ -42,6 +42,7 @@ from vivavoce.tts_engine.errors import (
     SynthesisFailed,
     UnreadableText,
 )
+from vivavoce.tts_engine.stream_request import Delivery
 
 SHORT = "Well, it is me."
 TEXT = "Well, who is it, at night? It is me."

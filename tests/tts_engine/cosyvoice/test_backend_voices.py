@@ -23,11 +23,12 @@ from shared.voices.tiny_cosyvoice import (  # noqa: E402
     speak,
     spoken_ids,
 )
-from vivavoce.tts_engine.backends.base import Delivery, DeliveryMode, SlotRequest  # noqa: E402
+from vivavoce.tts_engine.backends.base import SlotRequest  # noqa: E402
 from vivavoce.tts_engine.chunk import AudioChunk  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.engine import Engine  # noqa: E402
 from vivavoce.tts_engine.errors import BadRequest, UnknownVoice  # noqa: E402
+from vivavoce.tts_engine.stream_request import Delivery, DeliveryMode  # noqa: E402
 from vivavoce.tts_engine.voices.store import VoiceMetadata, VoiceStore  # noqa: E402
 
 SHORT = "Well, it is me."

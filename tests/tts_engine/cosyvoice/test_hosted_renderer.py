@@ -15,7 +15,7 @@ torch = pytest.importorskip(
 )
 
 from shared.voices.tiny_cosyvoice import BRIEF, recording  # noqa: E402
-from vivavoce.tts_engine.backends.base import Backend, Delivery, DeliveryMode, Stage  # noqa: E402
+from vivavoce.tts_engine.backends.base import Backend, Stage  # noqa: E402
 from vivavoce.tts_engine.backends.process import ProcessBackend, ProcessPolicy  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices  # noqa: E402
@@ -24,6 +24,7 @@ from vivavoce.tts_engine.cosyvoice.loading import load_hosted_renderer  # noqa: 
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, SynthesisFailed  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
+from vivavoce.tts_engine.stream_request import Delivery, DeliveryMode  # noqa: E402
 
 TEXT = "It is me."
 UNLIMITED_LOAD = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9))

@@ -26,7 +26,7 @@ from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow, ArrayFlowStat
 from vivavoce.models.cosyvoice.onnx_runtime.graph_runs import Float, Integers
 from vivavoce.models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from vivavoce.models.networks.execution import Executor
-from vivavoce.tts_engine.bundles import export_bundle
+from vivavoce.tts_engine.backends.bundles import export_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.lm_runner import LmRunner, PromptPrefix
 from vivavoce.tts_engine.cosyvoice.loading import voice_files_of

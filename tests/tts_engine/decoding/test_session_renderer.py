@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from vivavoce.tts_engine.backends.base import SlotTurn, Stage, StepResult
+from vivavoce.tts_engine.decoding.fault_isolation import FaultIsolation
 from vivavoce.tts_engine.decoding.policy import DecodingPolicy
 from vivavoce.tts_engine.decoding.session_renderer import Samples, SessionRenderer, row_count
-from vivavoce.tts_engine.fault_isolation import FaultIsolation
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
 
 CHUNK_IDS = 6

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from vivavoce.tts_engine.generation_segmenter import GenerationSegmenter
+from vivavoce.tts_engine.decoding.generation_segmenter import GenerationSegmenter
 from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of
 from vivavoce.tts_engine.reading.unicode_scripts import group_written_words

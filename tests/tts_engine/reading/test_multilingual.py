@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vivavoce.tts_engine.decoding.generation_segmenter import GenerationPolicy, GenerationSegmenter
 from vivavoce.tts_engine.errors import BadRequest, MissingExtra
-from vivavoce.tts_engine.generation_segmenter import GenerationPolicy, GenerationSegmenter
 from vivavoce.tts_engine.reading.multilingual.clause_normalizer import (
     LANGUAGE_CODES,
     LanguageGrammars,

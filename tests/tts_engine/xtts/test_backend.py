@@ -21,10 +21,10 @@ from vivavoce.models.xtts.config import XTTS_IDS_PER_S
 from vivavoce.models.xtts.gpt import XttsPrompt
 from vivavoce.models.xtts.networks import load_networks
 from vivavoce.models.xtts.text.romanizer import _japanese
-from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.backends.loading import load_backend
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, LanguageNotSpoken, SynthesisFailed, UnreadableText
+from vivavoce.tts_engine.stream_request import Delivery
 from vivavoce.tts_engine.xtts.backend import XttsBackend
 from vivavoce.tts_engine.xtts.policy import SpeechLengthBound, XttsPolicy
 

@@ -20,8 +20,8 @@ from typing import TypeVar
 import numpy as np
 
 from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
+from ...decoding.fault_isolation import FaultIsolation
 from ...errors import SynthesisFailed
-from ...fault_isolation import FaultIsolation
 from ..conditioning import FlowPrompt
 from .render_input import RenderInput, Samples
 from .render_messages import (

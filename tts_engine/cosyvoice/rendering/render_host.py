@@ -21,8 +21,8 @@ import numpy as np
 from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...backends.base import Stage
 from ...chunk import SAMPLE_RATE
+from ...decoding.fault_isolation import FaultIsolation, is_device_lost, is_out_of_memory
 from ...errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
-from ...fault_isolation import FaultIsolation, is_device_lost, is_out_of_memory
 from ...metrics import Metrics
 from ...scheduler import ComputeCost, SchedulerPolicy, admit, step_cost_s
 from ..conditioning import FlowPrompt

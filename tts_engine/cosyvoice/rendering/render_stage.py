@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ....models.cosyvoice.config import FRAMES_PER_SPEECH_ID
-from ...fault_isolation import FaultIsolation
+from ...decoding.fault_isolation import FaultIsolation
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
 from ..session_capacity import max_sessions_in_memory

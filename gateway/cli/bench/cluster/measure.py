@@ -16,6 +16,7 @@ import numpy as np
 from .....tts_engine.engine import Engine, EngineConfig
 from .....tts_engine.errors import MissingExtra
 from .....tts_engine.scheduler import SchedulerPolicy
+from .....tts_engine.speech_engine import SpeechEngine
 from ..report import BenchFigure, BenchReport
 
 if TYPE_CHECKING:
@@ -93,7 +94,9 @@ async def measure_engines(local: Engine, remote: "ClusterEngine", load: ClusterL
     return BenchReport("cluster", figures, {"utterances": load.utterances, "seconds": load.seconds})
 
 
-async def _first_audio(local: Engine, remote: Engine, utterances: int) -> tuple[list[float], list[float]]:
+async def _first_audio(
+    local: SpeechEngine, remote: SpeechEngine, utterances: int
+) -> tuple[list[float], list[float]]:
     """Seconds from the text to the first audio, for each engine, taken in turn."""
     found: tuple[list[float], list[float]] = ([], [])
     for engine, times in ((local, found[0]), (remote, found[1])) * utterances:
@@ -122,7 +125,7 @@ async def _cancel_s(remote: "ClusterEngine", count: int) -> list[float]:
     return found
 
 
-async def _listen(engine: Engine, seconds: float, begins_after_s: float) -> tuple[float, int]:
+async def _listen(engine: SpeechEngine, seconds: float, begins_after_s: float) -> tuple[float, int]:
     """Play one stream in real time; the seconds of speech, and the underruns."""
     await asyncio.sleep(begins_after_s)
     runs_dry_at, played_s, underruns = 0.0, 0.0, 0

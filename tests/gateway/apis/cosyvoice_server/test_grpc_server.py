@@ -29,8 +29,8 @@ from vivavoce.gateway.apis.cosyvoice_server.grpc_server import CosyVoiceGrpcServ
 from vivavoce.gateway.listening_sockets import AddressUnavailable
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
-from vivavoce.tts_engine.backends.base import DeliveryMode
 from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.stream_request import DeliveryMode
 from vivavoce.tts_engine.voices.store import VoiceStore
 
 TEXT = "One two three."

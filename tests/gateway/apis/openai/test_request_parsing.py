@@ -20,9 +20,9 @@ from vivavoce.gateway.apis.openai.models import (
 from vivavoce.gateway.apis.openai.request_parsing import parse_speech_request
 from vivavoce.gateway.apis.openai.speech_api import encode_server_sent_event
 from vivavoce.gateway.apis.openai.voice_resolver import make_synthesis_options
-from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.errors import Overloaded, UnknownVoice
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of
+from vivavoce.tts_engine.stream_request import Delivery
 
 MAX_CHARACTERS = 4_096
 

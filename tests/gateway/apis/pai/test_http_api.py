@@ -11,7 +11,7 @@ import pytest
 from shared.audio.recordings import recording
 from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S
-from vivavoce.tts_engine.backends.base import DeliveryMode
+from vivavoce.tts_engine.stream_request import DeliveryMode
 from vivavoce.tts_engine.voices.store import VoiceStore
 
 RECORDINGS = "/api/v1/audio/reference_audio"

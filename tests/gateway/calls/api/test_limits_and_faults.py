@@ -176,7 +176,7 @@ def test_a_program_is_closed_and_its_text_refused_after_its_key_is_revoked(tmp_p
 
 
 def test_an_utterance_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(**_: object) -> None:
+    def full(*_: object) -> None:
         raise Overloaded("full", reason="streams", retry_after_s=1.0)
 
     async def test() -> None:
@@ -185,7 +185,7 @@ def test_an_utterance_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) ->
             async with server.socket(phone.call_id) as socket:
                 await until(socket, "started")
                 with monkeypatch.context() as patch:
-                    patch.setattr(server.gateway.engine, "stream", full)
+                    patch.setattr(server.gateway.engine, "open_stream", full)
                     await send_utterance(socket, "Never heard.")
                     assert "could not be spoken" in (await until(socket, "error"))[-1]["message"]
                 await send_utterance(socket, "Heard.")

@@ -13,7 +13,7 @@ from vivavoce.gateway.cli.bench import device  # noqa: E402
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights  # noqa: E402
 from vivavoce.gateway.cli.bench.device import measure, measure_xtts_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings  # noqa: E402
-from vivavoce.tts_engine.bundles import (  # noqa: E402
+from vivavoce.tts_engine.backends.bundles import (  # noqa: E402
     CheckedBundle,
     CheckedFile,
     measure_on_device,

@@ -12,13 +12,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import BadRequest, BundleError, MissingExtra
+from ..errors import BadRequest, BundleError, MissingExtra
 
 if TYPE_CHECKING:
-    from ..models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings
-    from .voices.enrollable import EnrollableVoices
-    from .voices.recording import Recording
-    from .voices.storable_prompt import StorablePrompt
+    from ...models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings
+    from ..voices.enrollable import EnrollableVoices
+    from ..voices.recording import Recording
+    from ..voices.storable_prompt import StorablePrompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ def check_bundle(folder: Path) -> CheckedBundle:
     if is_xtts_folder(folder):
         return _check_xtts_bundle(folder)
     with bundle_errors():
-        from ..models.cosyvoice.checkpoint.bundle import open_bundle
-        from ..models.cosyvoice.checkpoint.inventory import list_bundle_files
+        from ...models.cosyvoice.checkpoint.bundle import open_bundle
+        from ...models.cosyvoice.checkpoint.inventory import list_bundle_files
 
         bundle = open_bundle(folder)
         files = tuple(
@@ -77,7 +77,7 @@ def check_bundle(folder: Path) -> CheckedBundle:
 
 def _check_xtts_bundle(folder: Path) -> CheckedBundle:
     with bundle_errors(BundleFamily.XTTS):
-        from ..models.xtts.checkpoint.bundle import LICENSE_NOTICE, list_bundle_files, open_bundle
+        from ...models.xtts.checkpoint.bundle import LICENSE_NOTICE, list_bundle_files, open_bundle
 
         bundle = open_bundle(folder)
         files = tuple(
@@ -89,8 +89,8 @@ def _check_xtts_bundle(folder: Path) -> CheckedBundle:
 def random_xtts_bytes(size: str) -> int:
     """Bytes on disk of the weights of a random bundle of XTTS."""
     with bundle_errors(BundleFamily.XTTS):
-        from ..models.checkpoint.bundle_files import BundleSize
-        from ..models.xtts.checkpoint.random_bundle import weight_bytes
+        from ...models.checkpoint.bundle_files import BundleSize
+        from ...models.xtts.checkpoint.random_bundle import weight_bytes
 
         return weight_bytes(BundleSize(size))
 
@@ -100,8 +100,8 @@ def write_random_xtts_bundle(
 ) -> None:
     """Write random weights of XTTS v2 to a folder in the released layout; as ``write_random_bundle``."""
     with bundle_errors(BundleFamily.XTTS), _writing_errors(folder):
-        from ..models.checkpoint.bundle_files import BundleSize
-        from ..models.xtts.checkpoint import random_bundle
+        from ...models.checkpoint.bundle_files import BundleSize
+        from ...models.xtts.checkpoint import random_bundle
 
         random_bundle.write_random_bundle(folder, BundleSize(size), seed, on_bytes_written)
 
@@ -109,9 +109,9 @@ def write_random_xtts_bundle(
 def random_bundle_bytes(version: int, size: str) -> int:
     """Bytes on disk of the weights of a random bundle."""
     with bundle_errors():
-        from ..models.checkpoint.bundle_files import BundleSize
-        from ..models.cosyvoice.checkpoint.random_bundle import weight_bytes
-        from ..models.cosyvoice.config import CosyVoiceVersion
+        from ...models.checkpoint.bundle_files import BundleSize
+        from ...models.cosyvoice.checkpoint.random_bundle import weight_bytes
+        from ...models.cosyvoice.config import CosyVoiceVersion
 
         return weight_bytes(CosyVoiceVersion(version), BundleSize(size))
 
@@ -129,9 +129,9 @@ def write_random_bundle(
     empty, BundleError if it cannot be written.
     """
     with bundle_errors(), _writing_errors(folder):
-        from ..models.checkpoint.bundle_files import BundleSize
-        from ..models.cosyvoice.checkpoint import random_bundle
-        from ..models.cosyvoice.config import CosyVoiceVersion
+        from ...models.checkpoint.bundle_files import BundleSize
+        from ...models.cosyvoice.checkpoint import random_bundle
+        from ...models.cosyvoice.config import CosyVoiceVersion
 
         random_bundle.write_random_bundle(
             folder, CosyVoiceVersion(version), BundleSize(size), seed, on_bytes_written
@@ -158,10 +158,10 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
         yield _convert_xtts_bundle(folder)
         return
     with bundle_errors():
-        from ..models.checkpoint.weight_files import convert_to_safetensors
-        from ..models.cosyvoice.checkpoint.bundle import open_bundle
-        from ..models.cosyvoice.checkpoint.tensor_shapes import WEIGHT_FILES
-        from ..models.cosyvoice.config import TIED_KEYS
+        from ...models.checkpoint.weight_files import convert_to_safetensors
+        from ...models.cosyvoice.checkpoint.bundle import open_bundle
+        from ...models.cosyvoice.checkpoint.tensor_shapes import WEIGHT_FILES
+        from ...models.cosyvoice.config import TIED_KEYS
 
         open_bundle(folder)
         sources = [folder / name for name in WEIGHT_FILES if (folder / name).exists()]
@@ -174,8 +174,8 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
 
 def _convert_xtts_bundle(folder: Path) -> CheckedFile:
     with bundle_errors(BundleFamily.XTTS):
-        from ..models.xtts.checkpoint.bundle import open_bundle
-        from ..models.xtts.checkpoint.weight_file import MODEL_FILE, convert_model
+        from ...models.xtts.checkpoint.bundle import open_bundle
+        from ...models.xtts.checkpoint.weight_file import MODEL_FILE, convert_model
 
         open_bundle(folder)
         if not (folder / MODEL_FILE).exists():
@@ -191,9 +191,9 @@ def export_bundle(folder: Path, precision: str) -> Iterator[CheckedFile]:
     """
     _require_exportable(folder)
     with bundle_errors():
-        from ..models.cosyvoice.checkpoint.bundle import open_bundle
-        from ..models.cosyvoice.onnx_graphs.export import MATRIX_FORMATS, export_bundle
-        from ..models.networks.execution import Precision
+        from ...models.cosyvoice.checkpoint.bundle import open_bundle
+        from ...models.cosyvoice.onnx_graphs.export import MATRIX_FORMATS, export_bundle
+        from ...models.networks.execution import Precision
 
         if precision not in list(MATRIX_FORMATS):
             raise BadRequest(f"precision is {precision!r}; it must be {', '.join(MATRIX_FORMATS)}")
@@ -207,12 +207,12 @@ def export_engines(folder: Path, precision: str, device: str) -> Iterator[Checke
     """Build the TensorRT engines of a bundle for a card; yields each. Raises BundleError, BadRequest."""
     _require_exportable(folder)
     with bundle_errors():
-        from ..models.cosyvoice.checkpoint.bundle import open_bundle
-        from ..models.cosyvoice.onnx_graphs.export import export_rendering
-        from ..models.cosyvoice.tensorrt_engines.engine_builder import import_tensorrt
-        from ..models.cosyvoice.tensorrt_engines.networks import EngineLoader
-        from ..models.networks.devices import find_device
-        from .cosyvoice.policy import parse_precision
+        from ...models.cosyvoice.checkpoint.bundle import open_bundle
+        from ...models.cosyvoice.onnx_graphs.export import export_rendering
+        from ...models.cosyvoice.tensorrt_engines.engine_builder import import_tensorrt
+        from ...models.cosyvoice.tensorrt_engines.networks import EngineLoader
+        from ...models.networks.devices import find_device
+        from ..cosyvoice.policy import parse_precision
 
         module, card, bundle = import_tensorrt(), find_device(device), open_bundle(folder)
         list(export_rendering(bundle))
@@ -234,7 +234,7 @@ def _require_exportable(folder: Path) -> None:
 def card_name_of(device: str) -> str:
     """Name of the graphics card ``device``, empty for a CPU. Raises BundleError if it is absent."""
     with bundle_errors():
-        from ..models.networks.devices import card_name, find_device
+        from ...models.networks.devices import card_name, find_device
 
         return card_name(find_device(device))
 
@@ -244,10 +244,10 @@ def measure_on_device(
 ) -> "DeviceTimings":
     """Time language model and flow of a bundle on a device. Raises BundleError, BadRequest."""
     with bundle_errors():
-        from ..models.cosyvoice.checkpoint.bundle import open_bundle
-        from ..models.cosyvoice.device_benchmark import DeviceBenchmarkSize, measure_device
-        from ..models.networks.devices import find_device
-        from .cosyvoice.policy import parse_precision
+        from ...models.cosyvoice.checkpoint.bundle import open_bundle
+        from ...models.cosyvoice.device_benchmark import DeviceBenchmarkSize, measure_device
+        from ...models.networks.devices import find_device
+        from ..cosyvoice.policy import parse_precision
 
         found, chosen = find_device(device), parse_precision(precision)
         return measure_device(open_bundle(folder), found, chosen, size or DeviceBenchmarkSize())
@@ -271,10 +271,10 @@ def open_encoders(folder: Path) -> "EnrollableVoices":
     family = _family_of(folder)
     with bundle_errors(family):
         if family is BundleFamily.XTTS:
-            from .xtts.enrolment import open_encoders as open_xtts_encoders
+            from ..xtts.enrolment import open_encoders as open_xtts_encoders
 
             return open_xtts_encoders(folder)
-        from .cosyvoice.enrolment import open_encoders as open_cosyvoice_encoders
+        from ..cosyvoice.enrolment import open_encoders as open_cosyvoice_encoders
 
         return open_cosyvoice_encoders(folder)
 
@@ -301,13 +301,13 @@ def require_networks(folder: Path) -> None:
 def bundle_errors(family: BundleFamily = BundleFamily.COSYVOICE) -> Iterator[None]:
     """Translate faults of a folder or device to BundleError. Raises MissingExtra without torch."""
     try:
-        from ..models.checkpoint.bundle_files import WeightFileError
-        from ..models.cosyvoice.checkpoint.bundle import InvalidBundleError
-        from ..models.networks.execution import DeviceError, is_torch_installed
+        from ...models.checkpoint.bundle_files import WeightFileError
+        from ...models.cosyvoice.checkpoint.bundle import InvalidBundleError
+        from ...models.networks.execution import DeviceError, is_torch_installed
 
         faults: tuple[type[Exception], ...] = (InvalidBundleError, WeightFileError, DeviceError)
         if is_torch_installed():
-            from ..models.xtts.checkpoint.bundle import InvalidXttsBundleError
+            from ...models.xtts.checkpoint.bundle import InvalidXttsBundleError
 
             faults = (*faults, InvalidXttsBundleError)
     except ImportError as error:
