@@ -113,6 +113,23 @@ def test_text_is_read_two_segments_ahead_of_the_rendering() -> None:
     assert {each.waiting_segments for each in backend.readings} == {0, 1}
 
 
+def test_short_texts_are_not_read_further_ahead_over_many_turns() -> None:
+    backend = RecordingBackend()
+
+    async def test() -> None:
+        async with await Engine.open(backend=backend, warm_up=False) as engine, engine.stream() as stream:
+            backend.stream = stream
+            for _ in range(200):
+                stream.push_text("a", pause_s=0.01)
+                await asyncio.sleep(0)
+            stream.end_input()
+            chunks = await collect(stream)
+        assert sum(len(chunk.words) for chunk in chunks) == 200
+
+    run(test())
+    assert {each.waiting_segments for each in backend.readings} <= {0, 1}
+
+
 @pytest.mark.parametrize("split", [1, 7, 63, 64, 65, 200])
 def test_the_chunks_are_the_same_whoever_reads(split: int) -> None:
     text = LONG_TEXT + "It costs $3.50, or 1½ times as much on 3/14/2025." + LONG_TEXT
