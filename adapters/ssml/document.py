@@ -13,9 +13,10 @@ Entity Prevention Cheat Sheet.
 """
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Final, NoReturn
+from typing import Final, NoReturn, overload
 from xml.parsers import expat
 
 from ...tts_engine.errors import BadText
@@ -57,28 +58,85 @@ class SsmlPiece:
     language: str | None = None  # BCP 47; None: that of the utterance
 
 
+class SsmlPieces(Sequence[SsmlPiece]):
+    """The pieces of a document, of which there may be 22,000.
+
+    They are kept as plain tuples of strings and numbers: a garbage collection passes over those, and would
+    stop the event loop for some milliseconds at so many other objects.
+    """
+
+    def __init__(self, pieces: Iterable[SsmlPiece] = ()) -> None:
+        self._rows = list(map(_fields_of, pieces))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> SsmlPiece: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "SsmlPieces": ...
+
+    def __getitem__(self, index: int | slice) -> "SsmlPiece | SsmlPieces":
+        if isinstance(index, slice):
+            part = SsmlPieces()
+            part._rows = self._rows[index]
+            return part
+        return SsmlPiece(*self._rows[index])
+
+    def __setitem__(self, index: int, piece: SsmlPiece) -> None:
+        self._rows[index] = _fields_of(piece)
+
+    @property
+    def text(self) -> str:
+        """Their texts, joined."""
+        return "".join([row[0] for row in self._rows])
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """Their languages, without that of the utterance."""
+        return frozenset({row[-1] for row in self._rows if row[-1]})
+
+    def append(self, piece: SsmlPiece) -> None:
+        """Add a piece at the end."""
+        self._rows.append(_fields_of(piece))
+
+    def after(self, piece: SsmlPiece) -> "SsmlPieces":
+        """Return a piece and, after it, these."""
+        joined = SsmlPieces((piece,))
+        joined._rows += self._rows
+        return joined
+
+
+_Fields = tuple[str, Pronunciation | None, float, float | None, str | None, str | None]
+
+
+def _fields_of(piece: SsmlPiece) -> _Fields:
+    return piece.text, piece.pronunciation, piece.rate, piece.pause_s, piece.mark, piece.language
+
+
 @dataclass(frozen=True, slots=True)
 class SsmlDocument:
     """Parts of a document, and the prosody of all of it."""
 
-    pieces: tuple[SsmlPiece, ...]
+    pieces: SsmlPieces
     prosody: Prosody = field(default_factory=Prosody)
     source_characters: int = 0  # markup included
 
     @property
     def text(self) -> str:
         """The text without markup, as it was written."""
-        return "".join([piece.text for piece in self.pieces])
+        return self.pieces.text
 
     @property
     def languages(self) -> frozenset[str]:
         """The languages that the document names."""
-        return frozenset({piece.language for piece in self.pieces if piece.language})
+        return self.pieces.languages
 
 
 def plain_document(text: str) -> SsmlDocument:
     """Return a document of a text without markup."""
-    return SsmlDocument((SsmlPiece(text),), source_characters=len(text))
+    return SsmlDocument(SsmlPieces((SsmlPiece(text),)), source_characters=len(text))
 
 
 def parse_ssml(document: str) -> SsmlDocument:
@@ -105,10 +163,10 @@ def parse_ssml_in_slices(document: str) -> SlicedWork[SsmlDocument]:
     prosody = reduce(Prosody.combined_with, reader.enclosing_prosodies, Prosody())
     if prosody.speed not in (0.0, 1.0):
         yield from _divide_rates(reader.pieces, prosody.speed)
-    return SsmlDocument(tuple(reader.pieces), prosody, len(document))
+    return SsmlDocument(reader.pieces, prosody, len(document))
 
 
-def _divide_rates(pieces: list[SsmlPiece], speed: float) -> SlicedWork[None]:
+def _divide_rates(pieces: SsmlPieces, speed: float) -> SlicedWork[None]:
     for index, piece in enumerate(pieces):
         if index and index % _SLICE_PIECES == 0:
             yield
@@ -125,7 +183,7 @@ class _PartStyle:
 
 class _SsmlReader:
     def __init__(self) -> None:
-        self.pieces: list[SsmlPiece] = []
+        self.pieces = SsmlPieces()
         self.enclosing_prosodies: list[Prosody] = []  # of closed elements that contain all text so far
         self._open_prosodies: dict[int, Prosody] = {}  # by the depth of the open element, if before all text
         self._styles = [_PartStyle()]  # of each open element

@@ -135,7 +135,7 @@ class SsmlInput:
         follows, self._follows_document = self._follows_document, False
         if not follows or document.text[:1].isspace():
             return document
-        return replace(document, pieces=(SsmlPiece(" "), *document.pieces))
+        return replace(document, pieces=document.pieces.after(SsmlPiece(" ")))
 
     def _require_room(self) -> None:
         if self._characters > MAX_DOCUMENT_CHARACTERS:

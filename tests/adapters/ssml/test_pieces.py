@@ -1,5 +1,6 @@
 """Pieces of SSML documents: pronunciations, pauses, rates and marks, and the place of a fault."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,14 @@ def test_the_example_is_well_formed() -> None:
     document = parse_ssml((Path(__file__).parents[3] / "examples" / "prompt.ssml").read_text("utf-8"))
     assert document.text.startswith("Thank you for calling W3. Your code is 0417. Again, 0417.")
     assert [piece.mark for piece in document.pieces if piece.mark] == ["menu"]
+
+
+def test_pieces_of_a_long_document_are_no_work_of_a_garbage_collection() -> None:
+    gc.collect()
+    before = len(gc.get_objects())
+    document = parse_ssml(f"<speak>{'a<break/>' * 5_000}</speak>")
+    gc.collect()
+    assert len(gc.get_objects()) - before < 100
+    assert len(document.pieces) == 5_000 and document.pieces[-1] == SsmlPiece(" a", pause_s=0.5)
+    assert list(document.pieces[:2]) == [SsmlPiece("a", pause_s=0.5), SsmlPiece(" a", pause_s=0.5)]
+    assert list(document.pieces.after(SsmlPiece("b"))[:2]) == [SsmlPiece("b"), document.pieces[0]]
