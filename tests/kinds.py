@@ -84,7 +84,7 @@ KINDS: Final = (
     Kind("language", "multilingual", ("tts_engine/reading/multilingual/*",)),
     Kind("place to run", "process", ("tts_engine/backends/process*.py",)),
     Kind("place to run", "cluster", ("gateway/cluster/*",)),
-    Kind("bench", "bench", ("gateway/cli/bench/*", "gateway/cli/phones/peers/*")),
+    Kind("bench", "bench", ("gateway/cli/bench/*",)),
 )
 
 

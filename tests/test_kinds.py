@@ -31,12 +31,7 @@ EXCEPTIONS = {
         "way in audiosocket",
         "way in rtp",
     ),
-    "bench bench": (
-        "place to run cluster",
-        "voice family xtts",
-        "way in audiosocket",
-        "way in chan_websocket",
-    ),
+    "bench bench": ("voice family xtts",),
     "dialect native_stream": ("dialect openai",),
     "dialect pai": ("dialect dashscope",),
     "dialect ray_serve": ("dialect openai",),
@@ -53,8 +48,6 @@ EXCEPTIONS = {
     "gateway/cli/cluster.py": ("place to run cluster",),
     "gateway/cli/phones/audiosocket_phones.py": ("way in audiosocket",),
     "gateway/cli/phones/rtp_phones.py": ("way in rtp",),
-    "gateway/cli/phones/websocket_phones.py": ("bench bench",),
-    "gateway/cli/phones/wires.py": ("bench bench",),
     "gateway/serve.py": (
         "dialect cosyvoice_server",
         "dialect openai",

@@ -204,7 +204,7 @@ def say(
     type=click.Choice(list(MAKE_PHONES)),
     default=AUDIOSOCKET,
     show_default=True,
-    help="The wire; PORT is the AudioSocket port, or that of HTTP.",
+    help="The wire; PORT is the AudioSocket port, or for RTP that of HTTP.",
 )
 @click.option("--seconds", type=float, default=30.0, show_default=True, help="How long to listen.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE.wav", help="Record the call.")
@@ -214,13 +214,22 @@ def say(
 def phone(
     host: str, port: int, over: str, seconds: float, out: Path | None, calls: int, dtmf: str, as_json: bool
 ) -> None:
-    """Call the gateway like Asterisk or a carrier, and record the answer."""
+    """Call the gateway like Asterisk, and record the answer."""
     from rich.console import Console
 
     from .phone import listen
 
     console = Console(stderr=True)
-    report = listen(host, port, seconds=seconds, out=out, calls=calls, dtmf=dtmf, over=over, progress=console)
+    report = listen(
+        host,
+        port,
+        seconds=seconds,
+        out=out,
+        calls=calls,
+        dtmf=dtmf,
+        make_phones=MAKE_PHONES[over],
+        progress=console,
+    )
     if as_json:
         click.echo(report.as_json())
     else:

@@ -1,4 +1,4 @@
-"""``vivavoce phone``: calls the gateway like Asterisk or a carrier does, and records what arrives."""
+"""``vivavoce phone``: calls the gateway like Asterisk does, and records what arrives."""
 
 import time
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from ...tts_engine.errors import BadRequest
 from .phone_report import PhoneReport
 from .phones.audiosocket_phones import PhoneFailed, check_digits
-from .phones.wires import AUDIOSOCKET, MAKE_PHONES, Phones
+from .phones.wires import AUDIOSOCKET, MAKE_PHONES, MakePhones, Phones
 from .received_audio import (
     ReceivedCall,
     ReceivedCallSummary,
@@ -28,12 +28,12 @@ def listen(
     out: Path | None = None,
     calls: int = 1,
     dtmf: str = "",
-    over: str = AUDIOSOCKET,
+    make_phones: MakePhones = MAKE_PHONES[AUDIOSOCKET],
     progress: Console | None = None,
 ) -> PhoneReport:
     """Make ``calls`` calls at once, listen for ``seconds`` or until the gateway hangs up, and report.
 
-    ``over`` is one of ``wires``. ``out`` names a WAV file; packet times go into a CSV file beside it
+    ``make_phones`` is one of ``wires``. ``out`` names a WAV file; packet times go into a CSV file beside it
     (``heard.wav``, ``heard.packets.csv``). Recordings of several calls are numbered (``heard-1.wav``).
     Control-C hangs up early and still reports. ``progress`` shows a progress bar.
 
@@ -43,7 +43,7 @@ def listen(
     _check_arguments(seconds, calls, dtmf)
     if out is not None and not out.parent.is_dir():
         raise PhoneFailed(f"cannot write {out}: the folder {out.parent} does not exist")
-    phones = MAKE_PHONES[over](host, port)
+    phones = make_phones(host, port)
     try:
         _run_calls(phones, seconds, calls, dtmf, progress or Console(quiet=True))
     except KeyboardInterrupt:

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from vivavoce.gateway.cli.bench.commands import print_report
+from shared.calls.peers.kinds import MAKE_PEER
+from vivavoce.gateway.cli.bench.commands import NEIGHBOUR, print_report
 from vivavoce.gateway.cli.options import AS_JSON, PRECISIONS, SIZE, VERSION, WEIGHTS
 from vivavoce.tts_engine.errors import VivavoceError
 
@@ -50,11 +51,82 @@ def bench_cluster(
     utterances: int, streams: int, seconds: float, step_ms: float, kills: int, redeploys: int, as_json: bool
 ) -> None:
     """Replicas on Ray with the stand-in voice, 200 ms a chunk; optionally killed and replaced."""
+    from benches.cluster.packaged_replica import ClusterLoad
     from benches.cluster.replicas import measure
-    from vivavoce.gateway.cli.bench.cluster.measure import ClusterLoad
 
     load = ClusterLoad(utterances, streams, seconds)
     print_report(measure(load, step_ms / 1000, kills, redeploys), as_json)
+
+
+@bench_group.command("packaged-replica")
+@click.option("--utterances", type=click.IntRange(1), default=100, show_default=True, help="One by one.")
+@click.option("--streams", type=click.IntRange(1), default=20, show_default=True, help="Then at once.")
+@click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of each stream.")
+@AS_JSON
+def bench_packaged_replica(utterances: int, streams: int, seconds: float, as_json: bool) -> None:
+    """The packaged voice on Ray: first audio against an engine without Ray, and streams in real time."""
+    from benches.cluster.packaged_replica import ClusterLoad, measure
+
+    print_report(measure(ClusterLoad(utterances, streams, seconds)), as_json)
+
+
+_RATE = click.FloatRange(0, min_open=True)
+
+
+@bench_group.command("mix")
+@click.option("--calls", type=click.IntRange(1), default=40, show_default=True, help="Up on average.")
+@click.option("--calls-per-s", type=_RATE, default=4.0, show_default=True, help="That begin, and end.")
+@click.option("--utterances-per-s", type=_RATE, default=15.0, show_default=True, help="Over all calls.")
+@click.option("--discards-per-s", type=_RATE, default=6.0, show_default=True, help="Interruptions.")
+@click.option("--streams-per-s", type=_RATE, default=1.0, show_default=True, help="API requests.")
+@click.option("--seconds", type=click.FloatRange(1), default=420.0, show_default=True)
+@click.option("--stopped-s", type=click.FloatRange(0), default=0.0, help="Stop the control process, halfway.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@NEIGHBOUR
+@AS_JSON
+def bench_mix(neighbour: float, as_json: bool, **load: Any) -> None:
+    """Calls and API streams at random: holes that listeners hear, memory, descriptors, tasks."""
+    from benches.mix.measure import MixOptions, measure
+    from vivavoce.gateway.cli.bench.processes import run_neighbour
+
+    with run_neighbour(neighbour):
+        report = measure(MixOptions(**load))
+    print_report(report, as_json)
+
+
+_OVER = click.Choice(["audiosocket", "rtp", *MAKE_PEER])
+
+
+@bench_group.command("ways-in")
+@click.option("--over", "overs", multiple=True, type=_OVER, help="[default: all]; compared with the first.")
+@click.option("--utterances", type=click.IntRange(1), default=30, show_default=True, help="One by one.")
+@click.option("--calls", type=click.IntRange(1), default=50, show_default=True, help="Then at once.")
+@click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of these.")
+@AS_JSON
+def bench_ways_in(overs: tuple[str, ...], utterances: int, calls: int, seconds: float, as_json: bool) -> None:
+    """Each way into a call against the first: first sound, packets, processor time."""
+    from benches.ways_in.measure import measure
+
+    report = measure(overs=overs or _OVER.choices, utterances=utterances, calls=calls, seconds=seconds)
+    print_report(report, as_json)
+
+
+@bench_group.command("phone")
+@click.argument("host")
+@click.argument("port", type=click.IntRange(1, 65_535))
+@click.option("--over", type=_OVER, required=True)
+@click.option("--seconds", type=float, default=30.0, show_default=True, help="How long to listen.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.wav", help="Record the call.")
+@click.option("--calls", type=int, default=1, show_default=True, help="Calls at once.")
+@click.option("--dtmf", default="", metavar="12#", help="Keys to press.")
+def call_gateway(host: str, port: int, over: str, **options: Any) -> None:
+    """Call a gateway as a carrier or chan_websocket does, at its port of HTTP, as ``vivavoce phone``."""
+    from rich.console import Console
+
+    from shared.calls.peers.wires import ALL_WIRES
+    from vivavoce.gateway.cli.phone import listen
+
+    listen(host, port, make_phones=ALL_WIRES[over], **options).print_table(Console())
 
 
 _STAGES = click.option(

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from shared.calls.peers.kinds import MAKE_PEER
+from shared.calls.peers.peer import Message
+from shared.calls.peers.queue import PACKET_MS
 from shared.calls.websocket_calls import WebSocketCallServer, websocket_call_server
+from shared.calls.websocket_phones import WebSocketPhone
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
 from vivavoce.gateway.calls.call import Call
-from vivavoce.gateway.cli.phones.peers.kinds import MAKE_PEER
-from vivavoce.gateway.cli.phones.peers.peer import Message
-from vivavoce.gateway.cli.phones.peers.queue import PACKET_MS
-from vivavoce.gateway.cli.phones.websocket_phones import WebSocketPhone
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve " * 3
 MIN_SPOKEN_S, MAX_SPOKEN_S = 0.2, 2.0  # before a discard

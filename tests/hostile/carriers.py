@@ -6,8 +6,8 @@ from random import Random
 from uuid import UUID
 
 from hostile.messages import conversation
-from vivavoce.gateway.cli.phones.peers.kinds import MAKE_PEER
-from vivavoce.gateway.cli.phones.peers.peer import Message
+from shared.calls.peers.kinds import MAKE_PEER
+from shared.calls.peers.peer import Message
 
 _QUERIES = ("", "", "?call=x", "?rate=16000", "?rate=x&caller=1555", "?call=" + "y" * 5_000)
 

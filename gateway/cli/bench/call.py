@@ -78,6 +78,7 @@ class LoadSetup:
     seconds: float  # after the last phone has dialled
     over: str = AUDIOSOCKET  # wire of the phones
     redials: bool = True  # the calls that are refused
+    phones_module: str = load_generator.__name__  # run as the phones
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,4 +404,4 @@ def _phone_arguments(setup: LoadSetup, port: int, heard: Path) -> list[str]:
     calls = ["--calls", str(setup.phones)]
     wire = ["--over", setup.over, "--out", str(heard)]
     once = [] if setup.redials else ["--once"]
-    return ["vivavoce.gateway.cli.bench.load_generator", "127.0.0.1", str(port), *calls, *times, *wire, *once]
+    return [setup.phones_module, "127.0.0.1", str(port), *calls, *times, *wire, *once]

@@ -1,8 +1,8 @@
-"""The commands ``vivavoce bench call | serve | mix | device | cluster``; each imports its own bench."""
+"""The commands ``vivavoce bench call | serve | device``; each imports its own bench."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -21,7 +21,7 @@ def bench() -> None:
 _CALL_PARTS = ("ttfa", "load", "calls", "knee", "overload", "barge-in")
 
 
-NEIGHBOUR = click.option(
+NEIGHBOUR: Final = click.option(
     "--neighbour",
     type=click.FloatRange(0, 64),
     default=0.0,
@@ -45,13 +45,7 @@ NEIGHBOUR = click.option(
 @click.option("--calls", type=click.IntRange(1), default=100, show_default=True, help="Calls at once.")
 @click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a part.")
 @click.option(
-    "--over",
-    "overs",
-    multiple=True,
-    type=click.Choice(list(MAKE_PHONES)),
-    default=[AUDIOSOCKET],
-    show_default=True,
-    help="Way in; several are compared with the first, in their first sound, packets and processor time.",
+    "--over", type=click.Choice(list(MAKE_PHONES)), default=AUDIOSOCKET, show_default=True, help="Way in."
 )
 @NEIGHBOUR
 @AS_JSON
@@ -61,33 +55,26 @@ def bench_call(
     speaking: int,
     calls: int,
     seconds: float,
-    overs: tuple[str, ...],
+    over: str,
     neighbour: float,
     as_json: bool,
 ) -> None:
     """Calls: time to first audio, calls at once, barge-in, memory."""
     from . import call
     from .processes import run_neighbour
-    from .ways_in import measure as ways_in
 
-    if len(overs) > 1 and parts:
-        raise click.UsageError("--part: ways in are compared as a whole; give one --over")
     with run_neighbour(neighbour):
-        if len(overs) > 1:
-            report = ways_in.measure(overs=overs, utterances=utterances, calls=calls, seconds=seconds)
-        else:
-            report = call.measure(
-                parts=[call.CallBenchPart(part) for part in parts] or call.DEFAULT_PARTS,
-                utterances=utterances,
-                speaking=speaking,
-                calls=calls,
-                seconds=seconds,
-                over=overs[0],
-            )
+        report = call.measure(
+            parts=[call.CallBenchPart(part) for part in parts] or call.DEFAULT_PARTS,
+            utterances=utterances,
+            speaking=speaking,
+            calls=calls,
+            seconds=seconds,
+            over=over,
+        )
     print_report(report, as_json)
 
 
-_RATE = click.FloatRange(0, min_open=True)
 _SERVE_PARTS = ("load", "first-byte", "disconnect")
 # As SpeechApi
 _SERVE_APIS = "native openai dashscope cartesia elevenlabs deepgram inworld jambonz pai ray xtts".split()
@@ -168,27 +155,6 @@ def bench_serve(
     print_report(report, as_json)
 
 
-@bench.command("mix", epilog="Example: vivavoce bench mix --calls 40 --seconds 600")
-@click.option("--calls", type=click.IntRange(1), default=40, show_default=True, help="Up on average.")
-@click.option("--calls-per-s", type=_RATE, default=4.0, show_default=True, help="That begin, and end.")
-@click.option("--utterances-per-s", type=_RATE, default=15.0, show_default=True, help="Over all calls.")
-@click.option("--discards-per-s", type=_RATE, default=6.0, show_default=True, help="Interruptions.")
-@click.option("--streams-per-s", type=_RATE, default=1.0, show_default=True, help="API requests.")
-@click.option("--seconds", type=click.FloatRange(1), default=420.0, show_default=True)
-@click.option("--stopped-s", type=click.FloatRange(0), default=0.0, help="Stop the control process, halfway.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@NEIGHBOUR
-@AS_JSON
-def bench_mix(neighbour: float, as_json: bool, **load: Any) -> None:
-    """Calls and API streams at random: holes that listeners hear, memory, descriptors, tasks."""
-    from .mix.measure import MixOptions, measure
-    from .processes import run_neighbour
-
-    with run_neighbour(neighbour):
-        report = measure(MixOptions(**load))
-    print_report(report, as_json)
-
-
 @bench.command("device", epilog="Example: vivavoce bench device --device cuda --version 3")
 @DEVICE
 @SIZE
@@ -205,18 +171,6 @@ def bench_device(
 
     weights = BenchWeights(bundle, size, int(version))
     print_report(measure(device or "auto", weights, precision), as_json)
-
-
-@bench.command("cluster", epilog="Example: vivavoce bench cluster --utterances 50")
-@click.option("--utterances", type=click.IntRange(1), default=100, show_default=True, help="One by one.")
-@click.option("--streams", type=click.IntRange(1), default=20, show_default=True, help="Then at once.")
-@click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of each stream.")
-@AS_JSON
-def bench_cluster(utterances: int, streams: int, seconds: float, as_json: bool) -> None:
-    """Ray on this machine: first audio against an engine without Ray, and streams in real time."""
-    from .cluster.measure import ClusterLoad, measure
-
-    print_report(measure(ClusterLoad(utterances, streams, seconds)), as_json)
 
 
 def print_report(report: "BenchReport", as_json: bool) -> None:

@@ -11,7 +11,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from uuid import UUID
 import numpy as np
 
 from ..phones.audiosocket_phones import CallRefused, PhoneFailed
-from ..phones.wires import AUDIOSOCKET, MAKE_PHONES, Phones
+from ..phones.wires import AUDIOSOCKET, MAKE_PHONES, MakePhones, Phones
 from ..received_audio import ReceivedCall
 from .trace import PacketTrace
 
@@ -36,7 +36,7 @@ class PhoneLoadOptions:
     ramp_s: float  # the calls are dialled evenly over this time
     seconds: float  # of listening after the last call is connected
     out: Path  # the ``.npz`` file
-    over: str = AUDIOSOCKET  # a wire of ``phones.wires``
+    over: str = AUDIOSOCKET  # a wire
     once: bool = False  # refused calls are not dialled again
 
 
@@ -63,9 +63,9 @@ class RedialPolicy:
 _REDIAL: Final = RedialPolicy()
 
 
-def run_phones(options: PhoneLoadOptions) -> PhoneLoadResult:
+def run_phones(options: PhoneLoadOptions, makers: Mapping[str, MakePhones]) -> PhoneLoadResult:
     """Dial, listen, hang up and write the traces; raises PhoneFailed as ``dial_calls`` does."""
-    simulator = MAKE_PHONES[options.over](options.host, options.port)
+    simulator = makers[options.over](options.host, options.port)
     start, cpu = time.monotonic(), _cpu_s()
     redial = None if options.once else _REDIAL
     refused = dial_calls(simulator, options.calls, options.ramp_s, redial)
@@ -153,8 +153,11 @@ def load_traces(path: Path) -> list[PacketTrace]:
         ]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse the arguments and run; returns 0, or 1 after an error on standard error."""
+def main(arguments: Sequence[str] | None = None, makers: Mapping[str, MakePhones] = MAKE_PHONES) -> int:
+    """Parse the arguments and run; returns 0, or 1 after an error on standard error.
+
+    makers: of the phones of each wire that ``--over`` may name.
+    """
     parser = argparse.ArgumentParser(
         prog="vivavoce.gateway.cli.bench.load_generator", description="phones for a bench"
     )
@@ -167,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--over", default=AUDIOSOCKET)
     parser.add_argument("--once", action="store_true", help="do not dial refused calls again")
     try:
-        result = run_phones(PhoneLoadOptions(**vars(parser.parse_args(arguments))))
+        result = run_phones(PhoneLoadOptions(**vars(parser.parse_args(arguments))), makers)
     except PhoneFailed as error:
         print(error, file=sys.stderr)
         return 1

@@ -35,6 +35,9 @@ class Phones(Protocol):
         """Return what each phone has heard so far, in the order of dialling."""
 
 
+MakePhones = Callable[[str, int], Phones]  # takes host and port of the gateway
+
+
 def _over_audiosocket(host: str, port: int) -> Phones:
     from .audiosocket_phones import PhoneSimulator
 
@@ -47,25 +50,7 @@ def _over_rtp(host: str, port: int) -> Phones:
     return RtpPhones(host, port)
 
 
-def _over_websocket(wire: str) -> Callable[[str, int], Phones]:
-    def make(host: str, port: int) -> Phones:
-        from .peers.kinds import MAKE_PEER
-        from .websocket_phones import WebSocketPhones
-
-        return WebSocketPhones(f"ws://{host}:{port}", MAKE_PEER[wire])
-
-    return make
-
-
 AUDIOSOCKET: Final = "audiosocket"
-_WEBSOCKET_WIRES: Final = (
-    *("websocket", "twilio", "telnyx", "plivo", "vonage", "exotel", "jambonz"),
-    *("mod_audio_fork", "mod_audio_stream"),
-)  # the keys of ``peers.kinds.MAKE_PEER``
-MAKE_PHONES: Final[Mapping[str, Callable[[str, int], Phones]]] = MappingProxyType(
-    {
-        AUDIOSOCKET: _over_audiosocket,
-        "rtp": _over_rtp,
-        **{wire: _over_websocket(wire) for wire in _WEBSOCKET_WIRES},
-    }
+MAKE_PHONES: Final[Mapping[str, MakePhones]] = MappingProxyType(
+    {AUDIOSOCKET: _over_audiosocket, "rtp": _over_rtp}
 )

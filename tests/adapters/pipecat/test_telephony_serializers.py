@@ -26,14 +26,14 @@ from pipecat.serializers.twilio import TwilioFrameSerializer
 from pipecat.serializers.vonage import VonageFrameSerializer
 
 from shared.audio.tones import pitch_of, tone
+from shared.calls.peers.carrier import SimulatedCarrier
+from shared.calls.peers.exotel import SimulatedExotel
+from shared.calls.peers.peer import Message
+from shared.calls.peers.plivo import SimulatedPlivo
+from shared.calls.peers.telnyx import SimulatedTelnyx
+from shared.calls.peers.twilio import SimulatedTwilio
+from shared.calls.peers.vonage import SimulatedVonage
 from shared.gateways.pipecat_pipeline import open_engine, run_pipeline, unpaced_service
-from vivavoce.gateway.cli.phones.peers.carrier import SimulatedCarrier
-from vivavoce.gateway.cli.phones.peers.exotel import SimulatedExotel
-from vivavoce.gateway.cli.phones.peers.peer import Message
-from vivavoce.gateway.cli.phones.peers.plivo import SimulatedPlivo
-from vivavoce.gateway.cli.phones.peers.telnyx import SimulatedTelnyx
-from vivavoce.gateway.cli.phones.peers.twilio import SimulatedTwilio
-from vivavoce.gateway.cli.phones.peers.vonage import SimulatedVonage
 
 RATE = 8_000
 HANG_UP = {"auto_hang_up": False}  # it would ask the carrier's REST interface

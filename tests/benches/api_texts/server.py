@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final
 
 import vivavoce
-from vivavoce.gateway.cli.bench.mix.server import callback_name
+from benches.mix.server import callback_name
 from vivavoce.gateway.cli.main import main
 
 _PACKAGE: Final = str(Path(vivavoce.__file__).parent)

@@ -12,8 +12,8 @@ from ray import serve
 from ray.util.state import list_actors
 
 from benches.cluster.listener import StreamListener, text_of
+from benches.cluster.packaged_replica import ClusterLoad, measure_engines
 from shared.cluster.ray_replicas import CostlySettings, build, open_costly_engine
-from vivavoce.gateway.cli.bench.cluster.measure import ClusterLoad, measure_engines
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cluster.ray.application import APPLICATION
 from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine

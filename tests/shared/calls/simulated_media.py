@@ -7,10 +7,10 @@ from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
 from shared.calls.call_server import Phone
+from shared.calls.peers.asterisk import SimulatedAsterisk
 from shared.calls.rtp_phone import RtpTestPhone
 from vivavoce.adapters.audiosocket.protocol import Dtmf
 from vivavoce.gateway.calls.websockets.message_socket import ClientMessageSocket, MessageSocket
-from vivavoce.gateway.cli.phones.peers.asterisk import SimulatedAsterisk
 
 
 class SimulatedMedia(Protocol):

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+from shared.calls.peers.peer import SimulatedPeer
+from shared.calls.websocket_phones import WebSocketPhone
 from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
 from vivavoce.gateway.calls.agents import Agent, SilentAgent
 from vivavoce.gateway.calls.call import Call
-from vivavoce.gateway.cli.phones.peers.peer import SimulatedPeer
-from vivavoce.gateway.cli.phones.websocket_phones import WebSocketPhone
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine

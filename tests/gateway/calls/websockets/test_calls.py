@@ -11,7 +11,19 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from shared.audio.tones import pitch_of, tone
+from shared.calls.peers.asterisk import SimulatedAsterisk
+from shared.calls.peers.carrier import SimulatedCarrier
+from shared.calls.peers.exotel import SimulatedExotel
+from shared.calls.peers.freeswitch import SimulatedAudioFork, SimulatedAudioStream
+from shared.calls.peers.jambonz import SimulatedJambonz
+from shared.calls.peers.kinds import MAKE_PEER
+from shared.calls.peers.peer import SimulatedPeer
+from shared.calls.peers.plivo import SimulatedPlivo
+from shared.calls.peers.telnyx import SimulatedTelnyx
+from shared.calls.peers.twilio import SimulatedTwilio
+from shared.calls.peers.vonage import SimulatedVonage
 from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_server
+from shared.calls.websocket_phones import WebSocketPhone
 from shared.event_loop import until
 from vivavoce.adapters.media_streams.asterisk import AsteriskStreamConnection
 from vivavoce.gateway.calls.agents import KeysAgent
@@ -26,18 +38,6 @@ from vivavoce.gateway.calls.events import (
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.gateway.calls.websockets.asterisk_sockets import connect_to_asterisk
 from vivavoce.gateway.calls.websockets.message_socket import MessageSocket
-from vivavoce.gateway.cli.phones.peers.asterisk import SimulatedAsterisk
-from vivavoce.gateway.cli.phones.peers.carrier import SimulatedCarrier
-from vivavoce.gateway.cli.phones.peers.exotel import SimulatedExotel
-from vivavoce.gateway.cli.phones.peers.freeswitch import SimulatedAudioFork, SimulatedAudioStream
-from vivavoce.gateway.cli.phones.peers.jambonz import SimulatedJambonz
-from vivavoce.gateway.cli.phones.peers.kinds import MAKE_PEER
-from vivavoce.gateway.cli.phones.peers.peer import SimulatedPeer
-from vivavoce.gateway.cli.phones.peers.plivo import SimulatedPlivo
-from vivavoce.gateway.cli.phones.peers.telnyx import SimulatedTelnyx
-from vivavoce.gateway.cli.phones.peers.twilio import SimulatedTwilio
-from vivavoce.gateway.cli.phones.peers.vonage import SimulatedVonage
-from vivavoce.gateway.cli.phones.websocket_phones import WebSocketPhone
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 
 TEN_WORDS = "one two three four five six seven eight nine ten"

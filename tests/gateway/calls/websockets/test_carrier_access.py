@@ -10,6 +10,9 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
+from shared.calls.peers.asterisk import SimulatedAsterisk
+from shared.calls.peers.freeswitch import SimulatedAudioFork, SimulatedAudioStream
+from shared.calls.peers.twilio import SimulatedTwilio
 from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_server
 from shared.event_loop import until
 from vivavoce.adapters.media_streams.carriers.signatures import plivo_signature, twilio_signature
@@ -18,9 +21,6 @@ from vivavoce.gateway.calls.caller import Caller
 from vivavoce.gateway.calls.websockets.carrier_access import TICKET_LIFETIME_S, StreamTickets
 from vivavoce.gateway.calls.websockets.carriers import CARRIERS
 from vivavoce.gateway.calls.websockets.leg import KnownCaller
-from vivavoce.gateway.cli.phones.peers.asterisk import SimulatedAsterisk
-from vivavoce.gateway.cli.phones.peers.freeswitch import SimulatedAudioFork, SimulatedAudioStream
-from vivavoce.gateway.cli.phones.peers.twilio import SimulatedTwilio
 
 PUBLIC = "https://voice.example.org"
 TOKEN = "t" * 16

@@ -12,15 +12,15 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from shared.calls.carrier_messages import TWILIO_START
+from shared.calls.peers.asterisk import SimulatedAsterisk
+from shared.calls.peers.kinds import MAKE_PEER
+from shared.calls.peers.peer import SimulatedPeer
+from shared.calls.peers.telnyx import SimulatedTelnyx
+from shared.calls.peers.twilio import SimulatedTwilio
 from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_server
 from shared.event_loop import until
 from vivavoce.adapters.call_rate_limit import AUDIO_BURST_S
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
-from vivavoce.gateway.cli.phones.peers.asterisk import SimulatedAsterisk
-from vivavoce.gateway.cli.phones.peers.kinds import MAKE_PEER
-from vivavoce.gateway.cli.phones.peers.peer import SimulatedPeer
-from vivavoce.gateway.cli.phones.peers.telnyx import SimulatedTelnyx
-from vivavoce.gateway.cli.phones.peers.twilio import SimulatedTwilio
 
 PTIME_S = 0.02
 Attack = Callable[[WebSocketCallServer, ClientConnection], Awaitable[None]]

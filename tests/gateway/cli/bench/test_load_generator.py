@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from shared.calls.peers.wires import ALL_WIRES
 from vivavoce.gateway.cli.bench.load_generator import RedialPolicy, dial_calls
 from vivavoce.gateway.cli.phones.audiosocket_phones import CallRefused, PhoneFailed
-from vivavoce.gateway.cli.phones.wires import MAKE_PHONES
 from vivavoce.gateway.cli.received_audio import ReceivedCall
 
 AT_ONCE = RedialPolicy(answer_s=0.0, pause_s=0.0, interval_s=0.0)
@@ -91,7 +91,7 @@ def http_server(status: int) -> Iterator[int]:
 @pytest.mark.parametrize(("status", "is_busy"), [(503, True), (404, False)])
 def test_an_answer_of_503_is_a_refusal_and_any_other_a_failure(over: str, status: int, is_busy: bool) -> None:
     with http_server(status) as port:
-        phones = MAKE_PHONES[over]("127.0.0.1", port)
+        phones = ALL_WIRES[over]("127.0.0.1", port)
         with pytest.raises(PhoneFailed) as failure:
             phones.dial()
         assert isinstance(failure.value, CallRefused) == is_busy

@@ -1,4 +1,4 @@
-"""``vivavoce bench call --over audiosocket --over rtp ...``: the ways in, each against the first one.
+"""``python -m benches ways-in --over audiosocket --over rtp ...``: the ways in, each against the first one.
 
 For each way in, one call is measured for its first sound, and calls that speak at once for packets and
 processor time, with the gateway and the phones started anew. Late packets are those of ``bench.call``, and
@@ -7,25 +7,26 @@ in that cannot be measured is reported as such, and the others are measured.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Final
 
 from rich.console import Console
 
-from ...phones.wires import AUDIOSOCKET
-from ..call import (
+from vivavoce.gateway.cli.bench.call import (
     MAX_LATE_SHARE,
+    LoadResult,
     LoadSetup,
     measure_onsets,
     run_load,
     simultaneous_setup,
     summarize_simultaneous_calls,
 )
-from ..call_server import SpeechPattern
-from ..report import BenchFigure, BenchReport, run_parts
-from ..trace import percentile
+from vivavoce.gateway.cli.bench.call_server import SpeechPattern
+from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport, run_parts
+from vivavoce.gateway.cli.bench.trace import percentile
+from vivavoce.gateway.cli.phones.wires import AUDIOSOCKET
 
 PACED_BY_GATEWAY: Final = frozenset({AUDIOSOCKET, "rtp"})
 MAX_TTFA_ABOVE_MS: Final = 10.0
@@ -47,7 +48,7 @@ class WayIn:
 
 
 def measure(*, overs: Sequence[str], utterances: int, calls: int, seconds: float) -> BenchReport:
-    """Measure each wire of ``phones.wires``; the first one is what the others are compared with.
+    """Measure each wire of ``shared.calls.peers.wires``; the first one is what the others are compared with.
 
     Args:
         utterances: of the single call.
@@ -105,11 +106,15 @@ def _figures_against(first: WayIn, way: WayIn) -> list[BenchFigure]:
     ]
 
 
+def _run(setup: LoadSetup) -> LoadResult:
+    return run_load(replace(setup, phones_module=f"{__package__}.load_generator"))
+
+
 def _measure_way_in(over: str, utterances: int, calls: int, seconds: float) -> WayIn:
-    alone = run_load(LoadSetup(SpeechPattern.ALONE, utterances, 1, 0.0, 60.0 + 8.0 * utterances, over))
+    alone = _run(LoadSetup(SpeechPattern.ALONE, utterances, 1, 0.0, 60.0 + 8.0 * utterances, over))
     onsets = [onset.from_clause_s for onset in measure_onsets(alone)]
     heard_ms = tuple(1000 * onset_s for onset_s in onsets if onset_s is not None)
-    at_once = run_load(simultaneous_setup(calls, seconds, over))
+    at_once = _run(simultaneous_setup(calls, seconds, over))
     summary = summarize_simultaneous_calls(at_once)
     return WayIn(
         over,

@@ -12,10 +12,10 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from .....adapters.media_streams.stream_format import ALAW, ULAW
-from .carrier import RefusedMessage, require_fields
-from .event_carrier import SimulatedEventCarrier
-from .peer import Message
+from shared.calls.peers.carrier import RefusedMessage, require_fields
+from shared.calls.peers.event_carrier import SimulatedEventCarrier
+from shared.calls.peers.peer import Message
+from vivavoce.adapters.media_streams.stream_format import ALAW, ULAW
 
 _CODECS: Final = {"PCMU": ULAW, "PCMA": ALAW}
 _MIN_MEDIA_BYTES: Final = 160  # 20 ms

@@ -12,11 +12,11 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from .....adapters.media_streams.stream_format import linear
-from .carrier import RefusedMessage, require_fields
-from .event_carrier import SimulatedEventCarrier
-from .peer import Message
-from .queue import PACKET_MS
+from shared.calls.peers.carrier import RefusedMessage, require_fields
+from shared.calls.peers.event_carrier import SimulatedEventCarrier
+from shared.calls.peers.peer import Message
+from shared.calls.peers.queue import PACKET_MS
+from vivavoce.adapters.media_streams.stream_format import linear
 
 _PACKETS_PER_MESSAGE: Final = 5
 _MIN_MEDIA_BYTES: Final = 3_200

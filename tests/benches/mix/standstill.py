@@ -1,6 +1,6 @@
 """Times at which a core of the machine stood still, as those of a virtual machine do that its host pauses.
 
-``python -m vivavoce.gateway.cli.bench.mix.standstill`` watches until its input is closed, and prints one
+``python -m benches.mix.standstill`` watches until its input is closed, and prints one
 JSON line: ``standstills``, pairs of monotonic seconds, or null where it may not watch. A process on each
 core, at a real-time priority that no program has, wakes every 10 ms. Where it is late, no program ran on
 that core, and what had begun there waited. Linux does not count such a pause as stolen time.

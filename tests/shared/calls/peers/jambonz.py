@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from .....adapters.media_streams.stream_format import linear
-from .carrier import RefusedMessage, SimulatedCarrier, media_stream_path
-from .peer import Message, PeerStep
+from shared.calls.peers.carrier import RefusedMessage, SimulatedCarrier, media_stream_path
+from shared.calls.peers.peer import Message, PeerStep
+from vivavoce.adapters.media_streams.stream_format import linear
 
 _FIRST_BUFFER_MS: Final = 160
 _BUFFER_MS: Final = 80

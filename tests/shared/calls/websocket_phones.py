@@ -11,10 +11,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from ...background_tasks import cancel_and_wait
-from ..received_audio import ReceivedCall, ReceivedPacket
-from .audiosocket_phones import CallRefused, PhoneFailed
-from .peers.peer import Message, SimulatedPeer
+from shared.calls.peers.peer import Message, SimulatedPeer
+from vivavoce.gateway.background_tasks import cancel_and_wait
+from vivavoce.gateway.cli.phones.audiosocket_phones import CallRefused, PhoneFailed
+from vivavoce.gateway.cli.received_audio import ReceivedCall, ReceivedPacket
 
 CONNECT_TIMEOUT_S = 5.0
 FIRST_DIGIT_S = 1.0  # after the connection

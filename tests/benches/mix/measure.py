@@ -1,4 +1,4 @@
-"""``vivavoce bench mix``: calls and API streams at random, and every hole that a listener hears.
+"""``python -m benches mix``: calls and API streams at random, and every hole that a listener hears.
 
 Four processes: the gateway (``server``), the phones (``phones``), the API clients (``streams``), and one that
 notes when a core stood still (``standstill``). All random times are Poisson processes from one seed.
@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from ..processes import READY_TIMEOUT_S, BenchProcess, CpuUsage, resident_mb
-from ..report import BenchFigure, BenchReport
-from ..trace import percentile
-from . import standstill
-from .standstill import has_standstill
+from benches.mix import standstill
+from benches.mix.standstill import has_standstill
+from vivavoce.gateway.cli.bench.processes import READY_TIMEOUT_S, BenchProcess, CpuUsage, resident_mb
+from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.gateway.cli.bench.trace import percentile
 
 _BLOCKS = 20  # that the samples of a slope are averaged to
 _MAX_CORRELATION = 0.99  # of neighbouring blocks

@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from .....adapters.media_streams.stream_format import ULAW
-from .carrier import require_fields
-from .event_carrier import SimulatedEventCarrier
-from .peer import Message
+from shared.calls.peers.carrier import require_fields
+from shared.calls.peers.event_carrier import SimulatedEventCarrier
+from shared.calls.peers.peer import Message
+from vivavoce.adapters.media_streams.stream_format import ULAW
 
 _FIELDS: Final = {"media": ("media",), "mark": ("mark",), "clear": ()}
 

@@ -1,6 +1,6 @@
 """The gateway process of the mixed load: agents that speak and are interrupted, and a record of its health.
 
-``python -m vivavoce.gateway.cli.bench.mix.server ...`` prints its ports as one JSON line, serves until its
+``python -m benches.mix.server ...`` prints its ports as one JSON line, serves until its
 standard input closes, and prints what it recorded as a second line.
 """
 
@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ....calls.agents import llm_tokens
-from ....calls.call import Call
-from ....calls.utterance_tracker import UtteranceOutcome
-from ....process_tuning import tune_process
-from ....serve import Gateway
-from ....settings import Settings
-from ..call_server import LoadAgent, LoadRecord, first_clause_tokens
+from vivavoce.gateway.calls.agents import llm_tokens
+from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
+from vivavoce.gateway.cli.bench.call_server import LoadAgent, LoadRecord, first_clause_tokens
+from vivavoce.gateway.process_tuning import tune_process
+from vivavoce.gateway.serve import Gateway
+from vivavoce.gateway.settings import Settings
 
 BARGE_IN_S = (0.3, 3.0)  # from the start of an utterance to its discard
 HELD_S = 0.005  # a callback of the event loop that takes longer is recorded
@@ -222,7 +222,7 @@ async def serve_mix(options: MixedServerOptions) -> MixedServerRecord:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the arguments and serve."""
-    parser = argparse.ArgumentParser(prog="vivavoce.gateway.cli.bench.mix.server", description="server")
+    parser = argparse.ArgumentParser(prog="benches.mix.server", description="server")
     parser.add_argument("--calls", type=int, required=True)
     parser.add_argument("--utterances-per-s", type=float, required=True)
     parser.add_argument("--discards-per-s", type=float, required=True)

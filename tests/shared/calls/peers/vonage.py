@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from .....adapters.media_streams.stream_format import linear
-from .carrier import RefusedMessage, SimulatedCarrier, media_stream_path, require_fields
-from .peer import Message
+from shared.calls.peers.carrier import RefusedMessage, SimulatedCarrier, media_stream_path, require_fields
+from shared.calls.peers.peer import Message
+from vivavoce.adapters.media_streams.stream_format import linear
 
 _MAX_PACKETS: Final = 3_072
 

@@ -6,16 +6,16 @@ import time
 import numpy as np
 import pytest
 
-from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio, encode
-from vivavoce.gateway.cli.bench.mix.measure import (
+from benches.mix.measure import (
     MixOptions,
     discard_delays_ms,
     first_sound_delays_ms,
     measure,
     slope_per_hour,
 )
-from vivavoce.gateway.cli.bench.mix.phones import MeasuredCall, MixedCallResult
-from vivavoce.gateway.cli.bench.mix.standstill import has_standstill
+from benches.mix.phones import MeasuredCall, MixedCallResult
+from benches.mix.standstill import has_standstill
+from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio, encode
 from vivavoce.gateway.cli.bench.processes import CpuUsage, process_tree, run_neighbour
 
 PACKET = encode(AudioSocketAudio(8_000, bytes(320)))

@@ -5,10 +5,10 @@ import json
 from collections.abc import Iterable
 from typing import ClassVar
 
-from .....adapters.media_streams.stream_format import StreamFormat
-from .carrier import RefusedMessage, SimulatedCarrier, media_stream_path
-from .peer import Message
-from .queue import PACKET_MS
+from shared.calls.peers.carrier import RefusedMessage, SimulatedCarrier, media_stream_path
+from shared.calls.peers.peer import Message
+from shared.calls.peers.queue import PACKET_MS
+from vivavoce.adapters.media_streams.stream_format import StreamFormat
 
 
 class SimulatedEventCarrier(SimulatedCarrier):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from .queue import PeerQueue
+from shared.calls.peers.queue import PeerQueue
 
 Message = str | bytes
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from .....adapters.media_streams.stream_format import linear
-from .carrier import RefusedMessage, SimulatedCarrier, media_stream_path
-from .jambonz import SimulatedJambonz
-from .peer import Message
+from shared.calls.peers.carrier import RefusedMessage, SimulatedCarrier, media_stream_path
+from shared.calls.peers.jambonz import SimulatedJambonz
+from shared.calls.peers.peer import Message
+from vivavoce.adapters.media_streams.stream_format import linear
 
 
 def _with_parameters(path: str, call_id: str, sample_rate: int) -> str:

@@ -1,6 +1,6 @@
 """The phones of the mixed load: calls that begin and end at random times, in a process of their own.
 
-``python -m vivavoce.gateway.cli.bench.mix.phones HOST PORT ...`` prints its result as one JSON line. Arrivals
+``python -m benches.mix.phones HOST PORT ...`` prints its result as one JSON line. Arrivals
 are the kernel's timestamps, so a late read of this process is not counted against the gateway:
 
     read of k packets       |p|          |ppp|
@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from uuid import UUID
 
-from .....adapters.audiosocket.protocol import AudioSocketAudio, AudioSocketConnection, AudioSocketRole
-from ...phones.audiosocket_phones import PhoneSimulator
+from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio, AudioSocketConnection, AudioSocketRole
+from vivavoce.gateway.cli.phones.audiosocket_phones import PhoneSimulator
 
 PTIME_S = 0.02
 HOLE_S = 0.060
@@ -174,7 +174,7 @@ class MixedPhones(PhoneSimulator):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the arguments and run."""
-    parser = argparse.ArgumentParser(prog="vivavoce.gateway.cli.bench.mix.phones", description="phones")
+    parser = argparse.ArgumentParser(prog="benches.mix.phones", description="phones")
     parser.add_argument("host")
     parser.add_argument("port", type=int)
     parser.add_argument("--calls", type=int, required=True)

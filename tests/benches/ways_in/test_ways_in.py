@@ -7,10 +7,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from benches.ways_in.measure import WayIn, compare
+from shared.calls.peers.kinds import MAKE_PEER
+from shared.calls.peers.wires import ALL_WIRES
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchReport, run_parts
-from vivavoce.gateway.cli.bench.ways_in.measure import WayIn, compare
-from vivavoce.gateway.cli.phones.peers.kinds import MAKE_PEER
-from vivavoce.gateway.cli.phones.wires import MAKE_PHONES
 
 FIRST = WayIn("audiosocket", (20.0, 30.0, 40.0), 0, late_share=0.0005, underruns=0, failed=0, cost_ms=10.0)
 
@@ -69,12 +69,12 @@ def test_a_part_that_cannot_be_measured_is_a_row_and_the_others_are_measured() -
 
 
 def test_every_simulated_peer_has_a_wire() -> None:
-    assert list(MAKE_PHONES) == ["audiosocket", "rtp", *MAKE_PEER]
+    assert list(ALL_WIRES) == ["audiosocket", "rtp", *MAKE_PEER]
 
 
-@pytest.mark.parametrize("over", MAKE_PHONES)
+@pytest.mark.parametrize("over", ALL_WIRES)
 def test_phones_may_run_before_the_first_one_is_dialled(over: str) -> None:
-    phones = MAKE_PHONES[over]("127.0.0.1", 1)
+    phones = ALL_WIRES[over]("127.0.0.1", 1)
     phones.run(time.monotonic())
     assert phones.open_calls == 0
     phones.close()

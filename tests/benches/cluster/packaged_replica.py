@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .....tts_engine.engine import Engine, EngineConfig
-from .....tts_engine.errors import MissingExtra
-from .....tts_engine.scheduler import SchedulerPolicy
-from .....tts_engine.speech_engine import SpeechEngine
-from ..report import BenchFigure, BenchReport
+from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.tts_engine.engine import Engine, EngineConfig
+from vivavoce.tts_engine.errors import MissingExtra
+from vivavoce.tts_engine.scheduler import SchedulerPolicy
+from vivavoce.tts_engine.speech_engine import SpeechEngine
 
 if TYPE_CHECKING:
-    from ....cluster.replicas.cluster_engine import ClusterEngine
+    from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 
 _UTTERANCE = "Good morning, how can I help you today?"
 _SENTENCE = "The train to the coast leaves at noon from the platform next to the old clock. "
@@ -56,10 +56,10 @@ async def _packaged_replica(load: ClusterLoad) -> AsyncIterator["ClusterEngine"]
     try:
         import ray
 
-        from ....cluster.ray.ray_connection import LOCAL, open_ray_engine
-        from ....cluster.ray.replica_settings import ReplicaSettings
+        from vivavoce.gateway.cluster.ray.ray_connection import LOCAL, open_ray_engine
+        from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
     except ModuleNotFoundError as error:
-        raise MissingExtra("vivavoce bench cluster", "ray") from error
+        raise MissingExtra("benches packaged-replica", "ray") from error
     settings = ReplicaSettings(max_streams=max(load.streams, 1))
     try:
         async with await open_ray_engine(LOCAL, settings, EngineConfig()) as engine:
@@ -119,7 +119,7 @@ async def _cancel_s(remote: "ClusterEngine", count: int) -> list[float]:
         await anext(stream)
         begins = time.perf_counter()
         stream.cancel()
-        while remote.replica_streams:  # noqa: ASYNC110  # the report is not an event
+        while remote.replica_streams:  # the report is not an event
             await asyncio.sleep(0.0005)
         found.append(time.perf_counter() - begins)
     return found

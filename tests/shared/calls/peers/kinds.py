@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from .asterisk import SimulatedAsterisk
-from .exotel import SimulatedExotel
-from .freeswitch import SimulatedAudioFork, SimulatedAudioStream
-from .jambonz import SimulatedJambonz
-from .peer import SimulatedPeer
-from .plivo import SimulatedPlivo
-from .telnyx import SimulatedTelnyx
-from .twilio import SimulatedTwilio
-from .vonage import SimulatedVonage
+from shared.calls.peers.asterisk import SimulatedAsterisk
+from shared.calls.peers.exotel import SimulatedExotel
+from shared.calls.peers.freeswitch import SimulatedAudioFork, SimulatedAudioStream
+from shared.calls.peers.jambonz import SimulatedJambonz
+from shared.calls.peers.peer import SimulatedPeer
+from shared.calls.peers.plivo import SimulatedPlivo
+from shared.calls.peers.telnyx import SimulatedTelnyx
+from shared.calls.peers.twilio import SimulatedTwilio
+from shared.calls.peers.vonage import SimulatedVonage
 
 MAKE_PEER: Final[Mapping[str, Callable[[str], SimulatedPeer]]] = MappingProxyType(
     {

@@ -7,9 +7,9 @@ the marks without a word and does not resume a paused channel; a full queue drop
 import json
 from typing import Final
 
-from .....adapters.media_streams.asterisk import FORMATS, MAX_COMMAND_BYTES, MAX_MEDIA_BYTES, SUBPROTOCOL
-from .peer import Message, PeerStep
-from .queue import PACKET_MS, PeerQueue
+from shared.calls.peers.peer import Message, PeerStep
+from shared.calls.peers.queue import PACKET_MS, PeerQueue
+from vivavoce.adapters.media_streams.asterisk import FORMATS, MAX_COMMAND_BYTES, MAX_MEDIA_BYTES, SUBPROTOCOL
 
 XOFF_FRAMES: Final = 900
 XON_FRAMES: Final = 800

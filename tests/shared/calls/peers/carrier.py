@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .....adapters.media_streams.stream_format import StreamFormat
-from .peer import Message, PeerStep
-from .queue import PACKET_MS, PeerQueue
+from shared.calls.peers.peer import Message, PeerStep
+from shared.calls.peers.queue import PACKET_MS, PeerQueue
+from vivavoce.adapters.media_streams.stream_format import StreamFormat
 
 
 class RefusedMessage(ValueError):

@@ -1,6 +1,6 @@
 """The API streams of the mixed load: requests at random times over every API, in a process of their own.
 
-``python -m vivavoce.gateway.cli.bench.mix.streams URL ...`` prints its result as one JSON line. Most clients
+``python -m benches.mix.streams URL ...`` prints its result as one JSON line. Most clients
 read everything, at once or as a player does that keeps a second in advance; some stop reading for a while,
 and some disconnect in the middle. Holes are counted for clients that read everything: silence of more than
 60 ms between pieces, in a playback that starts with the first piece.
@@ -21,9 +21,9 @@ from enum import StrEnum
 import httpx
 from websockets.exceptions import WebSocketException
 
-from .....tts_engine.errors import Overloaded, VivavoceError
-from ..api_clients import ApiClient, SpeechApi, open_client
-from ..open_loop import SENTENCES
+from vivavoce.gateway.cli.bench.api_clients import ApiClient, SpeechApi, open_client
+from vivavoce.gateway.cli.bench.open_loop import SENTENCES
+from vivavoce.tts_engine.errors import Overloaded, VivavoceError
 
 TOKENS_PER_S = 40.0  # of a language model
 PLAYER_LEAD_S = 1.0  # of a client that reads as it plays
@@ -171,7 +171,7 @@ class MixedStreams:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the arguments and run."""
-    parser = argparse.ArgumentParser(prog="vivavoce.gateway.cli.bench.mix.streams", description="API clients")
+    parser = argparse.ArgumentParser(prog="benches.mix.streams", description="API clients")
     parser.add_argument("url")
     parser.add_argument("--streams-per-s", type=float, required=True)
     parser.add_argument("--seconds", type=float, required=True)

@@ -1,1 +1,0 @@
-"""The ways in which a phone call reaches the gateway, compared."""
