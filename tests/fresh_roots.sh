@@ -20,7 +20,7 @@ in_root() {
     setsid --wait chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/bin:/bin:/usr/sbin:/sbin LANG=C.UTF-8 sh -c "$1"
 }
 
-unmount() { for mount in proc dev/shm; do mountpoint -q "$root/$mount" && umount "$root/$mount"; done; }
+unmount() { for mount in proc dev/shm dev/pts; do mountpoint -q "$root/$mount" && umount "$root/$mount"; done; }
 
 prepare() {
     if [ ! -e "$root/.complete" ]; then
@@ -35,6 +35,8 @@ prepare() {
     if [ -e /etc/pip.conf ]; then cp /etc/pip.conf "$root/etc/"; fi
     mount -t proc proc "$root/proc"
     mount -t tmpfs tmpfs "$root/dev/shm"
+    mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
+    ln -sf pts/ptmx "$root/dev/ptmx"
     rm -rf "$root/srv/vivavoce"
     git clone -q "$checkout" "$root/srv/vivavoce"
 }

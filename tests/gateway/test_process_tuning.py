@@ -37,10 +37,10 @@ FULL_COLLECTIONS_AFTER_LOADING = """
 import gc
 from vivavoce.gateway.process_tuning import tune_process
 
-loaded = [[] for _ in range(1_000_000)]
+loaded = [[] for _ in range(2_000_000)]
 tune_process()
 before = gc.get_stats()[2]["collections"]
-made = [[] for _ in range(100_000)]
+made = [[] for _ in range(300_000)]  # Python 3.13 waits for 264,000
 print(gc.get_stats()[2]["collections"] - before)
 """
 

@@ -43,6 +43,10 @@ _OPTIONS = {
     # Bytes of packets that libav reads to learn the codec's parameters; tags and pictures do not count.
     "probesize": str(2**18),
 }
+# Tags that are not Unicode are no fault; PyAV 19 and later does not decode them when it opens a file.
+_METADATA: dict[str, Any] = (
+    {} if int(av.__version__.partition(".")[0]) >= 19 else {"metadata_errors": "replace"}
+)
 # Packets in a row that hold no sound. Every decoder gives sound after a few; a file of empty packets may have
 # a million of them, and each takes as long as a full one.
 _MAX_SILENT_PACKETS = 1_000
@@ -90,7 +94,7 @@ def decode(data: bytes, limits: RecordingLimits) -> tuple[Float, int]:
 def decode_file(file: BinaryIO, limits: RecordingLimits) -> tuple[Float, int]:
     """Decode a seekable file, as ``decode`` does."""
     try:
-        with av.open(file, mode="r", options=_OPTIONS, metadata_errors="replace") as container:
+        with av.open(file, mode="r", options=_OPTIONS, **_METADATA) as container:
             stream = _audio_stream(container)
             _check_stream(stream.rate, stream.channels, limits)
             samples = _decode_stream(container, stream, limits)

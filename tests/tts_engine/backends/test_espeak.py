@@ -90,6 +90,7 @@ def test_a_process_that_dies_is_replaced_within_the_request(tmp_path: Path) -> N
 def test_a_closed_phonemizer_leaves_no_process(tmp_path: Path) -> None:
     phonemizer = EspeakPhonemizer("de", program(tmp_path))
     phonemes(phonemizer, "one")
+    phonemizer._starter.submit(int).result()  # what is started ahead has started
     waiting = list(phonemizer._started_ahead)
     phonemizer.close()
     assert waiting
