@@ -9,11 +9,10 @@ import logging
 import threading
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 
-from ..tts_engine.backends.bundles import require_folder
-from ..tts_engine.backends.loading import BundleKind, find_kind, load_backend
-from ..tts_engine.backends.process import ProcessPolicy
+from ..tts_engine.backends.base import ProcessPolicy
+from ..tts_engine.backends.kinds import find_kind
+from ..tts_engine.backends.loading import load_backend
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.engine_set import EngineSet, NamedEngine
 from ..tts_engine.errors import BadRequest, MissingExtra, VivavoceError
@@ -194,16 +193,14 @@ async def _open_main_engine(
 async def _open_further(
     bundle: BundleSetting, settings: Settings, config: EngineConfig, metrics: Metrics
 ) -> SpeechEngine:
-    if bundle.folder != "default":
-        require_folder(Path(bundle.folder))
-    is_cosyvoice = find_kind(bundle.folder) is BundleKind.COSYVOICE  # others render in this process only
+    renders_in_child = find_kind(bundle.folder).renders_in_child
     load = functools.partial(
         load_backend,
         bundle.folder,
         settings.voice_store,
         bundle.precision,
         bundle.device,
-        _process_of(settings) if is_cosyvoice else None,
+        _process_of(settings) if renders_in_child else None,
         workers=bundle.workers,
     )
     backend = await asyncio.to_thread(load)

@@ -39,7 +39,7 @@ def _voice_family(name: str) -> Kind:
     return Kind(
         "voice family",
         name,
-        (f"models/{name}/*", f"tts_engine/{name}/*", f"tts_engine/backends/{name}.py"),
+        (f"models/{name}/*", f"tts_engine/{name}/*"),
     )
 
 

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from .backends.base import (
     Backend,
     InterruptibleBackend,
+    ProcessPolicy,
     SeparateProcess,
     SlotRequest,
     SlotTurn,
@@ -60,9 +60,6 @@ from .stream_request import StreamRequest
 from .text_reader import TextReader, wants_text
 from .voices.languages import OtherLanguage, language_read
 from .voices.voices import Voices
-
-if TYPE_CHECKING:
-    from .backends.process import ProcessPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +123,7 @@ class Engine(SpeechEngine):
         executor: str = "auto",
         config: EngineConfig | None = None,
         backend: Backend | None = None,
-        process: "ProcessPolicy | None" = None,
+        process: ProcessPolicy | None = None,
         metrics: Metrics | None = None,
         warm_up: bool = True,
     ) -> "Engine":

@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...tts_engine.backends.bundles import (
-    BundleFamily,
-    CheckedBundle,
-    CheckedFile,
-    check_bundle,
-    convert_bundle,
-    export_bundle,
-    export_engines,
-    random_bundle_bytes,
-    random_xtts_bytes,
-    write_random_bundle,
-    write_random_xtts_bundle,
-)
+from ...tts_engine.backends.kinds import checkpoints_of, kinds_with_checkpoints
+from ...tts_engine.backends.voice_kind import CheckedBundle, CheckedFile
 from ...tts_engine.errors import BundleError
 from .options import AS_JSON, VERSION, CommandGroup
 
@@ -56,7 +45,7 @@ def check(folder: Path, as_json: bool) -> None:
 
 def _check_folder(folder: Path) -> CheckedBundle:
     try:
-        return check_bundle(folder)
+        return checkpoints_of(folder).check(folder)
     except BundleError as error:
         faults = str(error).splitlines()
         if len(faults) == 1:
@@ -69,14 +58,14 @@ def _check_folder(folder: Path) -> CheckedBundle:
 @click.option("--size", type=click.Choice(["tiny", "full"]), default="tiny", show_default=True)
 @click.option(
     "--family",
-    type=click.Choice(list(BundleFamily), case_sensitive=False),
-    default=BundleFamily.COSYVOICE,
+    type=click.Choice(list(kinds_with_checkpoints()), case_sensitive=False),
+    default="CosyVoice",
     show_default=True,
     help="XTTS has version 2 only.",
 )
 @VERSION
 @click.option("--seed", type=int, default=0, show_default=True)
-def random(folder: Path, size: str, family: BundleFamily, version: str, seed: int) -> None:
+def random(folder: Path, size: str, family: str, version: str, seed: int) -> None:
     """Write random weights in the released layout into DIR, for tests and benches."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -84,13 +73,10 @@ def random(folder: Path, size: str, family: BundleFamily, version: str, seed: in
     console = Console(stderr=True)
     columns = (TextColumn("writing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        if family == BundleFamily.XTTS:
-            version = "2"
-            bar = progress.add_task("", total=random_xtts_bytes(size))
-            write_random_xtts_bundle(folder, size, seed, lambda count: progress.advance(bar, count))
-        else:
-            bar = progress.add_task("", total=random_bundle_bytes(int(version), size))
-            write_random_bundle(folder, int(version), size, seed, lambda count: progress.advance(bar, count))
+        checkpoints = kinds_with_checkpoints()[family]
+        bar = progress.add_task("", total=checkpoints.random_bytes(int(version), size))
+        checkpoints.write_random(folder, int(version), size, seed, lambda count: progress.advance(bar, count))
+    version = "2" if family == "XTTS" else version
     console.print(f"{folder}: {family} {version}, {size}, seed {seed}; it speaks noise", highlight=False)
 
 
@@ -102,7 +88,7 @@ def convert(folder: Path) -> None:
 
     console = Console(stderr=True)
     with console.status("converting"):
-        files = list(convert_bundle(folder))
+        files = list(checkpoints_of(folder).convert(folder))
     Console().print(_table(files))
     console.print("vivavoce now loads these; the files they were made of can be deleted.", highlight=False)
 
@@ -126,10 +112,7 @@ def export(folder: Path, target: str, precision: str) -> None:
     from rich.console import Console
 
     with Console(stderr=True).status("exporting"):
-        if target == "tensorrt":
-            files = list(export_engines(folder, precision, "cuda"))
-        else:
-            files = list(export_bundle(folder, precision))
+        files = list(checkpoints_of(folder).export(folder, target, precision, "cuda"))
     Console().print(_table(files))
 
 

@@ -64,10 +64,10 @@ def add(
 
     XTTS takes several files, of 3 to 30 seconds together.
     """
-    from ...tts_engine.backends.bundles import enroll, require_folder, require_networks
+    from ...tts_engine.backends.kinds import checkpoints_of
 
-    require_folder(bundle)
-    require_networks(bundle)
+    checkpoints = checkpoints_of(bundle)
+    checkpoints.require_networks(bundle)
     from ...tts_engine.voices.recording import hash_recording, read_recordings, read_sound_file
     from ...tts_engine.voices.storable_prompt import model_name
     from ...tts_engine.voices.store import VoiceMetadata, VoiceStore, checked_id
@@ -77,7 +77,9 @@ def add(
             raise BadRequest(f"a voice {name!r} already exists; remove it first or choose another name")
         data = [read_sound_file(file) for file in files]
         recordings = read_recordings(data)
-        prompt = enroll(bundle, recordings, transcript)
+        encoders = checkpoints.open_encoders(bundle)
+        with checkpoints.errors():
+            prompt = encoders.encode_recordings(recordings, transcript)
         about = VoiceMetadata(
             language=language,
             consent=consent,

@@ -12,6 +12,7 @@ pytest.importorskip("torch", reason="the networks need torch: make test EXTRAS=d
 
 from shared.audio.recordings import as_data_url, recording
 from shared.gateways.bundled_gateway import settings_with
+from shared.voices.cosyvoice_bundles import write_random_bundle
 from shared.voices.tiny_cosyvoice import BRIEF
 from shared.voices.tiny_xtts import write_tiny_xtts
 from vivavoce.gateway.access.access_control import ANONYMOUS_KEY_ID, Grant
@@ -19,7 +20,6 @@ from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.bundle_settings import BundleSetting
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.voice_registry import NewVoice
-from vivavoce.tts_engine.backends.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice import policy
 from vivavoce.tts_engine.engine_set import EngineSet
 

@@ -33,6 +33,16 @@ class SlotRequest(StreamRequest):
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessPolicy:
+    """How the child process runs."""
+
+    niceness: int = 0  # added to the parent's; above 0, the threads that send audio run first on a busy core
+    max_starts: int = 3  # restarts within ``start_window_s``; beyond that, new slots are refused
+    start_window_s: float = 60.0
+    max_restart_wait_s: float = 2.0  # of the first step of a slot that was opened before the child died
+
+
+@dataclass(frozen=True, slots=True)
 class SlotTurn:
     """One slot's part in a step.
 

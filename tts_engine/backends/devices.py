@@ -1,10 +1,13 @@
-"""Names of the devices that networks compute on, for code that may not import the networks."""
+"""Devices that networks compute on, for code that may not import the networks."""
+
+from collections.abc import Callable
 
 from ...models.networks.execution import DeviceError
-from ...models.onnx_providers import DEVICE_NAMES, DEVICE_PATTERN, OnnxDevice, find_onnx_device
-from ..errors import BadRequest
+from ...models.onnx_providers import CPU, DEVICE_NAMES, DEVICE_PATTERN, OnnxDevice, find_onnx_device
+from ..errors import BadRequest, BundleError
+from .base import Backend
 
-__all__ = ["DEVICE_NAMES", "DEVICE_PATTERN", "require_onnx_device"]
+__all__ = ["DEVICE_NAMES", "DEVICE_PATTERN", "load_on_device", "require_onnx_device"]
 
 
 def require_onnx_device(name: str) -> OnnxDevice:
@@ -16,3 +19,17 @@ def require_onnx_device(name: str) -> OnnxDevice:
         return find_onnx_device(name)
     except DeviceError as fault:
         raise BadRequest(str(fault)) from fault
+
+
+def load_on_device(load: Callable[[OnnxDevice], Backend], device: OnnxDevice) -> Backend:
+    """Load a voice, and compute something with it; on the CPU if the device fails at that."""
+    if device.is_cpu:
+        return load(CPU)
+    from ...models.onnx_sessions import ONNX_RUNTIME_ERRORS, last_line, log_fallback
+
+    try:
+        return load(device)
+    except (BundleError, *ONNX_RUNTIME_ERRORS) as error:
+        backend = load(CPU)  # raises the fault of a voice that is damaged
+        log_fallback(device, last_line(error))
+        return backend

@@ -32,7 +32,7 @@ from ..errors import BundleError, Overloaded, SynthesisFailed, VivavoceError
 from ..segmenter import Segmenter
 from ..voices.voices import Voices
 from . import process_child
-from .base import Backend, SlotRequest, SlotTurn, Stage, StepResult
+from .base import Backend, ProcessPolicy, SlotRequest, SlotTurn, Stage, StepResult
 from .process_child import CloseMessage, ErrorMessage, HostedBackend, ReadyMessage, StepMessage, StepReply
 
 logger = logging.getLogger(__name__)
@@ -41,16 +41,6 @@ _MAX_WORKERS = 8  # reply pipes, created before the child reports how many worke
 _EXIT_TIMEOUT_S = 5.0  # then the child is killed; it normally exits when its request pipe closes
 _RETRY_AFTER_S = 2.0  # the packaged voice loads in 1 to 2 s
 _RESTART_RETRY_S = 1.0  # after a start that failed
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessPolicy:
-    """How the child process runs."""
-
-    niceness: int = 0  # added to the parent's; above 0, the threads that send audio run first on a busy core
-    max_starts: int = 3  # restarts within ``start_window_s``; beyond that, new slots are refused
-    start_window_s: float = 60.0
-    max_restart_wait_s: float = 2.0  # of the first step of a slot that was opened before the child died
 
 
 class BackendFrontEnd(Protocol):

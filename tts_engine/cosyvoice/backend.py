@@ -10,8 +10,8 @@ from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import SlotRequest
-from ..backends.bundles import bundle_errors
 from ..segmenter import Segmenter
+from .checkpoints import bundle_errors
 from .front_end import CosyVoiceFrontEnd
 from .loading import load_bundle_networks, load_lm_of_bundle, local_render_stage, voice_files_of
 from .policy import CosyVoicePolicy

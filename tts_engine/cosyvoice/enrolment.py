@@ -61,7 +61,7 @@ def digest_voice_encoder(bundle: CosyVoiceBundle) -> str:
 
 
 def open_encoders(folder: Path) -> BundleVoices:
-    """As ``bundles.open_encoders``."""
+    """As ``Checkpoints.open_encoders``."""
     bundle = open_bundle(folder)
     return BundleVoices(
         {},

@@ -18,7 +18,6 @@ from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.lm.generation import LmPrompt
 from ...models.cosyvoice.lm.sampling import SamplingParameters
 from ..backends.base import SlotRequest
-from ..backends.bundles import bundle_errors
 from ..decoding.generation_segmenter import GenerationSegmenter, VoiceConversionSegmenter
 from ..decoding.policy import requested_sampling
 from ..errors import BadRequest
@@ -27,6 +26,7 @@ from ..segmenter import Segmenter
 from ..stream_request import Delivery, DeliveryMode
 from ..voices.store import VoiceStore
 from .bundle_voices import BundleVoices, SpeakerProfile
+from .checkpoints import bundle_errors
 from .conditioning import FlowPrompt, VoiceConditioning
 from .enrolment import digest_voice_encoder, load_voice_encoder
 from .policy import CosyVoicePolicy

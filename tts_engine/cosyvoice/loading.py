@@ -25,8 +25,8 @@ from ...models.networks.execution import Executor, Precision
 from ...models.onnx_providers import find_onnx_device
 from ...models.onnx_sessions import OnnxSessions
 from ..backends.base import Stage
-from ..backends.bundles import bundle_errors
 from ..backends.process_child import HostedBackend
+from .checkpoints import bundle_errors
 from .policy import CosyVoicePolicy
 from .renderer import CosyVoiceRenderer
 from .rendering.array_render_runner import ArrayRenderRunner
@@ -99,7 +99,7 @@ def local_render_stage(
     """The render stage of loaded networks."""
     if isinstance(networks, ArrayRenderNetworks):
         return LocalRenderStage(ArrayRenderRunner(networks, policy, voice_files), policy)
-    from .render_runner import RenderRunner
+    from .rendering.render_runner import RenderRunner
 
     return LocalRenderStage(RenderRunner(version, networks, policy, voice_files), policy)
 

@@ -12,13 +12,13 @@ from ...models.xtts.networks import XttsNetworks, load_networks, load_voice_enco
 from ...models.xtts.text.tokenizer import XttsTokenizer
 from ...models.xtts.voice import XttsVoice
 from ..backends.base import SlotRequest
-from ..backends.bundles import BundleFamily, bundle_errors
 from ..decoding.policy import requested_sampling
 from ..errors import BadRequest
 from ..reading.multilingual.clause_normalizer import LanguageGrammars
 from ..reading.normalizer import TextNormalizer
 from ..segmenter import Segmenter
 from .bundle_voices import XttsVoices
+from .checkpoints import bundle_errors
 from .languages import readable_scripts, xtts_language
 from .number_words import CldrNumberWords
 from .policy import XttsPolicy
@@ -64,7 +64,7 @@ class XttsBackend(XttsRenderer):
         voices: folder of a ``VoiceStore``; without one, enrolled voices are kept in memory only.
         """
         policy = policy or XttsPolicy()
-        with bundle_errors(BundleFamily.XTTS):
+        with bundle_errors():
             bundle = open_bundle(folder)
             networks = load_networks(bundle, find_device(policy.device), policy.precision)
         return cls.from_bundle(bundle, networks, policy, voices)
@@ -76,7 +76,7 @@ class XttsBackend(XttsRenderer):
         """The backend of loaded networks, as ``load``."""
         logger.warning("%s", LICENSE_NOTICE)
         settings = bundle.settings
-        with bundle_errors(BundleFamily.XTTS):
+        with bundle_errors():
             bundle_voices = XttsVoices(
                 bundle.voices(),
                 partial(load_voice_encoder, bundle),

@@ -20,8 +20,8 @@ from ...models.xtts.sampling import PREFIX_ID, XttsSamplingInputs, sample_speech
 from ...models.xtts.text.cleaner import clean_text
 from ...models.xtts.voice import XttsVoice
 from ..backends.base import SlotRequest, SlotTurn
-from ..backends.bundles import BundleFamily, bundle_errors
 from .backend import XttsBackend
+from .checkpoints import bundle_errors
 from .gpt_runner import DecodedColumn, Latent, XttsGptInput, XttsGptRunner, XttsGptTurn
 from .number_words import CldrNumberWords
 from .policy import xtts_policy_for
@@ -71,7 +71,7 @@ def measure_xtts(
     policy = replace(
         xtts_policy_for(device, precision), slots=1, first_hop=_CHUNK_IDS, ids_per_decode_step=_CHUNK_IDS
     )
-    with bundle_errors(BundleFamily.XTTS):
+    with bundle_errors():
         bundle = open_bundle(folder)
         found = find_device(device)
         networks = load_networks(bundle, found, policy.precision)
@@ -93,7 +93,7 @@ def measure_xtts(
 
 def first_chunk_columns(folder: Path) -> int:
     """Columns before the first id of the first chunk: voice, text and its marks. Raises BundleError."""
-    with bundle_errors(BundleFamily.XTTS):
+    with bundle_errors():
         bundle = open_bundle(folder)
     voice = next(iter(bundle.voices().values()))
     text_ids = bundle.tokenizer().encode(clean_text(_TEXT, "en", CldrNumberWords()), "en")

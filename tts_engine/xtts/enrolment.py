@@ -9,7 +9,7 @@ from .bundle_voices import XttsVoices
 
 
 def open_encoders(folder: Path) -> XttsVoices:
-    """As ``bundles.open_encoders``."""
+    """As ``Checkpoints.open_encoders``."""
     bundle = open_bundle(folder)
     settings = bundle.settings
     load_encoder = partial(load_voice_encoder, bundle)

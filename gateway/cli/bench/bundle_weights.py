@@ -8,7 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ....tts_engine.backends.bundles import CheckedBundle, write_random_bundle
+from ....tts_engine.backends.kinds import kinds_with_checkpoints
+from ....tts_engine.backends.voice_kind import CheckedBundle
 from .report import BenchFigure
 
 _RELEASED_BYTES = 1_000_000_000  # a bundle with less is a reduced one
@@ -33,7 +34,9 @@ class BenchWeights:
             return
         with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder:
             with Console(stderr=True).status("bench: making random weights"):
-                write_random_bundle(Path(folder), self.version, self.size, seed=7)
+                kinds_with_checkpoints()["CosyVoice"].write_random(
+                    Path(folder), self.version, self.size, seed=7
+                )
             yield Path(folder)
 
 

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ....tts_engine.backends.bundles import (
-    card_name_of,
-    check_bundle,
-    is_xtts_folder,
-    measure_on_device,
-)
+from ....tts_engine.backends.kinds import checkpoints_of
+from ....tts_engine.cosyvoice.checkpoints import card_name_of, measure_on_device
+from ....tts_engine.xtts.kind import XTTS
 from .bundle_weights import BenchWeights, is_released, without_targets
 from .report import BenchFigure, BenchReport
 
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 
 def measure(device: str, weights: BenchWeights, precision: str) -> BenchReport:
     """Measure on a device. Raises BundleError, BadRequest, MissingExtra."""
-    if weights.bundle is not None and is_xtts_folder(weights.bundle):
+    if weights.bundle is not None and XTTS.matches(str(weights.bundle)):
         return measure_xtts_bundle(weights.bundle, device)
     name = card_name_of(device)
     figures: tuple[BenchFigure, ...] = ()
@@ -38,7 +35,7 @@ def measure(device: str, weights: BenchWeights, precision: str) -> BenchReport:
                 batched_s=timings.batched_s,
                 sequential_s=timings.sequential_s,
             )
-            if not is_released(check_bundle(folder)):
+            if not is_released(checkpoints_of(folder).check(folder)):
                 figures = without_targets(figures)
     return BenchReport(
         "device",
@@ -75,7 +72,7 @@ def measure_xtts_bundle(folder: Path, device: str, size: "XttsBenchmarkSize | No
         ),
         BenchFigure("memory at its highest", timings.peak_bytes / 1e9, "GB"),
     )
-    if not is_released(check_bundle(folder)):
+    if not is_released(checkpoints_of(folder).check(folder)):
         figures = without_targets(figures)
     return BenchReport("device", figures, {"device": name or "cpu", "weights": "of the bundle"})
 

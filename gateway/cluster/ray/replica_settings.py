@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .... import __version__
-from ....tts_engine.backends.bundles import open_encoders
+from ....tts_engine.backends.base import ProcessPolicy
 from ....tts_engine.backends.devices import DEVICE_PATTERN
-from ....tts_engine.backends.loading import load_decode_backend, load_render_host
-from ....tts_engine.backends.process import ProcessPolicy
+from ....tts_engine.backends.kinds import checkpoints_of
+from ....tts_engine.cosyvoice.rendering.stages_apart import load_decode_backend, load_render_stage
 from ....tts_engine.engine import Engine, EngineConfig
 from ....tts_engine.errors import BundleError
 from ....tts_engine.reading.pronunciation.lexicon_files import LexiconFile
@@ -83,13 +83,14 @@ class ReplicaSettings(BaseModel):
 
     def load_render_host(self, replica: str) -> "RenderHost":
         """Load the render stage of the bundle only. replica: its id. Raises as ``open_engine``."""
-        return load_render_host(
+        return load_render_stage(
             self.bundle, self.precision, self.device, self.executor, replica, self.digest()
         )
 
     def open_encoders(self) -> EnrollableVoices:
         """The encoders of the bundle, without its networks. Raises BundleError and MissingExtra."""
-        return open_encoders(Path(self.bundle))
+        folder = Path(self.bundle)
+        return checkpoints_of(folder).open_encoders(folder)
 
     def engine_config(self) -> EngineConfig:
         """The configuration of a replica's engine. Raises BadLexicon."""

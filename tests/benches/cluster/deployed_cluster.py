@@ -10,10 +10,10 @@ import ray
 from ray import serve
 
 from shared.cluster.ray_replicas import CostlySettings
+from shared.voices.cosyvoice_bundles import write_random_bundle
 from vivavoce.gateway.cluster.ray.application import APPLICATION
 from vivavoce.gateway.cluster.ray.operations import bring_up
 from vivavoce.gateway.cluster.ray.ray_connection import LOOPBACK
-from vivavoce.tts_engine.backends.bundles import write_random_bundle
 
 Deployments = Mapping[str, Mapping[str, object]]  # by name, what the configuration file says of each
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from shared.voices.cosyvoice_bundles import write_random_bundle
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.tts_engine.backends.base import SlotRequest
-from vivavoce.tts_engine.backends.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.text_encoder import CosyVoiceTextEncoder
 from vivavoce.tts_engine.stream_request import Delivery

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from benches.cosyvoice.bench_process import measure_in_process, print_figures
 from benches.cosyvoice.stopwatch import THREADS, MeasuredTime, Stopwatch, median_time
+from shared.voices.cosyvoice_bundles import check_bundle
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released, without_targets
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
@@ -42,8 +43,8 @@ from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.flow.streaming_flow import StreamingFlow
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks, load_vocoder
 from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder
-from vivavoce.tts_engine.backends.bundles import bundle_errors, check_bundle
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
+from vivavoce.tts_engine.cosyvoice.checkpoints import bundle_errors
 from vivavoce.tts_engine.engine import Engine
 
 MODULE = "benches.cosyvoice.components"

@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 
 from benches.cosyvoice.bench_process import measure_in_process, print_figures
+from shared.voices.cosyvoice_bundles import export_bundle
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
@@ -27,7 +28,7 @@ from vivavoce.models.cosyvoice.networks import load_networks
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import GRAPH_FOLDER, is_exported
 from vivavoce.models.networks.devices import CPU
 from vivavoce.models.networks.execution import Executor, Precision
-from vivavoce.tts_engine.backends.bundles import bundle_errors, export_bundle
+from vivavoce.tts_engine.cosyvoice.checkpoints import bundle_errors
 
 MODULE = "benches.cosyvoice.executor_choice"
 _EXECUTORS = (Executor.TORCH, Executor.ONNXRUNTIME)

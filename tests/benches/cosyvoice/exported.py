@@ -18,8 +18,8 @@ import numpy as np  # noqa: E402
 
 from benches.cosyvoice.bench_process import print_figures  # noqa: E402
 from vivavoce.gateway.cli.bench.report import BenchFigure  # noqa: E402
-from vivavoce.tts_engine.backends.bundles import bundle_errors  # noqa: E402
 from vivavoce.tts_engine.chunk import SAMPLE_RATE  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.checkpoints import bundle_errors  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import policy_for  # noqa: E402
 from vivavoce.tts_engine.engine import Engine  # noqa: E402
 

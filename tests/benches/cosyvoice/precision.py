@@ -17,6 +17,7 @@ from torch import Tensor
 from benches.cosyvoice.bench_process import measure_in_process, print_figures
 from benches.cosyvoice.flow_precision import flow_errors
 from benches.cosyvoice.stopwatch import THREADS, MeasuredTime, Stopwatch, median_time
+from shared.voices.cosyvoice_bundles import check_bundle, export_bundle
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released, without_targets
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
@@ -30,7 +31,7 @@ from vivavoce.models.decoding.kv_memory import SpeechLmState
 from vivavoce.models.decoding.uniforms import seeded_uniforms
 from vivavoce.models.networks.execution import Executor, Precision
 from vivavoce.models.networks.layers import Linear
-from vivavoce.tts_engine.backends.bundles import bundle_errors, check_bundle, export_bundle
+from vivavoce.tts_engine.cosyvoice.checkpoints import bundle_errors
 from vivavoce.tts_engine.cosyvoice.policy import parse_precision
 
 MODULE = "benches.cosyvoice.precision"

@@ -18,9 +18,10 @@ from benches.cosyvoice.components import (
     measure,
     measure_part,
 )
+from shared.voices.cosyvoice_bundles import write_random_bundle
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure
-from vivavoce.tts_engine.backends.bundles import CheckedBundle, CheckedFile, write_random_bundle
+from vivavoce.tts_engine.backends.voice_kind import CheckedBundle, CheckedFile
 from vivavoce.tts_engine.errors import BundleError
 
 SHORT = ComponentBenchSize(contexts=(12, 20), tokens=2, utterances_s=(1.5, 3))
@@ -106,7 +107,7 @@ def pretend_measured(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[BenchFig
     """Replaces the measurement by given figures of a bundle of the released size."""
 
     def pretend(figures: list[BenchFigure], version: int) -> None:
-        checked = CheckedBundle(version, ("en",), (CheckedFile("llm.pt", 2 * 10**9, ""),))
+        checked = CheckedBundle(version, ("en",), (CheckedFile("llm.pt", 2 * 10**9, ""),), "CosyVoice")
         monkeypatch.setattr(components, "check_bundle", lambda folder: checked)
         monkeypatch.setattr(components, "measure_in_process", lambda module, folder, part: figures)
 

@@ -18,9 +18,10 @@ from benches.cosyvoice.precision import (  # noqa: E402
     logit_error,
     measure_precision,
 )
+from shared.voices.cosyvoice_bundles import write_random_bundle  # noqa: E402
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights  # noqa: E402
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure  # noqa: E402
-from vivavoce.tts_engine.backends.bundles import CheckedBundle, CheckedFile, write_random_bundle  # noqa: E402
+from vivavoce.tts_engine.backends.voice_kind import CheckedBundle, CheckedFile  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 SMALL = PrecisionBenchSize(tokens=2, positions=20)
@@ -123,7 +124,7 @@ def test_targets_apply_to_the_released_size(monkeypatch: pytest.MonkeyPatch) -> 
     ]
     monkeypatch.setattr(bench, "measure_in_process", lambda module, folder, part: figures)
     for size_bytes, reached in ((2 * 10**9, [True, False, True, False, None]), (1000, [None] * 5)):
-        checked = CheckedBundle(2, ("en",), (CheckedFile("llm.pt", size_bytes, ""),))
+        checked = CheckedBundle(2, ("en",), (CheckedFile("llm.pt", size_bytes, ""),), "CosyVoice")
         monkeypatch.setattr(bench, "check_bundle", lambda folder, checked=checked: checked)
         report = bench.measure(["int8"], BenchWeights(Path("release")))
         assert [figure.reached for figure in report.figures] == reached

@@ -20,7 +20,7 @@ from vivavoce.models.hibari.cmudict import read_names, read_words
 from vivavoce.models.hibari.phonemizer import Phonemizer, SpelledWord
 from vivavoce.models.hibari.voice import EncodedLine
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
-from vivavoce.tts_engine.backends.hibari import VOICE, HibariBackend
+from vivavoce.tts_engine.hibari.backend import VOICE, HibariBackend
 from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
 

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.audio.recordings import as_data_url, recording
+from shared.voices.cosyvoice_bundles import write_random_bundle
 from shared.voices.tiny_cosyvoice import BRIEF
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
-from vivavoce.tts_engine.backends.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.engine import Engine
 

@@ -12,12 +12,12 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
+from shared.voices.cosyvoice_bundles import write_random_bundle
 from shared.voices.tiny_cosyvoice import BRIEF
 from vivavoce.adapters.client import SpeechClient, SpeechOptions
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
-from vivavoce.tts_engine.backends.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.sentence import SpokenSentence, TextPiece
 from vivavoce.tts_engine.engine import Engine

@@ -13,12 +13,12 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
+from shared.voices.cosyvoice_bundles import write_random_bundle  # noqa: E402
 from vivavoce.gateway.cli.main import main  # noqa: E402
 from vivavoce.gateway.cli.phone import listen  # noqa: E402
 from vivavoce.gateway.cli.phone_report import PhoneReport  # noqa: E402
 from vivavoce.gateway.serve import Gateway  # noqa: E402
 from vivavoce.gateway.settings import Settings  # noqa: E402
-from vivavoce.tts_engine.backends.bundles import write_random_bundle  # noqa: E402
 
 
 @pytest.fixture(scope="module", params=[2, 3])

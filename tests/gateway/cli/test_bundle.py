@@ -288,7 +288,7 @@ def test_weights_are_not_loaded_before_the_check_is_done(tmp_path: Path, faults:
     torch.save(weights, folder / "llm.pt")
     code = (
         "import resource, sys\n"
-        "from vivavoce.tts_engine.backends.bundles import check_bundle\n"
+        "from shared.voices.cosyvoice_bundles import check_bundle\n"
         "from vivavoce.tts_engine.errors import BundleError\n"
         "import vivavoce.models.cosyvoice.checkpoint.inventory\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from vivavoce.tts_engine.backends.bundles import write_random_bundle
+from shared.voices.cosyvoice_bundles import write_random_bundle
 
 # OpenMP reports its settings when it is loaded.
 REPORTED_POLICY = re.compile(r"OMP_WAIT_POLICY = '(\w+)'")

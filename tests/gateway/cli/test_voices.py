@@ -12,8 +12,8 @@ from vivavoce.tts_engine.voices.store import VoiceStore
 
 pytest.importorskip("torch", reason="enrolling needs torch: make test EXTRAS=dev,stt,cosyvoice")
 
+from shared.voices.cosyvoice_bundles import write_random_bundle
 from shared.voices.tiny_xtts import write_tiny_xtts
-from vivavoce.tts_engine.backends.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.voices.recording import read_recording, read_sound_file
 

@@ -13,6 +13,7 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: make tes
 from shared.audio.recordings import recording as sound_file
 from shared.cluster.local_replicas import LocalReplicas
 from shared.cluster.redis_server import RedisServer
+from shared.voices.cosyvoice_bundles import write_random_bundle
 from shared.voices.tiny_cosyvoice import BRIEF, pcm, recording, run, speak
 from shared.voices.voice_registry_setup import ANNA
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
@@ -22,7 +23,6 @@ from vivavoce.gateway.cluster.shared_store.conditioning import SharedConditionin
 from vivavoce.gateway.cluster.shared_store.redis_link import RedisLink
 from vivavoce.gateway.cluster.shared_store.shared_voices import SharedVoices
 from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry
-from vivavoce.tts_engine.backends.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import BadRequest, Overloaded

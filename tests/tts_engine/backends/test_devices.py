@@ -13,11 +13,11 @@ from vivavoce.models.hibari.phonemizer import PhonemeLine, SpelledWord
 from vivavoce.models.hibari.voice import HibariVoice
 from vivavoce.models.onnx_providers import PROVIDERS, OnnxDevice, find_onnx_device, installed_devices
 from vivavoce.models.onnx_sessions import CPU_SESSIONS, OnnxSessions
-from vivavoce.tts_engine.backends import loading
 from vivavoce.tts_engine.backends.base import Backend
 from vivavoce.tts_engine.backends.loading import load_backend
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest
+from vivavoce.tts_engine.piper import kind as piper_kind
 
 LINE = "thank you for calling how can I help you today"
 OPEN = OnnxSessions.open
@@ -47,7 +47,7 @@ def test_the_cpu_speaks_where_a_device_loads_a_voice_and_fails_to_compute_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_tiny_piper(tmp_path)
-    monkeypatch.setattr(loading, "require_onnx_device", lambda name: OnnxDevice("coreml"))
+    monkeypatch.setattr(piper_kind, "require_onnx_device", lambda name: OnnxDevice("coreml"))
     monkeypatch.setattr(OnnxSessions, "open", open_and_fail_off_the_cpu)
     assert speech(load_backend(str(tmp_path), device="coreml")).any()
     assert [record.message for record in caplog.records] == [

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from vivavoce.tts_engine.backends import loading
-from vivavoce.tts_engine.backends.loading import load_backend, load_decode_backend
+from vivavoce.tts_engine.backends.loading import load_backend
+from vivavoce.tts_engine.cosyvoice.checkpoints import CosyVoiceCheckpoints
+from vivavoce.tts_engine.cosyvoice.rendering.stages_apart import load_decode_backend
 from vivavoce.tts_engine.errors import BundleError, MissingExtra
 
 
@@ -43,10 +44,10 @@ def test_a_folder_of_no_kind_says_which_files_were_looked_for(tmp_path: Path, ot
 def test_torch_is_asked_for_only_by_a_folder_that_needs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def miss(folder: Path) -> None:
+    def miss(_: CosyVoiceCheckpoints, folder: Path) -> None:
         raise MissingExtra(str(folder), "cosyvoice")
 
-    monkeypatch.setattr(loading, "require_networks", miss)
+    monkeypatch.setattr(CosyVoiceCheckpoints, "require_networks", miss)
     fault_of(tmp_path)
     (tmp_path / "cosyvoice2.yaml").write_bytes(b"")
     with pytest.raises(MissingExtra):

@@ -20,13 +20,13 @@ import pytest
 
 from shared.engine.simulated_backend import SimulatedBackend, StepCostModel
 from shared.engine.standin_backend import StandInBackend
-from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage
-from vivavoce.tts_engine.backends.hibari import HibariBackend
-from vivavoce.tts_engine.backends.process import ProcessBackend, ProcessPolicy
+from vivavoce.tts_engine.backends.base import ProcessPolicy, SlotRequest, SlotTurn, Stage
+from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.backends.process_child import ErrorMessage
 from vivavoce.tts_engine.chunk import AudioChunk
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BundleError, Overloaded, SynthesisFailed
+from vivavoce.tts_engine.hibari.backend import HibariBackend
 from vivavoce.tts_engine.segmenter import Segmenter
 
 TEXT = "One two three four, five six seven eight nine ten. Then eleven and twelve follow!"

@@ -16,8 +16,8 @@ from vivavoce.models.cosyvoice.flow.flow import Flow, state_bytes_per_s  # noqa:
 from vivavoce.models.cosyvoice.flow.policy import FlowPolicy  # noqa: E402
 from vivavoce.models.cosyvoice.flow.state import FlowChunk  # noqa: E402
 from vivavoce.models.networks.layers import prepare_modules  # noqa: E402
-from vivavoce.tts_engine.cosyvoice import flow_runner  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.flow_runner import EagerFlowRunner, OwnSequence, PreparedVoice  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.rendering import flow_runner  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.rendering.flow_runner import EagerFlowRunner, OwnSequence, PreparedVoice  # noqa: E402
 
 CONFIG = FlowConfig(
     EncoderConfig(width=32, heads=2, inner=64, layers=2, up_layers=1),

@@ -15,8 +15,12 @@ torch = pytest.importorskip(
 )
 
 from shared.voices.tiny_cosyvoice import BRIEF, recording  # noqa: E402
-from vivavoce.tts_engine.backends.base import Backend, Stage  # noqa: E402
-from vivavoce.tts_engine.backends.process import ProcessBackend, ProcessPolicy  # noqa: E402
+from vivavoce.tts_engine.backends.base import (  # noqa: E402
+    Backend,
+    ProcessPolicy,
+    Stage,
+)
+from vivavoce.tts_engine.backends.process import ProcessBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.front_end import CosyVoiceFrontEnd  # noqa: E402

@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: make tes
 
 from shared.voices.tiny_cosyvoice import BRIEF
 from vivavoce.models.networks.execution import Precision
-from vivavoce.tts_engine.backends.process import ProcessPolicy
+from vivavoce.tts_engine.backends.base import ProcessPolicy
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest

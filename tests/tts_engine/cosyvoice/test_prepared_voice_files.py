@@ -14,6 +14,7 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: make tes
 
 from torch import Tensor
 
+from shared.voices.cosyvoice_bundles import export_bundle
 from shared.voices.tiny_cosyvoice import BRIEF, pcm, run, speak
 from shared.voices.voice_prompts import prompt
 from vivavoce.models.checkpoint.bundle_files import BundleSize
@@ -26,7 +27,6 @@ from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow, ArrayFlowStat
 from vivavoce.models.cosyvoice.onnx_runtime.graph_runs import Float, Integers
 from vivavoce.models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from vivavoce.models.networks.execution import Executor
-from vivavoce.tts_engine.backends.bundles import export_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.lm_runner import LmRunner, PromptPrefix
 from vivavoce.tts_engine.cosyvoice.loading import voice_files_of

@@ -27,11 +27,11 @@ from vivavoce.models.networks.devices import CPU, find_device, to_device, to_hos
 from vivavoce.models.networks.execution import DeviceError, Precision  # noqa: E402
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage, StepResult  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.flow_runner import EagerFlowRunner, GraphFlowRunner  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.front_end import CosyVoiceFrontEnd  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.loading import local_render_stage  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy, policy_for  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.render_runner import RenderRunner  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.rendering.flow_runner import EagerFlowRunner, GraphFlowRunner  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.rendering.render_runner import RenderRunner  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")

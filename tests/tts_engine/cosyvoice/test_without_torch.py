@@ -13,12 +13,12 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
+from shared.voices.cosyvoice_bundles import export_bundle
 from shared.voices.tiny_cosyvoice import BRIEF, pcm, run, speak
 from shared.voices.voice_prompts import prompt
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.lm.decode_turn import DecodeTurn
 from vivavoce.models.networks.execution import Executor
-from vivavoce.tts_engine.backends.bundles import export_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.lm_runner import LmRunner
 from vivavoce.tts_engine.engine import Engine

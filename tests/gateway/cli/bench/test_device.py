@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,19 +10,16 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
+from shared.voices.cosyvoice_bundles import write_random_bundle  # noqa: E402
 from vivavoce.gateway.cli.bench import device  # noqa: E402
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights  # noqa: E402
 from vivavoce.gateway.cli.bench.device import measure, measure_xtts_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings  # noqa: E402
-from vivavoce.tts_engine.backends.bundles import (  # noqa: E402
-    CheckedBundle,
-    CheckedFile,
-    measure_on_device,
-    write_random_bundle,
-    write_random_xtts_bundle,
-)
+from vivavoce.tts_engine.backends.voice_kind import CheckedBundle, CheckedFile  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.checkpoints import measure_on_device  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 from vivavoce.tts_engine.xtts.benchmark import XttsBenchmarkSize  # noqa: E402
+from vivavoce.tts_engine.xtts.checkpoints import XttsCheckpoints  # noqa: E402
 
 
 def test_without_a_card_nothing_is_measured_and_the_report_says_so() -> None:
@@ -63,15 +61,16 @@ def test_targets_apply_to_the_released_size(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(device, "card_name_of", lambda name: "a card")
     monkeypatch.setattr(device, "measure_on_device", lambda *_: timings)
     for size_bytes, reached in ((2 * 10**9, [False, None, None, True]), (1000, [None] * 4)):
-        checked = CheckedBundle(2, ("en",), (CheckedFile("llm.pt", size_bytes, ""),))
-        monkeypatch.setattr(device, "check_bundle", lambda folder, checked=checked: checked)
+        checked = CheckedBundle(2, ("en",), (CheckedFile("llm.pt", size_bytes, ""),), "CosyVoice")
+        kind = SimpleNamespace(check=lambda folder, checked=checked: checked)
+        monkeypatch.setattr(device, "checkpoints_of", lambda folder, kind=kind: kind)
         report = measure("cuda", BenchWeights(Path("release")), "fp32")
         assert [figure.reached for figure in report.figures] == reached
         assert report.settings["device"] == "a card"
 
 
 def test_a_bundle_of_xtts_is_measured_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_random_xtts_bundle(tmp_path / "bundle", "tiny", 7)
+    XttsCheckpoints().write_random(tmp_path / "bundle", 2, "tiny", 7)
     small = XttsBenchmarkSize(ids=3, sessions=2, latents=30, rounds=1)
     monkeypatch.setattr(
         device, "measure_xtts_bundle", lambda folder, name: measure_xtts_bundle(folder, name, small)

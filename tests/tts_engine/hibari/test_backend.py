@@ -15,10 +15,10 @@ from shared.audio.speech_level import active_speech_level
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.models.hibari.phonemizer import SpelledWord
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
-from vivavoce.tts_engine.backends.hibari import STEP_FRAMES, HibariBackend
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import UnreadableText
+from vivavoce.tts_engine.hibari.backend import STEP_FRAMES, HibariBackend
 from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
 from vivavoce.tts_engine.reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS, normalize
 from vivavoce.tts_engine.reading.reading_style import READING_STYLES

@@ -14,15 +14,15 @@ from typing import Protocol, TypeGuard, TypeVar
 
 from torch import Tensor
 
-from ...models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_S, FRAMES_PER_SPEECH_ID
-from ...models.cosyvoice.flow.flow import Flow, state_bytes_per_s
-from ...models.cosyvoice.flow.flow_graphs import FlowGraphs, PagedVoice, SequenceHandle
-from ...models.cosyvoice.flow.policy import CacheForm
-from ...models.cosyvoice.flow.state import FlowChunk, FlowState
-from ...models.cosyvoice.flow.streaming_flow import StreamingFlow
-from ...models.networks.devices import free_bytes, to_device
-from .rendering.voice_memory import OwnSequence as OwnSequence
-from .rendering.voice_memory import PreparedVoice as PreparedVoice
+from ....models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_S, FRAMES_PER_SPEECH_ID
+from ....models.cosyvoice.flow.flow import Flow, state_bytes_per_s
+from ....models.cosyvoice.flow.flow_graphs import FlowGraphs, PagedVoice, SequenceHandle
+from ....models.cosyvoice.flow.policy import CacheForm
+from ....models.cosyvoice.flow.state import FlowChunk, FlowState
+from ....models.cosyvoice.flow.streaming_flow import StreamingFlow
+from ....models.networks.devices import free_bytes, to_device
+from .voice_memory import OwnSequence as OwnSequence
+from .voice_memory import PreparedVoice as PreparedVoice
 
 VoiceT = TypeVar("VoiceT")
 SequenceT = TypeVar("SequenceT")

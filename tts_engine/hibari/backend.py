@@ -18,13 +18,13 @@ from ...models.hibari.harmonic_vocoder import SAMPLE_RATES, Band
 from ...models.hibari.phonemizer import PhonemeLine, Phonemizer, SpelledWord
 from ...models.onnx_providers import CPU, OnnxDevice
 from ...models.room_tone import RoomTone
+from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult, segment_speed
 from ..chunk import SAMPLE_RATE, Word
 from ..reading.clause_boundaries import BoundaryKind
 from ..reading.normalizer import SpokenWord
 from ..reading.unicode_scripts import WrittenWord, group_written_words
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voice, Voices
-from .base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult, segment_speed
 
 logger = logging.getLogger(__name__)
 

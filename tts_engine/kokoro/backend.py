@@ -34,13 +34,8 @@ from ...models.onnx_providers import CPU, OnnxDevice
 from ...models.onnx_sessions import OnnxSessions
 from ...models.room_tone import RoomTone
 from ...models.speech_edges import SilenceTrimmer
-from ..errors import BundleError, UnknownVoice
-from ..reading.normalizer import SpokenWord
-from ..segmenter import Segment, Segmenter
-from ..voices.languages import require_language
-from ..voices.voices import Voice, Voices
-from .base import SlotRequest, segment_speed
-from .clause_backend import (
+from ..backends.base import SlotRequest, segment_speed
+from ..backends.clause_backend import (
     ClauseBackend,
     RenderedPiece,
     SpeakerSound,
@@ -49,8 +44,13 @@ from .clause_backend import (
     measure_sound,
     warn_if_slow,
 )
-from .espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
-from .voice_reader import VoiceReader
+from ..backends.espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
+from ..backends.voice_reader import VoiceReader
+from ..errors import BundleError, UnknownVoice
+from ..reading.normalizer import SpokenWord
+from ..segmenter import Segment, Segmenter
+from ..voices.languages import require_language
+from ..voices.voices import Voice, Voices
 
 logger = logging.getLogger(__name__)
 

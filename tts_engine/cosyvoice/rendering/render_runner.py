@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...models.cosyvoice.config import (
+from ....models.cosyvoice.config import (
     BLOCK_FRAMES,
     BLOCK_IDS,
     FRAMES_PER_SPEECH_ID,
@@ -32,24 +32,24 @@ from ...models.cosyvoice.config import (
     MEL_BANDS,
     CosyVoiceVersion,
 )
-from ...models.cosyvoice.flow.hop_schedule import HopSchedule
-from ...models.cosyvoice.flow.mel_stretcher import MelStretcher
-from ...models.cosyvoice.flow.policy import EXACT_POLICY
-from ...models.cosyvoice.flow.state import FlowChunk, FlowState, packed_voice, unpacked_voice
-from ...models.cosyvoice.flow.streaming_flow import StreamingFlow
-from ...models.cosyvoice.networks import RenderNetworks
-from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from ...models.cosyvoice.vocoder.layers import HiftNetwork
-from ...models.cosyvoice.vocoder.noise_table import NoiseTable
-from ...models.cosyvoice.vocoder.vocoder import Vocoder, step_together
-from ...models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
-from ...models.networks.devices import to_device, to_host
-from ...models.networks.state import join_states, map_state, tensors
-from ..decoding.recently_used import RecentlyUsed
-from .conditioning import FlowPrompt
+from ....models.cosyvoice.flow.hop_schedule import HopSchedule
+from ....models.cosyvoice.flow.mel_stretcher import MelStretcher
+from ....models.cosyvoice.flow.policy import EXACT_POLICY
+from ....models.cosyvoice.flow.state import FlowChunk, FlowState, packed_voice, unpacked_voice
+from ....models.cosyvoice.flow.streaming_flow import StreamingFlow
+from ....models.cosyvoice.networks import RenderNetworks
+from ....models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
+from ....models.cosyvoice.vocoder.layers import HiftNetwork
+from ....models.cosyvoice.vocoder.noise_table import NoiseTable
+from ....models.cosyvoice.vocoder.vocoder import Vocoder, step_together
+from ....models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
+from ....models.networks.devices import to_device, to_host
+from ....models.networks.state import join_states, map_state, tensors
+from ...decoding.recently_used import RecentlyUsed
+from ..conditioning import FlowPrompt
+from ..policy import CosyVoicePolicy
 from .flow_runner import EagerFlowRunner, FlowRunner, GraphFlowRunner, supports_graphs
-from .policy import CosyVoicePolicy
-from .rendering.render_input import RenderInput, Samples
+from .render_input import RenderInput, Samples
 
 
 class VocoderStream:

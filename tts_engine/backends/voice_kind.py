@@ -1,0 +1,171 @@
+"""The record of a kind of voice: how its bundles are found and loaded, and how its checkpoints are handled.
+
+A record is imported to find a bundle's kind, so it imports networks and packages of its own only when one of
+its functions runs.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import BadRequest, BundleError, MissingExtra
+from ..voices.voices import Voice
+from .base import Backend, ProcessPolicy
+
+if TYPE_CHECKING:
+    from ..voices.enrollable import EnrollableVoices
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """A bundle, and what of ``Engine.open`` decides how it is loaded."""
+
+    folder: Path  # not used by the packaged voice
+    voice_store: Path | None = None
+    precision: str = "fp32"
+    device: str = "auto"
+    executor: str = "auto"
+    process: ProcessPolicy | None = None  # render in a child process
+    workers: int | None = None  # threads that render; of Piper
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """A file of a bundle, and what was checked in it."""
+
+    name: str
+    size_bytes: int
+    checked: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBundle:
+    """A complete bundle."""
+
+    version: int  # 2 or 3
+    languages: tuple[str, ...]  # codes of the training data, ISO 639-1, but for "zh-cn" of XTTS
+    files: tuple[CheckedFile, ...]
+    family: str  # name of its kind
+    notice: str = ""  # one line about the licence of the weights, where it forbids a use
+
+
+class Checkpoints(Protocol):
+    """What can be done with a folder of weights of one kind.
+
+    Each method raises MissingExtra without the packages that it needs, and BundleError with the faults of the
+    folder, one on each line.
+    """
+
+    def require_networks(self, folder: Path) -> None:
+        """Check that a package is installed that can compute the networks."""
+
+    def check(self, folder: Path) -> CheckedBundle:
+        """Check every file, key, shape and type without loading weights."""
+        ...
+
+    def convert(self, folder: Path) -> Iterator[CheckedFile]:
+        """Write each file of weights as .safetensors beside it; yields every file when it is written.
+
+        Each is read back and compared with its source.
+        """
+        ...
+
+    def export(self, folder: Path, target: str, precision: str, device: str) -> Iterator[CheckedFile]:
+        """Write graphs ("onnx") or engines for a device ("tensorrt"); yields each. Raises BadRequest too."""
+        ...
+
+    def random_bytes(self, version: int, size: str) -> int:
+        """Bytes on disk of the weights of a random bundle, "tiny" or "full"."""
+        ...
+
+    def write_random(
+        self,
+        folder: Path,
+        version: int,
+        size: str,
+        seed: int,
+        on_bytes_written: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        """Write random weights in the released layout; on_bytes_written: called after each write.
+
+        Raises BadRequest if the folder is not empty.
+        """
+
+    def open_encoders(self, folder: Path) -> "EnrollableVoices":
+        """The voices of a bundle without its speakers and networks: they encode recordings."""
+        ...
+
+    def errors(self) -> contextlib.AbstractContextManager[None]:
+        """Translates what its networks raise for a folder or a device, for the body of a ``with``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceKind:
+    """A kind of voice.
+
+    load raises BundleError, BadRequest and MissingExtra.
+    """
+
+    name: str
+    looked_for: str  # the files by which a folder is found, for an error
+    matches: Callable[[str], bool]  # whether the setting ``bundle`` names one; needs no package
+    load: Callable[[LoadSettings], Backend]
+    list_voices: Callable[[Path], tuple[Voice, ...]] = lambda folder: ()  # without loading networks
+    checkpoints: Checkpoints | None = None
+    renders_in_child: bool = False  # whether it can render in a child process
+
+
+def require_default_networks(settings: LoadSettings) -> None:
+    """Raise BadRequest for a precision or an executor, of a voice that has one only."""
+    for name, value, default in (
+        ("precision", settings.precision, "fp32"),
+        ("executor", settings.executor, "auto"),
+    ):
+        if value != default:
+            raise BadRequest(f"{name} is {value!r}; only a CosyVoice bundle has others than {default}")
+
+
+def require_own_process(settings: LoadSettings, voice: str) -> None:
+    """Raise BadRequest if a voice that renders in this process only is to render in a child of it."""
+    if settings.process is not None:
+        raise BadRequest(f"{settings.folder}: {voice} renders in the server's own process only")
+
+
+@contextlib.contextmanager
+def translated_errors(
+    family: str, extra: str, import_faults: Callable[[], tuple[type[Exception], ...]]
+) -> Iterator[None]:
+    """Translate faults of a folder or device to BundleError.
+
+    import_faults: imports what the networks of the family raise. Raises MissingExtra if something imports a
+    package that is not installed.
+    """
+    try:
+        from ...models.checkpoint.bundle_files import WeightFileError
+        from ...models.networks.execution import DeviceError
+
+        faults: tuple[type[Exception], ...] = (WeightFileError, DeviceError, *import_faults())
+    except ImportError as error:
+        raise MissingExtra(family, extra) from error
+    try:
+        yield
+    except faults as error:
+        raise BundleError(str(error)) from error
+    except ModuleNotFoundError as error:
+        raise MissingExtra(family, extra) from error
+    except OSError as error:
+        raise BundleError(f"{error.filename or 'the bundle'}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def writing_errors(folder: Path) -> Iterator[None]:
+    """Translate faults of a folder that random weights are written to."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise BadRequest(f"{folder}: is not an empty folder; give a new one") from error
+    except RuntimeError as error:  # torch's error for a full disk
+        raise BundleError(f"{folder}: cannot be written: {str(error).splitlines()[0]}") from error

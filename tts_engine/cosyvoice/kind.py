@@ -1,0 +1,67 @@
+"""CosyVoice 2 and 3: a checkpoint folder with ``cosyvoice2.yaml`` or ``cosyvoice3.yaml``."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..backends.base import Backend
+from ..backends.voice_kind import LoadSettings, VoiceKind
+from .checkpoints import CosyVoiceCheckpoints
+
+if TYPE_CHECKING:
+    from .policy import CosyVoicePolicy
+
+# Any of them tells a CosyVoice folder from one of no kind; the first two are there in a whole one.
+_FILES: Final = (
+    "cosyvoice2.yaml",
+    "cosyvoice3.yaml",
+    "llm.pt",
+    "llm.safetensors",
+    "flow.pt",
+    "flow.safetensors",
+    "onnx/bundle.json",
+)
+_CHECKPOINTS: Final = CosyVoiceCheckpoints()
+
+
+def _matches(bundle: str) -> bool:
+    return any((Path(bundle) / name).exists() for name in _FILES)
+
+
+def require_policy(settings: LoadSettings) -> "CosyVoicePolicy":
+    """The policy of a bundle. Raises BadRequest for a setting, and MissingExtra."""
+    _CHECKPOINTS.require_networks(settings.folder)
+    from .policy import policy_for
+
+    return policy_for(settings.precision, settings.device, settings.executor)
+
+
+def _load(settings: LoadSettings) -> Backend:
+    policy = require_policy(settings)
+    if settings.process is not None:
+        return _load_in_process(settings, replace(policy, voice_store=settings.voice_store))
+    from .backend import CosyVoiceBackend
+
+    return CosyVoiceBackend.load(settings.folder, policy, settings.voice_store)
+
+
+def _load_in_process(settings: LoadSettings, policy: "CosyVoicePolicy") -> Backend:
+    assert settings.process is not None
+    from ..backends.process import ProcessBackend
+    from .front_end import CosyVoiceFrontEnd
+    from .loading import load_hosted_renderer
+
+    front = partial(CosyVoiceFrontEnd.load, settings.folder, policy, settings.voice_store)
+    load = partial(load_hosted_renderer, settings.folder, policy)
+    return ProcessBackend.start(load, front, settings.process)
+
+
+COSYVOICE: Final = VoiceKind(
+    name="CosyVoice",
+    looked_for="cosyvoice2.yaml or cosyvoice3.yaml",
+    matches=_matches,
+    load=_load,
+    checkpoints=_CHECKPOINTS,
+    renders_in_child=True,
+)

@@ -1,0 +1,1 @@
+"""The packaged voice as a backend of the engine."""

@@ -1,0 +1,1 @@
+"""Kokoro voices as a backend of the engine."""

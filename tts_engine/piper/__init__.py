@@ -1,0 +1,1 @@
+"""Piper voices as a backend of the engine."""

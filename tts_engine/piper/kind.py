@@ -1,0 +1,32 @@
+"""Piper: a folder of voices, each a ``NAME.onnx`` with its ``NAME.onnx.json``."""
+
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from ..backends.base import Backend
+from ..backends.devices import load_on_device, require_onnx_device
+from ..backends.voice_kind import LoadSettings, VoiceKind, require_default_networks, require_own_process
+from ..voices.voices import Voice
+
+
+def _matches(bundle: str) -> bool:
+    return any(Path(bundle).glob("*.onnx.json"))
+
+
+def _load(settings: LoadSettings) -> Backend:
+    require_default_networks(settings)
+    device = require_onnx_device(settings.device)
+    require_own_process(settings, "a Piper voice")
+    from .backend import load_piper
+
+    return load_on_device(partial(load_piper, settings.folder, settings.workers), device)
+
+
+def _list_voices(folder: Path) -> tuple[Voice, ...]:
+    from .backend import list_piper_voices
+
+    return list_piper_voices(folder)
+
+
+PIPER: Final = VoiceKind("Piper", "*.onnx.json", _matches, _load, _list_voices)
