@@ -217,6 +217,8 @@ def test_hanging_up_sends_bye_and_frees_the_port() -> None:
             assert refused.status_code == 503
             assert "41000-41001" in refused.json()["error"]
             assert len(server.gateway.calls.registry) == 1
+            while not call.phone.packets:
+                await asyncio.sleep(0.01)
             assert (await client.delete(f"/{call.call_id}")).status_code == 200
             await ended(server, call)
             while not call.phone.reports:
