@@ -26,8 +26,8 @@ from .access.keys import KeysFile
 from .access.networks import AddressSet
 from .access.origins import Origins
 from .access.url_guard import UrlGuard, UrlPolicy
+from .apis.dialect import SpeechApiPolicy
 from .apis.model_names import ModelPolicy
-from .apis.openai.policy import OpenAIPolicy
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
 from .call_servers import AUDIOSOCKET_FLAG, DEFAULT_PHONE_AGENT, CallServers, make_agents
@@ -177,9 +177,9 @@ async def _open_apis(
 ) -> SpeechApis:
     """Open the speech APIs, with gRPC if it has a port; raise VivavoceError."""
     guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
-    openai = _make_openai_policy(settings, voices, models_of(engine))
+    policy = _make_api_policy(settings, voices, models_of(engine))
     lexicons = NamedLexicons(settings.lexicons) if settings.lexicons else None
-    apis = SpeechApis(engine, access, voices, guard, openai, settings.exchange_folder, lexicons)
+    apis = SpeechApis(engine, access, voices, guard, policy, settings.exchange_folder, lexicons)
     resources.push_async_callback(apis.aclose)
     if settings.grpc_port is not None:
         await _start_grpc(settings.host, settings.grpc_port, apis)
@@ -276,14 +276,14 @@ def _open_shared_store(settings: Settings, resources: AsyncExitStack) -> SharedS
     return SharedStore.open(settings.redis_url.get_secret_value(), resources)
 
 
-def _make_openai_policy(
+def _make_api_policy(
     settings: Settings, voices: VoiceRegistry, bundles: Mapping[str, str]
-) -> OpenAIPolicy:
-    """Return the settings of OpenAI's API; raise VivavoceError for an alias of a missing voice."""
+) -> SpeechApiPolicy:
+    """Return the settings of the speech APIs; raise VivavoceError for an alias of a missing voice."""
     models = ModelPolicy(settings.model_aliases or {}, settings.strict_models, bundles)
     for name, voice in models.voices.items():
         voices.check_configured(f"model_aliases: {name}", voice)
-    return OpenAIPolicy(settings.max_input_characters, models, settings.voice_list)
+    return SpeechApiPolicy(settings.max_input_characters, models, settings.voice_list)
 
 
 def _ready_line(gateway: Gateway) -> str:

@@ -53,7 +53,6 @@ EXCEPTIONS = {
     "gateway/cli/phones/rtp_phones.py": ("way in rtp",),
     "gateway/serve.py": (
         "dialect cosyvoice_server",
-        "dialect openai",
         "place to run cluster",
     ),
     "gateway/settings.py": ("way in browser",),

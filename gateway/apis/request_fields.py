@@ -1,4 +1,4 @@
-"""Fields of a request whose body is JSON, a form with files, or a URL-encoded form.
+"""Fields of requests: of a body that is JSON, a form with files, or a URL-encoded form, and ids of contexts.
 
 body -> read_fields -> {"text": "...", "wav_file": UploadedRecording(...)} -> parse_fields -> a model
 """
@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-from ..web.client_json import load_json
+from ..web.client_json import load_json, replace_lone_surrogates
 from ..web.request_body import with_bounded_body
 from .http_errors import InvalidField, RequestBodyTooLong
 
@@ -22,6 +22,7 @@ M = TypeVar("M", bound=BaseModel)
 SpokenText = Annotated[str, Field(min_length=0)]
 
 MAX_BODY_BYTES: Final = 16 * 2**20  # a minute of a recording in base64
+MAX_CONTEXT_ID_CHARACTERS: Final = 256
 _THREAD_PARSING_BYTES: Final = 2**18  # above this, parsing would hold up the event loop for milliseconds
 _MAX_FORM_FIELDS: Final = 40
 _MAX_FORM_FIELD_BYTES: Final = 2**18  # of a text; a file is bounded by the body
@@ -84,3 +85,11 @@ def parse_fields(model: type[M], fields: Mapping[str, Any]) -> M:
         fault = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, fault["loc"])) or "body"
         raise InvalidField(place, fault["msg"]) from None
+
+
+def reported_context_id(named: object) -> str | None:
+    """Return the beginning of what a message names as its context, None if no answer can name it."""
+    if not isinstance(named, str):
+        return None
+    context_id = named[:MAX_CONTEXT_ID_CHARACTERS]
+    return context_id if replace_lone_surrogates(context_id) == context_id else None

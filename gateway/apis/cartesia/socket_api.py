@@ -23,7 +23,7 @@ from ...voice_registry import VoiceRegistry
 from ...web.backpressure import BackpressureSender
 from ...web.openapi.operations import WebSocketOperation
 from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, reject_handshake
-from ..context_ids import reported_context_id
+from ..request_fields import reported_context_id
 from ..speech import EncodedChunk
 from ..speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ..transcripts import Transcript, speak_transcript

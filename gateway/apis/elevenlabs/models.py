@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from ...web.client_json import parse_json_object
-from ..context_ids import reported_context_id
+from ..request_fields import reported_context_id
 from .alignment import TimedCharacter
 from .errors import InvalidElevenLabsRequest
 

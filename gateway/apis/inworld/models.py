@@ -14,8 +14,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from ...web.client_json import parse_json_object
-from ..context_ids import reported_context_id
 from ..format_names import UPPER_CASE
+from ..request_fields import reported_context_id
 from .alignment import TextEntry
 from .errors import GoogleRpcCode, InvalidInworldRequest, InworldErrorDescription
 

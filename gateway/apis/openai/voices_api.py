@@ -26,6 +26,7 @@ from ...web.openapi.operations import (
     links,
     operation,
 )
+from ..dialect import VoiceListFormat
 from .errors import OpenAIResourceNotFound
 from .json_endpoint import json_endpoint, list_endpoint, openai_errors
 from .models import (
@@ -36,7 +37,6 @@ from .models import (
     OpenAIVoiceList,
     UploadedVoice,
 )
-from .policy import VoiceListFormat
 from .request_parsing import read_voice_form
 
 _PATH: Final = "/v1/audio/voices"

@@ -23,6 +23,7 @@ from vivavoce.gateway.apis.cartesia.http_api import CARTESIA_ERROR_FORMATS, Cart
 from vivavoce.gateway.apis.cartesia.socket_api import CartesiaSocketApi
 from vivavoce.gateway.apis.deepgram.http_api import DEEPGRAM_ERROR_FORMATS, DeepgramHttpApi
 from vivavoce.gateway.apis.deepgram.socket_api import DeepgramSocketApi
+from vivavoce.gateway.apis.dialect import SpeechApiPolicy
 from vivavoce.gateway.apis.elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
 from vivavoce.gateway.apis.elevenlabs.listings import ElevenLabsListings
 from vivavoce.gateway.apis.elevenlabs.socket_api import ElevenLabsSocketApi
@@ -32,7 +33,6 @@ from vivavoce.gateway.apis.jambonz.http_api import JAMBONZ_ERROR_FORMATS, Jambon
 from vivavoce.gateway.apis.jambonz.socket_api import JambonzSocketApi
 from vivavoce.gateway.apis.model_names import ModelNames, ModelPolicy
 from vivavoce.gateway.apis.native_stream.socket_api import NativeStreamApi
-from vivavoce.gateway.apis.openai.policy import OpenAIPolicy
 from vivavoce.gateway.apis.openai.speech_api import OpenAISpeechApi
 from vivavoce.gateway.apis.openai.voice_resolver import OpenAIVoiceResolver
 from vivavoce.gateway.apis.openai.voices_api import OpenAIVoicesApi
@@ -163,7 +163,7 @@ async def _serve_apis(
         access = access or AccessControl.open_to_all()
         server = SpeechServer(engine, access, RequestLog(metrics))
         resolver = OpenAIVoiceResolver(voices, UrlGuard(policy), ModelNames(models))
-        host = JobServer(server, voices, OpenAIPolicy().max_text_characters)
+        host = JobServer(server, voices, SpeechApiPolicy().max_text_characters)
         api = OpenAISpeechApi(host, resolver)
         sockets = NativeStreamApi(server, resolver, idle_s)
         cartesia = CartesiaSocketApi(server, voices)
@@ -247,7 +247,7 @@ async def _serve_every_api(
     async with Engine(backend, config, metrics) as engine:
         voices = VoiceRegistry(engine.voices)
         guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(reference_hosts), timeout_s=2 * TIMEOUT_S))
-        apis = SpeechApis(engine, access, voices, guard, OpenAIPolicy(), exchange_folder)
+        apis = SpeechApis(engine, access, voices, guard, SpeechApiPolicy(), exchange_folder)
         app = make_app(unready=lambda: None, registry=metrics.registry, access=access, mounts=apis.mounts())
         with closing(voices):
             async with (

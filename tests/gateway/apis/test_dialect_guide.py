@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import av
@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from shared.engine.standin_backend import WORD_S
+from vivavoce.gateway.apis import speech_apis
 from vivavoce.gateway.web.openapi.document import openapi_document
 
 GUIDE = Path(__file__).parents[3] / "adapters" / "README.md"
@@ -94,6 +95,24 @@ def test_the_guides_dialect_refuses_while_the_server_drains(mounted: Any, run: A
         assert int(answer.headers["retry-after"]) >= 1
 
     run(test)
+
+
+def test_another_package_adds_the_guides_dialect_with_an_entry_point(
+    dialect: ModuleType, run_every_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def entry_points(*, group: str) -> list[Any]:
+        return [SimpleNamespace(load=lambda: dialect.PARROT)] if group == "vivavoce.dialects" else []
+
+    async def test(served: Any) -> None:
+        answer = await post(served)
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "audio/mpeg")
+        document = (await served.client.get("/openapi.json")).json()
+        assert "/parrot/speech/{voice_id}" in document["paths"] and "/v1/audio/speech" in document["paths"]
+        await served.apis.finish(1.0)
+        assert (await post(served)).status_code == 503
+
+    monkeypatch.setattr(speech_apis, "entry_points", entry_points)
+    run_every_api(test)
 
 
 def test_the_guides_dialect_is_in_the_openapi_document(mounted: Any, run: Any) -> None:

@@ -16,8 +16,8 @@ from vivavoce import __version__
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
-from vivavoce.gateway.apis.openai.policy import OpenAIPolicy
-from vivavoce.gateway.apis.speech_apis import WEBSOCKETS, SpeechApis
+from vivavoce.gateway.apis.dialect import SpeechApiPolicy
+from vivavoce.gateway.apis.speech_apis import SpeechApis, socket_operations
 from vivavoce.gateway.browser.routes import routes as browser_routes
 from vivavoce.gateway.calls.api import placed_calls, routes
 from vivavoce.gateway.web.app import Mount, make_app
@@ -37,7 +37,7 @@ def all_mounts(access: AccessControl) -> Iterator[list[Mount]]:
     """All routes that a gateway mounts, over nothing; afterwards those of speech are closed."""
     nothing: Any = None
     engine: Any = NoEngine()
-    apis = SpeechApis(engine, access, nothing, UrlGuard(), OpenAIPolicy())
+    apis = SpeechApis(engine, access, nothing, UrlGuard(), SpeechApiPolicy())
     yield [
         *apis.mounts(),
         Mount(routes.routes(nothing, nothing, nothing, nothing), Scope.CALLS),
@@ -56,7 +56,7 @@ with all_mounts(ACCESS) as MOUNTS:
     pass
 APP = make_full_app(ACCESS, MOUNTS)
 ROUTES = [route for mount in MOUNTS for route in mount.router.routes] + APP.routes
-DOCUMENT: dict[str, Any] = openapi_document(APP.routes, WEBSOCKETS)
+DOCUMENT: dict[str, Any] = openapi_document(APP.routes, socket_operations())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 OPERATIONS = {
     (method, path): operation

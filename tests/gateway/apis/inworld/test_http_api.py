@@ -185,7 +185,8 @@ def test_speech_that_fails_ends_with_an_error(run: Any) -> None:
 def test_a_shutdown_refuses_requests_and_waits_for_speech(run_every_api: Any) -> None:
     async def test(served: Any) -> None:
         speaking = asyncio.create_task(served.client.post(LINES, json=BODY | {"text": TEXT * 5}))
-        while not served.apis.inworld_http.active_responses:
+        http = served.apis.opened["inworld"].apis[1]
+        while not http.active_responses:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         finishing = asyncio.create_task(served.apis.finish(20.0))

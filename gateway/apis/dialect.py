@@ -1,0 +1,79 @@
+"""The record of a client dialect: the routes that it adds to a server, and what ends them.
+
+``speech_apis.DIALECTS`` lists the dialects; a package adds one with an entry point of ``vivavoce.dialects``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from ..access.access_control import AccessControl
+from ..access.url_guard import UrlGuard
+from ..voice_registry import VoiceRegistry
+from ..web.app import Mount
+from ..web.openapi.operations import WebSocketOperation
+from .exchange_folder import ExchangeFolder
+from .model_names import ModelPolicy
+from .speech_job import JobServer
+from .speech_server import SpeechServer
+
+VoiceListFormat = Literal["objects", "names"]
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechApiPolicy:
+    """Settings of the speech APIs."""
+
+    max_text_characters: int = 4_096  # of one request; OpenAI's own limit
+    models: ModelPolicy = field(default_factory=ModelPolicy)
+    voice_list: VoiceListFormat = "objects"  # entries of GET /v1/audio/voices
+
+
+class DrainableApi(Protocol):
+    """An API that can be ended."""
+
+    async def finish(self, within_s: float) -> None:
+        """Refuse new work and wait at most within_s for the work under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class DialectHost:
+    """What the dialects of a server share."""
+
+    jobs: JobServer
+    guard: UrlGuard  # fetches the recordings that clients name
+    exchange_folder: ExchangeFolder  # of files that clients name
+    policy: SpeechApiPolicy
+
+    @property
+    def server(self) -> SpeechServer:
+        """Opens streams of the engine."""
+        return self.jobs.server
+
+    @property
+    def voices(self) -> VoiceRegistry:
+        """The voices that keys may use."""
+        return self.jobs.voices
+
+    @property
+    def access(self) -> AccessControl:
+        """Checks keys."""
+        return self.jobs.server.access
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDialect:
+    """A dialect of a running server."""
+
+    mounts: tuple[Mount, ...]  # their routes check keys themselves
+    apis: tuple[DrainableApi, ...]  # ended with the server
+    close: Callable[[], None] = lambda: None  # frees what is left after that
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A client dialect."""
+
+    name: str
+    open: Callable[[DialectHost], OpenDialect]
+    sockets: tuple[WebSocketOperation, ...] = ()  # in the OpenAPI document
