@@ -70,14 +70,14 @@ def random(folder: Path, size: str, family: str, version: str, seed: int) -> Non
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+    checkpoints = kinds_with_checkpoints()[family]
+    number = int(version) if int(version) in checkpoints.versions else checkpoints.versions[0]
     console = Console(stderr=True)
     columns = (TextColumn("writing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        checkpoints = kinds_with_checkpoints()[family]
-        bar = progress.add_task("", total=checkpoints.random_bytes(int(version), size))
-        checkpoints.write_random(folder, int(version), size, seed, lambda count: progress.advance(bar, count))
-    version = "2" if family == "XTTS" else version
-    console.print(f"{folder}: {family} {version}, {size}, seed {seed}; it speaks noise", highlight=False)
+        bar = progress.add_task("", total=checkpoints.random_bytes(number, size))
+        checkpoints.write_random(folder, number, size, seed, lambda count: progress.advance(bar, count))
+    console.print(f"{folder}: {family} {number}, {size}, seed {seed}; it speaks noise", highlight=False)
 
 
 @bundle.command(epilog="Example: vivavoce bundle convert CosyVoice2-0.5B")

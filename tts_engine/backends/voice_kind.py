@@ -56,7 +56,12 @@ class Checkpoints(Protocol):
 
     Each method raises MissingExtra without the packages that it needs, and BundleError with the faults of the
     folder, one on each line.
+
+    Attributes:
+        versions: of the networks; the first one is made of random weights unless another is asked for.
     """
+
+    versions: tuple[int, ...]
 
     def require_networks(self, folder: Path) -> None:
         """Check that a package is installed that can compute the networks."""

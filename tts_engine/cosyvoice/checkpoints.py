@@ -26,7 +26,9 @@ def _import_faults() -> tuple[type[Exception], ...]:
 
 
 class CosyVoiceCheckpoints:
-    """``Checkpoints`` of CosyVoice 2 and 3."""
+    """``Checkpoints`` of CosyVoice."""
+
+    versions: tuple[int, ...] = (2, 3)
 
     def require_networks(self, folder: Path) -> None:
         """As ``Checkpoints.require_networks``: torch, unless the folder has exported graphs."""

@@ -25,7 +25,9 @@ def _import_faults() -> tuple[type[Exception], ...]:
 
 
 class XttsCheckpoints:
-    """``Checkpoints`` of XTTS, whose only version is 2."""
+    """``Checkpoints`` of XTTS."""
+
+    versions: tuple[int, ...] = (2,)
 
     def require_networks(self, folder: Path) -> None:
         """As ``Checkpoints.require_networks``."""
