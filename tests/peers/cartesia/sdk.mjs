@@ -10,7 +10,8 @@ const { APIError, Cartesia } = createRequire(import.meta.url)("@cartesia/cartesi
 const [url, key] = process.argv.slice(2);
 const client = new Cartesia({ apiKey: key, baseURL: url, maxRetries: 0 });
 const text = "One two three four five six.";
-const idleS = Number(process.env.PEERS_IDLE_S ?? "0.1");
+// Cartesia closes a connection after five minutes; the SDK then opens another one, and forgets a context made before.
+const idleS = Math.min(Number(process.env.PEERS_IDLE_S ?? "0.1"), 290);
 const options = {
   model_id: "sonic-3",
   voice: { mode: "id", id: "tone-330" },
