@@ -206,20 +206,14 @@ class Engine(SpeechEngine):
         """As ``SpeechEngine.open_stream``."""
         return self._open_slot_stream(self._slot_request(request), request.lexicons, admission)
 
-    async def convert(
-        self,
-        samples: NDArray[np.float32],
-        sample_rate: int,
-        *,
-        voice: str | None = None,
-        speed: float = 1.0,
-        seed: int = 0,
+    async def open_conversion(
+        self, samples: NDArray[np.float32], sample_rate: int, request: StreamRequest
     ) -> Stream:
-        """As ``SpeechEngine.convert``."""
-        request = self._slot_request(StreamRequest(voice, speed, seed))
+        """As ``SpeechEngine.open_conversion``."""
+        slot_request = self._slot_request(request)
         tokenize = functools.partial(self.voices.tokenize_speech, samples, sample_rate)
         source_speech_ids = await asyncio.get_running_loop().run_in_executor(None, tokenize)
-        stream = self._open_slot_stream(replace(request, source_speech_ids=source_speech_ids))
+        stream = self._open_slot_stream(replace(slot_request, source_speech_ids=source_speech_ids))
         stream.end_input()
         return stream
 

@@ -269,18 +269,12 @@ class EngineSet(SpeechEngine):
                 return each.engine
         return None
 
-    async def convert(
-        self,
-        samples: NDArray[np.float32],
-        sample_rate: int,
-        *,
-        voice: str | None = None,
-        speed: float = 1.0,
-        seed: int = 0,
+    async def open_conversion(
+        self, samples: NDArray[np.float32], sample_rate: int, request: StreamRequest
     ) -> SpeechStream:
-        """As ``SpeechEngine.convert``, in the engine of the voice."""
-        engine, own_id = self.voices.owner(self.voices.get(voice or self._default_voice).id)
-        return await engine.convert(samples, sample_rate, voice=own_id, speed=speed, seed=seed)
+        """As ``SpeechEngine.open_conversion``, in the engine of the voice."""
+        engine, own_id = self.voices.owner(self.voices.get(request.voice or self._default_voice).id)
+        return await engine.open_conversion(samples, sample_rate, replace(request, voice=own_id))
 
     async def aclose(self) -> None:
         """Close every engine. May be called twice."""

@@ -169,6 +169,16 @@ class SpeechEngine(Protocol):
         request = StreamRequest(voice, speed, seed, delivery or Delivery(), tuple(lexicons), trace_id)
         return self.open_stream(request, admission)
 
+    async def open_conversion(
+        self, samples: NDArray[np.float32], sample_rate: int, request: StreamRequest
+    ) -> SpeechStream:
+        """Open a stream that speaks a recording in another voice. It takes no text.
+
+        samples: (N,) mono float32 in [-1, 1]. sample_rate: Hz. Raises as ``open_stream``, and BadRequest for
+        the recording.
+        """
+        ...
+
     async def convert(
         self,
         samples: NDArray[np.float32],
@@ -178,12 +188,8 @@ class SpeechEngine(Protocol):
         speed: float = 1.0,
         seed: int = 0,
     ) -> SpeechStream:
-        """Open a stream that speaks a recording in another voice. It takes no text.
-
-        samples: (N,) mono float32 in [-1, 1]. sample_rate: Hz. Raises as ``stream``, and BadRequest for the
-        recording.
-        """
-        ...
+        """As ``open_conversion``, with fields of its request. Raises BadRequest for their values too."""
+        return await self.open_conversion(samples, sample_rate, StreamRequest(voice, speed, seed))
 
     def language_spoken(self, voice: str | None, language: str) -> str | None:
         """As ``language_read`` of ``voices.languages``, by a voice of the engine. Raises UnknownVoice too."""

@@ -13,10 +13,10 @@ Entity Prevention Cheat Sheet.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Final, NoReturn, overload
+from typing import Final, NoReturn
 from xml.parsers import expat
 
 from ...tts_engine.errors import BadText
@@ -58,7 +58,7 @@ class SsmlPiece:
     language: str | None = None  # BCP 47; None: that of the utterance
 
 
-class SsmlPieces(Sequence[SsmlPiece]):
+class SsmlPieces:
     """The pieces of a document, of which there may be 22,000.
 
     They are kept as plain tuples of strings and numbers: a garbage collection passes over those, and would
@@ -71,17 +71,10 @@ class SsmlPieces(Sequence[SsmlPiece]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> SsmlPiece: ...
+    def __iter__(self) -> Iterator[SsmlPiece]:
+        return (SsmlPiece(*row) for row in self._rows)
 
-    @overload
-    def __getitem__(self, index: slice) -> "SsmlPieces": ...
-
-    def __getitem__(self, index: int | slice) -> "SsmlPiece | SsmlPieces":
-        if isinstance(index, slice):
-            part = SsmlPieces()
-            part._rows = self._rows[index]
-            return part
+    def __getitem__(self, index: int) -> SsmlPiece:
         return SsmlPiece(*self._rows[index])
 
     def __setitem__(self, index: int, piece: SsmlPiece) -> None:

@@ -47,12 +47,9 @@ def checkpoints_of(folder: Path) -> Checkpoints:
     Raises BundleError if the folder is missing.
     """
     require_folder(folder)
-    for kind in all_kinds():
-        if kind.checkpoints is not None and kind.matches(str(folder)):
-            return kind.checkpoints
-    checkpoints = COSYVOICE.checkpoints
-    assert checkpoints is not None
-    return checkpoints
+    kinds = kinds_with_checkpoints()
+    matching = (kind.name for kind in all_kinds() if kind.name in kinds and kind.matches(str(folder)))
+    return kinds[next(matching, COSYVOICE.name)]
 
 
 def require_folder(folder: Path) -> None:

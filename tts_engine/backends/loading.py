@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ..errors import BadRequest
 from ..voices.voices import Voice
 from .base import Backend, ProcessPolicy
 from .kinds import find_kind, require_folder
@@ -22,7 +23,10 @@ def load_backend(
     The arguments are as in ``LoadSettings``. Raises BundleError, BadRequest and MissingExtra.
     """
     settings = LoadSettings(Path(bundle), voices, precision, device, executor, process, workers)
-    return find_kind(bundle).load(settings)
+    kind = find_kind(bundle)
+    if process is not None and not kind.renders_in_child:
+        raise BadRequest(f"{bundle}: {kind.name} renders in the server's own process only")
+    return kind.load(settings)
 
 
 def list_voices(bundle: str) -> tuple[Voice, ...]:

@@ -120,7 +120,7 @@ class VoiceKind:
     load: Callable[[LoadSettings], Backend]
     list_voices: Callable[[Path], tuple[Voice, ...]] = lambda folder: ()  # without loading networks
     checkpoints: Checkpoints | None = None
-    renders_in_child: bool = False  # whether it can render in a child process
+    renders_in_child: bool = False  # else ``load`` is never asked for a child process
 
 
 def require_default_networks(settings: LoadSettings) -> None:
@@ -131,12 +131,6 @@ def require_default_networks(settings: LoadSettings) -> None:
     ):
         if value != default:
             raise BadRequest(f"{name} is {value!r}; only a CosyVoice bundle has others than {default}")
-
-
-def require_own_process(settings: LoadSettings, voice: str) -> None:
-    """Raise BadRequest if a voice that renders in this process only is to render in a child of it."""
-    if settings.process is not None:
-        raise BadRequest(f"{settings.folder}: {voice} renders in the server's own process only")
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ def _import_faults() -> tuple[type[Exception], ...]:
 class CosyVoiceCheckpoints:
     """``Checkpoints`` of CosyVoice."""
 
+    errors = staticmethod(bundle_errors)
     versions: tuple[int, ...] = (2, 3)
 
     def require_networks(self, folder: Path) -> None:
@@ -103,10 +104,6 @@ class CosyVoiceCheckpoints:
             from .enrolment import open_encoders
 
             return open_encoders(folder)
-
-    def errors(self) -> AbstractContextManager[None]:
-        """As ``Checkpoints.errors``."""
-        return bundle_errors()
 
 
 def _export(folder: Path, precision: str) -> Iterator[CheckedFile]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from ..backends.base import Backend
 from ..backends.devices import load_on_device, require_onnx_device
-from ..backends.voice_kind import LoadSettings, VoiceKind, require_default_networks, require_own_process
+from ..backends.voice_kind import LoadSettings, VoiceKind, require_default_networks
 from ..voices.voices import Voice
 
 
@@ -19,7 +19,6 @@ def _matches(bundle: str) -> bool:
 def _load(settings: LoadSettings) -> Backend:
     require_default_networks(settings)
     device = require_onnx_device(settings.device)
-    require_own_process(settings, "a Kokoro voice")
     from .backend import load_kokoro
 
     return load_on_device(partial(load_kokoro, settings.folder), device)

@@ -27,6 +27,7 @@ def _import_faults() -> tuple[type[Exception], ...]:
 class XttsCheckpoints:
     """``Checkpoints`` of XTTS."""
 
+    errors = staticmethod(bundle_errors)
     versions: tuple[int, ...] = (2,)
 
     def require_networks(self, folder: Path) -> None:
@@ -92,7 +93,3 @@ class XttsCheckpoints:
             from .enrolment import open_encoders
 
             return open_encoders(folder)
-
-    def errors(self) -> AbstractContextManager[None]:
-        """As ``Checkpoints.errors``."""
-        return bundle_errors()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from ..backends.base import Backend
-from ..backends.voice_kind import LoadSettings, VoiceKind, require_own_process
+from ..backends.voice_kind import LoadSettings, VoiceKind
 from ..errors import BadRequest, MissingExtra
 from .checkpoints import XttsCheckpoints
 
@@ -19,7 +19,6 @@ def _matches(bundle: str) -> bool:
 def _load(settings: LoadSettings) -> Backend:
     if settings.executor not in ("auto", "torch"):
         raise BadRequest(f"executor is {settings.executor!r}; an XTTS bundle has torch only")
-    require_own_process(settings, "an XTTS voice")
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra(f"the bundle {str(settings.folder)!r}", "cosyvoice")
     from .backend import XttsBackend

@@ -176,14 +176,8 @@ class ClusterEngine(SpeechEngine):
             return Overloaded("no replica is ready", reason="replicas", retry_after_s=_RETRY_AFTER_S)
         return None if None in refusals else refusals[0]
 
-    async def convert(
-        self,
-        samples: NDArray[np.float32],
-        sample_rate: int,
-        *,
-        voice: str | None = None,
-        speed: float = 1.0,
-        seed: int = 0,
+    async def open_conversion(
+        self, samples: NDArray[np.float32], sample_rate: int, request: StreamRequest
     ) -> SpeechStream:
         """Not supported: raises BadRequest."""
         raise BadRequest("a gateway of a cluster converts no recordings; its replicas speak text only")

@@ -10,11 +10,12 @@ import pytest
 from shared.engine.engine_streams import speak
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.tts_engine.backends import kinds
+from vivavoce.tts_engine.backends.base import ProcessPolicy
 from vivavoce.tts_engine.backends.kinds import find_kind
-from vivavoce.tts_engine.backends.loading import list_voices
+from vivavoce.tts_engine.backends.loading import list_voices, load_backend
 from vivavoce.tts_engine.backends.voice_kind import LoadSettings, VoiceKind
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.errors import BundleError
+from vivavoce.tts_engine.errors import BadRequest, BundleError
 
 
 def load_tones(settings: LoadSettings) -> StandInBackend:
@@ -54,3 +55,9 @@ def test_it_is_found_listed_and_speaks(tmp_path: Path) -> None:
 def test_a_folder_of_no_kind_is_told_what_it_looks_for(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"looked for .*pitches\.txt \(Tones\)"):
         find_kind(str(tmp_path))
+
+
+def test_it_is_never_asked_for_a_child_process(tmp_path: Path) -> None:
+    (tmp_path / "pitches.txt").write_text("330")
+    with pytest.raises(BadRequest, match="Tones renders in the server's own process only"):
+        load_backend(str(tmp_path), process=ProcessPolicy())
