@@ -27,7 +27,7 @@ from .access.networks import AddressSet
 from .access.origins import Origins
 from .access.url_guard import UrlGuard, UrlPolicy
 from .apis.dialect import SpeechApiPolicy
-from .apis.model_names import ModelPolicy
+from .apis.shell.model_names import ModelPolicy
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
 from .call_servers import AUDIOSOCKET_FLAG, DEFAULT_PHONE_AGENT, CallServers, make_agents
@@ -189,7 +189,7 @@ async def _open_apis(
 async def _start_grpc(host: str, port: int, apis: SpeechApis) -> None:
     """Serve gRPC until the APIs are closed; raise MissingExtra or AddressUnavailable."""
     try:
-        from .apis.cosyvoice_server.grpc_server import CosyVoiceGrpcServer
+        from .apis.dialects.cosyvoice_server.grpc_server import CosyVoiceGrpcServer
     except ImportError:
         raise MissingExtra("grpc_port", "grpc") from None
     server = CosyVoiceGrpcServer(apis.job_server)

@@ -28,7 +28,7 @@ class Kind:
 
 
 def _dialect(name: str, *more: str) -> Kind:
-    return Kind("dialect", name, (f"gateway/apis/{name}/*", *more))
+    return Kind("dialect", name, (f"gateway/apis/dialects/{name}/*", *more))
 
 
 def _carrier(name: str) -> Kind:

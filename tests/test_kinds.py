@@ -115,10 +115,10 @@ def test_each_file_has_one_owner_and_each_kind_has_files() -> None:
 @pytest.mark.parametrize(
     ("path", "owner"),
     [
-        ("gateway/apis/openai/models.py", "dialect openai"),
+        ("gateway/apis/dialects/openai/models.py", "dialect openai"),
         ("adapters/media_streams/carriers/jambonz.py", "way in jambonz"),
         ("tts_engine/cosyvoice/session.py", "voice family cosyvoice"),
-        ("gateway/apis/speech_job.py", None),
+        ("gateway/apis/shell/speech_job.py", None),
     ],
 )
 def test_a_file_belongs_to_a_kind_by_its_place(path: str, owner: str | None) -> None:

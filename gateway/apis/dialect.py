@@ -12,10 +12,10 @@ from ..access.url_guard import UrlGuard
 from ..voice_registry import VoiceRegistry
 from ..web.app import Mount
 from ..web.openapi.operations import WebSocketOperation
-from .exchange_folder import ExchangeFolder
-from .model_names import ModelPolicy
-from .speech_job import JobServer
-from .speech_server import SpeechServer
+from .shell.exchange_folder import ExchangeFolder
+from .shell.model_names import ModelPolicy
+from .shell.speech_job import JobServer
+from .shell.speech_server import SpeechServer
 
 VoiceListFormat = Literal["objects", "names"]
 

@@ -1,6 +1,6 @@
 """All client dialects of one server, over one engine, access control, voice registry and request log.
 
-A new dialect is a folder beside this file with a record in ``dialect.py``, and its name in ``DIALECTS``;
+A new dialect is a folder in ``dialects/`` with a record in ``dialect.py``, and its name in ``DIALECTS``;
 ``adapters/README.md`` has the steps.
 """
 
@@ -19,23 +19,23 @@ from ..web.app import Mount
 from ..web.openapi.document import OpenApiRoutes
 from ..web.openapi.operations import WebSocketOperation
 from ..web.request_log import RequestLog
-from .cartesia.dialect import CARTESIA
-from .cosyvoice_server.dialect import COSYVOICE_SERVER
-from .dashscope.dialect import DASHSCOPE
-from .deepgram.dialect import DEEPGRAM
 from .dialect import Dialect, DialectHost, DrainableApi, SpeechApiPolicy
-from .elevenlabs.dialect import ELEVENLABS
-from .exchange_folder import ExchangeFolder
-from .inworld.dialect import INWORLD
-from .jambonz.dialect import JAMBONZ
-from .model_names import ModelNames
-from .native_stream.dialect import NATIVE_STREAM
-from .openai.dialect import OPENAI
-from .pai.dialect import PAI
-from .ray_serve.dialect import RAY_SERVE
-from .speech_job import JobServer
-from .speech_server import SpeechServer
-from .xtts.dialect import XTTS
+from .dialects.cartesia.dialect import CARTESIA
+from .dialects.cosyvoice_server.dialect import COSYVOICE_SERVER
+from .dialects.dashscope.dialect import DASHSCOPE
+from .dialects.deepgram.dialect import DEEPGRAM
+from .dialects.elevenlabs.dialect import ELEVENLABS
+from .dialects.inworld.dialect import INWORLD
+from .dialects.jambonz.dialect import JAMBONZ
+from .dialects.native_stream.dialect import NATIVE_STREAM
+from .dialects.openai.dialect import OPENAI
+from .dialects.pai.dialect import PAI
+from .dialects.ray_serve.dialect import RAY_SERVE
+from .dialects.xtts.dialect import XTTS
+from .shell.exchange_folder import ExchangeFolder
+from .shell.model_names import ModelNames
+from .shell.speech_job import JobServer
+from .shell.speech_server import SpeechServer
 
 # The first one whose route fits answers a request: /v1/models of ElevenLabs asks OpenAI's clients on, and
 # Inworld's paths are longer than Cartesia's /tts.

@@ -14,7 +14,7 @@ from websockets.asyncio.client import connect
 from shared.gateways.bundled_gateway import client_of, settings_with
 from vivavoce.gateway.access.access_control import ANONYMOUS_KEY_ID, Grant
 from vivavoce.gateway.access.keys import Scope
-from vivavoce.gateway.apis.model_names import ModelNames, ModelPolicy
+from vivavoce.gateway.apis.shell.model_names import ModelNames, ModelPolicy
 from vivavoce.gateway.bundle_settings import BundleSetting
 from vivavoce.gateway.engine_opening import models_of, open_engine
 from vivavoce.gateway.voice_registry import VoiceRegistry

@@ -27,7 +27,7 @@ from shared.engine.standin_backend import StandInBackend
 from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio
 from vivavoce.adapters.client import PoolPolicy, SpeechClient, SpeechOptions
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dashscope import audio_store
+from vivavoce.gateway.apis.dialects.dashscope import audio_store
 from vivavoce.gateway.calls.agents import SilentAgent
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings

@@ -19,4 +19,4 @@ if [ ! -e "$marker" ] || [ pyproject.toml -nt "$marker" ] || [ .venv/pyvenv.cfg 
     touch "$marker"
 fi
 [ "$("$environment/bin/python" -c 'from importlib.metadata import version; print(version("pipecat-ai"))')" = "$version" ]
-exec "$environment/bin/python" -m pytest -q -n 3 --dist loadfile tests/adapters/pipecat tests/gateway/apis/native_stream/test_pipecat_service*.py tests/peers/test_pipecat_*.py "$@"
+exec "$environment/bin/python" -m pytest -q -n 3 --dist loadfile tests/adapters/pipecat tests/gateway/apis/dialects/native_stream/test_pipecat_service*.py tests/peers/test_pipecat_*.py "$@"

@@ -26,10 +26,10 @@ from shared.gateways.client_programs import run_python_program
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
-from vivavoce.gateway.apis.dashscope.audio_store import AudioStore
-from vivavoce.gateway.apis.dashscope.http_api import DashScopeHttpApi
-from vivavoce.gateway.apis.dashscope.socket_api import DashScopeSocketApi
-from vivavoce.gateway.apis.speech_server import SpeechServer
+from vivavoce.gateway.apis.dialects.dashscope.audio_store import AudioStore
+from vivavoce.gateway.apis.dialects.dashscope.http_api import DashScopeHttpApi
+from vivavoce.gateway.apis.dialects.dashscope.socket_api import DashScopeSocketApi
+from vivavoce.gateway.apis.shell.speech_server import SpeechServer
 from vivavoce.gateway.listening_sockets import bind_socket
 from vivavoce.gateway.voice_registry import NewVoice
 from vivavoce.gateway.web.app import Mount, make_app

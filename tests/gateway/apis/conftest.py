@@ -19,27 +19,27 @@ from numpy.typing import ArrayLike
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
-from vivavoce.gateway.apis.cartesia.http_api import CARTESIA_ERROR_FORMATS, CartesiaHttpApi
-from vivavoce.gateway.apis.cartesia.socket_api import CartesiaSocketApi
-from vivavoce.gateway.apis.deepgram.http_api import DEEPGRAM_ERROR_FORMATS, DeepgramHttpApi
-from vivavoce.gateway.apis.deepgram.socket_api import DeepgramSocketApi
 from vivavoce.gateway.apis.dialect import SpeechApiPolicy
-from vivavoce.gateway.apis.elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
-from vivavoce.gateway.apis.elevenlabs.listings import ElevenLabsListings
-from vivavoce.gateway.apis.elevenlabs.socket_api import ElevenLabsSocketApi
-from vivavoce.gateway.apis.inworld.http_api import INWORLD_ERROR_FORMATS, InworldHttpApi
-from vivavoce.gateway.apis.inworld.socket_api import InworldSocketApi
-from vivavoce.gateway.apis.jambonz.http_api import JAMBONZ_ERROR_FORMATS, JambonzHttpApi
-from vivavoce.gateway.apis.jambonz.socket_api import JambonzSocketApi
-from vivavoce.gateway.apis.model_names import ModelNames, ModelPolicy
-from vivavoce.gateway.apis.native_stream.socket_api import NativeStreamApi
-from vivavoce.gateway.apis.openai.speech_api import OpenAISpeechApi
-from vivavoce.gateway.apis.openai.voice_resolver import OpenAIVoiceResolver
-from vivavoce.gateway.apis.openai.voices_api import OpenAIVoicesApi
+from vivavoce.gateway.apis.dialects.cartesia.http_api import CARTESIA_ERROR_FORMATS, CartesiaHttpApi
+from vivavoce.gateway.apis.dialects.cartesia.socket_api import CartesiaSocketApi
+from vivavoce.gateway.apis.dialects.deepgram.http_api import DEEPGRAM_ERROR_FORMATS, DeepgramHttpApi
+from vivavoce.gateway.apis.dialects.deepgram.socket_api import DeepgramSocketApi
+from vivavoce.gateway.apis.dialects.elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
+from vivavoce.gateway.apis.dialects.elevenlabs.listings import ElevenLabsListings
+from vivavoce.gateway.apis.dialects.elevenlabs.socket_api import ElevenLabsSocketApi
+from vivavoce.gateway.apis.dialects.inworld.http_api import INWORLD_ERROR_FORMATS, InworldHttpApi
+from vivavoce.gateway.apis.dialects.inworld.socket_api import InworldSocketApi
+from vivavoce.gateway.apis.dialects.jambonz.http_api import JAMBONZ_ERROR_FORMATS, JambonzHttpApi
+from vivavoce.gateway.apis.dialects.jambonz.socket_api import JambonzSocketApi
+from vivavoce.gateway.apis.dialects.native_stream.socket_api import NativeStreamApi
+from vivavoce.gateway.apis.dialects.openai.speech_api import OpenAISpeechApi
+from vivavoce.gateway.apis.dialects.openai.voice_resolver import OpenAIVoiceResolver
+from vivavoce.gateway.apis.dialects.openai.voices_api import OpenAIVoicesApi
+from vivavoce.gateway.apis.shell.model_names import ModelNames, ModelPolicy
+from vivavoce.gateway.apis.shell.speech_job import JobServer
+from vivavoce.gateway.apis.shell.speech_server import SpeechServer
+from vivavoce.gateway.apis.shell.transcripts import PlayoutPace
 from vivavoce.gateway.apis.speech_apis import SpeechApis
-from vivavoce.gateway.apis.speech_job import JobServer
-from vivavoce.gateway.apis.speech_server import SpeechServer
-from vivavoce.gateway.apis.transcripts import PlayoutPace
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.http_server import HttpServer

@@ -11,7 +11,7 @@ from shared.counted_work import counted_callbacks
 from shared.dense_documents import DENSE_UNITS, dense_document
 from shared.engine.standin_backend import WORD_S, StandInBackend
 from vivavoce.adapters.ssml.document import BadSsml
-from vivavoce.gateway.apis.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
+from vivavoce.gateway.apis.shell.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
 from vivavoce.tts_engine.chunk import Mark, Word
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import LanguageNotSpoken, StreamClosed

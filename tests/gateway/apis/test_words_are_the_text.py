@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from vivavoce.gateway.apis.dashscope.socket_api import PATH as DASHSCOPE_PATH
+from vivavoce.gateway.apis.dialects.dashscope.socket_api import PATH as DASHSCOPE_PATH
 
 # Punctuation of twelve languages, markdown, emoji, quotes, sums, and what a voice for English cannot read.
 PIECES = (

@@ -16,8 +16,8 @@ from vivavoce.adapters.dashscope.events import (
     TaskFailed,
     TaskStarted,
 )
-from vivavoce.gateway.apis.dashscope.frames import DashScopeFrameCodec
-from vivavoce.gateway.apis.dashscope.parameters import SpeechParameters
+from vivavoce.gateway.apis.dialects.dashscope.frames import DashScopeFrameCodec
+from vivavoce.gateway.apis.dialects.dashscope.parameters import SpeechParameters
 
 CODEC = DashScopeFrameCodec()
 TASK_ID = "0a" * 16  # as the Python SDK writes task ids

@@ -11,7 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from shared.audio.recordings import as_data_url, recording
 from shared.audio.tones import pitch_of
 from shared.event_loop import until
-from vivavoce.gateway.apis.native_stream.socket_api import PATH
+from vivavoce.gateway.apis.dialects.native_stream.socket_api import PATH
 
 BUNDLED_VOICES = 2  # of the backend
 REFERENCE = {"ref_audio": as_data_url(recording()), "ref_text": "What is said."}

@@ -1,0 +1,1 @@
+"""The client dialects, a folder each."""

@@ -1,0 +1,136 @@
+"""DashScope's WebSocket API, ``/api-ws/v1/inference``, for DashScope's SDKs with a changed base URL.
+
+    frames -> adapters.dashscope.connection -> task_connection -> apis.speech -> frames and audio
+
+The key is checked at the handshake (HTTP 401) and again for each task.
+"""
+
+import functools
+from uuid import uuid4
+
+from fastapi import WebSocket
+from fastapi.responses import JSONResponse
+
+from .....adapters.dashscope.billing import billed_characters
+from .....adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTimeouts
+from .....adapters.dashscope.events import RunTask, SentenceSynthesis
+from .....adapters.dashscope.sentence_events import SentenceEventBuilder
+from .....adapters.ssml.document import parse_ssml_in_slices, plain_document
+from .....tts_engine.chunk import SAMPLE_RATE
+from .....tts_engine.errors import BadRequest, Overloaded
+from ....access.access_control import Grant
+from ....sliced_inputs import run_in_slices
+from ....web.openapi.operations import WebSocketOperation
+from ....web.websocket import reject_handshake
+from ...shell.speech import EncodedChunk
+from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
+from .errors import to_dashscope_error
+from .frames import ClientFrame, DashScopeFrameCodec, ServerFrame
+from .models import DashScopeErrorBody
+from .parameters import SpeechParameters
+from .request_mapping import (
+    VoiceResolver,
+    make_synthesis_options,
+    resolve_dashscope_voice,
+    voice_of_dashscope_model,
+)
+from .task_connection import SpeechTask, TaskConnection
+
+PATH = "/api-ws/v1/inference"
+DASHSCOPE_SOCKET_OPERATION = WebSocketOperation(
+    PATH, "DashScope's tasks; audio comes in binary messages.", ClientFrame, ServerFrame
+)
+_API = "dashscope"  # in the log and the metrics
+
+
+class DashScopeSocketApi(SpeechSocketApi):
+    """All DashScope sockets of a server. Belongs to its event loop."""
+
+    def __init__(
+        self,
+        server: SpeechServer,
+        voices: VoiceResolver,
+        timeouts: DashScopeTimeouts = DEFAULT_TIMEOUTS,
+    ) -> None:
+        super().__init__(server)
+        self.voices = voices
+        self.timeouts = timeouts
+
+    def handlers(self) -> SocketHandlers:
+        return {PATH: self._serve, f"{PATH}/": self._serve}
+
+    async def _serve(self, socket: WebSocket) -> None:
+        try:
+            self.server.authorize(socket.headers)
+        except (BadRequest, Overloaded) as error:
+            error_response = to_dashscope_error(error)
+            body = DashScopeErrorBody(
+                code=error_response.code, message=error_response.message, request_id=str(uuid4())
+            )
+            # The Java SDK stops reconnecting at "401 Unauthorized" only.
+            await reject_handshake(socket, JSONResponse(body.model_dump(), error_response.status))
+            return
+        await socket.accept()
+        await self.connections.serve(_DashScopeSocketConnection(self, socket))
+
+
+class _DashScopeTask(SpeechTask[SpeechParameters]):
+    def __init__(self, run_task: RunTask[SpeechParameters], grant: Grant) -> None:
+        super().__init__(run_task, grant)
+        self.bytes_per_s = 0
+        self.sentences = SentenceEventBuilder(
+            run_task.task_id, include_words=run_task.parameters.word_timestamp_enabled
+        )
+
+    async def push(self, text: str) -> None:
+        """Speak more text; raise InvalidDashScopeField, BadSsml, RateLimited or BadText."""
+        spoken = plain_document(text)
+        if self.run_task.parameters.is_ssml(text):
+            spoken = await run_in_slices(parse_ssml_in_slices(text))
+        characters = billed_characters(spoken.text)
+        self.grant.charge_characters(characters)
+        self.stream.push_document(spoken)
+        self.characters += characters
+        self.record.count_text(len(spoken.text))
+
+
+class _DashScopeSocketConnection(TaskConnection[SpeechParameters, _DashScopeTask]):
+    """One accepted socket."""
+
+    def __init__(self, api: DashScopeSocketApi, socket: WebSocket) -> None:
+        super().__init__(socket, DashScopeFrameCodec(), api.timeouts)
+        self._server = api.server
+        self._voices = api.voices
+
+    def make_task(self, run_task: RunTask[SpeechParameters]) -> _DashScopeTask:
+        grant = self._server.authorize_request(self.socket.headers)
+        voice_of_dashscope_model(self._server.models, run_task.model)
+        return _DashScopeTask(run_task, grant)
+
+    async def render(self, task: _DashScopeTask) -> None:
+        server, run, grant = self._server, task.run_task, task.grant
+        with server.log.track(_API, grant, run.task_id) as task.record, grant.stream():
+            default = voice_of_dashscope_model(server.models, run.model)
+            voice = resolve_dashscope_voice(self._voices, run.parameters.voice, grant, default)
+            task.record.voice = voice
+            options = make_synthesis_options(run.parameters, voice)
+            task.bytes_per_s = options.audio.bytes_per_second
+            async with server.open_stream(options, grant) as task.stream:
+                await self.announce_start(task)
+                async for chunk in task.stream:
+                    await self._send_audio(task, chunk)
+        for event in task.sentences.events_at_end(task.stream.text):
+            await self.send_event(event)
+
+    async def _send_audio(self, task: _DashScopeTask, chunk: EncodedChunk) -> None:
+        start, stop = chunk.samples
+        events = task.sentences.events_before_audio(
+            task.stream.text, chunk.text, chunk.written_words, has_audio=bool(chunk.audio)
+        )
+        for event in events:
+            if isinstance(event, SentenceSynthesis):
+                write = functools.partial(self.send_event, event)
+                await self.sender.send(chunk.audio, task.bytes_per_s, write)
+            else:
+                await self.send_event(event)
+        task.record.count_audio((stop - start) / SAMPLE_RATE)

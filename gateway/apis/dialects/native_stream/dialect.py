@@ -1,0 +1,17 @@
+"""The server's own socket, which takes the text of one utterance after the other."""
+
+from typing import Final
+
+from ....web.app import Mount
+from ...dialect import Dialect, DialectHost, OpenDialect
+from ..openai.voice_resolver import OpenAIVoiceResolver
+from .socket_api import NATIVE_STREAM_OPERATION, NativeStreamApi
+
+
+def _open(host: DialectHost) -> OpenDialect:
+    voices = OpenAIVoiceResolver(host.voices, host.guard, host.server.models)
+    sockets = NativeStreamApi(host.server, voices)
+    return OpenDialect((Mount(sockets.routes(), None),), (sockets,))
+
+
+NATIVE_STREAM: Final = Dialect("native_stream", _open, (NATIVE_STREAM_OPERATION,))

@@ -1,0 +1,98 @@
+"""Kokoro-FastAPI's ``POST /dev/captioned_speech``: speech with the time of each word.
+
+    {"audio": BASE64, "audio_format": "audio/mpeg", "timestamps": [{"word", "start_time", "end_time"}, ...]}
+
+One such line of JSON for each piece of audio, or a single one with ``"stream": false``. Times count from the
+beginning of the speech. Everything else is as in ``speech_api``, errors included.
+
+Source: Kokoro-FastAPI at 0fac1bf5 (api/src/routers/development.py, api/src/structures/schemas.py).
+"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from .....tts_engine.chunk import Word
+from ....access.access_control import Grant
+from ....web.openapi.operations import BODY_TOO_LONG, JSON, SPEECH_ERRORS, json_body, operation
+from ...shell.speech import EncodedChunk
+from ...shell.speech_job import SpeechJob, check_file_length
+from .extension_models import CaptionedSpeech, CaptionedSpeechRequest, WordTimestamp
+from .json_endpoint import REQUEST_ID_HEADER, openai_errors
+from .request_parsing import read_captioned_speech_request
+from .speech_api import OpenAISpeechApi, OpenAISpeechResponse
+
+_SPEAK_WITH_CAPTIONS: Final = operation(
+    "speakWithCaptions",
+    "Speak a text, with the time of each word.",
+    {
+        200: {
+            "description": "Lines of JSON, each with 'audio' in base64, 'audio_format' and 'timestamps', a "
+            "list of 'word', 'start_time' and 'end_time' in seconds; one line with 'stream': false.",
+            "headers": REQUEST_ID_HEADER,
+            "content": {JSON: {}},
+        }
+    },
+    openai_errors(
+        {400: "A field is invalid; 'param' names it."},
+        {404: "The model does not exist."},
+        BODY_TOO_LONG,
+        SPEECH_ERRORS,
+    ),
+    body=json_body(CaptionedSpeechRequest),
+)
+
+
+class CaptionedSpeechApi:
+    """The endpoint of one server; ``speech`` counts its requests and ends them."""
+
+    def __init__(self, speech: OpenAISpeechApi) -> None:
+        self._speech = speech
+
+    def routes(self) -> APIRouter:
+        """Return the route, which checks keys itself."""
+        router = APIRouter()
+        router.add_api_route("/dev/captioned_speech", self._speak, methods=["POST"], **_SPEAK_WITH_CAPTIONS)
+        return router
+
+    async def _speak(self, request: Request) -> Response:
+        return _CaptionedSpeechResponse(self._speech, request)
+
+
+class _CaptionedSpeechResponse(OpenAISpeechResponse):
+    speech: CaptionedSpeechRequest
+
+    async def read_request(self) -> CaptionedSpeechRequest:
+        return await read_captioned_speech_request(self.request, self.host.max_text_characters)
+
+    async def read_job(self, grant: Grant) -> SpeechJob:
+        return replace(await super().read_job(grant), content_type=JSON, is_whole=False)
+
+    def begin(self, job: SpeechJob) -> None:
+        super().begin(job)
+        self._audio_format = job.options.audio.content_type
+        self._audio, self._words = bytearray(), list[Word]()  # not sent
+
+    async def write(self, chunk: EncodedChunk) -> None:
+        self._audio += chunk.audio
+        if not self.speech.stream:
+            check_file_length(chunk.samples[1])
+        self._words += chunk.written_words if self.speech.return_timestamps else ()
+        is_due = self.speech.stream and self._audio  # an encoder may withhold audio, but no words get lost
+        if is_due or (chunk.final and (self._audio or self._words)):
+            await self.body_stream.write(_encode_line(bytes(self._audio), self._audio_format, self._words))
+            self._audio, self._words = bytearray(), []
+
+
+def _encode_line(audio: bytes, audio_format: str, words: Sequence[Word]) -> bytes:
+    timestamps = [
+        WordTimestamp(word=word.text, start_time=word.start_s, end_time=word.stop_s) for word in words
+    ]
+    line = CaptionedSpeech(
+        audio=b64encode(audio).decode("ascii"), audio_format=audio_format, timestamps=timestamps
+    )
+    return line.model_dump_json().encode() + b"\n"

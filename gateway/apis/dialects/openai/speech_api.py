@@ -1,0 +1,207 @@
+"""OpenAI's speech and model endpoints: ``POST /v1/audio/speech`` and ``GET /v1/models``.
+
+    body -> request_parsing.read_speech_request -> SpeechJob -> audio, or server-sent events
+
+Headers are sent with the first audio, so an error before it has a status of its own. A client that
+disconnects frees the engine at once; a client that stops reading pauses its own request only.
+
+Source: see ``models``.
+"""
+
+import time
+from base64 import b64encode
+from typing import Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from .....tts_engine.chunk import SAMPLE_RATE
+from ....access.access_control import Grant
+from ....web.openapi.operations import (
+    BINARY_CONTENT,
+    BODY_TOO_LONG,
+    EVENT_STREAM,
+    SPEECH_ERRORS,
+    event_stream,
+    json_body,
+    json_response,
+    operation,
+)
+from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
+from ...shell.speech_job import JobServer, SpeechJob, SpeechJobResponse
+from ...shell.speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
+from .errors import to_openai_error
+from .extension_models import AudioModel, AudioModelList
+from .json_endpoint import REQUEST_ID_HEADER, error_json, list_endpoint, new_request_id, openai_errors
+from .models import (
+    OPENAI_MODEL_NAMES,
+    OPENAI_MODELS,
+    CreateSpeechRequest,
+    OpenAIModel,
+    OpenAIModelList,
+    SpeechAudioDelta,
+    SpeechAudioDone,
+    SpeechAudioError,
+    SpeechUsage,
+)
+from .request_parsing import read_speech_request
+from .voice_resolver import OpenAIVoiceResolver, make_synthesis_options
+
+_API: Final = "openai"  # in the log and the metrics
+_SPEECH_IDS_PER_S: Final = 25  # unit of `output_tokens`
+_NO_MODEL: Final = {404: "The model does not exist."}
+
+_SPEAK: Final = operation(
+    "speak",
+    "Speak a text.",
+    {
+        200: {
+            "description": "Audio of the requested format, or events.",
+            "headers": {**REQUEST_ID_HEADER, **UNREAD_HEADER_SCHEMA},
+            "content": {
+                **dict.fromkeys(AUDIO_CONTENT_TYPES, BINARY_CONTENT),
+                **event_stream(SpeechAudioDelta, SpeechAudioDone, SpeechAudioError),
+            },
+        }
+    },
+    openai_errors({400: "A field is invalid; 'param' names it."}, _NO_MODEL, BODY_TOO_LONG, SPEECH_ERRORS),
+    description="The audio is sent while it is made. With 'stream_format': 'sse' it is in base64 in events "
+    "speech.audio.delta; speech.audio.done with the usage, or speech.audio.error, ends them.",
+    body=json_body(CreateSpeechRequest),
+)
+_LIST_MODELS: Final = operation(
+    "listModels", "List the names that 'model' may have.", json_response(OpenAIModelList), openai_errors()
+)
+_LIST_AUDIO_MODELS: Final = operation(
+    "listAudioModels",
+    "List the names that 'model' may have, for clients of Open WebUI's kind.",
+    json_response(AudioModelList),
+    openai_errors(),
+)
+_GET_MODEL: Final = operation(
+    "getModel",
+    "Look a model up; any name is one, unless the server's setting 'strict_models' is on.",
+    json_response(OpenAIModel),
+    openai_errors(_NO_MODEL),
+    path_parameters=("model",),
+)
+
+
+class OpenAISpeechApi:
+    """The endpoints of one server; belongs to its event loop."""
+
+    def __init__(self, host: JobServer, voices: OpenAIVoiceResolver) -> None:
+        self.host = host
+        self.voices = voices
+        self.active_responses = ActiveResponses()
+        self._models_created_at = int(time.time())
+
+    def routes(self) -> APIRouter:
+        """Return the routes, which check keys themselves."""
+        router, access = APIRouter(), self.host.server.access
+        list_models = list_endpoint(access, self._list_models)
+        list_audio_models = list_endpoint(access, self._list_audio_models)
+        get_model = list_endpoint(access, self._get_model)
+        router.add_api_route("/v1/audio/speech", self._speak, methods=["POST"], **_SPEAK)
+        router.add_api_route("/v1/models", list_models, methods=["GET"], **_LIST_MODELS)
+        router.add_api_route("/v1/models/{model:path}", get_model, methods=["GET"], **_GET_MODEL)
+        router.add_api_route("/v1/audio/models", list_audio_models, methods=["GET"], **_LIST_AUDIO_MODELS)
+        return router
+
+    async def finish(self, within_s: float) -> None:
+        """Refuse new requests and wait at most within_s for those under way."""
+        self.host.server.start_draining()
+        await self.active_responses.wait_finished(within_s)
+
+    async def _speak(self, request: Request) -> Response:
+        return OpenAISpeechResponse(self, request)
+
+    async def _list_models(self, request: Request, grant: Grant | None) -> OpenAIModelList:
+        return OpenAIModelList(data=[self._model(name) for name in self._model_names()])
+
+    async def _list_audio_models(self, request: Request, grant: Grant | None) -> AudioModelList:
+        return AudioModelList(models=[AudioModel(id=name, name=name) for name in self._model_names()])
+
+    async def _get_model(self, request: Request, grant: Grant | None) -> OpenAIModel | OpenAIModelList:
+        name = request.path_params["model"].rstrip("/")  # a name may have slashes inside
+        if not name:
+            return await self._list_models(request, grant)
+        self.voices.models.check(name, OPENAI_MODEL_NAMES)
+        return self._model(name)
+
+    def _model_names(self) -> list[str]:
+        return list(dict.fromkeys((*self.voices.models, *OPENAI_MODELS)))
+
+    def _model(self, name: str) -> OpenAIModel:
+        return OpenAIModel(id=name, created=self._models_created_at)
+
+
+class OpenAISpeechResponse(SpeechJobResponse):
+    """The answer to one speech request: audio, or events with it."""
+
+    speech: CreateSpeechRequest  # set by ``read_job``
+
+    def __init__(self, api: OpenAISpeechApi, request: Request) -> None:
+        super().__init__(api.host, api.active_responses, request, _API, request_id=new_request_id())
+        self._voices = api.voices
+
+    async def read_request(self) -> CreateSpeechRequest:
+        """Read and parse the body; raises InvalidRequestError."""
+        return await read_speech_request(self.request, self.host.max_text_characters)
+
+    async def read_job(self, grant: Grant) -> SpeechJob:
+        self.speech = speech = await self.read_request()
+        options = make_synthesis_options(speech, self._voices.resolve(speech, grant))
+        return SpeechJob(
+            speech.input,
+            options,
+            self._voices.recording_of(speech),
+            content_type=EVENT_STREAM if speech.stream_format == "sse" else None,
+            is_whole=speech.is_whole_file,
+        )
+
+    def error_response(self, error: Exception) -> Response:
+        return error_json(error, {"x-request-id": self.request_id})
+
+    def begin(self, job: SpeechJob) -> None:
+        super().begin(job)
+        self._samples = 0  # sent
+
+    async def write(self, chunk: EncodedChunk) -> None:
+        if chunk.audio:
+            await self.body_stream.write(_delta_event(chunk.audio) if self._sends_events else chunk.audio)
+            self._samples = chunk.samples[1]
+
+    async def end(self) -> None:
+        if self._sends_events:
+            await self.body_stream.write(_done_event(len(self.speech.input), self._samples))
+        await self.body_stream.end()
+
+    async def end_with_error(self, error: Exception) -> None:
+        # Audio formats have no errors: a body without its end is one.
+        if self._sends_events:
+            event = SpeechAudioError(error=to_openai_error(error).detail)
+            await self.body_stream.write(encode_server_sent_event(event))
+            await self.body_stream.end()
+
+    @property
+    def _sends_events(self) -> bool:
+        return self.stream_headers["content-type"] == EVENT_STREAM
+
+
+def encode_server_sent_event(event: BaseModel) -> bytes:
+    """Return an event as OpenAI sends it: its type is in the data, and not in an ``event:`` line."""
+    return b"data: " + event.model_dump_json().encode() + b"\n\n"
+
+
+def _delta_event(audio: bytes) -> bytes:
+    return encode_server_sent_event(SpeechAudioDelta(audio=b64encode(audio).decode("ascii")))
+
+
+def _done_event(characters: int, samples: int) -> bytes:
+    speech_ids = round(samples / SAMPLE_RATE * _SPEECH_IDS_PER_S)
+    usage = SpeechUsage(
+        input_tokens=characters, output_tokens=speech_ids, total_tokens=characters + speech_ids
+    )
+    return encode_server_sent_event(SpeechAudioDone(usage=usage))

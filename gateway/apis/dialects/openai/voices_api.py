@@ -1,0 +1,168 @@
+"""OpenAI's custom voices: ``GET``, ``POST`` and ``DELETE`` of ``/v1/audio/voices``.
+
+OpenAI's clients and vLLM-Omni's use the same path and expect different answers, so an answer has the fields
+of both. The consent is kept with the voice: the speaker's statement, or, with OpenAI's clients, the id of its
+recording.
+
+Source: openai-python 3.54 resources/audio/voices.py, types/audio/voice.py; vLLM-Omni at 0131cb55.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from fastapi import APIRouter, Request
+
+from .....tts_engine.errors import UnknownVoice
+from .....tts_engine.voices.store import StoredVoice
+from ....access.access_control import AccessControl, Grant
+from ....access.keys import Scope
+from ....voice_registry import ListedVoice, NewVoice, VoiceRegistry
+from ....web.openapi.operations import (
+    BODY_TOO_LONG,
+    ENROLLMENT_NOTE,
+    RATE_LIMITED,
+    form_body,
+    json_response,
+    links,
+    operation,
+)
+from ...dialect import VoiceListFormat
+from .errors import OpenAIResourceNotFound
+from .json_endpoint import json_endpoint, list_endpoint, openai_errors
+from .models import (
+    CreateVoiceForm,
+    OpenAICreatedVoice,
+    OpenAIDeletedVoice,
+    OpenAIVoice,
+    OpenAIVoiceList,
+    UploadedVoice,
+)
+from .request_parsing import read_voice_form
+
+_PATH: Final = "/v1/audio/voices"
+_LIST: Final = operation(
+    "listVoices",
+    "List the voices that the key may use.",
+    json_response(OpenAIVoiceList, links=links("voice_id", "/uploaded_voices/0/id", "deleteVoice")),
+    openai_errors(),
+    other_parameters=[
+        {
+            "name": "legacy",
+            "in": "query",
+            "description": "'true': voices are names, as older versions of Kokoro-FastAPI have them; "
+            "'false': objects.",
+            "schema": {"type": "string", "examples": ["true"]},
+        }
+    ],
+)
+_CREATE: Final = operation(
+    "createVoice",
+    "Make a voice of a recording.",
+    json_response(OpenAICreatedVoice),
+    openai_errors(
+        {400: "The form or the recording is unusable, or the loaded model clones no voices."},
+        BODY_TOO_LONG,
+        RATE_LIMITED,
+        {503: "Too many recordings are waiting, or the disk is full."},
+    ),
+    description=ENROLLMENT_NOTE,
+    body=form_body(CreateVoiceForm),
+)
+_DELETE: Final = operation(
+    "deleteVoice",
+    "Delete a voice of the key's.",
+    json_response(OpenAIDeletedVoice),
+    openai_errors(
+        {400: "The voice is the operator's.", 404: "No such voice is enrolled.", 503: "The disk is full."}
+    ),
+    description="Needs the scope 'enrol'.",
+    path_parameters=("voice_id",),
+)
+
+
+class OpenAIVoicesApi:
+    """Lists the voices that a key may use, and makes and deletes its own."""
+
+    def __init__(
+        self, access: AccessControl, voices: VoiceRegistry, list_format: VoiceListFormat = "objects"
+    ) -> None:
+        """Make the API; list_format: of a list whose request does not say."""
+        self._access = access
+        self._voices = voices
+        self._list_format = list_format
+
+    def routes(self) -> APIRouter:
+        """Return the routes, which check keys themselves."""
+        router, access = APIRouter(), self._access
+        list_voices = list_endpoint(access, self._list)
+        create_voice = json_endpoint(access, Scope.ENROLL, self._create)
+        delete_voice = json_endpoint(access, Scope.ENROLL, self._delete)
+        router.add_api_route(_PATH, list_voices, methods=["GET"], **_LIST)
+        router.add_api_route(_PATH, create_voice, methods=["POST"], **_CREATE)
+        router.add_api_route(f"{_PATH}/{{voice_id}}", delete_voice, methods=["DELETE"], **_DELETE)
+        return router
+
+    async def _list(self, request: Request, grant: Grant | None) -> OpenAIVoiceList:
+        if grant is None:
+            return OpenAIVoiceList(
+                voices=self._entries(request, self._voices.bundle_voices()), uploaded_voices=[]
+            )
+        voices = self._voices.usable_voices(grant)
+        uploaded = [_uploaded_voice(voice.stored, grant) for voice in voices if voice.stored is not None]
+        return OpenAIVoiceList(voices=self._entries(request, voices), uploaded_voices=uploaded)
+
+    def _entries(self, request: Request, voices: Iterable[ListedVoice]) -> list[OpenAIVoice] | list[str]:
+        match request.query_params.get("legacy", "").lower():
+            case "true" | "1":
+                list_format: VoiceListFormat = "names"
+            case "false" | "0":
+                list_format = "objects"
+            case _:
+                list_format = self._list_format
+        if list_format == "names":
+            return [voice.id for voice in voices]
+        return [_listed_voice(voice) for voice in voices]
+
+    async def _create(self, request: Request, grant: Grant) -> OpenAICreatedVoice:
+        grant.charge_request()
+        form, recordings = await read_voice_form(request)
+        new = NewVoice(
+            name=form.name,
+            transcript=form.ref_text,
+            language=form.language,
+            consent=form.consent,
+            provenance="uploaded to /v1/audio/voices",
+            further_recordings=tuple(recordings[1:]),
+        )
+        stored = await self._voices.create(recordings[0], new, grant)
+        return OpenAICreatedVoice(
+            id=stored.id,
+            name=stored.name,
+            object="audio.voice",
+            type="audio_sample",
+            created_at=int(stored.created_at),
+            voice=_uploaded_voice(stored, grant),
+        )
+
+    async def _delete(self, request: Request, grant: Grant) -> OpenAIDeletedVoice:
+        try:
+            voice_id = self._voices.resolve_as_written(request.path_params["voice_id"], grant)
+            await self._voices.remove(voice_id, grant)
+        except UnknownVoice as error:
+            raise OpenAIResourceNotFound(str(error)) from None
+        return OpenAIDeletedVoice(id=voice_id)
+
+
+def _listed_voice(voice: ListedVoice) -> OpenAIVoice:
+    listed = OpenAIVoice(id=voice.id, name=voice.name, language=voice.language, description=voice.description)
+    if voice.stored is None:
+        return listed
+    enrolled = {"object": "audio.voice", "type": "audio_sample", "created_at": int(voice.stored.created_at)}
+    return listed.model_copy(update=enrolled)
+
+
+def _uploaded_voice(stored: StoredVoice, grant: Grant) -> UploadedVoice:
+    uploaded = UploadedVoice(id=stored.id, name=stored.name, created_at=int(stored.created_at))
+    if grant.key_id != stored.about.owner and not grant.allows(Scope.ADMIN):
+        return uploaded
+    return uploaded.model_copy(update={"consent": stored.about.consent, "ref_text": stored.transcript})

@@ -1,0 +1,69 @@
+"""PAI's fields in terms of the engine, and the engine's errors in PAI's."""
+
+import re
+from typing import Final
+
+from fastapi.responses import JSONResponse
+
+from .....adapters.audio.encoders import AudioFormat, AudioLayout
+from .....tts_engine.stream_request import Delivery, DeliveryMode
+from ....access.access_control import Grant
+from ...shell.http_errors import InvalidField, error_headers, error_status
+from ...shell.speech import SynthesisOptions
+from ...shell.speech_job import JobServer
+from ..dashscope.errors import to_dashscope_error
+from .models import PaiErrorBody, PaiParameters
+
+_CATALOGUE_MODEL: Final = re.compile(r"cosyvoice.*", re.ASCII | re.IGNORECASE)
+
+
+def make_pai_options(
+    parameters: PaiParameters, model: str, host: JobServer, grant: Grant, layout: AudioLayout
+) -> SynthesisOptions:
+    """Return the options of an utterance; raises BadRequest."""
+    default = host.server.models.default_voice(model, _CATALOGUE_MODEL)
+    rate = parameters.sample_rate
+    is_mp3 = parameters.output_format == "mp3"
+    bit_rate = _mp3_bit_rate(parameters.bit_rate, rate) if is_mp3 else None
+    return SynthesisOptions(
+        host.voices.resolve(parameters.reference_audio_id, grant, default),
+        AudioFormat(parameters.output_format, rate, bit_rate, layout),
+        parameters.speed,
+        volume=parameters.volume,
+        seed=parameters.seed,
+        delivery=_delivery(parameters),
+    )
+
+
+def _delivery(parameters: PaiParameters) -> Delivery:
+    mode, instruction = None, ""  # None: as the recording of the voice allows
+    match parameters.mode:
+        case "cross_lingual_replication":
+            mode = DeliveryMode.CROSS_LINGUAL
+        case "natural_language_replication":
+            if not parameters.instruct:
+                raise InvalidField("instruct", "is required by natural_language_replication")
+            instruction = parameters.instruct
+        case _:
+            pass
+    return Delivery(mode, instruction, **parameters.sampling)
+
+
+def _mp3_bit_rate(bit_rate: int, sample_rate: int) -> int:
+    # PAI's default of 192 kbit/s is more than MPEG-2 Layer III has at 24 kHz.
+    minimum, maximum = (8_000, 64_000) if sample_rate < 16_000 else (8_000, 160_000)
+    if sample_rate >= 32_000:
+        minimum, maximum = 32_000, 320_000
+    return min(max(bit_rate, minimum), maximum)
+
+
+def pai_error_body(error: Exception, request_id: str) -> PaiErrorBody:
+    """Return the body of an error, with DashScope's codes."""
+    described = to_dashscope_error(error)
+    return PaiErrorBody(code=described.code, message=described.message, request_id=request_id)
+
+
+def pai_error_response(error: Exception, request_id: str) -> JSONResponse:
+    """Return the answer to an error."""
+    body = pai_error_body(error, request_id)
+    return JSONResponse(body.model_dump(), error_status(error), error_headers(error))

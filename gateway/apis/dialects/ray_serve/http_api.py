@@ -1,0 +1,247 @@
+"""The CosyVoice Ray Serve API: ``/v1/model/cosyvoice/`` with speech, batches of it, and a health check.
+
+    fields -> the endpoint's request -> SpeechJob -> a file, or the same audio while it is made
+
+Source: see ``models``.
+"""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from .....tts_engine.errors import UnknownVoice, VivavoceError
+from ....access.access_control import Grant
+from ....access.keys import Scope
+from ....access.url_guard import UrlGuard
+from ....voice_registry import NewVoice
+from ....web.openapi.operations import (
+    ACCESS_ERRORS,
+    BINARY_CONTENT,
+    BODY_TOO_LONG,
+    SPEECH_ERRORS,
+    error_responses,
+    json_body,
+    json_response,
+    operation,
+)
+from ....web.streamed_body import cancel_on_disconnect
+from ....web.unmatched import ErrorFormat
+from ...shell.exchange_folder import ExchangeFolder
+from ...shell.http_errors import InvalidField, error_headers, error_message, error_status
+from ...shell.request_fields import UploadedRecording, parse_fields, read_fields
+from ...shell.speech import AUDIO_CONTENT_TYPES, SynthesisOptions
+from ...shell.speech_job import JobServer, ReferenceRecording, SpeechJob, SpeechJobResponse
+from ...shell.speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
+from ..openai.models import OPENAI_MODEL_NAMES
+from .models import (
+    DEFAULT_VOICE,
+    REQUESTS,
+    CosyVoiceApiError,
+    CosyVoiceBatch,
+    CosyVoiceBatchAnswer,
+    CosyVoiceBatchResult,
+    CosyVoiceHealth,
+    CosyVoiceSpeechRequest,
+    ReferenceAudioRequest,
+)
+
+_ROOT: Final = "/v1/model/cosyvoice"
+_API: Final = "ray-serve"  # in the log and the metrics
+_MAX_BATCH_TEXTS: Final = 4  # texts of the largest length in a batch, together; its audio is held in memory
+_BATCH_STREAMS: Final = 4  # items of a batch spoken at once, so that it leaves room for other clients
+_ERRORS: Final = error_responses(
+    CosyVoiceApiError,
+    ACCESS_ERRORS,
+    {400: "A field is missing or invalid; 'field' names it.", 404: "No such voice, model or recording."},
+    BODY_TOO_LONG,
+    SPEECH_ERRORS,
+)
+_AUDIO: Final = {
+    200: {
+        "description": "Speech: one file, or a stream.",
+        "headers": UNREAD_HEADER_SCHEMA,
+        "content": dict.fromkeys(AUDIO_CONTENT_TYPES, BINARY_CONTENT),
+    }
+}
+_BATCH: Final = operation(
+    "cosyVoiceBatch",
+    "Speak up to 32 requests, each with a status of its own.",
+    json_response(CosyVoiceBatchAnswer, 207, "The results, in the order of the items."),
+    _ERRORS,
+    body=json_body(CosyVoiceBatch),
+)
+
+
+class RayServeApi:
+    """The endpoints of one server; belongs to its event loop."""
+
+    def __init__(self, host: JobServer, guard: UrlGuard, folder: ExchangeFolder) -> None:
+        """Make the API; guard and folder: of recordings that requests name."""
+        self.host = host
+        self.active_responses = ActiveResponses()
+        self._guard = guard
+        self._folder = folder
+
+    def routes(self) -> APIRouter:
+        """Return the routes, which check keys themselves."""
+        router = APIRouter()
+        for name, model in REQUESTS.items():
+            described = operation(
+                f"cosyVoice_{name}", f"Speak a text: {name}.", _AUDIO, _ERRORS, body=json_body(model)
+            )
+            router.add_api_route(f"{_ROOT}/{name}", self._endpoint(name), methods=["POST"], **described)
+        router.add_api_route(f"{_ROOT}/batch", self._batch, methods=["POST"], **_BATCH)
+        for method in ("GET", "POST"):
+            described = operation(
+                f"cosyVoiceHealth_{method.lower()}",
+                "Whether the server speaks.",
+                json_response(CosyVoiceHealth),
+                error_responses(CosyVoiceApiError, ACCESS_ERRORS, {503: "The server is shutting down."}),
+            )
+            router.add_api_route(f"{_ROOT}/healthcheck", self._check_health, methods=[method], **described)
+        return router
+
+    async def finish(self, within_s: float) -> None:
+        """Refuse new requests and wait at most within_s for those under way."""
+        self.host.server.start_draining()
+        await self.active_responses.wait_finished(within_s)
+
+    async def make_job(self, name: str, fields: Mapping[str, Any], grant: Grant) -> SpeechJob:
+        """Return the job of an endpoint's request; raises VivavoceError."""
+        body = parse_fields(REQUESTS[name], fields)
+        default = self.host.server.models.default_voice(body.model, OPENAI_MODEL_NAMES)
+        text = self.host.check_text(body.text)
+        voice = self._resolve(body.voice_name, grant, default)
+        options = SynthesisOptions(voice, body.audio, body.speed, seed=body.seed, delivery=body.delivery)
+        recording = self._recording(body, grant) if voice is None else None
+        return SpeechJob(text, options, recording, is_whole=not body.stream)
+
+    def _endpoint(self, name: str) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            return _RaySpeechResponse(self, request, name)
+
+        return answer
+
+    async def _batch(self, request: Request) -> Response:
+        return _BatchResponse(self, request, "tts")
+
+    async def _check_health(self, request: Request) -> Response:
+        try:
+            self.host.server.authorize(request.headers)
+        except VivavoceError as error:
+            return _error_response(error)
+        return JSONResponse(CosyVoiceHealth().model_dump())
+
+    def _resolve(self, name: str | None, grant: Grant, default: str | None) -> str | None:
+        if name is None:
+            return None
+        try:
+            return self.host.voices.resolve(name, grant, default)
+        except UnknownVoice:
+            if name != DEFAULT_VOICE:
+                raise
+            return self.host.voices.resolve(None, grant, default)
+
+    def _recording(self, body: CosyVoiceSpeechRequest, grant: Grant) -> ReferenceRecording:
+        assert isinstance(body, ReferenceAudioRequest)
+        grant.require(Scope.ENROLL)
+        self.host.voices.cloning_voices()  # before anything is fetched
+        new = NewVoice("of one request", body.transcript, provenance="reference_audio of a request")
+        match body.reference_audio:
+            case UploadedRecording(data=data):
+                return ReferenceRecording.uploaded(data, new)
+            case str(url) if url.lower().startswith(("http://", "https://", "data:")):
+                return ReferenceRecording(partial(self._guard.fetch, url), new)
+            case name:
+                read = partial(asyncio.to_thread, self._folder.read_recording, str(name))
+                return ReferenceRecording(read, new)
+
+
+class _RaySpeechResponse(SpeechJobResponse):
+    """The response of an endpoint that speaks."""
+
+    def __init__(self, api: RayServeApi, request: Request, name: str) -> None:
+        super().__init__(api.host, api.active_responses, request, _API)
+        self.api = api
+        self._name = name
+
+    async def read_job(self, grant: Grant) -> SpeechJob:
+        return await self.api.make_job(self._name, await read_fields(self.request), grant)
+
+    def error_response(self, error: Exception) -> Response:
+        return _error_response(error)
+
+
+class _BatchResponse(_RaySpeechResponse):
+    """The response with the results of several requests."""
+
+    async def respond(self) -> Response | None:
+        grant = self.host.server.authorize(self.request.headers)
+        fields = await read_fields(self.request)
+        batch = parse_fields(CosyVoiceBatch, fields)
+        characters = sum(len(str(item.get("text", ""))) for item in batch.items)
+        limit = _MAX_BATCH_TEXTS * self.host.max_text_characters
+        if characters > limit:
+            raise InvalidField("items", f"have {characters} characters of text; at most {limit} may be")
+        return await cancel_on_disconnect(self.request.receive, self._speak_items(batch, grant))
+
+    async def _speak_items(self, batch: CosyVoiceBatch, grant: Grant) -> Response:
+        places = asyncio.Semaphore(_BATCH_STREAMS)
+        defaults = {"format": batch.format, "sample_rate": batch.sample_rate}
+
+        async def speak(index: int, item: dict[str, Any]) -> CosyVoiceBatchResult:
+            async with places:
+                return await self._result(index, {**defaults, **item, "stream": False}, grant)
+
+        async with asyncio.TaskGroup() as tasks:
+            results = [tasks.create_task(speak(*entry)) for entry in enumerate(batch.items)]
+        answer = CosyVoiceBatchAnswer(results=[task.result() for task in results])
+        return JSONResponse(answer.model_dump(exclude_none=True), 207, self.stream_headers)
+
+    async def _result(self, index: int, fields: dict[str, Any], grant: Grant) -> CosyVoiceBatchResult:
+        try:
+            job, audio = await self._speak_item(index, fields, grant)
+        except VivavoceError as error:
+            body = _error_body(error)
+            return CosyVoiceBatchResult(
+                index=index, status=_status(error), error=body.error, field=body.field
+            )
+        content_type = job.options.audio.content_type
+        data = await asyncio.to_thread(lambda: b64encode(audio).decode("ascii"))
+        return CosyVoiceBatchResult(index=index, status=200, audio=data, content_type=content_type)
+
+    async def _speak_item(self, index: int, fields: dict[str, Any], grant: Grant) -> tuple[SpeechJob, bytes]:
+        grant.charge_request()
+        mode = fields.get("mode", "tts")
+        if not isinstance(mode, str) or mode not in REQUESTS:
+            raise InvalidField("mode", f"got {str(mode)[:40]!r}; there are {', '.join(REQUESTS)}")
+        job = await self.api.make_job(mode, fields, grant)
+        log = self.host.server.log
+        with log.track(_API, grant, f"{self.request_id}-{index}") as record, grant.stream():
+            record.count_text(len(job.text))
+            return job, await self.host.speak_file(job, grant, record)
+
+
+def _status(error: Exception) -> int:
+    return error_status(error)
+
+
+def _error_body(error: Exception) -> CosyVoiceApiError:
+    field = error.field if isinstance(error, InvalidField) else None
+    return CosyVoiceApiError(error=error_message(error), field=field)
+
+
+def _error_response(error: Exception) -> JSONResponse:
+    return JSONResponse(_error_body(error).model_dump(), _status(error), error_headers(error))
+
+
+def _unmatched_error_body(status: int, message: str) -> CosyVoiceApiError:
+    return CosyVoiceApiError(error=message, field=None)
+
+
+RAY_SERVE_ERROR_FORMAT: Final = ErrorFormat(_ROOT, _unmatched_error_body)

@@ -1,0 +1,95 @@
+"""Fields of requests: of a body that is JSON, a form with files, or a URL-encoded form, and ids of contexts.
+
+body -> read_fields -> {"text": "...", "wav_file": UploadedRecording(...)} -> parse_fields -> a model
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, Field, ValidationError
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from ...web.client_json import load_json, replace_lone_surrogates
+from ...web.request_body import with_bounded_body
+from .http_errors import InvalidField, RequestBodyTooLong
+
+M = TypeVar("M", bound=BaseModel)
+
+# Its length is a setting of the server. Without any limit, pydantic does not look for lone surrogates.
+SpokenText = Annotated[str, Field(min_length=0)]
+
+MAX_BODY_BYTES: Final = 16 * 2**20  # a minute of a recording in base64
+MAX_CONTEXT_ID_CHARACTERS: Final = 256
+_THREAD_PARSING_BYTES: Final = 2**18  # above this, parsing would hold up the event loop for milliseconds
+_MAX_FORM_FIELDS: Final = 40
+_MAX_FORM_FIELD_BYTES: Final = 2**18  # of a text; a file is bounded by the body
+
+
+class UploadedRecording:
+    """A file of a form. Not a dataclass, which OpenAPI would describe by its fields.
+
+    Attributes:
+        name: as the client sent it; not a path of this machine.
+        data: the file.
+    """
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name, self.data = name, data
+
+
+async def read_fields(request: Request, max_bytes: int = MAX_BODY_BYTES) -> dict[str, Any]:
+    """Return the fields of the body; raises InvalidField or RequestBodyTooLong."""
+    too_long = RequestBodyTooLong(f"the body is longer than {max_bytes:,} bytes")
+    bounded = with_bounded_body(request, max_bytes, too_long)
+    if request.headers.get("content-type", "").startswith(("multipart/", "application/x-www-form")):
+        return await _read_form(bounded)
+    body = await bounded.body()
+    if len(body) > _THREAD_PARSING_BYTES:
+        return await asyncio.to_thread(parse_json_fields, body)
+    return parse_json_fields(body)
+
+
+async def _read_form(request: Request) -> dict[str, Any]:
+    form = request.form(max_files=1, max_fields=_MAX_FORM_FIELDS, max_part_size=_MAX_FORM_FIELD_BYTES)
+    try:
+        async with form as fields:
+            return {
+                name: UploadedRecording(value.filename or "", await value.read())
+                if isinstance(value, UploadFile)
+                else value
+                for name, value in fields.items()
+            }
+    except HTTPException as error:
+        raise InvalidField("body", f"the form cannot be read: {error.detail}") from None
+
+
+def parse_json_fields(body: str | bytes) -> dict[str, Any]:
+    """Parse a JSON object; raises InvalidField."""
+    try:
+        value = load_json(body)
+    except (ValueError, RecursionError) as error:  # the latter for deep nesting
+        raise InvalidField("body", f"is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidField("body", f"is a JSON {type(value).__name__}; an object is needed")
+    return value
+
+
+def parse_fields(model: type[M], fields: Mapping[str, Any]) -> M:
+    """Return the model of the fields, of which None equals an absent one; raises InvalidField."""
+    try:
+        return model.model_validate({name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, fault["loc"])) or "body"
+        raise InvalidField(place, fault["msg"]) from None
+
+
+def reported_context_id(named: object) -> str | None:
+    """Return the beginning of what a message names as its context, None if no answer can name it."""
+    if not isinstance(named, str):
+        return None
+    context_id = named[:MAX_CONTEXT_ID_CHARACTERS]
+    return context_id if replace_lone_surrogates(context_id) == context_id else None

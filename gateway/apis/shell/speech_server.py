@@ -1,0 +1,100 @@
+"""State that the speech APIs of one server share: engine, access, request log, models, draining."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+
+from fastapi import APIRouter, WebSocket
+
+from ....tts_engine.errors import Overloaded
+from ....tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
+from ....tts_engine.speech_engine import SpeechEngine
+from ...access.access_control import AccessControl, Grant
+from ...access.keys import Scope
+from ...web.request_log import RequestLog
+from ...web.websocket import WebSocketConnections
+from .encoding_threads import EncodingThreads
+from .model_names import ModelNames
+from .speech import EncodedStream, SynthesisOptions, open_encoded_stream
+
+# What serves the sockets of each path.
+SocketHandlers = Mapping[str, Callable[[WebSocket], Awaitable[None]]]
+
+_SHUTDOWN_RETRY_AFTER_S = 5.0  # the usual time of a restart
+
+
+class SpeechServer:
+    """The engine and the admission of every speech API; belongs to an event loop."""
+
+    def __init__(
+        self,
+        engine: SpeechEngine,
+        access: AccessControl,
+        log: RequestLog,
+        models: ModelNames | None = None,
+        lexicons: NamedLexicons | None = None,
+    ) -> None:
+        """Take what the APIs share. lexicons: None if requests that name one are spoken without it."""
+        self.engine = engine
+        self.access = access
+        self.log = log
+        self.models = models or ModelNames()
+        self.encoding_threads = EncodingThreads()
+        self._lexicons = lexicons
+        self._draining = False
+
+    def start_draining(self) -> None:
+        """Refuse new work from now on; work under way goes on."""
+        self._draining = True
+
+    def open_stream(self, options: SynthesisOptions, grant: Grant) -> EncodedStream:
+        """Return an utterance of a key, whose lexicon is ahead of the server's.
+
+        Raises BadRequest for the name of a lexicon that is not in the settings.
+        """
+        named = self._lexicons.current(options.lexicon_names) if self._lexicons else ()
+        return open_encoded_stream(
+            self.engine, options, self.encoding_threads, (*named, *grant.lexicons()), grant.trace_id
+        )
+
+    def authorize(self, headers: Mapping[str, str], scope: Scope = Scope.SPEAK) -> Grant:
+        """Return the grant of a request's key.
+
+        Raises KeyRefused, OriginRefused or ScopeMissing, and Overloaded while the server drains.
+        """
+        if self._draining:
+            raise Overloaded(
+                "the server is shutting down", reason="shutting_down", retry_after_s=_SHUTDOWN_RETRY_AFTER_S
+            )
+        grant = self.access.grant(headers)
+        grant.require(scope)
+        return grant
+
+    def authorize_request(self, headers: Mapping[str, str], scope: Scope = Scope.SPEAK) -> Grant:
+        """Return the grant and charge one request to its key; raises like ``authorize``, and RateLimited."""
+        grant = self.authorize(headers, scope)
+        grant.charge_request()
+        return grant
+
+
+class SpeechSocketApi(ABC):
+    """The sockets of one API of a server. Belongs to its event loop."""
+
+    def __init__(self, server: SpeechServer) -> None:
+        self.server = server
+        self.connections = WebSocketConnections()
+
+    @abstractmethod
+    def handlers(self) -> SocketHandlers:
+        """Return what serves the sockets of each path; it checks keys itself."""
+
+    def routes(self) -> APIRouter:
+        """Return the routes of the sockets."""
+        router = APIRouter()
+        for path, serve in self.handlers().items():
+            router.add_api_websocket_route(path, serve)
+        return router
+
+    async def finish(self, within_s: float) -> None:
+        """Refuse new speech, wait at most within_s for what is under way, close all sockets with 1001."""
+        self.server.start_draining()
+        await self.connections.drain_and_close(within_s)
