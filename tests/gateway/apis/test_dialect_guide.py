@@ -18,7 +18,7 @@ from vivavoce.gateway.apis import speech_apis
 from vivavoce.gateway.web.openapi.document import openapi_document
 
 GUIDE = Path(__file__).parents[3] / "adapters" / "README.md"
-MODULE_NAME = "vivavoce.gateway.apis.parrot_of_the_guide"
+MODULE_NAME = "vivavoce.gateway.apis.dialects.parrot_of_the_guide"
 PATH = "/parrot/speech/tone-440"
 
 
@@ -130,4 +130,4 @@ def test_every_file_that_the_guide_names_exists() -> None:
     named = re.findall(r"`((?:gateway|tests)/[\w/]+(?:\.py|/))`", GUIDE.read_text(encoding="utf-8"))
     assert len(named) > 20
     root = GUIDE.parents[1]
-    assert [name for name in named if not (root / name).exists()] == ["gateway/apis/parrot.py"]
+    assert [name for name in named if not (root / name).exists()] == ["gateway/apis/dialects/parrot.py"]
