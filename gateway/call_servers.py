@@ -18,27 +18,27 @@ from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl
 from .access.keys import Scope
 from .background_tasks import start_background_task
-from .browser.calls import BrowserCalls
-from .browser.chat import ChatSettings
-from .browser.routes import routes as browser_routes
-from .browser.settings import BrowserCallSettings
 from .calls.agents import Agent, ScriptPolicy, make_agent
 from .calls.api import placed_calls
 from .calls.api import routes as calls_api
-from .calls.ari.controller import AriController
-from .calls.ari.opening import ExternalMediaServers, open_ari
 from .calls.call_options import CallerSpeechAction, CallSpeechOptions
 from .calls.expected_calls import ExpectedCalls
-from .calls.leg import CallServices, CallSettings
-from .calls.phones.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
-from .calls.phones.rtp import RtpCallServer, RtpCallSettings
+from .calls.legs.leg import CallServices, CallSettings
+from .calls.legs.websocket_calls import WebSocketCalls
+from .calls.legs.websocket_leg import WebSocketLegServices, WebSocketTimeouts
 from .calls.recordings import CallRecordings
 from .calls.registry import CallRegistry
-from .calls.websockets.calls import WebSocketCalls
-from .calls.websockets.carrier_access import CarrierAccess
-from .calls.websockets.leg import WebSocketLegServices, WebSocketTimeouts
-from .calls.websockets.routes import asterisk_routes, media_stream_routes
-from .calls.websockets.settings import CarrierSettings
+from .calls.ways_in.ari.controller import AriController
+from .calls.ways_in.ari.opening import ExternalMediaServers, open_ari
+from .calls.ways_in.audiosocket.call_server import AudioSocketCallServer, AudioSocketCallSettings
+from .calls.ways_in.browser.calls import BrowserCalls
+from .calls.ways_in.browser.chat import ChatSettings
+from .calls.ways_in.browser.routes import routes as browser_routes
+from .calls.ways_in.browser.settings import BrowserCallSettings
+from .calls.ways_in.media_streams.carrier_access import CarrierAccess
+from .calls.ways_in.media_streams.routes import asterisk_routes, media_stream_routes
+from .calls.ways_in.media_streams.settings import CarrierSettings
+from .calls.ways_in.rtp.call_server import RtpCallServer, RtpCallSettings
 from .listening_sockets import address_unavailable, bound_address, limit_unidentified
 from .settings import Settings
 from .voice_registry import VoiceRegistry

@@ -21,8 +21,8 @@ from ..adapters.ice_settings import MAX_PORT, MIN_PORT, MediaPorts
 from ..adapters.unidentified_connections import DEFAULT_MAX_UNIDENTIFIED
 from ..tts_engine.backends.devices import DEVICE_NAMES, DEVICE_PATTERN
 from ..tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
-from .browser.ice_servers import IceServerSetting
 from .bundle_settings import BundleTable
+from .calls.ways_in.browser.ice_servers import IceServerSetting
 from .phone_system_settings import PhoneSystemSettings, parse_ports
 from .web.connection_limits import DEFAULT_REQUEST_S
 

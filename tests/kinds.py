@@ -31,8 +31,12 @@ def _dialect(name: str, *more: str) -> Kind:
     return Kind("dialect", name, (f"gateway/apis/dialects/{name}/*", *more))
 
 
+def _way_in(name: str, *more: str) -> Kind:
+    return Kind("way in", name, (f"gateway/calls/ways_in/{name}/*", *more))
+
+
 def _carrier(name: str) -> Kind:
-    return Kind("way in", name, (f"adapters/media_streams/carriers/{name}.py",))
+    return Kind("carrier", name, (f"adapters/media_streams/carriers/{name}.py",))
 
 
 def _voice_family(name: str) -> Kind:
@@ -56,27 +60,12 @@ KINDS: Final = (
     _dialect("pai"),
     _dialect("ray_serve"),
     _dialect("xtts"),
-    Kind(
-        "way in",
-        "audiosocket",
-        (
-            "adapters/audiosocket/*",
-            "adapters/media/audiosocket_wire.py",
-            "gateway/calls/phones/audiosocket.py",
-        ),
-    ),
-    Kind(
-        "way in",
-        "rtp",
-        ("adapters/rtp/*", "adapters/media/rtp_wire.py", "gateway/calls/phones/rtp.py"),
-    ),
-    Kind("way in", "ari", ("gateway/calls/ari/*",)),
-    Kind(
-        "way in",
-        "chan_websocket",
-        ("adapters/media_streams/asterisk.py", "gateway/calls/websockets/asterisk_sockets.py"),
-    ),
-    Kind("way in", "browser", ("adapters/webrtc/*", "gateway/browser/*")),
+    _way_in("audiosocket", "adapters/audiosocket/*"),
+    _way_in("rtp", "adapters/rtp/*"),
+    _way_in("ari"),
+    _way_in("asterisk_websocket", "adapters/media_streams/asterisk.py"),
+    _way_in("media_streams"),
+    _way_in("browser", "adapters/webrtc/*"),
     *map(_carrier, ("exotel", "freeswitch", "jambonz", "plivo", "telnyx", "twilio", "vonage")),
     Kind("framework", "pipecat", ("adapters/pipecat/*",)),
     *map(_voice_family, ("hibari", "piper", "kokoro", "cosyvoice", "xtts")),

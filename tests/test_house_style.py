@@ -24,7 +24,7 @@ BOUNDARIES = {
     "gateway/cluster/replicas/replica_host.py",
     "gateway/web/websocket.py",
     "gateway/engine_opening.py",
-    "gateway/calls/leg.py",
+    "gateway/calls/legs/leg.py",
     "tts_engine/decoding/fault_isolation.py",
     "tts_engine/engine.py",
     "tts_engine/backends/process_child.py",

@@ -53,10 +53,10 @@ ALLOWED_PACKAGES = {
         "sys",
         "threading",
     },
-    "adapters/media/audiosocket_wire.py": {"socket"},  # the socket of a call
+    "adapters/audiosocket/wire.py": {"socket"},  # the socket of a call
     "adapters/media/phone_call.py": {"time"},  # a call of a media server
     "adapters/media/remote_media.py": {"os", "socket", "time"},  # keeps the socket of a call
-    "adapters/media/rtp_wire.py": {"socket", "time"},  # the sockets of a call; reports have the wall clock
+    "adapters/rtp/wire.py": {"socket", "time"},  # the sockets of a call; reports have the wall clock
     "adapters/rtp/srtp.py": {"pylibsrtp"},  # encryption, in memory
     "adapters/media/server.py": {"asyncio", "socket"},  # a media server's event loop
     "adapters/media/wires.py": {"socket", "time"},

@@ -3,7 +3,7 @@
 ``protocol.AudioSocketConnection`` knows single messages; this class adds the rules of a call. A caller that
 violates them is reported with AudioSocketProtocolError. A caller that reads late loses whole packets, never
 part of a packet. No I/O; times are arguments in monotonic seconds. ``pending_call`` and
-``media.audiosocket_wire`` have the socket and the timers.
+``wire`` have the socket and the timers.
 
     connected  --CallId-->  call  --Hangup or AudioSocketProtocolError-->  ended
     first_message_s         stalled_s for the rest of a message, and for a caller that reads nothing

@@ -1,7 +1,7 @@
 """Interface between a phone call and the protocol that carries it.
 
 ``phone_call.PhoneCall`` has what all calls share: the tick, the playout, discards, control's messages. A wire
-has the socket and the protocol: ``audiosocket_wire``, ``rtp_wire``. ``CallerAudioQueue`` stands between them.
+has the socket and the protocol: ``audiosocket.wire``, ``rtp.wire``. ``CallerAudioQueue`` stands between them.
 """
 
 from collections import deque

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from typing import assert_never
 
-from .audiosocket_wire import AudioSocketWire
+from ..audiosocket.wire import AudioSocketWire
+from ..rtp.wire import RtpWire
 from .messages import AudioSocketOpening, OpenPhoneCall, RtpOpening
 from .phone_wire import PhoneWire
-from .rtp_wire import RtpWire
 
 
 def make_wire(

@@ -28,12 +28,12 @@ from shared.process_footprint import ProcessFootprint
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import Scope
-from vivavoce.gateway.browser.calls import BrowserCalls
-from vivavoce.gateway.browser.routes import routes
-from vivavoce.gateway.browser.settings import BrowserCallSettings
 from vivavoce.gateway.calls.agents import Agent, llm_tokens
-from vivavoce.gateway.calls.leg import CallServices
+from vivavoce.gateway.calls.legs.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
+from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
+from vivavoce.gateway.calls.ways_in.browser.routes import routes
+from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cli.received_audio import audible_span
 from vivavoce.gateway.serve import Gateway

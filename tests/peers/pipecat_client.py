@@ -16,8 +16,8 @@ import pytest
 from benches.browser_calls import serve_browser_calls
 from shared.browser.chromium import BrowserTab, loopback_only, open_chromium
 from shared.engine.standin_backend import StandInBackend
-from vivavoce.gateway.browser.calls import BrowserCalls
-from vivavoce.gateway.browser.settings import BrowserCallSettings
+from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
+from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
 from vivavoce.tts_engine.engine import Engine
 
 BUNDLE = Path(os.environ["PIPECAT_CLIENT_BUNDLE"]).read_text(encoding="utf-8")

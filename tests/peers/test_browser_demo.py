@@ -21,8 +21,8 @@ from shared.browser.chromium_calls import (
     type_in,
     with_browser,
 )
-from vivavoce.gateway.browser.leg import BrowserPeer
 from vivavoce.gateway.calls.agents import Agent, KeysAgent, LoopingScriptAgent, ScriptAgent, ScriptPolicy
+from vivavoce.gateway.calls.ways_in.browser.leg import BrowserPeer
 from vivavoce.tts_engine.engine import Engine
 
 pytestmark = needs_chromium

@@ -1,1 +1,1 @@
-"""What the client dialects share: speech jobs, responses, audio formats, model names, sockets and errors."""
+"""Shared parts of the client dialects: speech jobs, responses, formats, model names, sockets and errors."""

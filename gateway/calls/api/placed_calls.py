@@ -23,10 +23,10 @@ from ...access.dependencies import grant_of
 from ...web.openapi.operations import json_body, json_response, operation
 from ...web.request_body import with_bounded_body
 from ...web.responses import ErrorBody, native_errors
-from ..ari.client import AriFailed
-from ..ari.controller import AriController
 from ..caller import CallOwner
-from ..phones.rtp import RtpCallServer
+from ..ways_in.ari.client import AriFailed
+from ..ways_in.ari.controller import AriController
+from ..ways_in.rtp.call_server import RtpCallServer
 from .messages import describe_validation_error
 
 _MAX_BODY_BYTES: Final = 64 * 1024

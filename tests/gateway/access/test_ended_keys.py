@@ -19,8 +19,8 @@ from shared.calls.call_server import Phone
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway import serve
 from vivavoce.gateway.access.keys import ApiKey, KeyLimits, KeysFile, Scope
-from vivavoce.gateway.browser.leg import BrowserLeg
 from vivavoce.gateway.calls.agents import SilentAgent
+from vivavoce.gateway.calls.ways_in.browser.leg import BrowserLeg
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.gateway.web.app import Mount

@@ -18,8 +18,8 @@ from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
 from vivavoce.gateway.apis.dialect import SpeechApiPolicy
 from vivavoce.gateway.apis.speech_apis import SpeechApis, socket_operations
-from vivavoce.gateway.browser.routes import routes as browser_routes
 from vivavoce.gateway.calls.api import placed_calls, routes
+from vivavoce.gateway.calls.ways_in.browser.routes import routes as browser_routes
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.openapi.docs_page import html_page
 from vivavoce.gateway.web.openapi.document import openapi_document

@@ -16,14 +16,14 @@ from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.browser.calls import BrowserCalls
-from vivavoce.gateway.browser.chat import ChatSettings
-from vivavoce.gateway.browser.leg import BrowserLeg
-from vivavoce.gateway.browser.routes import routes
-from vivavoce.gateway.browser.settings import BrowserCallSettings
 from vivavoce.gateway.calls.agents import Agent
-from vivavoce.gateway.calls.leg import CallServices
+from vivavoce.gateway.calls.legs.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
+from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
+from vivavoce.gateway.calls.ways_in.browser.chat import ChatSettings
+from vivavoce.gateway.calls.ways_in.browser.leg import BrowserLeg
+from vivavoce.gateway.calls.ways_in.browser.routes import routes
+from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
 from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.tts_engine.engine import Engine

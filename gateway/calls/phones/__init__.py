@@ -1,1 +1,0 @@
-"""Phone calls whose sockets a media server serves: AudioSocket and RTP."""

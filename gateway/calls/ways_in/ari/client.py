@@ -1,0 +1,195 @@
+"""Client of Asterisk's REST interface: its requests, and the events of one application.
+
+Source: rest-api/api-docs of Asterisk 23 (channels.json, bridges.json, events.json).
+"""
+
+import json
+import logging
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, TypeVar
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+
+import httpx
+from pydantic import BaseModel, ValidationError
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidHandshake, WebSocketException
+
+from .....tts_engine.errors import VivavoceError
+from .models import ARI_EVENT, ARI_EVENT_TYPES, AriChannel, AriEvent, AriModule, AriVariable
+
+logger = logging.getLogger(__name__)
+
+_REQUEST_TIMEOUT_S: Final = 5.0  # Asterisk answers within milliseconds
+_MAX_EVENT_BYTES: Final = 1 << 20
+_MEDIA_CONNECTION: Final = "MEDIA_WEBSOCKET_CONNECTION_ID"  # variable of a channel of chan_websocket
+
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
+
+
+class AriFailed(VivavoceError):
+    """Asterisk refused a request or cannot be reached."""
+
+
+class AriNotFound(AriFailed):
+    """The channel or bridge is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class AriAccess:
+    """Where and as whom to use the interface."""
+
+    url: str  # up to /ari
+    user: str
+    app: str  # name of the Stasis application
+    password: str = field(default="", repr=False)
+
+
+class AriClient:
+    """Requests and events; every method raises AriFailed."""
+
+    def __init__(self, access: AriAccess) -> None:
+        self._access = access
+        self._http = httpx.AsyncClient(
+            base_url=access.url.rstrip("/") + "/",
+            auth=(access.user, access.password),
+            timeout=_REQUEST_TIMEOUT_S,
+            trust_env=False,
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def events(self) -> AsyncGenerator[AriEvent | None, None]:
+        """Yield None once connected, which registers the application, and then its events."""
+        address = urlsplit(self._access.url.rstrip("/") + "/events")
+        scheme = "wss" if address.scheme == "https" else "ws"
+        url = urlunsplit((scheme, address.netloc, address.path, urlencode({"app": self._access.app}), ""))
+        credentials = f"{self._access.user}:{self._access.password}".encode()
+        authorization = f"Basic {b64encode(credentials).decode()}"
+        try:
+            async with connect(
+                url,
+                additional_headers={"authorization": authorization},
+                max_size=_MAX_EVENT_BYTES,
+                proxy=None,
+            ) as socket:
+                yield None
+                async for message in socket:
+                    if (event := _parse_event(message)) is not None:
+                        yield event
+        except InvalidHandshake as error:
+            raise AriFailed(f"Asterisk refused the connection for events: {error}") from None
+        except (OSError, TimeoutError, WebSocketException) as error:
+            raise AriFailed(f"the connection for events failed: {error}") from None
+
+    async def is_module_running(self, module: str) -> bool:
+        """Return whether a module, such as ``chan_rtp.so``, is loaded and running."""
+        try:
+            described = await self._request("GET", f"asterisk/modules/{module}")
+        except AriNotFound:
+            return False
+        return _parse(AriModule, described).status == "Running"
+
+    async def answer(self, channel: str) -> None:
+        """Answer a channel."""
+        await self._request("POST", f"channels/{channel}/answer")
+
+    async def open_external_media(self, channel: str, host: str, **parameters: str) -> AriChannel:
+        """Make a channel of that id whose audio is at ``host``, an address with a port."""
+        query = {"channelId": channel, "app": self._access.app, "external_host": host, **parameters}
+        return _parse(AriChannel, await self._request("POST", "channels/externalMedia", query))
+
+    async def media_url(self, media: AriChannel) -> str:
+        """Return the URL of the WebSocket on which a channel of chan_websocket waits to be connected to."""
+        connection_id = media.channelvars.get(_MEDIA_CONNECTION, "")
+        if not connection_id:  # the answer has it only if ari.conf lists it in channelvars
+            query = {"variable": _MEDIA_CONNECTION}
+            answer = await self._request("GET", f"channels/{media.id}/variable", query)
+            connection_id = _parse(AriVariable, answer).value
+        address = urlsplit(self._access.url.rstrip("/").removesuffix("/ari"))
+        scheme = "wss" if address.scheme == "https" else "ws"
+        return urlunsplit((scheme, address.netloc, f"{address.path}/media/{quote(connection_id)}", "", ""))
+
+    async def open_bridge(self, bridge: str, *channels: str) -> None:
+        """Make a mixing bridge of that id, with those channels in it."""
+        await self._request("POST", f"bridges/{bridge}", {"type": "mixing"})
+        await self._request("POST", f"bridges/{bridge}/addChannel", {"channel": ",".join(channels)})
+
+    async def close_bridge(self, bridge: str) -> None:
+        """Remove a bridge; its channels stay."""
+        await self._request("DELETE", f"bridges/{bridge}")
+
+    async def get_channel(self, channel: str) -> AriChannel:
+        """Return a channel; raises AriNotFound if it is gone."""
+        return _parse(AriChannel, await self._request("GET", f"channels/{channel}"))
+
+    async def hang_up(self, channel: str, reason: str = "normal") -> None:
+        """Hang up a channel."""
+        await self._request("DELETE", f"channels/{channel}", {"reason": reason})
+
+    async def continue_in_dial_plan(self, channel: str, **place: str) -> None:
+        """Return a channel to the dial plan: at ``context``, ``extension``, ``priority``, or where it was."""
+        await self._request("POST", f"channels/{channel}/continue", place)
+
+    async def redirect(self, channel: str, endpoint: str) -> None:
+        """Transfer a channel blindly to an endpoint of its technology."""
+        await self._request("POST", f"channels/{channel}/redirect", {"endpoint": endpoint})
+
+    async def originate(
+        self,
+        channel: str,
+        endpoint: str,
+        *,
+        caller_id: str = "",
+        variables: Mapping[str, str] = MappingProxyType({}),
+        ring_s: float | None = None,
+    ) -> None:
+        """Call an endpoint; the channel enters the application when it answers.
+
+        ring_s: after which Asterisk gives up; None: its default, 30.
+        """
+        query = {"channelId": channel, "endpoint": endpoint, "app": self._access.app}
+        if caller_id:
+            query["callerId"] = caller_id
+        if ring_s is not None:
+            query["timeout"] = str(round(ring_s))
+        await self._request("POST", "channels", query, {"variables": dict(variables)})
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, object] | None = None,
+    ) -> bytes:
+        try:
+            answer = await self._http.request(method, path, params=query, json=body)
+        except httpx.HTTPError as error:
+            raise AriFailed(f"Asterisk does not answer {method} {path}: {error!r}") from None
+        if answer.is_success:
+            return answer.content
+        failure = AriNotFound if answer.status_code == httpx.codes.NOT_FOUND else AriFailed
+        raise failure(f"Asterisk refused {method} {path}: {answer.status_code} {answer.text[:200].strip()}")
+
+
+def _parse(model: type[AnyModel], body: bytes) -> AnyModel:
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise AriFailed(f"Asterisk's answer is no {model.__name__}: {error.errors()[0]['msg']}") from None
+
+
+def _parse_event(message: str | bytes) -> AriEvent | None:
+    """Return an event; None if it is of no interest, or none at all, which is logged."""
+    try:
+        event = json.loads(message)
+        if event["type"] not in ARI_EVENT_TYPES:
+            return None
+        return ARI_EVENT.validate_python(event)
+    except (ValueError, TypeError, KeyError, ValidationError, RecursionError) as error:
+        logger.warning("Asterisk sent an event that cannot be read: %s", str(error).splitlines()[0])
+        return None

@@ -1,0 +1,120 @@
+"""The first half of an attended transfer: its target is called, answers, and hears an announcement.
+
+originate --> the target answers --> announcement --> both callers are joined
+         '-> busy, no answer, refused: TransferFailed, and the caller stays
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import uuid4
+
+from ...call import Call
+from ...caller import Caller
+from ...transfers import AttendedTransfer, CallNotTransferable, TransferFailed
+
+_CONNECT_S: Final = 10.0  # after the target answered, until it is connected; Asterisk itself ends the ringing
+_EXTENSION: Final = re.compile(r"[\w.+*#-]+")
+_ENDPOINT: Final = re.compile(r"[A-Za-z0-9_-]+/(?:(?!\$[{\[])[!-~])+")  # no functions of the dial plan
+_CAUSES: Final[Mapping[int, str]] = MappingProxyType(
+    # Source: ITU-T Q.850, table 1.
+    {
+        1: "is no number that exists",
+        3: "cannot be reached",
+        17: "is busy",
+        18: "does not answer",
+        19: "does not answer",
+        20: "is not there",
+        21: "refused the call",
+        27: "is out of order",
+        28: "is no complete number",
+    }
+)
+
+
+class AnnouncingAgent:
+    """Speaks an announcement, and keeps the call up."""
+
+    def __init__(self, announcement: str) -> None:
+        self.announced = asyncio.Event()
+        self._announcement = announcement
+
+    async def run(self, call: Call) -> None:
+        """Speak, and wait until the call is over."""
+        if self._announcement:
+            await call.speak(self._announcement)
+            await call.wait_played()
+        self.announced.set()
+        await call.wait_closed()
+
+
+class Consultation:
+    """The call to the target of one attended transfer.
+
+    Args:
+        context: of the dial plan, in which an extension is called.
+
+    Raises CallNotTransferable if the target is neither an extension nor an endpoint.
+    """
+
+    def __init__(self, transfer: AttendedTransfer, context: str) -> None:
+        self.target = transfer.target
+        self.channel = str(uuid4())  # id of the target's, and of its call
+        self.endpoint = _endpoint_of(transfer.target, context)
+        self.ring_s = transfer.ring_s
+        self.agent = AnnouncingAgent(transfer.announcement)
+        self._has_answered = False
+        self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def answer(self) -> None:
+        """Note that the target has answered."""
+        self._has_answered = True
+
+    def fail(self, cause: int) -> None:
+        """Note that the target's channel is gone, for a cause of Q.850."""
+        if self._has_answered:
+            self._fail(f"{self.target} hung up before the callers were joined")
+        else:
+            self._fail(f"{self.target} {_CAUSES.get(cause) or 'does not answer'}")
+
+    async def wait_announced(self, caller: Call) -> None:
+        """Wait until the target has heard the announcement; raises TransferFailed."""
+        announced = asyncio.create_task(self.agent.announced.wait())
+        caller_gone = asyncio.create_task(caller.wait_closed())
+        waits: set[asyncio.Future[Any]] = {announced, caller_gone, self._failure}
+        try:
+            await asyncio.wait(waits, timeout=self.ring_s + _CONNECT_S, return_when=asyncio.FIRST_COMPLETED)
+            is_caller_gone = caller_gone.done()
+        finally:
+            announced.cancel()
+            caller_gone.cancel()
+        if is_caller_gone:
+            raise TransferFailed("the caller hung up before the transfer")
+        if self._failure.done():
+            raise TransferFailed(f"{self._failure.result()}; the caller is still on the call")
+        if not self.agent.announced.is_set():
+            raise TransferFailed(f"{self.target} does not answer; the caller is still on the call")
+
+    def _fail(self, reason: str) -> None:
+        if not self._failure.done():
+            self._failure.set_result(reason)
+
+
+def caller_id_of(caller: Caller) -> str:
+    """Return the caller as ``"Name" <number>``, to be shown to the target."""
+    name = re.sub(r'["<>\\$\x00-\x1f\x7f-\x9f]', "", caller.name)
+    number = re.sub(r"[^0-9A-Za-z_+*#.-]", "", caller.number)
+    return f'"{name}" <{number}>' if number else ""
+
+
+def _endpoint_of(target: str, context: str) -> str:
+    if _ENDPOINT.fullmatch(target):
+        return target
+    if _EXTENSION.fullmatch(target):
+        # Not optimized away (/n): the channel would be replaced by another, of another id.
+        return f"Local/{target}@{context}/n"
+    raise CallNotTransferable(
+        f"got {target!r}; an attended transfer goes to an extension, or to an endpoint such as PJSIP/200"
+    )

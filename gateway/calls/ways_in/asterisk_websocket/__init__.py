@@ -1,0 +1,1 @@
+"""Calls over the WebSockets of Asterisk's chan_websocket."""

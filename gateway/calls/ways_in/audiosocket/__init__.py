@@ -1,0 +1,1 @@
+"""AudioSocket calls: Asterisk connects over TCP."""

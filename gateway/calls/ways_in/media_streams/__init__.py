@@ -1,0 +1,1 @@
+"""Media streams of carriers and of FreeSWITCH."""

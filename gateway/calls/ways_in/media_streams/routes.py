@@ -1,0 +1,143 @@
+"""Routes of calls over WebSockets: Asterisk's chan_websocket, and the media streams of carriers.
+
+    WS    /v1/asterisk/media                            Asterisk connects; subprotocol "media"
+    WS    /v1/media-streams/{carrier}                   a carrier connects
+    WS    /v1/media-streams/{carrier}/{token}           the same with a ticket, or the token of the settings
+    POST  /v1/media-streams/{carrier}/answer            a carrier's webhook of a call; GET too
+    POST  /v1/media-streams/{carrier}/{token}/answer    the same with the token of the settings; GET too
+
+Carriers: twilio, telnyx, plivo, vonage, exotel, jambonz, which the answer of a webhook makes connect; and the
+modules mod_audio_fork and mod_audio_stream of FreeSWITCH, which have no webhook.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request, WebSocket
+from fastapi.responses import Response
+
+from .....adapters.media_streams.asterisk import SUBPROTOCOL, AsteriskStreamConnection
+from .....tts_engine.errors import BadRequest
+from ....web.errors import ResourceNotFound
+from ....web.request_body import read_body
+from ...caller import Caller
+from ...legs.message_socket import MessageSocket, ServerMessageSocket
+from ...legs.websocket_calls import ASTERISK, WebSocketCalls
+from ...legs.websocket_leg import KnownCaller, WebSocketCallOptions
+from ...transfers import DialPlanTransfers
+from . import api_operations
+from .carrier_access import CarrierAccess, Form
+from .carriers import CARRIERS, Carrier
+
+ASTERISK_PATH: Final = "/v1/asterisk/media"
+MEDIA_STREAMS_PATH: Final = "/v1/media-streams"
+_MAX_WEBHOOK_BYTES: Final = 64 * 1024
+
+
+def asterisk_routes(calls: WebSocketCalls) -> APIRouter:
+    """Return the route that Asterisk connects to, to be mounted behind access control.
+
+    Parameters ``caller``, ``name`` and ``called`` of the URL describe the caller, ``call`` is the id of the
+    call instead of the channel's connection id; all are variables.
+    """
+    router = APIRouter()
+
+    @router.websocket(ASTERISK_PATH)
+    async def media(socket: WebSocket) -> None:
+        variables = dict(socket.query_params)
+        call_id = variables.get("call", "")
+        accept = _accept(socket, [SUBPROTOCOL])
+        if call_id in calls.awaited:
+            await calls.awaited.deliver(call_id, await accept())
+            return
+        caller = Caller(
+            number=variables.get("caller", ""),
+            name=variables.get("name", ""),
+            called=variables.get("called", ""),
+            variables=variables,
+        )
+        options = WebSocketCallOptions(KnownCaller(caller=caller), DialPlanTransfers())
+        connection = AsteriskStreamConnection(call_id)
+        await calls.serve(ASTERISK, connection, accept, peer=_peer_of(socket), options=options)
+
+    return router
+
+
+def media_stream_routes(calls: WebSocketCalls, access: CarrierAccess) -> APIRouter:
+    """Return the routes of carriers, which authenticate requests themselves."""
+    router = APIRouter(prefix=MEDIA_STREAMS_PATH)
+
+    @router.websocket("/{carrier_name}")
+    @router.websocket("/{carrier_name}/{token}")
+    async def stream(socket: WebSocket, carrier_name: str, token: str = "") -> None:
+        carrier = _carrier_named(carrier_name)
+        caller = access.authorize_stream(carrier, token, socket)
+        await calls.serve(
+            carrier.name,
+            carrier.make_connection(dict(socket.query_params)),
+            _accept(socket, carrier.subprotocols),
+            peer=_peer_of(socket),
+            options=WebSocketCallOptions(caller),
+        )
+
+    async def answer(request: Request, carrier_name: str, token: str = "") -> Response:
+        carrier = _carrier_named(carrier_name)
+        if carrier.answer is None:
+            raise ResourceNotFound(f"{carrier.name} has no webhook")
+        form, parameters = await _read_parameters(request, takes_json=not access.is_signed(carrier))
+        signature = access.authorize(carrier, token, request, form)
+        ticket = access.tickets.issue(carrier, carrier.fields.caller(parameters), signature)
+        base = "ws" + access.public_url(request).removeprefix("http")
+        document = carrier.answer(f"{base}{MEDIA_STREAMS_PATH}/{carrier.name}/{ticket}")
+        return Response(document.body, media_type=document.content_type)
+
+    for path, operations in (
+        ("/{carrier_name}/answer", api_operations.ANSWER),
+        ("/{carrier_name}/{token}/answer", api_operations.ANSWER_WITH_TOKEN),
+    ):
+        for method, described in operations.items():
+            router.add_api_route(path, answer, methods=[method], **described)
+    return router
+
+
+def _carrier_named(name: str) -> Carrier:
+    carrier = CARRIERS.get(name)
+    if carrier is None:
+        raise ResourceNotFound(f"no carrier {name[:40]!r}; there are {', '.join(CARRIERS)}")
+    return carrier
+
+
+def _accept(socket: WebSocket, subprotocols: Sequence[str]) -> Callable[[], Awaitable[MessageSocket]]:
+    async def accept() -> MessageSocket:
+        offered = socket.scope.get("subprotocols", ())
+        await socket.accept(next((one for one in subprotocols if one in offered), None))
+        return ServerMessageSocket(socket)
+
+    return accept
+
+
+def _peer_of(socket: WebSocket) -> str:
+    return "unknown" if socket.client is None else f"{socket.client.host}:{socket.client.port}"
+
+
+async def _read_parameters(request: Request, *, takes_json: bool) -> tuple[Form, dict[str, str]]:
+    """Return the parameters of a form body, and those of the URL and of a body of any kind."""
+    body = await read_body(request, _MAX_WEBHOOK_BYTES, BadRequest)
+    parameters = dict(request.query_params)
+    if request.headers.get("content-type", "").startswith("application/json"):
+        if not takes_json:
+            raise BadRequest("the body is JSON, which the signature does not cover; allowed is a form")
+        return {}, parameters | _texts_of_json(body)
+    form = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
+    return form, parameters | {name: values[0] for name, values in form.items()}
+
+
+def _texts_of_json(body: bytes) -> dict[str, str]:
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadRequest("the body is not JSON") from None
+    fields = parsed if isinstance(parsed, dict) else {}
+    return {name: value for name, value in fields.items() if isinstance(value, str)}

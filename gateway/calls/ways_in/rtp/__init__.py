@@ -1,0 +1,1 @@
+"""RTP calls, on a UDP port each."""

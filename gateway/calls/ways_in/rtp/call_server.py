@@ -1,0 +1,177 @@
+"""RTP calls of the gateway: a UDP port for each, with an agent that speaks there.
+
+Nobody dials an RTP port: a program or a telephone system asks for one first, over the calls API or by the ARI
+controller (``ari``). A media server takes the socket, and the call is a ``Call`` in the registry.
+
+    reserve --> the peer is told the port --> open --> call
+        '-> cancel
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+from .....adapters.ice_settings import MAX_PORT, MediaPorts
+from .....adapters.media.media_servers import MediaServers
+from .....adapters.media.messages import PhoneCallOptions, RtpOpening
+from .....adapters.rtp.connection import RtpOptions
+from .....adapters.rtp.source_lock import Address
+from .....tts_engine.errors import Overloaded
+from ....access.access_control import Grant
+from ...agents import Agent
+from ...call import Call
+from ...caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
+from ...legs.leg import CallServices, CallSettings, LegGroup
+from ...legs.phone_leg import PhoneLeg
+from ...transfers import CallTransfers
+
+logger = logging.getLogger(__name__)
+
+_END_TIMEOUT_S: Final = 5.0  # a media server ends a call within milliseconds
+_RETRY_AFTER_S: Final = 5.0
+_MAX_ATTEMPTS: Final = 100  # to get an even port from the system; each second one is
+
+
+class RtpPortsExhausted(Overloaded):
+    """Every port of the range is in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class RtpCallSettings:
+    """Settings of the gateway's RTP calls."""
+
+    host: str  # address of the ports
+    ports: MediaPorts | None  # None: any that the system chooses
+    first_packet_s: float  # until the first packet of a peer that nobody named
+    silent_s: float  # without any packet of the caller: no other sign tells that the peer is gone
+    stalled_s: float
+    call: CallSettings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RtpReservation:
+    """A port for a call that is admitted and not open yet."""
+
+    leg: PhoneLeg
+    sock: socket.socket
+
+    @property
+    def address(self) -> Address:
+        """The port for packets; reports go to the next one."""
+        host, port, *_ = self.sock.getsockname()
+        return host, port
+
+
+class RtpCallServer:
+    """Opens RTP calls."""
+
+    def __init__(
+        self, *, media: MediaServers, services: CallServices, agent: Agent, policy: RtpCallSettings
+    ) -> None:
+        self._media = media
+        self._services = services
+        self._agent = agent
+        self._policy = policy
+        self._legs: LegGroup[PhoneLeg] = LegGroup()
+        self._reservations: set[RtpReservation] = set()
+
+    async def aclose(self) -> None:
+        """End every call, and wait until its tasks have ended."""
+        self._services.registry.refuse_calls()
+        for reservation in tuple(self._reservations):
+            self.cancel(reservation, "shutting down")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_TIMEOUT_S):
+                await self._legs.aclose()
+        for leg in tuple(self._legs.legs):
+            leg.on_closed("the media server does not answer")
+        await self._legs.wait_idle()
+
+    def reserve(
+        self,
+        peer: str,
+        *,
+        caller: Caller = UNKNOWN_CALLER,
+        transfers: CallTransfers | None = None,
+        owner: CallOwner = NO_OWNER,
+        grant: Grant | None = None,
+    ) -> RtpReservation:
+        """Admit a call and bind its port; ``open`` or ``cancel`` follows. Raises Overloaded.
+
+        peer: for the log and the list of calls. transfers, owner: as those of ``PhoneLeg``. grant: as that of
+        ``CallRegistry.admit``, and raises RateLimited as there.
+        """
+        registry, call = self._services.registry, self._policy.call
+        leg = PhoneLeg(
+            "rtp", peer, caller, self._legs, self._services, call, transfers=transfers, owner=owner
+        )
+        with ExitStack() as undo:
+            registry.admit(leg, peer=peer, grant=grant)
+            undo.callback(registry.remove, leg, "no port")
+            reservation = RtpReservation(leg, bind_rtp_socket(self._policy.host, self._policy.ports))
+            undo.pop_all()
+        self._reservations.add(reservation)
+        return reservation
+
+    def cancel(self, reservation: RtpReservation, reason: str) -> None:
+        """Give a port back; does nothing once its call is open."""
+        if reservation not in self._reservations:
+            return
+        self._reservations.remove(reservation)
+        self._services.registry.remove(reservation.leg, reason)
+        reservation.sock.close()
+
+    def open(
+        self,
+        reservation: RtpReservation,
+        options: RtpOptions,
+        *,
+        call_id: str = "",
+        agent: Agent | None = None,
+    ) -> Call:
+        """Open the call on a reserved port; raises OSError, after which the port is given back.
+
+        call_id: a new one if it is "". agent: instead of that of all calls.
+        """
+        policy, leg = self._policy, reservation.leg
+        phone = PhoneCallOptions(options.codec.sample_rate, policy.stalled_s, silent_s=policy.silent_s)
+        first_packet_s = policy.first_packet_s if options.peer is None else policy.silent_s
+        try:
+            media = self._media.open_phone_call(
+                RtpOpening(options, first_packet_s), reservation.sock, leg, phone
+            )
+        except OSError:
+            self.cancel(reservation, "it could not be opened")
+            raise
+        self._reservations.discard(reservation)
+        self._legs.add(leg)
+        return leg.open(call_id or str(uuid4()), media, agent or self._agent)
+
+
+def bind_rtp_socket(host: str, ports: MediaPorts | None) -> socket.socket:
+    """Return a UDP socket on an even port, as RFC 3550, 11 asks for; raises RtpPortsExhausted, OSError."""
+    candidates = [0] * _MAX_ATTEMPTS if ports is None else [port for port in ports.in_turn() if port % 2 == 0]
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+    family, *_, (address, *_) = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    for port in candidates:
+        sock = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            sock.bind((address, port))
+        except OSError as error:
+            sock.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+            continue
+        if sock.getsockname()[1] % 2 == 0 and sock.getsockname()[1] < MAX_PORT:
+            return sock
+        sock.close()
+    raise RtpPortsExhausted(
+        f"all even UDP ports for RTP, {ports or 'of the system'}, are in use",
+        reason="rtp_ports",
+        retry_after_s=_RETRY_AFTER_S,
+    )
