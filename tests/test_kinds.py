@@ -32,10 +32,6 @@ EXCEPTIONS = {
         "way in audiosocket",
         "way in rtp",
     ),
-    "bench bench": (
-        "voice family cosyvoice",
-        "voice family xtts",
-    ),
     "dialect native_stream": ("dialect openai",),
     "dialect pai": ("dialect dashscope",),
     "dialect ray_serve": ("dialect openai",),

@@ -51,6 +51,17 @@ class CheckedBundle:
     notice: str = ""  # one line about the licence of the weights, where it forbids a use
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceFigure:
+    """One measured number; its target is for weights of the released size."""
+
+    name: str
+    value: float
+    unit: str
+    at_most: float | None = None  # upper target
+    at_least: float | None = None  # lower target
+
+
 class Checkpoints(Protocol):
     """What can be done with a folder of weights of one kind.
 
@@ -111,7 +122,8 @@ class Checkpoints(Protocol):
 class VoiceKind:
     """A kind of voice.
 
-    load raises BundleError, BadRequest and MissingExtra.
+    load and measure raise BundleError, BadRequest and MissingExtra. measure times the networks of a folder on
+    a device with a precision.
     """
 
     name: str
@@ -121,6 +133,8 @@ class VoiceKind:
     list_voices: Callable[[Path], tuple[Voice, ...]] = lambda folder: ()  # without loading networks
     checkpoints: Checkpoints | None = None
     renders_in_child: bool = False  # else ``load`` is never asked for a child process
+    measure: Callable[[Path, str, str], tuple[DeviceFigure, ...]] | None = None
+    measured_on_cpu: bool = False  # whether ``measure`` is meant for a CPU too
 
 
 def require_default_networks(settings: LoadSettings) -> None:
@@ -157,6 +171,14 @@ def translated_errors(
         raise MissingExtra(family, extra) from error
     except OSError as error:
         raise BundleError(f"{error.filename or 'the bundle'}: {error.strerror or error}") from error
+
+
+def card_name_of(device: str) -> str:
+    """Name of the graphics card ``device``, empty for a CPU. Raises BundleError if it is absent."""
+    with translated_errors("a device", "cosyvoice", lambda: ()):
+        from ...models.networks.devices import card_name, find_device
+
+        return card_name(find_device(device))
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ from ..backends.voice_kind import CheckedBundle, CheckedFile, translated_errors,
 from ..errors import BadRequest, BundleError, MissingExtra
 
 if TYPE_CHECKING:
-    from ...models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings
     from ..voices.enrollable import EnrollableVoices
 
 
@@ -136,25 +135,3 @@ def _build_engines(folder: Path, precision: str, device: str) -> Iterator[Checke
         loader.load_vocoder()
         for engine in loader.engine_files():
             yield CheckedFile(str(engine.relative_to(folder)), engine.stat().st_size, "built")
-
-
-def card_name_of(device: str) -> str:
-    """Name of the graphics card ``device``, empty for a CPU. Raises BundleError if it is absent."""
-    with bundle_errors():
-        from ...models.networks.devices import card_name, find_device
-
-        return card_name(find_device(device))
-
-
-def measure_on_device(
-    folder: Path, device: str, precision: str, size: "DeviceBenchmarkSize | None" = None
-) -> "DeviceTimings":
-    """Time language model and flow of a bundle on a device. Raises BundleError, BadRequest."""
-    with bundle_errors():
-        from ...models.cosyvoice.checkpoint.bundle import open_bundle
-        from ...models.cosyvoice.device_benchmark import DeviceBenchmarkSize, measure_device
-        from ...models.networks.devices import find_device
-        from .policy import parse_precision
-
-        found, chosen = find_device(device), parse_precision(precision)
-        return measure_device(open_bundle(folder), found, chosen, size or DeviceBenchmarkSize())

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..backends.base import Backend
-from ..backends.voice_kind import LoadSettings, VoiceKind
-from .checkpoints import CosyVoiceCheckpoints
+from ..backends.voice_kind import DeviceFigure, LoadSettings, VoiceKind
+from .checkpoints import CosyVoiceCheckpoints, bundle_errors
 
 if TYPE_CHECKING:
+    from ...models.cosyvoice.device_benchmark import DeviceBenchmarkSize
     from .policy import CosyVoicePolicy
 
 # Any of them tells a CosyVoice folder from one of no kind; the first two are there in a whole one.
@@ -57,6 +58,33 @@ def _load_in_process(settings: LoadSettings, policy: "CosyVoicePolicy") -> Backe
     return ProcessBackend.start(load, front, settings.process)
 
 
+def measure(
+    folder: Path, device: str, precision: str, size: "DeviceBenchmarkSize | None" = None
+) -> tuple[DeviceFigure, ...]:
+    """Time an id of one session, and chunks of the flow; the targets are for an H100. size: of the work."""
+    with bundle_errors():
+        from ...models.cosyvoice.checkpoint.bundle import open_bundle
+        from ...models.cosyvoice.device_benchmark import DeviceBenchmarkSize, measure_device
+        from ...models.networks.devices import find_device
+        from .policy import parse_precision
+
+        found, chosen = find_device(device), parse_precision(precision)
+        size = size or DeviceBenchmarkSize()
+        timings = measure_device(open_bundle(folder), found, chosen, size)
+    gain = timings.sequential_s / timings.batched_s
+    return (
+        DeviceFigure(
+            f"LM, a token of one session, context {size.context}",
+            1000 * timings.token_s,
+            "ms",
+            at_most=1.5,
+        ),
+        DeviceFigure(f"flow, {size.chunks} chunks of 1 s in one step", 1000 * timings.batched_s, "ms"),
+        DeviceFigure(f"flow, {size.chunks} one after another", 1000 * timings.sequential_s, "ms"),
+        DeviceFigure("flow, one after another against in one step", gain, "x", at_least=3),
+    )
+
+
 COSYVOICE: Final = VoiceKind(
     name="CosyVoice",
     looked_for="cosyvoice2.yaml or cosyvoice3.yaml",
@@ -64,4 +92,5 @@ COSYVOICE: Final = VoiceKind(
     load=_load,
     checkpoints=_CHECKPOINTS,
     renders_in_child=True,
+    measure=measure,
 )

@@ -1,6 +1,8 @@
 """``bench device``: without a card it measures nothing; the measurement itself runs on the CPU."""
 
 import math
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,11 +15,12 @@ torch = pytest.importorskip(
 from shared.voices.cosyvoice_bundles import write_random_bundle  # noqa: E402
 from vivavoce.gateway.cli.bench import device  # noqa: E402
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights  # noqa: E402
-from vivavoce.gateway.cli.bench.device import measure, measure_xtts_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings  # noqa: E402
-from vivavoce.tts_engine.backends.voice_kind import CheckedBundle, CheckedFile  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.checkpoints import measure_on_device  # noqa: E402
+from vivavoce.gateway.cli.bench.device import measure  # noqa: E402
+from vivavoce.models.cosyvoice.device_benchmark import DeviceBenchmarkSize  # noqa: E402
+from vivavoce.tts_engine.backends.voice_kind import CheckedBundle, CheckedFile, DeviceFigure  # noqa: E402
+from vivavoce.tts_engine.cosyvoice import kind as cosyvoice_kind  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
+from vivavoce.tts_engine.xtts import kind as xtts_kind  # noqa: E402
 from vivavoce.tts_engine.xtts.benchmark import XttsBenchmarkSize  # noqa: E402
 from vivavoce.tts_engine.xtts.checkpoints import XttsCheckpoints  # noqa: E402
 
@@ -39,14 +42,7 @@ def test_an_absent_card_is_an_error() -> None:
 def test_the_measurement_runs_on_a_cpu(tmp_path: Path, version: int) -> None:
     write_random_bundle(tmp_path / "bundle", version, "tiny", 7)
     size = DeviceBenchmarkSize(tokens=3, rounds=1, chunks=3)
-    timings = measure_on_device(tmp_path / "bundle", "cpu", "fp32", size)
-    figures = device.figures_of(
-        size.context,
-        size.chunks,
-        token_s=timings.token_s,
-        batched_s=timings.batched_s,
-        sequential_s=timings.sequential_s,
-    )
+    figures = cosyvoice_kind.measure(tmp_path / "bundle", "cpu", "fp32", size)
     assert [figure.name for figure in figures] == [
         "LM, a token of one session, context 120",
         "flow, 3 chunks of 1 s in one step",
@@ -57,13 +53,13 @@ def test_the_measurement_runs_on_a_cpu(tmp_path: Path, version: int) -> None:
 
 
 def test_targets_apply_to_the_released_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    timings = DeviceTimings(DeviceBenchmarkSize(), token_s=0.002, batched_s=1.0, sequential_s=3.5)
+    measured = (DeviceFigure("token", 2.0, "ms", at_most=1.5), DeviceFigure("gain", 3.5, "x", at_least=3))
     monkeypatch.setattr(device, "card_name_of", lambda name: "a card")
-    monkeypatch.setattr(device, "measure_on_device", lambda *_: timings)
-    for size_bytes, reached in ((2 * 10**9, [False, None, None, True]), (1000, [None] * 4)):
+    for size_bytes, reached in ((2 * 10**9, [False, True]), (1000, [None] * 2)):
         checked = CheckedBundle(2, ("en",), (CheckedFile("llm.pt", size_bytes, ""),), "CosyVoice")
-        kind = SimpleNamespace(check=lambda folder, checked=checked: checked)
-        monkeypatch.setattr(device, "checkpoints_of", lambda folder, kind=kind: kind)
+        checkpoints = SimpleNamespace(check=lambda folder, checked=checked: checked)
+        kind = SimpleNamespace(checkpoints=checkpoints, measure=lambda *_: measured)
+        monkeypatch.setattr(device, "find_kind", lambda folder, kind=kind: kind)
         report = measure("cuda", BenchWeights(Path("release")), "fp32")
         assert [figure.reached for figure in report.figures] == reached
         assert report.settings["device"] == "a card"
@@ -72,9 +68,8 @@ def test_targets_apply_to_the_released_size(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_bundle_of_xtts_is_measured_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     XttsCheckpoints().write_random(tmp_path / "bundle", 2, "tiny", 7)
     small = XttsBenchmarkSize(ids=3, sessions=2, latents=30, rounds=1)
-    monkeypatch.setattr(
-        device, "measure_xtts_bundle", lambda folder, name: measure_xtts_bundle(folder, name, small)
-    )
+    kind = replace(xtts_kind.XTTS, measure=partial(xtts_kind.measure, size=small))
+    monkeypatch.setattr(device, "find_kind", lambda folder: kind)
     report = measure("cpu", BenchWeights(tmp_path / "bundle"), "fp32")
     assert [figure.name for figure in report.figures] == [
         "GPT, an id at context 100",
@@ -85,3 +80,4 @@ def test_a_bundle_of_xtts_is_measured_on_a_cpu(tmp_path: Path, monkeypatch: pyte
         "memory at its highest",
     ]
     assert all(figure.value > 0 and figure.reached is None for figure in report.figures)
+    assert report.settings["device"] == "cpu"
