@@ -1,7 +1,8 @@
 """Which files of the product are kinds, and which are the core: ``python tests/kinds.py [ROOT]`` prints them.
 
 A kind is one of many of its sort, behind one door: a client dialect, a way into a call, a voice family, a
-language, a place to run. Every other file is the core. The source is read with ``ast``; nothing is imported.
+language, a place to run. A kit is what the kinds of one sort are made of; the core does without it. Every
+other file is the core. The source is read with ``ast``; nothing is imported.
 """
 
 import sys
@@ -47,6 +48,10 @@ def _voice_family(name: str) -> Kind:
     )
 
 
+def _language(code: str) -> Kind:
+    return Kind("language", code, (f"tts_engine/reading/languages/{code}/*",))
+
+
 KINDS: Final = (
     _dialect("cartesia"),
     _dialect("cosyvoice_server"),
@@ -69,16 +74,25 @@ KINDS: Final = (
     *map(_carrier, ("exotel", "freeswitch", "jambonz", "plivo", "telnyx", "twilio", "vonage")),
     Kind("framework", "pipecat", ("adapters/pipecat/*",)),
     *map(_voice_family, ("hibari", "piper", "kokoro", "cosyvoice", "xtts")),
-    Kind("language", "english", ("tts_engine/reading/english/*",)),
-    Kind("language", "multilingual", ("tts_engine/reading/multilingual/*",)),
+    *map(_language, "en zh ja de fr es it pt nl pl ru tr ko".split()),
     Kind("place to run", "process", ("tts_engine/backends/process*.py",)),
     Kind("place to run", "cluster", ("gateway/cluster/*",)),
     Kind("bench", "bench", ("gateway/cli/bench/*",)),
 )
+# By sort of kind, the files of its kit.
+KITS: Final = {
+    "language": ("tts_engine/reading/kit/table_rules/*", "tts_engine/reading/kit/han/*"),
+}
+
+
+def kit_of(path: PurePosixPath) -> str | None:
+    """The sort of kind whose kit has a file; None for other files."""
+    found = (sort for sort, files in KITS.items() if any(fnmatch(str(path), each) for each in files))
+    return next(found, None)
 
 
 def kind_of(path: PurePosixPath) -> Kind | None:
-    """The kind that owns a file; None for the core. Raises ValueError if two do."""
+    """The kind that owns a file; None for the core and for kits. Raises ValueError if two do."""
     owners = [kind for kind in KINDS if kind.owns(path)]
     if len(owners) > 1:
         raise ValueError(f"{path} is owned by {owners[0].name} and by {owners[1].name}")
@@ -86,11 +100,13 @@ def kind_of(path: PurePosixPath) -> Kind | None:
 
 
 def lines_by_owner(found: list[Module]) -> Counter[tuple[str, str]]:
-    """Lines of each kind, by sort and name; those of the core by ("core", its top folder)."""
+    """Lines of each kind, by sort and name; of kits by ("kit", sort), of the core by ("core", top folder)."""
     lines: Counter[tuple[str, str]] = Counter()
     for module in found:
         kind = kind_of(module.path)
-        owner = (kind.sort, kind.name) if kind else ("core", "/".join(module.path.parts[:2]))
+        kit = kit_of(module.path)
+        owner = ("kit", kit) if kit else ("core", "/".join(module.path.parts[:2]))
+        owner = (kind.sort, kind.name) if kind else owner
         lines[owner] += module.lines
     return lines
 
@@ -98,7 +114,7 @@ def lines_by_owner(found: list[Module]) -> Counter[tuple[str, str]]:
 def main(root: Path) -> None:
     """Print the lines of the core and of each kind."""
     lines = lines_by_owner(modules(root))
-    for sort in dict.fromkeys(("core", *(kind.sort for kind in KINDS))):
+    for sort in dict.fromkeys(("core", "kit", *(kind.sort for kind in KINDS))):
         of_sort = {name: count for (owner, name), count in lines.items() if owner == sort}
         print(f"{sum(of_sort.values()):7} {sort}")
         for name, count in sorted(of_sort.items(), key=lambda each: -each[1]):

@@ -109,7 +109,7 @@ NETWORK_PACKAGES = {
 }
 COMMAND_LINE_PACKAGES = {"click", "pydantic_settings", "rich", "tomllib"}
 LIBRARY_SWITCHES = PurePosixPath("__init__.py")  # which every process runs before it imports a library
-WORD_TABLE_LOADER = "tts_engine/reading/data_files.py"  # reads TOML that is data, not configuration
+WORD_TABLE_LOADER = "tts_engine/reading/kit/data_files.py"  # reads TOML that is data, not configuration
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import pytest
-from kinds import KINDS, Kind, kind_of
+from kinds import KINDS, Kind, kind_of, kit_of
 from structure import modules
 from test_imports import ROOT, file_of, imports_of
 
@@ -18,7 +18,7 @@ REGISTRIES = {
     "way in": ("gateway/call_servers.py",),
     "carrier": ("gateway/calls/ways_in/media_streams/carriers.py",),
     "voice family": ("tts_engine/backends/kinds.py",),
-    "language": ("tts_engine/backends/voice_reader.py",),
+    "language": ("tts_engine/reading/languages/registry.py",),
     "place to run": ("gateway/engine_opening.py",),
     "bench": ("gateway/cli/main.py",),
 }
@@ -35,10 +35,7 @@ EXCEPTIONS = {
     "dialect native_stream": ("dialect openai",),
     "dialect pai": ("dialect dashscope",),
     "dialect ray_serve": ("dialect openai",),
-    "framework pipecat": (
-        "language multilingual",
-        "way in audiosocket",
-    ),
+    "framework pipecat": ("way in audiosocket",),
     "gateway/calls/api/placed_calls.py": (
         "way in ari",
         "way in rtp",
@@ -53,22 +50,12 @@ EXCEPTIONS = {
     ),
     "gateway/settings.py": ("way in browser",),
     "gateway/voice_registry.py": ("place to run cluster",),
-    "language multilingual": ("language english",),
     "place to run cluster": ("voice family cosyvoice",),
-    "tts_engine/engine.py": ("language english",),
-    "tts_engine/decoding/generation_segmenter.py": ("language multilingual",),
-    "tts_engine/segmenter.py": ("language english",),
     "tts_engine/voices/store.py": ("voice family cosyvoice",),
-    "voice family cosyvoice": (
-        "language multilingual",
-        "place to run process",
-    ),
+    "voice family cosyvoice": ("place to run process",),
     "voice family hibari": ("place to run process",),
     "voice family kokoro": ("voice family hibari",),
-    "voice family xtts": (
-        "language multilingual",
-        "voice family cosyvoice",
-    ),
+    "voice family xtts": ("voice family cosyvoice",),
     "way in media_streams": ("way in asterisk_websocket",),
     "way in ari": (
         "way in audiosocket",
@@ -100,6 +87,17 @@ def test_the_core_imports_no_kind_and_kinds_do_not_import_each_other() -> None:
     found = set(imports_across())
     assert sorted(found - EXCEPTION_PAIRS) == [], "imports across the border"
     assert sorted(EXCEPTION_PAIRS - found) == [], "exceptions that are no longer needed"
+
+
+def test_a_kit_is_used_by_itself_and_the_kinds_of_its_sort_only() -> None:
+    strangers = [
+        (str(module.path), str(file_of(entry.target)))
+        for module in modules(ROOT)
+        for entry in imports_of(module.path, module.tree)
+        if entry.package == "vivavoce" and (sort := kit_of(file_of(entry.target)))
+        if kit_of(module.path) != sort and getattr(kind_of(module.path), "sort", None) != sort
+    ]
+    assert strangers == []
 
 
 def test_each_file_has_one_owner_and_each_kind_has_files() -> None:

@@ -38,7 +38,7 @@ from .backends.base import (
 from .backends.loading import load_backend
 from .errors import BadRequest, LanguageNotSpoken, Overloaded, UnknownVoice
 from .metrics import Metrics
-from .reading.english.grammar import ENGLISH_GRAMMAR
+from .reading.languages.registry import DEFAULT_LANGUAGE
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
@@ -293,7 +293,7 @@ class Engine(SpeechEngine):
 
     async def _warm_up(self) -> None:
         """Speak a sentence on every worker, so that no caller waits for lazy initialisation."""
-        await asyncio.get_running_loop().run_in_executor(None, ENGLISH_GRAMMAR.compile)
+        await asyncio.get_running_loop().run_in_executor(None, DEFAULT_LANGUAGE.grammar().compile)
         backend = self._backend
         available = min(self._config.scheduler.max_streams, backend.slots, backend.memory_slots)
         concurrent_streams = min(len(backend.workers), available) if len(self.voices) else 0

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .reading.clause_boundaries import MAX_CLAUSE_CHARACTERS, BoundaryKind
-from .reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS, EnglishClauseNormalizer, normalize
+from .reading.languages.registry import DEFAULT_VOICE_SCRIPTS, WordClauseNormalizer
 from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer
 from .reading.pronunciation.lexicon import Lexicon, Pronunciation
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
@@ -20,7 +20,6 @@ __all__ = [
     "SegmentPolicy",
     "Segmenter",
     "SpokenWord",
-    "normalize",
 ]
 
 
@@ -80,7 +79,7 @@ class Segmenter:
         self,
         policy: SegmentPolicy = SegmentPolicy(),
         reader: TextNormalizer | None = None,
-        scripts: ReadableScripts = ENGLISH_VOICE_SCRIPTS,
+        scripts: ReadableScripts = DEFAULT_VOICE_SCRIPTS,
         style: ReadingStyle = DEFAULT_READING_STYLE,
     ) -> None:
         self.has_words = False
@@ -90,7 +89,7 @@ class Segmenter:
         self._scripts = scripts
         self._policy = policy
         self._reader = reader or TextNormalizer(
-            EnglishClauseNormalizer(policy.max_characters, style), policy.max_characters
+            WordClauseNormalizer(policy.max_characters, style), policy.max_characters
         )
         self._pending_words: list[SpokenWord] = []
         self._start = 0  # of the next segment, in characters of the text pushed

@@ -19,7 +19,7 @@ from pipecat.utils.types import is_given
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import SynthesisFailed, UnknownVoice, VivavoceError
-from ...tts_engine.reading.multilingual.clause_normalizer import is_supported_language
+from ...tts_engine.reading.languages.registry import is_supported_language
 from ...tts_engine.speech_engine import SpeechEngine, SpeechStream
 from ...tts_engine.stream_request import Delivery
 from ...tts_engine.voices.voices import MULTIPLE_LANGUAGES

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from vivavoce.gateway.cli.bench.report import BenchFigure
 from vivavoce.tts_engine.errors import MissingExtra
-from vivavoce.tts_engine.reading.english import vocabulary
-from vivavoce.tts_engine.reading.english.clause_normalizer import normalize
+from vivavoce.tts_engine.reading.languages.en import vocabulary
+from vivavoce.tts_engine.reading.languages.en.rules import normalize
 
 MIN_RIGHT_PERCENT = 95.0
-FOLDER = Path(__file__).parents[1] / "tts_engine/reading/english/independent"
+FOLDER = Path(__file__).parents[1] / "tts_engine/reading/languages/en/independent"
 _LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
 _LETTER_WITH_ENDING = re.compile(r"\b([a-z])'s\b")
 _WRITTEN = {spoken.lower(): written for written, spoken in vocabulary.RESPELLINGS.items()}

@@ -17,9 +17,9 @@ from itertools import product
 from pathlib import Path
 
 from benches.english_readings import measure_english
+from shared.language_tables import TABLE_LANGUAGES, language_table
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
-from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
-from vivavoce.tts_engine.reading.multilingual.languages.language_tables import TABLE_LANGUAGES, language_table
+from vivavoce.tts_engine.reading.multilingual_clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 
 MIN_RIGHT_PERCENT = 98.0

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from benches.transcript_scoring import MistakeKind, canonical_words, differences, score
 from benches.word_errors import sentences, word_time_errors_ms
 from vivavoce.tts_engine.chunk import Word
-from vivavoce.tts_engine.reading.english.quantities import number_words
+from vivavoce.tts_engine.reading.languages.en.quantities import number_words
 
 
 def wrong_words(reference: str, heard: str) -> int:

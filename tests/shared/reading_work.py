@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from shared.counted_work import counted_calls
-from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
+from vivavoce.tts_engine.reading.multilingual_clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 from vivavoce.tts_engine.reading.unicode_scripts import ALL_SCRIPTS
 from vivavoce.tts_engine.segmenter import Segmenter

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, Segmenter, SegmentPolicy, normalize
+from vivavoce.tts_engine.reading.languages.en.rules import normalize
+from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, Segmenter, SegmentPolicy
 
 EAGER = SegmentPolicy(first_min_words=1, min_words=1)
 # Fragments of what a language model writes; joined, they make boundaries of all kinds.

@@ -1,34 +1,19 @@
 """Segmenters for a voice of one language, from the reader that has most rules for it."""
 
 from ..errors import MissingExtra
-from ..reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS
-from ..reading.multilingual.clause_normalizer import LANGUAGE_CODES, LanguageGrammars
+from ..reading.languages.registry import DEFAULT_LANGUAGE, languages_by_code
+from ..reading.multilingual_clause_normalizer import LanguageGrammars
 from ..reading.normalizer import TextNormalizer
-from ..reading.unicode_scripts import (
-    ALL_SCRIPTS,
-    BOPOMOFO,
-    CYRILLIC,
-    GREEK,
-    HAN,
-    HANGUL,
-    KANA,
-    LATIN,
-    ReadableScripts,
-)
+from ..reading.unicode_scripts import ALL_SCRIPTS, CYRILLIC, GREEK, LATIN, ReadableScripts
 from ..segmenter import Segmenter
 from ..voices.languages import primary_language
 from .base import SlotRequest
 
+# Of languages without a grammar
 _SCRIPTS = {
-    **dict.fromkeys(
-        "ca cs cy da de es et eu fi fr hr hu is it lb lt lv nb nl no pl pt ro sk sl sq sv sw tr vi".split(),
-        (LATIN,),
-    ),
-    **dict.fromkeys("be bg kk mk ru uk".split(), (LATIN, CYRILLIC)),
+    **dict.fromkeys("ca cs cy da et eu fi hr hu is lb lt lv nb no ro sk sl sq sv sw vi".split(), (LATIN,)),
+    **dict.fromkeys("be bg kk mk uk".split(), (LATIN, CYRILLIC)),
     "el": (LATIN, GREEK),
-    "zh": (LATIN, HAN, BOPOMOFO),
-    "ja": (LATIN, HAN, KANA),
-    "ko": (LATIN, HAN, HANGUL),
 }
 
 
@@ -42,20 +27,22 @@ class VoiceReader:
     def __init__(self, language: str) -> None:
         self.language = language
         self._primary = primary_language(language)
-        self._grammars = LanguageGrammars({}) if self._primary == "en" else _load(self._primary)
-        known = _SCRIPTS.get(self._primary)
+        self._is_default = self._primary == DEFAULT_LANGUAGE.code
+        self._grammars = LanguageGrammars({}) if self._is_default else _load(self._primary)
+        read = languages_by_code().get(self._primary)
+        known = read.scripts if read else _SCRIPTS.get(self._primary)
         self._scripts = ReadableScripts(*known) if known else ALL_SCRIPTS
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter that yields clauses and sentences."""
-        if self._primary == "en":
-            return Segmenter(style=request.reading, scripts=ENGLISH_VOICE_SCRIPTS)
+        if self._is_default:
+            return Segmenter(style=request.reading)
         reader = TextNormalizer(self._grammars.any_clause_normalizer(self._primary))
         return Segmenter(reader=reader, scripts=self._scripts)
 
 
 def _load(primary: str) -> LanguageGrammars:
     try:
-        return LanguageGrammars.load([primary] if primary in LANGUAGE_CODES else [])
+        return LanguageGrammars.load([primary] if primary in languages_by_code() else [])
     except MissingExtra:  # the grammars of Chinese and Japanese need it
         return LanguageGrammars({})

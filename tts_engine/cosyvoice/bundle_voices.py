@@ -14,7 +14,7 @@ from ...models.cosyvoice.config import CosyVoiceVersion
 from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
 from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt, VoicePromptError
 from ..errors import BadRequest
-from ..reading.multilingual.clause_normalizer import is_supported_language
+from ..reading.languages.registry import is_supported_language
 from ..voices.enrollable import EnrollableVoices
 from ..voices.recording import Recording
 from ..voices.storable_prompt import StorablePrompt

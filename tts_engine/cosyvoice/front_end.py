@@ -21,7 +21,7 @@ from ..backends.base import SlotRequest
 from ..decoding.generation_segmenter import GenerationSegmenter, VoiceConversionSegmenter
 from ..decoding.policy import requested_sampling
 from ..errors import BadRequest
-from ..reading.multilingual.clause_normalizer import MULTILINGUAL_VOICE_SCRIPTS, LanguageGrammars
+from ..reading.multilingual_clause_normalizer import MULTILINGUAL_VOICE_SCRIPTS, LanguageGrammars
 from ..segmenter import Segmenter
 from ..stream_request import Delivery, DeliveryMode
 from ..voices.store import VoiceStore

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..reading.clause_boundaries import BoundaryKind
-from ..reading.multilingual.clause_normalizer import LanguageGrammars
+from ..reading.multilingual_clause_normalizer import LanguageGrammars
 from ..reading.normalizer import ClauseNormalizer, NormalizedClause, SpokenWord, TextNormalizer
 from ..reading.unicode_scripts import ALL_SCRIPTS, ReadableScripts, estimate_seconds
 from ..segmenter import Segment, Segmenter, best_cut

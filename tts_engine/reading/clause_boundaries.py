@@ -9,7 +9,7 @@ boundaries end a segment is decided in ``tts_engine/segmenter.py``.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from .unicode_scripts import is_unspaced
@@ -81,8 +81,10 @@ class BoundarySearch:
 class BoundaryRules:
     """Language facts on marks that do not end a clause. Words are written without their last full stop."""
 
-    abbreviations: Mapping[str, AbbreviationKind]
-    dotted_kind: AbbreviationKind  # kind of "z.B." and other letters with stops
+    abbreviations: Mapping[str, AbbreviationKind] = field(default_factory=dict)
+    dotted_kind: AbbreviationKind = (
+        AbbreviationKind.MAY_END_SENTENCE
+    )  # kind of "z.B." and other letters with stops
     abbreviated_endings: tuple[str, ...] = ()  # of longer words: the "str" of "Goethestr."
     ordinal_stops: bool = False  # "3." may be an ordinal
     weekdays: frozenset[str] = frozenset()  # lower case; a date may follow their comma

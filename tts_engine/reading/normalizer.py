@@ -18,9 +18,9 @@ from .clause_boundaries import (
     ClauseBoundary,
     next_boundary,
 )
+from .kit.tokenizer import DraftWord, punctuate
 from .pronunciation.finder import PronunciationFinder
 from .pronunciation.lexicon import Lexicon, PronouncedRange, Pronunciation
-from .tokenizer import DraftWord, punctuate
 
 _MAX_SLICE_CHARACTERS = 4096  # folded at once; bounds the memory that a huge push takes
 

@@ -14,7 +14,7 @@ from ...models.xtts.voice import XttsVoice
 from ..backends.base import SlotRequest
 from ..decoding.policy import requested_sampling
 from ..errors import BadRequest
-from ..reading.multilingual.clause_normalizer import LanguageGrammars
+from ..reading.multilingual_clause_normalizer import LanguageGrammars
 from ..reading.normalizer import TextNormalizer
 from ..segmenter import Segmenter
 from .bundle_voices import XttsVoices

@@ -7,7 +7,7 @@ import pytest
 
 from vivavoce.adapters.ssml.document import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlPiece, parse_ssml
 from vivavoce.adapters.ssml.say_as import say_as
-from vivavoce.tts_engine.reading.english.clause_normalizer import normalize
+from vivavoce.tts_engine.reading.languages.en.rules import normalize
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
 
 

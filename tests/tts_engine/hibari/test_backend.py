@@ -20,7 +20,8 @@ from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import UnreadableText
 from vivavoce.tts_engine.hibari.backend import STEP_FRAMES, HibariBackend
 from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
-from vivavoce.tts_engine.reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS, normalize
+from vivavoce.tts_engine.reading.languages.en.rules import normalize
+from vivavoce.tts_engine.reading.languages.registry import DEFAULT_VOICE_SCRIPTS
 from vivavoce.tts_engine.reading.reading_style import READING_STYLES
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
 from vivavoce.tts_engine.stream_request import Delivery
@@ -255,7 +256,7 @@ def test_every_accented_latin_letter_is_readable_and_has_a_sound(backend: Hibari
     assert set("aZéÈßệ") & set(LATIN_LETTERS) == set("aZéÈệ") and len(LATIN_LETTERS) > 500
     phonemizer = backend._voices[0].phonemizer
     for letter in LATIN_LETTERS:
-        assert ENGLISH_VOICE_SCRIPTS.can_read(letter)
+        assert DEFAULT_VOICE_SCRIPTS.can_read(letter)
         lines = phonemizer.phonemize([SpelledWord(word.text) for word in normalize(letter)])
         assert any(line.has_phonemes for line in lines), letter
 

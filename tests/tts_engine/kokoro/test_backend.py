@@ -21,7 +21,7 @@ from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, UnknownVoice, UnreadableText
 from vivavoce.tts_engine.kokoro import backend as kokoro
 from vivavoce.tts_engine.kokoro.backend import parse_mixture
-from vivavoce.tts_engine.reading.multilingual.clause_normalizer import LanguageGrammars
+from vivavoce.tts_engine.reading.multilingual_clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import SpokenWord
 from vivavoce.tts_engine.stream_request import Delivery
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from vivavoce.tts_engine.decoding.generation_segmenter import GenerationPolicy, GenerationSegmenter
 from vivavoce.tts_engine.errors import BadRequest, MissingExtra
-from vivavoce.tts_engine.reading.multilingual.clause_normalizer import (
-    LANGUAGE_CODES,
+from vivavoce.tts_engine.reading.languages.ja.kana_numbers import number_to_kana, numerals_to_kana
+from vivavoce.tts_engine.reading.languages.registry import LANGUAGES as READ_LANGUAGES
+from vivavoce.tts_engine.reading.multilingual_clause_normalizer import (
     LanguageGrammars,
     language_code,
 )
-from vivavoce.tts_engine.reading.multilingual.han.japanese_numbers import number_to_kana, numerals_to_kana
 from vivavoce.tts_engine.reading.unicode_scripts import estimate_seconds, group_written_words
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment
 
@@ -548,7 +548,9 @@ def test_a_generation_is_bounded_and_ends_with_a_sentence(written: tuple[str, st
 
 
 def test_the_language_codes_are_those_of_thirteen_languages() -> None:
-    assert {*LANGUAGE_CODES} == set("en zh ja ko de fr es it pt nl pl ru tr".split())
+    assert {language.code for language in READ_LANGUAGES} == set(
+        "en zh ja ko de fr es it pt nl pl ru tr".split()
+    )
 
 
 def test_the_stop_of_an_abbreviation_that_is_read_without_one_too_is_no_pause() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vivavoce.tts_engine.reading.english import vocabulary
-from vivavoce.tts_engine.reading.english.clause_normalizer import normalize
+from vivavoce.tts_engine.reading.languages.en import vocabulary
+from vivavoce.tts_engine.reading.languages.en.rules import normalize
 
 LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
 

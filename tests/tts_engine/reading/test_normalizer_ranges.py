@@ -7,10 +7,10 @@ import inflect
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vivavoce.tts_engine.reading.english import vocabulary
-from vivavoce.tts_engine.reading.english.clause_normalizer import normalize
-from vivavoce.tts_engine.reading.english.quantities import number_words
 from vivavoce.tts_engine.reading.folding import fold
+from vivavoce.tts_engine.reading.languages.en import vocabulary
+from vivavoce.tts_engine.reading.languages.en.quantities import number_words
+from vivavoce.tts_engine.reading.languages.en.rules import normalize
 from vivavoce.tts_engine.reading.normalizer import SpokenWord
 
 LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}

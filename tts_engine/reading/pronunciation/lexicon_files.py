@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 from xml.parsers import expat
 
 from ...errors import BadRequest
-from ..data_files import parse_toml
+from ..kit.data_files import parse_toml
 from .ipa import BadIpa, read_ipa
 from .lexicon import MAX_RESPELLING_CHARACTERS, Lexicon, Pronunciation, fold_phrase
 from .pinyin import read_pinyin

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from vivavoce.tts_engine.reading.english import vocabulary
-from vivavoce.tts_engine.reading.english.clause_normalizer import EnglishClauseNormalizer, normalize
+from vivavoce.tts_engine.reading.languages.en import vocabulary
+from vivavoce.tts_engine.reading.languages.en.rules import EnglishClauseNormalizer, normalize
 from vivavoce.tts_engine.reading.normalizer import SpokenWord, TextNormalizer
 from vivavoce.tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
 

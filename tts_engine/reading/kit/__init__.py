@@ -1,0 +1,1 @@
+"""Parts of grammars: patterns, tokens, spelling, number words, and sets of rules."""

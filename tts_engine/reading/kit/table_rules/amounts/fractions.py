@@ -1,0 +1,207 @@
+"""Rules of two numbers with a sign between them: "1/2", "3:1", "2 x 2", "35 x 45 mm", "10/12 minutes"."""
+
+import re
+
+from ...tokenizer import SMALL_LETTERS, RuleRow, ScanState, any_of
+from ..language_table import LanguageTable
+from ..number_context import TableNumberContext
+from ..numbers import TableNumberWords, with_noun
+from ..speller import TableSpeller
+from .number_patterns import NumberPatterns
+from .rates import TableRates
+
+_NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_]{1,20} \Z")
+
+
+class TableFractions:
+    """Recognisers of fractions, ratios, scores and sizes of one language."""
+
+    def __init__(
+        self,
+        table: LanguageTable,
+        numbers: TableNumberWords,
+        speller: TableSpeller,
+        context: TableNumberContext,
+        patterns: NumberPatterns,
+        rates: TableRates,
+    ) -> None:
+        self._table, self._numbers, self._speller = table, numbers, speller
+        self._context, self._patterns, self._rates = context, patterns, rates
+        self._size_word = table.size_word or table.marks["×"]
+        self._times_word = table.marks["×"] if table.size_units else self._size_word
+        self._unit_plurals = table.unit_plurals
+        self._unit_words = {form: unit for unit in table.units.values() for form in unit.forms}
+        cues = any_of(table.slash_words)
+        self._slash_cue = re.compile(rf"(?<!\w)((?i:{cues}))\.? [^,;.!?]{{0,40}}\Z") if cues else None
+
+    def digit_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of two numbers with a sign between them: "1/2", "3:1", "2 x 2", "35 x 45 mm"."""
+        table, end, decimal = self._table, self._patterns.end, self._patterns.decimal
+        # Units of blood pressure are among them: "mmHg", "мм рт. ст."
+        long_units = (unit for unit in table.units if len(unit) > 3 and (unit.isascii() or " " in unit))
+        long = any_of(long_units) or r"(?!)"
+        return (
+            (
+                rf"(?P<whole>\d{{1,3}}) 1/2(?: ?(?P<unit>{self._patterns.units}){end}"
+                rf"|(?: (?P<noun>{any_of(self._unit_words)}){end})?(?![/\d]){end})"
+                if table.halves or table.decimal_halves
+                else "(?!)",
+                self._read_half,
+            ),
+            (
+                rf"(?P<known>{any_of(table.fractions) or '(?!)'})"
+                rf"(?: ?(?P<unit>{self._patterns.units}){end}|(?!/){end})",
+                self._read_known_fraction,
+            ),
+            # A scale may be grouped: "1:50 000".
+            (r"(?P<over>1):(?P<under>\d{1,3}(?:[ .]\d{3})*[ .]000)" + end, self._read_ratio),
+            (r"(?P<over>\d{1,2}):(?P<under>\d{1,2}|(?<=\b1:)\d{3,5})(?![\d:])" + end, self._read_ratio),
+            (
+                rf"(?P<over>\d{{1,2}}) ?[x–-] ?(?P<under>\d{{1,2}})(?= [A-Z][{SMALL_LETTERS}])",
+                self._read_score,
+            ),
+            *self._size_rows(),
+            (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_times_of),
+            (
+                rf"(?P<whole>{self._patterns.integer})(?:x{end}| x(?= (?:{self._patterns.signs}) ?\d))",
+                self._read_times,
+            ),
+            (rf"(?P<whole>\d{{1,2}}) x(?= [{SMALL_LETTERS}])", self._read_times),
+            (
+                r"(?P<over>\d{1,3})(?:[.,](?P<part>\d))?/(?P<under>\d{1,3})(?![\d/])"
+                rf"(?: ?(?P<unit>{long}){end}|{end})",
+                self._read_fraction,
+            ),
+        )
+
+    def letter_row(self) -> RuleRow:
+        """Return the rule of the "x" of a size."""
+        return r"x(?= ?\d)", self._read_by
+
+    def _size_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rule of "60 × 40 × 30 cm"."""
+        if not self._table.size_units:
+            return ()
+        number, by = r"\d{1,4}(?:[.,]\d{1,2})?", " ?[x×х] ?"
+        rest = rf"{number}(?:{by}{number})?\s?(?:{any_of(self._table.size_units)}){self._patterns.end}"
+        return ((rf"{self._patterns.decimal}{by}(?={rest})", self._read_size),)
+
+    def _read_known_fraction(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "1/2", and "1/2 kg" with its unit; "2/3 jours" is a range, and "klas 2/3" are two."""
+        previous, following = scan.context.previous_word, scan.next_word(match.end())
+        if previous in self._table.slash_cues or self._table.slash_word(previous, following):
+            return None
+        if following in self._unit_plurals and match["known"][0] in "23":
+            return self._read_slash_range(scan, match)
+        forms = self._table.fractions[match["known"]].split("|")
+        unit = self._table.units[match["unit"]].gender if match["unit"] else ""
+        head, _, rest = match["known"].partition(" ")  # which may be a noun: "1/2 hora"
+        noun_at = match.start() + len(head) if rest[-1:].isalpha() else match.end()
+        gender = unit or self._context.gender_of_counted(scan, noun_at, 1)
+        words = dict(zip(("", "f", "n"), forms, strict=False)).get(gender, forms[0])
+        words = self._table.inflected(words, previous)
+        if match["unit"]:
+            words += " " + self._table.noun_form(self._table.units[match["unit"]], 1, "genitive")
+        scan.emit(words, *match.span())
+        return self._speller.finish_number(scan, self._rates.read_per(scan, match.end()))
+
+    def _read_half(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "2 1/2 kg", as which "2½ kg" arrives too: "zweieinhalb Kilogramm", "dos kilos y medio"."""
+        whole, table = match["whole"], self._table
+        noun = table.units[match["unit"]] if match["unit"] else self._unit_words.get(match["noun"])
+        if not table.halves:  # as "2,5"
+            counted = self._numbers.counted(whole, "5", noun) if noun else self._numbers.amount(whole, "5")
+            return self._speller.emit_number(scan, counted, *match.span())
+        usual, _, feminine = (table.halves.get(whole) or table.halves[""]).partition("|")
+        template = feminine if feminine and noun and noun.gender == "f" else usual
+        number = self._numbers.number(int(whole))
+        counted = self._numbers.counted(whole, None, noun) if noun else number
+        words = template.format(number, counted=counted)
+        if noun and "{counted}" not in template:
+            words = with_noun(words, table.noun_form_after_fraction(noun, int(whole)))
+        return self._speller.emit_number(scan, words, *match.span())
+
+    def _read_ratio(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "3:1" of a score, and a scale."""
+        table = self._table
+        joint = table.ratio_words.get(scan.context.previous_word, table.ratio_word)
+        if not joint:
+            return None
+        over = self._numbers.amount(match["over"], None)
+        digits = re.sub(r"\D", "", match["under"])
+        under = self._numbers.amount(digits, None, "", table.case_after(joint))
+        return self._speller.emit_number(scan, f"{over} {joint} {under}", *match.span())
+
+    def _read_score(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "2 x 2" between the names of two teams."""
+        is_after_name = _NAME_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
+        is_code = (len(match["over"]) > 1 and match["over"][0] == "0") or scan.context.code_words_left
+        if not self._table.score_joint or not is_after_name or is_code:
+            return None
+        over, under = self._numbers.amount(match["over"], None), self._numbers.amount(match["under"], None)
+        return self._speller.emit_number(scan, f"{over} {self._table.score_joint} {under}", *match.span())
+
+    def _read_size(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "35x" of "35x45 mm"."""
+        amount = self._numbers.amount(match["whole"], match["fraction"])
+        return self._speller.emit_number(scan, f"{amount} {self._size_word}", *match.span())
+
+    def _read_times_of(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "3x" of "3x200 g", which is a size in some languages."""
+        amount = self._numbers.amount(match["whole"], match["fraction"])
+        return self._speller.emit_number(scan, f"{amount} {self._times_word}", *match.span())
+
+    def _read_by(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "x" of "35 x 45 mm"."""
+        is_apart = scan.view[match.start() - 1 : match.end() + 1] == " x "
+        if not (scan.context.after_number or is_apart):
+            return None
+        return self._speller.emit_number(scan, self._times_word, *match.span())
+
+    def _read_times(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "3x" as "drei mal"."""
+        if self._table.times is None:
+            return None
+        words = self._numbers.counted(
+            match["whole"], None, self._table.times, self._context.case(scan, match)
+        )
+        scan.emit(words, *match.span())
+        return self._speller.finish_number(scan, self._rates.read_per(scan, match.end()))
+
+    def _read_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "3/8" and "4,5/5"; "10/12 minutes" is a range."""
+        if not match["unit"] and self._is_slash_range(scan, match):
+            return self._read_slash_range(scan, match)
+        over = self._numbers.amount(match["over"], match["part"])
+        under = self._numbers.amount(match["under"], None)
+        words = f"{over} {self._slash_word(scan, match)} {under}"
+        if self._table.particles:  # Korean names the lower number first
+            words = f"{under}{self._table.fraction_word} {over}"
+        if scan.context.previous_word in self._table.slash_cues or (match["unit"] and self._table.particles):
+            words = f"{over} {under}"
+        if match["unit"]:  # of blood pressure: "120/80 mmHg"
+            noun = self._table.units[match["unit"]]
+            words = with_noun(words, self._table.noun_form(noun, int(match["under"])))
+        return self._speller.emit_number(scan, words, *match.span())
+
+    def _slash_word(self, scan: ScanState, match: re.Match[str]) -> str:
+        at, table = match.start(), self._table
+        word = table.slash_word(scan.context.previous_word, scan.next_word(match.end()))
+        cue = self._slash_cue.search(scan.view, max(0, at - 50), at) if self._slash_cue else None
+        return word or (table.slash_words[cue.group(1).lower()] if cue else table.fraction_word)
+
+    def _is_slash_range(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether a counted noun or a unit follows two numbers that are near each other."""
+        noun, low, high = scan.next_word(match.end()), int(match["over"]), int(match["under"])
+        is_counted = noun in self._unit_plurals or (len(noun) > 1 and noun in self._table.units)
+        return is_counted and not match["part"] and low < high <= 2 * low
+
+    def _read_slash_range(self, scan: ScanState, match: re.Match[str]) -> int:
+        low, high = (self._numbers.amount(each, None) for each in match.group().split("/"))
+        scan.emit(f"{low} {self._table.range_word} {high}", *match.span())
+        unit, stop = scan.next_word(match.end()), match.end()
+        if unit in self._table.units:
+            start = scan.view.index(unit, stop)
+            stop = start + len(unit) + scan.view.startswith(".", start + len(unit))
+            scan.emit(self._table.noun_form(self._table.units[unit], 2), start, stop)
+        return self._speller.finish_number(scan, stop)

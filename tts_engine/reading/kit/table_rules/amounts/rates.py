@@ -1,0 +1,78 @@
+"""Rules of what an amount is for: "/Monat", "per kWh", "7 jours/7"."""
+
+import re
+
+from ...lazy_pattern import LazyPattern
+from ...tokenizer import RuleRow, ScanState, any_of
+from ..language_table import LanguageTable
+from ..numbers import TableNumberWords, with_noun
+from ..speller import TableSpeller
+from .number_patterns import NumberPatterns
+
+_MIN_UNIT_LETTERS = 3  # of a unit after "64/"; a shorter one may be part of a code
+_COUNTED_NOUN_BEHIND = re.compile(r"\d(?: [^\W\d_]{2,20}| ?%)?\Z")
+
+
+class TableRates:
+    """Recognisers of rates of one language."""
+
+    def __init__(
+        self,
+        table: LanguageTable,
+        numbers: TableNumberWords,
+        speller: TableSpeller,
+        patterns: NumberPatterns,
+    ) -> None:
+        self._table, self._numbers, self._speller = table, numbers, speller
+        self._patterns = patterns
+        self._per = LazyPattern(
+            rf" ?/ ?(?:(?P<known>{any_of(table.per) or '(?!)'})(?!\w)"
+            rf"|(?P<size>\d{{1,3}}) ?(?P<of>{patterns.units}){patterns.end}"
+            rf"|(?P<unit>{patterns.units}){patterns.end}"
+            r"|(?P<word>[^\W\d_]{1,20}\b)|(?P<number>\d{1,3}(?!\d)))"
+        )
+
+    def letter_row(self) -> RuleRow:
+        """Return the rule of "per kWh"."""
+        patterns, cues = self._patterns, any_of(self._table.per_cues)
+        rate = rf"(?P<cue>(?i:{cues})) (?P<unit>{patterns.units}){patterns.end}" if cues else "(?!)"
+        return rate, self._read_rate
+
+    def sign_row(self) -> RuleRow:
+        """Return the rule of the "/" after a noun."""
+        units = (unit for unit in self._table.units if len(unit) >= _MIN_UNIT_LETTERS and unit.isalpha())
+        return rf"/(?:{any_of({*self._table.per_nouns, *units, '7'})})(?!\w)", self._read_slash
+
+    def read_per(self, scan: ScanState, at: int) -> int:
+        """Read the "/Monat" after a price or a unit, and return where it ends."""
+        table, match = self._table, self._per.match(scan.view, at)
+        if match is None:
+            return at
+        known = match["known"] or (match["word"] or "").lower()
+        if known in table.per:
+            words = table.per[known]
+        elif match["number"]:
+            words = f"{table.fraction_word} {self._numbers.number(int(match['number']))}"
+        elif match["of"]:
+            words = f"{table.per_word} {self._numbers.counted(match['size'], None, table.units[match['of']])}"
+        elif match["unit"]:
+            words = f"{table.per_word} {with_noun('', table.noun_form(table.units[match['unit']], 1))}"
+        else:
+            words = f"{table.per_word} {match['word']}"
+        scan.emit(words, at, match.end())
+        return match.end()
+
+    def _read_rate(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "per kWh"."""
+        if match.start() and scan.view[match.start() - 1].isalnum():
+            return None
+        scan.emit(match["cue"], *match.span("cue"))
+        scan.emit(self._table.units[match["unit"]].forms[0], *match.span("unit"))
+        scan.context.note_word(scan.words[-1].text)
+        return self._speller.end_sentence(scan, match.end())
+
+    def _read_slash(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "/jour" of "3 fois/jour", the "/min" of "64/min", and "7 jours/7"."""
+        if not _COUNTED_NOUN_BEHIND.search(scan.view, max(0, match.start() - 24), match.start()):
+            return None
+        return self._speller.end_sentence(scan, self.read_per(scan, match.start()))

@@ -1,0 +1,297 @@
+"""Rules of codes in a language that a table describes: bank accounts, phone numbers, letters with digits."""
+
+import re
+
+from ..lazy_pattern import LazyPattern
+from ..reading_context import CODE_WINDOW
+from ..spelling import LONG_DIGIT_GROUPS
+from ..tokenizer import RuleRow, ScanState, any_of
+from .language_table import LanguageTable
+from .numbers import TableNumberWords
+from .speller import TableSpeller
+
+_RUN = re.compile(r"\d+|[^\W\d_]+")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_CAPITALS_BEHIND = re.compile(r"(?<!\w)[A-Z]{1,3} \Z")  # the "C" of "3 C 117/24", of a court
+_YEARS = re.compile(r"(?:1[5-9]|20)\d\d-(?:1[5-9]|20)\d\d")
+_MIN_SPELLED_RUNS = 5  # in "RSSMRA80A01H501U", whose letters are read one by one too
+_MIN_CODE_RUNS = 3  # of letters or digits in "AB-4711-X", whose digits are read one by one
+_LETTERS_THAT_ARE_WORDS = "AEIOUY"
+# Country, check digits, groups of four letters and digits. Source: ISO 13616.
+_BANK_ACCOUNT = r"[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?|[A-Z]{2}\d{2}[A-Z0-9]{4}\d{7,23}"
+_PHONE_NUMBER = (
+    r"0\d{3} \d{3} \d \d{3}",
+    r"(?:1[ .-])?\d{3}[ .-]\d{3}-\d{4}",
+    r"\d{3}[ .]\d{3}[ .]\d{4}",
+    r"\d{2}(?: \d{4}){6}",  # a Polish bank account
+    r"[78] \d{3} \d{3}[ -]\d\d[ -]?\d\d",
+    r"0 \d{3}(?: \d{2,3}){2,3}",
+    r"\d(?: \d\d){3}(?: \d{3}){2}(?: \d\d)?",
+    r"0\d(?:[ .]\d\d){4}",
+    r"0\d{1,3} [-–] \d{2,4}(?: ?\d{2,4}){1,4}",
+    r"0\d+(?:(?: / |[ /-])\d{2,})+",
+    r"0\d{1,3}\.\d{5,8}",
+    r"\d{3}-\d{4}",
+    r"\d{3} \d{6,7}",
+    r"444 \d(?: \d{3}|\d \d\d)",
+    r"(?:\d ?)?(?:\(\d{2,4}\) ?)?\d{2,4}(?:-\d{2,6}){2,3}",
+    r"\d{2}(?: \d{3})?(?: \d\d){2,4}",
+)
+
+
+class TableCodes:
+    """Recognisers of codes of one language."""
+
+    def __init__(self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller) -> None:
+        self._table, self._numbers, self._speller = table, numbers, speller
+        # Particles follow a code without a blank, so that letters of another script end it.
+        self._letter = "[A-Za-z]" if table.particles else r"[^\W\d_]"
+        self._end = table.end
+        # The "salle B" of "salle B 2.14"
+        self._section_behind = re.compile(rf"(?<!\w)(?i:{any_of(table.section_words) or '(?!)'}) [A-Z] \Z")
+        self._money_ahead = LazyPattern(rf"\s?(?:{any_of(table.money)}){table.end}")
+
+    def letter_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of codes that begin with a letter."""
+        letter, end = self._letter, self._end
+        no_suffix = "" if self._table.suffix_mark == "'" else r"|'[^\W\d_]"
+        upper = "[A-Z0-9]" if self._table.particles else r"[^\W_a-z]"
+        head = rf"[A-Z]{{2,6}}(?=-{letter}*[a-z])" if self._table.spelled_heads else r"(?!)"
+        part = rf"{upper}{{1,12}}"
+        slashed = rf"(?=[^\s]{{0,30}}/)(?=[^\s\d]{{1,14}}\d){part}(?:[-/]{part}){{1,5}}(?![\w/])"
+        phrases = self._table.code_phrases or "(?!)"
+        return (
+            (rf"(?i:{phrases})(?= (?:[*.x]{{1,4}} ?)?\d{{3,6}}(?![.,]?\d))", self._read_code_phrase),
+            (slashed if self._table.reference_slashes else "(?!)", self._read_slashed),
+            (rf"(?=[A-Z])(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
+            (rf"[A-Z]{{2}}\d\d [A-Z0-9]{{4}}(?! ?[A-Z0-9]){end}", self._read_part_of_account),
+            (rf"[vV]\d{{1,3}}(?:\.\d{{1,3}}){{1,3}}(?!\.\d){end}", self._read_lettered_version),
+            (
+                rf"{letter}{{1,20}}-?\d(?:{letter}|\d){{0,30}}(?:-{upper}{{1,20}}){{0,6}}{end}",
+                self._read_mixed,
+            ),
+            (
+                rf"(?=[\w-]{{1,40}}\d)[^\W\d_a-z]{{1,20}}(?:-{upper}{{1,20}}){{1,6}}{end}",
+                self._read_mixed,
+            ),
+            (rf"{letter}{{1,4}}(?:-{letter}{{1,4}}){{1,3}}(?![\w-])", self._read_capital_groups),
+            (head, self._read_capitals),
+            (rf"{letter}{{2,5}}(?!-[^\W\d_]{no_suffix}){end}", self._read_capitals),
+            (r"(?=[A-Z])(?:[A-Z]\.){2,8}(?!\w)", self._read_dotted_capitals),
+            (rf"(?=[A-Z])[A-Z](?!['-]){end}(?:\.(?= ?\d))?", self._read_lone_capital),
+        )
+
+    def digit_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of phone numbers and other codes of digits."""
+        read, end = self._speller.read_digit_groups, self._end
+        rows: list[RuleRow] = [
+            (r"\d{3,4}(?:[ .-]\d{2,5}){1,6}(?![-\d])" + end, self._read_announced_groups),
+            (r"\d{4}(?: \d{4}){2,4}" + end, read),
+            (rf"(?:{'|'.join(_PHONE_NUMBER)})(?![-\d]){end}", read),
+            (r"\d{1,3}(?:\.\d{3}){2}(?:/\d{4})?-\d{1,2}(?!-|[.,]?\d)" + end, read),
+            (r"\d{3,8}-\d(?!-|[.,]?\d)" + end, self._read_announced_groups),
+            (LONG_DIGIT_GROUPS + end, read),
+            (r"\d{5}\.\d{5,6}(?:[ .]\d{1,14}){2,6}(?![-.\d])" + end, read),
+            (r"\d{1,6}(?:-\d{2,7}){2,4}(?![-\d])" + end, read),
+            (r"\d(?:-\d){2,8}(?![-\d])" + end, read),
+        ]
+        rows.append((r"(?=(?:\D?\d){5})\d{1,7}(?:[-/]\d{1,7}){1,6}(?![-/]?\d)" + end, self._read_reference))
+        if " " not in self._table.thousands_separators:
+            rows.append((r"\d{3}(?: \d{2,3}){2,3}(?![\d-])", read))
+        if self._table.pairs_digits:
+            rows.insert(0, (r"0\d{9}" + end, self._read_paired_digits))
+        if self._table.phone_number:
+            rows.insert(0, (self._table.phone_number + end, self._read_phone_number))
+        if self._table.postcode:
+            rows.insert(0, (self._table.postcode + end, self._read_postcode))
+        if self._table.phone_readings:
+            groups = any_of(self._table.phone_readings)
+            rows.insert(0, (rf"(?:{groups})(?:[ -]?\d{{2,4}})+{end}", read))
+        return tuple(rows)
+
+    def section_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rule of the numbers of rooms and sections, such as "2.04"."""
+        if not self._table.section_words:
+            return ()
+        return ((r"\d{1,3}(?:\.\d{1,3}){1,3}(?!\w)", self._read_section),)
+
+    def sign_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of phone numbers that begin with a sign."""
+        read = self._speller.read_digit_groups
+        return (
+            (rf"(?=\+(?:[ .()-]{{0,2}}\d){{7}})\+\d{{1,3}}(?:[ .-]?\(?\d{{1,9}}\)?){{1,7}}{self._end}", read),
+            (rf"\(\d{{2,4}}\) ?\d{{3,5}}(?:-\d{{2,4}}){{1,2}}{self._end}", read),
+        )
+
+    def mixed_row(self) -> RuleRow:
+        """Return the rule of codes that begin with a digit: "12b", "5G", "34ABC12"."""
+        tail = rf"{self._letter}(?:{self._letter}|\d){{0,40}}|-[A-Z](?![a-z])"
+        return rf"\d{{1,20}}(?:{tail})(?:-[A-Z0-9]{{1,20}}){{0,6}}{self._end}", self._read_mixed
+
+    def is_code(self, scan: ScanState, digits: str) -> bool:
+        """Whether a number is a code: it begins with zero, was announced, or is long and not round."""
+        has_leading_zero = len(digits) > 1 and digits[0] == "0"
+        announced = scan.context.code_words_left > 0 and len(digits) > 2
+        return has_leading_zero or announced or (len(digits) > 4 and not digits.endswith("000"))
+
+    def note_word(self, scan: ScanState, word: str) -> None:
+        """Note a word that was read; it may announce a code."""
+        scan.context.note_word(word)
+        self.note_announcement(scan, scan.context.previous_word)
+
+    def note_announcement(self, scan: ScanState, word: str) -> None:
+        """Note that a code follows if ``word``, which may end in a particle, announces one."""
+        words, particles = self._table.code_words, self._table.particle_letters
+        if word in words or (word[-1:] in particles and word[:-1] in words):
+            scan.context.code_words_left = CODE_WINDOW
+
+    def _read_announced_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        is_code = scan.context.code_words_left and not self._money_ahead.match(scan.view, match.end())
+        return self._speller.read_digit_groups(scan, match) if is_code else None
+
+    def _read_paired_digits(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "0612345678" in pairs."""
+        for start in range(match.start(), match.end(), 2):
+            if scan.view[start] == "0":
+                self._speller.spell(scan, start, start + 2)
+            else:
+                scan.emit(self._numbers.number(int(scan.view[start : start + 2])), start, start + 2)
+            scan.punctuate("," if start + 2 < match.end() else "")
+        return self._speller.finish_number(scan, match.end())
+
+    def _read_section(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        is_lettered = self._section_behind.search(scan.view, max(0, match.start() - 24), match.start())
+        if scan.context.previous_word not in self._table.section_words and not is_lettered:
+            return None
+        return self._speller.read_version(scan, match)
+
+    def _read_lettered_version(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "v2.4"."""
+        self._speller.spell(scan, match.start(), match.start() + 1)
+        return self._speller.read_version(scan, match)
+
+    def _read_reference(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "33-2024/1187" with its slashes; one separator is enough where a code was announced."""
+        runs = list(re.finditer(r"\d+", match.group()))
+        has_slash = "/" in match.group()
+        is_announced = scan.context.code_words_left or (
+            has_slash and _CAPITALS_BEHIND.search(scan.view, max(0, match.start() - 5), match.start())
+        )
+        is_range = not has_slash and _YEARS.fullmatch(match.group())
+        if is_range or not (is_announced or (has_slash and len(runs) > 2)):
+            return None
+        for run in runs:
+            start, stop, digits = match.start() + run.start(), match.start() + run.end(), run.group()
+            if scan.view[start - 1] == "/" and run.start():
+                scan.emit(self._table.marks["/"], start - 1, start)
+            is_short = len(digits) < 3 and digits[0] != "0"
+            if is_short or (has_slash and _YEAR.fullmatch(digits)):
+                scan.emit(self._numbers.number(int(digits)), start, stop)
+            else:
+                self._speller.spell(scan, start, stop)
+        return self._speller.finish_number(scan, match.end())
+
+    def _read_bank_account(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read an IBAN in groups of four characters."""
+        places = [place for place in range(match.start(), match.end()) if scan.view[place] != " "]
+        for index, place in enumerate(places):
+            if index and index % 4 == 0:
+                scan.punctuate(",")
+            self._speller.spell(scan, place, place + 1)
+        return self._speller.finish_number(scan, match.end())
+
+    def _read_code_phrase(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "endet auf" of "endet auf 4711"."""
+        if match.start() and scan.view[match.start() - 1].isalnum():
+            return None
+        for word in re.finditer(r"\S+", match.group()):
+            scan.emit(word.group(), match.start() + word.start(), match.start() + word.end())
+            scan.context.note_word(word.group())
+        scan.context.code_words_left = CODE_WINDOW
+        return match.end()
+
+    def _read_part_of_account(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the first two groups of an account that was announced: "IBAN beginnt mit DE44 5001"."""
+        return self._read_bank_account(scan, match) if scan.context.code_words_left else None
+
+    def _read_phone_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "601 234 567", unless a noun or a unit follows that it counts."""
+        noun = scan.next_word(match.end())
+        is_counted = noun and noun not in self._table.function_words and scan.view[match.end()] == " "
+        return None if is_counted else self._speller.read_digit_groups(scan, match)
+
+    def _read_postcode(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "1017 GL"."""
+        self._speller.spell(scan, *match.span())
+        return self._speller.finish_number(scan, match.end())
+
+    def _read_mixed(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read letters with digits: short letters spelled, long numbers digit by digit."""
+        runs = list(_RUN.finditer(scan.view, match.start(), match.end()))
+        spells_digits = len(runs) >= _MIN_CODE_RUNS
+        for run in runs:
+            text = run.group()
+            is_short = len(text) <= self._table.max_mixed_digits
+            if text.isdigit() and is_short and text[0] != "0" and not spells_digits:
+                scan.emit(self._numbers.number(int(text)), run.start(), run.end())
+            elif (
+                text.isdigit()
+                or self._speller.spells_in_code(text)
+                or (len(runs) >= _MIN_SPELLED_RUNS and text.isupper())
+            ):
+                self._speller.spell(scan, run.start(), run.end())
+            else:
+                scan.emit(text, run.start(), run.end())
+        if runs[-1].group().isdigit():
+            return self._speller.finish_number(scan, match.end())
+        scan.context.after_number = scan.context.line_start = False
+        return self._speller.join_suffix(scan, match.end())
+
+    def _read_slashed(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "AB/1204/25" with its slashes."""
+        if any(part.isdigit() and len(part) > 8 for part in re.split("[-/]", match.group())):
+            return None
+        for part in re.finditer(r"[^\W\d_]+|\d+|/", match.group()):
+            start, stop, text = match.start() + part.start(), match.start() + part.end(), part.group()
+            is_short = text.isdigit() and len(text) < 3 and text[0] != "0"
+            if text == "/":
+                scan.emit(self._table.marks["/"], start, stop)
+            elif is_short or (text.isdigit() and _YEAR.fullmatch(text)):
+                scan.emit(self._numbers.number(int(text)), start, stop)
+            else:
+                self._speller.spell(scan, start, stop)
+        return self._speller.finish_number(scan, match.end())
+
+    def _read_capital_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "USB-C" letter by letter."""
+        return self._read_mixed(scan, match) if match.group().isupper() else None
+
+    def _read_capitals(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        word = match.group()
+        numbers_beside = scan.context.after_number + scan.view[match.end() + 1 : match.end() + 2].isdigit()
+        is_part_of_code = 0 < len(word) - 1 <= numbers_beside
+        if not word.isupper() or not (is_part_of_code or self._speller.spells_capitals(word)):
+            return None
+        self._speller.spell(scan, match.start(), match.end())
+        self.note_word(scan, match.group())
+        return self._speller.join_suffix(scan, match.end())
+
+    def _read_dotted_capitals(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "S.A." letter by letter."""
+        if not self._table.names_capitals:
+            return None
+        self._speller.spell(scan, *match.span())
+        self.note_word(scan, match.group())
+        return self._speller.end_sentence(scan, match.end())
+
+    def _read_lone_capital(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "B" of "classe B"; a vowel that begins a sentence is a word."""
+        letter = match.group()[0]
+        may_be_word = (
+            scan.context.sentence_start and letter in _LETTERS_THAT_ARE_WORDS and not self._table.particles
+        )
+        if not self._table.names_capitals or may_be_word:
+            return None
+        self._speller.spell(scan, *match.span())
+        self.note_word(scan, letter)
+        return match.end()

@@ -1,0 +1,283 @@
+"""Grammar of the languages that a table describes: all but English, Chinese and Japanese.
+
+Addresses, codes, dates, times, amounts and ordinals become words; other words stay as written. The rules are
+in ``codes.py``, ``dates.py``, ``times.py``, ``compounds.py``, ``roman.py``, ``ordinals.py`` and
+``amounts``; every word of a language is in its table.
+"""
+
+import re
+import unicodedata
+from pathlib import Path
+
+from ...unicode_scripts import LATIN
+from ..address_patterns import SPACED_ADDRESSES, UNSPACED_ADDRESSES
+from ..language import Language
+from ..lazy_pattern import LazyPattern
+from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
+from ..tokenizer import SMALL_LETTERS, WORD, WORD_PATTERN, Grammar, RuleRow, ScanState, any_of, compile_rules
+from .amounts.amounts import TableAmounts
+from .codes import TableCodes
+from .compounds import TableCompounds
+from .dates import TableDates
+from .language_table import LanguageTable, language_table
+from .numbers import TableNumberWords
+from .speller import TableSpeller
+
+_INVERTED_MARKS = "¿¡"
+# Begins the pattern of abbreviations, so that their many words are not tried at every word.
+_STOP_OR_DIGIT_AHEAD = r"(?=[^\s\d.]{1,30}(?: [^\s\d.]{1,4})?(?:\.|\s?\d))"
+_DEGREES_AHEAD = re.compile(r"(?: de| di)?:? ?[-−+]?\d{1,2}(?:[.,]\d)? ?[°º]")
+_WORDS = re.compile(r"[^\W\d_]+")
+_SILENT_MARKS = ".-_/#*"  # named in addresses, and as keys of a telephone, only
+
+
+class TableNormalizer:
+    """Recognisers of one language."""
+
+    def __init__(self, table: LanguageTable) -> None:
+        self._table = table
+        numbers = TableNumberWords(table)
+        self._speller = TableSpeller.of_table(table, numbers)
+        self._codes = TableCodes(table, numbers, self._speller)
+        self._dates = TableDates(table, numbers, self._speller)
+        self._amounts = TableAmounts(table, numbers, self._speller, self._codes)
+        self._compounds = TableCompounds(table, numbers, self._speller, self._codes)
+        # What is read by itself after "d'" and its like
+        stopped = any_of((*table.abbreviations, *table.month_abbreviations)) or "(?!)"
+        spelled = any_of(table.spelled_words) or "(?!)"
+        self._elided = rf"\d|(?:{stopped})\.|(?:{spelled}|[B-DF-HJ-NP-TV-XZ]{{2,5}}|[A-Z]\d{{1,4}})(?!\w)"
+        # Before a small letter "1." may be an ordinal.
+        self._list_number = r"(\d{1,3})[.)] +(?=\S)" + (
+            f"(?![{SMALL_LETTERS}])" if table.stop_ordinals else ""
+        )
+
+    def grammar(self) -> Grammar:
+        """Return the grammar of the language."""
+        addresses = self._speller.address_rows(
+            UNSPACED_ADDRESSES if self._table.particles else SPACED_ADDRESSES
+        )
+        return Grammar(
+            lines=compile_rules(*LINE_START_ROWS, (self._list_number, self._speller.read_list_number)),
+            letters=compile_rules(
+                *addresses,
+                *self._amounts.money_letter_rows(),
+                *self._amounts.letter_rows(),
+                *self._dates.letter_rows(),
+                *self._compounds.head_rows(),
+                *self._abbreviation_rows(),
+                *self._compounds.letter_rows(),
+                (rf"[^\W\d_]{{1,20}}'(?={self._elided})", self._read_word),
+                *self._codes.letter_rows(),
+            ),
+            digits=compile_rules(
+                *addresses,
+                *self._codes.section_rows(),
+                *self._dates.digit_rows(),
+                *self._compounds.digit_rows(),
+                (
+                    rf"(?!{self._amounts.integer}(?!\.\d))\d+(?:\.\d+){{2,}}(?![\w.-]\d)",
+                    self._read_version,
+                ),
+                *self._codes.digit_rows(),
+                *self._amounts.number_rows(),
+            ),
+            symbols=compile_rules(
+                *MARKUP_ROWS,
+                *self._bracketed_rows(),
+                *self._codes.sign_rows(),
+                *self._amounts.sign_rows(),
+                (rf"[{_INVERTED_MARKS}](?=[^\W\d_])", self._read_inverted_mark),
+                *PUNCTUATION_ROWS,
+                *([(r"# ?(?=\d)", self._read_number_sign)] if self._table.number_sign else []),
+                (r"#(?![A-Za-z0-9#])" if self._table.particles else r"#(?![\w#])", self._read_telephone_key),
+                (r"\*(?![\w*])", self._read_telephone_key),
+                (r"§(?=§)", self._skip_mark),
+                (r"[^\w\s]", self._read_mark),
+            ),
+            word=(LazyPattern(rf"{WORD_PATTERN}(?:-{WORD_PATTERN})*"), self._read_word),
+        )
+
+    def _abbreviation_rows(self) -> tuple[RuleRow, ...]:
+        bare, words = any_of(self._table.bare_abbreviations), any_of(self._table.abbreviations)
+        # A letter without a stop is the name of something: "S 41".
+        longer = any_of(word for word in self._table.abbreviations if len(word) > 1)
+        rows: list[RuleRow] = []
+        if self._table.numbered_readings:
+            numbered = any_of(self._table.numbered_readings)
+            rows.append((rf"({numbered})\.? ?(?=\d)", self._read_numbered_abbreviation))
+        if self._table.titles:
+            rows.append((rf"({any_of(self._table.titles)})(?!\w)\.?(?= ?[^\W\d_])", self._read_title))
+        if bare:
+            # After a colon, as in "D:9", a number follows, at once or in the next clause.
+            rows.append(
+                (
+                    rf"({bare})(?:(?<!:){self._table.end}|(?<=°)(?=[A-Z])|(?<=:)(?= ?\d| *$))",
+                    self._read_bare_abbreviation,
+                )
+            )
+        if words:
+            rows.append(
+                (rf"{_STOP_OR_DIGIT_AHEAD}(?:({words})\.|({longer})(?=\s?\d))", self._read_abbreviation)
+            )
+        return tuple(rows)
+
+    def _bracketed_rows(self) -> tuple[RuleRow, ...]:
+        words, days = self._table.bracketed_words, self._table.bracketed_weekdays
+        return ((rf"\(({any_of((*words, *days))})\)", self._read_bracketed),) if words or days else ()
+
+    def _read_bracketed(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "(주)", and the "(목)" of "26일(목)"; that of a price is no day."""
+        last = scan.view[: match.start()].rstrip(" ")[-1:]
+        is_date = last.isdigit() or (last and last in f".{self._table.month_day_template[-1:]}")
+        words = self._table.bracketed_weekdays if is_date else self._table.bracketed_words
+        spoken = words.get(match.group(1)) or self._table.bracketed_words.get(match.group(1))
+        if spoken is None:
+            return None
+        scan.emit(spoken, *match.span())
+        self._codes.note_word(scan, spoken)
+        return match.end()
+
+    def _read_word(self, scan: ScanState, match: re.Match[str]) -> int:
+        word = unicodedata.normalize("NFC", match.group())
+        scan.emit(word, match.start(), match.end())
+        self._codes.note_word(scan, word)
+        return match.end()
+
+    def _read_version(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "2.1.3"; a phone number written with stops is none."""
+        is_phone_number = self._table.pairs_digits and match.group()[0] == "0"
+        return None if is_phone_number else self._speller.read_version(scan, match)
+
+    def _read_inverted_mark(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read ¿ or ¡ as part of the word after it, as a voice that takes text needs it."""
+        word = WORD.compiled.match(scan.view, match.end())
+        stop = word.end() if word else match.end()
+        scan.emit(scan.view[match.start() : stop], match.start(), stop)
+        self._codes.note_word(scan, scan.view[match.end() : stop])
+        return stop
+
+    def _inflected(self, scan: ScanState, spoken: str, at: int) -> str:
+        """Return a reading as it is inflected after the words before it.
+
+        After "zgodnie z", after a word with its number ("корп. 2, "), after the first word of a clause that
+        governs both parts ("см. п. 7 и "), or else after the last word.
+        """
+        if not self._table.inflections:
+            return spoken
+        previous, words = scan.context.previous_word, _WORDS.findall(scan.view[max(0, at - 40) : at].lower())
+        if previous in self._table.case_joints:
+            previous = "".join(scan.view[:at].lower().split(maxsplit=1)[:1])
+        if previous == "0":
+            previous = words[-1] if words else scan.context.word_before_number
+            if previous in self._table.function_words:  # "в 21:35, терм. B"
+                previous = "0"
+        after_phrase = self._table.inflections.get("_".join(words[-2:]), {}).get(spoken)
+        return after_phrase or self._table.inflected(spoken, previous)
+
+    def _read_bare_abbreviation(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read an abbreviation that is written without a full stop."""
+        if match.start() and scan.view[match.start() - 1].isalnum():
+            return None
+        written = match.group(1)
+        if written[-1] == ":" and scan.context.sentence_start:
+            return None  # of an answer: "D: 12"
+        spoken = self._table.bare_abbreviations[written]
+        if written in self._table.abbreviations and scan.view.startswith(".", match.end()):
+            return None
+        spoken = self._inflected(scan, spoken, match.start())
+        scan.emit(spoken, match.start(), match.end())
+        self._codes.note_word(scan, spoken)
+        return self._speller.join_suffix(scan, match.end())
+
+    def _read_title(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the title before a name, or "M. et Mme"; after "taille" the M is a letter."""
+        title, name = match.group(1), scan.next_word(match.end())
+        is_name = (
+            name[0].isupper() or "'" in name or (title[-1] == "." and name in self._table.function_words)
+        )
+        if not is_name or scan.context.after_number or scan.context.previous_word in self._table.letter_cues:
+            return None
+        spoken, _, before_feminine = self._table.titles[title].partition("|")
+        spoken = self._inflected(scan, spoken, match.start())
+        if before_feminine and name.endswith("a"):
+            spoken = before_feminine
+        scan.emit(spoken, *match.span())
+        self._codes.note_word(scan, spoken)
+        return match.end()
+
+    def _read_abbreviation(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read an abbreviation with its full stop, or without it before a number."""
+        start = match.start()
+        if start and scan.view[start - 1].isalnum():
+            return None
+        written = match.group(1) or match.group(2)
+        if written in self._table.numbered_abbreviations and not scan.next_visible(match.end()).isdigit():
+            return None
+        spoken = self._inflected(scan, self._table.abbreviations[written], start)
+        if _DEGREES_AHEAD.match(scan.view, match.end()):
+            spoken = self._table.degree_readings.get(spoken, spoken)
+        scan.emit(spoken, start, match.end())
+        self._codes.note_word(scan, spoken)
+        if match.group(1) and not scan.next_visible(match.end()):
+            scan.punctuate(".")
+        return self._speller.join_suffix(scan, match.end())
+
+    def _read_numbered_abbreviation(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "ch." of "ch. 204"."""
+        if match.start() and scan.view[match.start() - 1].isalnum():
+            return None
+        spoken = self._table.numbered_readings[match.group(1)]
+        spoken = self._table.inflected(spoken, scan.context.previous_word)
+        scan.emit(spoken, *match.span())
+        self._codes.note_word(scan, spoken)
+        return match.end()
+
+    def _read_number_sign(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "#" of "#4711"."""
+        scan.emit(self._table.number_sign, match.start(), match.start() + 1)
+        self._codes.note_word(scan, self._table.number_sign)
+        return match.end()
+
+    def _read_telephone_key(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read a lone # as the telephone key; a lone * is one before a hyphen and after a word for it."""
+        key, previous = match.group(), scan.context.previous_word
+        if match.start() and not scan.view[match.start() - 1].isspace():
+            return None
+        is_star = scan.view.startswith("-", match.end()) or previous in self._table.key_cues
+        if key not in self._table.marks or (key == "*" and not is_star):
+            return None
+        scan.emit(self._table.marks[key], match.start(), match.end())
+        self._codes.note_word(scan, key)
+        return match.end()
+
+    def _skip_mark(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Skip the first sign of "§§"."""
+        return match.end()
+
+    def _read_mark(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        name = self._table.marks.get(match.group())
+        if name is None or match.group() in _SILENT_MARKS:
+            return None
+        name = self._inflected(scan, name, match.start())
+        scan.emit(name, match.start(), match.end())
+        self._codes.note_word(scan, name)
+        return match.end()
+
+
+def table_language(
+    module_file: str,
+    name: str,
+    rules: type[TableNormalizer] = TableNormalizer,
+    *,
+    scripts: tuple[str, ...] = (LATIN,),
+    is_latin: bool = True,
+) -> Language:
+    """Return the record of the language in whose folder, named by its code, ``module_file`` is."""
+    return Language(
+        code=Path(module_file).parent.name,
+        name=name,
+        grammar=lambda: rules(language_table(module_file)).grammar(),
+        boundary_rules=lambda: language_table(module_file).boundary_rules,
+        scripts=scripts,
+        is_latin=is_latin,
+    )

@@ -1,0 +1,199 @@
+"""Number words of a language that a table describes: amounts, money, dates, times, ordinals."""
+
+import re
+
+from ..number_formatter import MAX_NUMBER_DIGITS, NumberFormatter
+from .language_table import LanguageTable
+from .ordinal_words import OrdinalWords
+from .plural_rules import CountedNoun, plural_category
+
+_LONE_YEAR = re.compile(r"1[1-9]\d\d")
+_VOWELS = "aeiouàâäéèêëíìïîóòôöúùûüœh"
+
+
+def with_noun(amount: str, noun: str) -> str:
+    """Return ``amount`` before ``noun``, or in the place that "{}" has in it."""
+    return noun.replace("{}", amount) if "{}" in noun else f"{amount} {noun}"
+
+
+class TableNumberWords:
+    """Number words of one language.
+
+    A number comes as it is written: ``whole`` with the language's separators, ``fraction`` the digits after
+    the decimal mark, if any. ``gender`` and ``case`` are those of the table's ``rules``.
+    """
+
+    def __init__(self, table: LanguageTable) -> None:
+        self._table = table
+        self._formatter = NumberFormatter(table.code, table.rules[""])
+        self._separator = re.compile(f"[{re.escape(table.thousands_separators)},]")
+        self._ones = {
+            re.compile("{} (?:{})".format(*key.split(" ", 1)), re.IGNORECASE): one
+            for key, one in table.ones.items()
+        }
+        self._ordinals = OrdinalWords(
+            table.ordinals, table.ordinal_endings, self._ordinal_head, tens=table.ordinal_tens
+        )
+
+    def value(self, whole: str) -> int:
+        """Return the value of an integer as it is written."""
+        return int(self._separator.sub("", whole))
+
+    def number(self, number: int, gender: str = "", case: str = "") -> str:
+        """Return the words of ``number`` in a gender and case; without both, of a number on its own."""
+        if gender in self._table.max_numbers and not 0 < number <= self._table.max_numbers[gender]:
+            gender = ""
+        rules = self._table.rules
+        found = rules.get(f"{gender} {case}".strip()) or rules.get(gender) or rules[""]
+        return self.spell_out(number, found)
+
+    def spell_out(self, number: int, rules: str) -> str:
+        """Return the words of ``number`` by a rule set of Unicode's or of the language's own ordinals."""
+        words = self._table.number_words.get(rules)
+        if words and (str(number) in words or not rules.startswith("spellout-")):
+            return words.get(str(number)) or self.number(number)
+        if self._ordinals.knows(rules):
+            return self._ordinals.spell_out(number, rules) or self.number(number)
+        return self._formatter.spell_out(number, rules)
+
+    def _ordinal_head(self, number: int) -> str:
+        return self.number(number).removeprefix(self._table.silent_one)
+
+    def digit(self, digit: str) -> str:
+        """Return the word of a digit in a code."""
+        if digit == "0" and self._table.zero_digit:
+            return self._table.zero_digit
+        return self.number(int(digit))
+
+    def amount(self, whole: str, fraction: str | None, gender: str = "", case: str = "") -> str:
+        """Return the words of an amount; one that is too long is read digit by digit."""
+        digits = self._separator.sub("", whole)
+        if len(digits) > MAX_NUMBER_DIGITS:
+            return " ".join(map(self.digit, digits + (fraction or "")))
+        if not fraction:
+            words = self.number(int(digits), gender, case)
+            return words.removeprefix(self._table.silent_one) if case == "distributive" else words
+        half = self._half(int(digits), gender, case) if fraction == "5" else ""
+        if half:
+            return half
+        if 0 < len(fraction) < len(self._table.decimal_nouns):
+            return self._decimal_nouns(int(digits), fraction, case)
+        return f"{self.number(int(digits))} {self._table.decimal_word} {self._decimals(fraction)}"
+
+    def _half(self, whole: int, gender: str, case: str) -> str:
+        """Return "półtora" for 1,5 and "dwie i pół" for 2,5; "" where the language reads the decimals."""
+        halves = self._table.decimal_halves
+        oblique = "" if case in ("", "accusative", "distributive") else case
+        words = halves.get(f"{whole} {oblique}") or halves.get(str(whole)) or halves.get("", "")
+        words = words if whole or gender else ""  # of 0,5 without a noun
+        masculine, _, feminine = words.partition("|")
+        words = feminine if feminine and gender == "f" else masculine
+        return words.replace("{}", self.number(whole, gender, case))
+
+    def _decimals(self, fraction: str) -> str:
+        """Return the digits after the decimal mark, as one number where the language joins so many."""
+        significant = fraction.lstrip("0")
+        if not 1 < len(significant) <= len(fraction) <= self._table.max_joined_decimals:
+            return " ".join(map(self.digit, fraction))
+        zeros = map(self.digit, fraction[: -len(significant)])
+        return " ".join((*zeros, self.number(int(significant))))
+
+    def _decimal_nouns(self, whole: int, fraction: str, case: str) -> str:
+        """Return "three whole five tenths"."""
+        nouns = self._table.decimal_nouns[0], self._table.decimal_nouns[len(fraction)]
+        return " ".join(
+            f"{self.number(number, noun.gender, case)} {self._table.noun_form(noun, number, case)}"
+            for number, noun in zip((whole, int(fraction)), nouns, strict=True)
+        )
+
+    def counted(self, whole: str, fraction: str | None, noun: CountedNoun, case: str = "") -> str:
+        """Return an amount and the noun that it counts, in the form that the amount takes."""
+        table = self._table
+        if fraction == "5" and whole == "1" and table.halves_count_two:
+            form = table.noun_form(noun, 2, case)
+        elif fraction:
+            form = table.noun_form_after_fraction(noun, self.value(whole))
+        else:
+            form = table.noun_form(noun, self.value(whole), case)
+        one = self.one(noun.gender, form) if whole == "1" and not fraction else ""
+        return with_noun(one or self.amount(whole, fraction, noun.gender, case), form)
+
+    def one(self, gender: str, noun: str) -> str:
+        """Return the word of 1 before ``noun`` where its first letters decide it, else ""."""
+        return next((one for pattern, one in self._ones.items() if pattern.match(f"{gender} {noun}")), "")
+
+    def year_or_amount(self, whole: str, fraction: str | None, gender: str = "", case: str = "") -> str:
+        """Return an amount outside a date; integers from 1100 to 1999 are read as years."""
+        if fraction or not self._table.lone_year_rules or not _LONE_YEAR.fullmatch(whole):
+            return self.amount(whole, fraction, gender, case)
+        return self.spell_out(int(whole), self._table.lone_year_rules)
+
+    def money(self, whole: str, fraction: str | None, currency: str, case: str = "") -> str:
+        """Return an amount of money, such as "zwei Euro und fünfzig Cent"."""
+        unit, hundredth = self._table.money[currency]
+        if not fraction or len(fraction) > 2 or hundredth is None:
+            return self.counted(whole, fraction, unit, case)
+        cents = fraction.ljust(2, "0")
+        parts = [self.counted(whole, None, unit, case)] if self.value(whole) or not int(cents) else []
+        if int(cents):
+            parts.append(self.counted(cents, None, hundredth, case))
+        return f" {self._table.money_conjunction} ".join(parts)
+
+    def large_amount(
+        self, whole: str, fraction: str | None, magnitude: str, unit: CountedNoun, case: str = ""
+    ) -> str:
+        """Return "drei Millionen Euro"."""
+        plain, _, elided = self._table.magnitude_joint.partition("|")
+        many = unit.forms[min(2, len(unit.forms) - 1)]
+        amount = self.counted(whole, fraction, self._table.magnitudes[magnitude], case)
+        if elided and many[0] in _VOWELS:
+            return f"{amount} {elided}{many}"
+        has_joint = len(self._table.magnitudes[magnitude].forms) > 1  # "cinco mil reais"
+        return with_noun(f"{amount} {plain}" if plain and has_joint else amount, many)
+
+    def plural(self, number: int) -> int:
+        """Return the plural category of ``number``."""
+        return plural_category(self._table.plural_rule, number)
+
+    def day(self, day: int, previous_word: str, before: str = "") -> str:
+        """Return the day of a date, inflected after ``previous_word``, with which ``before`` ends."""
+        if day == 1 and self._table.first_day_word:
+            return self._table.first_day_word
+        table = self._table
+        rules = table.days_after.get(previous_word) or table.ordinal_rules_after(previous_word, before)
+        rules = rules or table.day_rules
+        return self.spell_out(day, rules)
+
+    def joined(self, number: int) -> str:
+        """Return the "dwudziestocztero" of "24-godzinny", or "" for a number that is not joined."""
+        known = self._table.joined_numbers
+        if str(number) in known:
+            return known[str(number)]
+        tens = number % 100 if str(number % 100) in known else number % 10
+        parts = (number - number % 100, number % 100 - tens % 100 if tens < 10 else 0, tens)
+        words = [known.get(str(part), "?") for part in parts if part]
+        return "" if "?" in words else "".join(words)
+
+    def year(self, year: int) -> str:
+        """Return the year of a date."""
+        return self.spell_out(year, self._table.year_rules)
+
+    def date(self, year: int, month: int, day: str) -> str:
+        """Return a whole date."""
+        return self._table.date_template.format(
+            day=day, month=self._table.months[month - 1], year=self.year(year)
+        )
+
+    def time(self, hour: int, minute: int, case: str = "") -> str:
+        """Return a time of day."""
+        table = self._table
+        hours = self._part_of_time(hour, table.hour, case)
+        if not minute:
+            return table.whole_hour_template.format(hour=hours).strip()
+        minutes = self._part_of_time(minute, table.minute, case if table.minute.gender else "")
+        if minute < 10 and table.minute_zero_word:
+            minutes = f"{table.minute_zero_word} {minutes}"
+        return table.time_template.format(hour=hours, minute=minutes)
+
+    def _part_of_time(self, number: int, noun: CountedNoun, case: str) -> str:
+        return f"{self.number(number, noun.gender, case)} {self._table.noun_form(noun, number, case)}".strip()

@@ -1,0 +1,1 @@
+"""The languages that are read, a folder each, and their registry."""

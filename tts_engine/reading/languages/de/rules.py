@@ -1,0 +1,7 @@
+"""German, which the rules of the kit read with its table."""
+
+from typing import Final
+
+from ...kit.table_rules.normalizer import table_language
+
+GERMAN: Final = table_language(__file__, "German")

@@ -1,0 +1,56 @@
+"""Rules of the numbers that carriers and offices give: flights, containers, check digits, recalls, employers.
+
+Source: IATA airline designators; ISO 6346 (four letters, the last one U, J or Z, six digits, a check digit).
+"""
+
+import re
+
+from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
+from . import vocabulary
+from .codes import read_code, read_groups
+from .quantities import number_words as numbers
+from .spelling import ENGLISH_SPELLER
+from .word_context import note_english_word
+
+_TRIP = re.compile(rf"\b(?:{any_of(vocabulary.BEGINNINGS_OF_WORDS_OF_TRIPS)})")
+
+
+def _read_airline(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the letters of "DL 1187", after which the number is read as after "flight"."""
+    if scan.next_word(match.end()).lower() in vocabulary.COUNTED_NOUNS:
+        return None
+    ENGLISH_SPELLER.spell(scan, match.start(1), match.end(1))
+    note_english_word(scan.context, "flight")
+    return match.end(1)
+
+
+def _read_airline_of_trip(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the letters of "rebooked on AC 8123, seat 7A", which are no airline's in other sentences."""
+    return _read_airline(scan, match) if _TRIP.search(scan.view) else None
+
+
+def _read_seat_range(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "seats 14C-D"."""
+    if scan.context.previous_word not in ("seat", "seats", "gate", "gates", "unit", "units", "row", "rows"):
+        return None
+    scan.emit(numbers.cardinal(int(match.group(1))), match.start(1), match.end(1))
+    ENGLISH_SPELLER.spell(scan, match.start(2), match.end(2))
+    scan.emit("to", match.end(2), match.start(3))
+    ENGLISH_SPELLER.spell(scan, match.start(3), match.end(3))
+    scan.context.note_number()
+    return match.end()
+
+
+LETTER_RULES = compile_capital_rules(
+    (rf"({any_of(vocabulary.AIRLINE_CODES)}) \d{{3,4}}(?![\w%/:-]|[.,]\d)", _read_airline),
+    (
+        rf"({any_of(vocabulary.AMBIGUOUS_AIRLINE_CODES)}) \d{{3,4}}(?![\w%/:-]|[.,]\d)",
+        _read_airline_of_trip,
+    ),
+    (r"[A-Z]{3}[UJZ] ?\d{6}[- ]?\d(?!\w)", read_groups),
+)
+DIGIT_RULES = compile_rules(
+    (r"(\d{1,3})([A-Z])[-–]([A-Z])(?!\w)", _read_seat_range),
+    # Check digit; the employer "47-3321806"; the recall "23V-412"
+    (r"(?:\d{5,12}-\d|\d{2}-\d{7}|\d{2}[A-Z]-\d{3,6})(?![\w-]|[.,]\d)", read_code),
+)

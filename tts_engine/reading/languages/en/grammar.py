@@ -1,0 +1,229 @@
+"""The grammar of English: all rules in the order in which they are tried, and the rules of signs.
+
+Rules of words, numbers, dates, money and codes are in the modules beside this one. Order matters: a date is
+tried before a fraction, a phone number before a range.
+"""
+
+import re
+
+from ...kit.lazy_pattern import PatternBehind
+from ...kit.markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
+from ...kit.tokenizer import WORD, Grammar, ScanState, compile_capital_rules, compile_rules
+from . import (
+    abbreviations,
+    carrier_codes,
+    codes,
+    courses,
+    dates,
+    masked_numbers,
+    vocabulary,
+    weekdays,
+    words,
+)
+from .quantities import amounts, money, plural_numbers, sizes, slashes, units
+from .quantities import number_words as numbers
+from .spelling import CALL_WORDS_ROW, ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
+from .word_context import note_english_word
+
+_COMMAND_BEHIND = PatternBehind(
+    r"(?:\A|[\s(])`[^`]{0,120}[ `]\Z"
+    r"|\b(?:npm|npx|yarn|git|docker|pip|kubectl|curl|flag|option|cargo)\b[^.;!?]{0,60} \Z"
+)
+_HASHTAG_PART = re.compile(r"\d+|[^\W\d_]+")
+_NOUN_BEFORE_HASH = re.compile(
+    r"\b(?!(?i:press|dial|push|hit|enter|the|then|or|and|by|with|to)\b)[A-Za-z]+ \Z"
+)
+_NUMBER_AFTER_HASH = re.compile(r" [A-Z]{0,4}-?\d{2}")
+_COLOR_BEHIND = re.compile(r"\b(?:colou?r|shade|hex|background)s?\b", re.IGNORECASE)
+
+
+def _read_hash(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the # of "#5" or "order #A1" as "number", and of "#help" as "hashtag"."""
+    token = match.group(1)
+    is_number = token[0].isdigit() or (token.isupper() and any(map(str.isdigit, token)))
+    word = "number" if is_number or scan.context.identifier_expected else "hashtag"
+    if word == "hashtag" and token[0].isalpha() and token.isalnum() and not token.islower():
+        return _read_hashtag(scan, match)
+    if not (word == "number" and scan.context.previous_word in vocabulary.NUMBER_NOUNS):
+        scan.emit(word, match.start(), match.start() + 1)
+    if word == "number":
+        scan.context.identifier_expected = True
+        note_english_word(scan.context, "#")
+    return match.start() + 1
+
+
+def _read_hashtag(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "#ClassOf2027" word by word."""
+    scan.emit("hashtag", match.start(), match.start(1))
+    for part in _HASHTAG_PART.finditer(scan.view, match.start(1), match.end(1)):
+        text = part.group()
+        if text.isdigit():
+            is_year = len(text) == 4 and text[:2] in ("19", "20")
+            words = numbers.year(int(text)) if is_year else numbers.amount_words(text)
+            scan.emit(words, part.start(), part.end())
+        else:
+            ENGLISH_SPELLER.read_address_word(scan, part.start(), part.end())
+    note_english_word(scan.context, "hashtag")
+    return match.end()
+
+
+def _read_hash_after_noun(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the # of "BOL# A00418" and "SKU#88" as "number"."""
+    scan.emit("number", match.start(), match.end())
+    note_english_word(scan.context, "number")
+    return match.end()
+
+
+def _read_color(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "#FF8800" of "color #FF8800"."""
+    if not _COLOR_BEHIND.search(scan.view, 0, match.start()):
+        return None
+    scan.emit("hash", match.start(), match.start() + 1)
+    ENGLISH_SPELLER.spell(scan, match.start() + 1, match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_symbol(scan: ScanState, match: re.Match[str]) -> int:
+    word = vocabulary.SYMBOLS[match.group()]
+    scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_ampersand(scan: ScanState, match: re.Match[str]) -> int:
+    scan.emit("and", match.start(), match.end())
+    note_english_word(scan.context, "and")
+    return match.end()
+
+
+def _read_telephone_key(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read a lone * or # as a telephone key; the # of "order #:" and "group # 0077812" announces a number."""
+    announced = scan.context.code_just_announced and scan.next_visible(match.end()).isalnum()
+    if _NUMBER_AFTER_HASH.match(scan.view, match.end()):
+        announced = announced or bool(_NOUN_BEFORE_HASH.search(scan.view, 0, match.start()))
+    if match.group() == "#" and (scan.context.identifier_expected or announced):
+        scan.emit("number", match.start(), match.end())
+        note_english_word(scan.context, "number")
+        return match.end()
+    alone = match.start() == 0 or scan.view[match.start() - 1] in " (\"'"
+    if not alone and not (match.group() == "#" and scan.context.after_number):
+        return None
+    word = "star" if match.group() == "*" else "pound"
+    if scan.context.previous_word != word and scan.context.previous_word not in vocabulary.NUMBER_NOUNS:
+        scan.emit(word, match.start(), match.end())
+        note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_star_code(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read *67, a code that a caller dials."""
+    if scan.context.after_number:
+        return None
+    scan.emit("star", match.start(), match.start() + 1)
+    ENGLISH_SPELLER.spell(scan, match.start(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_option(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the dashes of the option of a command: "npm install --save"."""
+    if not _COMMAND_BEHIND.search(scan.view, match.start()):
+        return None
+    for at in range(match.start(), match.end()):
+        scan.emit("dash", at, at + 1)
+    note_english_word(scan.context, "dash")
+    return match.end()
+
+
+def _read_plus_plus(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the signs of "C++"."""
+    for at in range(match.start(), match.end()):
+        scan.emit("plus", at, at + 1)
+    return match.end()
+
+
+def _read_stars(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the sign of "a 4★ hotel" and "rated 4.5★"; without a number it is decoration."""
+    if scan.context.after_number and len(match.group()) == 1:
+        following = scan.next_word(match.end())
+        is_adjective = following.islower() and following not in vocabulary.WORDS_AFTER_PRICES
+        word = "star" if is_adjective else "stars"
+        scan.emit(word, match.start(), match.end())
+        note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_letter_in_brackets(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the letter of "(a) wait, (b) rebook" and "section 4(b)"."""
+    scan.punctuate(",")
+    ENGLISH_SPELLER.spell(scan, match.start(1), match.end(1))
+    note_english_word(scan.context, match.group(1))
+    scan.punctuate(",")
+    return match.end()
+
+
+_LINE_RULES = compile_rules(*LINE_START_ROWS, (r"(\d{1,3})[.)] +(?=\S)", ENGLISH_SPELLER.read_list_number))
+_MARKUP_RULES = compile_rules(
+    *MARKUP_ROWS, (r"&(?:amp;)?", _read_ampersand), (r"\*(\d{1,3})(?![\w*])", _read_star_code)
+)
+_MARK_RULES = compile_rules(
+    (r"#(?=\d{0,5}[A-F])(?=[A-F]{0,5}\d)[A-F0-9]{6}(?!\w)", _read_color),
+    (r"(?<=[^\W\d_])#(?= ?(?:\d|[A-Z]{1,4}-?\d))", _read_hash_after_noun),
+    (r"#(\w[\w-]{0,39})", _read_hash),
+    (r"[#*](?![\w#*])", _read_telephone_key),
+    (r"\+\+", _read_plus_plus),
+    (r"--(?=[a-z]{2})|-(?=[a-zA-Z](?![\w-]))", _read_option),
+    (r"★+", _read_stars),
+    (r"\(([a-z])\)(?![\w-])", _read_letter_in_brackets),
+    *PUNCTUATION_ROWS,
+    (r"\+/-|§§?|¶¶?|[@+=%±×÷≈≤≥→°¢$£€¥₹]", _read_symbol),
+)
+_SYMBOL_RULES = (
+    *masked_numbers.SYMBOL_RULES,
+    *_MARKUP_RULES,
+    *compile_rules(*PATH_ROWS),
+    *codes.SYMBOL_RULES,
+    *money.SYMBOL_RULES,
+    *plural_numbers.SYMBOL_RULES,
+    *units.SYMBOL_RULES,
+    *slashes.SYMBOL_RULES,
+    *sizes.SYMBOL_RULES,
+    *amounts.SYMBOL_RULES,
+    *_MARK_RULES,
+)
+_LETTER_RULES = (
+    *words.ADDRESS_RULES,
+    *slashes.LETTER_RULES,
+    *money.LETTER_RULES,
+    *amounts.LETTER_RULES,
+    *sizes.LETTER_RULES,
+    *dates.LETTER_RULES,
+    *weekdays.LETTER_RULES,
+    *masked_numbers.LETTER_RULES,
+    *courses.LETTER_RULES,
+    *plural_numbers.LETTER_RULES,
+    *abbreviations.LETTER_RULES,
+    *carrier_codes.LETTER_RULES,
+    *compile_capital_rules(CALL_WORDS_ROW),
+    *codes.LETTER_RULES,
+    *words.LETTER_RULES,
+)
+_DIGIT_RULES = (
+    *words.ADDRESS_RULES,
+    *compile_rules(*HOST_ROWS, CALL_WORDS_ROW),
+    *masked_numbers.DIGIT_RULES,
+    *codes.GROUPED_DIGIT_RULES,
+    *carrier_codes.DIGIT_RULES,
+    *units.CLOCK_DURATION_RULES,
+    *dates.DIGIT_RULES,
+    *money.DIGIT_RULES,
+    *sizes.DIGIT_RULES,
+    *slashes.DIGIT_RULES,
+    *plural_numbers.DIGIT_RULES,
+    *units.DIGIT_RULES,
+    *amounts.DIGIT_RULES,
+    *codes.FALLBACK_RULES,
+    *amounts.PLAIN_NUMBER_RULES,
+)
+ENGLISH_GRAMMAR = Grammar(_LINE_RULES, _LETTER_RULES, _DIGIT_RULES, _SYMBOL_RULES, (WORD, words.read_word))

@@ -1,0 +1,290 @@
+"""Rules of numbers that tell how much: integers, decimals, fractions, units, versions, ranges.
+
+American English: no "and" inside numbers, and the month first where a fraction is a date.
+"""
+
+import re
+
+from ....kit.tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
+from .. import vocabulary
+from ..codes import is_counted
+from ..dates import MONTH, ORDINAL_SUFFIX, WEEKDAY
+from ..spelling import ENGLISH_SPELLER, phone_group_sizes
+from ..word_context import note_english_word
+from . import number_words as numbers
+from .number_words import DECIMAL, amount_words
+
+_STREET_WORD_WINDOW = 6  # words after a house number in which "St" is a street
+STREET_AHEAD = re.compile(
+    r"(?: +(?-i:Broadway|Bowery|(?:Rue|Via|Calle|Avenida|Rua|Camino|Paseo|Piazza) [A-Z]))"
+    r"|(?: +(?:[NSEW]\.?|St\.|Mt\.|Ft\.|[A-Z][\w'-]*|\d+(?:st|nd|rd|th))){1,3} +(?:"
+    + any_of(vocabulary.STREET_WORDS)
+    + r")\b",
+    re.IGNORECASE,
+)
+_WORD_OF_TIME = any_of(vocabulary.WORDS_OF_TIME)
+_VERSION_NUMBER = re.compile(r"\d+(?:\.\d+)*")
+_IDIOMATIC_NUMBER = any_of(vocabulary.IDIOMATIC_NUMBERS)
+_CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
+
+
+def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
+    if scan.context.previous_word in vocabulary.WORDS_BEFORE_VERSIONS and "," not in match.group():
+        return ENGLISH_SPELLER.read_version(scan, match)
+    whole, _, fraction = match.group().partition(".")
+    if scan.context.previous_word in vocabulary.REGULATORS and len(whole) == 4 and fraction:
+        words = f"{numbers.house_number(int(whole))} point {numbers.digits(fraction)}"
+    else:
+        words = amount_words(match.group())
+    scan.emit(words, match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
+    text, start, stop = match.group(), match.start(), match.end()
+    following = scan.next_word(stop)
+    street_follows = STREET_AHEAD.match(scan.view, stop)
+    if (text.startswith("0") and len(text) > 1) or _is_written_down(text) or _is_train(scan, text):
+        ENGLISH_SPELLER.spell_in_groups(scan, start, stop, phone_group_sizes(text))
+    elif text in vocabulary.SERVICE_NUMBERS and following.lower() not in vocabulary.COUNTED_NOUNS:
+        ENGLISH_SPELLER.spell(scan, start, stop)
+    elif (len(text) in (3, 4) and street_follows) or (len(text) == 3 and _is_said_in_pairs(scan, following)):
+        scan.emit(numbers.house_number(int(text)), start, stop)
+    elif len(text) == 4 and _is_year(int(text), scan.context.previous_word, following):
+        scan.emit(numbers.year(int(text)), start, stop)
+    else:
+        scan.emit(amount_words(text), start, stop)
+    scan.context.note_number()
+    if street_follows:
+        scan.context.address_words_left = _STREET_WORD_WINDOW
+    return stop
+
+
+def _is_train(scan: ScanState, text: str) -> bool:
+    return len(text) == 4 and scan.context.previous_word in vocabulary.TRAIN_NAMES
+
+
+def _is_said_in_pairs(scan: ScanState, following: str) -> bool:
+    """Whether the number of three digits is one of "route 101", "a 404 error" or "a Boeing 747"."""
+    paired = scan.context.previous_word in vocabulary.WORDS_BEFORE_PAIRED_DIGITS or following == "error"
+    return paired or (scan.context.previous_capitalized and not is_counted(following))
+
+
+def _is_written_down(text: str) -> bool:
+    """Whether a listener writes the number down: five digits or more, without commas, not round."""
+    return len(text) > 4 and not text.endswith("000")
+
+
+def _read_house_letter(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the number of "221B Baker Street"."""
+    if not STREET_AHEAD.match(scan.view, match.end()):
+        return None
+    number = match.group(1)
+    words = numbers.house_number(int(number)) if len(number) > 2 else numbers.cardinal(int(number))
+    scan.emit(words, match.start(), match.end(1))
+    ENGLISH_SPELLER.spell(scan, match.end(1), match.end())
+    scan.context.note_number()
+    scan.context.address_words_left = _STREET_WORD_WINDOW
+    return match.end()
+
+
+def _is_year(number: int, previous: str, following: str) -> bool:
+    if following in vocabulary.ERAS:
+        return 1000 <= number <= 2999
+    if 1900 <= number <= 2099:
+        return previous in vocabulary.WORDS_BEFORE_YEARS or not is_counted(following)
+    return 1100 <= number < 1900 and previous in vocabulary.WORDS_BEFORE_YEARS
+
+
+def _read_ordinal(scan: ScanState, match: re.Match[str]) -> int:
+    scan.emit(numbers.ordinal(int(match.group(1).replace(",", ""))), match.start(), match.end())
+    scan.context.note_number()
+    scan.context.address_words_left = 1
+    return match.end()
+
+
+def _read_century(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "19th c."."""
+    scan.emit(numbers.ordinal(int(match.group(1))), match.start(), match.start(2))
+    scan.emit("century", match.start(2), match.end())
+    note_english_word(scan.context, "century")
+    end_sentence_if_capital_follows(scan, match.end())
+    return match.end()
+
+
+def _read_ratio(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "3:2", which was not recognised as a time of day, as a ratio."""
+    scan.emit(numbers.cardinal(int(match.group(1))), match.start(), match.end(1))
+    if match.group() != "50:50":
+        scan.emit("to", match.end(1), match.start(2))
+    scan.emit(numbers.cardinal(int(match.group(2))), match.start(2), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_idiomatic_number(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "401k" and its like, unless a code or an identifier is expected."""
+    is_always = match.group(1).startswith("24")  # "24-7"
+    if not is_always and (scan.context.identifier_expected or scan.context.code_words_left):
+        return None
+    scan.emit(vocabulary.IDIOMATIC_NUMBERS[match.group(1)], match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_version_with_v(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "v2.1"."""
+    if scan.context.previous_word != "version":
+        scan.emit("version", match.start(), match.start() + 1)
+        note_english_word(scan.context, "version")
+    return ENGLISH_SPELLER.read_version(scan, _VERSION_NUMBER.match(scan.view, match.start(1)) or match)
+
+
+def _read_magnitude(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "5 million", "10k", "2.5M", and "3M users"; not "exit 4B" or "a 4K TV".
+
+    A whole number with M or B is a magnitude where it counts a noun or follows a word such as "over".
+    """
+    if match.group(3) and not _is_magnitude(scan, match):
+        return None
+    scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
+    scan.emit(vocabulary.MAGNITUDES[match.group(2) or match.group(3)], match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _is_magnitude(scan: ScanState, match: re.Match[str]) -> bool:
+    context, letter, following = scan.context, match.group(3), scan.next_word(match.end())
+    if context.identifier_expected or following.lower() in vocabulary.NOUNS_AFTER_K:
+        return False
+    is_small = re.fullmatch(r"\d{1,3}", match.group(1)) is not None
+    if letter == "bn" or not is_small:
+        return True
+    if is_counted(following):
+        return not (context.sentence_start and match.group() == "3M")
+    if letter in "kK":
+        on_screen = context.previous_word == "in" or scan.view[match.end() : match.end() + 1] == "@"
+        if match.group() in ("4K", "8K") and on_screen:  # "watch it in 4K", "4K@60Hz"
+            return False
+        after_name = context.previous_capitalized and not context.after_comma
+        is_race = context.after_number or context.previous_word in vocabulary.DETERMINERS | {"a", "an"}
+        return not (after_name or is_race or context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS)
+    return context.previous_word in vocabulary.WORDS_BEFORE_MAGNITUDES
+
+
+def _read_range(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read a dash between numbers as "to"."""
+    after_time = scan.context.after_number or scan.context.previous_word in vocabulary.WORDS_OF_TIME
+    if not after_time or (scan.words and scan.words[-1].punctuation):
+        return None
+    dash = match.start() + len(match.group()) - len(match.group().lstrip())
+    scan.emit("to", dash, dash + 1)
+    scan.context.previous_word = "to"
+    scan.context.after_number = False
+    return match.end()
+
+
+def _read_minus(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read a hyphen at the start of a number as "minus"."""
+    if match.start() and scan.view[match.start() - 1] not in ' ("[\n':
+        return None
+    scan.emit("minus", match.start(), match.end())
+    note_english_word(scan.context, "minus")
+    return match.end()
+
+
+def _read_first_code_of_range(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "B1-" of "gates B1-B6"."""
+    if scan.context.code_words_left or int(match.group(2)) >= int(match.group(3)):
+        return None
+    ENGLISH_SPELLER.spell(scan, match.start(1), match.end(1))
+    scan.emit(amount_words(match.group(2)), match.start(2), match.end(2))
+    scan.emit("to", match.end(2), match.end())
+    note_english_word(scan.context, "to")
+    return match.end()
+
+
+def _read_dash_between_codes(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the dash of "SW1A–SW1X", "SFO–PVG" and "rows A–F"."""
+    if not _CODE_BEHIND.search(scan.view, max(0, match.start() - 8), match.start()):
+        return None
+    scan.emit("to", match.start(), match.end())
+    note_english_word(scan.context, "to")
+    return match.end()
+
+
+def _read_aircraft(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "787-9" and "737-800"."""
+    for group in (1, 2):
+        number = match.group(group)
+        words = numbers.house_number(int(number)) if len(number) == 3 else amount_words(number)
+        scan.emit(words, match.start(group), match.end(group))
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_aircraft_family(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "737 MAX 8"."""
+    scan.emit(numbers.house_number(int(match.group())), match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_comparison(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read a sign before a number: < > ~, and * after another number."""
+    if match.group(1) == "*" and not scan.context.after_number:
+        return None
+    words = {"<": "less than", ">": "more than", "~": "about", "*": "times"}[match.group(1)]
+    scan.emit(words, match.start(1), match.end(1))
+    note_english_word(scan.context, words)
+    return match.end()
+
+
+def _read_possessive(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the ending of "terminal 4's"."""
+    if not scan.words or scan.words[-1].stop != match.start() or scan.words[-1].punctuation:
+        return None
+    scan.words[-1].text += "'s"
+    scan.words[-1].stop = match.end()
+    return match.end()
+
+
+def _read_for(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the x of "1 tab BID x 14d" and "x 3 weeks"."""
+    scan.emit("for", match.start(), match.start() + 1)
+    note_english_word(scan.context, "for")
+    return match.start() + 1
+
+
+LETTER_RULES = compile_rules(
+    (r"x(?= ?\d{1,3} ?(?:d|days?|wks?|weeks?|mos?|months?|nights?|doses?|yrs?|years?)\b)", _read_for),
+    (r"([A-Z]{1,2})(\d{1,3})-(?=\1(\d{1,3})(?![\w-]))", _read_first_code_of_range),
+    (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
+)
+DIGIT_RULES = compile_rules(
+    (rf"({_IDIOMATIC_NUMBER})(?![\w%-]|[.,:/]\d)", _read_idiomatic_number),
+    (r"([1-9]\d{0,3})[A-Z](?!\w)", _read_house_letter),
+    (r"(7[0-8]7)-(8|9|10|[2-9]00)(?![\w-])", _read_aircraft),
+    (r"7[0-8]7(?= (?:MAX|Max|Dreamliner|jet|aircraft|plane|freighter)\b)", _read_aircraft_family),
+    (r"(\d{1,3}):(\d{1,3})(?![\w:])", _read_ratio),
+    # "2.1.3", "192.168.1.1"
+    (r"\d{1,5}(?:\.\d{1,5}){2,5}(?!\w|\.\d)", ENGLISH_SPELLER.read_version),
+    # "5 million", "10k"
+    (rf"({DECIMAL})(?: (thousand|million|billion|trillion|lakh|crore)|([kKMB]|bn))(?!\w)", _read_magnitude),
+    (rf"(\d{{1,2}}){ORDINAL_SUFFIX}[ -](c(?:ent)?\.)", _read_century),
+    (rf"(\d{{1,3}}(?:,\d{{3}})+|\d{{1,15}}){ORDINAL_SUFFIX}(?!\w)", _read_ordinal),
+)
+PLAIN_NUMBER_RULES = compile_rules(
+    (rf"(?=\d+[.,]\d){DECIMAL}", _read_amount),
+    (r"\d{1,300}", _read_integer),  # bounded, so that no reading is longer than a clause
+)
+SYMBOL_RULES = compile_rules(
+    (r"'s(?!\w)", _read_possessive),
+    (r" ?– ?(?=[A-Z]{1,3}(?:-?\d|(?![\w'])))", _read_dash_between_codes),
+    (rf" ?[-–] ?(?=[$£€]?\d|(?:{MONTH}|{WEEKDAY}|{_WORD_OF_TIME})(?!\w))", _read_range),
+    (r"-(?= ?[$£€]?\.?\d)", _read_minus),
+    # ".75"
+    (r"\.\d+(?!\w)", _read_amount),
+    (r" ?([<>~*]) ?(?=[$£€]?\d)", _read_comparison),
+)

@@ -1,0 +1,416 @@
+"""Rules of the slash: fractions, scores, steps, dates without a year, spans of years, alternatives.
+
+Between two words or times a slash is read as "or", and between the years of a season as "to".
+Source: GOV.UK style guide A to Z, which writes "or" for the slash and "to" in spans of years.
+"""
+
+import re
+
+from ....kit.lazy_pattern import PatternBehind
+from ....kit.tokenizer import ScanState, any_of, compile_rules
+from .. import vocabulary
+from ..dates import day_and_month
+from ..spelling import ENGLISH_SPELLER
+from ..word_context import note_english_word
+from . import number_words as numbers
+from .amounts import STREET_AHEAD
+from .number_pairs import pair_words
+from .number_words import amount_words
+from .units import UNIT, end_of_unit
+
+_UNIT_AHEAD = re.compile(rf"( ?|-)({UNIT})(?![\w'/])")
+_PARTS_AHEAD = re.compile(r" (?:complete|completed|done|finished|steps|tasks|uploaded|remaining)\b")
+_OFFERS = re.compile(
+    r"\b(?:offer|coupon|promo\w*|quote|sale|trial|discount|deal|session|voucher|reservation|hold|code|link)s?\b",
+    re.IGNORECASE,
+)
+_WORD_BEHIND = re.compile(r"([^\s/]+) ?\Z")
+_TOKEN_BEHIND = re.compile(r"[^\s()\"',;]{0,80}\Z")
+_TOKEN = re.compile(r"[^\s()\"',;]{0,80}")
+# The other end of "15/08–14/09".
+_RANGE_END_AHEAD = re.compile(r" ?(?:[-–]|to) ?(\d{1,2})/(\d{1,2})(?![\w/])")
+_RANGE_START_BEHIND = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2}) ?(?:[-–]|to) ?\Z")
+# "moved to 3/9", "as of 1/5"
+_DATE_BEHIND = PatternBehind(
+    rf"\b(?:{any_of(vocabulary.WORDS_OF_NEW_DATES)})\b[^.;!?]{{0,60}} to \Z"
+    r"|\b(?:as|week|night|morning|evening|day) of \Z"
+)
+# "reduced by 1/3" is a fraction, not a date.
+_CHANGE_BEHIND = PatternBehind(
+    rf"\b(?:{any_of(vocabulary.WORDS_OF_CHANGE)})\b[^.;!?]{{0,20}} by \Z", re.IGNORECASE
+)
+# "250 mg/5 ml"
+_CONCENTRATION_BEHIND = PatternBehind(r"(?:g|μg|mcg|IU|mEq|mmol|units?) ?\Z")
+_LIMITS = re.compile(r"\b(?:limits?|liability|coverage|split|injury)\b", re.IGNORECASE)
+_VOLUME_AHEAD = re.compile(r"/ ?\d+(?:\.\d+)? ?(?:[md]?[lL]|kg|h|hr|hours?)(?!\w)")
+_TIME_AHEAD = re.compile(
+    r"\d{1,3} ?(?:h|hrs?|hours?|days?|d|wks?|weeks?|mo|mos|mths?|months?|yrs?|years?|min|mins)\b"
+)
+_VALID_BEHIND = re.compile(r"\b(?:valid|good|card|expir\w*)\b", re.IGNORECASE)
+_ACCOUNT_BEHIND = PatternBehind(r"\b(?:bank|savings|current|checking|salary|joint) \Z", re.IGNORECASE)
+_ACCOUNT_AHEAD = re.compile(r" (?:no|number|ending|holder|balance|name)\b| #?\d")
+_HALF_NOUN_AHEAD = re.compile(rf"[ -](?:{any_of(vocabulary.NOUNS_AFTER_HALF)})\b")
+_HOUR_AHEAD = re.compile(r"[ -]?h(?:ou)?rs?\b")
+_STOP_BEFORE_WORD = re.compile(r"\. [a-z]")
+_NAME_BEHIND = re.compile(r"\b(?:an?|the) [A-Z][A-Za-z]+\Z")
+_NAME_AND_NOUN_AHEAD = re.compile(
+    r"[A-Z][A-Za-z]+ (?:report|poll|survey|study|merger|deal|partnership|alliance|film)\b"
+)
+_FILE_NAME = re.compile(r"_|/[\w-]{2,}\.[a-z]")
+# Of an inch, or after a whole number.
+_FRACTIONS = numbers.FRACTIONS | {
+    10: "tenth",
+    12: "twelfth",
+    16: "sixteenth",
+    32: "thirty second",
+    64: "sixty fourth",
+}
+_UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a mile"
+_INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
+_MAX_WORD_CHARACTERS = 40  # of the word before a slash
+_MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
+
+
+def _fraction_words(numerator: int, denominator: int) -> str:
+    part = _FRACTIONS[denominator]
+    if numerator == 1:
+        return f"one {part}"
+    return f"{numbers.cardinal(numerator)} {'halves' if part == 'half' else numbers.plural(part)}"
+
+
+def _emit_unit_after_fraction(scan: ScanState, end: int, *, plural: bool) -> int:
+    """Read the unit of "1/2 tsp", and return where the reading ends."""
+    if scan.view[end : end + 1] == '"' and scan.view.count('"', 0, end) % 2 == 0:
+        scan.emit("inches" if plural else "inch", end, end + 1)
+        return end + 1
+    unit = _UNIT_AHEAD.match(scan.view, end)
+    if unit is None or (unit.group(2) in vocabulary.UNITS_WITHOUT_SPACE and not _is_inch(scan, unit)):
+        return end
+    is_adjective = unit.group(1) == "-" or scan.context.previous_word in ("a", "an")
+    form = 1 if plural and not is_adjective else 0
+    name = vocabulary.UNITS[unit.group(2)][form]
+    is_part = (
+        unit.group(2) in _UNITS_IN_PARTS and not (plural or is_adjective) and scan.words[-1].text[-1] == "s"
+    )
+    scan.emit(f"of a {name}" if is_part else name, unit.start(2), unit.end())
+    return end_of_unit(scan, unit.end())
+
+
+def _is_inch(scan: ScanState, unit: re.Match[str]) -> bool:
+    """Whether the unit is that of "3/8-in" or "5/8 in. bolts", and not the word "in"."""
+    return unit.group(1) == "-" or bool(_STOP_BEFORE_WORD.match(scan.view, unit.end()))
+
+
+def _read_mixed_fraction(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "3 1/2"."""
+    numerator, denominator = int(match.group(2)), int(match.group(3))
+    if denominator not in _FRACTIONS or not 0 < numerator < denominator:
+        return None
+    scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
+    tail = _fraction_words(numerator, denominator)
+    spoken = f"and {tail}" if numerator > 1 or denominator != 2 else "and a half"
+    scan.emit(spoken, match.start(2), match.end())
+    end = _emit_unit_after_fraction(scan, match.end(), plural=True)
+    scan.context.note_number()
+    return end
+
+
+def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "1/2", a half, "5/10", out of ten, "3/14", a date, "120/80", a blood pressure, or "step 1/3"."""
+    first, second = int(match.group(1)), int(match.group(2))
+    context = scan.context
+    if match.group() == "24/7":
+        words = "twenty four seven"
+    elif _is_part_of_sequence(scan, match):
+        words = f"{numbers.cardinal(first)} of {numbers.cardinal(second)}"
+    elif _is_expiry(scan, match):
+        words = f"{vocabulary.MONTHS[first - 1]} {numbers.year(2000 + second)}"
+    elif _is_code(scan, match):
+        return None
+    else:
+        words = _slashed_words(scan, match)
+    if words and words == _date_words(scan, first, second):
+        context.date_words_left = 2
+    scan.emit(words, match.start(), match.end())
+    is_half = words.startswith("half")
+    is_fraction = is_half or (second in _FRACTIONS and words == _fraction_words(first, second))
+    end = match.end()
+    if is_fraction or words == _both_words(first, second) or scan.next_word(end) == "mmHg":
+        end = _emit_unit_after_fraction(scan, end, plural=not is_fraction)
+    context.note_number()
+    return end
+
+
+def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
+    first, second = int(match.group(1)), int(match.group(2))
+    if _is_in_range_of_days(scan, match):
+        return day_and_month(scan, first, second)
+    date, date_expected = _date_words(scan, first, second), _is_date_expected(scan, match)
+    if date_expected and not date and scan.context.previous_word != "is" and second <= 12 < first <= 31:
+        date = day_and_month(scan, first, second)
+    if words := pair_words(scan, match):
+        return words
+    is_length = (
+        _INCH_AHEAD.match(scan.view, match.end()) or scan.view[match.start() - 1 : match.start()] == "±"
+    )
+    if is_length and second in _FRACTIONS and 0 < first < second:
+        return _fraction_words(first, second)
+    if date and "0" in (match.group(1)[0], match.group(2)[0]):
+        return date
+    if match.group() in ("9/11", "20/20") or first + second == 100:
+        return f"{numbers.cardinal(first)} {numbers.cardinal(second)}"
+    if (first, second) == (1, 2) and _HOUR_AHEAD.match(scan.view, match.end()):
+        return "half" if scan.context.previous_word in vocabulary.WORDS_BEFORE_ONE else "half an"
+    if (unit := _UNIT_AHEAD.match(scan.view, match.end())) and unit.group(2) != "mmHg":
+        is_fraction = second in numbers.FRACTIONS and 0 < first < second
+        return _fraction_words(first, second) if is_fraction else _both_words(first, second)
+    if (first, second) == (1, 2) and _HALF_NOUN_AHEAD.match(scan.view, match.end()):
+        return "half"
+    if second > 99 and first <= second:
+        return f"{numbers.house_number(first)} out of {numbers.house_number(second)}"
+    if first > 99:
+        return f"{numbers.house_number(first)} over {numbers.cardinal(second)}"
+    if date and date_expected:
+        return date
+    if scan.next_word(match.end()) in ("stars", "rating"):
+        return f"{numbers.cardinal(first)} out of {numbers.cardinal(second)}"
+    if second in numbers.FRACTIONS and 0 < first < second:
+        return _fraction_words(first, second)
+    if second in (10, 100) and first <= second:
+        return f"{numbers.cardinal(first)} out of {numbers.cardinal(second)}"
+    if date:
+        return date
+    return _both_words(first, second)
+
+
+def _is_in_range_of_days(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "15/08" is an end of a range such as "15/08–14/09", which the day begins."""
+    other = _RANGE_END_AHEAD.match(scan.view, match.end()) or _RANGE_START_BEHIND.search(
+        scan.view, max(0, match.start() - 10), match.start()
+    )
+    if other is None:
+        return False
+    ends = [(int(end.group(1)), int(end.group(2))) for end in (match, other)]
+    return all(0 < day <= 31 and 0 < month <= 12 for day, month in ends) and max(ends)[0] > 12
+
+
+def _is_date_expected(scan: ScanState, match: re.Match[str]) -> bool:
+    if _CHANGE_BEHIND.search(scan.view, match.start()):
+        return False
+    # "6/3, 6/5, and 6/10"
+    if scan.context.date_words_left and scan.context.previous_word in ("0", "and", "or"):
+        return True
+    words_before = vocabulary.WORDS_BEFORE_DATES | vocabulary.WORDS_BEFORE_EXPIRY
+    return scan.context.previous_word in words_before or bool(_DATE_BEHIND.search(scan.view, match.start()))
+
+
+def _both_words(first: int, second: int) -> str:
+    return f"{numbers.cardinal(first)} slash {numbers.cardinal(second)}"
+
+
+def _is_part_of_sequence(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "1/3" counts the steps, pages or messages of a sequence."""
+    first, last = int(match.group(1)), int(match.group(2))
+    if not 0 < first <= last:
+        return False
+    around = scan.view[max(0, match.start() - 1)] + scan.view[match.end() : match.end() + 1]
+    in_brackets = around == "()" and last not in _MAX_MARKS
+    named = scan.context.previous_word in vocabulary.SEQUENCE_NOUNS
+    return in_brackets or named or bool(_PARTS_AHEAD.match(scan.view, match.end()))
+
+
+def _is_code(scan: ScanState, match: re.Match[str]) -> bool:
+    context = scan.context
+    if context.previous_word in vocabulary.WORDS_BEFORE_EXPIRY | vocabulary.WORDS_BEFORE_DATES:
+        return False
+    return context.code_words_left > 0 or (context.identifier_expected and len(match.group()) > 3)
+
+
+def _is_expiry(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "08/27" is the month and year until which a card is valid; an offer ends on a day."""
+    month, year = match.group(1), match.group(2)
+    if not (1 <= int(month) <= 12 and len(year) == 2 and int(year) > 12):
+        return False
+    if scan.context.previous_word == "thru" and not _VALID_BEHIND.search(scan.view, 0, match.start()):
+        return False
+    if scan.context.previous_word in vocabulary.NOUNS_OF_EXPIRY:
+        return True
+    return scan.context.previous_word in vocabulary.WORDS_BEFORE_EXPIRY and not _OFFERS.search(
+        scan.view, 0, match.start()
+    )
+
+
+def _date_words(scan: ScanState, first: int, second: int) -> str:
+    """Return the date in the order of the style, or in the other order; "" if it is none."""
+    if scan.style.day_first and 1 <= second <= 12 and 1 <= first <= 31:
+        return day_and_month(scan, first, second)
+    if 1 <= first <= 12 and 1 <= second <= 31:
+        return f"{vocabulary.MONTHS[first - 1]} {numbers.ordinal(second)}"
+    return ""
+
+
+def _read_rating(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "4.5/5" and "3.7/4.0"."""
+    scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
+    scan.emit(f"out of {amount_words(match.group(2))}", match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_season(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "1999/2000" and "2024/25"."""
+    first, last = match.group(1), match.group(2)
+    if scan.context.code_words_left or scan.context.identifier_expected:
+        return None
+    if int(first) >= int(first[: 4 - len(last)] + last) and not (first.endswith("99") and last == "00"):
+        return None
+    scan.emit(numbers.year(int(first)), match.start(), match.end(1))
+    scan.emit("to", match.end(1), match.start(2))
+    is_short = len(last) == 2
+    scan.emit(
+        numbers.short_year(int(last)) if is_short else numbers.year(int(last)), match.start(2), match.end()
+    )
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_limits(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "liability limits of 100/300/50"."""
+    limits = [int(group) for group in match.groups()]
+    around = scan.view[: match.start()] + scan.view[match.end() : match.end() + 40]
+    if not _LIMITS.search(around) or any(limit % 5 for limit in limits):
+        return None
+    for group, limit in enumerate(limits, 1):
+        scan.emit(numbers.cardinal(limit), match.start(group), match.end(group))
+        scan.punctuate("," if group < len(limits) else "")
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_unit_of_street(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "4/" of "4/112 Beaumont St", the number of a unit."""
+    announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_UNITS_OF_STREETS
+    if not announced or not STREET_AHEAD.match(scan.view, match.end(2)):
+        return None
+    ENGLISH_SPELLER.spell_in_groups(scan, match.start(1), match.end(1))
+    scan.punctuate(",")
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_number_of_act(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the number of "Regulation 2016/679"."""
+    if scan.context.code_words_left or scan.context.identifier_expected:
+        return None
+    scan.emit(numbers.year(int(match.group(1))), match.start(), match.end(1))
+    scan.emit("slash", match.end(1), match.start(2))
+    if match.group(2)[0] == "0":
+        ENGLISH_SPELLER.spell(scan, match.start(2), match.end())
+    else:
+        scan.emit(numbers.house_number(int(match.group(2))), match.start(2), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the slash of "500 ml/16 oz" as "or", of "250 mg/5 ml" as "per", and between digits as "slash"."""
+    if not scan.context.after_number:
+        return _read_slash_before_time(scan, match)
+    word, start = "or", match.start()
+    if _VOLUME_AHEAD.match(scan.view, start) and _CONCENTRATION_BEHIND.search(scan.view, start):
+        word = "per"
+    elif scan.view[start - 1].isdigit() and scan.view[match.end()].isdigit():
+        word = "slash"
+    scan.emit(word, start, match.end())
+    scan.context.previous_word, scan.context.after_number = word, False
+    return match.end()
+
+
+def _read_slash_before_time(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the slash of "4 doses/24 hrs" as "per"."""
+    if not _TIME_AHEAD.match(scan.view, match.end()) or not scan.view[match.start() - 1].isalpha():
+        return None
+    scan.emit("per", match.start(), match.end())
+    note_english_word(scan.context, "per")
+    return match.end()
+
+
+def _read_slash_between_words(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the slash of "he/she" as "or"; a path keeps its slashes, and "TCP/IP" needs no word."""
+    behind = _WORD_BEHIND.search(scan.view, max(0, match.start() - _MAX_WORD_CHARACTERS), match.start())
+    if behind is None:
+        return None
+    left, right = behind.group(1).strip("\"'(.").lower(), scan.next_word(match.end()).lower()
+    pair = f"{left}/{right}"
+    if not left[-1:].isalpha() or not right:
+        return None
+    if left in vocabulary.WEEKDAY_NAMES:
+        scan.punctuate(",")
+    elif _is_in_path(scan, match.start()) or _joins_names(scan, match):
+        scan.emit("slash", match.start(), match.end())
+    elif not (
+        pair in vocabulary.JOINED_PAIRS or len(left) == len(right) == 1 or {left, right} & {"and", "or"}
+    ):
+        scan.emit("or", match.start(), match.end())
+        note_english_word(scan.context, "or")
+    return match.end()
+
+
+def _joins_names(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a slash joins two names before a noun: "a BBC/Reuters report"."""
+    behind = _NAME_BEHIND.search(scan.view, max(0, match.start() - 30), match.start())
+    return bool(behind and _NAME_AND_NOUN_AHEAD.match(scan.view, match.end()))
+
+
+def _is_in_path(scan: ScanState, at: int) -> bool:
+    """Whether the slash at ``at`` is part of a path: three slashes, a file type or an underscore show it."""
+    behind = _TOKEN_BEHIND.search(scan.view, max(0, at - 80), at)
+    ahead = _TOKEN.match(scan.view, at)
+    token = (behind.group() if behind else "") + (ahead.group() if ahead else "")
+    return token.count("/") > 2 or bool(_FILE_NAME.search(token))
+
+
+def _read_path(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "/help" and "/settings/profile"."""
+    if match.start() and scan.view[match.start() - 1] not in " (\"'":
+        return None
+    for part in re.finditer(r"/|[^/]+", match.group()):
+        start, stop = match.start() + part.start(), match.start() + part.end()
+        scan.emit("slash" if part.group() == "/" else part.group().replace("-", " "), start, stop)
+    note_english_word(scan.context, "path")
+    return match.end()
+
+
+def _read_slash_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "w/", "c/o" or "N/A"; "a/c" is an account or air conditioning."""
+    word = vocabulary.SLASH_ABBREVIATIONS[match.group().lower()]
+    before_account = _ACCOUNT_AHEAD.match(scan.view, match.end())
+    if word == "A C" and (before_account or _ACCOUNT_BEHIND.search(scan.view, match.start())):
+        word = "account"
+    scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
+_SLASH_ABBREVIATION = any_of(vocabulary.SLASH_ABBREVIATIONS)
+LETTER_RULES = compile_rules(
+    (
+        rf"(?=[A-Za-z]/)(?:(?i:{_SLASH_ABBREVIATION})(?<=/)(?!\w)|(?i:{_SLASH_ABBREVIATION})(?<!/)(?![\w/]))",
+        _read_slash_abbreviation,
+    ),
+)
+DIGIT_RULES = compile_rules(
+    (r"(\d{1,3}) +(\d{1,2})/(\d{1,2})(?![\w/])", _read_mixed_fraction),
+    # "4.5/5", then "1/2"
+    (r"(\d\.\d{1,2})/((?:4|5|10)(?:\.0)?)(?![\w/]|\.\d)", _read_rating),
+    (r"([1-9]\d{0,3}[A-Z]?)/(?=([1-9]\d{1,3}) )", _read_unit_of_street),
+    (r"(\d{1,3})/(\d{1,3})(?![\w/])", _read_slashed_numbers),
+    (r"(\d{2,3})/(\d{2,3})/(\d{2,3})(?![\w/])", _read_limits),
+    (r"((?:19|20)\d\d)/((?:19|20)\d\d|\d\d)(?![\w/])", _read_season),
+    (r"((?:19|20)\d\d)/(\d{3,4})(?![\w/-])", _read_number_of_act),
+)
+SYMBOL_RULES = compile_rules(
+    (r"/(?=[$£€]?\d)", _read_slash_before_number),
+    (r"/[a-z][a-z-]*(?:/[a-z][a-z-]*)*(?![\w/])", _read_path),
+    (r" ?/ ?(?=[^\W\d])", _read_slash_between_words),
+)

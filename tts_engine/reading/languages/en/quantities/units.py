@@ -1,0 +1,395 @@
+"""Rules of quantities: numbers with units, rates, durations, percentages, temperatures, heights, powers.
+
+Source: Unicode CLDR 44 for the names of units.
+"""
+
+import re
+
+from ....kit.lazy_pattern import PatternBehind
+from ....kit.tokenizer import ScanState, any_of, compile_rules
+from .. import vocabulary
+from ..codes import is_counted
+from ..word_context import note_english_word
+from . import number_words as numbers
+from .number_words import DECIMAL, amount_words, is_one
+
+UNIT = any_of(vocabulary.UNITS)
+_RATE = any_of(vocabulary.RATE_UNITS)
+LENGTH_WORDS = rf"(?:in diameter|{any_of(vocabulary.LENGTH_WORDS)})"
+_SCREENS = any_of(vocabulary.SCREEN_NOUNS)
+_SCREEN_ADJECTIVES = any_of(vocabulary.SCREEN_ADJECTIVES)
+# Also before another length or after words such as "OLED": "the 10" or the 14" pizza".
+_SCREEN_AHEAD = re.compile(
+    rf"(?:,? (?:or|and|to|vs\.?)(?: an?| the)? {DECIMAL}\")*"
+    rf"(?: (?:[A-Z\d][\w+-]*|{_SCREEN_ADJECTIVES})){{0,3}} (?:{_SCREENS})\b"
+)
+_FEET_BEHIND = re.compile(r"\d'(?: ?\d{1,2}\")?(?!\w)")
+_OPEN_QUOTE_BEHIND = re.compile(r"(?<![^\s(\[])\"[^\"]*\Z")
+_END_OF_LENGTH = re.compile(rf" (?:{_SCREENS}|and|or|to|by)\b|[,.;:!?)]|\Z")
+_DIMENSION_AHEAD = re.compile(rf" ?x ?\d| {LENGTH_WORDS}\b")
+WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | vocabulary.LENGTH_WORDS | {"of", "x"}
+_RANGE_BEHIND = re.compile(rf"\b([A-Za-z]+) ~?{DECIMAL} ?(?:[-–]|to) ?\Z")
+_CAPITAL_AHEAD = re.compile(r" [A-Z]")
+# "the 64GB or the 128GB version"
+_OTHER_SIZE_AHEAD = re.compile(
+    rf"(?:,? (?:or|and|to|vs\.?)(?: an?| the| your)? {DECIMAL}[ -]?(?:{UNIT}))+"
+    rf" (?:version|model|option|one|{any_of(vocabulary.MEASURED_NOUNS)})\b"
+)
+_COUNTS = vocabulary.WORDS_BEFORE_UNITS - vocabulary.WORDS_BEFORE_ONE - {"of", "some"} | {"one"}
+_SIZE_BEHIND = re.compile(r"\d ?[x×] ?\Z")  # "12 x 16 ft. deck"
+_NAME_AHEAD = re.compile(r" +[A-Z\d]")
+_INITIAL_AHEAD = re.compile(r"\. *[A-Z\d]")  # "45 W. Oak St."
+_HOMES = vocabulary.HOME_NOUNS
+_CURRENT_AHEAD = re.compile(r" (?:DC|AC)\b")  # "24 V DC"
+_OIL_GRADE_AHEAD = re.compile(r"-\d\d(?!\w)")  # "5W-30"
+_SPACED_LETTERS = frozenset("dghlmstLVW")  # units of one letter that are no words
+_AMP_NOUN_AHEAD = re.compile(rf" (?:{any_of(vocabulary.AMP_NOUNS)})\b")
+# Parts of a duration, by what they are called; a duration names them in this order.
+_DURATION_UNITS = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
+_DAYS, _HOURS, _MINUTES, _SECONDS = (
+    "d(?:ays?)?",
+    "h(?:(?:ou)?rs?)?",
+    "m(?:in(?:ute)?s?)?",
+    "s(?:ec(?:ond)?s?)?",
+)
+_DURATION_PART = re.compile(rf"(\d+) ?({_DAYS}|{_HOURS}|{_MINUTES}|{_SECONDS})(?![^\W\d_])")
+_END_OF_RANGE_AHEAD = re.compile(r" ?[-–] ?\d")  # "runs 6:30–10 a.m."
+_MINUTES_AHEAD = rf"(?= (?:{any_of(vocabulary.WORDS_AFTER_MINUTES)})\b)"
+_MILLION_AHEAD = re.compile(rf" (?:{any_of(vocabulary.NOUNS_OF_MILLIONS)})\b")
+_POPULATION_BEHIND = PatternBehind(r"\b[Pp]op(?:ulation|\.)[^;!?]{0,30}\Z")
+# The x of "3x = 12" and "y = 3x" is a variable.
+_EQUATION_AHEAD = re.compile(r" ?[=^]")
+_EQUATION_BEHIND = PatternBehind(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
+_UNIT_AFTER_POWER = re.compile(rf" ?({UNIT})(?![\w'-])")
+
+
+def _read_percent(scan: ScanState, match: re.Match[str]) -> int:
+    scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
+    scan.emit("percent", match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_degrees(scan: ScanState, match: re.Match[str]) -> int:
+    number, scale = match.group(1), match.group(2)
+    scan.emit(amount_words(number), match.start(), match.end(1))
+    scale_word = {"C": "Celsius", "F": "Fahrenheit", "K": "kelvin"}.get(scale or "", "")
+    scan.emit(f"{'degree' if is_one(number) else 'degrees'} {scale_word}", match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_oven_heat(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "heat to 200C"."""
+    if scan.context.previous_word not in ("to", "at", "about", "around", "fan", "oven"):
+        return None
+    return _read_degrees(scan, match)
+
+
+def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "5 lbs" as "five pounds", and "5 lb" in "a 5 lb bag" or "5-lb" in the singular."""
+    number, gap, unit = match.group(1), match.group(2), match.group(3)
+    if gap and unit in vocabulary.UNITS_WITHOUT_SPACE and not _is_spaced_unit(scan, match.end(), unit):
+        return None
+    if not gap and (scan.context.after_code or (len(unit) == 1 and _is_other_letter(scan, match))):
+        return None
+    is_adjective = gap == "-" or _is_before_measured_noun(scan, match)
+    name = vocabulary.UNITS[unit][0 if is_adjective or is_one(number) else 1]
+    scan.emit(amount_words(number), match.start(), match.end(1))
+    scan.emit("million" if _is_millions(scan, match) else name, match.start(3), match.end(3))
+    scan.context.note_number()
+    return end_of_unit(scan, match.end())
+
+
+def _is_other_letter(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether the letter after a number is no unit: "exit 4L", "5W-30", "3x = 12"."""
+    context, letter, end = scan.context, match.group(3), match.end()
+    if letter == "x":
+        in_equation = _EQUATION_BEHIND.search(scan.view, match.start())
+        return bool(in_equation or _EQUATION_AHEAD.match(scan.view, end))
+    is_named = context.identifier_expected or context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS
+    is_oil = letter == "W" and _OIL_GRADE_AHEAD.match(scan.view, end)
+    return letter.isupper() and bool(is_named or is_oil)
+
+
+def _is_millions(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a number with "m" counts people or copies, as in "1.3m users", and is no length."""
+    ahead = _MILLION_AHEAD.match(scan.view, match.end())
+    return match.group(3) == "m" and bool(ahead or _POPULATION_BEHIND.search(scan.view, match.start()))
+
+
+def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a noun follows that has the quantity: "a 5 lb bag", "your 15 GB plan", "two 5 mL doses"."""
+    end, previous = match.end(), scan.context.previous_word
+    if scan.view[end : end + 2] == ". ":
+        end += 1
+    if previous == "to" and (
+        low := _RANGE_BEHIND.search(scan.view, max(0, match.start() - 40), match.start())
+    ):
+        previous = low.group(1).lower()  # "a 20-25 min. drive"
+    if previous in ("a", "an"):
+        return scan.next_visible(end).isalpha()
+    following = scan.next_word(end)
+    if following in vocabulary.MEASURED_NOUNS and scan.view[end : end + 1] == " ":
+        return True
+    if _OTHER_SIZE_AHEAD.match(scan.view, end):
+        return True
+    if previous in _COUNTS and is_counted(following):  # "two 30 min. sets"
+        return True
+    is_size = _SIZE_BEHIND.search(scan.view, max(0, match.start() - 4), match.start())
+    determined = is_size or previous in vocabulary.DETERMINERS | {"per"}
+    return bool(determined) and following.islower() and following not in WORDS_AFTER_LENGTHS
+
+
+def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
+    """Whether a letter after a number and a blank is a unit, as in "340 g"; not in "apartment 5 L"."""
+    context = scan.context
+    named = context.identifier_expected or context.code_words_left or context.previous_capitalized
+    is_direction = unit == "W" and _INITIAL_AHEAD.match(scan.view, end)
+    continues = scan.view[end : end + 1] == "-" or _NAME_AHEAD.match(scan.view, end)  # "5 t-shirts"
+    is_voltage = unit == "V" and _CURRENT_AHEAD.match(scan.view, end)
+    return unit in _SPACED_LETTERS and not (named or is_direction or (continues and not is_voltage))
+
+
+def end_of_unit(scan: ScanState, end: int) -> int:
+    """Return the end of a unit; the full stop after it belongs to it if the sentence continues."""
+    follows = scan.view[end : end + 2]
+    continues = follows in (".,", ".;", ".:") or (follows == ". " and scan.next_visible(end + 1).islower())
+    return end + 1 if continues else end
+
+
+def _read_feet_and_inches(scan: ScanState, match: re.Match[str]) -> int:
+    scan.emit(f"{numbers.cardinal(int(match.group(1)))} feet", match.start(), match.end(1))
+    scan.emit(f"{numbers.cardinal(int(match.group(2)))} inches", match.start(2), match.end())
+    scan.context.note_number()
+    return end_of_unit(scan, match.end())
+
+
+def _read_height(scan: ScanState, match: re.Match[str]) -> int:
+    """Read 5'10"."""
+    scan.emit(f"{numbers.cardinal(int(match.group(1)))} foot", match.start(), match.end(1))
+    scan.emit(numbers.cardinal(int(match.group(2))), match.start(2), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_power(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "^2" of "x^2", and the "^8 m/s" of "3×10^8 m/s"."""
+    power = int(match.group(1))
+    words = {2: "squared", 3: "cubed"}.get(power, f"to the power of {numbers.cardinal(power)}")
+    scan.emit(words, match.start(), match.end())
+    scan.context.note_number()
+    unit = _UNIT_AFTER_POWER.match(scan.view, match.end())
+    after_digit = scan.view[max(0, match.start() - 1)].isdigit()
+    if unit is None or not after_digit or unit.group(1) in vocabulary.UNITS_WITHOUT_SPACE - _SPACED_LETTERS:
+        return match.end()
+    scan.emit(vocabulary.UNITS[unit.group(1)][1], unit.start(1), unit.end())
+    return end_of_unit(scan, unit.end())
+
+
+def _read_rate(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "/month" as "per month"."""
+    if len(match.group(1)) == 1 and not scan.context.after_number:  # "S/M/L"
+        return None
+    unit = vocabulary.RATE_UNITS[match.group(1)]
+    scan.emit("per", match.start(), match.start() + 1)
+    scan.emit(unit, match.start(1), match.end(1))
+    note_english_word(scan.context, unit)
+    return end_of_unit(scan, match.end())
+
+
+def _read_duration(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "2m 30s" or "1h 15m": each unit is smaller than the one before it."""
+    parts = list(_DURATION_PART.finditer(scan.view, match.start(), match.end()))
+    order = ["dhms".index(part.group(2)[0]) for part in parts]
+    if order != sorted(set(order)):
+        return None
+    _emit_duration(scan, [(part.group(1), part.group(2)[0], part.start(), part.end()) for part in parts])
+    return end_of_unit(scan, match.end())
+
+
+def _emit_duration(scan: ScanState, parts: list[tuple[str, str, int, int]]) -> None:
+    """Emit parts (number, letter of the unit, start, stop); "and" comes before the last of three or more."""
+    for index, (number, letter, start, stop) in enumerate(parts):
+        joined = "and " if index == len(parts) - 1 > 1 else ""
+        unit = _DURATION_UNITS[letter]
+        scan.emit(
+            f"{joined}{numbers.cardinal(int(number))} {unit}{'' if int(number) == 1 else 's'}", start, stop
+        )
+    scan.context.note_number()
+
+
+def _read_clock_duration(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "lasted 1:02:45" or "0:45 remaining" in hours, minutes and seconds, and decline times of day."""
+    if not _is_clock_duration(scan, match):
+        return None
+    groups = [group for group in (1, 2, 3) if match.group(group)]
+    letters = "hms" if len(groups) == 3 or scan.next_word(match.end()) == "hours" else "ms"
+    parts = [
+        (match.group(group), letter, match.start(group), match.end(group))
+        for group, letter in zip(groups, letters, strict=False)
+    ]
+    _emit_duration(scan, [part for part in parts if int(part[0])] or parts[-1:])
+    named = re.compile(r" (?:hours|minutes|seconds|hrs|mins?|secs?)\b").match(scan.view, match.end())
+    return named.end() if named else match.end()
+
+
+def _is_clock_duration(scan: ScanState, match: re.Match[str]) -> bool:
+    previous, following = scan.context.previous_word, scan.next_word(match.end())
+    if previous in vocabulary.WORDS_BEFORE_TIMES or _END_OF_RANGE_AHEAD.match(scan.view, match.end()):
+        return False
+    if following in vocabulary.WORDS_AFTER_DURATIONS or previous in vocabulary.WORDS_BEFORE_DURATIONS:
+        return True
+    if not match.group(3):
+        named = following in ("minutes", "hours", "mins", "hrs", "min")
+        within = previous == "within" or (previous == "in" and not scan.context.after_colon)
+        return named or (match.group(1) in ("0", "00") and previous != "0") or within
+    is_short = len(match.group(1)) == 1 or match.group(1) == "00" or int(match.group(1)) > 24
+    return is_short
+
+
+def _read_minutes(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "5m" of "5m ago"."""
+    _emit_duration(scan, [(match.group(1), "m", match.start(), match.end())])
+    return match.end()
+
+
+def _read_announced_minutes(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "5m" of "wait 5m"; elsewhere it is a length."""
+    announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_MINUTES
+    return _read_minutes(scan, match) if announced else None
+
+
+def _read_volts_and_amps(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "5V/2A"."""
+    after_article = scan.context.previous_word in ("a", "an") and scan.next_visible(match.end()).isalpha()
+    is_adjective = after_article or bool(_AMP_NOUN_AHEAD.match(scan.view, match.end()))
+    for group, one in ((1, "volt"), (2, "amp")):
+        number = match.group(group)
+        plural = "" if is_adjective or is_one(number) else "s"
+        scan.emit(f"{amount_words(number)} {one}{plural}", match.start(group), match.end(group) + 1)
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_rooms(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "3BR/2.5BA" and "2 bd", without the slash."""
+    number, letters, slash = match.groups()
+    beside_slash = slash or scan.view[match.start() - 1 : match.start()] == "/"
+    after_article = scan.context.previous_word in ("a", "an")
+    is_adjective = beside_slash or after_article or scan.next_word(match.end()) in _HOMES
+    room = "bath" if letters[1] in "Aa" else "bedroom"
+    plural = "" if is_adjective or is_one(number) else "s"
+    scan.emit(f"{amount_words(number)} {room}{plural}", match.start(), match.end(2))
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_amps(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "2.5A" or "15A breaker"."""
+    number = match.group(1)
+    is_adjective = bool(_AMP_NOUN_AHEAD.match(scan.view, match.end()))
+    unit = "amp" if is_adjective or is_one(number) else "amps"
+    scan.emit(f"{amount_words(number)} {unit}", match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the sign of 12" x 8" x 4", 84" wide and "a 6' ladder"; elsewhere it may end a quotation."""
+    number, sign = match.groups()
+    end, previous = match.end(), scan.context.previous_word
+    following = scan.next_word(end)
+    before_noun = following.islower() and following not in WORDS_AFTER_LENGTHS
+    quoted = sign == "'" or _OPEN_QUOTE_BEHIND.search(scan.view, 0, match.end(1))
+    on_screen = sign == '"' and _SCREEN_AHEAD.match(scan.view, end)
+    after_article = previous in ("a", "an") and (following.islower() or on_screen)
+    # 'two 16" pizzas', 'the 65" Samsung'
+    counted = not quoted and (
+        (before_noun and previous in _COUNTS)
+        or (previous in vocabulary.DETERMINERS and bool(_CAPITAL_AHEAD.match(scan.view, end)))
+    )
+    is_length = previous in ("by", "to") or _DIMENSION_AHEAD.match(scan.view, end) or after_article or counted
+    if sign == "'" and previous not in ("at", "is"):
+        is_length = is_length or _is_in_feet(scan, match)
+    if not is_length and (quoted or not (on_screen or _END_OF_LENGTH.match(scan.view, end))):
+        return None
+    is_adjective = after_article or (previous == "by" and before_noun) or on_screen or counted
+    one, many = vocabulary.UNITS["ft" if sign == "'" else "in"]
+    scan.emit(amount_words(number), match.start(), match.end(1))
+    scan.emit(one if is_adjective or is_one(number) else many, match.end(1), end)
+    scan.context.note_number()
+    return end
+
+
+def _is_in_feet(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "8'" is a length: another length is before it, or a word of place follows."""
+    following = scan.next_word(match.end())
+    return following in vocabulary.WORDS_AFTER_FEET or bool(_FEET_BEHIND.search(scan.view, 0, match.start()))
+
+
+def _read_times_range(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "2-3x"."""
+    scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
+    scan.emit(f"to {amount_words(match.group(2))}", match.end(1), match.end(2))
+    scan.emit("times", match.end(2), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_decimal_comma(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "1,5 m"."""
+    unit = match.group(3)
+    if match.group(2) and unit in vocabulary.UNITS_WITHOUT_SPACE - _SPACED_LETTERS - {"m"}:
+        return None
+    scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
+    scan.emit(vocabulary.UNITS[unit][1], match.start(3), match.end(3))
+    scan.context.note_number()
+    return end_of_unit(scan, match.end())
+
+
+def _read_military_time(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "0900 hrs"."""
+    hour, minute = int(match.group(1)), int(match.group(2))
+    rest = numbers.cardinal(minute) if minute else "hundred"
+    scan.emit(
+        f"oh {numbers.cardinal(hour)} {'oh ' if 0 < minute < 10 else ''}{rest}", match.start(), match.end(2)
+    )
+    scan.emit("hours", match.end(2), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+CLOCK_DURATION_RULES = compile_rules(
+    (r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?(?![\d:]| ?[AaPp]\.?[Mm])", _read_clock_duration)
+)
+DIGIT_RULES = compile_rules(
+    # 5'10", "6 ft 2 in"
+    (r"(\d{1,2})' ?(\d{1,2})(?:\"|'')", _read_height),
+    (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
+    (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
+    (r"(\d{1,3})[-–](\d{1,3})x(?!\w)", _read_times_range),
+    (rf"(\d{{1,3}},\d{{1,2}})( ?)({UNIT})(?![\w'/])", _read_decimal_comma),
+    (r"(0[1-9])([0-5]\d) ?(?:hrs|hours|h)(?!\w)", _read_military_time),
+    (rf"({DECIMAL}) ?%", _read_percent),
+    (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
+    (r"([1-4]\d\d)([CF])(?!\w)", _read_oven_heat),
+    # "2m 30s"; then "5m ago"
+    (
+        rf"\d{{1,4}} ?(?:{_DAYS}|{_HOURS}|{_MINUTES}),?"
+        rf"(?: ?\d{{1,4}} ?(?:{_HOURS}|{_MINUTES}|{_SECONDS})(?![^\W\d_])){{1,3}}",
+        _read_duration,
+    ),
+    (rf"(\d{{1,3}}) ?m{_MINUTES_AHEAD}", _read_minutes),
+    (r"(\d{1,3})m(?![\w/^])", _read_announced_minutes),
+    (rf"({DECIMAL}) ?V(?:DC|AC)? ?[/,x@-]? ?({DECIMAL}) ?A(?!\w)", _read_volts_and_amps),
+    (r"(\d(?:\.\d)?)[ -]?(B[RDA]|bdr?m?|br|ba)s?(/(?=\d))?(?!(?<!/)[\w/]|(?<!/) \d)", _read_rooms),
+    (r"(\d+\.\d+) ?A(?!\w)", _read_amps),
+    (rf"(\d+)-?A(?={_AMP_NOUN_AHEAD.pattern})", _read_amps),
+    # "5 km", "10-ft"; not before a slash unless a rate or another quantity follows, as in "5 MB/s"
+    (rf"({DECIMAL})( ?|-)({UNIT})(?![\w']|/(?!(?:{_RATE})\b| ?\d))", _read_unit),
+)
+SYMBOL_RULES = compile_rules(
+    (rf"/ ?({_RATE})(?!\w)", _read_rate),
+    (r"\^(\d{1,3})(?!\d)", _read_power),
+)

@@ -1,0 +1,162 @@
+"""Vocabulary of American English, loaded from ``table.toml``.
+
+Tables only: the recognisers that use them are in the modules beside this one. The comments in the file say
+what each table is for.
+"""
+
+from ...clause_boundaries import AbbreviationKind
+from ...kit.data_files import expand_names, load_tables
+
+_TABLES = load_tables(__file__, "table.toml")
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_TABLES[name].split())
+
+
+def _readings(name: str) -> dict[str, str]:
+    return dict(_TABLES[name])
+
+
+def _pair(text: str) -> tuple[str, str]:
+    one, many = text.split("|")
+    return one, many
+
+
+def _currency(text: str) -> tuple[str, str, str, str]:
+    one, many, hundredth, hundredths = text.split("|")
+    return one, many, hundredth, hundredths
+
+
+# Calendar
+MONTHS: tuple[str, ...] = tuple(_TABLES["months"].split())
+# Lower-case names and abbreviations to names.
+MONTH_NAMES = (
+    {name.lower(): name for name in MONTHS}
+    | {name[:3].lower(): name for name in MONTHS}
+    | {"sept": "September"}
+)
+WEEKDAY_NAMES = _readings("weekday_names")
+WEEKDAY_LETTERS = _readings("weekday_letters")
+AM_PM = _words("am_pm")
+WORDS_AFTER_AM_PM = _words("words_after_am_pm")
+WORDS_BEFORE_TIMES = _words("words_before_times")
+WORDS_BEFORE_DURATIONS = _words("words_before_durations")
+WORDS_AFTER_DURATIONS = _words("words_after_durations")
+WORDS_BEFORE_MINUTES = _words("words_before_minutes")
+WORDS_AFTER_MINUTES = _words("words_after_minutes")
+WORDS_BEFORE_DECADES = _words("words_before_decades")
+WORDS_OF_TIME = _words("words_of_time")
+REGULATORS = _words("regulators")
+INTERJECTIONS = _words("interjections")
+WORDS_BEFORE_AGES = _words("words_before_ages")
+DECADE_NOUNS = _words("decade_nouns")
+WORDS_OF_NEW_DATES = _words("words_of_new_dates")
+WORDS_BEFORE_YEARS = _words("words_before_years")
+WORDS_BEFORE_DATES = _words("words_before_dates")
+WORDS_BEFORE_VERSIONS = _words("words_before_versions")
+WORDS_BEFORE_DIRECTIONS = _words("words_before_directions")
+
+NOUNS_OF_EXPIRY = _words("nouns_of_expiry")
+WORDS_BEFORE_EXPIRY = _words("words_before_expiry")
+
+# Abbreviations, as written without the last full stop
+ABBREVIATIONS: dict[str, tuple[str, AbbreviationKind]] = {
+    short: (spoken, kind)
+    for kind in AbbreviationKind
+    for short, spoken in _TABLES["abbreviations"][kind.name.lower()].items()
+}
+STOPLESS_ABBREVIATIONS = _words("stopless_abbreviations")
+LAST_ABBREVIATIONS = _readings("last_abbreviations")
+AMBIGUOUS_ABBREVIATIONS = _words("ambiguous_abbreviations")
+STREET_ABBREVIATIONS = _readings("street_abbreviations")
+SLASH_ABBREVIATIONS = _readings("slash_abbreviations")
+CONTRACTED_ABBREVIATIONS = _readings("contracted_abbreviations")
+COUNTED_ABBREVIATIONS = _readings("counted_abbreviations")
+ABBREVIATIONS_AFTER_PRICES = _readings("abbreviations_after_prices")
+WORDS_BEFORE_ANSWERS = _words("words_before_answers")
+NOUNS_BEFORE_HOURS_OF_WORK = _words("nouns_before_hours_of_work")
+NOUNS_AFTER_HOURS_OF_WORK = _words("nouns_after_hours_of_work")
+SENTENCE_STARTERS = _words("sentence_starters")
+STATES = _readings("states")
+UNAMBIGUOUS_STATES = _words("unambiguous_states")
+# After "Boston," the letters of these may be an answer, a document or a doctor.
+STATES_AFTER_CITIES = frozenset(STATES) - {"OK", "HI", "ID", "MD"}
+DIRECTIONS = _readings("directions")
+STREET_WORDS = _words("street_words")
+CAPITALIZED_STREET_WORDS = frozenset(word.title() for word in STREET_WORDS)
+NAME_SUFFIXES = frozenset(("Jr", "Sr"))
+
+# Units and money
+UNITS = {unit: _pair(forms) for unit, forms in _TABLES["units"].items()}
+UNITS_WITHOUT_SPACE = _words("units_without_space")
+NOUNS_OF_MILLIONS = _words("nouns_of_millions")
+NOUNS_AFTER_HALF = _words("nouns_after_half")
+WORDS_OF_CHANGE = _words("words_of_change")
+LENGTH_WORDS = _words("length_words")
+SCREEN_NOUNS = _words("screen_nouns")
+SCREEN_ADJECTIVES = _words("screen_adjectives")
+MEASURED_NOUNS = _words("measured_nouns")
+WORDS_AFTER_FEET = _words("words_after_feet")
+HOME_NOUNS = _words("home_nouns")
+AMP_NOUNS = _words("amp_nouns")
+RATE_UNITS = _readings("rate_units") | {unit: unit for unit in _TABLES["plain_rate_units"].split()}
+# Singular and plural of the unit and of its hundredth.
+CURRENCIES = {sign: _currency(forms) for sign, forms in expand_names(_TABLES["currencies"]).items()}
+MAGNITUDES = _readings("magnitudes")
+PRICED_NOUNS = _words("priced_nouns")
+WORDS_AFTER_PRICES = _words("words_after_prices")
+
+# Words beside numbers
+CODE_WORDS = _words("code_words")
+IDENTIFIED_NOUNS = _words("identified_nouns")
+NUMBER_NOUNS = _words("number_nouns")
+LINKING_WORDS = _words("linking_words")
+NOUNS_AFTER_PAIRS = _words("nouns_after_pairs")
+SYSTEMS_WITH_VERSIONS = _words("systems_with_versions")
+SEAT_NOUNS = _words("seat_nouns")
+WORDS_BEFORE_UNITS_OF_STREETS = _words("words_before_units_of_streets") | {""}
+TRAIN_NAMES = _words("train_names")
+COURSES = _readings("courses")
+PROVINCES = _readings("provinces")
+AUSTRALIAN_STATES = _readings("australian_states")
+SEQUENCE_NOUNS = _words("sequence_nouns")
+WORDS_BEFORE_MAGNITUDES = _words("words_before_magnitudes")
+JOINED_PAIRS = _words("joined_pairs")
+WORDS_BEFORE_PHONES = _words("words_before_phones")
+WORDS_BEFORE_PLATES = _words("words_before_plates")
+COUNTED_NOUNS = _words("counted_nouns")
+STATION_WORDS = _words("station_words")
+VERBS_BEFORE_STATIONS = _words("verbs_before_stations")
+AIRLINE_CODES = _words("airline_codes")
+AMBIGUOUS_AIRLINE_CODES = _words("ambiguous_airline_codes")
+BEGINNINGS_OF_WORDS_OF_TRIPS = _words("beginnings_of_words_of_trips")
+WORDS_BEFORE_PAIRED_DIGITS = _words("words_before_paired_digits")
+IDIOMATIC_NUMBERS = _readings("idiomatic_numbers")
+NOUNS_AFTER_K = _words("nouns_after_k")
+NOUNS_BEFORE_ROMAN_NUMERALS = _words("nouns_before_roman_numerals")
+RULER_NAMES = _words("ruler_names")
+DETERMINERS = _words("determiners")
+WORDS_BEFORE_ONE = _words("words_before_one")
+WORDS_BEFORE_UNITS = (WORDS_BEFORE_ONE | _words("words_before_units")) - {"a", "an"}
+NOUNS_SET_TO = _words("nouns_set_to")
+SERVICE_NUMBERS = _words("service_numbers")
+ERAS = _words("eras")
+LARGE_COUNTS = _readings("large_counts")
+
+# Letters, words and signs
+LETTER_NAMES = _readings("letter_names")
+NOUNS_BEFORE_LETTERS = _words("nouns_before_letters")
+WORDS_AFTER_LETTERS = _words("words_after_letters")
+PRONOUNCED_ACRONYMS = {word: word.lower() for word in _TABLES["lower_case_acronyms"].split()} | _readings(
+    "pronounced_acronyms"
+)
+SPELLED_INITIALISMS = _words("spelled_initialisms")
+INITIALISMS_THAT_ARE_WORDS = _words("initialisms_that_are_words")
+COMMON_WORDS = _words("common_words")
+PRONOUNCED_DOMAINS = _words("pronounced_domains")
+FILE_TYPES = _words("file_types")
+RESPELLINGS = _readings("respellings")
+NOUNS_AFTER_LIVE = _words("nouns_after_live")
+SYMBOLS = _readings("symbols")
+CALL_WORDS = _words("call_words")

@@ -1,0 +1,259 @@
+"""Rules of words that are not read as they are written: acronyms, initialisms, addresses.
+
+``read_word`` reads any other word. This is not a pronunciation dictionary.
+"""
+
+import re
+import unicodedata
+
+from ...kit.address_patterns import TOP_LEVEL_DOMAINS, address_patterns
+from ...kit.lazy_pattern import PatternBehind
+from ...kit.roman_numerals import roman_value
+from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
+from . import vocabulary
+from .quantities import number_words as numbers
+from .spelling import ENGLISH_SPELLER, has_vowel
+from .word_context import is_shouted, note_english_word
+
+_ADDRESS_PATTERNS = address_patterns(top_level_domains=f"{TOP_LEVEL_DOMAINS}|in")
+# Initial consonants that no English word begins with.
+_UNPRONOUNCEABLE = re.compile(r"(?!SCH|SCR|SHR|SPL|SPR|STR|THR|CHR|PHR)[B-DF-HJ-NP-TV-XZ]{3}")
+# A number, a price or a quotation after "A" shows the article: "A 10% discount", 'A "gold" plan'.
+AMOUNT_AHEAD = re.compile(r" +[\"'(*_~<>+-]*[$£€¥₹]?[\w.]")
+_STATUS_BEHIND = PatternBehind(
+    r"\b(?:status|state|stage|phase|reason|marked|shows?|showing)\b[^.;!?]{0,20}\Z", re.IGNORECASE
+)
+_NUMERALS_OF_SEQUELS = frozenset(("VI", "VII", "VIII", "IX", "XII", "XIII", "XIV", "XVI"))
+_END_OF_TITLE = re.compile(r" (?:at|on|in|is|was|with|for|starts|begins|plays|showing)\b|[.,;:!?)]|\Z")
+_PLURAL_SUFFIX = r"(?:e?s|ren)"
+
+
+def read_word(scan: ScanState, match: re.Match[str]) -> int:
+    """Read a word as it is written, or respelled if spelling rules mispronounce it."""
+    word = unicodedata.normalize("NFC", match.group())
+    scan.emit(_spoken_form(scan, word, match.end()), match.start(), match.end())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
+def _spoken_form(scan: ScanState, word: str, end: int) -> str:
+    if word == "A":
+        return _spoken_a(scan, end)
+    lower = word.lower()
+    if scan.respells and (respelled := _respelled(scan, lower, end)):
+        return respelled
+    return lower if word.isupper() and len(word) > 1 and word.isascii() else word
+
+
+def _respelled(scan: ScanState, lower: str, end: int) -> str:
+    if lower == "re" and scan.view[end : end + 1] == "-":
+        return "ree"
+    if lower == "live" and scan.next_word(end).lower() in vocabulary.NOUNS_AFTER_LIVE:
+        return "lyve"
+    stem = lower.removesuffix("'s")
+    if stem in vocabulary.RESPELLINGS:
+        return vocabulary.RESPELLINGS[stem] + lower[len(stem) :]
+    return ""
+
+
+def _spoken_a(scan: ScanState, end: int) -> str:
+    """Return the reading of "A": the article, or the name of the letter."""
+    following = scan.next_word(end)
+    announced = scan.context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS or scan.context.code_words_left
+    beside_letter = len(following) == 1 and following.isupper() and following != "I"
+    before_noun_phrase = bool(AMOUNT_AHEAD.match(scan.view, end))
+    nothing_follows = not following and not before_noun_phrase
+    is_letter = announced or nothing_follows or beside_letter or following in vocabulary.WORDS_AFTER_LETTERS
+    return ENGLISH_SPELLER.letter_name(scan, "A") if is_letter else "a"
+
+
+def _read_optional_plural(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "name(s)" as "names", and "1 item(s)" as "one item"."""
+    after_one = bool(scan.words) and scan.words[-1].text == "one" and scan.context.after_number
+    word = match.group(1) + ("" if after_one else match.group(2))
+    scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, match.group(1))
+    return match.end()
+
+
+def _read_capitals(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read an acronym as a word and an initialism letter by letter; decline other words in capitals."""
+    word = match.group()
+    if word in vocabulary.PRONOUNCED_ACRONYMS:
+        scan.emit(vocabulary.PRONOUNCED_ACRONYMS[word], match.start(), match.end())
+    elif _is_initialism(scan, word, match):
+        ENGLISH_SPELLER.spell(scan, match.start(), match.end())
+    else:
+        return None
+    note_english_word(scan.context, word)
+    return match.end()
+
+
+def _is_initialism(scan: ScanState, word: str, match: re.Match[str]) -> bool:
+    if not word.isupper():
+        return False
+    lower = word.lower()
+    if word == "DO" and scan.context.after_comma:  # "Dr. Lindqvist, DO, has"
+        return scan.next_visible(match.end()) in ",."
+    if word in vocabulary.STATION_WORDS:
+        return scan.context.previous_word in vocabulary.VERBS_BEFORE_STATIONS
+    if word in vocabulary.SPELLED_INITIALISMS:
+        return lower not in vocabulary.COMMON_WORDS or not is_shouted(scan, match)
+    if not has_vowel(word) or _UNPRONOUNCEABLE.match(word):
+        return True
+    known = (
+        lower in vocabulary.COMMON_WORDS
+        or lower in vocabulary.CODE_WORDS
+        or lower in vocabulary.IDENTIFIED_NOUNS
+    )
+    return len(word) < 4 and not known
+
+
+def _read_mixed_case_acronym(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read a word with capitals inside that has a reading of its own."""
+    if match.group() not in vocabulary.PRONOUNCED_ACRONYMS:
+        return None
+    return _read_capitals(scan, match)
+
+
+def _read_inflected_initialism(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "CEOs" and "AWS's": the ending belongs to the name of the last letter."""
+    letters, ending = match.groups()
+    if ending != "'s" and letters.lower() in vocabulary.COMMON_WORDS | vocabulary.CODE_WORDS:
+        return None
+    if letters in vocabulary.PRONOUNCED_ACRONYMS or not _is_initialism(scan, letters, match):
+        return None
+    ENGLISH_SPELLER.spell(scan, match.start(), match.end(1))
+    scan.words[-1].text += "'s"
+    scan.words[-1].stop = match.end()
+    note_english_word(scan.context, letters)
+    return match.end()
+
+
+def _read_initialism(scan: ScanState, match: re.Match[str]) -> int:
+    ENGLISH_SPELLER.spell(scan, match.start(), match.end())
+    note_english_word(scan.context, match.group())
+    return match.end()
+
+
+def _read_sharp(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "C#"."""
+    return _read_letter_with_sign(scan, match, "sharp")
+
+
+def _read_minus_grade(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "B-", a grade or a blood group."""
+    return _read_letter_with_sign(scan, match, "minus")
+
+
+def _read_letter_with_sign(scan: ScanState, match: re.Match[str], word: str) -> int:
+    ENGLISH_SPELLER.spell(scan, match.start(), match.end() - 1)
+    scan.emit(word, match.end() - 1, match.end())
+    note_english_word(scan.context, match.group())
+    return match.end()
+
+
+def _read_temperature_scale(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the F of "70 degrees F"."""
+    if scan.context.previous_word not in ("degree", "degrees"):
+        return None
+    word = {"C": "Celsius", "F": "Fahrenheit"}[match.group()]
+    scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the number of "Chapter IV" or "King Charles III's"; II and III may follow any name."""
+    previous, numeral = scan.context.previous_word, match.group(1)
+    value = roman_value(numeral)
+    if value is None:
+        return None
+    if numeral in ("C", "L") and previous in vocabulary.NOUNS_BEFORE_LETTERS:  # "Schedule C"
+        return None
+    if previous in vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS or _is_sequel(scan, match):
+        words = numbers.cardinal(value)
+    elif (previous in vocabulary.RULER_NAMES and (scan.context.previous_capitalized or len(numeral) > 1)) or (
+        scan.context.previous_capitalized and numeral in ("II", "III")
+    ):
+        words = f"the {numbers.ordinal(value)}"
+    else:
+        return None
+    scan.emit(words + (match.group(2) or ""), match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _is_sequel(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "VII" or "IV" follows the name of a work, as in "Rocky IV at 9"; not "an IV drip"."""
+    context, numeral = scan.context, match.group(1)
+    if not context.previous_capitalized or context.previous_word in vocabulary.RULER_NAMES:
+        return False
+    return numeral in _NUMERALS_OF_SEQUELS or (
+        numeral == "IV" and bool(_END_OF_TITLE.match(scan.view, match.end()))
+    )
+
+
+def _read_letters_with_ampersand(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "AT&T"."""
+    for at in range(match.start(), match.end()):
+        if scan.view[at] == "&":
+            scan.emit("and", at, at + 1)
+        else:
+            ENGLISH_SPELLER.spell(scan, at, at + 1)
+    note_english_word(scan.context, match.group())
+    return match.end()
+
+
+def _read_name_with_underscores(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "john_doe" with its marks, and "status is IN_TRANSIT" as words."""
+    is_status = match.group().isupper() and _STATUS_BEHIND.search(scan.view, match.start())
+    if not is_status:
+        return ENGLISH_SPELLER.read_address(scan, match)
+    for part in re.finditer("[A-Z0-9]+", match.group()):
+        start, stop = match.start() + part.start(), match.start() + part.end()
+        scan.emit(part.group().lower(), start, stop)
+    note_english_word(scan.context, "status")
+    return match.end()
+
+
+ADDRESS_RULES = compile_rules(
+    *ENGLISH_SPELLER.address_rows(_ADDRESS_PATTERNS),
+    (rf"[\w-]{{1,60}}\.(?:{any_of(vocabulary.FILE_TYPES)})(?![\w-]|\.\w)", ENGLISH_SPELLER.read_address),
+    (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", _read_name_with_underscores),
+)
+# "pH", "NaCl"
+_MIXED_CASE_ACRONYM = any_of(
+    word for word in vocabulary.PRONOUNCED_ACRONYMS if word.isalpha() and not word.isupper()
+)
+
+
+def _read_letters(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "npm" and "www", which no one can pronounce, letter by letter."""
+    if match.group() in vocabulary.INTERJECTIONS:
+        return None
+    return _read_initialism(scan, match)
+
+
+_CAPITAL_WORD_RULES = compile_capital_rules(
+    (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
+    (r"[CF](?![\w'-])", _read_temperature_scale),
+    (r"([IVXLC]{1,6})('s)?(?![\w'])", _read_roman),
+    (r"Rx(?!\w)", _read_initialism),
+    (r"[CF]#(?!\w)", _read_sharp),
+    # Grades and blood groups; not "A- and B-rated"
+    (r"(?:[A-DFO]|AB)-(?![\w-]| (?:and|or) \w+-\w)", _read_minus_grade),
+)
+_INITIALISM_RULES = compile_capital_rules(
+    (r"([A-Z]{2,6})('?s)(?![^\W_]|')", _read_inflected_initialism),
+    (r"[A-Z]{2,12}(?![^\W_]|'[A-Z])", _read_capitals),
+)
+LETTER_RULES = (
+    *compile_rules(
+        (r"[bcdfghjklmnpqrstvwxz]{3,5}(?![\w'])", _read_letters),
+        (rf"([^\W\d_]{{2,40}})\(({_PLURAL_SUFFIX})\)(?!\w)", _read_optional_plural),
+    ),
+    *_CAPITAL_WORD_RULES,
+    *compile_rules((rf"(?:{_MIXED_CASE_ACRONYM})(?!\w)", _read_mixed_case_acronym)),
+    *_INITIALISM_RULES,
+)

@@ -1,0 +1,1 @@
+"""French: what it has besides the rules of the kit, and its words."""

@@ -1,0 +1,1 @@
+"""Italian: what it has besides the rules of the kit, and its words."""

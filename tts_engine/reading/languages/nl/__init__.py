@@ -1,0 +1,1 @@
+"""Dutch: what it has besides the rules of the kit, and its words."""

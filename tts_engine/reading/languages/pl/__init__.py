@@ -1,0 +1,1 @@
+"""Polish: what it has besides the rules of the kit, and its words."""

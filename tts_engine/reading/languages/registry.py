@@ -1,0 +1,66 @@
+"""The languages that are read; another package adds one with an entry point of ``vivavoce.languages``."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Final
+
+from ..kit.language import Language
+from ..unicode_scripts import ReadableScripts
+from .de.rules import GERMAN
+from .en.rules import ENGLISH, EnglishClauseNormalizer
+from .es.rules import SPANISH
+from .fr.rules import FRENCH
+from .it.rules import ITALIAN
+from .ja.rules import JAPANESE
+from .ko.rules import KOREAN
+from .nl.rules import DUTCH
+from .pl.rules import POLISH
+from .pt.rules import PORTUGUESE
+from .ru.rules import RUSSIAN
+from .tr.rules import TURKISH
+from .zh.rules import CHINESE
+
+LANGUAGES: Final = (
+    ENGLISH,
+    CHINESE,
+    JAPANESE,
+    GERMAN,
+    FRENCH,
+    SPANISH,
+    ITALIAN,
+    PORTUGUESE,
+    DUTCH,
+    POLISH,
+    RUSSIAN,
+    TURKISH,
+    KOREAN,
+)
+_ENTRY_POINTS: Final = "vivavoce.languages"
+# Of a text whose language is not given, and of voices that take its words.
+DEFAULT_LANGUAGE: Final = ENGLISH
+DEFAULT_VOICE_SCRIPTS: Final = ReadableScripts(*DEFAULT_LANGUAGE.scripts)
+WordClauseNormalizer: Final = EnglishClauseNormalizer
+
+
+@cache
+def languages_by_code() -> Mapping[str, Language]:
+    """The languages of this package, then those of others, by their codes."""
+    languages = (*LANGUAGES, *(entry.load() for entry in entry_points(group=_ENTRY_POINTS)))
+    return {language.code: language for language in languages}
+
+
+@cache
+def _aliases() -> Mapping[str, str]:
+    return {alias: each.code for each in languages_by_code().values() for alias in each.aliases}
+
+
+def primary_code(tag: str) -> str:
+    """The code of a language tag such as "de-AT"; one that is not read keeps its own."""
+    primary = tag.replace("_", "-").partition("-")[0].lower()
+    return _aliases().get(primary, primary)
+
+
+def is_supported_language(tag: str) -> bool:
+    """Whether text of the language ``tag`` is read in its own language."""
+    return primary_code(tag) in languages_by_code()

@@ -1,1 +1,0 @@
-"""Grammars of languages other than English, and the choice of a grammar by script."""
