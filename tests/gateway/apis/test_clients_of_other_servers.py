@@ -14,7 +14,7 @@ from shared.engine.standin_backend import WORD_S
 from shared.gateways.running_gateway import PITCHES_HZ, ask_gateway
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis import speech_job
+from vivavoce.gateway.apis.shell import speech_job
 from vivavoce.tts_engine.errors import UnknownVoice
 from vivavoce.tts_engine.voices.store import VoiceStore
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vivavoce.gateway.apis import exchange_folder
+from vivavoce.gateway.apis.shell import exchange_folder
 from vivavoce.gateway.apis.shell.exchange_folder import ExchangeFolder
 from vivavoce.tts_engine.errors import BadRequest, Overloaded
 

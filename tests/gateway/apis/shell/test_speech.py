@@ -16,7 +16,7 @@ from shared.event_loop import until
 from vivavoce.adapters.audio.codecs import ulaw_decode
 from vivavoce.adapters.audio.encoders import SAMPLE_RATES, AudioFormat
 from vivavoce.adapters.prosody import Prosody
-from vivavoce.gateway.apis import speech
+from vivavoce.gateway.apis.shell import speech
 from vivavoce.gateway.apis.shell.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
 from vivavoce.tts_engine.engine import Engine, EngineConfig

@@ -20,10 +20,10 @@ from shared.event_loop import until
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis import transcripts
 from vivavoce.gateway.apis.dialects.cartesia import socket_api
 from vivavoce.gateway.apis.dialects.cartesia.models import MAX_BODY_BYTES
 from vivavoce.gateway.apis.dialects.cartesia.socket_api import MAX_CONTEXTS, PATH
+from vivavoce.gateway.apis.shell import transcripts
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 RAW = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}

@@ -17,8 +17,8 @@ from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis import transcript_socket, transcripts
 from vivavoce.gateway.apis.dialects.deepgram.models import MAX_BODY_BYTES
+from vivavoce.gateway.apis.shell import transcript_socket, transcripts
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 V1, V2 = "/v1/speak", "/v2/speak"

@@ -19,10 +19,10 @@ from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis import transcripts
 from vivavoce.gateway.apis.dialects.elevenlabs import socket_api
 from vivavoce.gateway.apis.dialects.elevenlabs.models import MAX_BODY_BYTES
 from vivavoce.gateway.apis.dialects.elevenlabs.socket_api import MAX_CONTEXTS
+from vivavoce.gateway.apis.shell import transcripts
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 RAW = "output_format=pcm_24000"

@@ -18,10 +18,10 @@ from shared.event_loop import until
 from vivavoce.adapters.audio.codecs import WAV_HEADER_BYTES, wav_file
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis import transcripts
 from vivavoce.gateway.apis.dialects.inworld import socket_api
 from vivavoce.gateway.apis.dialects.inworld.models import MAX_BODY_BYTES
 from vivavoce.gateway.apis.dialects.inworld.socket_api import MAX_CONTEXTS, PATH
+from vivavoce.gateway.apis.shell import transcripts
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 PCM = {"audioEncoding": "PCM", "sampleRateHertz": 24_000, "bitrate": 64_000, "speakingRate": 1.0}

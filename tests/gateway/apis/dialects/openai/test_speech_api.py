@@ -20,7 +20,7 @@ from shared.event_loop import until
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis import speech_job
+from vivavoce.gateway.apis.shell import speech_job
 from vivavoce.gateway.apis.shell.model_names import ModelPolicy
 from vivavoce.gateway.voice_registry import OPENAI_VOICE_NAMES
 
