@@ -1,17 +1,18 @@
 """State that the speech APIs of one server share: engine, access, request log, models, draining."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from fastapi import APIRouter, WebSocket
+from starlette.responses import Response
 
-from ....tts_engine.errors import Overloaded
+from ....tts_engine.errors import Overloaded, VivavoceError
 from ....tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from ....tts_engine.speech_engine import SpeechEngine
 from ...access.access_control import AccessControl, Grant
 from ...access.keys import Scope
 from ...web.request_log import RequestLog
-from ...web.websocket import WebSocketConnections
+from ...web.websocket import WebSocketConnection, WebSocketConnections, reject_handshake
 from .encoding_threads import EncodingThreads
 from .model_names import ModelNames
 from .speech import EncodedStream, SynthesisOptions, open_encoded_stream
@@ -93,6 +94,26 @@ class SpeechSocketApi(ABC):
         for path, serve in self.handlers().items():
             router.add_api_websocket_route(path, serve)
         return router
+
+    async def serve(
+        self,
+        make: Callable[[WebSocket], WebSocketConnection],
+        refuse: Callable[[Exception], Response],
+        socket: WebSocket,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        """Serve a socket to its end.
+
+        make: checks the handshake, and returns the connection. refuse: returns the answer to a handshake
+        that is refused. headers: of the answer to one that is not.
+        """
+        try:
+            connection = make(socket)
+        except VivavoceError as error:
+            await reject_handshake(socket, refuse(error))
+            return
+        await socket.accept(headers=headers)
+        await self.connections.serve(connection)
 
     async def finish(self, within_s: float) -> None:
         """Refuse new speech, wait at most within_s for what is under way, close all sockets with 1001."""

@@ -38,7 +38,7 @@ from vivavoce.gateway.apis.dialects.openai.voices_api import OpenAIVoicesApi
 from vivavoce.gateway.apis.shell.model_names import ModelNames, ModelPolicy
 from vivavoce.gateway.apis.shell.speech_job import JobServer
 from vivavoce.gateway.apis.shell.speech_server import SpeechServer
-from vivavoce.gateway.apis.shell.transcripts import PlayoutPace
+from vivavoce.gateway.apis.shell.speech_socket import PlayoutPace
 from vivavoce.gateway.apis.speech_apis import SpeechApis
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app

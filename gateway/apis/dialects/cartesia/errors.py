@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from .....adapters.transcript_queue import TranscriptQueueFull
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
 from ...shell.model_names import UnknownModel
-from ...shell.transcripts import TranscriptQueueFull
 
 
 class InvalidCartesiaRequest(VivavoceError):

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from .....adapters.transcript_queue import TranscriptQueueFull
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
-from ...shell.transcripts import TranscriptQueueFull
 
 
 class InvalidDeepgramRequest(VivavoceError):

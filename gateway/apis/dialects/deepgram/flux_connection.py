@@ -14,11 +14,10 @@ from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
+from .....adapters.transcript_queue import Transcript
 from .....tts_engine.chunk import SAMPLE_RATE, Word
-from ....access.access_control import Grant
 from ...shell.speech import EncodedChunk, SynthesisOptions
-from ...shell.transcript_socket import TranscriptConnection
-from ...shell.transcripts import Transcript, TranscriptQueue
+from ...shell.transcript_socket import SpokenTexts, TranscriptConnection
 from .errors import to_deepgram_error
 from .flux_models import (
     FLUX_CLIENT_MESSAGE,
@@ -48,7 +47,7 @@ _MAX_TURNS_KEPT: Final = 16  # whose audio the client may still be playing
 _CLOSE_POLICY: Final = 1008  # RFC 6455, 7.4.1
 
 
-class FluxTurn(Transcript):
+class FluxTurn(Transcript[SynthesisOptions]):
     """A turn, and when its words are heard."""
 
     def __init__(self, options: SynthesisOptions) -> None:
@@ -74,7 +73,7 @@ class FluxTurn(Transcript):
         )
 
 
-class _FluxQueue(TranscriptQueue):
+class _FluxTurns(SpokenTexts):
     def make_transcript(self) -> FluxTurn:
         return FluxTurn(self.options)
 
@@ -82,20 +81,18 @@ class _FluxQueue(TranscriptQueue):
 class FluxConnection(TranscriptConnection):
     """One accepted socket."""
 
+    context_type = _FluxTurns
     _session_ms = 0.0  # audio of the session
     _min_offset_ms = 0.0  # where the last interruption was
     _characters = 0
 
     async def on_open(self) -> None:
         self._turns: deque[FluxTurn] = deque(maxlen=_MAX_TURNS_KEPT)  # spoken ones, the last may be under way
-        request_id = self._request[1]
+        request_id = self.request_id
         voice = self.options.voice or ""
         await self._send(
             FluxConnectedMessage(request_id=request_id, model_name=voice, model_uuids=[request_id])
         )
-
-    def make_queue(self, grant: Grant) -> TranscriptQueue:
-        return _FluxQueue(grant, self.options)
 
     async def receive(self, data: str | bytes) -> None:
         match parse_message(FLUX_CLIENT_MESSAGE, data):
@@ -110,7 +107,9 @@ class FluxConnection(TranscriptConnection):
             case FluxCloseMessage():
                 self.end_input()
 
-    async def on_audio(self, transcript: Transcript, chunk: EncodedChunk, text: str) -> None:
+    async def send_chunk(
+        self, context: SpokenTexts, transcript: Transcript[SynthesisOptions], chunk: EncodedChunk, text: str
+    ) -> None:
         assert isinstance(transcript, FluxTurn)
         if not self._turns or self._turns[-1] is not transcript:
             transcript.start_ms = self._session_ms
@@ -119,25 +118,26 @@ class FluxConnection(TranscriptConnection):
         chunk_ms = 1_000 * (chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE
         transcript.duration_ms += chunk_ms
         self._session_ms += chunk_ms
+        await super().send_chunk(context, transcript, chunk, text)
 
-    async def on_spoken(self, transcript: Transcript) -> None:
+    async def on_spoken(self, context: SpokenTexts, transcript: Transcript[SynthesisOptions]) -> None:
         assert isinstance(transcript, FluxTurn)
         if not transcript.words:
             await self._warn("NO_SYNTHESIZABLE_TEXT", f"turn {transcript.speech_id} has no words")
         await self._send(FluxSpeechMetadataMessage(**transcript.metadata().model_dump()))
 
-    async def on_end(self) -> None:
+    async def on_ended(self, context: SpokenTexts) -> None:
         totals = FluxSessionMetadataMessage(
             total_audio_duration_ms=round(self._session_ms),
             total_input_character_count=self._characters,
             total_billable_character_count=self._characters,
         )
         await self._send(totals)
-        await super().on_end()
+        await super().on_ended(context)
 
-    async def on_error(self, error: Exception) -> None:
+    async def report(self, error: Exception, context_id: str | None) -> None:
         described = to_deepgram_error(error)
-        self.queue.cancel()
+        self.queue.drop()
         await self._send(FluxErrorMessage(code=described.flux_code, description=described.message))
         await self.close(_CLOSE_POLICY)
 

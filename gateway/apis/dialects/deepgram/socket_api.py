@@ -1,19 +1,19 @@
 """Deepgram's WebSocket, ``/v1/speak``: texts one after another, each ended by a flush; audio is binary."""
 
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
 from fastapi import WebSocket
+from starlette.responses import Response
 
-from .....tts_engine.errors import VivavoceError
+from .....adapters.transcript_queue import Transcript
 from ....access.access_control import Grant
 from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation
-from ....web.websocket import reject_handshake
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
-from ...shell.transcript_socket import TranscriptConnection
-from ...shell.transcripts import Transcript
+from ...shell.transcript_socket import SpokenTexts, TranscriptConnection
 from .errors import InvalidDeepgramRequest, to_deepgram_error
 from .flux_connection import FluxConnection
 from .flux_models import FluxClientMessage, FluxServerMessage
@@ -55,28 +55,23 @@ class DeepgramSocketApi(SpeechSocketApi):
         self.voices = voices
 
     def handlers(self) -> SocketHandlers:
-        return {PATHS[0]: self._serve, PATHS[1]: self._serve_flux}
+        return {
+            PATHS[0]: partial(self._serve, _DeepgramConnection),
+            PATHS[1]: partial(self._serve, FluxConnection),
+        }
 
-    async def _serve(self, socket: WebSocket) -> None:
-        await self._serve_connection(_DeepgramConnection, socket)
-
-    async def _serve_flux(self, socket: WebSocket) -> None:
-        await self._serve_connection(FluxConnection, socket)
-
-    async def _serve_connection(
-        self, kind: "type[_DeepgramConnection | FluxConnection]", socket: WebSocket
-    ) -> None:
+    async def _serve(self, kind: "type[_DeepgramConnection | FluxConnection]", socket: WebSocket) -> None:
         request_id = str(uuid4())
-        try:
+
+        def connection(socket: WebSocket) -> "_DeepgramConnection | FluxConnection":
             grant = self.server.authorize(socket.headers)
-            options = self._options(socket, grant)
-        except VivavoceError as error:
-            await reject_handshake(socket, deepgram_error_response(error, request_id))
-            return
-        request = (_API, request_id)
-        connection = kind(socket, server=self.server, request=request, options=options, grant=grant)
-        await socket.accept(headers=[(b"dg-request-id", request_id.encode())])
-        await self.connections.serve(connection)
+            options, request = self._options(socket, grant), (_API, request_id)
+            return kind(socket, server=self.server, request=request, options=options, grant=grant)
+
+        def refuse(error: Exception) -> Response:
+            return deepgram_error_response(error, request_id)
+
+        await self.serve(connection, refuse, socket, [(b"dg-request-id", request_id.encode())])
 
     def _options(self, socket: WebSocket, grant: Grant) -> SynthesisOptions:
         query = DeepgramQuery.of(socket.query_params)
@@ -90,10 +85,9 @@ class _DeepgramConnection(TranscriptConnection):
 
     async def on_open(self) -> None:
         voice = self.options.voice or ""
-        request_id = self._request[1]
         await self._send(
             DeepgramMetadataMessage(
-                request_id=request_id, model_name=voice, model_version="1", model_uuid=request_id
+                request_id=self.request_id, model_name=voice, model_version="1", model_uuid=self.request_id
             )
         )
 
@@ -111,11 +105,11 @@ class _DeepgramConnection(TranscriptConnection):
             case DeepgramCloseMessage():
                 self.end_input()
 
-    async def on_spoken(self, transcript: Transcript) -> None:
+    async def on_spoken(self, context: SpokenTexts, transcript: Transcript[SynthesisOptions]) -> None:
         if transcript.flush_id is not None:
             await self._send(DeepgramFlushedMessage(sequence_id=transcript.flush_id - 1))
 
-    async def on_error(self, error: Exception) -> None:
+    async def report(self, error: Exception, context_id: str | None) -> None:
         described = to_deepgram_error(error)
         if isinstance(error, InvalidDeepgramRequest):
             message: DeepgramAnswer = DeepgramWarningMessage(

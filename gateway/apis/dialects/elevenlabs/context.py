@@ -1,55 +1,45 @@
 """One context of an ElevenLabs socket: its text, its deadline and the times of its characters."""
 
-import asyncio
+from fastapi import WebSocket
 
-from .....adapters.audio.encoders import AudioFormat
 from ....access.access_control import Grant
-from ....web.backpressure import BackpressureSender
 from ...shell.speech import EncodedChunk, SynthesisOptions
-from ...shell.transcripts import PlayoutPace, TranscriptQueue
+from ...shell.speech_socket import PlayoutPace, SpeechContext
 from .alignment import CharacterAligner
 from .errors import ElevenLabsContextClosed
 from .http_api import align_chunk
-from .models import ElevenLabsTextMessage, SocketAlignment
+from .models import ElevenLabsSocketQuery, ElevenLabsTextMessage, SocketAlignment
 
 
-class ElevenLabsContext(TranscriptQueue):
+class ElevenLabsContext(SpeechContext):
     """A context from its first message to its last; all its text is one utterance.
 
     Args:
         context_id: None on a socket without contexts.
-        has_phrases: whether each message is a phrase, which is spoken without waiting for more.
-        has_absolute_times: whether times count from the beginning of the context.
+        query: of the connection: whether each message is a phrase, which is spoken without waiting for more,
+            whether times count from the beginning of the context, and how long it may be silent.
         pace: None for a text that is no part of a conversation.
     """
 
     def __init__(
         self,
         context_id: str | None,
-        *,
-        options: SynthesisOptions,
+        socket: WebSocket,
         grant: Grant,
-        sender: BackpressureSender,
-        has_phrases: bool,
-        has_absolute_times: bool,
+        options: SynthesisOptions,
+        query: ElevenLabsSocketQuery,
         pace: PlayoutPace | None,
     ) -> None:
-        super().__init__(grant, options, pace)
-        self.id = context_id
-        self.sender = sender
-        self.received_at = 0.0  # loop time of the last message
+        super().__init__(
+            context_id, socket, grant, options, max_silence_s=query.inactivity_timeout, pace=pace
+        )
         self.is_closed = False  # whether the client has closed it
         self._is_flushed = False  # whether the client has flushed since its last text
         self._ends_in_word = False  # whether the text so far has no blank at its end
-        self._has_phrases = has_phrases
-        self._has_absolute_times = has_absolute_times
+        self._has_phrases = query.auto_mode
+        self._has_absolute_times = query.sync_alignment
         self._aligner = CharacterAligner()
         self._aligned_ms = 0  # end of the alignment before
-
-    @property
-    def audio(self) -> AudioFormat:
-        """Format of the audio."""
-        return self.options.audio
 
     def is_interrupted_by(self, message: ElevenLabsTextMessage) -> bool:
         """Whether a message drops the context: it closes it again, or in the middle of its text.
@@ -67,7 +57,7 @@ class ElevenLabsContext(TranscriptQueue):
             if message.close_context or not message.text:
                 return
             raise ElevenLabsContextClosed(f"the text of context {self.id!r} has ended")
-        self.received_at = asyncio.get_running_loop().time()
+        self.mark_received()
         text = message.text or ""
         if text.strip():
             self._is_flushed = bool(message.flush) and not self._has_phrases

@@ -13,48 +13,41 @@ Source: pipecat-ai 1.14.0 (services/inworld/tts.py: _receive_messages); livekit-
 _recv_loop).
 """
 
-import asyncio
-from collections.abc import Callable
+from typing import Final
+
+from fastapi import WebSocket
 
 from .....tts_engine.chunk import SAMPLE_RATE
 from ....access.access_control import Grant
-from ....web.backpressure import BackpressureSender
 from ...shell.speech import EncodedChunk, SynthesisOptions
-from ...shell.transcripts import PlayoutPace, TranscriptQueue
+from ...shell.speech_socket import PlayoutPace, SpeechContext
 from .alignment import EntryAligner
 from .audio_config import InworldEncoding
 from .errors import InworldContextClosed
 from .models import InworldContextConfig, InworldText, InworldTimestampInfo, InworldWordAlignment
 
+MAX_SILENCE_S: Final = 600.0  # after which a context, or a connection without one, is closed
 
-class InworldContext(TranscriptQueue):
-    """A context from its creation to its end; each of its transcripts is a generation.
 
-    Args:
-        on_ready: called when there is something to speak or to report, and nothing of it is under way.
-    """
+class InworldContext(SpeechContext):
+    """A context from its creation to its end; each of its transcripts is a generation."""
+
+    id: str
 
     def __init__(
         self,
         context_id: str,
         config: InworldContextConfig,
-        *,
+        socket: WebSocket,
+        grant: Grant,
         options: SynthesisOptions,
         encoding: InworldEncoding,
-        grant: Grant,
-        sender: BackpressureSender,
-        on_ready: Callable[["InworldContext"], None],
     ) -> None:
-        super().__init__(grant, options, PlayoutPace())
-        self.id = context_id
+        super().__init__(context_id, socket, grant, options, max_silence_s=MAX_SILENCE_S, pace=PlayoutPace())
         self.encoding = encoding
-        self.sender = sender
-        self.received_at = asyncio.get_running_loop().time()  # loop time of the last message
         self._config = config
-        self._on_ready = on_ready
         self._flushes = 0
         self._is_flushed = False  # whether the client has flushed since its last text
-        self._delay_timer: asyncio.TimerHandle | None = None
         self._aligner = EntryAligner()
         # In seconds of the context's audio
         self._generation_start_s = 0.0
@@ -64,7 +57,6 @@ class InworldContext(TranscriptQueue):
 
     def receive_text(self, message: InworldText) -> None:
         """Take text; raises InworldContextClosed, TranscriptQueueFull, RateLimited, BadText."""
-        self._mark_received()
         if self.input_ended:
             if message.text:
                 raise InworldContextClosed(f"context {self.id!r} has been closed and takes no more text")
@@ -74,20 +66,14 @@ class InworldContext(TranscriptQueue):
             self.flush_generation()
         elif message.text:  # else it keeps the context open
             self._is_flushed = False
-            self._stop_timer()
-            loop = asyncio.get_running_loop()
-            self._delay_timer = loop.call_later(self._config.buffer_delay_s, self._complete_after_delay)
-            self._report_ready()
+            self.complete_at(self.now + self._config.buffer_delay_s)
 
     def flush_generation(self) -> None:
         """Complete the generation, also one without text; without effect once the context is closed."""
-        self._mark_received()
         if not self.input_ended:
-            self._stop_timer()
             self._is_flushed = True
             self._flushes += 1
             self.complete(self._flushes)
-            self._report_ready()
 
     @property
     def is_interrupted_by_close(self) -> bool:
@@ -96,18 +82,6 @@ class InworldContext(TranscriptQueue):
         Clients flush when their text ends, just before they close the context.
         """
         return self.input_ended or not self._is_flushed
-
-    def end_input(self) -> None:
-        """Complete the last generation; no text follows."""
-        self._mark_received()
-        self._stop_timer()
-        super().end_input()
-        self._report_ready()
-
-    def cancel(self) -> None:
-        """Drop everything that has not been sent."""
-        self._stop_timer()
-        super().cancel()
 
     def times_of(self, chunk: EncodedChunk, text: str) -> InworldTimestampInfo | None:
         """Return the times of the words that begin in a piece, None if there are none or none are wanted."""
@@ -125,18 +99,3 @@ class InworldContext(TranscriptQueue):
         self._aligner = EntryAligner()
         self._generation_start_s = self._generation_stop_s
         self._client_start_s = self._last_word_stop_s
-
-    def _mark_received(self) -> None:
-        self.received_at = asyncio.get_running_loop().time()
-
-    def _complete_after_delay(self) -> None:
-        self.complete()
-        self._report_ready()
-
-    def _report_ready(self) -> None:
-        if self.is_due:
-            self._on_ready(self)
-
-    def _stop_timer(self) -> None:
-        if self._delay_timer is not None:
-            self._delay_timer.cancel()

@@ -6,10 +6,10 @@ Source: google/rpc/code.proto of googleapis; grpc-gateway's mapping to HTTP (run
 from dataclasses import dataclass
 from enum import IntEnum
 
+from .....adapters.transcript_queue import TranscriptQueueFull
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
 from ...shell.model_names import UnknownModel
-from ...shell.transcripts import TranscriptQueueFull
 
 
 class GoogleRpcCode(IntEnum):

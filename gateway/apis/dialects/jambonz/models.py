@@ -12,10 +12,10 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from .....adapters.ssml.document import BadSsml
+from .....adapters.transcript_queue import TranscriptQueueFull
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
 from ....web.client_json import parse_json
-from ...shell.transcripts import TranscriptQueueFull
 
 MAX_BODY_BYTES: Final = 512 * 1024
 MAX_TEXT_CHARACTERS: Final = 40_000

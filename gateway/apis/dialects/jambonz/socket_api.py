@@ -1,16 +1,16 @@
 """jambonz' WebSocket, ``/jambonz/tts``: text in pieces of whole words; audio is binary s16le."""
 
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
 from fastapi import WebSocket
 
 from .....adapters.audio.encoders import AudioFormat
-from .....tts_engine.errors import VivavoceError
 from .....tts_engine.stream_request import Delivery
 from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation
-from ....web.websocket import CLOSE_NORMAL, reject_handshake
+from ....web.websocket import CLOSE_NORMAL
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ...shell.transcript_socket import TranscriptConnection
@@ -44,23 +44,16 @@ class JambonzSocketApi(SpeechSocketApi):
         self.voices = voices
 
     def handlers(self) -> SocketHandlers:
-        return {PATH: self._serve}
+        return {PATH: partial(self.serve, self._connection, jambonz_error_response)}
 
-    async def _serve(self, socket: WebSocket) -> None:
-        try:
-            grant = self.server.authorize(socket.headers)
-            query = JambonzSocketQuery.of(socket.query_params)
-            audio = AudioFormat("pcm", query.sample_rate)
-            voice = self.voices.resolve(query.voice, grant)
-        except VivavoceError as error:
-            await reject_handshake(socket, jambonz_error_response(error))
-            return
+    def _connection(self, socket: WebSocket) -> "_JambonzConnection":
+        grant = self.server.authorize(socket.headers)
+        query = JambonzSocketQuery.of(socket.query_params)
+        audio = AudioFormat("pcm", query.sample_rate)
+        voice = self.voices.resolve(query.voice, grant)
         options = SynthesisOptions(voice, audio, delivery=Delivery(language=query.language))
         request = (_API, uuid4().hex)
-        await socket.accept()
-        await self.connections.serve(
-            _JambonzConnection(socket, server=self.server, request=request, options=options, grant=grant)
-        )
+        return _JambonzConnection(socket, server=self.server, request=request, options=options, grant=grant)
 
 
 class _JambonzConnection(TranscriptConnection):
@@ -80,6 +73,6 @@ class _JambonzConnection(TranscriptConnection):
             case JambonzKeepAliveMessage():
                 pass
 
-    async def on_error(self, error: Exception) -> None:
+    async def report(self, error: Exception, context_id: str | None) -> None:
         message = JambonzErrorMessage(error=to_jambonz_error(error).message)
         await self.send_text(message.model_dump_json())

@@ -18,12 +18,13 @@ from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
 from shared.unreadable_texts import UNREADABLE_TEXTS
+from vivavoce.adapters import transcript_queue
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.cartesia import socket_api
 from vivavoce.gateway.apis.dialects.cartesia.models import MAX_BODY_BYTES
-from vivavoce.gateway.apis.dialects.cartesia.socket_api import MAX_CONTEXTS, PATH
-from vivavoce.gateway.apis.shell import transcripts
+from vivavoce.gateway.apis.dialects.cartesia.socket_api import PATH
+from vivavoce.gateway.apis.shell.speech_socket import MAX_CONTEXTS
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 RAW = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
@@ -329,7 +330,7 @@ def test_a_context_without_text_is_done_at_once(run: Any) -> None:
 
 
 def test_contexts_and_waiting_text_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcripts, "MAX_WAITING_CHARACTERS", 1_000)
+    monkeypatch.setattr(transcript_queue, "MAX_WAITING_CHARACTERS", 1_000)
 
     async def test(served: Any) -> None:
         async with open_socket(served) as client:

@@ -15,10 +15,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
+from vivavoce.adapters import transcript_queue
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.deepgram.models import MAX_BODY_BYTES
-from vivavoce.gateway.apis.shell import transcript_socket, transcripts
+from vivavoce.gateway.apis.shell import transcript_socket
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 V1, V2 = "/v1/speak", "/v2/speak"
@@ -210,7 +211,7 @@ def test_a_failed_text_is_an_error_before_its_flush(run: Any) -> None:
 
 
 def test_waiting_text_is_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcripts, "MAX_WAITING_CHARACTERS", 1_000)
+    monkeypatch.setattr(transcript_queue, "MAX_WAITING_CHARACTERS", 1_000)
 
     async def test(served: Any) -> None:
         async with open_socket(served) as client:
@@ -225,7 +226,7 @@ def test_waiting_text_is_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_waiting_flushes_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcripts, "MAX_WAITING_TRANSCRIPTS", 8)
+    monkeypatch.setattr(transcript_queue, "MAX_WAITING_TRANSCRIPTS", 8)
 
     async def test(served: Any) -> None:
         async with open_socket(served) as client:

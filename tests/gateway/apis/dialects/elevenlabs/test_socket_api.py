@@ -17,12 +17,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
+from vivavoce.adapters import transcript_queue
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.elevenlabs import socket_api
 from vivavoce.gateway.apis.dialects.elevenlabs.models import MAX_BODY_BYTES
-from vivavoce.gateway.apis.dialects.elevenlabs.socket_api import MAX_CONTEXTS
-from vivavoce.gateway.apis.shell import transcripts
+from vivavoce.gateway.apis.shell.speech_socket import MAX_CONTEXTS
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 RAW = "output_format=pcm_24000"
@@ -402,7 +402,7 @@ def test_an_error_of_a_context_is_followed_by_its_end(run: Any) -> None:
 
 
 def test_contexts_and_waiting_text_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcripts, "MAX_WAITING_CHARACTERS", 1_000)
+    monkeypatch.setattr(transcript_queue, "MAX_WAITING_CHARACTERS", 1_000)
 
     async def test(served: Any) -> None:
         async with open_socket(served) as client:

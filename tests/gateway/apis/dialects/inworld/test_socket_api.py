@@ -15,13 +15,14 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
+from vivavoce.adapters import transcript_queue
 from vivavoce.adapters.audio.codecs import WAV_HEADER_BYTES, wav_file
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dialects.inworld import socket_api
+from vivavoce.gateway.apis.dialects.inworld import context, socket_api
 from vivavoce.gateway.apis.dialects.inworld.models import MAX_BODY_BYTES
-from vivavoce.gateway.apis.dialects.inworld.socket_api import MAX_CONTEXTS, PATH
-from vivavoce.gateway.apis.shell import transcripts
+from vivavoce.gateway.apis.dialects.inworld.socket_api import PATH
+from vivavoce.gateway.apis.shell.speech_socket import MAX_CONTEXTS
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 PCM = {"audioEncoding": "PCM", "sampleRateHertz": 24_000, "bitrate": 64_000, "speakingRate": 1.0}
@@ -398,7 +399,7 @@ def test_a_context_that_fails_is_reported_closed(run: Any) -> None:
 
 
 def test_contexts_and_waiting_text_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcripts, "MAX_WAITING_CHARACTERS", 1_000)
+    monkeypatch.setattr(transcript_queue, "MAX_WAITING_CHARACTERS", 1_000)
 
     async def test(served: Any) -> None:
         async with open_socket(served) as client:
@@ -417,7 +418,7 @@ def test_contexts_and_waiting_text_are_bounded(run: Any, monkeypatch: pytest.Mon
 
 
 def test_waiting_flushes_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcripts, "MAX_WAITING_TRANSCRIPTS", 8)
+    monkeypatch.setattr(transcript_queue, "MAX_WAITING_TRANSCRIPTS", 8)
 
     async def test(served: Any) -> None:
         async with open_socket(served) as client:
@@ -471,7 +472,8 @@ def test_a_client_that_vanishes_frees_the_engine(run: Any) -> None:
 
 
 def test_idle_contexts_and_connections_are_closed(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket_api, "IDLE_S", 0.3)
+    monkeypatch.setattr(context, "MAX_SILENCE_S", 0.3)
+    monkeypatch.setattr(socket_api, "MAX_SILENCE_S", 0.3)
 
     async def test(served: Any) -> None:
         async with open_socket(served) as client:
