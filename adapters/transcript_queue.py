@@ -106,7 +106,7 @@ class Transcript(Generic[OptionsT]):
     @property
     def waiting_characters(self) -> int:
         """Characters that wait for the stream."""
-        return self.characters if self._sink is None else 0
+        return self.characters if self.state in (_WRITTEN, _WAITING) else 0
 
     @property
     def is_blank(self) -> bool:

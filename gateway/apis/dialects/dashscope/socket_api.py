@@ -17,11 +17,9 @@ from .....adapters.dashscope.events import RunTask, SentenceSynthesis
 from .....adapters.dashscope.sentence_events import SentenceEventBuilder
 from .....adapters.ssml.document import parse_ssml_in_slices, plain_document
 from .....tts_engine.chunk import SAMPLE_RATE
-from .....tts_engine.errors import BadRequest, Overloaded
 from ....access.access_control import Grant
 from ....sliced_inputs import run_in_slices
 from ....web.openapi.operations import WebSocketOperation
-from ....web.websocket import reject_handshake
 from ...shell.speech import EncodedChunk
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from .errors import to_dashscope_error
@@ -57,21 +55,19 @@ class DashScopeSocketApi(SpeechSocketApi):
         self.timeouts = timeouts
 
     def handlers(self) -> SocketHandlers:
-        return {PATH: self._serve, f"{PATH}/": self._serve}
+        serve = functools.partial(self.serve, self._connection, _refusal)
+        return {PATH: serve, f"{PATH}/": serve}
 
-    async def _serve(self, socket: WebSocket) -> None:
-        try:
-            self.server.authorize(socket.headers)
-        except (BadRequest, Overloaded) as error:
-            error_response = to_dashscope_error(error)
-            body = DashScopeErrorBody(
-                code=error_response.code, message=error_response.message, request_id=str(uuid4())
-            )
-            # The Java SDK stops reconnecting at "401 Unauthorized" only.
-            await reject_handshake(socket, JSONResponse(body.model_dump(), error_response.status))
-            return
-        await socket.accept()
-        await self.connections.serve(_DashScopeSocketConnection(self, socket))
+    def _connection(self, socket: WebSocket) -> "_DashScopeSocketConnection":
+        self.server.authorize(socket.headers)
+        return _DashScopeSocketConnection(self, socket)
+
+
+def _refusal(error: Exception) -> JSONResponse:
+    described = to_dashscope_error(error)
+    body = DashScopeErrorBody(code=described.code, message=described.message, request_id=str(uuid4()))
+    # The Java SDK stops reconnecting at "401 Unauthorized" only.
+    return JSONResponse(body.model_dump(), described.status)
 
 
 class _DashScopeTask(SpeechTask[SpeechParameters]):

@@ -11,6 +11,7 @@ lasts for as long as an utterance or the configuration needs it.
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import Final, assert_never
 from uuid import uuid4
 
@@ -22,7 +23,7 @@ from .....tts_engine.errors import BadRequest, Overloaded
 from ....access.access_control import Grant
 from ....access.errors import GrantEnded
 from ....web.openapi.operations import WebSocketOperation
-from ....web.websocket import CLOSE_NORMAL, WebSocketConnection, reject_handshake
+from ....web.websocket import CLOSE_NORMAL, WebSocketConnection
 from ...shell.speech import EncodedChunk
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ..openai.errors import InvalidRequestError, to_openai_error
@@ -85,17 +86,11 @@ class NativeStreamApi(SpeechSocketApi):
         return len(self.connections)
 
     def handlers(self) -> SocketHandlers:
-        return {PATH: self._serve}
+        return {PATH: partial(self.serve, self._connection, _refusal)}
 
-    async def _serve(self, socket: WebSocket) -> None:
-        try:
-            self.server.authorize(socket.headers)
-        except (BadRequest, Overloaded) as error:
-            response = to_openai_error(error)
-            await reject_handshake(socket, JSONResponse(response.body, response.status, response.headers))
-            return
-        await socket.accept()
-        await self.connections.serve(_NativeStreamSocketConnection(self, socket))
+    def _connection(self, socket: WebSocket) -> "_NativeStreamSocketConnection":
+        self.server.authorize(socket.headers)
+        return _NativeStreamSocketConnection(self, socket)
 
 
 class _NativeStreamSocketConnection(WebSocketConnection):
@@ -139,7 +134,7 @@ class _NativeStreamSocketConnection(WebSocketConnection):
 
     def _has_pending_audio(self) -> bool:
         """Return whether an utterance whose text is complete is still being sent."""
-        return any(queued.input_ended for queued in self._queue)
+        return any(queued.is_complete for queued in self._queue)
 
     async def _handle(self, event: NativeStreamEvent) -> None:
         match event:
@@ -176,7 +171,7 @@ class _NativeStreamSocketConnection(WebSocketConnection):
         """Add text to its utterance, or begin one; raises InvalidRequestError if too much waits."""
         if not event.text or event.utterance <= self._last_finished:
             return  # an empty text only keeps the connection alive; a failed utterance takes no more
-        queued_characters = sum(queued.queued_characters for queued in self._queue) + len(event.text)
+        queued_characters = sum(queued.waiting_characters for queued in self._queue) + len(event.text)
         if queued_characters > MAX_QUEUED_CHARACTERS:
             raise InvalidRequestError(
                 f"{queued_characters} characters wait to be spoken, more than {MAX_QUEUED_CHARACTERS}; this "
@@ -206,7 +201,7 @@ class _NativeStreamSocketConnection(WebSocketConnection):
     def _push_to(self, index: int, piece: str | InputFlush) -> None:
         queued = self._last_queued(index)
         if queued is not None:
-            queued.push(piece)
+            queued.receive(piece)
 
     def _end(self, index: int) -> None:
         queued = self._last_queued(index)
@@ -214,7 +209,7 @@ class _NativeStreamSocketConnection(WebSocketConnection):
             queued = QueuedUtterance(index, None)
             self._enqueue(queued)
         if queued is not None:
-            queued.end_input()
+            queued.complete()
 
     def _cancel(self, index: int) -> None:
         try:
@@ -236,10 +231,11 @@ class _NativeStreamSocketConnection(WebSocketConnection):
     async def _speak(self, queued: QueuedUtterance) -> None:
         """Speak an utterance and report its end."""
         index = queued.index
-        if queued.configuration is not None and not queued.cancelled:
-            rendering = self._render(queued, queued.configuration)
+        if queued.options is not None and not queued.cancelled:
+            rendering = self._render(queued, queued.options)
             error = await self.error_of(rendering, f"utterance {index} of {self._id}")
-            queued.failure = error or queued.failure
+            if error is not None:
+                queued.fail(error)
         failed = queued.failure is not None
         if queued.failure is not None:
             await self._send(_error_report(queued.failure, index))
@@ -268,7 +264,7 @@ class _NativeStreamSocketConnection(WebSocketConnection):
             queued.record.voice = voice
             options = make_synthesis_options(configuration, voice)
             async with server.open_stream(options, grant) as stream:
-                queued.open(stream)
+                queued.speak_on(stream)
                 async for chunk in stream:
                     await self._send_chunk(queued, configuration, chunk)
             if queued.failure is not None:
@@ -326,10 +322,9 @@ class _NativeStreamSocketConnection(WebSocketConnection):
         queued.record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
 
     async def _send_audio_start(self, queued: QueuedUtterance, configuration: SessionConfig) -> None:
-        assert queued.stream is not None
         start = AudioStart(
             utterance_index=queued.index,
-            sentence_text=queued.stream.text,
+            sentence_text=queued.text,
             format=configuration.response_format,
             sample_rate=configuration.sample_rate,
         )
@@ -342,6 +337,11 @@ class _NativeStreamSocketConnection(WebSocketConnection):
 
 def _recording_of(configuration: SessionConfig) -> _Recording | None:
     return None if configuration.ref_audio is None else (configuration.ref_audio, configuration.ref_text)
+
+
+def _refusal(error: Exception) -> JSONResponse:
+    response = to_openai_error(error)
+    return JSONResponse(response.body, response.status, response.headers)
 
 
 def _error_report(error: Exception, utterance: int | None = None) -> StreamErrorReport:

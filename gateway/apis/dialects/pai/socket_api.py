@@ -11,15 +11,14 @@ from typing import Final
 from uuid import uuid4
 
 from fastapi import WebSocket
+from starlette.responses import Response
 
 from .....adapters.audio.encoders import AudioLayout
 from .....adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTimeouts
 from .....adapters.dashscope.events import RunTask
 from .....tts_engine.chunk import SAMPLE_RATE
-from .....tts_engine.errors import BadRequest, Overloaded
 from ....access.access_control import Grant
 from ....web.openapi.operations import WebSocketOperation
-from ....web.websocket import reject_handshake
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import JobServer
 from ...shell.speech_server import SocketHandlers, SpeechSocketApi
@@ -44,16 +43,15 @@ class PaiSocketApi(SpeechSocketApi):
         self.timeouts = timeouts
 
     def handlers(self) -> SocketHandlers:
-        return {PATH: self._serve}
+        return {PATH: functools.partial(self.serve, self._connection, _refusal)}
 
-    async def _serve(self, socket: WebSocket) -> None:
-        try:
-            self.host.server.authorize(socket.headers)
-        except (BadRequest, Overloaded) as error:
-            await reject_handshake(socket, pai_error_response(error, uuid4().hex))
-            return
-        await socket.accept()
-        await self.connections.serve(_PaiSocketConnection(self, socket))
+    def _connection(self, socket: WebSocket) -> "_PaiSocketConnection":
+        self.server.authorize(socket.headers)
+        return _PaiSocketConnection(self, socket)
+
+
+def _refusal(error: Exception) -> Response:
+    return pai_error_response(error, uuid4().hex)
 
 
 class _PaiTask(SpeechTask[PaiParameters]):
