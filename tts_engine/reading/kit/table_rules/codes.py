@@ -56,7 +56,7 @@ class TableCodes:
         letter, end = self._letter, self._end
         no_suffix = "" if self._table.suffix_mark == "'" else r"|'[^\W\d_]"
         upper = "[A-Z0-9]" if self._table.particles else r"[^\W_a-z]"
-        head = rf"[A-Z]{{2,6}}(?=-{letter}*[a-z])" if self._table.spelled_heads else r"(?!)"
+        head = rf"[A-Z]{{2,6}}(?=-{letter}*[a-z])" if self._speller.spelled_heads else r"(?!)"
         part = rf"{upper}{{1,12}}"
         slashed = rf"(?=[^\s]{{0,30}}/)(?=[^\s\d]{{1,14}}\d){part}(?:[-/]{part}){{1,5}}(?![\w/])"
         phrases = self._table.code_phrases or "(?!)"
@@ -98,15 +98,10 @@ class TableCodes:
         rows.append((r"(?=(?:\D?\d){5})\d{1,7}(?:[-/]\d{1,7}){1,6}(?![-/]?\d)" + end, self._read_reference))
         if " " not in self._table.thousands_separators:
             rows.append((r"\d{3}(?: \d{2,3}){2,3}(?![\d-])", read))
-        if self._table.pairs_digits:
-            rows.insert(0, (r"0\d{9}" + end, self._read_paired_digits))
         if self._table.phone_number:
             rows.insert(0, (self._table.phone_number + end, self._read_phone_number))
         if self._table.postcode:
             rows.insert(0, (self._table.postcode + end, self._read_postcode))
-        if self._table.phone_readings:
-            groups = any_of(self._table.phone_readings)
-            rows.insert(0, (rf"(?:{groups})(?:[ -]?\d{{2,4}})+{end}", read))
         return tuple(rows)
 
     def section_rows(self) -> tuple[RuleRow, ...]:
@@ -148,16 +143,6 @@ class TableCodes:
     def _read_announced_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
         is_code = scan.context.code_words_left and not self._money_ahead.match(scan.view, match.end())
         return self._speller.read_digit_groups(scan, match) if is_code else None
-
-    def _read_paired_digits(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "0612345678" in pairs."""
-        for start in range(match.start(), match.end(), 2):
-            if scan.view[start] == "0":
-                self._speller.spell(scan, start, start + 2)
-            else:
-                scan.emit(self._numbers.number(int(scan.view[start : start + 2])), start, start + 2)
-            scan.punctuate("," if start + 2 < match.end() else "")
-        return self._speller.finish_number(scan, match.end())
 
     def _read_section(self, scan: ScanState, match: re.Match[str]) -> int | None:
         is_lettered = self._section_behind.search(scan.view, max(0, match.start() - 24), match.start())

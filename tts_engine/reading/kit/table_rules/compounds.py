@@ -8,8 +8,6 @@ from .language_table import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
-_YEARS_OF_CENTURIES = range(1100, 2000)
-
 
 class TableCompounds:
     """Recognisers of compound words of one language."""
@@ -45,29 +43,11 @@ class TableCompounds:
 
     def digit_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of words that begin with a number."""
-        table = self._table
-        rows: list[RuleRow] = []
-        if table.joined_suffixes:
-            suffixes = any_of(table.joined_suffixes)
-            rows.append(
-                (rf"(?P<whole>\d{{1,4}})-?(?P<ending>(?:{suffixes})[a-z]{{0,2}})(?!\w)", self._read_joined)
-            )
-        if table.unit_compounds:
-            rows.append(
-                (
-                    rf"(?P<whole>\d{{1,4}})(?:,(?P<fraction>\d{{1,2}}))?-?(?P<unit>{any_of(table.units)})-(?=[A-Z])",
-                    self._read_unit_compound,
-                )
-            )
-        if table.joined_numbers:
-            endings = any_of(table.joined_abbreviations) or "(?!)"
-            rows.append(
-                (
-                    rf"(?P<whole>\d{{1,3}})-(?P<ending>(?:{endings})|[^\W\d_A-Z]{{4,30}})(?!\w)",
-                    self._read_adjective,
-                )
-            )
-        return tuple(rows)
+        if not self._table.joined_numbers:
+            return ()
+        endings = any_of(self._table.joined_abbreviations) or "(?!)"
+        ending = rf"(?P<ending>(?:{endings})|[^\W\d_A-Z]{{4,30}})(?!\w)"
+        return ((rf"(?P<whole>\d{{1,3}})-{ending}", self._read_adjective),)
 
     def _read_adjective(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "24-godzinny" as one word."""
@@ -85,7 +65,12 @@ class TableCompounds:
         first, hyphen, rest = head.partition("-")
         first = self._table.abbreviations.get(first.removesuffix("."), first.removesuffix("."))
         start = match.start()
-        if hyphen and self._table.spelled_heads and first.isupper() and self._speller.spells_capitals(first):
+        if (
+            hyphen
+            and self._speller.spelled_heads
+            and first.isupper()
+            and self._speller.spells_capitals(first)
+        ):
             self._speller.spell(scan, start, start + len(first))
             start, first = start + len(first), ""
         scan.emit(f"{first}{hyphen}{rest}{ending}".lstrip("-"), start, match.end())
@@ -115,22 +100,3 @@ class TableCompounds:
         is_range = match["low"].isupper() and match["high"].isupper() and match["low"] < match["high"]
         is_told = match["dash"] == "–" or scan.context.previous_word in self._table.section_words
         return self._read_sizes(scan, match) if is_range and is_told else None
-
-    def _read_joined(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "50er" and "18-jährig" as one word."""
-        number, table = int(match["whole"]), self._table
-        if number in _YEARS_OF_CENTURIES and table.lone_year_rules:
-            words = self._numbers.spell_out(number, table.lone_year_rules)
-        else:
-            words = self._numbers.number(number, table.times.gender if table.times else "")
-        scan.emit(words + match["ending"], *match.span())
-        scan.context.note_word(match["ending"])
-        return match.end()
-
-    def _read_unit_compound(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read the "24-h-" of "24-h-Hotline"."""
-        noun = self._table.units[match["unit"]]
-        words = self._numbers.counted(match["whole"], match["fraction"], noun)
-        scan.emit(words, *match.span())
-        scan.context.note_word(words)
-        return match.end()

@@ -25,6 +25,9 @@ def _month_key(name: str) -> str:
 class TableDates:
     """Recognisers of dates of one language, and of the times beside them."""
 
+    times_type: type[TableTimes] = TableTimes
+    day_month_mark = "/"  # of "5/3" after ``date_cues``; a pattern
+
     def __init__(self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller) -> None:
         self._table, self._numbers, self._speller = table, numbers, speller
         self._end = table.end
@@ -50,7 +53,7 @@ class TableDates:
         self._year_word = LazyPattern(rf"(?:{written or '(?!)'})(?!\w)")
         self._dash_before_stopped_date = LazyPattern(r" ?[-–] ?(?=\d{1,2}\.(?:0[1-9]|1[0-2])(?!\d))")
         self._weekday_names = {name.lower() for name in table.weekdays.values()}
-        self._times = TableTimes(table, numbers, speller)
+        self._times = self.times_type(table, numbers, speller)
         self._weekdays = TableWeekdays(table, self._months)
         date, to = r"(?<!\d)\d{1,2}[/-]\d{1,2}", any_of(table.day_joints) or "(?!)"
         self._date_ahead = LazyPattern(rf" (?:{to}) {date}(?![\w/-])")
@@ -125,29 +128,27 @@ class TableDates:
         rows += self._cued_date_rows()
         if table.hour_words:
             rows += self._times.hour_rows()
-        if table.day_month_stops:
-            rows.append(
-                (
-                    r"(?P<day>\d{1,2})\.(?:(?P<month>\d{1,2})\.)?(?P<joint> ?[-–/] ?)"
-                    rf"(?=\d{{1,2}}\.(?:\d{{1,2}}\.| ?(?i:{months})))",
-                    self._read_first_day,
-                )
-            )
-            rows.append((r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?!\d)", self._read_day_and_month))
+        rows += self.own_rows()
         if table.month_readings:
             irregular = any_of(table.month_readings)
             rows.append((rf"(?P<month>{irregular})(?={table.month_suffix})", self._read_irregular_month))
         rows.append(self._times.time_row())
         return tuple(rows)
 
+    def own_rows(self) -> list[RuleRow]:
+        """Return the rules of dates that one language only has, tried before those of times."""
+        return []
+
     def _cued_date_rows(self) -> list[RuleRow]:
         """Return the rules of dates without a year that a word beside them tells from other numbers."""
         table = self._table
         rows: list[RuleRow] = []
         if table.date_cues and not table.day_months:
-            mark = "[-/]" if table.day_month_hyphens else "/"
             rows.append(
-                (rf"(?P<day>\d{{1,2}}){mark}(?P<month>\d{{1,2}})(?![\w/-])", self._read_announced_day)
+                (
+                    rf"(?P<day>\d{{1,2}}){self.day_month_mark}(?P<month>\d{{1,2}})(?![\w/-])",
+                    self._read_announced_day,
+                )
             )
             short = rf"(?P<day>\d{{1,2}})([-.])(?P<month>\d{{1,2}})\2(?P<year>\d\d){self._end}"
             rows.append((rf"{short}(?![-.]\d)", self._read_announced_date))
@@ -382,18 +383,6 @@ class TableDates:
             return True
         before = max(0, match.start() - _MAX_DATE_CHARACTERS)
         return self._date_behind.compiled.search(scan.view, before, match.start()) is not None
-
-    def _read_first_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the "3.-" of "3.-7. Mai" and of "3./4. Mai"; the second day is inflected as the first."""
-        day, month, table = int(match["day"]), int(match["month"] or 1), self._table
-        if not (1 <= month <= 12 and 1 <= day <= 31):
-            return None
-        name = table.months[month - 1] if match["month"] else ""
-        scan.emit(f"{self._day(scan, match)} {name}", match.start(), match.start("joint"))
-        joint = table.marks["&"] if "/" in match["joint"] else table.range_word
-        scan.emit(joint, match.start("joint"), match.end())
-        scan.context.line_start = False
-        return match.end()
 
     def _read_month_and_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "5/3" of "5/3(월)"."""

@@ -20,8 +20,7 @@ from .plural_rules import CountedNoun, noun_form, parse_noun, plural_category, w
 from .vowel_harmony import VowelHarmony
 
 _NUMBERING = "spellout-numbering"
-_MAX_BEHIND = 60  # characters that are searched for the words before an ordinal
-_WORDS_BEHIND = re.compile(r"\d+(?=\.)|[^\W\d_]+")
+_MAX_BEHIND = 60  # characters that are searched for the words before a number
 # The "między" of "między 5 a "
 _GOVERNOR = re.compile(r"([^\W\d_]+)\.? \d[\d.,:–-]*(?: \d{3})*(?: ?[^\W\d_]+\.?| ?[%€$£₽])? [^\W\d_]+\.? \Z")
 _SIGNED = re.compile(r"([^\W\d_]+) \+\Z")  # the "до" of "до +5"
@@ -64,18 +63,11 @@ class LanguageTable:
     degree_readings: Mapping[str, str] = field(default_factory=dict)  # of readings before "11 °C"
     abbreviated_endings: Mapping[str, str] = field(default_factory=dict)  # of compound words: "Goethestr."
     abbreviated_heads: Mapping[str, str] = field(default_factory=dict)  # of compound words: "Geb.-Datum"
-    joined_suffixes: frozenset[str] = frozenset()  # joined to a number as one word: "50er", "18-jährig"
-    unit_compounds: bool = False  # "24-h-Hotline" is read with its unit
-    large_amounts: Mapping[str, str] = field(default_factory=dict)  # signs from 10,000 on; to currencies
-    comma_thousands: frozenset[str] = frozenset()  # currencies with which "12,845" is a whole number
     # Before names, with a stop that they need; the second reading is for names in "-a": "dom|dona"
     titles: Mapping[str, str] = field(default_factory=dict)
-    letter_cues: frozenset[str] = frozenset()  # words after which a capital is a letter and no title
     names_capitals: bool = False  # a capital on its own, as in "classe B", is read by its name
-    spelled_heads: bool = False  # the capitals of "BTW-nummer" are spelled
     spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
     number_sign: str = ""  # the "#" of "#12", if it is said
-    address_number_words: frozenset[str] = frozenset()  # before "12-30", two numbers of an address
     street_endings: str = ""  # ends of names before the "78-12" of a house; a pattern
     address_joint: str = ""  # between the numbers of such a house
     section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
@@ -110,11 +102,7 @@ class LanguageTable:
     genitive_gender_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same of one in that case
     # Adjectives between a number and the noun that it agrees with: "2 pierwsze litery"
     plural_adjectives: frozenset[str] = frozenset()
-    # The one before a noun, by "gender pattern" of its beginning: "uno studente"
-    ones: Mapping[str, str] = field(default_factory=dict)
     noun_gender: str = ""  # of a noun with none of the endings; "" reads the number as one on its own
-    nouns_are_capitalized: bool = False
-    elisions: Mapping[str, str] = field(default_factory=dict)  # of "de un": "d'" before the number
     function_words: frozenset[str] = frozenset()  # before which a number stands on its own
     key_cues: frozenset[str] = frozenset()  # words before "*" as a telephone key
     # Before a number without a noun that counts the one before: "2 robes en 40 et 1 en 42"
@@ -159,11 +147,7 @@ class LanguageTable:
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
     # Of a suffix that the noun after it tells apart, by the ending of the noun: "на 3-й неделе"
     suffixes_by_ending: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    lone_ordinal_cues: frozenset[str] = frozenset()  # words before "2°" without a noun; else of degrees
     ordinal_rules: Mapping[str, str] = field(default_factory=dict)  # word before "3."; to rule sets
-    ordinal_prepositions: frozenset[str] = frozenset()  # before an article of ``oblique_ordinals``
-    oblique_ordinals: Mapping[str, str] = field(default_factory=dict)  # article before "3."; to rule sets
-    ordinal_joints: frozenset[str] = frozenset()  # between ordinals that are inflected alike: "und"
     ordinal_nouns: frozenset[str] = frozenset()  # capitalised nouns before which "3." is an ordinal
     stop_ordinals: Mapping[str, str] = field(default_factory=dict)  # "gender case" of "3." before a noun
     # Noun after "3" that makes it an ordinal, or with the word before the number ("с_пути"); to rule sets
@@ -194,14 +178,12 @@ class LanguageTable:
     month_day_ahead: str = ""  # what follows such a date; a pattern
     range_ends: str = ""  # last letters of a word before the "~" of a range; members of a pattern
     day_month_ahead: str = ""  # what follows "24.12" as a date; a pattern
-    day_month_stops: bool = False  # "24.12." is a date
     day_months: bool = False  # "7.06" is a date, and "12.10" after ``date_cues``
     day_joints: frozenset[str] = frozenset()  # between two days of a month: "od 12 do 26 maja"
     month_abbreviations: tuple[str, ...] = ()  # twelve, without a full stop
     other_months: Mapping[str, str] = field(default_factory=dict)  # months by more abbreviations
     date_cues: frozenset[str] = frozenset()  # words before "5/3" as a date
     partitives: frozenset[str] = frozenset()  # words after "1/3" that make it a fraction all the same
-    day_month_hyphens: bool = False  # "25-05" is a date, and "25-5" after ``date_cues``
     roman_months: bool = False  # "15 IX" is a date
     month_suffix: str = ""  # after the number of a month
     month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
@@ -217,9 +199,6 @@ class LanguageTable:
     minute: CountedNoun = _UNNAMED
     minute_zero_word: str = ""  # before minutes below 10
     whole_hours: bool = False  # "8h" is a time of day
-    whole_hour_cues: frozenset[str] = frozenset()  # words before such a time; none: any
-    hour_mark: str = "hH"  # between hours and minutes: "9h30"; members of a pattern
-    minute_suffixes: str = ""  # after "9h30", which is no duration with them; members of a pattern
     score_cues: frozenset[str] = frozenset()  # words before "15:13" as a score
     stop_times: bool = False  # "9.30-12.30" without a unit are times
     lone_stop_times: bool = False  # so is "09.30", and "9.30" with a suffix
@@ -231,10 +210,8 @@ class LanguageTable:
     lone_hour_cues: frozenset[str] = frozenset()  # before an hour without a noun after it: "o 19."
     opening_cues: frozenset[str] = frozenset()  # beginnings of words before "od 9 do 17" as hours
     # Codes and phone numbers
-    pairs_digits: bool = False  # phone numbers are read in pairs
     address_pairs: bool = False  # "sklep24.pl" has "twenty-four"
     reference_slashes: bool = False  # the slashes of "AB/1204/25" are said
-    phone_readings: Mapping[str, str] = field(default_factory=dict)  # of whole groups: "0800"
     max_mixed_digits: int = 2  # of the number in "B204", which is read as a number
     phone_number: str = ""  # pattern of a phone number that looks like an amount: "601 234 567"
     postcode: str = ""  # pattern of a postcode or a plate, whose digits and letters are read one by one
@@ -314,20 +291,6 @@ class LanguageTable:
         form = 3 if len(noun.forms) > 3 else self.fraction_form
         return noun.forms[min(form, len(noun.forms) - 1)]
 
-    def ordinal_rules_after(self, previous_word: str, before: str) -> str | None:
-        """Return the rule set of an ordinal after ``previous_word``, with which the text ``before`` ends.
-
-        "im 3. und" inflects the ordinal after it as "im" does, and "in der" does otherwise than "der".
-        """
-        words = _WORDS_BEHIND.findall(before, max(0, len(before) - _MAX_BEHIND))
-        if previous_word in self.ordinal_joints:
-            while len(words) > 2 and words[-1] in self.ordinal_joints and words[-2].isdigit():
-                del words[-2:]
-            previous_word = words[-1].lower() if words else ""
-        is_oblique = len(words) > 1 and words[-2].lower() in self.ordinal_prepositions
-        rules = self.oblique_ordinals.get(previous_word) if is_oblique else None
-        return rules or self.ordinal_rules.get(previous_word)
-
     def ordinal_before(self, noun: str, previous_word: str) -> str | None:
         """Return the rule set of an ordinal between ``previous_word`` and ``noun``, or None."""
         rules = self.ordinals_by_noun
@@ -377,20 +340,12 @@ _WORD_SETS = (
     "hour_cues",
     "per_nouns",
     "per_cues",
-    "letter_cues",
-    "joined_suffixes",
     "spelled_domains",
     "section_words",
-    "ordinal_prepositions",
-    "ordinal_joints",
     "ordinal_nouns",
     "date_cues",
-    "address_number_words",
-    "whole_hour_cues",
     "listed_weekdays",
     "numbered_abbreviations",
-    "comma_thousands",
-    "lone_ordinal_cues",
     "weekday_cues",
     "weekday_joints",
     "slash_cues",
@@ -425,7 +380,6 @@ _NAMED_TABLES = (
     "per",
     "roman_numbers",
     "titles",
-    "oblique_ordinals",
     "other_months",
     "days_after",
     "bare_ordinals",

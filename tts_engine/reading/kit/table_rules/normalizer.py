@@ -32,16 +32,28 @@ _SILENT_MARKS = ".-_/#*"  # named in addresses, and as keys of a telephone, only
 
 
 class TableNormalizer:
-    """Recognisers of one language."""
+    """Recognisers of one language.
+
+    A language that does something that no other does has sub-classes of these parts, and one of this class
+    that names them.
+    """
+
+    numbers_type: type[TableNumberWords] = TableNumberWords
+    speller_type: type[TableSpeller] = TableSpeller
+    codes_type: type[TableCodes] = TableCodes
+    dates_type: type[TableDates] = TableDates
+    amounts_type: type[TableAmounts] = TableAmounts
+    compounds_type: type[TableCompounds] = TableCompounds
+    letter_cues: frozenset[str] = frozenset()  # words after which a capital is a letter and no title
 
     def __init__(self, table: LanguageTable) -> None:
         self._table = table
-        numbers = TableNumberWords(table)
-        self._speller = TableSpeller.of_table(table, numbers)
-        self._codes = TableCodes(table, numbers, self._speller)
-        self._dates = TableDates(table, numbers, self._speller)
-        self._amounts = TableAmounts(table, numbers, self._speller, self._codes)
-        self._compounds = TableCompounds(table, numbers, self._speller, self._codes)
+        numbers = self.numbers_type(table)
+        self._speller = self.speller_type.of_table(table, numbers)
+        self._codes = self.codes_type(table, numbers, self._speller)
+        self._dates = self.dates_type(table, numbers, self._speller)
+        self._amounts = self.amounts_type(table, numbers, self._speller, self._codes)
+        self._compounds = self.compounds_type(table, numbers, self._speller, self._codes)
         # What is read by itself after "d'" and its like
         stopped = any_of((*table.abbreviations, *table.month_abbreviations)) or "(?!)"
         spelled = any_of(table.spelled_words) or "(?!)"
@@ -145,7 +157,7 @@ class TableNormalizer:
 
     def _read_version(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "2.1.3"; a phone number written with stops is none."""
-        is_phone_number = self._table.pairs_digits and match.group()[0] == "0"
+        is_phone_number = self._speller.pairs_digits and match.group()[0] == "0"
         return None if is_phone_number else self._speller.read_version(scan, match)
 
     def _read_inverted_mark(self, scan: ScanState, match: re.Match[str]) -> int:
@@ -195,7 +207,7 @@ class TableNormalizer:
         is_name = (
             name[0].isupper() or "'" in name or (title[-1] == "." and name in self._table.function_words)
         )
-        if not is_name or scan.context.after_number or scan.context.previous_word in self._table.letter_cues:
+        if not is_name or scan.context.after_number or scan.context.previous_word in self.letter_cues:
             return None
         spoken, _, before_feminine = self._table.titles[title].partition("|")
         spoken = self._inflected(scan, spoken, match.start())

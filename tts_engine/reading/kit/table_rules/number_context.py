@@ -14,6 +14,8 @@ _FEW = 1  # plural category of 2, 3 and 4
 class TableNumberContext:
     """Tells the case and the gender of numbers of one language."""
 
+    nouns_are_capitalized = False
+
     def __init__(self, table: LanguageTable, numbers: TableNumberWords) -> None:
         self._table, self._numbers = table, numbers
 
@@ -71,6 +73,6 @@ class TableNumberContext:
         if category == 0 and case.startswith("genitive"):
             endings = table.genitive_gender_by_ending or endings
         known = next((gender for ending, gender in endings.items() if lower.endswith(ending)), "")
-        if known or (table.nouns_are_capitalized and not noun[0].isupper()):
+        if known or (self.nouns_are_capitalized and not noun[0].isupper()):
             return known
         return table.noun_gender

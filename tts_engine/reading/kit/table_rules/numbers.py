@@ -27,10 +27,6 @@ class TableNumberWords:
         self._table = table
         self._formatter = NumberFormatter(table.code, table.rules[""])
         self._separator = re.compile(f"[{re.escape(table.thousands_separators)},]")
-        self._ones = {
-            re.compile("{} (?:{})".format(*key.split(" ", 1)), re.IGNORECASE): one
-            for key, one in table.ones.items()
-        }
         self._ordinals = OrdinalWords(
             table.ordinals, table.ordinal_endings, self._ordinal_head, tens=table.ordinal_tens
         )
@@ -120,7 +116,7 @@ class TableNumberWords:
 
     def one(self, gender: str, noun: str) -> str:
         """Return the word of 1 before ``noun`` where its first letters decide it, else ""."""
-        return next((one for pattern, one in self._ones.items() if pattern.match(f"{gender} {noun}")), "")
+        return ""
 
     def year_or_amount(self, whole: str, fraction: str | None, gender: str = "", case: str = "") -> str:
         """Return an amount outside a date; integers from 1100 to 1999 are read as years."""
@@ -160,9 +156,13 @@ class TableNumberWords:
         if day == 1 and self._table.first_day_word:
             return self._table.first_day_word
         table = self._table
-        rules = table.days_after.get(previous_word) or table.ordinal_rules_after(previous_word, before)
+        rules = table.days_after.get(previous_word) or self.ordinal_rules_after(previous_word, before)
         rules = rules or table.day_rules
         return self.spell_out(day, rules)
+
+    def ordinal_rules_after(self, previous_word: str, before: str) -> str | None:
+        """Return the rule set of an ordinal after ``previous_word``, with which the text ``before`` ends."""
+        return self._table.ordinal_rules.get(previous_word)
 
     def joined(self, number: int) -> str:
         """Return the "dwudziestocztero" of "24-godzinny", or "" for a number that is not joined."""

@@ -14,6 +14,8 @@ _MAX_LONE_ORDINAL = 31  # of "1°" without a noun; a larger number counts degree
 class TableOrdinals:
     """Recognisers of ordinals of one language."""
 
+    lone_ordinal_cues: frozenset[str] = frozenset()  # words before "2°" without a noun; else of degrees
+
     def __init__(
         self,
         table: LanguageTable,
@@ -28,7 +30,7 @@ class TableOrdinals:
         number, suffix = match["whole"], match["suffix"]
         # "180°" without a noun is no ordinal.
         if suffix in self._table.units and not self._context.gender_of_noun(scan, match.end(), 1):
-            cues = self._table.lone_ordinal_cues or {scan.context.previous_word}
+            cues = self.lone_ordinal_cues or {scan.context.previous_word}
             if number != "1" and (
                 self._numbers.value(number) > _MAX_LONE_ORDINAL or scan.context.previous_word not in cues
             ):
@@ -70,7 +72,7 @@ class TableOrdinals:
         before, noun = scan.view[: match.start()], scan.next_word(match.end())
         previous = scan.context.previous_word
         rules = self._table.ordinal_before(noun, previous)
-        rules = rules or self._table.ordinal_rules_after(previous, before)
+        rules = rules or self._numbers.ordinal_rules_after(previous, before)
         has_suffix = scan.view[match.end()] == self._table.suffix_mark
         is_ordinal = (
             has_suffix or noun[:1].islower() or noun.partition("'")[0].lower() in self._table.ordinal_nouns

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from ..spelling import Speller
 from ..tokenizer import ScanState
@@ -19,16 +20,18 @@ class TableSpeller(Speller):
     """Speller with the letters' names, the phone groups and the endings after numbers of a table."""
 
     table: LanguageTable
+    spelled_heads: ClassVar[bool] = False  # the capitals of "BTW-nummer" are spelled
+    reads_pairs: ClassVar[bool] = False  # phone numbers are read in pairs
 
     @classmethod
-    def of_table(cls, table: LanguageTable, numbers: TableNumberWords) -> "TableSpeller":
+    def of_table(cls, table: LanguageTable, numbers: TableNumberWords) -> Self:
         """The speller of a language."""
         return cls(
             table.marks,
             numbers.digit,
             lambda text: numbers.number(int(text)),
             point=table.marks["."],
-            pairs_digits=table.pairs_digits,
+            pairs_digits=cls.reads_pairs,
             table=table,
         )
 
@@ -43,7 +46,6 @@ class TableSpeller(Speller):
 
     def finish_number(self, scan: ScanState, end: int) -> int:
         """Note that a number ends at ``end``, and join the ending to it that an apostrophe separates."""
-        self._elide(scan)
         return Speller.finish_number(self, scan, self.join_suffix(scan, self.end_sentence(scan, end)))
 
     def end_sentence(self, scan: ScanState, end: int) -> int:
@@ -61,31 +63,6 @@ class TableSpeller(Speller):
         word.text = harmony.join(word.text, ending["suffix"]) if harmony else word.text + ending["suffix"]
         word.stop = ending.end()
         return ending.end()
-
-    def _elide(self, scan: ScanState) -> None:
-        """Shorten the word before a number that was just read: "d'une heure" for "de 1 h"."""
-        first = len(scan.words) - 1
-        while first > 0 and scan.words[first - 1].start == scan.words[-1].start:
-            first -= 1
-        if first < 1 or not self.table.elisions:
-            return
-        before, number, after = (
-            scan.words[first - 1],
-            scan.words[first].text,
-            scan.words[first + 1 : first + 2],
-        )
-        elided = self.table.elisions.get(f"{before.text} {number}")
-        is_decimal = bool(after) and after[0].text == self.table.decimal_word
-        if elided and not before.punctuation and not is_decimal:
-            before.text = elided
-
-    def spell(self, scan: ScanState, start: int, stop: int) -> None:
-        """Spell the range; a group that has a reading of its own, such as "0800", is read by it."""
-        reading = self.table.phone_readings.get(scan.view[start:stop])
-        if reading:
-            scan.emit(reading, start, stop)
-        else:
-            Speller.spell(self, scan, start, stop)
 
     def read_address_word(self, scan: ScanState, start: int, stop: int) -> None:
         """Read the letters between two marks of an address; those without a vowel are spelled."""

@@ -24,6 +24,10 @@ def open_range(scan: ScanState, table: LanguageTable, opening: str, at: int) -> 
 class TableTimes:
     """Recognisers of times of one language."""
 
+    whole_hour_cues: frozenset[str] = frozenset()  # words before "8h" as a time of day; none: any
+    hour_mark = "hH"  # between hours and minutes: "9h30"; members of a pattern
+    minute_suffixes = ""  # after "9h30", which is no duration with them; members of a pattern
+
     def __init__(self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller) -> None:
         self._table, self._numbers, self._speller = table, numbers, speller
         self._weekday_names = {name.lower() for name in table.weekdays.values()}
@@ -65,11 +69,11 @@ class TableTimes:
         whole_hour = r"| ?h(?!/(?!\d{1,2} ?[h:]))" if table.whole_hours else ""
         is_no_duration = r"(?!\d{1,2} ?[hH] ?\d\d ?[Mm]in)"
         minutes = ""
-        if table.minute_suffixes:
-            is_no_duration, minutes = "", rf"(?(mark)(?: ?(?:{table.minute_suffixes}))?)"
+        if self.minute_suffixes:
+            is_no_duration, minutes = "", rf"(?(mark)(?: ?(?:{self.minute_suffixes}))?)"
         pattern = (
             rf"{is_no_duration}(?P<hour>\d{{1,2}})"
-            rf"(?:(?::|(?P<mark> ?[{table.hour_mark}] ?))(?P<minute>\d\d){minutes}{suffix}"
+            rf"(?:(?::|(?P<mark> ?[{self.hour_mark}] ?))(?P<minute>\d\d){minutes}{suffix}"
             rf"|\.(?P<after_stop>\d\d){suffix}{whole_hour})"
             rf"{table.end}(?!:\d|[ .]000(?!\d))"
         )
@@ -83,7 +87,7 @@ class TableTimes:
         if match["after_stop"] and not self._is_told(scan, match):
             return None
         is_whole = not (match["minute"] or match["after_stop"])
-        cues = self._table.whole_hour_cues
+        cues = self.whole_hour_cues
         if is_whole and cues and scan.context.previous_word not in cues:
             return None
         if self._dash_before_time.match(scan.view, match.end()):

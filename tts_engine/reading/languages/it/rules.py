@@ -1,7 +1,46 @@
-"""Italian, which the rules of the kit read with its table."""
+"""Italian: the one before a noun, and ordinals with the sign of degrees."""
 
+import re
 from typing import Final
 
-from ...kit.table_rules.normalizer import table_language
+from ...kit.table_rules.amounts.amounts import TableAmounts
+from ...kit.table_rules.normalizer import TableNormalizer, table_language
+from ...kit.table_rules.numbers import TableNumberWords
+from ...kit.table_rules.ordinals import TableOrdinals
 
-ITALIAN: Final = table_language(__file__, "Italian")
+# By the gender of a noun and its beginning
+_ONES = (
+    (re.compile("f (?:[aeiouàèéìòù])", re.IGNORECASE), "un'"),
+    (re.compile("m (?:s[^aeiouàèéìòù])", re.IGNORECASE), "uno"),
+    (re.compile("m (?:[xyz]|gn|ps|pn)", re.IGNORECASE), "uno"),
+)
+
+
+class ItalianNumbers(TableNumberWords):
+    """Number words of Italian."""
+
+    def one(self, gender: str, noun: str) -> str:
+        """Return the word of 1 before ``noun`` where its first letters decide it, else ""."""
+        return next((one for pattern, one in _ONES if pattern.match(f"{gender} {noun}")), "")
+
+
+class ItalianOrdinals(TableOrdinals):
+    """Recognisers of ordinals in Italian."""
+
+    lone_ordinal_cues = frozenset("ogni il al dal del nel sul lo".split())
+
+
+class ItalianAmounts(TableAmounts):
+    """Recognisers of amounts in Italian."""
+
+    ordinals_type = ItalianOrdinals
+
+
+class ItalianRules(TableNormalizer):
+    """Recognisers of Italian."""
+
+    numbers_type = ItalianNumbers
+    amounts_type = ItalianAmounts
+
+
+ITALIAN: Final = table_language(__file__, "Italian", ItalianRules)

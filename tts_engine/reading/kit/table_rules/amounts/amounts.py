@@ -30,17 +30,23 @@ def _are_parts_of_code(first: str, second: str) -> bool:
 class TableAmounts:
     """Recognisers of amounts of one language."""
 
+    context_type: type[TableNumberContext] = TableNumberContext
+    ordinals_type: type[TableOrdinals] = TableOrdinals
+    romans_type: type[TableRomanNumerals] = TableRomanNumerals
+    money_type: type[TableMoney] = TableMoney
+    address_number_words: frozenset[str] = frozenset()  # before "12-30", two numbers of an address
+
     def __init__(
         self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller, codes: TableCodes
     ) -> None:
         self._table, self._numbers, self._speller, self._codes = table, numbers, speller, codes
-        self._context = context = TableNumberContext(table, numbers)
+        self._context = context = self.context_type(table, numbers)
         self._patterns = patterns = NumberPatterns(table)
-        self._ordinals = TableOrdinals(table, numbers, speller, context)
-        self._romans = TableRomanNumerals(table, numbers, speller)
+        self._ordinals = self.ordinals_type(table, numbers, speller, context)
+        self._romans = self.romans_type(table, numbers, speller)
         self._rates = rates = TableRates(table, numbers, speller, patterns)
         self._magnitudes = TableMagnitudes(table, numbers, speller, context, patterns)
-        self._money = TableMoney(table, numbers, speller, context, patterns, rates, self._magnitudes)
+        self._money = self.money_type(table, numbers, speller, context, patterns, rates, self._magnitudes)
         self._fractions = TableFractions(table, numbers, speller, context, patterns, rates)
         self._integer_ahead = LazyPattern(patterns.integer)
         self._hour_ahead = LazyPattern(rf"\d{{1,2}}(?:[.:]\d\d)? ?(?:{table.hour_suffixes})(?!\w)")
@@ -192,7 +198,7 @@ class TableAmounts:
         second = self._integer_ahead.match(scan.view, match.end())
         falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
         falls = falls and not self._hour_ahead.match(scan.view, match.end())  # "23-5 Uhr"
-        falls = falls or scan.context.previous_word in self._table.address_number_words
+        falls = falls or scan.context.previous_word in self.address_number_words
         # "221-18" and "88-4127" are the numbers of an article and of an order.
         is_code = falls or (second and _are_parts_of_code(match["whole"], second.group()))
         joint = "" if is_code else self._table.range_word

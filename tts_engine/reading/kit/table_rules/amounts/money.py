@@ -13,7 +13,6 @@ from .rates import TableRates
 
 _CODE_OF_CURRENCY = re.compile(r"[A-Z]{3}\Z|[A-Z][a-z]+\.\Z")  # may be written before an amount: "EUR 20"
 _YEAR_BEFORE_MONEY = re.compile(r"(?:19|20)\d\d [€$£] ?\d")
-_MIN_LARGE_AMOUNT = 10_000  # from which "$" is no dollar in some languages
 
 
 class TableMoney:
@@ -84,14 +83,14 @@ class TableMoney:
         return None if is_year else self._read_money_of(scan, match, match["currency"])
 
     def _read_money_of(self, scan: ScanState, match: re.Match[str], currency: str) -> int:
-        whole, fraction = match["whole"], match["fraction"]
-        if currency in self._table.comma_thousands and fraction and len(fraction) == 3:
-            whole, fraction = whole + fraction, None
-        if self._numbers.value(whole) >= _MIN_LARGE_AMOUNT:
-            currency = self._table.large_amounts.get(currency, currency)
+        whole, fraction, currency = self.sum_written(match["whole"], match["fraction"], currency)
         words = self._numbers.money(whole, fraction, currency, self._context.case(scan, match))
         scan.emit(words, *match.span())
         return self._speller.finish_number(scan, self._rates.read_per(scan, match.end()))
+
+    def sum_written(self, whole: str, fraction: str | None, currency: str) -> tuple[str, str | None, str]:
+        """Return the number, its fraction and the currency that are meant."""
+        return whole, fraction, currency
 
     def _read_money_range(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "€ 10-15" or "€ 10 - € 15"."""
