@@ -30,11 +30,12 @@ from shared.calls.thread_phone import ThreadPhone
 from shared.cluster.local_replicas import LocalReplicas
 from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
+from vivavoce.adapters.audiosocket.wire import AudioSocketOpening
 from vivavoce.adapters.client import PoolPolicy, ServerUnavailable, SpeechClient
 from vivavoce.adapters.media import remote_media
 from vivavoce.adapters.media.link import MessageLink
 from vivavoce.adapters.media.media_servers import MediaServers
-from vivavoce.adapters.media.messages import AudioSocketOpening, PhoneCallOptions
+from vivavoce.adapters.media.messages import PhoneCallOptions
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.messages import ReplicaEvent, StreamChunk
 from vivavoce.models.cosyvoice.flow.hop_schedule import SpeechIdChunk

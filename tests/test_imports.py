@@ -58,8 +58,8 @@ ALLOWED_PACKAGES = {
     "adapters/media/remote_media.py": {"os", "socket", "time"},  # keeps the socket of a call
     "adapters/rtp/wire.py": {"socket", "time"},  # the sockets of a call; reports have the wall clock
     "adapters/rtp/srtp.py": {"pylibsrtp"},  # encryption, in memory
-    "adapters/media/server.py": {"asyncio", "socket"},  # a media server's event loop
-    "adapters/media/wires.py": {"socket", "time"},
+    "adapters/media/messages.py": {"socket"},  # the socket of a call
+    "adapters/media/server.py": {"asyncio", "socket", "time"},  # a media server's event loop
 }
 PUBLIC_VALUES_OF_ENGINE = {
     "vivavoce.tts_engine.chunk",

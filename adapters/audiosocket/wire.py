@@ -3,16 +3,40 @@
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Final, assert_never
+from uuid import UUID
 
-from ..media.messages import AudioSocketOpening, PhoneCallOptions
+from ..media.messages import PhoneCallOptions
 from ..media.phone_wire import WireEnded, WireListener
-from .protocol import AudioSocketAudio, AudioSocketProtocolError, CallId, Dtmf, Hangup
+from .protocol import AudioSocketAudio, AudioSocketProtocolError, CallId, Dtmf, Hangup, encode
 from .server_connection import AudioSocketServerConnection, AudioSocketTimeouts
 from .socket_options import LINGER_S, set_socket_options
 
 _READ_BYTES: Final = 16 * 1024  # in a tick; a phone sends 323 at 8 kHz
 _HOOK_FLASH: Final = "!"  # no key of the caller's
+
+
+@dataclass(frozen=True, slots=True)
+class AudioSocketOpening:
+    """An AudioSocket connection that is open already: a ``WireOpening``."""
+
+    call_id: UUID
+    received: bytes  # what was read from it so far, with the call's id
+
+    def open(
+        self,
+        options: PhoneCallOptions,
+        sock: socket.socket,
+        report: Callable[[str], None],
+        now: Callable[[], float],
+    ) -> "AudioSocketWire":
+        """Return the wire."""
+        return AudioSocketWire(self, options, sock, now)
+
+    def reopened(self) -> "AudioSocketOpening":
+        """Return the opening for another media server, which begins between two messages."""
+        return replace(self, received=encode(CallId(self.call_id)))
 
 
 class AudioSocketWire:

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from .link import MessageLink
@@ -44,6 +44,7 @@ class MediaServers:
             more than one processor core, else 0.
         make_detector: makes a call's detector of the caller's speech, in a thread; a process has its own.
         phases: groups of calls that send one after the other, as in ``Clock``.
+        wire_modules: imported by a process before it takes calls; others are at their first call.
 
     Attributes:
         in_processes: whether the media servers are processes.
@@ -55,10 +56,12 @@ class MediaServers:
         make_detector: Callable[[], SpeechDetector | None] = lambda: None,
         *,
         phases: int = 4,
+        wire_modules: Sequence[str] = (),
     ) -> None:
         if processes is None:
             processes = 1 if available_cores() > 1 else 0
         self._phases = phases
+        self._wire_modules = wire_modules
         self._make_detector = make_detector
         self.in_processes = processes > 0
         self._servers = [_ServerHandle(self._take_running) for _ in range(max(1, processes))]
@@ -150,7 +153,7 @@ class MediaServers:
         descriptor = sock.fileno()
         with sock:
             return subprocess.Popen(
-                [sys.executable, "-m", module, str(descriptor), str(self._phases)],
+                [sys.executable, "-m", module, str(descriptor), str(self._phases), *self._wire_modules],
                 pass_fds=[descriptor],
                 stdin=subprocess.DEVNULL,
             )

@@ -4,17 +4,17 @@
 reports. A call ends with CallClosed, after which its number is not used again.
 """
 
-from dataclasses import dataclass, replace
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
-from typing import Final
-from uuid import UUID
+from typing import Final, Protocol
 
 from ...tts_engine.chunk import AudioChunk
-from ..audiosocket.protocol import CallId, encode
 from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
-from ..rtp.connection import RtpOptions
 from .call_media import CallerAudioOptions, MediaReport, RecordedAudio
 from .paced_media import TICKS_PER_REPORT
+from .phone_wire import PhoneWire
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,31 +28,24 @@ class PhoneCallOptions:
     max_assumed_s: float = inf  # time after a report for which control assumes that speech is played on time
 
 
-@dataclass(frozen=True, slots=True)
-class AudioSocketOpening:
-    """An AudioSocket connection that is open already."""
+class WireOpening(Protocol):
+    """A wire that a media server opens; it is pickled, and the socket comes with it."""
 
-    call_id: UUID
-    received: bytes  # what was read from it so far, with the call's id
+    def open(
+        self,
+        options: PhoneCallOptions,
+        sock: socket.socket,
+        report: Callable[[str], None],
+        now: Callable[[], float],
+    ) -> PhoneWire:
+        """Return the wire, which owns the socket; raises OSError.
 
-    def reopened(self) -> "AudioSocketOpening":
-        """Return the opening for another media server, which begins between two messages."""
-        return replace(self, received=encode(CallId(self.call_id)))
+        report: takes a sentence for the log about a fault of the peer that does not end the call.
+        """
 
+    def reopened(self) -> "WireOpening":
+        """Return the opening for another media server, after the first one has died."""
 
-@dataclass(frozen=True, slots=True)
-class RtpOpening:
-    """A UDP port on which RTP is expected; reports go over the next port."""
-
-    rtp: RtpOptions
-    first_packet_s: float | None = None  # until the first packet of the peer; None: unlimited
-
-    def reopened(self) -> "RtpOpening":
-        """Return the opening for another media server, which sends another stream to the same peer."""
-        return self
-
-
-WireOpening = AudioSocketOpening | RtpOpening
 
 # Control to media
 

@@ -1,11 +1,13 @@
-"""Process of a media server: ``python -m vivavoce.adapters.media.process DESCRIPTOR PHASES``.
+"""Process of a media server: ``python -m vivavoce.adapters.media.process DESCRIPTOR PHASES MODULE...``.
 
-The descriptor is an inherited Unix stream socket, this end of the link. The process ends when control closes
-the link or is gone; it ignores the signals of a terminal and of a service manager, which end control.
+The descriptor is an inherited Unix stream socket, this end of the link; the modules of the wires are imported
+first. The process ends when control closes the link or is gone; it ignores the signals of a terminal and of a
+service manager, which end control.
 """
 
 import contextlib
 import gc
+import importlib
 import os
 import signal
 import socket
@@ -26,11 +28,13 @@ def main() -> None:
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     raise_descriptor_limit()
+    descriptor, phases, *wire_modules = sys.argv[1:]
+    for name in wire_modules:
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()  # what is loaded so far is not collected: collections during calls are short
     gc.collect()  # of nothing: else the next full one waits for a quarter as many objects as are frozen
-    descriptor, phases = map(int, sys.argv[1:])
-    serve_media(socket.socket(fileno=descriptor), VoiceActivityDetector, phases)
+    serve_media(socket.socket(fileno=int(descriptor)), VoiceActivityDetector, int(phases))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ link or is gone: calls then end as at a shutdown.
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -24,7 +25,6 @@ from .messages import (
 )
 from .paced_media import SpeechDetector
 from .phone_call import PhoneCall
-from .wires import make_wire
 
 _CONTROL_GONE: Final = "the server is gone"
 
@@ -91,7 +91,9 @@ class MediaServer:
         try:
             self._calls[number] = PhoneCall(
                 opening,
-                make_wire(opening, sock, lambda text: self._report_problem(number, text)),
+                opening.wire.open(
+                    opening.options, sock, lambda text: self._report_problem(number, text), time.monotonic
+                ),
                 self._clock,
                 send=self._send,
                 detector=self._make_detector(),

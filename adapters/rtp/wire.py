@@ -4,12 +4,13 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, assert_never
 
 from ..call_rate_limit import CallRateLimit
-from ..media.messages import PhoneCallOptions, RtpOpening
+from ..media.messages import PhoneCallOptions
 from ..media.phone_wire import WireEnded, WireListener
-from .connection import RtpConnection, RtpEnd, RtpEvent, RtpFaultSeen, RtpKey, RtpPeerMoved
+from .connection import RtpConnection, RtpEnd, RtpEvent, RtpFaultSeen, RtpKey, RtpOptions, RtpPeerMoved
 from .packet import MAX_PACKET_BYTES
 from .rtcp import MAX_RTCP_BYTES
 
@@ -21,6 +22,28 @@ _EXPEDITED: Final = 0xB8  # DSCP 46, as phones mark voice (RFC 4594, 4.1)
 
 class _SentTooFast(Exception):
     """The peer sends audio faster than it is spoken."""
+
+
+@dataclass(frozen=True, slots=True)
+class RtpOpening:
+    """A UDP port on which RTP is expected, and reports on the next one: a ``WireOpening``."""
+
+    rtp: RtpOptions
+    first_packet_s: float | None = None  # until the first packet of the peer; None: unlimited
+
+    def open(
+        self,
+        options: PhoneCallOptions,
+        sock: socket.socket,
+        report: Callable[[str], None],
+        now: Callable[[], float],
+    ) -> "RtpWire":
+        """Return the wire."""
+        return RtpWire(self, options, sock, report, now)
+
+    def reopened(self) -> "RtpOpening":
+        """Return the opening for another media server, which sends another stream to the same peer."""
+        return self
 
 
 class RtpWire:

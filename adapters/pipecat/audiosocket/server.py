@@ -22,8 +22,9 @@ from loguru import logger
 from ...audiosocket.pending_call import NoRoomForCall, PendingCall
 from ...audiosocket.server import AudioSocketServer
 from ...audiosocket.server_connection import AudioSocketTimeouts
+from ...audiosocket.wire import AudioSocketOpening
 from ...media.media_servers import MediaServers
-from ...media.messages import AudioSocketOpening, PhoneCallOptions
+from ...media.messages import PhoneCallOptions
 from .call_handler import PipecatCallHandler
 from .params import AudioSocketCaller, AudioSocketParams
 from .transport import AudioSocketTransport

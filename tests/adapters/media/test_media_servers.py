@@ -16,10 +16,10 @@ import pytest
 
 from shared.calls.thread_phone import ThreadPhone
 from shared.event_loop import until
+from vivavoce.adapters.audiosocket.wire import AudioSocketOpening
 from vivavoce.adapters.media.call_media import CallerAudioOptions, MediaReport
 from vivavoce.adapters.media.media_servers import MediaServers
 from vivavoce.adapters.media.messages import (
-    AudioSocketOpening,
     MediaMessage,
     MediaReady,
     PhoneCallOptions,

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
+from vivavoce.adapters.audiosocket.wire import AudioSocketOpening
 from vivavoce.adapters.media.call_media import CallerAudioOptions
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.media.messages import (
-    AudioSocketOpening,
     CallClosed,
     CallerSpeech,
     CallProblem,
@@ -31,7 +31,6 @@ from vivavoce.adapters.media.messages import (
     WordsHeard,
 )
 from vivavoce.adapters.media.phone_call import PhoneCall
-from vivavoce.adapters.media.wires import make_wire
 from vivavoce.adapters.playback.heard_words import HeardWord
 from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance, Word
@@ -105,7 +104,7 @@ class PlayedCall:
         self._clock = Clock(phases=1, now=lambda: self.now)
         options = PhoneCallOptions(RATE, stalled_s, silent_s=silent_s)
         opening = OpenPhoneCall(1, AudioSocketOpening(UUID(int=7), CALL_ID), options, (0, 0))
-        self.wire = make_wire(opening, self.sock, print, lambda: self.now)  # type: ignore[arg-type]
+        self.wire = opening.wire.open(options, self.sock, print, lambda: self.now)  # type: ignore[arg-type]
         self.call = PhoneCall(
             opening, self.wire, self._clock,
             send=self._send, detector=FakeDetector(), on_closed=self._on_closed, now=lambda: self.now,

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
+from vivavoce.adapters.audiosocket.wire import AudioSocketOpening
 from vivavoce.adapters.media.call_media import CallerAudioOptions, MediaReport
 from vivavoce.adapters.media.messages import (
-    AudioSocketOpening,
     CallReport,
     ControlMessage,
     DiscardSpeech,

@@ -21,15 +21,14 @@ from vivavoce.adapters.media.messages import (
     PhoneCallOptions,
     PushSpeech,
     ReceivedAudio,
-    RtpOpening,
     SetCallerAudio,
 )
 from vivavoce.adapters.media.phone_call import PhoneCall
-from vivavoce.adapters.media.wires import make_wire
 from vivavoce.adapters.rtp.codec import CODECS
 from vivavoce.adapters.rtp.connection import RtpOptions
 from vivavoce.adapters.rtp.packet import RtpPacket, encode_packet, parse_packet
 from vivavoce.adapters.rtp.rtcp import Bye, SenderReport, encode_bye, parse_rtcp
+from vivavoce.adapters.rtp.wire import RtpOpening
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance
 
 SAMPLES = 160
@@ -52,7 +51,7 @@ class WiredCall:
         opening = OpenPhoneCall(1, RtpOpening(rtp), PhoneCallOptions(8_000, 5.0, silent_s=silent_s), (0, 0))
         self.call = PhoneCall(
             opening,
-            make_wire(opening, sock, self.problems.append, lambda: self.now),
+            opening.wire.open(opening.options, sock, self.problems.append, lambda: self.now),
             self._clock,
             send=self._send,
             detector=None,

@@ -17,8 +17,9 @@ from .....adapters.audiosocket.pending_call import NoRoomForCall, PendingCall
 from .....adapters.audiosocket.protocol import AudioSocketProtocolError
 from .....adapters.audiosocket.server import AudioSocketServer
 from .....adapters.audiosocket.server_connection import AudioSocketTimeouts
+from .....adapters.audiosocket.wire import AudioSocketOpening
 from .....adapters.media.media_servers import MediaServers
-from .....adapters.media.messages import AudioSocketOpening, PhoneCallOptions
+from .....adapters.media.messages import PhoneCallOptions
 from .....adapters.unidentified_connections import DEFAULT_MAX_UNIDENTIFIED
 from .....tts_engine.errors import Overloaded
 from ....listening_sockets import limit_unidentified
