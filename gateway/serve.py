@@ -1,6 +1,6 @@
 """The server process: opens all parts in order, serves until a signal, and closes them in reverse order.
 
-engine -> clock -> AudioSocket -> HTTP        ready: one line on standard output
+engine -> clock -> ways in -> HTTP        ready: one line on standard output
 SIGTERM, SIGINT: no new calls; open calls finish their sentence, for a bounded time; then everything closes
 a second signal: everything closes at once; SIGHUP: see ``stop_signals``
 """
@@ -30,7 +30,7 @@ from .apis.dialect import SpeechApiPolicy
 from .apis.shell.model_names import ModelPolicy
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
-from .call_servers import AUDIOSOCKET_FLAG, DEFAULT_PHONE_AGENT, CallServers, make_agents
+from .call_servers import DEFAULT_PHONE_AGENT, CallServers, listeners, make_agents
 from .calls.agents import Agent
 from .cluster.shared_store.shared_store import SharedStore
 from .engine_opening import ServedBundles, models_of, open_engine
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 class Addresses:
     """The (host, port) pairs that the gateway listens on, with the ports that the system chose for 0."""
 
-    audiosocket: tuple[str, int]
+    ways_in: Mapping[str, tuple[str, int]]  # by the names of those that listen
     http: tuple[str, int]
 
 
@@ -82,19 +82,20 @@ class Gateway:
         """
         agents = make_agents(settings, agent)  # first: a wrong script is found before the engine is loaded
         async with AsyncExitStack() as resources:
-            phones = resources.enter_context(
-                bind_socket(settings.audiosocket_host, settings.audiosocket_port, flag=AUDIOSOCKET_FLAG)
-            )
+            sockets = {
+                name: resources.enter_context(bind_socket(to.host, to.port, flag=to.flag))
+                for name, to in listeners(settings).items()
+            }
             web = resources.enter_context(bind_socket(settings.host, settings.http_port, flag="--http-port"))
             if engine is None:
                 engine = await resources.enter_async_context(await open_engine(settings))
             store = _open_shared_store(settings, resources)
             voices = await _open_voices(settings, engine, store, resources)
-            calls = await CallServers.open(settings, engine, voices, agents, phones, resources)
+            access = _make_access_control(settings)
+            calls = await CallServers.open(settings, engine, voices, access, agents, sockets, resources)
             trimming = start_background_task(
                 trim_memory_while(lambda: not calls.sends_packets), "trim", resources
             )
-            access = _make_access_control(settings)
             if store is not None:
                 store.share_access(access)
             watching = start_background_task(access.watch(), "keys", resources)
@@ -103,7 +104,7 @@ class Gateway:
                 unready=lambda: calls.unready_reason,
                 registry=engine.metrics.registry,
                 access=access,
-                mounts=[*apis.mounts(), *calls.mounts(settings, voices, access)],
+                mounts=[*apis.mounts(), *calls.mounts()],
             )
             await warm_up_app(app)
             http_task = await _start_http(_make_http_server(app, web, settings), resources)
@@ -113,7 +114,9 @@ class Gateway:
                 voices=voices,
                 calls=calls,
                 apis=apis,
-                addresses=Addresses(bound_address(phones), bound_address(web)),
+                addresses=Addresses(
+                    {name: bound_address(sock) for name, sock in sockets.items()}, bound_address(web)
+                ),
                 background_tasks=(calls.clock_task, http_task, trimming, watching),
                 resources=resources.pop_all(),
                 bundles=ServedBundles(engine, settings, voices) if isinstance(engine, EngineSet) else None,
@@ -290,8 +293,12 @@ def _ready_line(gateway: Gateway) -> str:
     addresses, settings = gateway.addresses, gateway.settings
     agent = settings.agent or DEFAULT_PHONE_AGENT
     voice = gateway.engine.voices.get(settings.voice).id
+    listening = "".join(
+        f"{listener.title} on {format_address(addresses.ways_in[name])}, "
+        for name, listener in listeners(settings).items()
+    )
     return (
-        f"vivavoce is ready: AudioSocket on {format_address(addresses.audiosocket)}, "
+        f"vivavoce is ready: {listening}"
         f"HTTP on http://{format_address(addresses.http)}, agent {agent}, voice {voice}"
     )
 

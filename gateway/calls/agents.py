@@ -8,7 +8,7 @@ browser call stays up, for text that is typed there.
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -30,6 +30,15 @@ class Agent(Protocol):
     async def run(self, call: Call) -> None:
         """Drive one call; the run is cancelled when the call ends."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallAgents:
+    """The agents that answer calls."""
+
+    phone: Agent
+    browser: Agent | None  # None: the greeting, and then what is typed
+    named: Mapping[str, Agent]  # for calls that are announced
 
 
 async def run_agent(call: Call, agent: Agent) -> None:

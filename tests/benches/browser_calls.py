@@ -24,6 +24,7 @@ import numpy as np
 from rich.console import Console
 
 from shared.browser.chromium import BrowserTab, Chromium, loopback_only, open_chromium
+from shared.gateways.way_in_servers import browser_calls
 from shared.process_footprint import ProcessFootprint
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.gateway.access.access_control import AccessControl
@@ -264,10 +265,10 @@ async def _measure(calls: int, seconds: float) -> list[BenchFigure]:
             stats = []
             for number in range(calls):
                 with console.status(f"bench webrtc: call {number + 1} of {calls}"):
-                    stats.append(await _measure_call(gateway.calls.browser, url, seconds))
+                    stats.append(await _measure_call(browser_calls(gateway), url, seconds))
             figures += _receiver_figures(stats, seconds)
             with console.status(f"bench webrtc: {_SHORT_CALLS} calls opened and closed"):
-                figures += await _measure_leaks(gateway.calls.browser, url, _SHORT_CALLS)
+                figures += await _measure_leaks(browser_calls(gateway), url, _SHORT_CALLS)
     return figures
 
 

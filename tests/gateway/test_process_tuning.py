@@ -128,7 +128,7 @@ def test_memory_is_trimmed_unless_this_process_sends_packets(
             aclosing(await Gateway.open(settings, engine=engine)) as gateway,
         ):
             await until(lambda: trims)
-            phone = Phone(*await asyncio.open_connection(*gateway.addresses.audiosocket))
+            phone = Phone(*await asyncio.open_connection(*gateway.addresses.ways_in["audiosocket"]))
             await until(lambda: len(gateway.calls.registry))
             await asyncio.sleep(0.05)  # a trim that had begun ends
             trims.clear()

@@ -23,6 +23,7 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 from shared.calls.thread_phone import ThreadPhone
 from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
+from shared.gateways.way_in_servers import audiosocket_calls, browser_calls
 from vivavoce.gateway.calls.agents import KeysAgent, SilentAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.listening_sockets import AddressUnavailable
@@ -55,7 +56,7 @@ def run(scenario: Callable[[Engine], Awaitable[None]]) -> None:
 
 
 async def dial(gateway: Gateway) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection(*gateway.addresses.audiosocket)
+    reader, writer = await asyncio.open_connection(*gateway.addresses.ways_in["audiosocket"])
     writer.write(CALL_ID)
     return reader, writer
 
@@ -148,14 +149,14 @@ def test_a_gateway_whose_voice_process_died_is_not_ready_until_it_speaks_again()
 def test_a_gateway_whose_media_process_is_being_started_is_not_ready() -> None:
     async def scenario(engine: Engine) -> None:
         async with aclosing(await Gateway.open(settings(media_processes=1), engine=engine)) as gateway:
-            for pid in (standby_of(gateway), *gateway.calls.media.pids):
+            for pid in (standby_of(gateway), *gateway.calls.host.media.pids):
                 os.kill(pid, signal.SIGKILL)
             await until(lambda: gateway.unready() is not None)
             assert gateway.unready() == "the process that plays speech is being started again"
             await until(lambda: gateway.unready() is None)
 
     def standby_of(gateway: Gateway) -> int:
-        standby = gateway.calls.media._standby
+        standby = gateway.calls.host.media._standby
         assert standby is not None and standby.pid is not None
         return standby.pid
 
@@ -221,7 +222,7 @@ def test_an_engine_that_was_passed_in_stays_open() -> None:
 def test_closing_frees_the_ports() -> None:
     async def scenario(engine: Engine) -> None:
         first = await Gateway.open(settings(), engine=engine)
-        ports = first.addresses.http[1], first.addresses.audiosocket[1]
+        ports = first.addresses.http[1], first.addresses.ways_in["audiosocket"][1]
         await first.aclose()
         again = settings(http_port=ports[0], audiosocket_port=ports[1])
         await (await Gateway.open(again, engine=engine)).aclose()
@@ -430,8 +431,8 @@ def test_a_server_that_was_started_in_a_terminal_stops_when_it_is_closed() -> No
 def test_without_an_agent_phones_get_the_keys_agent_and_browsers_the_greeting() -> None:
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(Settings(http_port=0, audiosocket_port=0), engine=engine)
-        assert isinstance(gateway.calls.audiosocket.agent, KeysAgent)
-        assert gateway.calls.browser.agent is None
+        assert isinstance(audiosocket_calls(gateway).agent, KeysAgent)
+        assert browser_calls(gateway).agent is None
         await gateway.aclose()
 
     run(scenario)
@@ -440,8 +441,8 @@ def test_without_an_agent_phones_get_the_keys_agent_and_browsers_the_greeting() 
 def test_the_agent_none_is_used_for_phones_and_browsers() -> None:
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(settings(), engine=engine)
-        assert isinstance(gateway.calls.audiosocket.agent, SilentAgent)
-        assert gateway.calls.browser.agent is gateway.calls.audiosocket.agent
+        assert isinstance(audiosocket_calls(gateway).agent, SilentAgent)
+        assert browser_calls(gateway).agent is audiosocket_calls(gateway).agent
         await gateway.aclose()
 
     run(scenario)

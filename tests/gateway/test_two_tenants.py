@@ -188,7 +188,7 @@ async def use_call(gateway: Gateway, tenant: Tenant) -> str:
         answer = await client.post("/expected", json={"name": tenant.name, "agent": tenant.name})
         assert answer.status_code == 200, answer.text
         call_id = answer.json()["call"]
-        phone = Phone(*await asyncio.open_connection(*gateway.addresses.audiosocket), call_id)
+        phone = Phone(*await asyncio.open_connection(*gateway.addresses.ways_in["audiosocket"]), call_id)
         talking = asyncio.create_task(talk(phone, tenant))
         while phone.call_id not in [each.call.call_id for each in gateway.calls.registry]:
             await asyncio.sleep(0.01)

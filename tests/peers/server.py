@@ -82,7 +82,7 @@ async def serve(folder: Path) -> None:
             host, port = gateway.addresses.http
             addresses = {"url": f"http://{host}:{port}", "key": key, "poor_key": poor_key}
             print(json.dumps({**addresses, "admin_key": admin_key}), flush=True)
-            caller_task = asyncio.create_task(keep_caller_task(*gateway.addresses.audiosocket))
+            caller_task = asyncio.create_task(keep_caller_task(*gateway.addresses.ways_in["audiosocket"]))
             await asyncio.to_thread(sys.stdin.read)
             caller_task.cancel()
             await asyncio.wait({caller_task})

@@ -4,7 +4,7 @@ Either the peer connects to the gateway's HTTP server, or the gateway connects t
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -78,6 +78,22 @@ class ServerMessageSocket:
     async def close(self) -> None:
         """Close the socket."""
         await close_socket(self._socket, CLOSE_NORMAL)
+
+
+def accept_later(socket: WebSocket, subprotocols: Sequence[str]) -> Callable[[], Awaitable[MessageSocket]]:
+    """Return what accepts a WebSocket, with the first subprotocol that the peer offers too."""
+
+    async def accept() -> MessageSocket:
+        offered = socket.scope.get("subprotocols", ())
+        await socket.accept(next((one for one in subprotocols if one in offered), None))
+        return ServerMessageSocket(socket)
+
+    return accept
+
+
+def peer_of(socket: WebSocket) -> str:
+    """Return the network address of a WebSocket's peer."""
+    return "unknown" if socket.client is None else f"{socket.client.host}:{socket.client.port}"
 
 
 class ClientMessageSocket:

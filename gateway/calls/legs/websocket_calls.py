@@ -4,12 +4,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ....adapters.media_streams.connection import MediaStreamConnection
-from ..ways_in.asterisk_websocket.sockets import AwaitedSockets
 from .leg import LegGroup
 from .message_socket import MessageSocket
 from .websocket_leg import WebSocketCallOptions, WebSocketLeg, WebSocketLegServices
 
-ASTERISK: Final = "asterisk"  # kind of the calls of chan_websocket
 _NO_OPTIONS: Final = WebSocketCallOptions()
 
 
@@ -19,7 +17,6 @@ class WebSocketCalls:
     def __init__(self, services: WebSocketLegServices) -> None:
         self._services = services
         self._group: LegGroup[WebSocketLeg] = LegGroup()
-        self.awaited = AwaitedSockets()  # of Asterisk
 
     async def serve(
         self,

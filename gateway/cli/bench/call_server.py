@@ -316,7 +316,10 @@ async def serve_load(part: SpeechPattern, count: int, calls: int, out: Path) -> 
     try:
         tune_process()
         addresses = gateway.addresses
-        print(json.dumps({"port": addresses.audiosocket[1], "http_port": addresses.http[1]}), flush=True)
+        print(
+            json.dumps({"port": addresses.ways_in["audiosocket"][1], "http_port": addresses.http[1]}),
+            flush=True,
+        )
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     finally:
         await agent.aclose()

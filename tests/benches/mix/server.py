@@ -208,7 +208,10 @@ async def serve_mix(options: MixedServerOptions) -> MixedServerRecord:
     tasks = [asyncio.create_task(trace.beat()), asyncio.create_task(count_tasks(record))]
     try:
         tune_process()
-        addresses = {"audiosocket": gateway.addresses.audiosocket[1], "http": gateway.addresses.http[1]}
+        addresses = {
+            "audiosocket": gateway.addresses.ways_in["audiosocket"][1],
+            "http": gateway.addresses.http[1],
+        }
         print(json.dumps(addresses), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     finally:

@@ -17,6 +17,7 @@ from websockets.protocol import State
 from shared.browser.fake_browser import OFFER, FakePeer
 from shared.calls.call_server import Phone
 from shared.engine.standin_backend import StandInBackend
+from shared.gateways.way_in_servers import browser_calls
 from vivavoce.gateway import serve
 from vivavoce.gateway.access.keys import ApiKey, KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.agents import SilentAgent
@@ -71,7 +72,7 @@ class KeyHolder:
 
     async def dial(self) -> Phone:
         """Return a phone whose call is up."""
-        phone = Phone(*await asyncio.open_connection(*self.gateway.addresses.audiosocket))
+        phone = Phone(*await asyncio.open_connection(*self.gateway.addresses.ways_in["audiosocket"]))
         self.phones.append(phone)
         self.resources.push_async_callback(phone.aclose)
         await until(lambda: phone.call_id in {one.call.call_id for one in self.gateway.calls.registry})
@@ -125,7 +126,7 @@ async def open_calls(holder: KeyHolder, client: httpx.AsyncClient, cookie: dict[
     browser = await client.post("/api/offer", json=OFFER, headers=cookie)
     placed = await client.post("/v1/calls", json={"over": "rtp"}, headers=holder.headers)
     browser_id = browser.json()["pc_id"]
-    legs = holder.gateway.calls.browser._group.legs
+    legs = browser_calls(holder.gateway)._group.legs
     next(leg for leg in legs if leg.call_id == browser_id).on_connected()
     for name, call_id in (("browser call", browser_id), ("placed call", placed.json()["call"])):
         registry.get(call_id)
@@ -184,7 +185,7 @@ async def open_gateway(keys_file: Path, tmp_path: Path, resources: AsyncExitStac
     engine = await resources.enter_async_context(await Engine.open(backend=StandInBackend((440, 330))))
     gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())
     await resources.enter_async_context(aclosing(gateway))
-    gateway.calls.browser._connect = connect_fake_browser
+    browser_calls(gateway)._connect = connect_fake_browser
     return gateway
 
 

@@ -50,7 +50,7 @@ def test_a_caller_receives_the_bundle_s_voice(bundle: Path, tmp_path: Path) -> N
     async def serve() -> None:
         gateway = await Gateway.open(settings)
         assert gateway.engine.voices.default.id == "nobody"
-        await asyncio.to_thread(call, *gateway.addresses.audiosocket)
+        await asyncio.to_thread(call, *gateway.addresses.ways_in["audiosocket"])
         await gateway.aclose()
 
     asyncio.run(serve())

@@ -40,7 +40,7 @@ def test_nothing_of_an_ended_phone_call_waits_for_the_garbage_collector(media_pr
             await Engine.open(backend=StandInBackend()) as engine,
             aclosing(await Gateway.open(settings, engine=engine, agent=speaker)) as gateway,
         ):
-            phone = Phone(*await asyncio.open_connection(*gateway.addresses.audiosocket))
+            phone = Phone(*await asyncio.open_connection(*gateway.addresses.ways_in["audiosocket"]))
             await until(lambda: any(phone.heard))
             await phone.aclose()
             await until(lambda: speaker.calls[0]() is None)

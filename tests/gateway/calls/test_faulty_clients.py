@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from shared.browser.chromium import loopback_only
 from shared.engine.standin_backend import StandInBackend
+from shared.gateways.way_in_servers import browser_calls
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.media.paced_media import PacedMedia
 from vivavoce.adapters.playback.playout import Playout
@@ -171,7 +172,7 @@ def test_browsers_that_never_connect_are_answered_and_removed(
     candidates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(fixture: GatewayFixture) -> None:
-        object.__setattr__(fixture.gateway.calls.browser.settings, "connect_s", 0.2)
+        object.__setattr__(browser_calls(fixture.gateway).settings, "connect_s", 0.2)
         sdp = with_candidates(await valid_offer(), candidates)
         registry, counts = fixture.gateway.calls.registry, []
         admit = registry.admit
@@ -184,7 +185,7 @@ def test_browsers_that_never_connect_are_answered_and_removed(
         answers = await asyncio.gather(*(fixture.offer(sdp) for _ in range(5)))
         assert [answer.status_code for answer in answers] == [200] * 5
         assert len(counts) == 5 and min(counts) > 1  # the other call and at least one of these
-        await fixture.gateway.calls.browser.wait_idle()
+        await browser_calls(fixture.gateway).wait_idle()
         assert len(registry._calls_by_leg) == 1
 
     beside_another_call(test)

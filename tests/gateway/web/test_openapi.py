@@ -18,6 +18,7 @@ from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
 from vivavoce.gateway.apis.dialect import SpeechApiPolicy
 from vivavoce.gateway.apis.speech_apis import SpeechApis, socket_operations
+from vivavoce.gateway.call_servers import WAYS_IN
 from vivavoce.gateway.calls.api import placed_calls, routes
 from vivavoce.gateway.calls.ways_in.browser.routes import routes as browser_routes
 from vivavoce.gateway.web.app import Mount, make_app
@@ -37,11 +38,12 @@ def all_mounts(access: AccessControl) -> Iterator[list[Mount]]:
     """All routes that a gateway mounts, over nothing; afterwards those of speech are closed."""
     nothing: Any = None
     engine: Any = NoEngine()
+    placing = [(way.placed_calls, nothing) for way in WAYS_IN if way.placed_calls is not None]
     apis = SpeechApis(engine, access, nothing, UrlGuard(), SpeechApiPolicy())
     yield [
         *apis.mounts(),
         Mount(routes.routes(nothing, nothing, nothing, nothing), Scope.CALLS),
-        Mount(placed_calls.routes(nothing, nothing), Scope.CALLS),
+        Mount(placed_calls.routes(placing), Scope.CALLS),
         Mount(browser_routes(nothing), Scope.CALLS),
     ]
     asyncio.run(apis.aclose())

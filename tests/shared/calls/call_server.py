@@ -78,7 +78,7 @@ class CallServer:
 
     async def dial(self, call_id: str | None = None) -> Phone:
         """Call, and do not wait for the call."""
-        phone = Phone(*await asyncio.open_connection(*self.gateway.addresses.audiosocket), call_id)
+        phone = Phone(*await asyncio.open_connection(*self.gateway.addresses.ways_in["audiosocket"]), call_id)
         self.phones.append(phone)
         return phone
 

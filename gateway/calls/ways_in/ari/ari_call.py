@@ -9,6 +9,7 @@ from ...agents import Agent
 from ...call import Call
 from ...caller import NO_OWNER, Caller, CallOwner
 from ...transfers import CallTransfers
+from ..external_media import SystemChannel
 from .client import AriClient, AriFailed
 from .models import AriChannel
 
@@ -18,7 +19,7 @@ _KEYS: Final = frozenset("0123456789*#ABCD")
 
 
 class AriCall:
-    """A caller's channel, from its start to its end.
+    """A caller's channel, from its start to its end: a ``SystemCall``.
 
     Args:
         args: of ``Stasis()``; those with an equals sign are variables.
@@ -62,6 +63,10 @@ class AriCall:
         """
         await self._client.answer(self.channel.id)
         return await self._client.open_external_media(self.media_channel, host, **parameters)
+
+    async def media_url(self, media: SystemChannel) -> str:
+        """Return the URL of the WebSocket on which the channel of the media waits; raises AriFailed."""
+        return await self._client.media_url(media)
 
     async def bridge_media(self) -> None:
         """Bridge the caller with the media once its channel has entered the application; raises AriFailed."""

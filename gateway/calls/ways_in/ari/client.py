@@ -6,7 +6,7 @@ Source: rest-api/api-docs of Asterisk 23 (channels.json, bridges.json, events.js
 import json
 import logging
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -18,6 +18,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, WebSocketException
 
 from .....tts_engine.errors import VivavoceError
+from ..external_media import ExternalMedia, SystemChannel
 from .models import ARI_EVENT, ARI_EVENT_TYPES, AriChannel, AriEvent, AriModule, AriVariable
 
 logger = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ class AriClient:
         query = {"channelId": channel, "app": self._access.app, "external_host": host, **parameters}
         return _parse(AriChannel, await self._request("POST", "channels/externalMedia", query))
 
-    async def media_url(self, media: AriChannel) -> str:
+    async def media_url(self, media: SystemChannel) -> str:
         """Return the URL of the WebSocket on which a channel of chan_websocket waits to be connected to."""
         connection_id = media.channelvars.get(_MEDIA_CONNECTION, "")
         if not connection_id:  # the answer has it only if ari.conf lists it in channelvars
@@ -174,6 +175,23 @@ class AriClient:
             return answer.content
         failure = AriNotFound if answer.status_code == httpx.codes.NOT_FOUND else AriFailed
         raise failure(f"Asterisk refused {method} {path}: {answer.status_code} {answer.text[:200].strip()}")
+
+
+async def choose_media(client: AriClient, ways: Sequence[ExternalMedia]) -> ExternalMedia:
+    """Return the first way whose module Asterisk runs, or else the last one."""
+    missing: list[str] = []
+    for way in ways[:-1]:
+        try:
+            if await client.is_module_running(way.module):
+                break
+            missing.append(f"{way.module} does not run")
+        except AriFailed as error:
+            missing.append(str(error))
+    else:
+        way = ways[-1]
+    reason = "; ".join(missing) or ("it is configured" if len(ways) == 1 else f"{way.module} runs")
+    logger.info("External media of Asterisk goes over %s: %s", way.name, reason)
+    return way
 
 
 def _parse(model: type[AnyModel], body: bytes) -> AnyModel:

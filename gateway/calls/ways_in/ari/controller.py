@@ -1,6 +1,6 @@
 """Controller of a Stasis application: answers its channels, and connects each to a call over external media.
 
-    caller's channel --+                        RTP, chan_websocket or AudioSocket (external_media)
+    caller's channel --+                        RTP, chan_websocket or AudioSocket (ways_in.external_media)
                        +-- mixing bridge     +------- call
     external media ----+---------------------+
 
@@ -35,11 +35,10 @@ from ...transfers import (
     TransferFailed,
     check_no_endpoint,
 )
-from ..asterisk_websocket.sockets import AsteriskUnreachable
+from ..external_media import ExternalMedia, ExternalMediaFailed
 from .ari_call import MEDIA_PREFIX, AriCall
-from .client import AriClient, AriFailed, AriNotFound
+from .client import AriClient, AriFailed, AriNotFound, choose_media
 from .consultation import Consultation, caller_id_of
-from .external_media import ExternalMedia, choose_media
 from .joined_callers import JoinedCallers
 from .models import AriChannel, AriEvent, ChannelDtmfReceived, ChannelLeft, StasisStart
 
@@ -238,7 +237,7 @@ class AriController:
         except Overloaded:  # logged by the registry
             ari_call.caller_is_gone = True
             await self._quietly(self._client.hang_up(channel.id, "congestion"))
-        except (AriFailed, AsteriskUnreachable, OSError) as error:
+        except (AriFailed, ExternalMediaFailed, OSError) as error:
             logger.warning("Call of channel %s could not be connected: %s", channel.name, error)
         finally:
             self._forget(ari_call)

@@ -11,13 +11,14 @@ from websockets.typing import Subprotocol
 
 from .....adapters.media_streams.asterisk import SUBPROTOCOL
 from .....adapters.media_streams.connection import MAX_MESSAGE_BYTES
-from .....tts_engine.errors import VivavoceError
 from ...legs.message_socket import ClientMessageSocket, Message, MessageSocket
+from ..external_media import ExternalMediaFailed
 
+ASTERISK: Final = "asterisk"  # kind of the calls
 _CONNECT_TIMEOUT_S: Final = 5.0
 
 
-class AsteriskUnreachable(VivavoceError):
+class AsteriskUnreachable(ExternalMediaFailed):
     """Asterisk did not accept the WebSocket."""
 
 

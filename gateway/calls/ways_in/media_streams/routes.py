@@ -1,6 +1,5 @@
-"""Routes of calls over WebSockets: Asterisk's chan_websocket, and the media streams of carriers.
+"""Routes of the media streams of carriers.
 
-    WS    /v1/asterisk/media                            Asterisk connects; subprotocol "media"
     WS    /v1/media-streams/{carrier}                   a carrier connects
     WS    /v1/media-streams/{carrier}/{token}           the same with a ticket, or the token of the settings
     POST  /v1/media-streams/{carrier}/answer            a carrier's webhook of a call; GET too
@@ -11,58 +10,24 @@ modules mod_audio_fork and mod_audio_stream of FreeSWITCH, which have no webhook
 """
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request, WebSocket
 from fastapi.responses import Response
 
-from .....adapters.media_streams.asterisk import SUBPROTOCOL, AsteriskStreamConnection
 from .....tts_engine.errors import BadRequest
 from ....web.errors import ResourceNotFound
 from ....web.request_body import read_body
-from ...caller import Caller
-from ...legs.message_socket import MessageSocket, ServerMessageSocket
-from ...legs.websocket_calls import ASTERISK, WebSocketCalls
-from ...legs.websocket_leg import KnownCaller, WebSocketCallOptions
-from ...transfers import DialPlanTransfers
+from ...legs.message_socket import accept_later, peer_of
+from ...legs.websocket_calls import WebSocketCalls
+from ...legs.websocket_leg import WebSocketCallOptions
 from . import api_operations
 from .carrier_access import CarrierAccess, Form
 from .carriers import CARRIERS, Carrier
 
-ASTERISK_PATH: Final = "/v1/asterisk/media"
 MEDIA_STREAMS_PATH: Final = "/v1/media-streams"
 _MAX_WEBHOOK_BYTES: Final = 64 * 1024
-
-
-def asterisk_routes(calls: WebSocketCalls) -> APIRouter:
-    """Return the route that Asterisk connects to, to be mounted behind access control.
-
-    Parameters ``caller``, ``name`` and ``called`` of the URL describe the caller, ``call`` is the id of the
-    call instead of the channel's connection id; all are variables.
-    """
-    router = APIRouter()
-
-    @router.websocket(ASTERISK_PATH)
-    async def media(socket: WebSocket) -> None:
-        variables = dict(socket.query_params)
-        call_id = variables.get("call", "")
-        accept = _accept(socket, [SUBPROTOCOL])
-        if call_id in calls.awaited:
-            await calls.awaited.deliver(call_id, await accept())
-            return
-        caller = Caller(
-            number=variables.get("caller", ""),
-            name=variables.get("name", ""),
-            called=variables.get("called", ""),
-            variables=variables,
-        )
-        options = WebSocketCallOptions(KnownCaller(caller=caller), DialPlanTransfers())
-        connection = AsteriskStreamConnection(call_id)
-        await calls.serve(ASTERISK, connection, accept, peer=_peer_of(socket), options=options)
-
-    return router
 
 
 def media_stream_routes(calls: WebSocketCalls, access: CarrierAccess) -> APIRouter:
@@ -77,8 +42,8 @@ def media_stream_routes(calls: WebSocketCalls, access: CarrierAccess) -> APIRout
         await calls.serve(
             carrier.name,
             carrier.make_connection(dict(socket.query_params)),
-            _accept(socket, carrier.subprotocols),
-            peer=_peer_of(socket),
+            accept_later(socket, carrier.subprotocols),
+            peer=peer_of(socket),
             options=WebSocketCallOptions(caller),
         )
 
@@ -107,19 +72,6 @@ def _carrier_named(name: str) -> Carrier:
     if carrier is None:
         raise ResourceNotFound(f"no carrier {name[:40]!r}; there are {', '.join(CARRIERS)}")
     return carrier
-
-
-def _accept(socket: WebSocket, subprotocols: Sequence[str]) -> Callable[[], Awaitable[MessageSocket]]:
-    async def accept() -> MessageSocket:
-        offered = socket.scope.get("subprotocols", ())
-        await socket.accept(next((one for one in subprotocols if one in offered), None))
-        return ServerMessageSocket(socket)
-
-    return accept
-
-
-def _peer_of(socket: WebSocket) -> str:
-    return "unknown" if socket.client is None else f"{socket.client.host}:{socket.client.port}"
 
 
 async def _read_parameters(request: Request, *, takes_json: bool) -> tuple[Form, dict[str, str]]:

@@ -260,7 +260,7 @@ def test_the_gateway_connects_to_an_asterisk_that_waits() -> None:
         async with serve(asterisk_http, "127.0.0.1", 0, subprotocols=["media"]) as listener:  # type: ignore[list-item]
             port = next(iter(listener.sockets)).getsockname()[1]
             url = f"ws://127.0.0.1:{port}/media/xyz"
-            calls = server.gateway.calls.websockets
+            calls = server.gateway.calls.host.websockets
             serving = asyncio.create_task(
                 calls.serve("asterisk", AsteriskStreamConnection(), open_socket, peer=url)
             )
@@ -293,7 +293,7 @@ def test_calls_end_at_shutdown() -> None:
 
     async def test(server: WebSocketCallServer) -> None:
         calls = [(await server.dial(peer))[1] for peer in peers]
-        await server.gateway.calls.websockets.aclose()
+        await server.gateway.calls.host.websockets.aclose()
         for call in calls:
             await server.wait_ended(call)
         assert len(server.gateway.calls.registry) == 0

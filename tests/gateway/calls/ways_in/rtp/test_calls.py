@@ -276,7 +276,7 @@ def test_garbage_on_one_call_leaves_the_others_alone() -> None:
 
 
 def test_a_call_without_packets_ends_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vivavoce.gateway.call_servers._FIRST_PACKET_S", 0.2)
+    monkeypatch.setattr("vivavoce.gateway.calls.ways_in.rtp.way_in._FIRST_PACKET_S", 0.2)
 
     async def scenario() -> None:
         async with call_server() as server, rtp_call(server, is_named=False) as call:
