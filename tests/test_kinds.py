@@ -15,7 +15,7 @@ from test_imports import ROOT, file_of, imports_of
 # The files that list the kinds of a sort.
 REGISTRIES = {
     "dialect": ("gateway/apis/speech_apis.py",),
-    "way in": ("gateway/call_servers.py",),
+    "way in": ("gateway/call_servers.py", "gateway/cli/phones/wires.py"),
     "carrier": ("gateway/calls/ways_in/media_streams/carriers.py",),
     "voice family": ("tts_engine/backends/kinds.py",),
     "language": ("tts_engine/reading/languages/registry.py",),
@@ -24,26 +24,11 @@ REGISTRIES = {
 }
 # Importers, a file of the core or a kind, and the kinds that they import besides.
 EXCEPTIONS = {
-    "adapters/media/messages.py": (
-        "way in audiosocket",
-        "way in rtp",
-    ),
-    "adapters/media/wires.py": (
-        "way in audiosocket",
-        "way in rtp",
-    ),
     "dialect native_stream": ("dialect openai",),
     "dialect pai": ("dialect dashscope",),
     "dialect ray_serve": ("dialect openai",),
     "framework pipecat": ("way in audiosocket",),
-    "gateway/calls/api/placed_calls.py": (
-        "way in ari",
-        "way in rtp",
-    ),
-    "gateway/calls/legs/websocket_calls.py": ("way in asterisk_websocket",),
     "gateway/cli/cluster.py": ("place to run cluster",),
-    "gateway/cli/phones/audiosocket_phones.py": ("way in audiosocket",),
-    "gateway/cli/phones/rtp_phones.py": ("way in rtp",),
     "gateway/serve.py": (
         "dialect cosyvoice_server",
         "place to run cluster",
@@ -56,13 +41,6 @@ EXCEPTIONS = {
     "voice family hibari": ("place to run process",),
     "voice family kokoro": ("voice family hibari",),
     "voice family xtts": ("voice family cosyvoice",),
-    "way in media_streams": ("way in asterisk_websocket",),
-    "way in ari": (
-        "way in audiosocket",
-        "way in asterisk_websocket",
-        "way in rtp",
-    ),
-    "carrier freeswitch": ("carrier jambonz",),
 }
 EXCEPTION_PAIRS = {(importer, imported) for importer, kinds in EXCEPTIONS.items() for imported in kinds}
 

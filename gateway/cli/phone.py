@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ...tts_engine.errors import BadRequest
 from .phone_report import PhoneReport
-from .phones.audiosocket_phones import PhoneFailed, check_digits
+from .phones.simulated_phones import PhoneFailed, check_digits
 from .phones.wires import AUDIOSOCKET, MAKE_PHONES, MakePhones, Phones
 from .received_audio import (
     ReceivedCall,

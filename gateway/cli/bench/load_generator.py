@@ -20,7 +20,7 @@ from uuid import UUID
 
 import numpy as np
 
-from ..phones.audiosocket_phones import CallRefused, PhoneFailed
+from ..phones.simulated_phones import CallRefused, PhoneFailed
 from ..phones.wires import AUDIOSOCKET, MAKE_PHONES, MakePhones, Phones
 from ..received_audio import ReceivedCall
 from .trace import PacketTrace

@@ -12,7 +12,6 @@ import heapq
 import random
 import selectors
 import socket
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,26 +27,21 @@ from ....adapters.audiosocket.protocol import (
     Hangup,
     encode,
 )
-from ....tts_engine.errors import BadRequest, VivavoceError
 from ..received_audio import ReceivedCall, ReceivedPacket
+from .simulated_phones import (
+    CONNECT_TIMEOUT_S,
+    DIGIT_EVERY_S,
+    FIRST_DIGIT_S,
+    PTIME_S,
+    SAMPLE_RATE,
+    TIMESPEC,
+    PhoneFailed,
+    arrival_time,
+    check_digits,
+    enable_kernel_timestamps,
+)
 
-PTIME_S = 0.020  # packet length of the silence sent, as of most phones behind Asterisk
-SAMPLE_RATE = 8000  # Hz, of the silence sent
-CONNECT_TIMEOUT_S = 2.0  # as in Asterisk
-DIGITS = "0123456789*#ABCD"
-_FIRST_DIGIT_S = 1.0  # after the connection
-_DIGIT_EVERY_S = 0.3
 _RECEIVE_BYTES = 65_536
-_SO_TIMESTAMPNS = 35  # Linux; the socket module does not define it
-TIMESPEC = struct.Struct("@ll")
-
-
-class PhoneFailed(VivavoceError):
-    """The call could not be made, or its recording could not be written."""
-
-
-class CallRefused(PhoneFailed):
-    """The gateway takes no call now; later it may."""
 
 
 @dataclass(slots=True)
@@ -94,7 +88,7 @@ class PhoneSimulator:
         phase_s = self._random.uniform(0, PTIME_S)  # spreads the phones over the 20 ms
         connection = AudioSocketConnection(AudioSocketRole.CALLER)
         phone_call = SimulatedPhone(
-            uuid4(), sock, connection, now, now + phase_s, digits, now + _FIRST_DIGIT_S
+            uuid4(), sock, connection, now, now + phase_s, digits, now + FIRST_DIGIT_S
         )
         self._phones[phone_call.call_id] = phone_call
         self._selector.register(sock, selectors.EVENT_READ, phone_call)
@@ -140,7 +134,7 @@ class PhoneSimulator:
     def _send_next(self, phone_call: SimulatedPhone, now: float) -> None:
         if phone_call.digits and phone_call.next_digit <= phone_call.next_silence:
             digit, phone_call.digits = phone_call.digits[0], phone_call.digits[1:]
-            phone_call.next_digit += _DIGIT_EVERY_S
+            phone_call.next_digit += DIGIT_EVERY_S
             self._send(phone_call, phone_call.connection.send(Dtmf(digit)), now)
             return
         phone_call.next_silence += PTIME_S
@@ -200,34 +194,6 @@ class PhoneSimulator:
     def received_calls(self) -> list[ReceivedCall]:
         """The audio that each phone has received so far, in the order of dialling."""
         return [_received_call(phone_call) for phone_call in self._phones.values()]
-
-
-def check_digits(digits: str) -> None:
-    """Raise BadRequest for a digit that is not on a phone."""
-    wrong = [digit for digit in digits if digit not in DIGITS]
-    if wrong:
-        raise BadRequest(f"got digit {wrong[0]!r}; allowed are {DIGITS}")
-
-
-def enable_kernel_timestamps(sock: socket.socket) -> None:
-    """Have the kernel note when data arrives, for ``arrival_time``."""
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-    except OSError:
-        return  # not on Linux: the arrival time is the time of the read
-
-
-def arrival_time(ancillary: list[tuple[int, int, bytes]]) -> float:
-    """Return when data arrived (monotonic seconds), by the control messages that came with it."""
-    now = time.monotonic()
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) == TIMESPEC.size:
-            seconds, nanoseconds = TIMESPEC.unpack(data)
-            waited_s = time.time() - (seconds + nanoseconds / 1e9)
-            return now - min(
-                max(float(waited_s), 0.0), 1.0
-            )  # bounds the error when the wall clock is stepped
-    return now
 
 
 def _describe_other_protocol(phone_call: SimulatedPhone) -> str | None:

@@ -24,8 +24,10 @@ from ....adapters.rtp.packet import RtpPacket, RtpProtocolError, encode_packet, 
 from ....adapters.rtp.rtcp import Bye, encode_bye, parse_rtcp
 from ....adapters.rtp.telephone_events import encode_key
 from ..received_audio import ReceivedCall, ReceivedPacket
-from .audiosocket_phones import (
+from .simulated_phones import (
     CONNECT_TIMEOUT_S,
+    DIGIT_EVERY_S,
+    FIRST_DIGIT_S,
     PTIME_S,
     SAMPLE_RATE,
     TIMESPEC,
@@ -36,8 +38,6 @@ from .audiosocket_phones import (
     enable_kernel_timestamps,
 )
 
-_FIRST_DIGIT_S: Final = 1.0  # after the connection
-_DIGIT_EVERY_S: Final = 0.3
 _PACKET_SAMPLES: Final = round(SAMPLE_RATE * PTIME_S)
 _SILENCE: Final = ulaw_encode(bytes(2 * _PACKET_SAMPLES))
 _KEY_PACKETS: Final = 6  # of which the last three end the key
@@ -73,7 +73,7 @@ class SimulatedRtpPhone:
     def press_key(self) -> None:
         """Send the next key."""
         digit, self.digits = self.digits[0], self.digits[1:]
-        self.next_digit += _DIGIT_EVERY_S
+        self.next_digit += DIGIT_EVERY_S
         for number in range(_KEY_PACKETS):
             duration = (number + 1) * _PACKET_SAMPLES
             payload = encode_key(digit, duration=duration, is_end=number >= _KEY_PACKETS // 2)
@@ -143,7 +143,7 @@ class RtpPhones:
             now,
             now + phase_s,
             digits,
-            now + _FIRST_DIGIT_S,
+            now + FIRST_DIGIT_S,
             self._random.getrandbits(32),
         )
         self._selector.register(sock, selectors.EVENT_READ, one)

@@ -6,7 +6,7 @@ import pytest
 
 from vivavoce.gateway.cli.bench.processes import run_server_process
 from vivavoce.gateway.cli.phone import listen
-from vivavoce.gateway.cli.phones.audiosocket_phones import PhoneFailed
+from vivavoce.gateway.cli.phones.simulated_phones import PhoneFailed
 from vivavoce.gateway.cli.phones.wires import MAKE_PHONES
 
 

@@ -13,7 +13,7 @@ from websockets.typing import Subprotocol
 
 from shared.calls.peers.peer import Message, SimulatedPeer
 from vivavoce.gateway.background_tasks import cancel_and_wait
-from vivavoce.gateway.cli.phones.audiosocket_phones import CallRefused, PhoneFailed
+from vivavoce.gateway.cli.phones.simulated_phones import CallRefused, PhoneFailed
 from vivavoce.gateway.cli.received_audio import ReceivedCall, ReceivedPacket
 
 CONNECT_TIMEOUT_S = 5.0
