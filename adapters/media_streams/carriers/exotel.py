@@ -12,6 +12,7 @@ from ..connection import Message
 from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted
 from ..json_object import JsonObject
 from ..stream_format import linear
+from .answers import WebhookAnswer, json_answer
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
 
 SAMPLE_RATES: Final = (8_000, 16_000, 24_000)  # Hz
@@ -44,3 +45,8 @@ class ExotelStreamConnection(CarrierJsonConnection):
 
     def _clear_messages(self) -> list[Message]:
         return [as_json(event="clear", stream_sid=self.stream_id)]
+
+
+def exotel_url(url: str) -> WebhookAnswer:
+    """Return the URL for the Voicebot applet of Exotel."""
+    return json_answer({"url": url})

@@ -24,13 +24,13 @@ from ..connection import MediaStreamConnection, MediaStreamState, Message, keys_
 from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted
 from ..json_object import JsonObject, bounded_texts
 from ..stream_format import linear
+from .audio_fork import MIN_MEDIA_MS, SAMPLE_RATES, AudioForkMessages
 from .carrier_json import as_base64, as_json
-from .jambonz import MIN_MEDIA_MS, SAMPLE_RATES, JambonzStreamConnection
 
 MAX_AHEAD_S: Final = 0.3  # of mod_audio_stream: plays on after a barge-in if it cannot drop its audio
 
 
-class AudioForkConnection(JambonzStreamConnection):
+class AudioForkConnection(AudioForkMessages):
     """The gateway's side of one channel with mod_audio_fork; ``parameters`` are those of the URL."""
 
     def __init__(self, parameters: Mapping[str, str]) -> None:

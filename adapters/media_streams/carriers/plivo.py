@@ -9,11 +9,13 @@ Source: docs.plivo.com/docs/voice/xml/audiostream; plivo.com/docs, the stream ev
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
+from xml.sax.saxutils import escape
 
 from ..connection import Message
 from ..events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
 from ..json_object import JsonObject
 from ..stream_format import ULAW, StreamFormat, linear
+from .answers import WebhookAnswer, xml_answer
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
 
 _FORMATS: Final[Mapping[tuple[str, int], StreamFormat]] = MappingProxyType(
@@ -63,3 +65,9 @@ class PlivoStreamConnection(CarrierJsonConnection):
 
     def _clear_messages(self) -> list[Message]:
         return [as_json(event="clearAudio", streamId=self.stream_id)]
+
+
+def plivo_xml(url: str) -> WebhookAnswer:
+    """Return Plivo's XML; the call lasts as long as its stream."""
+    attributes = 'bidirectional="true" keepCallAlive="true" contentType="audio/x-mulaw;rate=8000"'
+    return xml_answer(f"<Stream {attributes}>{escape(url)}</Stream>")

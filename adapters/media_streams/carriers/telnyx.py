@@ -9,11 +9,13 @@ Source: developers.telnyx.com, Stream call media over WebSocket, and the TeXML v
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
+from xml.sax.saxutils import quoteattr
 
 from ..connection import Message
 from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted, StreamWarning
 from ..json_object import JsonObject
 from ..stream_format import ALAW, ULAW, StreamFormat
+from .answers import WebhookAnswer, xml_answer
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
 
 _FORMATS: Final[Mapping[str, StreamFormat]] = MappingProxyType({"PCMU": ULAW, "PCMA": ALAW})
@@ -54,3 +56,9 @@ class TelnyxStreamConnection(CarrierJsonConnection):
 
     def _clear_messages(self) -> list[Message]:
         return [as_json(event="clear")]
+
+
+def texml(url: str) -> WebhookAnswer:
+    """Return TeXML of Telnyx with µ-law in both directions."""
+    attributes = 'codec="PCMU" bidirectionalMode="rtp" bidirectionalCodec="PCMU"'
+    return xml_answer(f"<Connect><Stream url={quoteattr(url)} {attributes}/></Connect>")

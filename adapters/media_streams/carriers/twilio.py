@@ -7,10 +7,13 @@ with the next TwiML when the WebSocket closes.
 Source: twilio.com/docs/voice/media-streams/websocket-messages.
 """
 
+from xml.sax.saxutils import quoteattr
+
 from ..connection import Message
 from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted
 from ..json_object import JsonObject
 from ..stream_format import ULAW
+from .answers import WebhookAnswer, xml_answer
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
 
 
@@ -44,3 +47,8 @@ class TwilioStreamConnection(CarrierJsonConnection):
 
     def _clear_messages(self) -> list[Message]:
         return [as_json(event="clear", streamSid=self.stream_id)]
+
+
+def twiml(url: str) -> WebhookAnswer:
+    """Return TwiML."""
+    return xml_answer(f"<Connect><Stream url={quoteattr(url)}/></Connect>")

@@ -14,11 +14,13 @@ from ..connection import MediaStreamConnection, Message, keys_of
 from ..events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
 from ..json_object import JsonObject
 from ..stream_format import linear
+from .answers import WebhookAnswer, json_answer
 from .carrier_json import as_json
 
 SAMPLE_RATES: Final = (8_000, 16_000, 24_000)  # Hz
 _CONTENT_TYPE: Final = re.compile(r"audio/l16;\s*rate=(\d{4,5})", re.ASCII)
 _PACKET_MS: Final = 20
+_SENT_RATE: Final = 16_000  # Hz, of the speech
 _MAX_HEADERS: Final = ("uuid", "from", "to", "name", "conversation_uuid")
 
 
@@ -68,3 +70,9 @@ class VonageStreamConnection(MediaStreamConnection):
 
     def _clear_messages(self) -> list[Message]:
         return [as_json(action="clear")]
+
+
+def ncco(url: str) -> WebhookAnswer:
+    """Return the NCCO of Vonage, with speech at 16 kHz."""
+    endpoint = {"type": "websocket", "uri": url, "content-type": f"audio/l16;rate={_SENT_RATE}"}
+    return json_answer([{"action": "connect", "endpoint": [endpoint]}])

@@ -6,22 +6,15 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from .....adapters.media_streams.carriers.answers import (
-    AnswerWebhook,
-    exotel_url,
-    jambonz_verbs,
-    ncco,
-    plivo_xml,
-    texml,
-    twiml,
-)
-from .....adapters.media_streams.carriers.exotel import ExotelStreamConnection
+from .....adapters.media_streams.carriers.answers import AnswerWebhook
+from .....adapters.media_streams.carriers.audio_fork import SUBPROTOCOLS
+from .....adapters.media_streams.carriers.exotel import ExotelStreamConnection, exotel_url
 from .....adapters.media_streams.carriers.freeswitch import AudioForkConnection, AudioStreamConnection
-from .....adapters.media_streams.carriers.jambonz import SUBPROTOCOLS, JambonzStreamConnection
-from .....adapters.media_streams.carriers.plivo import PlivoStreamConnection
-from .....adapters.media_streams.carriers.telnyx import TelnyxStreamConnection
-from .....adapters.media_streams.carriers.twilio import TwilioStreamConnection
-from .....adapters.media_streams.carriers.vonage import VonageStreamConnection
+from .....adapters.media_streams.carriers.jambonz import JambonzStreamConnection, jambonz_verbs
+from .....adapters.media_streams.carriers.plivo import PlivoStreamConnection, plivo_xml
+from .....adapters.media_streams.carriers.telnyx import TelnyxStreamConnection, texml
+from .....adapters.media_streams.carriers.twilio import TwilioStreamConnection, twiml
+from .....adapters.media_streams.carriers.vonage import VonageStreamConnection, ncco
 from .....adapters.media_streams.connection import MediaStreamConnection
 from ...caller import Caller
 from ...legs.websocket_leg import KnownCaller
