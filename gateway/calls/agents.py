@@ -45,9 +45,9 @@ async def run_agent(call: Call, agent: Agent) -> None:
     """Run an agent on a phone call, and hang up when it has nothing more to say."""
     try:
         await agent.run(call)
-        await call.finish()
+        await call.end.finish()
     finally:
-        call.hang_up("its agent returned")
+        call.end.hang_up("its agent returned")
 
 
 class SilentAgent:
@@ -55,7 +55,7 @@ class SilentAgent:
 
     async def run(self, call: Call) -> None:
         """Wait until the call is over."""
-        await call.wait_closed()
+        await call.end.wait_closed()
 
 
 def llm_tokens(text: str) -> list[str]:
@@ -94,15 +94,15 @@ class ScriptAgent:
         for number, text in enumerate(self._utterances):
             if number:
                 await asyncio.sleep(self._policy.pause_s)
-                await call.wait_caller_silent(_MAX_CALLER_SPEECH_S)
+                await call.listening.wait_caller_silent(_MAX_CALLER_SPEECH_S)
             if call.is_taken_over:
                 return
-            outcome = await call.speak(at_pace(llm_tokens(text), self._policy.tokens_per_s))
+            outcome = await call.speech.speak(at_pace(llm_tokens(text), self._policy.tokens_per_s))
             if outcome is UtteranceOutcome.CUT_SHORT:
                 return
             if outcome in (UtteranceOutcome.FAILED, UtteranceOutcome.UNREADABLE):
                 await asyncio.sleep(_RETRY_DELAY_S)
-            await call.wait_played()
+            await call.speech.wait_played()
 
 
 class LoopingScriptAgent(ScriptAgent):
@@ -198,16 +198,16 @@ class KeysAgent:
         reply = KeyReply("") if call.is_taken_over else menu.greet()
         while not reply.ends_call:
             reply = menu.reply_to(await _say_until_key(call, reply.text))
-        await call.speak(reply.text)
-        await call.finish()
+        await call.speech.speak(reply.text)
+        await call.end.finish()
 
 
 async def _say_until_key(call: Call, text: str) -> str:
     async with asyncio.TaskGroup() as tasks:
         if text:
-            tasks.create_task(call.speak(text))
-        digit = await call.next_key()
-        call.discard()
+            tasks.create_task(call.speech.speak(text))
+        digit = await call.listening.next_key()
+        call.speech.discard()
     return digit
 
 

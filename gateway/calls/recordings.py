@@ -231,6 +231,7 @@ class CallRecording:
         media: of the call; they report what is recorded.
         recordings: makes the recorders; None: the call cannot be recorded.
         on_failed: takes the error of a file that could not be made, or not be written to its end.
+        closed: set at the end of the call.
     """
 
     def __init__(
@@ -239,9 +240,11 @@ class CallRecording:
         media: CallMedia,
         recordings: CallRecordings | None,
         on_failed: Callable[[RecordingFailed], None],
+        closed: asyncio.Event,
     ) -> None:
         self._call_id, self._media, self._recordings = call_id, media, recordings
         self._on_failed = on_failed
+        self._closed = closed
         self._recorder: CallRecorder | None = None
         self._failure: RecordingFailed | None = None  # of the last recording, until a caller is told
 
@@ -256,6 +259,8 @@ class CallRecording:
         The result is the file's name, or RecordingFailed: of the new file, or of one that ended by itself
         before; then nothing is begun. It need not be awaited. Raises CallNotRecordable.
         """
+        if self._closed.is_set():
+            raise CallNotRecordable("the call is over")
         if self._recordings is None:
             raise CallNotRecordable("calls cannot be recorded; the setting recordings names no folder")
         if self._failure is not None:

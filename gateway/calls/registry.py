@@ -19,11 +19,11 @@ from ...tts_engine.errors import Overloaded
 from ..access.access_control import Grant
 from ..web.errors import ResourceConflict, ResourceNotFound
 from .call import Call
+from .call_end import CallResults, EndedCall
 from .caller import NO_OWNER, CallOwner
 from .pressure.call_pressure import CallPressure
 from .pressure.processor_load import ProcessorLoad
 from .pressure.processor_time import ProcessorUse
-from .results import CallResults, EndedCall
 
 if TYPE_CHECKING:
     from ...tts_engine.speech_engine import SpeechEngine
@@ -89,7 +89,7 @@ class CallRegistry:
             ProcessorLoad(
                 lambda: ProcessorUse.read((*process_ids(), *engine.process_ids)),
                 lambda: engine.metrics.rendered_s,
-                lambda: sum(active_call.call.is_speaking for active_call in self),
+                lambda: sum(active_call.call.speech.is_speaking for active_call in self),
             )
         )
         self._results = CallResults()
@@ -164,7 +164,9 @@ class CallRegistry:
         if active_call is not None:
             active_call.release_recording()
             active_call.call.on_closed()
-            self._results.add(active_call.call.call_id, EndedCall(active_call.call.result, active_call.owner))
+            self._results.add(
+                active_call.call.call_id, EndedCall(active_call.call.end.result, active_call.owner)
+            )
             self._engine.metrics.active_calls.dec()
             _log_numbers(active_call, reason)
 
@@ -178,7 +180,7 @@ class CallRegistry:
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await asyncio.gather(
-                    *(active_call.call.finish() for active_call in self), return_exceptions=True
+                    *(active_call.call.end.finish() for active_call in self), return_exceptions=True
                 )
         for leg in tuple(self._calls_by_leg):
             leg.end("shutting down")
@@ -244,5 +246,5 @@ def _log_numbers(active_call: ActiveCall, reason: str) -> None:
         stats.skipped_packets,
         report.dropped,
         stats.underruns,
-        active_call.call.discarded_ms,
+        active_call.call.speech.discarded_ms,
     )

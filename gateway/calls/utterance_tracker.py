@@ -17,7 +17,7 @@ from .events import CallEvents, MarkHeard, SpeechDiscarded, SpeechFinished, Spee
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """One utterance while it is written, from ``Call.begin_turn`` on."""
+    """One utterance while it is written, from ``CallSpeech.begin_turn`` on."""
 
     number: int  # in the call, from 0
     discarded: asyncio.Event  # set by the first barge-in after it began, and by the end of the call

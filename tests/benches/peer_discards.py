@@ -87,10 +87,10 @@ async def _discard_on(
 async def _discard_once(
     call: Call, flushes: "asyncio.Queue[_Flush]", chance: random.Random, played_before: int
 ) -> tuple[Discard, int]:
-    speaking = asyncio.create_task(call.speak(TEXT))
+    speaking = asyncio.create_task(call.speech.speak(TEXT))
     await asyncio.sleep(chance.uniform(MIN_SPOKEN_S, MAX_SPOKEN_S))
     start = time.monotonic()
-    cut = await call.discard()
+    cut = await call.speech.discard()
     flush = await asyncio.wait_for(flushes.get(), 10)
     await speaking
     played_s = (flush.played_packets - played_before) * PACKET_MS / 1000

@@ -189,7 +189,7 @@ def test_browser_calls_count_towards_max_calls_and_are_finished_at_shutdown() ->
 def test_a_gateway_that_finishes_is_not_ready_and_ends_its_calls() -> None:
     class Sentence:
         async def run(self, call: Call) -> None:
-            await call.speak("one two three four. " * 50)
+            await call.speech.speak("one two three four. " * 50)
 
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(settings(), engine=engine, agent=Sentence())

@@ -127,6 +127,6 @@ def test_text_sent_while_the_bot_speaks_interrupts_it() -> None:
             "onBotTtsText",
         )
         (call,) = calls.registry
-        assert call.call.discarded_ms > 0
+        assert call.call.speech.discarded_ms > 0
 
     with_client(scenario)

@@ -91,7 +91,7 @@ def test_an_interruption_stops_the_sound_and_strikes_out_the_rest(interruption: 
             # Not cleared earlier: on a busy machine the speech may have gaps before the interruption.
             await tab.run("bench.events.length = 0")
             (active_call,) = fixture.calls.registry
-            assert active_call.call.discarded_ms > 0
+            assert active_call.call.speech.discarded_ms > 0
             await tab.wait_until("!bench.audible")
             await asyncio.sleep(0.6)  # discarded audio must not be played when the gate opens
             assert await tab.run("bench.events.filter(([kind]) => kind === 'onset').length") == 0
@@ -159,7 +159,10 @@ def test_a_call_can_be_made_with_the_keyboard_alone() -> None:
         (active_call,) = fixture.calls.registry
         await press_key(tab, " ")
         await press_key(tab, "7")
-        assert [await active_call.call.next_key(), await active_call.call.next_key()] == ["3", "7"]
+        assert [await active_call.call.listening.next_key(), await active_call.call.listening.next_key()] == [
+            "3",
+            "7",
+        ]
         await tab.run("call.focus()")
         await press_key(tab, "Enter")
         await tab.wait_until("document.body.dataset.state === 'idle' && document.activeElement === call")

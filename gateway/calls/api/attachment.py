@@ -103,7 +103,7 @@ class CallAttachment:
         self._calls = calls
         self._answerer = answerer
         self._utterances = UtteranceQueue(
-            self._call,
+            self._call.speech,
             options.speech,
             charge=calls.grant.charge_characters,
             on_failed=self._on_failed,
@@ -150,13 +150,13 @@ class CallAttachment:
         match message:
             case TextMessage(text=text):
                 if self._options.takes_over:
-                    self._call.take_over()
+                    self._call.is_taken_over = True
                 self._utterances.push(text)
             case CommandMessage():
                 self._execute_command(message)
             case HangUpMessage(result=result):
-                self._call.result = replace(self._call.result, value=result)
-                self._call.hang_up(self._options.hang_up_reason)
+                self._call.end.result = replace(self._call.end.result, value=result)
+                self._call.end.hang_up(self._options.hang_up_reason)
             case TransferMessage():
                 self._transfer(message)
             case RecordMessage(on=on):
@@ -167,11 +167,11 @@ class CallAttachment:
                 voice = self._voices.resolve(voice)
                 self._utterances.speech = replace(self._utterances.speech, voice=voice, speed=speed)
             case CallerSpeechActionMessage(action=action):
-                self._call.caller_speech_action = action
+                self._call.listening.caller_speech_action = action
             case AskMessage(text=text):
                 self._ask(text)
             case KeyMessage(digit=digit):
-                self._call.press(digit)
+                self._call.listening.press(digit)
             case _:
                 assert_never(message)
 
@@ -188,12 +188,12 @@ class CallAttachment:
 
     def _transfer(self, message: TransferMessage) -> None:
         self._calls.require_transfer(message.to)
-        self._call.result = replace(self._call.result, value=message.result)
+        self._call.end.result = replace(self._call.end.result, value=message.result)
         if (options := message.attended) is None:
-            self._call.transfer(message.to)
+            self._call.end.transfer(message.to)
             return
         transfer = AttendedTransfer(message.to, options.announcement, options.ring_s)
-        transferring = asyncio.create_task(self._call.transfer_attended(transfer))
+        transferring = asyncio.create_task(self._call.end.transfer_attended(transfer))
         self._transfers.add(transferring)
         transferring.add_done_callback(self._on_transfer_ended)
 

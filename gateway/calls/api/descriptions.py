@@ -71,7 +71,7 @@ def describe_call(active_call: ActiveCall) -> CallDescription:
         ),
         opened_at=round(active_call.opened_at, 3),
         held=active_call.attached,
-        sample_rate=active_call.call.sample_rate,
+        sample_rate=active_call.call.media.sample_rate,
     )
 
 

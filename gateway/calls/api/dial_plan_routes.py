@@ -40,12 +40,12 @@ def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: Ex
         calls = KeyCalls.of(registry, request)
         call, order = calls.get(call_id).call, await read_transfer_order(request)
         calls.require_transfer(order.to)
-        call.result = replace(call.result, value=order.result)
+        call.end.result = replace(call.end.result, value=order.result)
         if order.attended is None:
-            call.transfer(order.to)
+            call.end.transfer(order.to)
         else:
             options = order.attended
-            await call.transfer_attended(AttendedTransfer(order.to, options.announcement, options.ring_s))
+            await call.end.transfer_attended(AttendedTransfer(order.to, options.announcement, options.ring_s))
         return JSONResponse({"call": call_id, "status": "transferred"})
 
     @router.get("/{call_id}/result", **operations.GET_RESULT)

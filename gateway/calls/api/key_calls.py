@@ -16,9 +16,9 @@ from ...access.access_control import Grant
 from ...access.dependencies import grant_of
 from ...access.errors import ScopeMissing
 from ...access.keys import Scope
+from ..call_end import CallResult
 from ..caller import CallOwner
 from ..registry import ActiveCall, CallRegistry, CallUnknown
-from ..results import CallResult
 from ..transfers import CALL_PREFIX
 
 
@@ -48,7 +48,7 @@ class KeyCalls:
         """Return the result of a call, up or ended within the last minutes; raises CallUnknown."""
         ended = self._registry.ended(call_id)
         if ended is None or not self._may_use(ended.owner):
-            return self.get(call_id).call.result
+            return self.get(call_id).call.end.result
         return ended.result
 
     async def next_unattached(self) -> ActiveCall:
@@ -64,8 +64,8 @@ class KeyCalls:
 
     def record(self, active_call: ActiveCall) -> "asyncio.Future[str]":
         """Record a call, as ``Call.record``; what the key began ends with the grant."""
-        call, is_begun_here = active_call.call, not active_call.call.is_recorded
-        opened = call.record()
+        call, is_begun_here = active_call.call, not active_call.call.recording.is_on
+        opened = call.recording.begin()
         if is_begun_here:
             active_call.release_recording()
             active_call.release_recording = self.grant.on_end(partial(self.stop_recording, active_call))
@@ -74,7 +74,7 @@ class KeyCalls:
     def stop_recording(self, active_call: ActiveCall) -> "asyncio.Future[str]":
         """End the recording of a call, as ``Call.stop_recording``."""
         active_call.release_recording()
-        return active_call.call.stop_recording()
+        return active_call.call.recording.end()
 
     def require_transfer(self, target: str) -> None:
         """Raise DestinationRefused or CallUnknown if the key may not transfer a caller there."""

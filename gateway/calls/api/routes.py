@@ -75,13 +75,13 @@ def routes(
         call = KeyCalls.of(registry, request).get(call_id).call
         if len(result) > MAX_RESULT_CHARACTERS:
             raise BadCallMessage(f"result: at most {MAX_RESULT_CHARACTERS} characters are kept")
-        call.result = replace(call.result, value=result)
-        call.hang_up(HANG_UP_REASON)
+        call.end.result = replace(call.end.result, value=result)
+        call.end.hang_up(HANG_UP_REASON)
         return JSONResponse({"call": call_id, "status": "hung up"})
 
     @router.post("/{call_id}/discard", **operations.DISCARD)
     async def discard(call_id: str, request: Request) -> JSONResponse:
-        cut = await KeyCalls.of(registry, request).get(call_id).call.discard()
+        cut = await KeyCalls.of(registry, request).get(call_id).call.speech.discard()
         words = [word.text for word in cut.words]
         return JSONResponse(
             {"cut_ms": round(cut.cut_ms, 1), "heard": cut.heard, "words": words, "marks": [*cut.marks]}

@@ -30,10 +30,10 @@ def add_speech_route(router: APIRouter, registry: CallRegistry, speech: CallSpee
         active_call, body = calls.get(call_id), _ChargedBody(request, calls.grant)
         call = active_call.call
         calls.grant.charge_request()
-        text = body.documents(lambda document: call.require_languages(document, speech.voice))
+        text = body.documents(lambda document: call.speech.require_languages(document, speech.voice))
         with calls.grant.stream(), calls.attach(active_call):
-            outcome = await call.speak(text, speech=speech)
-            await call.wait_played()
+            outcome = await call.speech.speak(text, speech=speech)
+            await call.speech.wait_played()
         if body.refusal is not None:
             raise body.refusal
         if outcome is UtteranceOutcome.UNREADABLE:

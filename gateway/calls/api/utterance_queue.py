@@ -15,8 +15,8 @@ from ....adapters.ssml.document import BadSsml, SsmlDocument
 from ....adapters.ssml.input import SsmlInput
 from ....tts_engine.errors import LanguageNotSpoken, UnreadableText, VivavoceError
 from ...sliced_inputs import SlicedInputs, run_in_slices
-from ..call import Call
 from ..call_options import CallSpeechOptions
+from ..call_speech import CallSpeech
 from ..events import SpeechDiscarded
 from ..text_feed import CharacterQuota, TextBuffer, TextCommand, TextDelta, waiting_characters_of
 from ..utterance_tracker import Turn, UtteranceOutcome
@@ -68,7 +68,7 @@ class UtteranceQueue:
 
     def __init__(
         self,
-        call: Call,
+        call_speech: CallSpeech,
         speech: CallSpeechOptions,
         *,
         charge: Callable[[int], None],
@@ -76,7 +76,7 @@ class UtteranceQueue:
         on_error: Callable[[BaseException], None],
     ) -> None:
         self.speech = speech
-        self._call = call
+        self._call_speech = call_speech
         self._charge = charge
         self._quota = CharacterQuota(charge)
         self._on_failed = on_failed
@@ -101,7 +101,7 @@ class UtteranceQueue:
         if not self._quota.accept(delta):
             return
         if self._open is None:
-            self._open = _WrittenUtterance(self._call.begin_turn())
+            self._open = _WrittenUtterance(self._call_speech.begin_turn())
         characters = waiting_characters_of(delta)
         self._inputs.add(self._add(self._open, self._open.read(delta)), characters)
 
@@ -112,10 +112,10 @@ class UtteranceQueue:
             self._inputs.add(self._end(utterance))
 
     def discard(self) -> asyncio.Future[SpeechDiscarded]:
-        """Barge-in, as ``Call.discard``; also forget every utterance of the peer that waits."""
+        """Barge-in, as ``CallSpeech.discard``; also forget every utterance of the peer that waits."""
         self._drop_open()
         self._utterances.clear()
-        return self._call.discard()
+        return self._call_speech.discard()
 
     def say(self, text: str) -> None:
         """Speak ``text`` on behalf of the server, after what is waiting; it is not charged."""
@@ -182,7 +182,7 @@ class UtteranceQueue:
             deltas = yield from read
             for delta in deltas:
                 if isinstance(delta, SsmlDocument):
-                    self._call.require_languages(delta, self.speech.voice)
+                    self._call_speech.require_languages(delta, self.speech.voice)
         except (BadSsml, LanguageNotSpoken):
             utterance.is_over = True
             utterance.buffer.end()
@@ -194,7 +194,7 @@ class UtteranceQueue:
                 self._start(self._speak_written(utterance, self.speech))
             utterance.buffer.push(delta)
             if isinstance(delta, SsmlDocument):
-                self._call.announce_text(utterance.turn, delta.text)
+                self._call_speech.announce_text(utterance.turn, delta.text)
 
     async def _speak_written(self, utterance: _WrittenUtterance, speech: CallSpeechOptions) -> None:
         try:
@@ -206,7 +206,7 @@ class UtteranceQueue:
     async def _speak(
         self, text: str | AsyncIterable[TextDelta], turn: Turn, speech: CallSpeechOptions
     ) -> None:
-        outcome = await self._call.speak(text, speech=speech, turn=turn)
+        outcome = await self._call_speech.speak(text, speech=speech, turn=turn)
         match outcome:
             case UtteranceOutcome.FAILED:
                 self._on_failed(UtteranceFailed("This could not be spoken; the server's log says why."))
@@ -214,7 +214,7 @@ class UtteranceQueue:
                 self._on_failed(UnreadableText())
 
     def _speak_tokens(self, tokens: AsyncGenerator[str, None], charge: Callable[[int], None]) -> None:
-        turn = self._call.begin_turn()
+        turn = self._call_speech.begin_turn()
         self._start(self._speak(self._documents(tokens, turn, charge), turn, self.speech))
 
     async def _documents(
@@ -226,13 +226,13 @@ class UtteranceQueue:
                 async for token in tokens:
                     charge(len(token))
                     for document in await run_in_slices(ssml_input.push_in_slices(token)):
-                        self._call.announce_text(turn, document.text)
+                        self._call_speech.announce_text(turn, document.text)
                         yield document
             for document in await run_in_slices(ssml_input.flush_in_slices()):
-                self._call.announce_text(turn, document.text)
+                self._call_speech.announce_text(turn, document.text)
                 yield document
         except VivavoceError as error:  # the tokens before it are spoken
-            logger.warning("Call %s: %s", self._call.call_id, error)
+            logger.warning("Call %s: %s", self._call_speech.call_id, error)
             self._on_failed(error)
 
     def _start(self, speaking: Coroutine[Any, Any, None]) -> None:

@@ -147,12 +147,12 @@ class LegCall:
             lead_s=settings.lead_s,
             pressure=services.registry.pressure,
         )
-        self.call.caller_speech_action = settings.caller_speech_action
+        self.call.listening.caller_speech_action = settings.caller_speech_action
         active_call = services.registry.open(
             self._leg, self.call, kind=self._kind, peer=self._peer, owner=self._owner
         )
         if services.recordings is not None and services.recordings.records_all:
-            self.call.record()
+            self.call.recording.begin()
         return active_call
 
     def start_task(self, run: Callable[[], Awaitable[None]]) -> None:

@@ -166,13 +166,13 @@ class LoadAgent:
         """Speak one utterance and wait until its last packet has been sent."""
         utterance = self.record.start_utterance(call, number, text)
         await self.speak(call, utterance)
-        await call.wait_played()
+        await call.speech.wait_played()
         utterance.ended = time.monotonic()
         return utterance
 
     async def speak(self, call: Call, utterance: UtteranceRecord) -> UtteranceOutcome:
         """Speak one utterance and wait until its last audio is in the playout; count a failure."""
-        outcome = await call.speak(timed_tokens(utterance))
+        outcome = await call.speech.speak(timed_tokens(utterance))
         self.record.failed += outcome in (UtteranceOutcome.FAILED, UtteranceOutcome.UNREADABLE)
         return outcome
 
@@ -280,7 +280,7 @@ class BargeInAgent(LoadAgent):
         speaking = asyncio.create_task(self.speak(call, utterance))
         await asyncio.sleep(self.random.uniform(*BARGE_IN_S))
         utterance.discarded = time.monotonic()
-        call.discard()
+        call.speech.discard()
         await speaking
 
     def _text(self, number: int) -> str:

@@ -107,9 +107,9 @@ class MixedAgent(LoadAgent):
             if self.random.random() < self._discard_share:
                 await asyncio.wait({speaking}, timeout=self.random.uniform(*BARGE_IN_S))
                 self.discards.add(call.call_id, time.monotonic())
-                call.discard()
+                call.speech.discard()
             await speaking
-            await call.wait_played()
+            await call.speech.wait_played()
             due = max(due + self.random.expovariate(1 / self._mean_pause_s), time.monotonic())
 
     async def _speak(self, call: Call, text: str, is_first: bool) -> None:

@@ -134,7 +134,7 @@ async def open_calls(holder: KeyHolder, client: httpx.AsyncClient, cookie: dict[
     phone = await holder.dial()
     await client.post(f"/v1/calls/{phone.call_id}/recording", headers=holder.headers)
     call = registry.get(phone.call_id).call
-    holder.add("recording", lambda: call.is_recorded)
+    holder.add("recording", lambda: call.recording.is_on)
 
 
 async def open_requests(holder: KeyHolder) -> None:

@@ -38,6 +38,7 @@ class FakeCall:
         self.actions: list[tuple[float, str]] = []
         self.outcome = UtteranceOutcome.SPOKEN
         self.is_taken_over = False
+        self.speech = self.listening = self.end = self
         self.closed = asyncio.Event()
         self._start = asyncio.get_running_loop().time()
         self._speech_s = speech_s
@@ -233,9 +234,9 @@ def test_a_key_interrupts_speech_at_once(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         call = FakeCall(speech_s=10.0)
         loop = asyncio.get_running_loop()
-        loop.call_later(2.0, call.press, "1")
-        loop.call_later(3.0, call.press, "*")
-        loop.call_later(20.0, call.press, "#")
+        loop.call_later(2.0, call.listening.press, "1")
+        loop.call_later(3.0, call.listening.press, "*")
+        loop.call_later(20.0, call.listening.press, "#")
         await KeysAgent(lambda: AFTERNOON).run(call)
         greeting = menu().greet().text
         assert call.actions == [
@@ -255,7 +256,7 @@ def test_keys_pressed_ahead_are_all_answered(run_virtually: RunVirtually) -> Non
     async def scenario() -> None:
         call = FakeCall()
         for key in "20417##":
-            call.press(key)
+            call.listening.press(key)
         await KeysAgent(lambda: AFTERNOON).run(call)
         assert call.spoken[-1] == "You pressed pound. Goodbye."
         assert asyncio.get_running_loop().time() < 1010

@@ -19,15 +19,15 @@ from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 def test_the_end_of_the_connection_ends_the_utterance(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_call() as ticked:
-            speaking = asyncio.create_task(ticked.call.speak("One. Two. Three."))
+            speaking = asyncio.create_task(ticked.call.speech.speak("One. Two. Three."))
             await asyncio.sleep(0.5)
             ticked.call.on_closed()
             start = ticked.now()
             assert await speaking is UtteranceOutcome.DISCARDED
-            await ticked.call.wait_closed()
+            await ticked.call.end.wait_closed()
             assert ticked.now() == start
             assert ticked.engine.streams[0].cancelled
-            assert await ticked.call.speak("Four.") is not UtteranceOutcome.SPOKEN
+            assert await ticked.call.speech.speak("Four.") is not UtteranceOutcome.SPOKEN
             assert len(ticked.engine.streams) == 1
 
     run_virtually(scenario())
@@ -36,9 +36,9 @@ def test_the_end_of_the_connection_ends_the_utterance(run_virtually: RunVirtuall
 def test_finish_speaks_the_current_sentence_and_nothing_else(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_call() as ticked:
-            speaking = asyncio.create_task(ticked.call.speak("One. Two. Three. Four. Five."))
+            speaking = asyncio.create_task(ticked.call.speech.speak("One. Two. Three. Four. Five."))
             await asyncio.sleep(1.2)  # the second sentence is playing, the third is not requested yet
-            await ticked.call.finish()
+            await ticked.call.end.finish()
             assert ticked.reasons == ["finished"]
             assert await speaking is UtteranceOutcome.CUT_SHORT
             assert ticked.seconds_of(1000) == pytest.approx(2.0, abs=0.05)
@@ -53,9 +53,9 @@ def test_finish_waits_for_the_end_of_a_sentence_still_being_written(
     async def scenario() -> None:
         async with open_call() as ticked:
             source = deltas("One ", "is", " long.", " Two.", " Three.", every_s=0.5)
-            speaking = asyncio.create_task(ticked.call.speak(source))
+            speaking = asyncio.create_task(ticked.call.speech.speak(source))
             await asyncio.sleep(0.7)
-            await ticked.call.finish()
+            await ticked.call.end.finish()
             assert await speaking is UtteranceOutcome.CUT_SHORT
             assert ticked.engine.streams[0].pushed == "One is long."
             assert ticked.seconds_of(1000) == pytest.approx(1.0, abs=0.05)
@@ -66,10 +66,10 @@ def test_finish_waits_for_the_end_of_a_sentence_still_being_written(
 def test_finish_does_not_wait_for_text_after_the_sentence(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_call() as ticked:
-            speaking = asyncio.create_task(ticked.call.speak(deltas("One.", "Two.", every_s=3.0)))
+            speaking = asyncio.create_task(ticked.call.speech.speak(deltas("One.", "Two.", every_s=3.0)))
             await asyncio.sleep(3.5)
             start = ticked.now()
-            await ticked.call.finish()
+            await ticked.call.end.finish()
             assert await speaking is UtteranceOutcome.CUT_SHORT
             assert ticked.now() - start == pytest.approx(0.5, abs=0.05)
 
@@ -80,7 +80,7 @@ def test_finish_ends_a_silent_call_at_once(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_call() as ticked:
             start = ticked.now()
-            await ticked.call.finish()
+            await ticked.call.end.finish()
             assert ticked.reasons == ["finished"]
             assert ticked.now() == start
 
@@ -95,11 +95,11 @@ def test_an_agent_that_speaks_in_a_loop_does_not_spin_while_the_call_ends(
 
             async def speak_in_a_loop() -> None:
                 while not ticked.reasons:
-                    await ticked.call.speak("One. Two.")
+                    await ticked.call.speech.speak("One. Two.")
 
             speaking = asyncio.create_task(speak_in_a_loop())
             await asyncio.sleep(0.5)
-            await ticked.call.finish()
+            await ticked.call.end.finish()
             await speaking
             assert len(ticked.engine.streams) == 1
 
@@ -110,8 +110,8 @@ def test_speak_after_finish_waits_for_the_end_of_the_call(run_virtually: RunVirt
     async def scenario() -> None:
         async with open_call() as ticked:
             ticked.on_close = lambda: None  # the connection does not close yet
-            await ticked.call.finish()
-            speaking = asyncio.create_task(ticked.call.speak("Too late."))
+            await ticked.call.end.finish()
+            speaking = asyncio.create_task(ticked.call.speech.speak("Too late."))
             await asyncio.sleep(1.0)
             assert not speaking.done()
             ticked.call.on_closed()
@@ -125,10 +125,10 @@ def test_keys_are_read_in_order_and_excess_ones_are_dropped(run_virtually: RunVi
     async def scenario() -> None:
         async with open_call() as ticked:
             for digit in "12#" + "9" * 200:
-                ticked.call.press(digit)
-            assert [await ticked.call.next_key() for _ in range(64)] == list("12#" + "9" * 61)
-            ticked.call.press("0")
-            assert await ticked.call.next_key() == "0"
+                ticked.call.listening.press(digit)
+            assert [await ticked.call.listening.next_key() for _ in range(64)] == list("12#" + "9" * 61)
+            ticked.call.listening.press("0")
+            assert await ticked.call.listening.next_key() == "0"
 
     run_virtually(scenario())
 
@@ -149,11 +149,11 @@ def test_caller_speech_is_detected_while_there_is_a_listener(run_virtually: RunV
             ticked.call.events.add_listener(listener)
             ticked.media.receive_audio(b"\1\1" * 160, 8_000)
             asked_at = ticked.now()
-            await ticked.call.wait_caller_silent(10.0)
+            await ticked.call.listening.wait_caller_silent(10.0)
             assert ticked.now() - asked_at == pytest.approx(10.0)
             ticked.call.events.remove_listener(listener)
             ticked.media.receive_audio(b"\1\1" * 160, 8_000)  # without a listener it is not analysed
-            await ticked.call.wait_caller_silent(10.0)
+            await ticked.call.listening.wait_caller_silent(10.0)
             assert ticked.now() - asked_at == pytest.approx(10.0)
 
     run_virtually(scenario())
@@ -162,8 +162,8 @@ def test_caller_speech_is_detected_while_there_is_a_listener(run_virtually: RunV
 def test_underruns_are_counted_while_speech_is_expected(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_call() as ticked:
-            await ticked.call.speak(deltas("One.", "Two.", every_s=1.5))
-            await ticked.call.wait_played()
+            await ticked.call.speech.speak(deltas("One.", "Two.", every_s=1.5))
+            await ticked.call.speech.wait_played()
             await asyncio.sleep(1.0)
             assert ticked.metric("underruns_total") == 1
             ticked.call.on_closed()
@@ -210,9 +210,9 @@ def test_the_log_contains_no_spoken_text(
 
     async def scenario() -> None:
         async with open_call() as ticked:
-            await ticked.call.speak("My secret. Fail.")
-            ticked.call.discard()
-            ticked.call.hang_up()
+            await ticked.call.speech.speak("My secret. Fail.")
+            ticked.call.speech.discard()
+            ticked.call.end.hang_up()
 
     run_virtually(scenario())
     assert "secret" not in caplog.text

@@ -27,7 +27,7 @@ class Speaker:
     async def run(self, call: Call) -> None:
         self.calls.append(weakref.ref(call))
         while True:
-            await call.speak("One two three.")
+            await call.speech.speak("One two three.")
 
 
 @pytest.mark.parametrize("media_processes", [0, 1])

@@ -115,13 +115,13 @@ def beside_another_call(test: Callable[[GatewayFixture], Awaitable[None]]) -> No
             other.call.events.add_listener(
                 lambda event: heard.append(event.word.text) if isinstance(event, WordHeard) else None
             )
-            speaking = asyncio.create_task(other.call.speak(endless_sentences(written, finished)))
+            speaking = asyncio.create_task(other.call.speech.speak(endless_sentences(written, finished)))
             while not heard:
                 await asyncio.sleep(0.01)
             await test(fixture)
             finished.set()
             assert await speaking is UtteranceOutcome.SPOKEN
-            await other.call.wait_played()
+            await other.call.speech.wait_played()
             while len(heard) < len(written):
                 await asyncio.sleep(0.01)
             assert heard == written

@@ -38,19 +38,19 @@ def test_both_sides_are_recorded_as_they_were_sent(run_virtually: RunVirtually, 
     async def scenario() -> None:
         recordings = make_recordings(tmp_path)
         async with open_call(recordings=recordings) as ticked:
-            recording = ticked.call.record()
-            assert ticked.call.record() is recording  # twice is no error
-            speaking = asyncio.create_task(ticked.call.speak("One. Two."))
+            recording = ticked.call.recording.begin()
+            assert ticked.call.recording.begin() is recording  # twice is no error
+            speaking = asyncio.create_task(ticked.call.speech.speak("One. Two."))
             for _ in range(100):
                 ticked.media.receive_audio(np.full(160, 500, "<i2").tobytes(), 8_000)
                 await asyncio.sleep(PACKET_S)
             await speaking
-            await ticked.call.wait_played()
+            await ticked.call.speech.wait_played()
             name = await recording
-            assert await ticked.call.stop_recording() == name
-            assert await ticked.call.stop_recording() == ""
+            assert await ticked.call.recording.end() == name
+            assert await ticked.call.recording.end() == ""
             sent = len(ticked.sent_levels)
-            await ticked.call.speak("Three.")  # is not recorded
+            await ticked.call.speech.speak("Three.")  # is not recorded
         recordings.close()
         caller, speech = read_levels(tmp_path / name)
         heard = [level for level in caller if level]  # resampled from 8 kHz
@@ -67,13 +67,13 @@ def test_discarded_speech_is_not_recorded_and_the_end_of_the_call_completes_the_
     async def scenario() -> None:
         recordings = make_recordings(tmp_path)
         async with open_call(recordings=recordings) as ticked:
-            recording = ticked.call.record()
-            speaking = asyncio.create_task(ticked.call.speak("One."))
+            recording = ticked.call.recording.begin()
+            speaking = asyncio.create_task(ticked.call.speech.speak("One."))
             await asyncio.sleep(0.5)
-            await ticked.call.discard()
+            await ticked.call.speech.discard()
             await speaking
             await asyncio.sleep(1.0)
-            ticked.call.hang_up()
+            ticked.call.end.hang_up()
             name = await recording
         recordings.close()
         _, speech = read_levels(tmp_path / name)
@@ -87,12 +87,12 @@ def test_the_file_can_be_read_while_the_call_is_up(run_virtually: RunVirtually, 
     async def scenario() -> None:
         recordings = make_recordings(tmp_path)
         async with open_call(recordings=recordings) as ticked:
-            recording = ticked.call.record()
+            recording = ticked.call.recording.begin()
             await asyncio.sleep(5.0)
             await recordings._writer.submit(lambda: None)  # all that was submitted is written
             caller, _ = read_levels(tmp_path / await recording)
             assert len(caller) >= 150
-            ticked.call.hang_up()
+            ticked.call.end.hang_up()
         recordings.close()
 
     run_virtually(scenario())
@@ -111,8 +111,8 @@ def test_only_the_user_of_the_server_may_read_a_recording(
     async def scenario() -> None:
         recordings = make_recordings(tmp_path / "calls" / "recorded")
         async with open_call(recordings=recordings) as ticked:
-            await ticked.call.record()
-            ticked.call.hang_up()
+            await ticked.call.recording.begin()
+            ticked.call.end.hang_up()
         recordings.close()
 
     mask = os.umask(0)
@@ -139,24 +139,24 @@ def test_a_disk_that_fails_ends_the_recording_and_not_the_call(
             ticked.call.events.add_listener(
                 lambda event: ended.append(event) if isinstance(event, RecordingEnded) else None
             )
-            name = await ticked.call.record()
-            await ticked.call.speak("One. Two. Three. Four. Five.")
+            name = await ticked.call.recording.begin()
+            await ticked.call.speech.speak("One. Two. Three. Four. Five.")
             with monkeypatch.context() as full:
                 fill_disk(full)
-                await ticked.call.speak("One. Two. Three. Four. Five.")
-                await ticked.call.wait_played()
+                await ticked.call.speech.speak("One. Two. Three. Four. Five.")
+                await ticked.call.speech.wait_played()
                 await recordings._writer.submit(lambda: None)
                 await asyncio.sleep(0)
                 assert [name in event.error for event in ended] == [True]
                 with pytest.raises(RecordingFailed, match=f"{name} ended: .*No space left"):
-                    await ticked.call.record()
+                    await ticked.call.recording.begin()
                 with pytest.raises(RecordingFailed, match=r"cannot be recorded: .*No space left"):
-                    await ticked.call.record()
+                    await ticked.call.recording.begin()
             assert ticked.reasons == []
             failures = ticked.engine.metrics.registry.get_sample_value("vivavoce_recording_failures_total")
             assert failures == len(ended) == 2
-            next_name = await ticked.call.record()
-            assert ticked.call.stop_recording().result() == next_name != name
+            next_name = await ticked.call.recording.begin()
+            assert ticked.call.recording.end().result() == next_name != name
         recordings.close()
         assert set(os.listdir(tmp_path)) == {name, next_name}
         assert len(read_levels(tmp_path / name)[1]) > 20  # what was written before
@@ -171,7 +171,7 @@ def test_a_call_without_a_folder_cannot_be_recorded(run_virtually: RunVirtually)
     async def scenario() -> None:
         async with open_call() as ticked:
             with pytest.raises(CallNotRecordable, match="recordings names no folder"):
-                ticked.call.record()
+                ticked.call.recording.begin()
 
     run_virtually(scenario())
 
@@ -180,10 +180,10 @@ def test_a_call_that_is_over_is_not_recorded(run_virtually: RunVirtually, tmp_pa
     async def scenario() -> None:
         recordings = make_recordings(tmp_path)
         async with open_call(recordings=recordings) as ticked:
-            ticked.call.hang_up()
+            ticked.call.end.hang_up()
             with pytest.raises(CallNotRecordable, match="the call is over"):
-                ticked.call.record()
-            assert await ticked.call.stop_recording() == ""
+                ticked.call.recording.begin()
+            assert await ticked.call.recording.end() == ""
         recordings.close()
 
     run_virtually(scenario())
@@ -223,20 +223,20 @@ def test_a_disk_that_does_not_answer_stops_neither_the_call_nor_later_recordings
     async def scenario() -> None:
         recordings = make_recordings(tmp_path)
         async with open_call(recordings=recordings) as ticked:
-            ended = ticked.call.record()
-            await ticked.call.speak("One. Two. Three. Four. Five. Six. Seven. Eight.")
-            await ticked.call.wait_played()
+            ended = ticked.call.recording.begin()
+            await ticked.call.speech.speak("One. Two. Three. Four. Five. Six. Seven. Eight.")
+            await ticked.call.speech.wait_played()
             assert ticked.reasons == [] and not ended.done()
             assert len(caplog.records) == 1 and "the disk is too slow" in caplog.text
             answers.set()
             await ended
             with pytest.raises(RecordingFailed, match="the disk is too slow"):
-                await ticked.call.stop_recording()
+                await ticked.call.recording.end()
             await recordings._writer.submit(lambda: None)  # all that waited is written
-            later = ticked.call.record()
-            await ticked.call.speak("Nine.")
-            await ticked.call.wait_played()
-            ticked.call.hang_up()
+            later = ticked.call.recording.begin()
+            await ticked.call.speech.speak("Nine.")
+            await ticked.call.speech.wait_played()
+            ticked.call.end.hang_up()
             names = await ended, await later
         recordings.close()
         _, speech = read_levels(tmp_path / names[0])
@@ -260,9 +260,9 @@ def test_a_recording_ends_where_its_file_is_full(
     async def scenario() -> None:
         recordings = make_recordings(tmp_path)
         async with open_call(recordings=recordings) as ticked:
-            recording = ticked.call.record()
+            recording = ticked.call.recording.begin()
             await asyncio.sleep(10.0)
-            ticked.call.hang_up()
+            ticked.call.end.hang_up()
             name = await recording
         recordings.close()
         caller, _ = read_levels(tmp_path / name)

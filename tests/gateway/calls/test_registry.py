@@ -106,7 +106,7 @@ def test_the_end_of_a_call_is_counted_and_its_numbers_are_logged_once(
         call = leg.open("a")
         leg.end("the caller hung up")
         leg.end("again")
-        await call.wait_closed()
+        await call.end.wait_closed()
         assert (len(fixture.registry), fixture.metric("active_calls")) == (0, 0)
         fixture.admit()
         fixture.admit()
@@ -145,7 +145,7 @@ def test_finish_calls_finishes_sentences_ends_other_connections_and_refuses_new_
     async def test(fixture: RegistryFixture) -> None:
         speaking_leg, waiting_leg = fixture.admit("webrtc"), fixture.admit()
         call = speaking_leg.open("a")
-        speaking = asyncio.create_task(call.speak("One two three."))
+        speaking = asyncio.create_task(call.speech.speak("One two three."))
         await asyncio.sleep(0)
         finishing = asyncio.create_task(fixture.registry.finish_calls(20.0))
         await asyncio.sleep(0)
@@ -153,7 +153,7 @@ def test_finish_calls_finishes_sentences_ends_other_connections_and_refuses_new_
         while not speaking.done():
             speaking_leg.media.tick(asyncio.get_running_loop().time())
             await asyncio.sleep(0.005)
-        call.discard()  # so that finish need not wait for the playout
+        call.speech.discard()  # so that finish need not wait for the playout
         await finishing
         assert (speaking_leg.ended, waiting_leg.ended) == ("finished", "shutting down")
         assert fixture.metric("active_calls") == 0
@@ -165,7 +165,7 @@ def test_finish_calls_ends_a_call_that_does_not_finish_in_time() -> None:
     async def test(fixture: RegistryFixture) -> None:
         leg = fixture.admit()
         call = leg.open("a")
-        speaking = asyncio.create_task(call.speak("One two three four five. " * 50))
+        speaking = asyncio.create_task(call.speech.speak("One two three four five. " * 50))
         await asyncio.sleep(0)
         await fixture.registry.finish_calls(0.01)
         assert leg.ended == "shutting down"
@@ -177,7 +177,7 @@ def test_finish_calls_ends_a_call_that_does_not_finish_in_time() -> None:
 def test_finish_calls_leaves_no_task_when_it_is_cancelled() -> None:
     async def test(fixture: RegistryFixture) -> None:
         call = fixture.admit().open("a")
-        speaking = asyncio.create_task(call.speak("One two three four five. " * 50))
+        speaking = asyncio.create_task(call.speech.speak("One two three four five. " * 50))
         await asyncio.sleep(0)
         before = asyncio.all_tasks()
         finishing = asyncio.create_task(fixture.registry.finish_calls(20.0))

@@ -40,7 +40,7 @@ class SpeakingAgent:
         self._text = text
 
     async def run(self, call: Call) -> None:
-        await call.speak(self._text)
+        await call.speech.speak(self._text)
 
 
 class FunctionAgent:

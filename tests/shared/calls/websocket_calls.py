@@ -50,7 +50,7 @@ class WebSocketCallServer:
     async def wait_ended(self, call: Call) -> None:
         """Wait until the call has ended."""
         async with asyncio.timeout(TIMEOUT_S):
-            await call.wait_closed()
+            await call.end.wait_closed()
 
     async def aclose(self) -> None:
         for call in self._calls:

@@ -83,22 +83,22 @@ class AriCall:
         """Note the call, which is up."""
         self.call = call
         # Keys come as events: the caller's channel has them in whatever way the phone sends them.
-        call.takes_media_keys = False
+        call.listening.takes_media_keys = False
         self._on_connected(call)
         if self.ended:
-            call.hang_up(self.ended)
+            call.end.hang_up(self.ended)
 
     # Called by the controller
 
     def press(self, digit: str) -> None:
         """Take a key that was pressed on the caller's channel."""
         if self.call is not None and digit in _KEYS:
-            self.call.press(digit)
+            self.call.listening.press(digit)
 
     def end(self, reason: str) -> None:
         """End the call, also before it is up."""
         if self.call is not None:
-            self.call.hang_up(reason)
+            self.call.end.hang_up(reason)
         else:
             self.ended = self.ended or reason
             self.media_entered.set()

@@ -44,10 +44,10 @@ class AnnouncingAgent:
     async def run(self, call: Call) -> None:
         """Speak, and wait until the call is over."""
         if self._announcement:
-            await call.speak(self._announcement)
-            await call.wait_played()
+            await call.speech.speak(self._announcement)
+            await call.speech.wait_played()
         self.announced.set()
-        await call.wait_closed()
+        await call.end.wait_closed()
 
 
 class Consultation:
@@ -82,7 +82,7 @@ class Consultation:
     async def wait_announced(self, caller: Call) -> None:
         """Wait until the target has heard the announcement; raises TransferFailed."""
         announced = asyncio.create_task(self.agent.announced.wait())
-        caller_gone = asyncio.create_task(caller.wait_closed())
+        caller_gone = asyncio.create_task(caller.end.wait_closed())
         waits: set[asyncio.Future[Any]] = {announced, caller_gone, self._failure}
         try:
             await asyncio.wait(waits, timeout=self.ring_s + _CONNECT_S, return_when=asyncio.FIRST_COMPLETED)

@@ -250,7 +250,7 @@ class AriController:
         ari_call.media_released.set()
         if ari_call.caller_is_gone or ari_call.is_joined:
             return
-        target = ari_call.call.result.transfer_to if ari_call.call is not None else ""
+        target = ari_call.call.end.result.transfer_to if ari_call.call is not None else ""
         channel = ari_call.channel
         if target.startswith(CALL_PREFIX):
             await self._quietly(self._join(channel, target.removeprefix(CALL_PREFIX)))
@@ -273,7 +273,7 @@ class AriController:
             await self._client.continue_in_dial_plan(channel.id)
             return
         other.is_joined = True
-        other.call.hang_up(f"joined with {channel.id}")
+        other.call.end.hang_up(f"joined with {channel.id}")
         await other.media_released.wait()
         try:
             await self._joined.join(channel.id, other_id)
@@ -324,7 +324,7 @@ class AriController:
                     ring_s=consultation.ring_s,
                 )
                 await consultation.wait_announced(caller)
-                caller.transfer(CALL_PREFIX + target)
+                caller.end.transfer(CALL_PREFIX + target)
                 undo.pop_all()
         except AriFailed as error:
             raise TransferFailed(f"{consultation.target} cannot be called: {error}") from None

@@ -50,4 +50,4 @@ class AudioSocketExternalMedia:
                 owner=caller.owner,
             )
         caller.connect(call)
-        await call.wait_closed()
+        await call.end.wait_closed()

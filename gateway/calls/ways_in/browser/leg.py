@@ -184,7 +184,7 @@ class BrowserLeg:
         self._media = self._make_media(self.peer)
         active_call = self._leg_call.open(self.call_id, self._media)
         if self._skips_greeting:
-            active_call.call.take_over()
+            active_call.call.is_taken_over = True
         options = AttachmentOptions(
             settings.speech,
             "the page hung up",

@@ -35,7 +35,7 @@ class RtpExternalMedia:
         finally:
             self._server.cancel(reservation, caller.ended or "Asterisk did not connect it")
         caller.connect(call)
-        await call.wait_closed()
+        await call.end.wait_closed()
 
 
 def _media_address(media: SystemChannel) -> Address | None:

@@ -59,7 +59,7 @@ def test_a_leg_s_call_is_registered_and_removed() -> None:
         assert (active_call.kind, active_call.peer) == ("fake", "10.0.0.9:5")
         leg.end("gone")
         leg.end("again")
-        await active_call.call.wait_closed()
+        await active_call.call.end.wait_closed()
         assert list(services.registry) == []
 
     with_group(test)

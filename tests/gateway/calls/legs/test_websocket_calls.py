@@ -90,8 +90,8 @@ def speech_of(phone: WebSocketPhone) -> bytes:
 def test_a_call_on_each_wire_hears_the_whole_utterance_at_the_right_pitch() -> None:
     async def check(server: WebSocketCallServer, name: str, peer: SimulatedPeer) -> None:
         phone, call = await server.dial(peer)
-        assert await call.speak("one two three.") is UtteranceOutcome.SPOKEN
-        await call.wait_played()
+        assert await call.speech.speak("one two three.") is UtteranceOutcome.SPOKEN
+        await call.speech.wait_played()
         # Without marks, the gateway knows from time alone what is played; a busy peer plays it later.
         min_bytes = round((3 * WORD_S - 0.1) * peer.sample_rate) * 2
         await until(lambda: len(speech_of(phone)) >= min_bytes)
@@ -155,9 +155,9 @@ def test_a_discard_flushes_the_peer_and_reports_what_it_played() -> None:
         _, call = await server.dial(peer)
         events: list[CallEvent] = []
         call.events.add_listener(events.append)
-        speaking = asyncio.create_task(call.speak(TEN_WORDS))
+        speaking = asyncio.create_task(call.speech.speak(TEN_WORDS))
         await until(lambda: peer.queue.played_packets >= 40)  # 0.8 s: four words
-        cut = await call.discard()
+        cut = await call.speech.discard()
         await until(lambda: peer.flushes == 1)
         played_words = peer.queue.played_packets * 0.02 / WORD_S
         # Within one word if both keep to the clock; here, peers and server share a loop that may be late.
@@ -166,8 +166,8 @@ def test_a_discard_flushes_the_peer_and_reports_what_it_played() -> None:
         assert await speaking is UtteranceOutcome.DISCARDED
         # The next utterance is heard whole, although marks of the one before are reported late or never.
         played = peer.queue.played_packets
-        await call.speak("eleven twelve.")
-        await call.wait_played()
+        await call.speech.speak("eleven twelve.")
+        await call.speech.wait_played()
         packets = 2 * round(50 * WORD_S)
         await until(lambda: peer.queue.played_packets - played >= packets)
         assert peer.queue.played_packets - played <= packets + MAX_PADDING_PACKETS, peer
@@ -181,9 +181,9 @@ def test_a_mod_audio_stream_that_cannot_drop_its_audio_plays_little_after_a_disc
     async def test(server: WebSocketCallServer) -> None:
         peer = SimulatedAudioStream(new_call_id(), is_patched=False)
         _, call = await server.dial(peer)
-        speaking = asyncio.create_task(call.speak(TEN_WORDS))
+        speaking = asyncio.create_task(call.speech.speak(TEN_WORDS))
         await until(lambda: peer.queue.played_packets >= 20)
-        await call.discard()
+        await call.speech.discard()
         await until(lambda: "killAudio" in peer.events)
         assert peer.queue.packets <= 20  # 0.3 s, and what is on its way
         assert await speaking is UtteranceOutcome.DISCARDED
@@ -208,7 +208,7 @@ def test_the_caller_hangs_up() -> None:
     async def test(server: WebSocketCallServer) -> None:
         peers = [make_peer(new_call_id()) for make_peer in MAKE_PEER.values()]
         calls = [(await server.dial(peer))[1] for peer in peers]
-        speaking = [asyncio.create_task(call.speak(TEN_WORDS)) for call in calls]
+        speaking = [asyncio.create_task(call.speech.speak(TEN_WORDS)) for call in calls]
         await until(lambda: all(peer.queue.played_packets > 5 for peer in peers))
         await server.aclose()  # as the phones do
         for call in calls:
@@ -223,7 +223,7 @@ def test_asterisk_gets_hangup_before_the_socket_closes() -> None:
     async def test(server: WebSocketCallServer) -> None:
         peer = SimulatedAsterisk(new_call_id())
         _, call = await server.dial(peer)
-        call.hang_up()
+        call.end.hang_up()
         await until(lambda: peer.has_hung_up)
 
     with_server(test)
@@ -233,7 +233,7 @@ def test_a_full_asterisk_is_not_overrun() -> None:
     async def test(server: WebSocketCallServer) -> None:
         peer = SimulatedAsterisk(new_call_id())
         _, call = await server.dial(peer)
-        await call.speak(TEN_WORDS)
+        await call.speech.speak(TEN_WORDS)
         assert peer.queue.packets <= 60  # a second and what is on its way
 
     with_server(test)
@@ -267,9 +267,9 @@ def test_the_gateway_connects_to_an_asterisk_that_waits() -> None:
             await until(lambda: server.find(peer.call_id) is not None)
             call = server.find(peer.call_id)
             assert isinstance(call, Call)
-            speaking = asyncio.create_task(call.speak(TEN_WORDS))
+            speaking = asyncio.create_task(call.speech.speak(TEN_WORDS))
             await until(lambda: peer.queue.packets > 10)
-            call.hang_up()
+            call.end.hang_up()
             await asyncio.gather(serving, speaking)
             assert peer.has_hung_up and phone.ended_at is None
 
@@ -283,7 +283,7 @@ def test_the_calls_are_in_the_calls_api_by_kind() -> None:
             await server.dial(peer)
             (active,) = (one for one in server.gateway.calls.registry if one.call.call_id == peer.call_id)
             assert active.kind == wire.replace("websocket", "asterisk")
-            assert active.call.sample_rate == peer.sample_rate
+            assert active.call.media.sample_rate == peer.sample_rate
 
     with_server(test)
 

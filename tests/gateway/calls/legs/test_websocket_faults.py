@@ -42,11 +42,11 @@ def attack(caplog: pytest.LogCaptureFixture, path: str, attacker: Attack, log: s
     async def test(server: WebSocketCallServer) -> None:
         bystander = SimulatedTwilio(new_call_id())
         _, call = await server.dial(bystander)
-        speaking = asyncio.create_task(call.speak("one two three."))
+        speaking = asyncio.create_task(call.speech.speak("one two three."))
         async with connect(server.url + path, compression=None, proxy=None) as socket:
             await attacker(server, socket)
         assert await speaking is UtteranceOutcome.SPOKEN
-        await call.wait_played()
+        await call.speech.wait_played()
         assert bystander.queue.played_packets in (30, 31)  # the last one is filled up
         await until(lambda: len(server.gateway.calls.registry) == 1)
 
@@ -79,11 +79,11 @@ def attack_on_every_wire(
     async def test(server: WebSocketCallServer) -> None:
         bystander = SimulatedTwilio(new_call_id())
         _, call = await server.dial(bystander)
-        speaking = asyncio.create_task(call.speak("one two three."))
+        speaking = asyncio.create_task(call.speech.speak("one two three."))
         for peer in peers:
             await attack_as(server, peer)
         assert await speaking is UtteranceOutcome.SPOKEN
-        await call.wait_played()
+        await call.speech.wait_played()
         assert bystander.queue.played_packets in (30, 31)
         assert bystander.call_id in {active.call.call_id for active in server.gateway.calls.registry}
 
@@ -114,7 +114,7 @@ def test_wrong_messages_end_their_calls_alone(caplog: pytest.LogCaptureFixture) 
     async def test(server: WebSocketCallServer) -> None:
         bystander = SimulatedTwilio(new_call_id())
         _, call = await server.dial(bystander)
-        speaking = asyncio.create_task(call.speak("one two three."))
+        speaking = asyncio.create_task(call.speech.speak("one two three."))
         for number, (message, _) in enumerate(WRONG_MESSAGES):
             url = f"{server.url}/v1/media-streams/twilio"
             async with connect(url, compression=None, proxy=None) as socket:
@@ -123,7 +123,7 @@ def test_wrong_messages_end_their_calls_alone(caplog: pytest.LogCaptureFixture) 
                 await socket.send(message)
                 await closed_by_the_gateway(socket)
         assert await speaking is UtteranceOutcome.SPOKEN
-        await call.wait_played()
+        await call.speech.wait_played()
         assert bystander.queue.played_packets in (30, 31)
 
     with_server(test)
@@ -150,7 +150,7 @@ def test_a_burst_of_audio_after_a_stall_passes_and_a_flood_ends_its_call_alone(
         call = server.find(peer.call_id)
         assert call is not None
         await send_steps(peer, socket, int(0.8 * AUDIO_BURST_S / PTIME_S))
-        assert await call.speak("one.") is UtteranceOutcome.SPOKEN
+        assert await call.speech.speak("one.") is UtteranceOutcome.SPOKEN
         with suppress(ConnectionClosed):
             while True:  # at least as fast as it is allowed, and ahead by the rest of the burst
                 await send_steps(peer, socket, 100)
@@ -180,7 +180,7 @@ def test_a_carrier_may_send_our_own_speech_as_well() -> None:
             await until(lambda: server.find(peer.call_id) is not None)
             call = server.find(peer.call_id)
             assert call is not None
-            assert await call.speak("one.") is UtteranceOutcome.SPOKEN
+            assert await call.speech.speak("one.") is UtteranceOutcome.SPOKEN
 
     with_server(test)
 
@@ -245,7 +245,7 @@ def test_a_peer_that_never_reads(caplog: pytest.LogCaptureFixture) -> None:
         await until(lambda: server.find("A1") is not None)
         call = server.find("A1")
         assert call is not None
-        speaking = asyncio.create_task(call.speak("one two three. " * 200))
+        speaking = asyncio.create_task(call.speech.speak("one two three. " * 200))
         await server.wait_ended(call)
         await speaking
         socket.transport.abort()

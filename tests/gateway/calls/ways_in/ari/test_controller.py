@@ -324,7 +324,7 @@ def test_no_target_is_called_for_a_call_that_is_over() -> None:
             await running.ari.caller_hangs_up(caller)
             await running.all_over()
             with pytest.raises(TransferFailed, match="the call is not up"):
-                await call.transfer_attended(AttendedTransfer("200", "", 20.0))
+                await call.end.transfer_attended(AttendedTransfer("200", "", 20.0))
             assert not running.ari.did("POST", "channels")
 
     run(scenario())

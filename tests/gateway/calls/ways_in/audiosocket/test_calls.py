@@ -306,7 +306,7 @@ def test_a_shutdown_finishes_the_current_sentence_and_refuses_new_calls(
 
 def test_a_shutdown_ends_calls_at_its_time_limit() -> None:
     async def endless(call: Call) -> None:
-        await call.speak("Word " * 1000)
+        await call.speech.speak("Word " * 1000)
 
     async def scenario() -> None:
         async with run_server(FunctionAgent(endless)) as server, connect(server, call_id_message()) as peer:
@@ -326,7 +326,7 @@ def test_an_agent_that_raises_ends_its_own_call_only(log: pytest.LogCaptureFixtu
     async def faulty(call: Call) -> None:
         if call.call_id == str(CALL_ID):
             raise RuntimeError("a fault of the agent")
-        await call.wait_closed()
+        await call.end.wait_closed()
 
     async def scenario() -> None:
         async with run_server(FunctionAgent(faulty)) as server, connect(server, call_id_message(1)) as good:

@@ -325,7 +325,7 @@ class ToneAgent:
 
     async def run(self, call: Call) -> None:
         tone = TONES_HZ[UUID(call.call_id).int]
-        await call.speak("la " * 10 + "la.", speech=CallSpeechOptions(voice=f"tone-{tone}"))
+        await call.speech.speak("la " * 10 + "la.", speech=CallSpeechOptions(voice=f"tone-{tone}"))
 
 
 async def send_garbage(server: RunningServer, seed: int) -> None:
@@ -349,7 +349,7 @@ def test_twenty_calls_receive_only_their_own_voice_while_other_peers_send_garbag
 
     async def scenario() -> list[bytes]:
         agent = FunctionAgent(
-            lambda call: ToneAgent().run(call) if UUID(call.call_id).int < 20 else call.wait_closed()
+            lambda call: ToneAgent().run(call) if UUID(call.call_id).int < 20 else call.end.wait_closed()
         )
         async with run_server(agent, pitches_hz=TONES_HZ) as server:
             async with asyncio.TaskGroup() as tasks:

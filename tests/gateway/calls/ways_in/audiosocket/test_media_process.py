@@ -39,8 +39,8 @@ def test_an_utterance_is_heard_and_its_words_are_reported() -> None:
 
     async def talk(call: Call) -> None:
         call.events.add_listener(events.append)
-        await call.speak("One two three four five.")
-        await call.wait_played()
+        await call.speech.speak("One two three four five.")
+        await call.speech.wait_played()
 
     async def scenario() -> None:
         async with (
@@ -65,14 +65,14 @@ def test_an_interruption_says_what_was_heard_and_the_next_utterance_is_played() 
     results: list[object] = []
 
     async def talk(call: Call) -> None:
-        speaking = asyncio.create_task(call.speak("One two three four five six seven eight nine ten."))
+        speaking = asyncio.create_task(call.speech.speak("One two three four five six seven eight nine ten."))
         heard = asyncio.Event()
         call.events.add_listener(lambda event: heard.set() if isinstance(event, WordHeard) else None)
         await heard.wait()
-        discarding = call.discard()
+        discarding = call.speech.discard()
         await speaking
-        outcome = await call.speak("Again.")
-        await call.wait_played()
+        outcome = await call.speech.speak("Again.")
+        await call.speech.wait_played()
         results.extend([await discarding, outcome])
 
     async def scenario() -> None:
@@ -107,8 +107,8 @@ def test_a_key_interrupts_the_keys_agent() -> None:
 @pytest.mark.slow
 def test_a_call_survives_the_death_of_its_media_process(caplog: pytest.LogCaptureFixture) -> None:
     async def talk(call: Call) -> None:
-        await call.speak("One two three four five six seven eight nine ten. " * 6)
-        await call.wait_played()
+        await call.speech.speak("One two three four five six seven eight nine ten. " * 6)
+        await call.speech.wait_played()
 
     async def scenario() -> None:
         async with (
@@ -160,8 +160,8 @@ def test_the_death_of_the_gateway_ends_a_call_with_a_hangup_and_no_reset() -> No
 @pytest.mark.slow
 def test_a_thousand_connections_at_once_are_refused_and_not_heard_in_a_call() -> None:
     async def talk(call: Call) -> None:
-        await call.speak("One two three four five six seven eight nine ten. " * 2)
-        await call.wait_played()
+        await call.speech.speak("One two three four five six seven eight nine ten. " * 2)
+        await call.speech.wait_played()
 
     def storm(port: int) -> int:
         refused = 0

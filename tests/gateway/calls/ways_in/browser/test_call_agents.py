@@ -91,7 +91,7 @@ def test_an_attached_program_and_the_page_both_speak() -> None:
             peer.send(type="text", text="Page. ")
             peer.send(type="end")
             await peer.until_received("speech_started")
-            await active_call.call.speak("Program.")
+            await active_call.call.speech.speak("Program.")
             await peer.until_received("speech_finished", 2)
         assert [m["text"] for m in peer.of_type("word")] == ["Page", "Program"]
         assert [m["text"] for m in peer.of_type("utterance")] == ["Page. ", "Program."]
@@ -103,7 +103,7 @@ def test_with_a_silent_agent_a_program_s_utterance_is_reported_to_the_page() -> 
     async def scenario(server: BrowserServer) -> None:
         peer = await server.call()
         (active_call,) = server.calls.registry
-        await active_call.call.speak("Program.")
+        await active_call.call.speech.speak("Program.")
         await peer.until_received("speech_finished")
         assert [m["text"] for m in peer.of_type("utterance")] == ["Program."]
 
@@ -113,7 +113,7 @@ def test_with_a_silent_agent_a_program_s_utterance_is_reported_to_the_page() -> 
 def test_a_fault_of_an_agent_ends_its_call_only() -> None:
     class Broken:
         async def run(self, call: Call) -> None:
-            await call.next_key()
+            await call.listening.next_key()
             raise ArithmeticError("a fault of the agent")
 
     async def scenario(server: BrowserServer) -> None:

@@ -261,7 +261,7 @@ def test_parameters_of_asterisks_url_describe_the_caller_and_the_dial_plan_can_t
         peer.path += "?caller=1555&name=Ann&called=100&queue=sales&call=id-of-the-dial-plan"
         peer.call_id = "id-of-the-dial-plan"
         _, call = await server.dial(peer)
-        call.transfer("200")
+        call.end.transfer("200")
         await server.wait_ended(call)
         path = "/v1/calls/id-of-the-dial-plan/result?field=transfer_to"
         assert (await ask(server, "GET", path)).text.strip() == "200"

@@ -1,0 +1,112 @@
+"""The end of a call, by its programs or by its leg; and its result, which the dial plan reads after it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from .call_speech import CallSpeech
+from .caller import CallOwner
+from .transfers import AttendedTransfer, CallNotTransferable, CallTransfers
+
+_KEPT_S: Final = 600.0  # after the end of the call
+_MAX_KEPT: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What a program decided on a call."""
+
+    value: str = ""
+    transfer_to: str = ""  # number or extension; "": no transfer
+
+
+class CallEnd:
+    """Ends one call.
+
+    Args:
+        speech: finishes its sentence first.
+        closed: set at the end of the call.
+        close: takes a reason and ends the connection; must not block.
+        transfers: of the caller; None: a call of this kind cannot be transferred.
+    """
+
+    def __init__(
+        self,
+        speech: CallSpeech,
+        closed: asyncio.Event,
+        close: Callable[[str], None],
+        transfers: CallTransfers | None,
+    ) -> None:
+        self.result = CallResult()  # of the programs on the call
+        self._speech = speech
+        self._closed = closed
+        self._close = close
+        self._transfers = transfers
+
+    async def finish(self) -> None:
+        """End the call after the sentence being spoken; later utterances are not begun."""
+        await self._speech.finish()
+        self.hang_up("finished")
+
+    def hang_up(self, reason: str = "hung up here") -> None:
+        """End the connection at once."""
+        self._close(reason)
+
+    def transfer(self, target: str) -> None:
+        """End the call and transfer the caller; raises CallNotTransferable."""
+        self._require_transfers().check(target)
+        self.result = replace(self.result, transfer_to=target)
+        self.hang_up(f"transferred to {target}")
+
+    async def transfer_attended(self, transfer: AttendedTransfer) -> None:
+        """Call the target, and transfer the caller once it has answered, which ends the call.
+
+        Raises CallNotTransferable, and TransferFailed if the call goes on.
+        """
+        await self._require_transfers().attend(transfer)
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is gone."""
+        await self._closed.wait()
+
+    def on_closed(self) -> None:
+        """Note that the connection is gone."""
+        self._closed.set()
+        self._close = lambda reason: None  # else the call would be a cycle with its leg
+
+    def _require_transfers(self) -> CallTransfers:
+        if self._transfers is None:
+            raise CallNotTransferable("a call of this kind cannot be transferred")
+        return self._transfers
+
+
+@dataclass(frozen=True, slots=True)
+class EndedCall:
+    """A call that has ended lately."""
+
+    result: CallResult
+    owner: CallOwner
+
+
+class CallResults:
+    """Results of calls that ended within the last 10 minutes, of 10,000 calls at most."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        # By call id, with when each expires; oldest first.
+        self._kept: dict[str, tuple[float, EndedCall]] = {}
+
+    def add(self, call_id: str, ended: EndedCall) -> None:
+        """Keep the result of a call that ended; an earlier one of the same id is forgotten."""
+        now = self._now()
+        self._kept.pop(call_id, None)
+        self._kept[call_id] = (now + _KEPT_S, ended)
+        while len(self._kept) > _MAX_KEPT or next(iter(self._kept.values()))[0] <= now:
+            del self._kept[next(iter(self._kept))]
+
+    def get(self, call_id: str) -> EndedCall | None:
+        """Return the result of a call; None if no such call has ended lately."""
+        expires_at, ended = self._kept.get(call_id, (self._now(), None))
+        return ended if expires_at > self._now() else None
