@@ -45,7 +45,7 @@ class TableCodes:
     def __init__(self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller) -> None:
         self._table, self._numbers, self._speller = table, numbers, speller
         # Particles follow a code without a blank, so that letters of another script end it.
-        self._letter = "[A-Za-z]" if table.particles else r"[^\W\d_]"
+        self._letter = "[A-Za-z]" if table.particle_letters else r"[^\W\d_]"
         self._end = table.end
         # The "salle B" of "salle B 2.14"
         self._section_behind = re.compile(rf"(?<!\w)(?i:{any_of(table.section_words) or '(?!)'}) [A-Z] \Z")
@@ -54,7 +54,7 @@ class TableCodes:
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of codes that begin with a letter."""
         letter, end = self._letter, self._end
-        no_suffix = "" if self._table.suffix_mark == "'" else r"|'[^\W\d_]"
+        no_suffix = "" if self._speller.suffix_mark == "'" else r"|'[^\W\d_]"
         upper = "[A-Z0-9]" if self._table.particles else r"[^\W_a-z]"
         head = rf"[A-Z]{{2,6}}(?=-{letter}*[a-z])" if self._speller.spelled_heads else r"(?!)"
         part = rf"{upper}{{1,12}}"
@@ -98,8 +98,6 @@ class TableCodes:
         rows.append((r"(?=(?:\D?\d){5})\d{1,7}(?:[-/]\d{1,7}){1,6}(?![-/]?\d)" + end, self._read_reference))
         if " " not in self._table.thousands_separators:
             rows.append((r"\d{3}(?: \d{2,3}){2,3}(?![\d-])", read))
-        if self._table.phone_number:
-            rows.insert(0, (self._table.phone_number + end, self._read_phone_number))
         if self._table.postcode:
             rows.insert(0, (self._table.postcode + end, self._read_postcode))
         return tuple(rows)
@@ -198,12 +196,6 @@ class TableCodes:
     def _read_part_of_account(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the first two groups of an account that was announced: "IBAN beginnt mit DE44 5001"."""
         return self._read_bank_account(scan, match) if scan.context.code_words_left else None
-
-    def _read_phone_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "601 234 567", unless a noun or a unit follows that it counts."""
-        noun = scan.next_word(match.end())
-        is_counted = noun and noun not in self._table.function_words and scan.view[match.end()] == " "
-        return None if is_counted else self._speller.read_digit_groups(scan, match)
 
     def _read_postcode(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "1017 GL"."""

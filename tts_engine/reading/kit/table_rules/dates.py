@@ -12,7 +12,6 @@ from .times import TableTimes, open_range
 from .weekdays import TableWeekdays
 
 _MAX_DATE_CHARACTERS = 16  # of a date in digits and the word between it and the next
-_ROMAN_MONTH = "(?:I{1,3}|IV|VI{0,3}|IX|XI{0,2})"
 _CAPITALS_BEHIND = re.compile(r"(?<!\w)[A-Z]{1,3} \Z")  # the "FV" of an invoice
 _FIRST_YEAR_OF_1900S = 50  # of the years with two digits
 
@@ -26,6 +25,7 @@ class TableDates:
     """Recognisers of dates of one language, and of the times beside them."""
 
     times_type: type[TableTimes] = TableTimes
+    other_month_ahead = ""  # "|" and what else tells that two days are of a month; a pattern
     day_month_mark = "/"  # of "5/3" after ``date_cues``; a pattern
 
     def __init__(self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller) -> None:
@@ -129,9 +129,6 @@ class TableDates:
         if table.hour_words:
             rows += self._times.hour_rows()
         rows += self.own_rows()
-        if table.month_readings:
-            irregular = any_of(table.month_readings)
-            rows.append((rf"(?P<month>{irregular})(?={table.month_suffix})", self._read_irregular_month))
         rows.append(self._times.time_row())
         return tuple(rows)
 
@@ -152,42 +149,19 @@ class TableDates:
             )
             short = rf"(?P<day>\d{{1,2}})([-.])(?P<month>\d{{1,2}})\2(?P<year>\d\d){self._end}"
             rows.append((rf"{short}(?![-.]\d)", self._read_announced_date))
-        if table.day_month_ahead:
-            rows.append(
-                (
-                    rf"(?P<day>\d{{1,2}})[./](?P<month>0[1-9]|1[0-2])(?={table.day_month_ahead})",
-                    self._read_day_and_month,
-                )
-            )
         if table.day_months:
-            rows += self._day_month_rows()
-        if table.month_day_template:
-            in_brackets = rf"\((?:{any_of(table.bracketed_weekdays)})\)"
-            stop = rf"/|\.(?=\d{{1,2}}{in_brackets})"
-            rows += [
-                (
-                    rf"(?P<month>\d{{1,2}})(?:{stop})(?P<day>\d{{1,2}})(?={table.month_day_ahead})",
-                    self._read_month_and_day,
-                ),
-                (rf"(?P<year>\d\d)([./])(?P<month>\d\d)\2(?P<day>\d\d)(?!\2?\d){self._end}", self._read_date),
-            ]
+            rows += self.day_month_rows()
         return rows
 
-    def _day_month_rows(self) -> list[RuleRow]:
+    def day_month_rows(self) -> list[RuleRow]:
         """Return the rules of "7.06" and of the first day of "12-26.08" and "od 12 do 26 maja"."""
         months, joints = any_of(self._months), any_of(self._table.day_joints)
-        roman = rf"|\.? (?!V\b){_ROMAN_MONTH}(?!\w)" if self._table.roman_months else ""
-        second = (
-            rf"(?=\d{{1,2}}(?:\.(?:0[1-9]|1[0-2])(?![\w,]|\.\d\d?(?!\d))|\.? (?i:{months})(?!\w){roman}))"
-        )
+        month = rf"\.? (?i:{months})(?!\w){self.other_month_ahead}"
+        second = rf"(?=\d{{1,2}}(?:\.(?:0[1-9]|1[0-2])(?![\w,]|\.\d\d?(?!\d))|{month}))"
         counted = any_of((*self._table.units, *self._table.money, *self._table.magnitudes, "%"))
         # "1.02 т. г." has no unit.
         longer = any_of(short for short in self._table.abbreviations if "." in short) or "(?!)"
-        roman_date = (
-            rf"(?P<day>\d{{1,2}})(?:\.? |\.)(?P<roman>{_ROMAN_MONTH})(?:[. ](?P<year>\d{{4}}))?(?!\w)"
-        )
         return [
-            (roman_date if self._table.roman_months else "(?!)", self._read_roman_date),
             (rf"(?P<day>\d{{1,2}})\.?(?P<joint> ?[-–] ?| (?:{joints}) ){second}", self._read_day_of_range),
             (
                 r"(?P<day>\d{1,2})\.(?P<month>0[1-9]|1[0-2])(?![\w/]|[.,:]\d)"
@@ -282,17 +256,6 @@ class TableDates:
             scan.emit(self._numbers.year(int(year)), *match.span("year"))
         return self._read_date_dash(scan, self._speller.finish_number(scan, match.end()))
 
-    def _read_roman_date(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "15 IX" and "15 IX 2024", but "5 X" only after a word such as "do"; "12 V" are volts."""
-        month, year, table = roman_value(match["roman"]), match["year"], self._table
-        is_announced = scan.context.previous_word in table.date_cues and match["roman"] not in table.units
-        is_announced = is_announced or len(match["roman"]) > 1
-        if not month or not 1 <= int(match["day"]) <= 31 or not (year or is_announced):
-            return None
-        day = self._day(scan, match)
-        words = self._numbers.date(int(year), month, day) if year else f"{day} {table.months[month - 1]}"
-        return self._speller.emit_number(scan, words, *match.span())
-
     def _read_date_dash(self, scan: ScanState, at: int) -> int:
         """Read the dash between two dates."""
         dash = self._dash_before_date.match(scan.view, at)
@@ -321,7 +284,7 @@ class TableDates:
         """Read "7.06"; "12.10" may be a time or a decimal fraction."""
         previous, month = scan.context.previous_word, match["month"]
         is_announced = previous in self._table.date_cues or previous in self._weekday_names
-        is_time = previous in self._table.hour_words or previous in self._table.lone_hour_cues
+        is_time = previous in self._table.hour_words or previous in self._times.lone_hour_cues
         dash = self._dash_before_stopped_date.match(scan.view, match.end())
         if is_time or previous in self._table.section_words or not (is_announced or dash or month[0] == "0"):
             return None
@@ -383,16 +346,3 @@ class TableDates:
             return True
         before = max(0, match.start() - _MAX_DATE_CHARACTERS)
         return self._date_behind.compiled.search(scan.view, before, match.start()) is not None
-
-    def _read_month_and_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read the "5/3" of "5/3(월)"."""
-        month, day = int(match["month"]), int(match["day"])
-        if not (1 <= month <= 12 and 1 <= day <= 31):
-            return None
-        words = self._table.month_day_template.format(
-            month=self._table.months[month - 1], day=self._numbers.day(day, "")
-        )
-        return self._speller.emit_number(scan, words, *match.span())
-
-    def _read_irregular_month(self, scan: ScanState, match: re.Match[str]) -> int:
-        return self._speller.emit_number(scan, self._table.month_readings[match.group()], *match.span())

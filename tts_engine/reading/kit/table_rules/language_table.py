@@ -17,14 +17,12 @@ from typing import Any
 from ...clause_boundaries import AbbreviationKind, BoundaryRules
 from ..data_files import expand_names, load_tables
 from .plural_rules import CountedNoun, noun_form, parse_noun, plural_category, with_endings
-from .vowel_harmony import VowelHarmony
 
 _NUMBERING = "spellout-numbering"
 _MAX_BEHIND = 60  # characters that are searched for the words before a number
 # The "między" of "między 5 a "
 _GOVERNOR = re.compile(r"([^\W\d_]+)\.? \d[\d.,:–-]*(?: \d{3})*(?: ?[^\W\d_]+\.?| ?[%€$£₽])? [^\W\d_]+\.? \Z")
 _SIGNED = re.compile(r"([^\W\d_]+) \+\Z")  # the "до" of "до +5"
-_UNNAMED = parse_noun("")  # a number without a noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +66,7 @@ class LanguageTable:
     names_capitals: bool = False  # a capital on its own, as in "classe B", is read by its name
     spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
     number_sign: str = ""  # the "#" of "#12", if it is said
-    street_endings: str = ""  # ends of names before the "78-12" of a house; a pattern
-    address_joint: str = ""  # between the numbers of such a house
     section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
-    lettered_words: frozenset[str] = frozenset()  # before "104В", whose letter is no unit
     numbered_words: frozenset[str] = frozenset()  # abbreviations that are no units before a number: "5 m. 3"
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
     # After a number, their stop ends a sentence if a capital follows: "5 szt. Zamów"
@@ -84,7 +79,6 @@ class LanguageTable:
     )  # rule sets by "gender case"; "" for a number alone
     max_numbers: Mapping[str, int] = field(default_factory=dict)  # largest number of a gender's rule set
     plural_rule: str = "one"
-    fraction_form: int = 1  # index of the form of a noun after a decimal fraction
     # Of a number, by the word before it; "one dative" is the case of 1 and 21 only
     cases: Mapping[str, str] = field(default_factory=dict)
     case_joints: frozenset[str] = frozenset()  # between numbers of one case: "między 5 a 7"
@@ -109,30 +103,22 @@ class LanguageTable:
     counted_joints: frozenset[str] = frozenset()
     pronoun_cues: frozenset[str] = frozenset()  # the same, whatever follows: "dont 1 urgente"
     lone_year_rules: str = ""  # rule set of 1100 to 1999 outside a date; "": as other numbers
-    zero_digit: str = ""  # zero in codes, if it differs from the number
     max_joined_decimals: int = 0  # so many digits after the decimal mark are read as one number
     # Of numbers with ",5", by the whole number: "1" = "półtora|półtorej" has the feminine, "1 genitive"
     # a case, and "" = "{} i pół" is of the others
     decimal_halves: Mapping[str, str] = field(default_factory=dict)
-    halves_count_two: bool = False  # nouns after the "полтора" of 1,5 have the form after 2
-    decimal_nouns: tuple[CountedNoun, ...] = ()  # "whole", "tenth", "hundredth" instead of decimal_word
     magnitudes: Mapping[str, CountedNoun] = field(default_factory=dict)  # "million", by their spellings
     magnitude_joint: str = ""  # between "millions" and a currency; "de|d'" has the form before vowels
     fractions: Mapping[str, str] = field(
         default_factory=dict
     )  # of "1/2", "24/7", "2nd"; "meio|meia" has the feminine, and then the neuter
-    # Word before whole percents, to the rule set of the number and the noun: "w 50%"
-    percent_after: Mapping[str, str] = field(default_factory=dict)
-    percent_prefix: str = ""  # before the number, instead of ``percent`` after it
     per_word: str = ""  # the "/" between a price and a unit
     per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
     per_nouns: frozenset[str] = frozenset()  # after the "/" of a counted noun: "3 fois/jour"
     ratio_word: str = ""  # between the numbers of "3:1"
     score_joint: str = ""  # between those of "Bahia 2 x 2 Santos"; "" reads a size
     ratio_words: Mapping[str, str] = field(default_factory=dict)  # the same by the word before them
-    about_word: str = ""  # the "~" of "~12"
     signed_nouns: Mapping[str, str] = field(default_factory=dict)  # "-ans" is the "-" of "-26 ans"
-    repeats_units: bool = False  # a unit is said after both numbers of a range
     times: CountedNoun | None = None  # the x of "3x"
     slash_cues: frozenset[str] = frozenset()  # words before "5/6" as two numbers
     size_word: str = ""  # the x of "10 x 15 cm", if it differs from "×"
@@ -145,8 +131,6 @@ class LanguageTable:
     halves: Mapping[str, str] = field(default_factory=dict)
     # Ordinals
     ordinal_suffixes: Mapping[str, str] = field(default_factory=dict)  # written after digits; to rule sets
-    # Of a suffix that the noun after it tells apart, by the ending of the noun: "на 3-й неделе"
-    suffixes_by_ending: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     ordinal_rules: Mapping[str, str] = field(default_factory=dict)  # word before "3."; to rule sets
     ordinal_nouns: frozenset[str] = frozenset()  # capitalised nouns before which "3." is an ordinal
     stop_ordinals: Mapping[str, str] = field(default_factory=dict)  # "gender case" of "3." before a noun
@@ -154,39 +138,26 @@ class LanguageTable:
     bare_ordinals: Mapping[str, str] = field(default_factory=dict)
     # Form of a noun after "3." or "III", or with the word before the number ("w wieku"); to rule sets
     ordinals_by_noun: Mapping[str, str] = field(default_factory=dict)
-    ordinal_prefix: str = ""  # before a number, makes an ordinal of it; no unit follows
     ordinals: Mapping[str, str] = field(default_factory=dict)  # by number, where Unicode has no rules
     ordinal_endings: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict
     )  # rule sets of ``ordinals``
-    ordinal_tens: bool = False  # "twentieth sixth": the tens of an ordinal are one too
-    silent_one: str = ""  # not said at the start of an ordinal: "одна " of thousands
     roman_ordinals: Mapping[str, str] = field(default_factory=dict)  # word after Roman numerals; to rule sets
     # Word before Roman numerals, to rule sets; with the largest number that they are used for
     roman_numbers: Mapping[str, str] = field(default_factory=dict)
     roman_article: str = ""  # before Roman numerals that are read as ordinals: "Ludwig der Zweite"
     roman_after_names: str = ""  # rule set of Roman numerals of two letters after a capitalised word
-    roman_by_ending: Mapping[str, str] = field(default_factory=dict)  # the same by the end of that word
     # Dates and times that differ
     day_rules: str = _NUMBERING  # rule set of the day of a date
     year_rules: str = _NUMBERING  # rule set of the year of a date
-    # Word before a year, or two as in "w_roku"; to rule sets
-    years_after: Mapping[str, str] = field(default_factory=dict)
     days_after: Mapping[str, str] = field(default_factory=dict)  # word before a day of a month; to rule sets
     first_day_word: str = ""  # first day of a month, if it differs from the number
-    month_day_template: str = ""  # of "5/3(월)", where the month comes first
-    month_day_ahead: str = ""  # what follows such a date; a pattern
-    range_ends: str = ""  # last letters of a word before the "~" of a range; members of a pattern
-    day_month_ahead: str = ""  # what follows "24.12" as a date; a pattern
     day_months: bool = False  # "7.06" is a date, and "12.10" after ``date_cues``
     day_joints: frozenset[str] = frozenset()  # between two days of a month: "od 12 do 26 maja"
     month_abbreviations: tuple[str, ...] = ()  # twelve, without a full stop
     other_months: Mapping[str, str] = field(default_factory=dict)  # months by more abbreviations
     date_cues: frozenset[str] = frozenset()  # words before "5/3" as a date
     partitives: frozenset[str] = frozenset()  # words after "1/3" that make it a fraction all the same
-    roman_months: bool = False  # "15 IX" is a date
-    month_suffix: str = ""  # after the number of a month
-    month_readings: Mapping[str, str] = field(default_factory=dict)  # numbers read differently before it
     weekdays: Mapping[str, str] = field(default_factory=dict)  # names by abbreviations
     weekday_range_word: str = ""  # between weekdays or dates, if it differs from ``range_word``
     day_range_opening: str = ""  # before a range of weekdays or dates: "od"
@@ -196,7 +167,6 @@ class LanguageTable:
     listed_weekdays: frozenset[str] = frozenset()  # abbreviations after whose comma another may follow
     weekday_joints: frozenset[str] = frozenset()  # words between two abbreviations: "sab e dom"
     weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
-    minute: CountedNoun = _UNNAMED
     minute_zero_word: str = ""  # before minutes below 10
     whole_hours: bool = False  # "8h" is a time of day
     score_cues: frozenset[str] = frozenset()  # words before "15:13" as a score
@@ -204,25 +174,17 @@ class LanguageTable:
     lone_stop_times: bool = False  # so is "09.30", and "9.30" with a suffix
     hour_suffixes: str = "h"  # after a time, not read; members of a pattern
     hour_cues: frozenset[str] = frozenset()  # words before "9.05" as a time
-    time_range_word: str = ""  # if it differs from ``range_word``
     time_range_opening: str = ""  # before a range of times: "od"
     hour_words: frozenset[str] = frozenset()  # before a number that is an hour: "godz. 19"
-    lone_hour_cues: frozenset[str] = frozenset()  # before an hour without a noun after it: "o 19."
     opening_cues: frozenset[str] = frozenset()  # beginnings of words before "od 9 do 17" as hours
     # Codes and phone numbers
     address_pairs: bool = False  # "sklep24.pl" has "twenty-four"
     reference_slashes: bool = False  # the slashes of "AB/1204/25" are said
     max_mixed_digits: int = 2  # of the number in "B204", which is read as a number
-    phone_number: str = ""  # pattern of a phone number that looks like an amount: "601 234 567"
     postcode: str = ""  # pattern of a postcode or a plate, whose digits and letters are read one by one
     # Writing
-    particles: bool = False  # particles follow a number without a blank
-    # Of particles after a unit that a blank separates from its number; members of a pattern
+    # First letters of particles, which follow a number without a blank; members of a pattern
     particle_letters: str = ""
-    suffix_mark: str = ""  # an apostrophe that joins an ending to a number
-    harmony: VowelHarmony | None = None  # how the ending sounds after the number
-    bracketed_words: Mapping[str, str] = field(default_factory=dict)  # of "(주)", by what is in the brackets
-    bracketed_weekdays: Mapping[str, str] = field(default_factory=dict)  # of "(목)" after a date
 
     @property
     def boundary_rules(self) -> BoundaryRules:
@@ -262,6 +224,11 @@ class LanguageTable:
         return frozenset(unit.forms[1] for unit in self.units.values() if len(unit.forms) == 2)
 
     @property
+    def particles(self) -> bool:
+        """Whether particles follow a number without a blank."""
+        return bool(self.particle_letters)
+
+    @property
     def end(self) -> str:
         """Pattern of the end of a number or a code, at which a particle may follow in some languages."""
         return r"(?![A-Za-z0-9])" if self.particles else r"(?!\w)"
@@ -288,7 +255,7 @@ class LanguageTable:
         """Return the form of ``noun`` after ``whole`` with a decimal fraction: "1,5 million" is below two."""
         if self.plural_rule == "below_two" and whole < 2:
             return noun.forms[0]
-        form = 3 if len(noun.forms) > 3 else self.fraction_form
+        form = 3 if len(noun.forms) > 3 or self.plural_rule == "polish" else 1
         return noun.forms[min(form, len(noun.forms) - 1)]
 
     def ordinal_before(self, noun: str, previous_word: str) -> str | None:
@@ -355,10 +322,8 @@ _WORD_SETS = (
     "size_units",
     "day_joints",
     "hour_words",
-    "lone_hour_cues",
     "opening_cues",
     "score_cues",
-    "lettered_words",
     "plural_adjectives",
     "counted_joints",
     "pronoun_cues",
@@ -367,15 +332,12 @@ _WORD_SETS = (
     "weekday_followers",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
-_NOUNS = ("percent", "hour", "minute", "times")
+_NOUNS = ("percent", "hour", "times")
 _NOUN_TABLES = ("units", "magnitudes")
 _NAMED_TABLES = (
-    "bracketed_words",
-    "bracketed_weekdays",
     "cases",
     "genders",
     "ordinal_rules",
-    "years_after",
     "weekdays",
     "per",
     "roman_numbers",
@@ -385,7 +347,6 @@ _NAMED_TABLES = (
     "bare_ordinals",
     "slash_words",
     "slash_nouns",
-    "percent_after",
     "signed_nouns",
     "ratio_words",
 )
@@ -396,7 +357,6 @@ _ENDING_TABLES = (
     "case_by_ending",
     "few_case_by_ending",
     "genitive_gender_by_ending",
-    "roman_by_ending",
 )
 
 
@@ -420,9 +380,6 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
         rows = values[name].items()
         parsed[name] = {written: said for spellings, said in rows for written in spellings.split("|")}
     parsed["units"] = {name.replace("_", " "): noun for name, noun in parsed["units"].items()}
-    parsed["suffixes_by_ending"] = {
-        suffix: expand_names(endings) for suffix, endings in values.get("suffixes_by_ending", {}).items()
-    }
     parsed["inflections"] = _by_previous_word(values.get("inflections", {}))
     parsed["ordinals_by_noun"] = {
         name.replace("_", " "): rules
@@ -434,9 +391,6 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
     if "°C" in parsed["units"]:
         parsed["units"]["° C"] = parsed["units"]["°C"]
     parsed["money"] = {sign: _parse_currency(nouns) for sign, nouns in expand_names(values["money"]).items()}
-    if "harmony" in values:
-        parsed["harmony"] = VowelHarmony(**values["harmony"])
-    parsed["decimal_nouns"] = tuple(map(parse_noun, values.get("decimal_nouns", ())))
     return LanguageTable(code=code, **parsed)
 
 

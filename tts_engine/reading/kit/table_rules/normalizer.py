@@ -95,13 +95,16 @@ class TableNormalizer:
             ),
             symbols=compile_rules(
                 *MARKUP_ROWS,
-                *self._bracketed_rows(),
+                *self.own_symbol_rows(),
                 *self._codes.sign_rows(),
                 *self._amounts.sign_rows(),
                 (rf"[{_INVERTED_MARKS}](?=[^\W\d_])", self._read_inverted_mark),
                 *PUNCTUATION_ROWS,
                 *([(r"# ?(?=\d)", self._read_number_sign)] if self._table.number_sign else []),
-                (r"#(?![A-Za-z0-9#])" if self._table.particles else r"#(?![\w#])", self._read_telephone_key),
+                (
+                    r"#(?![A-Za-z0-9#])" if self._table.particles else r"#(?![\w#])",
+                    self._read_telephone_key,
+                ),
                 (r"\*(?![\w*])", self._read_telephone_key),
                 (r"§(?=§)", self._skip_mark),
                 (r"[^\w\s]", self._read_mark),
@@ -133,21 +136,9 @@ class TableNormalizer:
             )
         return tuple(rows)
 
-    def _bracketed_rows(self) -> tuple[RuleRow, ...]:
-        words, days = self._table.bracketed_words, self._table.bracketed_weekdays
-        return ((rf"\(({any_of((*words, *days))})\)", self._read_bracketed),) if words or days else ()
-
-    def _read_bracketed(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "(주)", and the "(목)" of "26일(목)"; that of a price is no day."""
-        last = scan.view[: match.start()].rstrip(" ")[-1:]
-        is_date = last.isdigit() or (last and last in f".{self._table.month_day_template[-1:]}")
-        words = self._table.bracketed_weekdays if is_date else self._table.bracketed_words
-        spoken = words.get(match.group(1)) or self._table.bracketed_words.get(match.group(1))
-        if spoken is None:
-            return None
-        scan.emit(spoken, *match.span())
-        self._codes.note_word(scan, spoken)
-        return match.end()
+    def own_symbol_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules that begin with a sign and that one language only has."""
+        return ()
 
     def _read_word(self, scan: ScanState, match: re.Match[str]) -> int:
         word = unicodedata.normalize("NFC", match.group())

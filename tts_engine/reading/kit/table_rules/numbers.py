@@ -5,7 +5,7 @@ import re
 from ..number_formatter import MAX_NUMBER_DIGITS, NumberFormatter
 from .language_table import LanguageTable
 from .ordinal_words import OrdinalWords
-from .plural_rules import CountedNoun, plural_category
+from .plural_rules import CountedNoun, parse_noun, plural_category
 
 _LONE_YEAR = re.compile(r"1[1-9]\d\d")
 _VOWELS = "aeiouàâäéèêëíìïîóòôöúùûüœh"
@@ -23,12 +23,16 @@ class TableNumberWords:
     the decimal mark, if any. ``gender`` and ``case`` are those of the table's ``rules``.
     """
 
+    ordinal_tens = False  # "twentieth sixth": the tens of an ordinal are one too
+    silent_one = ""  # not said at the start of an ordinal: "одна " of thousands
+    minute = parse_noun("")  # the noun that the minutes of a time have after them
+
     def __init__(self, table: LanguageTable) -> None:
         self._table = table
         self._formatter = NumberFormatter(table.code, table.rules[""])
         self._separator = re.compile(f"[{re.escape(table.thousands_separators)},]")
         self._ordinals = OrdinalWords(
-            table.ordinals, table.ordinal_endings, self._ordinal_head, tens=table.ordinal_tens
+            table.ordinals, table.ordinal_endings, self._ordinal_head, tens=self.ordinal_tens
         )
 
     def value(self, whole: str) -> int:
@@ -53,12 +57,10 @@ class TableNumberWords:
         return self._formatter.spell_out(number, rules)
 
     def _ordinal_head(self, number: int) -> str:
-        return self.number(number).removeprefix(self._table.silent_one)
+        return self.number(number).removeprefix(self.silent_one)
 
     def digit(self, digit: str) -> str:
         """Return the word of a digit in a code."""
-        if digit == "0" and self._table.zero_digit:
-            return self._table.zero_digit
         return self.number(int(digit))
 
     def amount(self, whole: str, fraction: str | None, gender: str = "", case: str = "") -> str:
@@ -68,13 +70,15 @@ class TableNumberWords:
             return " ".join(map(self.digit, digits + (fraction or "")))
         if not fraction:
             words = self.number(int(digits), gender, case)
-            return words.removeprefix(self._table.silent_one) if case == "distributive" else words
+            return words.removeprefix(self.silent_one) if case == "distributive" else words
         half = self._half(int(digits), gender, case) if fraction == "5" else ""
         if half:
             return half
-        if 0 < len(fraction) < len(self._table.decimal_nouns):
-            return self._decimal_nouns(int(digits), fraction, case)
-        return f"{self.number(int(digits))} {self._table.decimal_word} {self._decimals(fraction)}"
+        return self.decimal(int(digits), fraction, case)
+
+    def decimal(self, whole: int, fraction: str, case: str) -> str:
+        """Return the words of a number with digits after the decimal mark."""
+        return f"{self.number(whole)} {self._table.decimal_word} {self._decimals(fraction)}"
 
     def _half(self, whole: int, gender: str, case: str) -> str:
         """Return "półtora" for 1,5 and "dwie i pół" for 2,5; "" where the language reads the decimals."""
@@ -94,25 +98,17 @@ class TableNumberWords:
         zeros = map(self.digit, fraction[: -len(significant)])
         return " ".join((*zeros, self.number(int(significant))))
 
-    def _decimal_nouns(self, whole: int, fraction: str, case: str) -> str:
-        """Return "three whole five tenths"."""
-        nouns = self._table.decimal_nouns[0], self._table.decimal_nouns[len(fraction)]
-        return " ".join(
-            f"{self.number(number, noun.gender, case)} {self._table.noun_form(noun, number, case)}"
-            for number, noun in zip((whole, int(fraction)), nouns, strict=True)
-        )
-
     def counted(self, whole: str, fraction: str | None, noun: CountedNoun, case: str = "") -> str:
         """Return an amount and the noun that it counts, in the form that the amount takes."""
-        table = self._table
-        if fraction == "5" and whole == "1" and table.halves_count_two:
-            form = table.noun_form(noun, 2, case)
-        elif fraction:
-            form = table.noun_form_after_fraction(noun, self.value(whole))
-        else:
-            form = table.noun_form(noun, self.value(whole), case)
+        form = self.noun_form(noun, whole, fraction, case)
         one = self.one(noun.gender, form) if whole == "1" and not fraction else ""
         return with_noun(one or self.amount(whole, fraction, noun.gender, case), form)
+
+    def noun_form(self, noun: CountedNoun, whole: str, fraction: str | None, case: str) -> str:
+        """Return the form of ``noun`` after an amount."""
+        if fraction:
+            return self._table.noun_form_after_fraction(noun, self.value(whole))
+        return self._table.noun_form(noun, self.value(whole), case)
 
     def one(self, gender: str, noun: str) -> str:
         """Return the word of 1 before ``noun`` where its first letters decide it, else ""."""
@@ -190,7 +186,7 @@ class TableNumberWords:
         hours = self._part_of_time(hour, table.hour, case)
         if not minute:
             return table.whole_hour_template.format(hour=hours).strip()
-        minutes = self._part_of_time(minute, table.minute, case if table.minute.gender else "")
+        minutes = self._part_of_time(minute, self.minute, case if self.minute.gender else "")
         if minute < 10 and table.minute_zero_word:
             minutes = f"{table.minute_zero_word} {minutes}"
         return table.time_template.format(hour=hours, minute=minutes)

@@ -62,9 +62,11 @@ class TableOrdinals:
         reading = suffixes.get(f"{previous}{suffix}")
         if reading is None and number[-1] == "0":
             reading = suffixes.get(f"0{suffix}")
-        endings = self._table.suffixes_by_ending.get(suffix, {})
-        by_ending = next((rules for ending, rules in endings.items() if noun.endswith(ending)), None)
-        return reading or by_ending or suffixes[suffix]
+        return reading or self.rules_by_noun(suffix, noun) or suffixes[suffix]
+
+    def rules_by_noun(self, suffix: str, noun: str) -> str | None:
+        """Return the entry of a suffix that the noun after it tells apart, or None."""
+        return None
 
     def read_stop(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3." of "der 3. Stock", or of "3. kat" where a small letter follows an ordinal."""
@@ -73,7 +75,7 @@ class TableOrdinals:
         previous = scan.context.previous_word
         rules = self._table.ordinal_before(noun, previous)
         rules = rules or self._numbers.ordinal_rules_after(previous, before)
-        has_suffix = scan.view[match.end()] == self._table.suffix_mark
+        has_suffix = scan.view[match.end()] == self._speller.suffix_mark
         is_ordinal = (
             has_suffix or noun[:1].islower() or noun.partition("'")[0].lower() in self._table.ordinal_nouns
         )

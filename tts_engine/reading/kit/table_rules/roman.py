@@ -40,7 +40,7 @@ class TableRomanNumerals:
             )
         if table.ordinals_by_noun:
             rows.append((r"(?=[A-Z])(?P<roman>[IVX]{1,6})(?= [^\W\d_])", self._read_before_noun))
-        if table.roman_numbers or table.roman_by_ending:
+        if table.roman_numbers:
             rows.append((rf"(?=[A-Z])(?P<roman>[IVX]|[IVXLC]{{2,7}}){end}", self._read_roman_number))
         return tuple(rows)
 
@@ -83,13 +83,9 @@ class TableRomanNumerals:
             return None
         return self._speller.emit_number(scan, self._numbers.spell_out(number, rules), *match.span())
 
-    def _rules_after_name(self, name: str, roman: str) -> str:
-        """Return the rule set of Roman numerals after a name, by its ending; "" for none."""
-        endings = self._table.roman_by_ending
-        if not endings or not name[:1].isupper() or roman in "VX":
-            return self._table.roman_after_names if len(roman) > 1 else ""
-        default = self._table.roman_after_names
-        return next((rules for ending, rules in endings.items() if name.endswith(ending)), default)
+    def rules_after_name(self, name: str, roman: str) -> str:
+        """Return the rule set of Roman numerals after a name; "" for none."""
+        return self._table.roman_after_names if len(roman) > 1 else ""
 
     def _read_roman_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "XX" of "siglo XX"."""
@@ -100,7 +96,7 @@ class TableRomanNumerals:
         is_second = _ROMAN_BEHIND.search(scan.view, max(0, match.start() - 14), match.start())
         is_day = scan.next_word(match.end()).lower() in table.months
         if not rules and _ROMAN_AFTER_NAME.fullmatch(match["roman"]) and is_after_name and not is_day:
-            rules = self._rules_after_name(is_after_name.group().rstrip(), match["roman"])
+            rules = self.rules_after_name(is_after_name.group().rstrip(), match["roman"])
         if len(match["roman"]) > 1 and is_second:
             rules = rules or "spellout-numbering"
         if number is None or not rules:

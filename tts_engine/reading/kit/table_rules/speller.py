@@ -20,6 +20,7 @@ class TableSpeller(Speller):
     """Speller with the letters' names, the phone groups and the endings after numbers of a table."""
 
     table: LanguageTable
+    suffix_mark: ClassVar[str] = ""  # an apostrophe that joins an ending to a number
     spelled_heads: ClassVar[bool] = False  # the capitals of "BTW-nummer" are spelled
     reads_pairs: ClassVar[bool] = False  # phone numbers are read in pairs
 
@@ -56,13 +57,17 @@ class TableSpeller(Speller):
 
     def join_suffix(self, scan: ScanState, end: int) -> int:
         """Join the ending at ``end`` that an apostrophe separates to the last word; return where it ends."""
-        ending = _ENDING.match(scan.view, end) if self.table.suffix_mark else None
-        if ending is None or not scan.words or ending["mark"] != self.table.suffix_mark:
+        ending = _ENDING.match(scan.view, end) if self.suffix_mark else None
+        if ending is None or not scan.words or ending["mark"] != self.suffix_mark:
             return end
-        word, harmony = scan.words[-1], self.table.harmony
-        word.text = harmony.join(word.text, ending["suffix"]) if harmony else word.text + ending["suffix"]
+        word = scan.words[-1]
+        word.text = self.with_suffix(word.text, ending["suffix"])
         word.stop = ending.end()
         return ending.end()
+
+    def with_suffix(self, word: str, suffix: str) -> str:
+        """Return ``word`` with an ending."""
+        return word + suffix
 
     def read_address_word(self, scan: ScanState, start: int, stop: int) -> None:
         """Read the letters between two marks of an address; those without a vowel are spelled."""

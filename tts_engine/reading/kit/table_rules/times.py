@@ -26,6 +26,8 @@ class TableTimes:
 
     whole_hour_cues: frozenset[str] = frozenset()  # words before "8h" as a time of day; none: any
     hour_mark = "hH"  # between hours and minutes: "9h30"; members of a pattern
+    lone_hour_cues: frozenset[str] = frozenset()  # before an hour without a noun after it: "o 19."
+    time_range_word = ""  # between two times, if it differs from ``range_word``
     minute_suffixes = ""  # after "9h30", which is no duration with them; members of a pattern
 
     def __init__(self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller) -> None:
@@ -110,7 +112,7 @@ class TableTimes:
             return None
         if not joint and previous != table.time_range_opening:
             previous = open_range(scan, table, table.time_range_opening, match.start())
-        joint = joint or table.time_range_word or table.range_word
+        joint = joint or self.time_range_word or table.range_word
         first = self._hour_case(scan)
         second = first if joint in table.case_joints else table.case_after(joint)
         words = [
@@ -137,10 +139,10 @@ class TableTimes:
         is_alone = is_alone or scan.next_visible(match.end()) in ".,;!?)"
         previous, table = scan.context.previous_word, self._table
         return is_alone and (
-            previous in table.lone_hour_cues
+            previous in self.lone_hour_cues
             or (
                 previous in table.hour_cues
-                and (not noun or noun not in (table.range_word, table.time_range_word))
+                and (not noun or noun not in (table.range_word, self.time_range_word))
                 and self._is_after_opening(scan, match.start())
             )
         )
@@ -182,7 +184,7 @@ class TableTimes:
 
     def _is_time_alone(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether "09.30" has two digits before its stop or a suffix, and no unit after it."""
-        mark = self._table.suffix_mark
+        mark = self._speller.suffix_mark
         has_suffix = bool(mark) and scan.view.startswith(mark, match.end())
         is_long = len(match["hour"]) > 1 and not self._is_measure(scan, match)
         return has_suffix or (is_long and not scan.context.code_words_left)
@@ -204,7 +206,7 @@ class TableTimes:
         if "/" in dash.group():
             scan.punctuate(",")
             return dash.end()
-        words = self._table.time_range_word or self._table.range_word
+        words = self.time_range_word or self._table.range_word
         scan.emit(words, at, dash.end())
         scan.punctuate("" if words else ",")
         scan.context.previous_word = words

@@ -1,13 +1,128 @@
-"""Korean, which the rules of the kit read with its table."""
+"""Korean: "(주)" and the days in brackets, month before day, houses, ranges, and irregular months."""
 
+import re
 from dataclasses import replace
 from typing import Final
 
 from ...clause_boundaries import BoundaryRules
-from ...kit.table_rules.normalizer import table_language
+from ...kit.lazy_pattern import PatternBehind
+from ...kit.table_rules.amounts.amounts import TableAmounts
+from ...kit.table_rules.dates import TableDates
+from ...kit.table_rules.normalizer import TableNormalizer, table_language
+from ...kit.table_rules.numbers import TableNumberWords
+from ...kit.tokenizer import RuleRow, ScanState, any_of
 from ...unicode_scripts import HAN, HANGUL, LATIN
 
+_BRACKETED_WORDS = {"사": "사단법인", "유": "유한회사", "재": "재단법인", "주": "주식회사"}
+_BRACKETED_WEEKDAYS = {
+    "월": "월요일",
+    "화": "화요일",
+    "수": "수요일",
+    "목": "목요일",
+    "금": "금요일",
+    "토": "토요일",
+    "일": "일요일",
+    "월~금": "월요일에서 금요일",
+    "월-금": "월요일에서 금요일",
+    "월~토": "월요일에서 토요일",
+    "월-토": "월요일에서 토요일",
+    "토~일": "토요일에서 일요일",
+    "토-일": "토요일에서 일요일",
+}
+# After "5/3" as a date
+_DATE_ENDS = r"\(|까지|부터|[~-]\d{1,2}/\d| \d{1,2}:\d\d| 오[전후]"
+_MONTHS = {"6": "유", "06": "유", "10": "시"}  # read differently before "월"
+_STREET_BEHIND = PatternBehind(r"(?:(?<!으)로|길|동|리|가) \Z")
+_RANGE_ENDS = "일월년시분초원층호번회주개명도세간만억천"  # last letters of a word before the "~" of a range
+
+
+class KoreanNumbers(TableNumberWords):
+    """Number words of Korean."""
+
+    def digit(self, digit: str) -> str:
+        """Return the word of a digit in a code."""
+        return "공" if digit == "0" else super().digit(digit)
+
+
+class KoreanDates(TableDates):
+    """Recognisers of dates in Korean."""
+
+    def own_rows(self) -> list[RuleRow]:
+        """Return the rules of dates whose month comes first, and of irregular months."""
+        stop = rf"/|\.(?=\d{{1,2}}\((?:{any_of(_BRACKETED_WEEKDAYS)})\))"
+        return [
+            (
+                rf"(?P<month>\d{{1,2}})(?:{stop})(?P<day>\d{{1,2}})(?={_DATE_ENDS})",
+                self._read_month_and_day,
+            ),
+            (rf"(?P<year>\d\d)([./])(?P<month>\d\d)\2(?P<day>\d\d)(?!\2?\d){self._end}", self._read_date),
+            (rf"(?P<month>{any_of(_MONTHS)})(?=월)", self._read_irregular_month),
+        ]
+
+    def _read_month_and_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "5/3" of "5/3(월)"."""
+        month, day = int(match["month"]), int(match["day"])
+        if not (1 <= month <= 12 and 1 <= day <= 31):
+            return None
+        words = f"{self._table.months[month - 1]} {self._numbers.day(day, '')}일"
+        return self._speller.emit_number(scan, words, *match.span())
+
+    def _read_irregular_month(self, scan: ScanState, match: re.Match[str]) -> int:
+        return self._speller.emit_number(scan, _MONTHS[match.group()], *match.span())
+
+
+class KoreanAmounts(TableAmounts):
+    """Recognisers of amounts in Korean."""
+
+    repeats_units = True
+
+    def sign_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of amounts that begin with a sign."""
+        ends = rf"(?: ~ |(?<=[\d.)%{_RANGE_ENDS}])~)(?=[^\W\d_]{{0,3}} ?[₩$€]?\d)"
+        return (*super().sign_rows(), (ends, self._read_range_sign))
+
+    def house_joint(self, scan: ScanState, start: int, stop: int) -> str:
+        """Return the word between two numbers after the name of a street that no noun follows, else ""."""
+        following = scan.view[stop : stop + 1]
+        is_noun = following.isalpha() and following not in self._table.particle_letters
+        return "다시" if _STREET_BEHIND.search(scan.view, start) and not is_noun else ""
+
+    def _read_range_sign(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the sign of "3월 2일~3월 15일"."""
+        scan.emit(self._table.range_word, *match.span())
+        return match.end()
+
+    def _read_unit(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        # "제" makes an ordinal of the number, after which no unit follows.
+        is_ordinal = scan.view.endswith("제", 0, match.start())
+        return None if is_ordinal else super()._read_unit(scan, match)
+
+
+class KoreanRules(TableNormalizer):
+    """Recognisers of Korean."""
+
+    numbers_type = KoreanNumbers
+    dates_type = KoreanDates
+    amounts_type = KoreanAmounts
+
+    def own_symbol_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rule of words in brackets."""
+        words = any_of((*_BRACKETED_WORDS, *_BRACKETED_WEEKDAYS))
+        return ((rf"\(({words})\)", self._read_bracketed),)
+
+    def _read_bracketed(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "(주)", and the "(목)" of "26일(목)"; that of a price is no day."""
+        last = scan.view[: match.start()].rstrip(" ")[-1:]
+        words = _BRACKETED_WEEKDAYS if last.isdigit() or last in (".", "일") else _BRACKETED_WORDS
+        spoken = words.get(match.group(1)) or _BRACKETED_WORDS.get(match.group(1))
+        if spoken is None:
+            return None
+        scan.emit(spoken, *match.span())
+        self._codes.note_word(scan, spoken)
+        return match.end()
+
+
 KOREAN: Final = replace(
-    table_language(__file__, "Korean", scripts=(LATIN, HAN, HANGUL), is_latin=False),
+    table_language(__file__, "Korean", KoreanRules, scripts=(LATIN, HAN, HANGUL), is_latin=False),
     boundary_rules=BoundaryRules,  # its clauses end as those of English do
 )

@@ -1,8 +1,86 @@
-"""Russian, which the rules of the kit read with its table."""
+"""Russian: decimal fractions with nouns, 1,5 as a few, silent ones, and ordinals by the noun after them."""
 
 from typing import Final
 
-from ...kit.table_rules.normalizer import table_language
+from ...kit.table_rules.amounts.amounts import TableAmounts
+from ...kit.table_rules.dates import TableDates
+from ...kit.table_rules.normalizer import TableNormalizer, table_language
+from ...kit.table_rules.numbers import TableNumberWords
+from ...kit.table_rules.ordinals import TableOrdinals
+from ...kit.table_rules.plural_rules import CountedNoun, parse_noun
+from ...kit.table_rules.times import TableTimes
 from ...unicode_scripts import CYRILLIC, LATIN
 
-RUSSIAN: Final = table_language(__file__, "Russian", scripts=(LATIN, CYRILLIC), is_latin=False)
+_DECIMAL_NOUNS = (
+    parse_noun("f: целая|целых|целых|целой"),
+    parse_noun("f: десятая|десятых|десятых|десятой"),
+    parse_noun("f: сотая|сотых|сотых|сотой"),
+    parse_noun("f: тысячная|тысячных|тысячных|тысячной"),
+)
+# Of a suffix, by the ending of the noun after it: "на 3-й неделе"
+_SUFFIXES_BY_ENDING = {
+    "-й": dict.fromkeys(("е", "и", "ы", "платф"), "feminine genitive"),
+    "-м": dict.fromkeys(("гг", "годам"), "plural dative"),
+    "-е": dict.fromkeys(("ы", "и", "гг"), "plural"),
+}
+
+
+class RussianNumbers(TableNumberWords):
+    """Number words of Russian."""
+
+    silent_one = "одна "
+    minute = parse_noun("f: минута|минуты|минут")
+
+    def decimal(self, whole: int, fraction: str, case: str) -> str:
+        """Return "three whole five tenths"."""
+        if len(fraction) >= len(_DECIMAL_NOUNS):
+            return super().decimal(whole, fraction, case)
+        return " ".join(
+            f"{self.number(number, noun.gender, case)} {self._table.noun_form(noun, number, case)}"
+            for number, noun in ((whole, _DECIMAL_NOUNS[0]), (int(fraction), _DECIMAL_NOUNS[len(fraction)]))
+        )
+
+    def noun_form(self, noun: CountedNoun, whole: str, fraction: str | None, case: str) -> str:
+        """Return the form of ``noun`` after an amount; after the "полтора" of 1,5 it is that after 2."""
+        if fraction == "5" and whole == "1":
+            return self._table.noun_form(noun, 2, case)
+        return super().noun_form(noun, whole, fraction, case)
+
+
+class RussianOrdinals(TableOrdinals):
+    """Recognisers of ordinals in Russian."""
+
+    def rules_by_noun(self, suffix: str, noun: str) -> str | None:
+        """Return the entry of a suffix that the noun after it tells apart, or None."""
+        endings = _SUFFIXES_BY_ENDING.get(suffix, {})
+        return next((rules for ending, rules in endings.items() if noun.endswith(ending)), None)
+
+
+class RussianAmounts(TableAmounts):
+    """Recognisers of amounts in Russian."""
+
+    ordinals_type = RussianOrdinals
+    lettered_words = frozenset("дом поезд корпус строение квартира вагон место кабинет офис подъезд".split())
+
+
+class RussianTimes(TableTimes):
+    """Recognisers of times in Russian."""
+
+    time_range_word = "до"
+
+
+class RussianDates(TableDates):
+    """Recognisers of dates in Russian."""
+
+    times_type = RussianTimes
+
+
+class RussianRules(TableNormalizer):
+    """Recognisers of Russian."""
+
+    numbers_type = RussianNumbers
+    dates_type = RussianDates
+    amounts_type = RussianAmounts
+
+
+RUSSIAN: Final = table_language(__file__, "Russian", RussianRules, scripts=(LATIN, CYRILLIC), is_latin=False)

@@ -1,7 +1,72 @@
-"""Turkish, which the rules of the kit read with its table."""
+"""Turkish: endings after numbers, "%20", "~12", and dates with a word or an ending after them."""
 
+import re
 from typing import Final
 
-from ...kit.table_rules.normalizer import table_language
+from ...kit.table_rules.amounts.amounts import TableAmounts
+from ...kit.table_rules.dates import TableDates
+from ...kit.table_rules.normalizer import TableNormalizer, table_language
+from ...kit.table_rules.speller import TableSpeller
+from ...kit.tokenizer import RuleRow, ScanState
+from .vowel_harmony import VowelHarmony
 
-TURKISH: Final = table_language(__file__, "Turkish")
+_HARMONY: Final = VowelHarmony(
+    vowels={"aı": "aı", "ei": "ei", "ou": "au", "öü": "eü"},
+    voiceless="fstkçşhp",
+    softened={"dört": "dörd", "çeyrek": "çeyreğ"},
+    irregular={"saat": "ei"},
+)
+# After "24.12" as a date
+_DATE_ENDS = r" tarih| günü|(?<=2[5-9]\.\d\d)'|(?<=3[01]\.\d\d)'"
+
+
+class TurkishSpeller(TableSpeller):
+    """Speller of Turkish."""
+
+    suffix_mark = "'"
+
+    def with_suffix(self, word: str, suffix: str) -> str:
+        """Return ``word`` with an ending, in the form that it has after it."""
+        return _HARMONY.join(word, suffix)
+
+
+class TurkishDates(TableDates):
+    """Recognisers of dates in Turkish."""
+
+    def own_rows(self) -> list[RuleRow]:
+        """Return the rule of "24.12 tarihinde"."""
+        date = rf"(?P<day>\d{{1,2}})[./](?P<month>0[1-9]|1[0-2])(?={_DATE_ENDS})"
+        return [(date, self._read_day_and_month)]
+
+
+class TurkishAmounts(TableAmounts):
+    """Recognisers of amounts in Turkish."""
+
+    def sign_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of amounts that begin with a sign."""
+        return (
+            *super().sign_rows(),
+            (rf"% ?{self._patterns.decimal}", self._read_percent),
+            (r"[~≈] ?(?=[\d-])", self._read_about),
+        )
+
+    def _read_percent(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read "%20" and "20%"."""
+        amount = self._numbers.amount(match["whole"], match["fraction"])
+        return self._speller.emit_number(scan, f"yüzde {amount}", *match.span())
+
+    def _read_about(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the sign of "~12"."""
+        scan.emit("yaklaşık", *match.span())
+        return match.end()
+
+
+class TurkishRules(TableNormalizer):
+    """Recognisers of Turkish."""
+
+    speller_type = TurkishSpeller
+    dates_type = TurkishDates
+    amounts_type = TurkishAmounts
+
+
+TURKISH: Final = table_language(__file__, "Turkish", TurkishRules)

@@ -34,6 +34,8 @@ class TableAmounts:
     ordinals_type: type[TableOrdinals] = TableOrdinals
     romans_type: type[TableRomanNumerals] = TableRomanNumerals
     money_type: type[TableMoney] = TableMoney
+    lettered_words: frozenset[str] = frozenset()  # before "104В", whose letter is no unit
+    repeats_units = False  # a unit is said after both numbers of a range
     address_number_words: frozenset[str] = frozenset()  # before "12-30", two numbers of an address
 
     def __init__(
@@ -41,7 +43,7 @@ class TableAmounts:
     ) -> None:
         self._table, self._numbers, self._speller, self._codes = table, numbers, speller, codes
         self._context = context = self.context_type(table, numbers)
-        self._patterns = patterns = NumberPatterns(table)
+        self._patterns = patterns = NumberPatterns(table, speller.suffix_mark)
         self._ordinals = self.ordinals_type(table, numbers, speller, context)
         self._romans = self.romans_type(table, numbers, speller)
         self._rates = rates = TableRates(table, numbers, speller, patterns)
@@ -62,7 +64,6 @@ class TableAmounts:
         joints = any_of(table.day_joints) or "(?!)"
         self._year_joint = LazyPattern(rf" (?P<joint>{joints}) \d{{4}}(?P<suffix>{years})(?!\w)")
         self._years_ahead = LazyPattern(rf"\d{{4}}(?P<suffix>{years})(?!\w)")
-        self._street_behind = LazyPattern(rf"(?:{table.street_endings or '(?!)'}) \Z")
         self._unit_plurals = table.unit_plurals
         self._signed_nouns = any_of({signed[1:] for signed in table.signed_nouns}) or "(?!)"
         self._number_ahead = LazyPattern(
@@ -76,21 +77,14 @@ class TableAmounts:
 
     def sign_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of amounts that begin with a sign."""
-        ends, patterns = self._table.range_ends, self._patterns
+        patterns = self._patterns
         return (
             *self._money.sign_rows(),
-            (rf"% ?{patterns.decimal}", self._read_percent_sign),
             (
                 rf"(?P<sign>[-−+]) ?(?:[^\W\d_]{{2}} )?(?=\d{{1,3}} (?P<noun>{self._signed_nouns})(?!\w))",
                 self._read_sign_of_noun,
             ),
             (rf"[-−](?= ?(?:{patterns.signs})? ?\d)(?! \d{{5}} [A-Z])", self._read_minus),
-            *([(r"[~≈] ?(?=[\d-])", self._read_about)] if self._table.about_word else []),
-            *(
-                [(rf"(?: ~ |(?<=[\d.)%{ends}])~)(?=[^\W\d_]{{0,3}} ?[₩$€]?\d)", self._read_range_sign)]
-                if ends
-                else []
-            ),
             self._rates.sign_row(),
         )
 
@@ -127,7 +121,7 @@ class TableAmounts:
             (rf"(?P<whole>{patterns.integer})(?P<suffix>{suffixes})(?!\w)", self._ordinals.read_suffixed),
             (rf"{low}(?P<dash> ?[-–~] ?){decimal}{unit}", self._read_unit_range),
             (rf"{decimal}{unit}", self._read_unit),
-            (rf"(?P<number>\d{{1,3}})\.(?=[ {table.suffix_mark}][^\W\d_])", self._ordinals.read_stop),
+            (rf"(?P<number>\d{{1,3}})\.(?=[ {self._speller.suffix_mark}][^\W\d_])", self._ordinals.read_stop),
             self._codes.mixed_row(),
             (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
             (decimal, self._read_number),
@@ -139,8 +133,7 @@ class TableAmounts:
         if is_code and not self._is_counted(scan, match):
             return self._speller.read_digits(scan, match)
         previous = scan.context.previous_word
-        phrase = f"{scan.words[-2].text.lower()}_{previous}" if len(scan.words) > 1 else ""
-        rules = self._table.years_after.get(phrase) or self._table.years_after.get(previous)
+        rules = self.year_rules_after(scan)
         years = self._year_joint.match(scan.view, match.end()) if len(whole) == 4 else None
         if years:
             is_one_case = years["joint"] in self._table.case_joints
@@ -169,6 +162,10 @@ class TableAmounts:
             one = self._numbers.one(gender, scan.next_word(match.end())) if is_one else ""
         words = one or self._numbers.year_or_amount(whole, fraction, gender, case)
         return self._speller.emit_number(scan, words, *match.span())
+
+    def year_rules_after(self, scan: ScanState) -> str | None:
+        """Return the rule set of a year after the words before it, or None for a number as any other."""
+        return None
 
     def _is_counted(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether a known noun follows a short number: "une réservation pour 120 personnes"."""
@@ -202,8 +199,8 @@ class TableAmounts:
         # "221-18" and "88-4127" are the numbers of an article and of an order.
         is_code = falls or (second and _are_parts_of_code(match["whole"], second.group()))
         joint = "" if is_code else self._table.range_word
-        if second and self._is_house_number(scan, match.start(), second.end()):
-            joint = self._table.address_joint
+        if second:
+            joint = self.house_joint(scan, match.start(), second.end()) or joint
         scan.emit(joint, match.start("dash"), match.end())
         is_pair_of_years = second is not None and len(match["whole"]) == len(second.group()) == 4
         scan.context.previous_word = "" if is_pair_of_years else joint or previous
@@ -219,12 +216,9 @@ class TableAmounts:
         unit = self._table.units.get(second["unit"] or "")
         return unit.gender if unit else self._context.gender_of_noun(scan, second.end(), 2)
 
-    def _is_house_number(self, scan: ScanState, start: int, stop: int) -> bool:
-        """Whether two numbers with a hyphen stand after the name of a street, and no noun follows at once."""
-        is_after_street = self._street_behind.compiled.search(scan.view, max(0, start - 8), start)
-        following = scan.view[stop : stop + 1]
-        is_noun = following.isalpha() and following not in self._table.particle_letters
-        return is_after_street is not None and not is_noun
+    def house_joint(self, scan: ScanState, start: int, stop: int) -> str:
+        """Return the word between two numbers at ``start`` to ``stop`` if they are of a house, else ""."""
+        return ""
 
     def _read_minus(self, scan: ScanState, match: re.Match[str]) -> int | None:
         if match.start() and not scan.view[match.start() - 1].isspace():
@@ -245,47 +239,20 @@ class TableAmounts:
         scan.emit(words, *match.span())
         return match.end()
 
-    def _read_about(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read the sign of "~12"."""
-        scan.emit(self._table.about_word, *match.span())
-        return match.end()
-
-    def _read_range_sign(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read the sign of "3월 2일~3월 15일"."""
-        scan.emit(self._table.range_word, *match.span())
-        return match.end()
-
-    def _read_percent(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        if self._table.percent_prefix:
-            return self._read_percent_sign(scan, match)
-        rules, _, noun = self._table.percent_after.get(scan.context.previous_word, "").partition(": ")
-        number = self._numbers.value(match["whole"])
-        if noun and not match["fraction"] and number != 1:
-            words = f"{self._numbers.spell_out(number, rules)} {noun}"
-            return self._speller.emit_number(scan, words, *match.span())
+    def _read_percent(self, scan: ScanState, match: re.Match[str]) -> int:
         words = self._numbers.counted(
             match["whole"], match["fraction"], self._table.percent, self._context.case(scan, match)
         )
         return self._speller.emit_number(scan, words, *match.span())
 
-    def _read_percent_sign(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "%20", as Turkish writes it."""
-        if not self._table.percent_prefix:
-            return None
-        amount = self._numbers.amount(match["whole"], match["fraction"])
-        return self._speller.emit_number(scan, f"{self._table.percent_prefix} {amount}", *match.span())
-
     def _read_unit(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        prefix = self._table.ordinal_prefix
-        if prefix and scan.view.endswith(prefix, 0, match.start()):
-            return None
         # "§ 7 ust. 2 pkt 3" and "5 m. 3" have the abbreviation of a word before a number.
         is_word = match["unit"].removesuffix(".") in self._table.numbered_words
         if is_word and self._number_ahead.match(scan.view, match.end()):
             return None
         # "№ 104В" has a letter.
         is_joined = match.group()[-2].isdigit() and match["unit"].isupper()
-        is_lettered = scan.context.previous_word in self._table.lettered_words
+        is_lettered = scan.context.previous_word in self.lettered_words
         if is_joined and (is_lettered or scan.context.code_words_left):
             return None
         noun = self._table.units[match["unit"]]
@@ -310,7 +277,7 @@ class TableAmounts:
             numbers = self._numbers.amount(match["low"], match["low_fraction"], noun.gender), table.range_word
             high = self._numbers.amount(match["whole"], match["fraction"], noun.gender)
             scan.emit(with_noun(" ".join((*numbers, high)), noun.forms[-1]), *match.span())
-        elif table.repeats_units and not noun.forms[-1].startswith("{}"):
+        elif self.repeats_units and not noun.forms[-1].startswith("{}"):
             low = self._numbers.counted(match["low"], match["low_fraction"], noun)
             scan.emit(f"{low} {table.range_word}", match.start(), match.end("dash"))
             high = self._numbers.counted(match["whole"], match["fraction"], noun)

@@ -20,7 +20,7 @@ class NumberPatterns:
         units: of measure.
     """
 
-    def __init__(self, table: LanguageTable) -> None:
+    def __init__(self, table: LanguageTable, suffix_mark: str) -> None:
         group = f"[{re.escape(table.thousands_separators)}]"
         self.integer = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?!\d)"
         self.decimal_mark = r"\." if "," in table.thousands_separators else "[.,]"
@@ -28,7 +28,7 @@ class NumberPatterns:
         foreign = r"\d{1,3}(?:,\d{3})+(?=\.\d\d(?!\d))|" if self.decimal_mark != r"\." else ""
         self.decimal = rf"(?P<whole>{foreign}{self.integer})(?:{self.decimal_mark}(?P<fraction>\d+))?"
         self.end = table.end
-        self.unit_end = self.end if table.suffix_mark else rf"{self.end}(?!'\w)"  # "2025 s'élève"
+        self.unit_end = self.end if suffix_mark else rf"{self.end}(?!'\w)"  # "2025 s'élève"
         self.signs = any_of(sign for sign in table.money if not sign[-1].isalpha()) or r"(?!)"
         self.magnitudes = any_of(table.magnitudes) or r"(?!)"
         self.units = any_of(table.units)
