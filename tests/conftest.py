@@ -54,6 +54,14 @@ def _engines_are_closed() -> Iterator[None]:
     assert left == [], "an engine was not closed"
 
 
+@pytest.fixture
+def decoded_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decode recordings in this process, which is faster; the decoder's tests start processes."""
+    from vivavoce.tts_engine.voices.recording_decoder import answer_bytes
+
+    monkeypatch.setattr("vivavoce.tts_engine.voices.recording._decode_in_subprocess", answer_bytes)
+
+
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """Limit torch to one thread, which is faster for many small steps."""

@@ -6,7 +6,6 @@ import pytest
 
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.voices.recording_decoder import answer_bytes
 
 
 @pytest.fixture
@@ -18,12 +17,6 @@ def stand_in_voice(monkeypatch: pytest.MonkeyPatch) -> None:
         return await real_open(backend=StandInBackend((440, 880)))
 
     monkeypatch.setattr(Engine, "open", open_stand_in)
-
-
-@pytest.fixture
-def decoded_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decode recordings in this process, which is faster; the decoder's tests start processes."""
-    monkeypatch.setattr("vivavoce.tts_engine.voices.recording._decode_in_subprocess", answer_bytes)
 
 
 @pytest.fixture(autouse=True)
