@@ -12,8 +12,8 @@ from ..connection import Message
 from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted
 from ..json_object import JsonObject
 from ..stream_format import linear
-from .answers import WebhookAnswer, json_answer
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
+from .webhooks import WebhookAnswer, json_answer
 
 SAMPLE_RATES: Final = (8_000, 16_000, 24_000)  # Hz
 PACKET_MS: Final = 200  # 3,200 bytes at 8 kHz

@@ -13,8 +13,8 @@ from ..connection import MediaStreamState
 from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted
 from ..json_object import JsonObject
 from ..stream_format import linear
-from .answers import WebhookAnswer, json_answer
 from .audio_fork import MIN_MEDIA_MS, SAMPLE_RATES, AudioForkMessages
+from .webhooks import WebhookAnswer, json_answer
 
 _TELEPHONE_RATE: Final = 8_000  # Hz
 

@@ -15,8 +15,8 @@ from ..connection import Message
 from ..events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
 from ..json_object import JsonObject
 from ..stream_format import ULAW, StreamFormat, linear
-from .answers import WebhookAnswer, xml_answer
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
+from .webhooks import WebhookAnswer, xml_answer
 
 _FORMATS: Final[Mapping[tuple[str, int], StreamFormat]] = MappingProxyType(
     {

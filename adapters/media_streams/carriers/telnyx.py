@@ -15,8 +15,8 @@ from ..connection import Message
 from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted, StreamWarning
 from ..json_object import JsonObject
 from ..stream_format import ALAW, ULAW, StreamFormat
-from .answers import WebhookAnswer, xml_answer
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
+from .webhooks import WebhookAnswer, xml_answer
 
 _FORMATS: Final[Mapping[str, StreamFormat]] = MappingProxyType({"PCMU": ULAW, "PCMA": ALAW})
 

@@ -13,8 +13,8 @@ from ..connection import Message
 from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted
 from ..json_object import JsonObject
 from ..stream_format import ULAW
-from .answers import WebhookAnswer, xml_answer
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
+from .webhooks import WebhookAnswer, xml_answer
 
 
 class TwilioStreamConnection(CarrierJsonConnection):

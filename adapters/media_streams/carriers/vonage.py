@@ -14,8 +14,8 @@ from ..connection import MediaStreamConnection, Message, keys_of
 from ..events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
 from ..json_object import JsonObject
 from ..stream_format import linear
-from .answers import WebhookAnswer, json_answer
 from .carrier_json import as_json
+from .webhooks import WebhookAnswer, json_answer
 
 SAMPLE_RATES: Final = (8_000, 16_000, 24_000)  # Hz
 _CONTENT_TYPE: Final = re.compile(r"audio/l16;\s*rate=(\d{4,5})", re.ASCII)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vivavoce.adapters.media_streams.carriers.signatures import is_valid, plivo_signature, twilio_signature
+from vivavoce.adapters.media_streams.carriers.webhooks import is_valid, plivo_signature, twilio_signature
 
 PLIVO_URL = "https://voice.example.org/v1/media-streams/plivo/answer"
 QUERY = {"b": ["2"], "a": ["1"]}

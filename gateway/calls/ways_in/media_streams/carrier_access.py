@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 
 from fastapi.requests import HTTPConnection
 
-from .....adapters.media_streams.carriers.signatures import is_valid, plivo_signature, twilio_signature
+from .....adapters.media_streams.carriers.webhooks import is_valid, plivo_signature, twilio_signature
 from ....access.access_control import AccessControl
 from ....access.errors import SignatureRefused
 from ....access.keys import Scope

@@ -6,7 +6,6 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from .....adapters.media_streams.carriers.answers import AnswerWebhook
 from .....adapters.media_streams.carriers.audio_fork import SUBPROTOCOLS
 from .....adapters.media_streams.carriers.exotel import ExotelStreamConnection, exotel_url
 from .....adapters.media_streams.carriers.freeswitch import AudioForkConnection, AudioStreamConnection
@@ -15,6 +14,7 @@ from .....adapters.media_streams.carriers.plivo import PlivoStreamConnection, pl
 from .....adapters.media_streams.carriers.telnyx import TelnyxStreamConnection, texml
 from .....adapters.media_streams.carriers.twilio import TwilioStreamConnection, twiml
 from .....adapters.media_streams.carriers.vonage import VonageStreamConnection, ncco
+from .....adapters.media_streams.carriers.webhooks import AnswerWebhook
 from .....adapters.media_streams.connection import MediaStreamConnection
 from ...caller import Caller
 from ...legs.websocket_leg import KnownCaller

@@ -15,7 +15,7 @@ from shared.calls.peers.freeswitch import SimulatedAudioFork, SimulatedAudioStre
 from shared.calls.peers.twilio import SimulatedTwilio
 from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_server
 from shared.event_loop import until
-from vivavoce.adapters.media_streams.carriers.signatures import plivo_signature, twilio_signature
+from vivavoce.adapters.media_streams.carriers.webhooks import plivo_signature, twilio_signature
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.caller import Caller
 from vivavoce.gateway.calls.legs.websocket_leg import KnownCaller

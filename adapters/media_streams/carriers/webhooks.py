@@ -1,6 +1,7 @@
-"""Signatures of carriers' requests: Twilio's (HMAC-SHA1) and Plivo's version 3 (HMAC-SHA256).
+"""Webhooks of carriers: answers, which connect a call to its media stream, and signatures of requests.
 
-Both cover the URL as the carrier sees it and the parameters of a POST. A WebSocket is signed like a GET.
+Twilio signs with HMAC-SHA1, Plivo's version 3 with HMAC-SHA256. Both cover the URL as the carrier sees it and
+the parameters of a POST. A WebSocket is signed like a GET.
 
 Source: twilio.com/docs/usage/security; plivo.com/docs, Validating requests (signature V3).
 """
@@ -8,9 +9,33 @@ Source: twilio.com/docs/usage/security; plivo.com/docs, Validating requests (sig
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 Parameters = Mapping[str, Sequence[str]]  # every value of each parameter, decoded
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookAnswer:
+    """The body of an HTTP response."""
+
+    content_type: str
+    body: str
+
+
+AnswerWebhook = Callable[[str], WebhookAnswer]  # takes the URL, wss://, without a query: Twilio sends none
+
+
+def xml_answer(inner: str) -> WebhookAnswer:
+    """Return XML with ``inner`` in its ``<Response>``."""
+    body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Response>{inner}</Response>\n'
+    return WebhookAnswer("application/xml", body)
+
+
+def json_answer(value: object) -> WebhookAnswer:
+    """Return JSON."""
+    return WebhookAnswer("application/json", json.dumps(value))
 
 
 def twilio_signature(auth_token: str, url: str, parameters: Parameters) -> str:
