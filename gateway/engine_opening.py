@@ -193,14 +193,14 @@ async def _open_main_engine(
 async def _open_further(
     bundle: BundleSetting, settings: Settings, config: EngineConfig, metrics: Metrics
 ) -> SpeechEngine:
-    renders_in_child = find_kind(bundle.folder).renders_in_child
+    has_parts = find_kind(bundle.folder).parts is not None
     load = functools.partial(
         load_backend,
         bundle.folder,
         settings.voice_store,
         bundle.precision,
         bundle.device,
-        _process_of(settings) if renders_in_child else None,
+        _process_of(settings) if has_parts else None,
         workers=bundle.workers,
     )
     backend = await asyncio.to_thread(load)

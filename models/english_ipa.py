@@ -10,7 +10,34 @@ Source: the alphabet is misaki's (https://github.com/hexgrad/misaki, EN_PHONES.m
 
 import re
 import unicodedata
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class SpelledWord:
+    """A word as it is spoken."""
+
+    text: str  # letters and apostrophes
+    punctuation: str = ""  # after the word: "" or one of ,.?!;:—
+    phonemes: str | None = None  # IPA to be spoken instead; "": the word before includes this one
+
+
+class EnglishPhonemizer(Protocol):
+    """Reads American English in the alphabet."""
+
+    @property
+    def phoneme_ids(self) -> Mapping[str, int]:
+        """The alphabet."""
+
+    @property
+    def missing(self) -> set[str]:
+        """Signs of IPA so far that the alphabet has nothing for; they are left out."""
+
+    def word_phonemes(self, words: Sequence[SpelledWord]) -> list[str]:
+        """The phonemes of each word, with the punctuation after it."""
+
 
 _VOWELS: Final = "AIOWYæɑɔəɛɜiɪuʊʌᵊᵻ"
 _CONSONANTS: Final = "bdfhjklmnpstvwzðŋɡɹɾʃʒʤʧθTʔ"

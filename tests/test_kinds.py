@@ -19,7 +19,7 @@ REGISTRIES = {
     "carrier": ("gateway/calls/ways_in/media_streams/carriers.py",),
     "voice family": ("tts_engine/backends/kinds.py",),
     "language": ("tts_engine/reading/languages/registry.py",),
-    "place to run": ("gateway/engine_opening.py",),
+    "place to run": ("gateway/engine_opening.py", "tts_engine/backends/loading.py"),
     "bench": ("gateway/cli/main.py",),
 }
 # Importers, a file of the core or a kind, and the kinds that they import besides.
@@ -36,11 +36,6 @@ EXCEPTIONS = {
     "gateway/settings.py": ("way in browser",),
     "gateway/voice_registry.py": ("place to run cluster",),
     "place to run cluster": ("voice family cosyvoice",),
-    "tts_engine/voices/store.py": ("voice family cosyvoice",),
-    "voice family cosyvoice": ("place to run process",),
-    "voice family hibari": ("place to run process",),
-    "voice family kokoro": ("voice family hibari",),
-    "voice family xtts": ("voice family cosyvoice",),
 }
 EXCEPTION_PAIRS = {(importer, imported) for importer, kinds in EXCEPTIONS.items() for imported in kinds}
 

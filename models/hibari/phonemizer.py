@@ -15,20 +15,11 @@ import hibari
 import numpy as np
 from numpy.typing import NDArray
 
-from ..english_ipa import from_ipa
+from ..english_ipa import SpelledWord, from_ipa
 from .prepared_files import PreparedFiles
 
 ASSETS = Path(hibari.__file__).parent / "assets"
 MAX_PHONEMES = 400  # hibari's own limit for one call of its encoder
-
-
-@dataclass(frozen=True, slots=True)
-class SpelledWord:
-    """A word as it is spoken."""
-
-    text: str  # letters and apostrophes
-    punctuation: str = ""  # after the word: "" or one of ,.?!;:—
-    phonemes: str | None = None  # IPA to be spoken instead; "": the word before includes this one
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from ..english_ipa import SpelledWord
 from ..limiter import limit
 from ..onnx_providers import CPU, OnnxDevice
 from ..onnx_sessions import (
@@ -34,7 +35,7 @@ from ..room_tone import RoomTone
 from . import harmonic_vocoder
 from .decoder_layout import CHANNELS, EDGE_FRAMES, HIDDEN_CHANNELS, LAYERS, LOOKAHEAD_FRAMES
 from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, Band, HarmonicVocoderState
-from .phonemizer import ASSETS, MAX_PHONEMES, PhonemeLine, Phonemizer, SpelledWord
+from .phonemizer import ASSETS, MAX_PHONEMES, PhonemeLine, Phonemizer
 from .prepared_files import PreparedFiles, unoptimized_graphs
 
 _MAX_PHONEMES_BEFORE = 80  # of a sentence, before the line that is rendered

@@ -24,7 +24,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..cosyvoice.vocoder.layers import FINAL_LEAKY_SLOPE
 from ..networks.devices import to_device
 from ..networks.layers import load_weights
 from ..networks.weight_norm import WeightNormConv, WeightNormTransposedConv, join_columns
@@ -32,6 +31,7 @@ from .config import VOCODER_HOP, XttsVocoderConfig
 
 _PREFIX = "hifigan_decoder.waveform_decoder."
 _EDGE_KERNEL = 7  # of the first and the last convolution
+_FINAL_LEAKY_SLOPE = 0.01  # before conv_post; upstream leaves torch's default there
 _UNKNOWN_LENGTH = 1 << 40  # frames of an utterance that has not ended
 
 
@@ -121,7 +121,7 @@ class XttsVocoder(nn.Module):
             assert isinstance(up, WeightNormTransposedConv)
             x = run.upsample(up, F.leaky_relu(x, self.config.leaky_slope), self.conds[stage](speaker))
             x = run.residual_mean(self.stage_blocks(stage), x)
-        x = run.edge_convolution(self.conv_post, F.leaky_relu(x, FINAL_LEAKY_SLOPE))
+        x = run.edge_convolution(self.conv_post, F.leaky_relu(x, _FINAL_LEAKY_SLOPE))
         position = state.position + z.shape[2]
         # The front that no row has is put back: it is before the utterance.
         samples = F.pad(torch.tanh(x[:, 0]), (VOCODER_HOP * z.shape[2] - x.shape[2], 0))

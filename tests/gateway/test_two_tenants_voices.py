@@ -102,7 +102,7 @@ async def shared_server(folder: Path) -> AsyncIterator[tuple[str, list[Tenant]]]
     settings = Settings(
         http_port=0, audiosocket_port=0, agent="none", media_processes=0, keys_file=folder / "keys.json"
     )
-    with VoiceStore(folder / "voices", 2) as store:
+    with VoiceStore(folder / "voices", 2, read_prompt=VoicePrompt.load) as store:
         async with (
             await Engine.open(backend=CloningBackend(store), warm_up=False) as engine,
             aclosing(await Gateway.open(settings, engine=engine)) as gateway,

@@ -26,6 +26,7 @@ from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.gateway.voice_registry import OPENAI_VOICE_NAMES, NewVoice, VoicePolicy, VoiceRegistry
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
+from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice
@@ -55,7 +56,7 @@ def test_the_default_is_the_first_voice_of_the_bundle_or_the_configured_one(
 
 
 def test_without_speakers_the_default_is_the_oldest_voice_of_the_operator(tmp_path: Path) -> None:
-    with VoiceStore(tmp_path, 2) as store:
+    with VoiceStore(tmp_path, 2, read_prompt=VoicePrompt.load) as store:
         registry = VoiceRegistry(BundleVoices({}, lambda: pytest.fail("not needed"), ("en",), store))
         with pytest.raises(UnknownVoice, match="enrol one"):
             registry.resolve(None, ADMIN)

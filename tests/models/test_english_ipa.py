@@ -2,8 +2,8 @@
 
 import pytest
 
-from vivavoce.models.english_ipa import from_ipa
-from vivavoce.models.hibari.phonemizer import Phonemizer, SpelledWord
+from vivavoce.models.english_ipa import SpelledWord, from_ipa
+from vivavoce.models.hibari.phonemizer import Phonemizer
 
 
 @pytest.fixture(scope="module")

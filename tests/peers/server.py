@@ -74,7 +74,7 @@ async def serve(folder: Path) -> None:
         "keys_file": folder / "keys.json",
     }
     aliases = {"ash": "tone-330"}
-    with VoiceStore(folder / "voices", 2) as store:
+    with VoiceStore(folder / "voices", 2, read_prompt=VoicePrompt.load) as store:
         async with Engine(CloningBackend(store), EngineConfig(), Metrics()) as engine:
             gateway = await Gateway.open(
                 Settings(**settings, voice_aliases=aliases, strict_models=True), engine=engine

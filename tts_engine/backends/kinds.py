@@ -6,13 +6,14 @@ from typing import Final
 
 from ..cosyvoice.kind import COSYVOICE
 from ..errors import BundleError
-from ..hibari.kind import PACKAGED
-from ..kokoro.kind import KOKORO
+from ..hibari.kind import PACKAGED, load_phonemizer
+from ..kokoro.kind import kokoro_kind
 from ..piper.kind import PIPER
 from ..xtts.kind import XTTS
 from .voice_kind import Checkpoints, VoiceKind
 
-VOICE_KINDS: Final = (PACKAGED, PIPER, KOKORO, XTTS, COSYVOICE)
+# Kokoro reads English as the packaged voice does, which uses the same alphabet.
+VOICE_KINDS: Final = (PACKAGED, PIPER, kokoro_kind(load_phonemizer), XTTS, COSYVOICE)
 _ENTRY_POINTS: Final = "vivavoce.voice_kinds"
 
 

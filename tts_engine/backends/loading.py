@@ -1,4 +1,4 @@
-"""Loads the backend of a bundle, whatever kind of voice it is."""
+"""Loads the backend of a bundle, whatever kind of voice it is, in this process or in a child process."""
 
 from pathlib import Path
 
@@ -20,13 +20,18 @@ def load_backend(
 ) -> Backend:
     """Load the backend of a bundle: "default" for the packaged voice, else a folder.
 
-    The arguments are as in ``LoadSettings``. Raises BundleError, BadRequest and MissingExtra.
+    process: render in a child process; None: in this one. The other arguments are as in ``LoadSettings``.
+    Raises BundleError, BadRequest and MissingExtra.
     """
-    settings = LoadSettings(Path(bundle), voices, precision, device, executor, process, workers)
+    settings = LoadSettings(Path(bundle), voices, precision, device, executor, workers)
     kind = find_kind(bundle)
-    if process is not None and not kind.renders_in_child:
+    if process is None:
+        return kind.load(settings)
+    if kind.parts is None:
         raise BadRequest(f"{bundle}: {kind.name} renders in the server's own process only")
-    return kind.load(settings)
+    from .process import ProcessBackend
+
+    return ProcessBackend(kind.parts(settings), process)
 
 
 def list_voices(bundle: str) -> tuple[Voice, ...]:

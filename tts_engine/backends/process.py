@@ -23,17 +23,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import util
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Protocol
 
 from ..errors import BundleError, Overloaded, SynthesisFailed, VivavoceError
 from ..segmenter import Segmenter
 from ..voices.voices import Voices
 from . import process_child
 from .base import Backend, ProcessPolicy, SlotRequest, SlotTurn, Stage, StepResult
-from .process_child import CloseMessage, ErrorMessage, HostedBackend, ReadyMessage, StepMessage, StepReply
+from .hosted_backend import BackendFrontEnd, BackendParts, HostedBackend, StaticFrontEnd, host_backend
+from .process_child import CloseMessage, ErrorMessage, ReadyMessage, StepMessage, StepReply
 
 logger = logging.getLogger(__name__)
 
@@ -41,45 +42,6 @@ _MAX_WORKERS = 8  # reply pipes, created before the child reports how many worke
 _EXIT_TIMEOUT_S = 5.0  # then the child is killed; it normally exits when its request pipe closes
 _RETRY_AFTER_S = 2.0  # the packaged voice loads in 1 to 2 s
 _RESTART_RETRY_S = 1.0  # after a start that failed
-
-
-class BackendFrontEnd(Protocol):
-    """The part of a backend that needs no tensors and stays in the parent process."""
-
-    @property
-    def voices(self) -> Voices:
-        """As ``Backend.voices``."""
-
-    @property
-    def warm_up_text(self) -> str:
-        """As ``Backend.warm_up_text``."""
-
-    def segmenter(self, request: SlotRequest) -> Segmenter:
-        """As ``Backend.segmenter``."""
-
-    def prepare_request(self, request: SlotRequest) -> object:
-        """Check a request; the picklable value with which the renderer opens a slot. Raises BadRequest."""
-
-    def close(self) -> None:
-        """Free the voices."""
-
-
-class StaticFrontEnd:
-    """The front end of a backend whose voices never change; it passes requests on."""
-
-    def __init__(self, voices: Voices, warm_up_text: str) -> None:
-        self.voices, self.warm_up_text = voices, warm_up_text
-
-    def segmenter(self, request: SlotRequest) -> Segmenter:
-        """A segmenter that yields clauses and sentences."""
-        return Segmenter(style=request.reading)
-
-    def prepare_request(self, request: SlotRequest) -> SlotRequest:
-        """The request itself."""
-        return request
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 @dataclass(slots=True)
@@ -92,13 +54,15 @@ class _SlotState:
 
 
 class ProcessBackend:
-    """A ``Backend`` over a child process. ``start`` or ``start_backend`` makes one."""
+    """A ``Backend`` over a child process."""
 
-    def __init__(
-        self, load: bytes, make_front_end: Callable[[ReadyMessage], BackendFrontEnd], policy: ProcessPolicy
-    ) -> None:
-        self._pickled_load, self._policy = load, policy
-        self._start_times: deque[float] = deque(maxlen=policy.max_starts + 1)
+    def __init__(self, parts: BackendParts, policy: ProcessPolicy | None = None) -> None:
+        """Start a child that loads the renderer, and make the front end in this process.
+
+        Raises BundleError if the child cannot load, or ``load_renderer`` cannot be pickled.
+        """
+        self._pickled_load, self._policy = _pickled(parts.load_renderer), policy or ProcessPolicy()
+        self._start_times: deque[float] = deque(maxlen=self._policy.max_starts + 1)
         self._restarted = threading.Condition()
         self._closed = threading.Event()
         self._send_lock = threading.Lock()  # messages are sent in the order in which they are made
@@ -111,36 +75,22 @@ class ProcessBackend:
         self._max_batch_sizes, self._first_stage = ready.max_batch_sizes, ready.first_stage
         with ExitStack() as undo:
             undo.callback(self._child.end)
-            self._front_end = make_front_end(ready)
+            self._front_end: BackendFrontEnd = (
+                parts.make_front_end()
+                if parts.make_front_end
+                else StaticFrontEnd(Voices(ready.voices), ready.warm_up_text)
+            )
             undo.pop_all()
         self._supervisor = threading.Thread(target=self._supervise, name="vivavoce-supervisor", daemon=True)
         self._supervisor.start()
         self.voices, self.warm_up_text = self._front_end.voices, self._front_end.warm_up_text
 
     @classmethod
-    def start(
-        cls,
-        load: Callable[[], HostedBackend],
-        make_front_end: Callable[[], BackendFrontEnd],
-        policy: ProcessPolicy | None = None,
-    ) -> "ProcessBackend":
-        """Start a child that calls ``load``, and make the front end in this process.
-
-        load: picklable. Raises BundleError if the child cannot load, or ``load`` cannot be pickled.
-        """
-        return cls(_pickled(load), lambda ready: make_front_end(), policy or ProcessPolicy())
-
-    @classmethod
     def start_backend(
         cls, load: Callable[[], Backend], policy: ProcessPolicy | None = None
     ) -> "ProcessBackend":
-        """Start a child with a whole backend whose voices never change; otherwise as ``start``."""
-        pickled_loader = _pickled(_BackendLoader(load))
-        return cls(
-            pickled_loader,
-            lambda ready: StaticFrontEnd(Voices(ready.voices), ready.warm_up_text),
-            policy or ProcessPolicy(),
-        )
+        """Start a child with a whole backend whose voices never change. Raises BundleError."""
+        return cls(BackendParts(partial(host_backend, load)), policy)
 
     @property
     def pid(self) -> int:
@@ -289,16 +239,6 @@ class ProcessBackend:
         if len(starts) <= policy.max_starts:
             return 0.0
         return max(0.0, starts[0] + policy.start_window_s - time.monotonic())
-
-
-@dataclass(frozen=True, slots=True)
-class _BackendLoader:
-    """Picklable; loads a whole backend in the child."""
-
-    load: Callable[[], Backend]
-
-    def __call__(self) -> HostedBackend:
-        return process_child.host_backend(self.load)
 
 
 class _ChildProcess:

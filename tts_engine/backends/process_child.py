@@ -16,65 +16,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
 
 from ..errors import BadRequest, BundleError, SynthesisFailed, UnknownVoice, VivavoceError
 from ..voices.voices import Voice
-from .base import Backend, SlotRequest, SlotTurn, Stage, Stages, StepResult
+from .base import SlotTurn, Stage, Stages, StepResult
+from .hosted_backend import HostedBackend
 
 logger = logging.getLogger(__name__)
-
-
-class SlotRenderer(Protocol):
-    """The part of a ``Backend`` that needs tensors. Every member is as in ``Backend``."""
-
-    @property
-    def workers(self) -> Sequence[Stages]:
-        """As ``Backend``."""
-
-    @property
-    def slots(self) -> int:
-        """As ``Backend``."""
-
-    @property
-    def memory_slots(self) -> int:
-        """As ``Backend``."""
-
-    def max_batch_size(self, stage: Stage) -> int:
-        """As ``Backend``."""
-
-    def stage(self, slot: int) -> Stage:
-        """As ``Backend``."""
-
-    def close_slot(self, slot: int) -> None:
-        """As ``Backend``."""
-
-    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
-        """As ``Backend``."""
-
-
-@dataclass(frozen=True, slots=True)
-class HostedBackend:
-    """What ``load`` returns in the child."""
-
-    renderer: SlotRenderer
-    open_slot: Callable[[Any], int]  # takes what the parent's ``BackendFrontEnd.prepare_request`` returned
-    first_stage: Stage  # of a slot that was just opened
-    # Of a backend whose voices never change; otherwise the parent's front end has them.
-    voices: tuple[Voice, ...] = ()
-    warm_up_text: str = ""
-
-
-def host_backend(load: Callable[[], Backend]) -> HostedBackend:
-    """Load a whole backend whose voices never change."""
-    backend = load()
-    slot = backend.open_slot(SlotRequest(backend.voices.default.id, speed=1.0, seed=0))
-    stage = backend.stage(slot)
-    backend.close_slot(slot)
-    return HostedBackend(backend, backend.open_slot, stage, tuple(backend.voices), backend.warm_up_text)
 
 
 # Messages

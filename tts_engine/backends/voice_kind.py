@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..errors import BadRequest, BundleError, MissingExtra
 from ..voices.voices import Voice
-from .base import Backend, ProcessPolicy
+from .base import Backend
+from .hosted_backend import BackendParts
 
 if TYPE_CHECKING:
     from ..voices.enrollable import EnrollableVoices
@@ -27,7 +28,6 @@ class LoadSettings:
     precision: str = "fp32"
     device: str = "auto"
     executor: str = "auto"
-    process: ProcessPolicy | None = None  # render in a child process
     workers: int | None = None  # threads that render; of Piper
 
 
@@ -122,8 +122,8 @@ class Checkpoints(Protocol):
 class VoiceKind:
     """A kind of voice.
 
-    load and measure raise BundleError, BadRequest and MissingExtra. measure times the networks of a folder on
-    a device with a precision.
+    load, parts and measure raise BundleError, BadRequest and MissingExtra. parts loads for a child process;
+    measure times the networks of a folder on a device with a precision.
     """
 
     name: str
@@ -132,7 +132,7 @@ class VoiceKind:
     load: Callable[[LoadSettings], Backend]
     list_voices: Callable[[Path], tuple[Voice, ...]] = lambda folder: ()  # without loading networks
     checkpoints: Checkpoints | None = None
-    renders_in_child: bool = False  # else ``load`` is never asked for a child process
+    parts: Callable[[LoadSettings], BackendParts] | None = None  # None: it renders in this process only
     measure: Callable[[Path, str, str], tuple[DeviceFigure, ...]] | None = None
     measured_on_cpu: bool = False  # whether ``measure`` is meant for a CPU too
 

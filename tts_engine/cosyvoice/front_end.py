@@ -15,6 +15,7 @@ from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
 from ...models.cosyvoice.config import BLOCK_IDS, CosyVoiceVersion
 from ...models.cosyvoice.front_end import lm_prompts
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
+from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from ...models.cosyvoice.lm.generation import LmPrompt
 from ...models.cosyvoice.lm.sampling import SamplingParameters
 from ..backends.base import SlotRequest
@@ -78,7 +79,8 @@ class CosyVoiceFrontEnd:
             name: speaker.voice_prompt(tokenizer, bundle.network_config.lm) or speaker.embedding
             for name, speaker in bundle.speakers().items()
         }
-        store = VoiceStore(voices, bundle.version.value) if voices else None
+        version = bundle.version.value
+        store = VoiceStore(voices, version, read_prompt=VoicePrompt.load) if voices else None
         bundle_voices = BundleVoices(
             speakers,
             functools.partial(load_voice_encoder, bundle, policy),

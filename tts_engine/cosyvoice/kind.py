@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..backends.base import Backend
+from ..backends.hosted_backend import BackendParts
 from ..backends.voice_kind import DeviceFigure, LoadSettings, VoiceKind
 from .checkpoints import CosyVoiceCheckpoints, bundle_errors
 
@@ -40,22 +41,19 @@ def require_policy(settings: LoadSettings) -> "CosyVoicePolicy":
 
 def _load(settings: LoadSettings) -> Backend:
     policy = require_policy(settings)
-    if settings.process is not None:
-        return _load_in_process(settings, replace(policy, voice_store=settings.voice_store))
     from .backend import CosyVoiceBackend
 
     return CosyVoiceBackend.load(settings.folder, policy, settings.voice_store)
 
 
-def _load_in_process(settings: LoadSettings, policy: "CosyVoicePolicy") -> Backend:
-    assert settings.process is not None
-    from ..backends.process import ProcessBackend
+def _parts(settings: LoadSettings) -> BackendParts:
+    policy = replace(require_policy(settings), voice_store=settings.voice_store)
     from .front_end import CosyVoiceFrontEnd
     from .loading import load_hosted_renderer
 
     front = partial(CosyVoiceFrontEnd.load, settings.folder, policy, settings.voice_store)
     load = partial(load_hosted_renderer, settings.folder, policy)
-    return ProcessBackend.start(load, front, settings.process)
+    return BackendParts(load, front)
 
 
 def measure(
@@ -91,6 +89,6 @@ COSYVOICE: Final = VoiceKind(
     matches=_matches,
     load=_load,
     checkpoints=_CHECKPOINTS,
-    renders_in_child=True,
+    parts=_parts,
     measure=measure,
 )

@@ -25,7 +25,7 @@ from ...models.networks.execution import Executor, Precision
 from ...models.onnx_providers import find_onnx_device
 from ...models.onnx_sessions import OnnxSessions
 from ..backends.base import Stage
-from ..backends.process_child import HostedBackend
+from ..backends.hosted_backend import HostedBackend
 from .checkpoints import bundle_errors
 from .policy import CosyVoicePolicy
 from .renderer import CosyVoiceRenderer

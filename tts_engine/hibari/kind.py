@@ -4,27 +4,39 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from ...models.english_ipa import EnglishPhonemizer
 from ...models.onnx_providers import OnnxDevice
 from ..backends.base import Backend
 from ..backends.devices import load_on_device, require_onnx_device
+from ..backends.hosted_backend import BackendParts, host_backend
 from ..backends.voice_kind import LoadSettings, VoiceKind, require_default_networks
 from ..voices.voices import Voice
 
 
 def _load(settings: LoadSettings) -> Backend:
-    require_default_networks(settings)
-    load = partial(load_on_device, _load_on, require_onnx_device(settings.device))
-    if settings.process is None:
-        return load()
-    from ..backends.process import ProcessBackend
+    return _loader(settings)()
 
-    return ProcessBackend.start_backend(load, settings.process)
+
+def _parts(settings: LoadSettings) -> BackendParts:
+    return BackendParts(partial(host_backend, _loader(settings)))
+
+
+def _loader(settings: LoadSettings) -> "partial[Backend]":
+    require_default_networks(settings)
+    return partial(load_on_device, _load_on, require_onnx_device(settings.device))
 
 
 def _load_on(device: OnnxDevice) -> Backend:
     from .backend import HibariBackend
 
     return HibariBackend.load(device)
+
+
+def load_phonemizer() -> EnglishPhonemizer:
+    """Load what reads English words. Raises HibariGraphMismatchError for another version of the package."""
+    from ...models.hibari.phonemizer import Phonemizer
+
+    return Phonemizer.load()
 
 
 def _list_voices(_: Path) -> tuple[Voice, ...]:
@@ -39,5 +51,5 @@ PACKAGED: Final = VoiceKind(
     matches=lambda bundle: bundle == "default",
     load=_load,
     list_voices=_list_voices,
-    renders_in_child=True,
+    parts=_parts,
 )

@@ -13,14 +13,14 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.hibari.phonemizer import Phonemizer, SpelledWord
+from ...models.english_ipa import EnglishPhonemizer, SpelledWord
 from ...models.kokoro.voice import (
     MAX_PHONEMES,
     SAMPLE_RATE,
@@ -124,7 +124,7 @@ class KokoroVoices:
     warm_up_text = "Hello."
 
     def __init__(
-        self, model: KokoroModel, styles: Mapping[str, NDArray[np.float32]], english: Phonemizer
+        self, model: KokoroModel, styles: Mapping[str, NDArray[np.float32]], english: EnglishPhonemizer
     ) -> None:
         self.voices: Voices = KokoroVoiceSet(tuple(styles))
         self._model, self._styles, self._english = model, styles, english
@@ -137,10 +137,12 @@ class KokoroVoices:
         warn_if_slow("of the Kokoro bundle", rtf)
 
     @classmethod
-    def load(cls, folder: Path, device: OnnxDevice = CPU) -> "KokoroVoices":
+    def load(
+        cls, folder: Path, load_english: Callable[[], EnglishPhonemizer], device: OnnxDevice = CPU
+    ) -> "KokoroVoices":
         """Load a folder. Raises BundleError."""
         model_file, voices_file = _find_files(folder)
-        english = Phonemizer.load()
+        english = load_english()
         try:
             threads = min(_MAX_THREADS, os.cpu_count() or 1)
             model = KokoroModel(model_file, english.phoneme_ids, threads, OnnxSessions(device))
@@ -257,9 +259,11 @@ def list_kokoro_voices(folder: Path) -> tuple[Voice, ...]:
         raise BundleError(str(error)) from error
 
 
-def load_kokoro(folder: Path, device: OnnxDevice = CPU) -> ClauseBackend:
+def load_kokoro(
+    folder: Path, load_english: Callable[[], EnglishPhonemizer], device: OnnxDevice = CPU
+) -> ClauseBackend:
     """The backend of a Kokoro folder. Raises BundleError."""
-    return ClauseBackend(KokoroVoices.load(folder, device), workers=1)
+    return ClauseBackend(KokoroVoices.load(folder, load_english, device), workers=1)
 
 
 def _find_files(folder: Path) -> tuple[Path, Path]:

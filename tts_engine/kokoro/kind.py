@@ -1,9 +1,10 @@
 """Kokoro: a folder with the graph ``kokoro*.onnx`` and the voices ``voices*.bin``."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
 
+from ...models.english_ipa import EnglishPhonemizer
 from ..backends.base import Backend
 from ..backends.devices import load_on_device, require_onnx_device
 from ..backends.voice_kind import LoadSettings, VoiceKind, require_default_networks
@@ -16,12 +17,12 @@ def _matches(bundle: str) -> bool:
     return any(folder.glob("kokoro*.onnx")) or has_graph_and_voices
 
 
-def _load(settings: LoadSettings) -> Backend:
+def _load(load_english: Callable[[], EnglishPhonemizer], settings: LoadSettings) -> Backend:
     require_default_networks(settings)
     device = require_onnx_device(settings.device)
     from .backend import load_kokoro
 
-    return load_on_device(partial(load_kokoro, settings.folder), device)
+    return load_on_device(partial(load_kokoro, settings.folder, load_english), device)
 
 
 def _list_voices(folder: Path) -> tuple[Voice, ...]:
@@ -30,4 +31,6 @@ def _list_voices(folder: Path) -> tuple[Voice, ...]:
     return list_kokoro_voices(folder)
 
 
-KOKORO: Final = VoiceKind("Kokoro", "kokoro*.onnx", _matches, _load, _list_voices)
+def kokoro_kind(load_english: Callable[[], EnglishPhonemizer]) -> VoiceKind:
+    """The kind; load_english: loads what reads English in Kokoro's alphabet."""
+    return VoiceKind("Kokoro", "kokoro*.onnx", _matches, partial(_load, load_english), _list_voices)

@@ -31,7 +31,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt, VoicePromptError
+from ...models.prompt_file import VoicePromptError
 from ..errors import BadRequest, BundleError, Overloaded
 from .index import (
     COLUMNS,
@@ -49,6 +49,7 @@ from .index import (
     require_row,
     voice_from_row,
 )
+from .packed_prompt import PackedPrompt
 from .prompt_cache import PromptCache
 from .storable_prompt import StorablePrompt, model_name
 
@@ -81,7 +82,7 @@ class VoiceStore:
         version: int | None,
         limits: VoiceStoreLimits | None = None,
         clock: Callable[[], float] = time.time,
-        read_prompt: Callable[[Path], StorablePrompt] = VoicePrompt.load,
+        read_prompt: Callable[[Path], StorablePrompt] = PackedPrompt.load,
     ) -> None:
         """Open the folder, or create it. Raises BundleError if it holds something else or a later format."""
         self.folder = folder

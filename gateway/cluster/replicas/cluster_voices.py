@@ -53,7 +53,7 @@ class EnrollableClusterVoices(EnrollableVoices):
 
     def __init__(self, cloning: CloningOffer, links: Links, folder: Path | None) -> None:
         version = cloning.model_version
-        store = None if folder is None else VoiceStore(folder, version, read_prompt=PackedPrompt.load)
+        store = None if folder is None else VoiceStore(folder, version)
         super().__init__({}, (), version, store)
         self._cloning: CloningOffer | None = cloning
         self._links = links

@@ -277,7 +277,7 @@ def _run(test: Callable[[ServedApis], Coroutine[Any, Any, None]], **options: Any
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[VoiceStore]:
     """An empty voice store of CosyVoice 2."""
-    with VoiceStore(tmp_path / "voices", 2) as opened:
+    with VoiceStore(tmp_path / "voices", 2, read_prompt=VoicePrompt.load) as opened:
         yield opened
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from vivavoce.adapters.audio.codecs import wav_header
 from vivavoce.gateway.cli import main
+from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.voices.store import VoiceStore
 
 pytest.importorskip("torch", reason="enrolling needs torch: make test EXTRAS=dev,stt,cosyvoice")
@@ -64,7 +65,7 @@ def test_a_voice_is_enrolled_listed_and_removed(
     assert voices("list", "--store", store, "--json") == 0
     anna = json.loads(capsys.readouterr().out)[0]
     assert (anna["transcript"], anna["about"]["consent"]) == ("Some words.", "I agree.")
-    with VoiceStore(store, 2) as opened:
+    with VoiceStore(store, 2, read_prompt=VoicePrompt.load) as opened:
         assert opened.get("anna").duration_s == pytest.approx(4, abs=0.1)
 
     assert voices("remove", "anna", "--store", store) == 0

@@ -11,9 +11,9 @@ import onnxruntime
 import pytest
 from hibari.g2p import G2P
 
+from vivavoce.models.english_ipa import SpelledWord
 from vivavoce.models.hibari import prepared_files
 from vivavoce.models.hibari.cmudict import read_names
-from vivavoce.models.hibari.phonemizer import SpelledWord
 from vivavoce.models.hibari.prepared_files import HibariGraphMismatchError, PreparedFiles
 from vivavoce.models.hibari.voice import HibariVoice, init_state
 from vivavoce.models.onnx_graphs.exact_products import (

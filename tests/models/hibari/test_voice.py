@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from shared.audio.speech_level import active_speech_level
 from shared.process_footprint import allocated_mb
+from vivavoce.models.english_ipa import SpelledWord
 from vivavoce.models.hibari.harmonic_vocoder import SAMPLE_RATE, SAMPLE_RATES, Band
-from vivavoce.models.hibari.phonemizer import MAX_PHONEMES, PhonemeLine, SpelledWord
+from vivavoce.models.hibari.phonemizer import MAX_PHONEMES, PhonemeLine
 from vivavoce.models.hibari.voice import (
     EncodedLine,
     HibariRenderState,

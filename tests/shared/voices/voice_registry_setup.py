@@ -51,7 +51,7 @@ class RegistrySetup:
         self, folder: Path, version: CosyVoiceVersion = CosyVoiceVersion.V2, policy: VoicePolicy | None = None
     ) -> None:
         self.encoder = Encoder(version)
-        self.store = VoiceStore(folder, version.value)
+        self.store = VoiceStore(folder, version.value, read_prompt=VoicePrompt.load)
         speakers = {name: np.zeros(192, np.float32) for name in ("first", "second")}
         self.voices = BundleVoices(speakers, lambda: self.encoder, ("en",), self.store)  # type: ignore[arg-type,return-value]
         self.registry = VoiceRegistry(self.voices, policy)

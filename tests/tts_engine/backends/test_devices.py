@@ -9,7 +9,8 @@ import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
 
 from shared.voices.tiny_piper import write_tiny_piper
-from vivavoce.models.hibari.phonemizer import PhonemeLine, SpelledWord
+from vivavoce.models.english_ipa import SpelledWord
+from vivavoce.models.hibari.phonemizer import PhonemeLine
 from vivavoce.models.hibari.voice import HibariVoice
 from vivavoce.models.onnx_providers import PROVIDERS, OnnxDevice, find_onnx_device, installed_devices
 from vivavoce.models.onnx_sessions import CPU_SESSIONS, OnnxSessions

@@ -20,6 +20,7 @@ from vivavoce.tts_engine.backends.base import (  # noqa: E402
     ProcessPolicy,
     Stage,
 )
+from vivavoce.tts_engine.backends.hosted_backend import BackendParts  # noqa: E402
 from vivavoce.tts_engine.backends.process import ProcessBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices  # noqa: E402
@@ -82,9 +83,11 @@ def test_samples_equal_those_of_the_backend_in_this_process(
         )
         # With the store, in which both keep the prepared voice: it is rounded to halves.
         policy = replace(ONE_SLOT, overlap=overlap, voice_store=tmp_path)
-        in_child = ProcessBackend.start(
-            functools.partial(load_hosted_renderer, v3_folder, policy),
-            functools.partial(CosyVoiceFrontEnd.load, v3_folder, ONE_SLOT, tmp_path),
+        in_child = ProcessBackend(
+            BackendParts(
+                functools.partial(load_hosted_renderer, v3_folder, policy),
+                functools.partial(CosyVoiceFrontEnd.load, v3_folder, ONE_SLOT, tmp_path),
+            )
         )
         assert len(in_child.workers) == 1 + overlap
         assert await rendered(in_child) == await rendered(in_process)
@@ -157,7 +160,7 @@ def test_out_of_memory_in_the_child_ends_the_newest_sessions_and_stops_admission
             return False
 
     async def test() -> None:
-        backend = ProcessBackend.start(functools.partial(load, v3_folder, policy), front)
+        backend = ProcessBackend(BackendParts(functools.partial(load, v3_folder, policy), front))
         async with await Engine.open(backend=backend, config=UNLIMITED_LOAD) as engine:
             assert (backend.slots, backend.memory_slots) == (4, 4)
             completed = await asyncio.gather(*(speak(engine, seed) for seed in range(4)))

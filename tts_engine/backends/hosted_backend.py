@@ -1,0 +1,105 @@
+"""A backend in two parts: a renderer that another process may load, and a front end that needs no tensors."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..segmenter import Segmenter
+from ..voices.voices import Voice, Voices
+from .base import Backend, SlotRequest, SlotTurn, Stage, Stages, StepResult
+
+
+class SlotRenderer(Protocol):
+    """The part of a ``Backend`` that needs tensors. Every member is as in ``Backend``."""
+
+    @property
+    def workers(self) -> Sequence[Stages]:
+        """As ``Backend``."""
+
+    @property
+    def slots(self) -> int:
+        """As ``Backend``."""
+
+    @property
+    def memory_slots(self) -> int:
+        """As ``Backend``."""
+
+    def max_batch_size(self, stage: Stage) -> int:
+        """As ``Backend``."""
+
+    def stage(self, slot: int) -> Stage:
+        """As ``Backend``."""
+
+    def close_slot(self, slot: int) -> None:
+        """As ``Backend``."""
+
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
+        """As ``Backend``."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostedBackend:
+    """What ``load`` returns in the child."""
+
+    renderer: SlotRenderer
+    open_slot: Callable[[Any], int]  # takes what the parent's ``BackendFrontEnd.prepare_request`` returned
+    first_stage: Stage  # of a slot that was just opened
+    # Of a backend whose voices never change; otherwise the parent's front end has them.
+    voices: tuple[Voice, ...] = ()
+    warm_up_text: str = ""
+
+
+def host_backend(load: Callable[[], Backend]) -> HostedBackend:
+    """Load a whole backend whose voices never change."""
+    backend = load()
+    slot = backend.open_slot(SlotRequest(backend.voices.default.id, speed=1.0, seed=0))
+    stage = backend.stage(slot)
+    backend.close_slot(slot)
+    return HostedBackend(backend, backend.open_slot, stage, tuple(backend.voices), backend.warm_up_text)
+
+
+class BackendFrontEnd(Protocol):
+    """The part of a backend that needs no tensors and stays in the parent process."""
+
+    @property
+    def voices(self) -> Voices:
+        """As ``Backend.voices``."""
+
+    @property
+    def warm_up_text(self) -> str:
+        """As ``Backend.warm_up_text``."""
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """As ``Backend.segmenter``."""
+
+    def prepare_request(self, request: SlotRequest) -> object:
+        """Check a request; the picklable value with which the renderer opens a slot. Raises BadRequest."""
+
+    def close(self) -> None:
+        """Free the voices."""
+
+
+class StaticFrontEnd:
+    """The front end of a backend whose voices never change; it passes requests on."""
+
+    def __init__(self, voices: Voices, warm_up_text: str) -> None:
+        self.voices, self.warm_up_text = voices, warm_up_text
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """A segmenter that yields clauses and sentences."""
+        return Segmenter(style=request.reading)
+
+    def prepare_request(self, request: SlotRequest) -> SlotRequest:
+        """The request itself."""
+        return request
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendParts:
+    """What loads the parts of a backend. make_front_end: None for voices that never change."""
+
+    load_renderer: Callable[[], HostedBackend]  # picklable; raises BundleError
+    make_front_end: Callable[[], BackendFrontEnd] | None = None
