@@ -172,7 +172,7 @@ class Settings(PhoneSystemSettings, BaseSettings):
     executor: Annotated[
         Literal["auto", "torch", "onnxruntime", "tensorrt", "ray"],
         Field(description="auto, torch, onnxruntime, tensorrt or ray"),
-    ] = "auto"  # the faster one for each network of CosyVoice, among those that are exported
+    ] = "auto"  # onnxruntime on a processor for an exported bundle of CosyVoice, else torch
     ray_address: Annotated[
         str, Field(pattern=r"^(auto|local|\S+:\d{1,5}|ray://\S+)$", description="auto, local or HOST:PORT")
     ] = "auto"  # the cluster that this machine belongs to

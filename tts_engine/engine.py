@@ -135,7 +135,7 @@ class Engine(SpeechEngine):
             or "int4-int8" (int4 with the flow in int8).
         device: "auto" (a GPU if torch computes the bundle and can use one), "cpu", "cuda" or "cuda:N"; where
             ONNX Runtime computes, any name of ``models.onnx_providers``.
-        executor: of CosyVoice's networks: "torch", "onnxruntime" or "auto" (the faster one).
+        executor: of CosyVoice's networks: "torch", "onnxruntime" or "auto" (``models.cosyvoice.executors``).
         backend: used instead of the bundle's backend.
         process: renders in a child process; None renders on threads of this process.
         metrics: used after the warm-up; None makes new ones.

@@ -1,4 +1,4 @@
-"""Loads the three networks of a checked bundle.
+"""Loads the three networks of a checked bundle in torch.
 
 Each network is built at the sizes that the bundle states and takes every tensor of its weight file: a missing
 or an unused tensor is an error.
@@ -13,15 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from ..networks.devices import CPU, compute_exactly
-from ..networks.execution import DeviceError, Executor, Precision
+from ..networks.execution import DeviceError, Precision
 from ..networks.layers import load_weights
 from .checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 from .config import TEXT_EMBEDDING_KEY, CosyVoiceVersion
-from .executors import NetworkLoader
 from .flow.flow import Flow
 from .flow.policy import FlowPolicy
-from .flow.streaming_flow import StreamingFlow
-from .lm.speech_lm import LmNetwork, SpeechLm
+from .lm.speech_lm import SpeechLm
 from .vocoder.hift_v2 import HiftV2
 from .vocoder.hift_v3 import HiftV3
 from .vocoder.vocoder import Vocoder
@@ -31,7 +29,7 @@ from .vocoder.vocoder import Vocoder
 class RenderNetworks:
     """Speech ids to mel, mel to samples."""
 
-    flow: StreamingFlow
+    flow: Flow
     vocoder: Vocoder
 
 
@@ -39,7 +37,7 @@ class RenderNetworks:
 class CosyVoiceNetworks(RenderNetworks):
     """All networks; the language model makes speech ids of text ids."""
 
-    lm: LmNetwork
+    lm: SpeechLm
 
 
 def load_networks(
@@ -47,51 +45,22 @@ def load_networks(
     policy: FlowPolicy | None = None,
     precision: Precision = Precision.FP32,
     device: torch.device = CPU,
-    executor: Executor = Executor.TORCH,
 ) -> CosyVoiceNetworks:
     """Load all three networks onto ``device``, one weight file after the other.
 
     ``policy`` sets the attention memory of the flow; ``precision`` is the language model's. Raises
     InvalidBundleError and DeviceError.
     """
-    loader = _loader(bundle, precision, device, executor)
-    lm = loader.load_lm(lambda: load_lm(bundle, precision, device))
-    render = _load_render_networks(loader, bundle, policy, device)
+    lm = load_lm(bundle, precision, device)
+    render = load_render_networks(bundle, policy, device)
     return CosyVoiceNetworks(flow=render.flow, vocoder=render.vocoder, lm=lm)
 
 
-def load_decode_network(
-    bundle: CosyVoiceBundle, precision: Precision, device: torch.device, executor: Executor
-) -> LmNetwork:
-    """Load the language model only, as ``load_networks`` does."""
-    return _loader(bundle, precision, device, executor).load_lm(lambda: load_lm(bundle, precision, device))
-
-
 def load_render_networks(
-    bundle: CosyVoiceBundle,
-    policy: FlowPolicy | None,
-    precision: Precision,
-    device: torch.device,
-    executor: Executor,
+    bundle: CosyVoiceBundle, policy: FlowPolicy | None, device: torch.device
 ) -> RenderNetworks:
     """Load the flow and the vocoder only, as ``load_networks`` does."""
-    return _load_render_networks(_loader(bundle, precision, device, executor), bundle, policy, device)
-
-
-def _loader(
-    bundle: CosyVoiceBundle, precision: Precision, device: torch.device, executor: Executor
-) -> NetworkLoader:
-    compute_exactly(device)
-    return NetworkLoader(executor, bundle, precision, device)
-
-
-def _load_render_networks(
-    loader: NetworkLoader, bundle: CosyVoiceBundle, policy: FlowPolicy | None, device: torch.device
-) -> RenderNetworks:
-    return RenderNetworks(
-        loader.load_flow(policy, lambda: load_flow(bundle, policy, device)),
-        loader.load_vocoder(lambda: load_vocoder(bundle, device)),
-    )
+    return RenderNetworks(load_flow(bundle, policy, device), load_vocoder(bundle, device))
 
 
 def load_lm(
@@ -102,6 +71,7 @@ def load_lm(
     On a CPU the text embedding (half a gigabyte) stays in its file: only rows that are read occupy memory.
     Raises InvalidBundleError, and DeviceError if the device does not support the precision.
     """
+    compute_exactly(device)
     if precision is Precision.INT8 and device.type != "cpu":
         raise DeviceError(f"int8 is for a CPU, and the device is {device}; take bf16 or fp16")
     if precision.of_lm is Precision.INT4:
@@ -115,6 +85,7 @@ def load_lm(
 
 def load_flow(bundle: CosyVoiceBundle, policy: FlowPolicy | None = None, device: torch.device = CPU) -> Flow:
     """Load the flow of either version. Raises InvalidBundleError."""
+    compute_exactly(device)
     with torch.device("meta"):
         flow = Flow(bundle.network_config.flow, policy)
     _load_network(flow, bundle, "flow.pt", device)
@@ -123,6 +94,7 @@ def load_flow(bundle: CosyVoiceBundle, policy: FlowPolicy | None = None, device:
 
 def load_vocoder(bundle: CosyVoiceBundle, device: torch.device = CPU) -> HiftV2 | HiftV3:
     """Load the vocoder of the bundle's version. Raises InvalidBundleError."""
+    compute_exactly(device)
     config = bundle.network_config.hift
     with torch.device("meta"):
         vocoder = HiftV2(config) if bundle.version is CosyVoiceVersion.V2 else HiftV3(config)

@@ -1,6 +1,6 @@
 """Choices of a caller about the execution of the networks: library, number format, device. No torch.
 
-``precision`` describes the number formats; ``models.cosyvoice.executors`` chooses a library by measuring.
+``precision`` describes the number formats; ``models.cosyvoice.executors`` chooses a library.
 """
 
 import importlib.util
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Executor(StrEnum):
-    """Library that computes a network; AUTO takes the faster one of those that are available."""
+    """Library that computes the networks; AUTO takes the one for the device."""
 
     AUTO = "auto"
     TORCH = "torch"

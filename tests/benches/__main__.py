@@ -434,22 +434,6 @@ def bench_exported(size: str, version: str, bundle: Path | None, precision: str,
     print_report(measure(BenchWeights(bundle, size, int(version)), precision), as_json)
 
 
-@bench_group.command("executor-choice")
-@SIZE
-@VERSION
-@WEIGHTS
-@click.option("--precision", type=click.Choice(["fp32", "int8"]), default="int8", show_default=True)
-@AS_JSON
-def bench_executor_choice(
-    size: str, version: str, bundle: Path | None, precision: str, as_json: bool
-) -> None:
-    """The library that auto takes for each network against the faster one, at three settings."""
-    from benches.cosyvoice.executor_choice import measure
-    from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
-
-    print_report(measure(BenchWeights(bundle, size, int(version)), precision), as_json)
-
-
 COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
 
 

@@ -13,13 +13,13 @@ from ..backends.base import SlotRequest
 from ..segmenter import Segmenter
 from .checkpoints import bundle_errors
 from .front_end import CosyVoiceFrontEnd
-from .loading import load_bundle_networks, load_lm_of_bundle, local_render_stage, voice_files_of
+from .loading import load_lm, load_render_stage, voice_files_of, with_executor
 from .policy import CosyVoicePolicy
 from .renderer import CosyVoiceRenderer
 from .rendering.render_stage import RenderStage
 
 if TYPE_CHECKING:
-    from ...models.cosyvoice.lm.speech_lm import LmNetwork
+    from ...models.cosyvoice.lm.speech_lm import SpeechLm
 
 
 class CosyVoiceBackend(CosyVoiceRenderer):
@@ -31,7 +31,7 @@ class CosyVoiceBackend(CosyVoiceRenderer):
         self,
         front_end: CosyVoiceFrontEnd,
         version: CosyVoiceVersion,
-        lm: "LmNetwork | ArraySpeechLm",
+        lm: "SpeechLm | ArraySpeechLm",
         render_stage: RenderStage,
         tokenizer: TextTokenizer,
         policy: CosyVoicePolicy,
@@ -54,10 +54,11 @@ class CosyVoiceBackend(CosyVoiceRenderer):
             bundle = open_bundle(folder)
             tokenizer = bundle.text_tokenizer()
             front_end = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, policy, voices)
-            networks = load_bundle_networks(bundle, policy)
+            policy = with_executor(policy, bundle)
+            lm = load_lm(bundle, policy)
             files = voice_files_of(bundle, policy)
-            stage = local_render_stage(bundle.version, networks, policy, files)
-            return cls(front_end, bundle.version, networks.lm, stage, tokenizer, policy, files)
+            stage = load_render_stage(bundle, policy, files)
+            return cls(front_end, bundle.version, lm, stage, tokenizer, policy, files)
 
     @classmethod
     def load_decoder(
@@ -69,7 +70,7 @@ class CosyVoiceBackend(CosyVoiceRenderer):
             bundle = open_bundle(folder)
             tokenizer = bundle.text_tokenizer()
             front_end = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, policy, None)
-            lm = load_lm_of_bundle(bundle, policy)
+            lm = load_lm(bundle, with_executor(policy, bundle))
             return cls(front_end, bundle.version, lm, render_stage, tokenizer, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:

@@ -6,22 +6,15 @@ stages apart           CosyVoiceBackend.load_decoder     and     load_render_hos
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
-from ...models.cosyvoice.config import CosyVoiceVersion
+from ...models.cosyvoice.executors import choose_executor
 from ...models.cosyvoice.onnx_graphs.graph_files import bundle_digest
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
-from ...models.cosyvoice.onnx_runtime.networks import (
-    ArrayNetworks,
-    ArrayRenderNetworks,
-    can_run_policy,
-    load_array_lm,
-    load_array_networks,
-    load_array_render_networks,
-)
+from ...models.cosyvoice.onnx_runtime.networks import load_array_lm, load_array_render_networks
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from ...models.networks.execution import Executor, Precision
+from ...models.networks.execution import Executor, is_torch_installed
 from ...models.onnx_providers import find_onnx_device
 from ...models.onnx_sessions import OnnxSessions
 from ..backends.base import Stage
@@ -34,8 +27,7 @@ from .rendering.render_host import RenderHost
 from .rendering.render_stage import LocalRenderStage
 
 if TYPE_CHECKING:
-    from ...models.cosyvoice.lm.speech_lm import LmNetwork
-    from ...models.cosyvoice.networks import CosyVoiceNetworks, RenderNetworks
+    from ...models.cosyvoice.lm.speech_lm import SpeechLm
 
 
 def load_hosted_renderer(folder: Path, policy: CosyVoicePolicy) -> HostedBackend:
@@ -43,11 +35,11 @@ def load_hosted_renderer(folder: Path, policy: CosyVoicePolicy) -> HostedBackend
     with bundle_errors():
         bundle = open_bundle(folder)
         files = voice_files_of(bundle, policy)
-        networks = load_bundle_networks(bundle, policy)
+        policy = with_executor(policy, bundle)
         renderer = CosyVoiceRenderer(
             bundle.version,
-            networks.lm,
-            local_render_stage(bundle.version, networks, policy, files),
+            load_lm(bundle, policy),
+            load_render_stage(bundle, policy, files),
             bundle.text_tokenizer(),
             policy,
             files,
@@ -60,48 +52,48 @@ def load_render_host(folder: Path, policy: CosyVoicePolicy, replica: str, bundle
     policy = replace(policy, voice_store=None)
     with bundle_errors():
         bundle = open_bundle(folder)
-        stage = local_render_stage(bundle.version, _load_render_networks(bundle, policy), policy, None)
+        stage = load_render_stage(bundle, with_executor(policy, bundle), None)
     return RenderHost(stage, replica, bundle_digest, slots=policy.slots, max_rows=policy.max_render_rows)
 
 
-def load_bundle_networks(
-    bundle: CosyVoiceBundle, policy: CosyVoicePolicy
-) -> "CosyVoiceNetworks | ArrayNetworks":
-    """Load the networks of a bundle with the policy's executor; only ``onnxruntime`` works without torch.
+def with_executor(policy: CosyVoicePolicy, bundle: CosyVoiceBundle) -> CosyVoicePolicy:
+    """The policy with the executor for its device and bundle, if it leaves the choice. Raises DeviceError."""
+    if policy.executor is Executor.AUTO and not is_torch_installed():
+        return replace(policy, executor=Executor.ONNXRUNTIME)
+    is_on_cpu = policy.executor is Executor.AUTO and _torch_device(policy).type == "cpu"
+    chosen = choose_executor(policy.executor, bundle, policy.flow, policy.precision, is_on_cpu=is_on_cpu)
+    return replace(policy, executor=chosen)
+
+
+def load_lm(bundle: CosyVoiceBundle, policy: CosyVoicePolicy) -> "SpeechLm | ArraySpeechLm":
+    """Load the language model with the policy's executor; torch has it beside TensorRT.
 
     Raises InvalidBundleError and DeviceError.
     """
-    if _runs_without_torch(policy):
-        return load_array_networks(bundle, policy.flow, policy.precision, _sessions_of(policy))
-    from ...models.cosyvoice.networks import load_networks
-    from ...models.networks.devices import find_device
-
-    device = find_device(policy.device)
-    return load_networks(bundle, policy.flow, policy.precision, device, policy.executor)
-
-
-def load_lm_of_bundle(bundle: CosyVoiceBundle, policy: CosyVoicePolicy) -> "LmNetwork | ArraySpeechLm":
-    """Load the language model only, as ``load_bundle_networks`` does."""
-    if _runs_without_torch(policy):
+    if policy.executor is Executor.ONNXRUNTIME:
         return load_array_lm(bundle, policy.precision, _sessions_of(policy))
-    from ...models.cosyvoice.networks import load_decode_network
-    from ...models.networks.devices import find_device
+    from ...models.cosyvoice import networks
 
-    return load_decode_network(bundle, policy.precision, find_device(policy.device), policy.executor)
+    return networks.load_lm(bundle, policy.precision, _torch_device(policy))
 
 
-def local_render_stage(
-    version: CosyVoiceVersion,
-    networks: "RenderNetworks | ArrayRenderNetworks",
-    policy: CosyVoicePolicy,
-    voice_files: PreparedVoiceFolder | None,
+def load_render_stage(
+    bundle: CosyVoiceBundle, policy: CosyVoicePolicy, voice_files: PreparedVoiceFolder | None
 ) -> LocalRenderStage:
-    """The render stage of loaded networks."""
-    if isinstance(networks, ArrayRenderNetworks):
-        return LocalRenderStage(ArrayRenderRunner(networks, policy, voice_files), policy)
-    from .rendering.render_runner import RenderRunner
+    """Load flow and vocoder with the policy's executor. Raises InvalidBundleError and DeviceError."""
+    if policy.executor is Executor.ONNXRUNTIME:
+        networks = load_array_render_networks(bundle, policy.flow, policy.precision, _sessions_of(policy))
+    elif policy.executor is Executor.TENSORRT:
+        from ...models.cosyvoice.tensorrt_engines.networks import load_engines
 
-    return LocalRenderStage(RenderRunner(version, networks, policy, voice_files), policy)
+        networks = load_engines(bundle, policy.precision, _torch_device(policy))
+    else:
+        from ...models.cosyvoice.networks import load_render_networks
+        from .rendering.render_runner import RenderRunner
+
+        in_torch = load_render_networks(bundle, policy.flow, _torch_device(policy))
+        return LocalRenderStage(RenderRunner(bundle.version, in_torch, policy, voice_files), policy)
+    return LocalRenderStage(ArrayRenderRunner(networks, policy, voice_files), policy)
 
 
 def voice_files_of(bundle: CosyVoiceBundle, policy: CosyVoicePolicy) -> PreparedVoiceFolder | None:
@@ -114,23 +106,11 @@ def voice_files_of(bundle: CosyVoiceBundle, policy: CosyVoicePolicy) -> Prepared
     return PreparedVoiceFolder(policy.voice_store, key, policy.max_prepared_bytes)
 
 
-def _load_render_networks(
-    bundle: CosyVoiceBundle, policy: CosyVoicePolicy
-) -> "RenderNetworks | ArrayRenderNetworks":
-    if _runs_without_torch(policy):
-        return load_array_render_networks(bundle, policy.flow, policy.precision, _sessions_of(policy))
-    from ...models.cosyvoice.networks import load_render_networks
-    from ...models.networks.devices import find_device
-
-    device = find_device(policy.device)
-    return load_render_networks(bundle, policy.flow, policy.precision, device, policy.executor)
-
-
 def _sessions_of(policy: CosyVoicePolicy) -> OnnxSessions:
     return OnnxSessions(find_onnx_device(policy.device))
 
 
-def _runs_without_torch(policy: CosyVoicePolicy) -> bool:
-    # The flow in int8 exists as exported graphs only.
-    is_chosen = policy.executor is Executor.AUTO and policy.precision is Precision.INT4_INT8
-    return (is_chosen or policy.executor is Executor.ONNXRUNTIME) and can_run_policy(policy.flow)
+def _torch_device(policy: CosyVoicePolicy) -> Any:
+    from ...models.networks.devices import find_device
+
+    return find_device(policy.device)

@@ -1,7 +1,8 @@
 """The exported flow on arrays. The memory of the state is fed to the graphs in place.
 
 The graphs return the keys and values of a chunk, which are written behind those of earlier chunks. Sessions
-are stepped one by one; a batch would save a few per cent. ``OnnxFlow`` gives tensors to these graphs.
+are stepped one by one; a batch would save a few per cent. States stay in the library that runs the graphs;
+ids, voices and mels are numpy's.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS, FlowConfig
 from ..flow.policy import EXACT_POLICY, FlowPolicy
 from ..onnx_graphs.graph_files import bundle_digest, flow_graph_path, open_graph
-from .graph_runs import Array, Float, Integers, OrtGraph, RunnableGraph, State, paged_zeros, thread_count
+from .graph_runs import Array, Float, Integers, OrtGraph, RunnableGraph, State, host_array, thread_count
 from .random_numbers import normal_numbers
 
 _NOISE_FRAMES = 15_000
@@ -144,18 +145,12 @@ class ArrayFlow:
     def init_state(self, speaker: Array, frames: int) -> ArrayFlowState:
         """The state before the first chunk. speaker: of ``project_speaker``. frames: initial capacity."""
         rows = len(speaker)
-        sizes = {"id_memory": frames // FRAMES_PER_SPEECH_ID, "frame_memory": frames}
-        memories = {
-            name: self._encoder.empty_memory(name, rows, slots)
-            for name, slots in sizes.items()
-            if self.config.encoder is not None
-        }
         return ArrayFlowState(
             0,
             frames,
             speaker,
             self._encoder.initial_state(rows),
-            memories,
+            self._encoder_memories(rows, frames),
             tuple(self._initial_contexts(rows) for _ in range(self._runs)),
             self._solver_memories(rows, frames),
         )
@@ -172,6 +167,12 @@ class ArrayFlow:
     def _initial_contexts(self, rows: int) -> State:
         """Of a run."""
         return self._step.initial_state(rows)
+
+    def _encoder_memories(self, rows: int, frames: int) -> State:
+        if self.config.encoder is None:
+            return {}
+        sizes = {"id_memory": frames // FRAMES_PER_SPEECH_ID, "frame_memory": frames}
+        return {name: self._encoder.empty_memory(name, rows, slots) for name, slots in sizes.items()}
 
     def _solver_memories(self, rows: int, frames: int) -> tuple[Array, ...]:
         return tuple(self._step.empty_memory("memory", rows, frames) for _ in range(self._runs))
@@ -201,7 +202,7 @@ class ArrayFlow:
         x = self._noise_rows(begin, length)[None]
         state = self.with_capacity_for(state, begin + length)
         mel, state = self.compute(ids[None], future[None], prompt_mel[None], x, state, BLOCK_FRAMES)
-        return mel[0], state
+        return host_array(mel[0]), state
 
     def with_capacity_for(self, state: ArrayFlowState, frames: int) -> ArrayFlowState:
         """The state, in larger memories if it has no room for ``frames`` frames in all."""
@@ -210,12 +211,14 @@ class ArrayFlow:
         return self._with_capacity(state, max(frames, state.capacity * 3 // 2))
 
     def _with_capacity(self, state: ArrayFlowState, frames: int) -> ArrayFlowState:
-        own_used, own_slots = (count - state.voice_frames for count in (state.frames, frames))
-        solver = tuple(_resized(memory, own_used, own_slots) for memory in state.solver_memories)
-        encoder = {}
+        rows, own_frames = len(state.speaker), state.frames - state.voice_frames
+        solver = self._solver_memories(rows, frames - state.voice_frames)
+        for larger, memory in zip(solver, state.solver_memories, strict=True):
+            larger[..., :own_frames, :] = memory[..., :own_frames, :]
+        encoder = self._encoder_memories(rows, frames)
         for name, memory in state.encoder_memories.items():
-            used, slots = (count * memory.shape[-2] // state.capacity for count in (state.frames, frames))
-            encoder[name] = _resized(memory, used, slots)
+            used = state.frames * memory.shape[-2] // state.capacity
+            encoder[name][..., :used, :] = memory[..., :used, :]
         return replace(state, capacity=frames, encoder_memories=encoder, solver_memories=solver)
 
     def compute(
@@ -281,10 +284,3 @@ def present(outputs: State, past: State) -> State:
 def _write(memory: Array, keys_values: Array, begin: int) -> None:
     """Write the keys and values of a chunk from slot ``begin`` on."""
     memory[..., begin : begin + keys_values.shape[-2], :] = keys_values
-
-
-def _resized(memory: Array, used: int, slots: int) -> Array:
-    """A memory, whose first ``used`` slots are copied to one of ``slots`` slots."""
-    larger = paged_zeros((*memory.shape[:-2], slots, memory.shape[-1]), memory.dtype)
-    larger[..., :used, :] = memory[..., :used, :]
-    return larger

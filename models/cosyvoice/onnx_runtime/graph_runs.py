@@ -78,6 +78,11 @@ class OrtGraph:
         return paged_zeros((rows, *shape[1:-2], slots, shape[-1]))
 
 
+def host_array(array: Array) -> Float:
+    """An output on the host, where the graph may have run on a card."""
+    return array if isinstance(array, np.ndarray) else np.asarray(array.cpu())
+
+
 def thread_count() -> int:
     """Threads of a graph: as many as torch uses, or the processors of this process if torch is not loaded."""
     torch = sys.modules.get("torch")

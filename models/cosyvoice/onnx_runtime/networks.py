@@ -1,5 +1,6 @@
-"""Opens the exported graphs of all three networks on a device of ONNX Runtime, without torch."""
+"""Opens the exported graphs of the three networks on a device of ONNX Runtime, without torch."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...host_memory import release_free_heap
@@ -17,46 +18,34 @@ EXPORTED_PRECISIONS = (Precision.FP32, Precision.INT8, Precision.INT4, Precision
 
 @dataclass(frozen=True, slots=True)
 class ArrayRenderNetworks:
-    """Speech ids to mel, mel to samples, on numpy arrays."""
+    """Speech ids to mel, mel to samples, with numpy arrays in and out."""
 
     flow: ArrayFlow
     vocoder: ArrayVocoder
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayNetworks(ArrayRenderNetworks):
-    """All networks; the language model makes speech ids of text ids."""
-
-    lm: ArraySpeechLm
-
-
-def load_array_networks(
-    bundle: CosyVoiceBundle, policy: FlowPolicy, precision: Precision, sessions: OnnxSessions = CPU_SESSIONS
-) -> ArrayNetworks:
-    """Open the graphs of a bundle. Raises InvalidBundleError, and DeviceError for another precision."""
-    lm = load_array_lm(bundle, precision, sessions)
-    render = load_array_render_networks(bundle, policy, precision, sessions)
-    release_free_heap()  # packing matrices leaves it in pieces
-    return ArrayNetworks(flow=render.flow, vocoder=render.vocoder, lm=lm)
+    free_card_bytes: Callable[[], int] | None = None  # of the card that has the states; None: the host has
 
 
 def load_array_lm(
     bundle: CosyVoiceBundle, precision: Precision, sessions: OnnxSessions = CPU_SESSIONS
 ) -> ArraySpeechLm:
-    """Open the language model's graphs only. Raises as ``load_array_networks``."""
+    """Open the language model's graphs. Raises InvalidBundleError, and DeviceError for another precision."""
     if precision not in EXPORTED_PRECISIONS:
         raise DeviceError(
             f"the executor onnxruntime has {', '.join(EXPORTED_PRECISIONS)}, and the precision is {precision}"
         )
-    return ArraySpeechLm.load(bundle, precision.of_lm, sessions=sessions)
+    lm = ArraySpeechLm.load(bundle, precision.of_lm, sessions=sessions)
+    release_free_heap()  # packing matrices leaves it in pieces
+    return lm
 
 
 def load_array_render_networks(
     bundle: CosyVoiceBundle, policy: FlowPolicy, precision: Precision, sessions: OnnxSessions = CPU_SESSIONS
 ) -> ArrayRenderNetworks:
-    """Open the graphs of flow and vocoder only. Raises InvalidBundleError."""
+    """Open the graphs of flow and vocoder. Raises as ``load_array_flow``."""
     flow = load_array_flow(bundle, policy, precision, sessions)
-    return ArrayRenderNetworks(flow, ArrayVocoder.load(bundle, sessions=sessions))
+    vocoder = ArrayVocoder.load(bundle, sessions=sessions)
+    release_free_heap()
+    return ArrayRenderNetworks(flow, vocoder)
 
 
 def load_array_flow(

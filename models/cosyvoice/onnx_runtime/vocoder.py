@@ -17,7 +17,7 @@ from ..config import (
     HiftConfig,
 )
 from ..onnx_graphs.graph_files import bundle_digest, graph_path, open_graph
-from .graph_runs import Array, Float, OrtGraph, RunnableGraph, State, thread_count
+from .graph_runs import Array, Float, OrtGraph, RunnableGraph, State, host_array, thread_count
 from .random_numbers import uniform_numbers
 
 _DRAWS_BEFORE_TABLE = MEL_BANDS * 15_000 + 3_852_970  # see vocoder/noise_table.py
@@ -99,5 +99,4 @@ class ArrayVocoderStream:
     def render(self, mel: Float, noise: Float, *, last: bool) -> Float:
         """Samples (N,) of a chunk, as ``ArrayVocoder.render``. mel: (80, n). noise: of ``draw_noise``."""
         rendered, self._state = self._vocoder.render(mel[None], noise, self._state, last=last)
-        samples: Float = rendered[0]
-        return samples
+        return host_array(rendered[0])

@@ -77,8 +77,7 @@ class EngineGraph:
         device = torch.device("cpu") if name in self._on_host else self._device
         if isinstance(part, int):
             return torch.tensor(part, device=device)
-        tensor: Tensor = part.to(device).contiguous()
-        return tensor
+        return torch.as_tensor(part).to(device).contiguous()
 
     def _profile_for(self, inputs: Mapping[str, Array | int]) -> int:
         """The first profile that all sizes are in."""

@@ -1,4 +1,7 @@
-"""Loads flow and vocoder of a bundle as engines, building, refitting or reading each. Unproven on a card.
+"""Loads flow and vocoder of a bundle as engines, building, refitting or reading each.
+
+**Unproven**: no card has run it; tests run it on a stand-in of TensorRT. It is an executor of the exported
+graphs like ONNX Runtime: ``ArrayFlow`` and ``ArrayVocoder`` run its engines, whose states stay on the card.
 
 onnx/flow_step.onnx                     the exported graph
 onnx/tensorrt/flow_step.bf16.onnx       the same, typed for TensorRT
@@ -7,20 +10,20 @@ onnx/tensorrt/timings                   what the builder has measured
 """
 
 import logging
+from functools import partial
 from pathlib import Path
 
 import onnx
 import torch
 
-from ...networks.devices import card_name
-from ...networks.execution import Precision
+from ...networks.devices import card_name, free_bytes
+from ...networks.execution import DeviceError, Precision
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..onnx_graphs.graph_files import DIGEST_KEY, GRAPH_FOLDER, bundle_digest, graph_path, open_graph
-from ..onnx_networks.onnx_flow import OnnxFlow
-from ..onnx_networks.onnx_vocoder import OnnxVocoder
 from ..onnx_runtime.flow import ArrayFlow
+from ..onnx_runtime.networks import ArrayRenderNetworks
 from ..onnx_runtime.vocoder import ArrayVocoder
-from .engine_builder import EngineBuilder, EngineBuildError, TensorrtModule
+from .engine_builder import EngineBuilder, EngineBuildError, TensorrtModule, import_tensorrt
 from .engine_files import EngineFileError, EngineIdentity, read_engine, write_engine
 from .engine_graph import Axes, EngineGraph
 from .shape_profiles import shape_profiles
@@ -44,16 +47,20 @@ class EngineLoader:
         self._version = str(module.__version__)
         self._builder = EngineBuilder(module, self._folder / "timings")
 
-    def load_flow(self) -> OnnxFlow:
+    def load(self) -> ArrayRenderNetworks:
+        """Flow and vocoder. Raises InvalidBundleError, DeviceError."""
+        flow, vocoder = self.load_flow(), self.load_vocoder()
+        return ArrayRenderNetworks(flow, vocoder, partial(free_bytes, self._device))
+
+    def load_flow(self) -> ArrayFlow:
         """The flow. Raises InvalidBundleError, DeviceError."""
         speaker, encoder, step = (self._load(name, self._precision) for name in FLOW_GRAPHS)
-        flow = ArrayFlow(self._bundle.network_config.flow, speaker, encoder, step)
-        return OnnxFlow(flow, self._device)
+        return ArrayFlow(self._bundle.network_config.flow, speaker, encoder, step)
 
-    def load_vocoder(self) -> OnnxVocoder:
+    def load_vocoder(self) -> ArrayVocoder:
         """The vocoder. Raises InvalidBundleError, DeviceError."""
         config, version = self._bundle.network_config.hift, self._bundle.version
-        return OnnxVocoder(ArrayVocoder(config, version, self._load("vocoder", Precision.FP32)))
+        return ArrayVocoder(config, version, self._load("vocoder", Precision.FP32))
 
     def engine_files(self) -> list[Path]:
         """The engines on file, of any precision."""
@@ -83,6 +90,15 @@ class EngineLoader:
             engine = self._builder.build(typed, shape_profiles(name), input_axes(typed))
         write_engine(path, engine, identity)
         return engine
+
+
+def load_engines(bundle: CosyVoiceBundle, precision: Precision, device: torch.device) -> ArrayRenderNetworks:
+    """Flow and vocoder as engines of a card. Raises InvalidBundleError, and DeviceError for a processor."""
+    if device.type != "cuda":
+        raise DeviceError(f"the executor tensorrt is for a graphics card, and the device is {device}")
+    is_narrow = precision in (Precision.BF16, Precision.FP16)
+    products = precision if is_narrow else Precision.FP32
+    return EngineLoader(import_tensorrt(), bundle, products, device).load()
 
 
 def graph_digest(graph: Path) -> str:

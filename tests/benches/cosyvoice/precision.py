@@ -17,6 +17,7 @@ from torch import Tensor
 from benches.cosyvoice.bench_process import measure_in_process, print_figures
 from benches.cosyvoice.flow_precision import flow_errors
 from benches.cosyvoice.stopwatch import THREADS, MeasuredTime, Stopwatch, median_time
+from shared.runtimes.onnx_lm import OnnxSpeechLm
 from shared.voices.cosyvoice_bundles import check_bundle, export_bundle
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released, without_targets
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
@@ -26,7 +27,6 @@ from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, sample_ids
 from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm
 from vivavoce.models.cosyvoice.networks import load_lm
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import graph_path, is_exported
-from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm
 from vivavoce.models.decoding.kv_memory import SpeechLmState
 from vivavoce.models.decoding.uniforms import seeded_uniforms
 from vivavoce.models.networks.execution import Executor, Precision

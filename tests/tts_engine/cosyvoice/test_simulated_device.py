@@ -28,10 +28,10 @@ from vivavoce.models.networks.execution import DeviceError, Precision  # noqa: E
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage, StepResult  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.front_end import CosyVoiceFrontEnd  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.loading import local_render_stage  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy, policy_for  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.rendering.flow_runner import EagerFlowRunner, GraphFlowRunner  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.rendering.render_runner import RenderRunner  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.rendering.render_stage import LocalRenderStage  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -62,7 +62,7 @@ def backend_on(device: torch.device, bundle: CosyVoiceBundle) -> CosyVoiceBacken
     tokenizer = bundle.text_tokenizer()
     front = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, BRIEF, None)
     networks = load_networks(bundle, device=device)
-    stage = local_render_stage(bundle.version, networks, BRIEF, None)
+    stage = LocalRenderStage(RenderRunner(bundle.version, networks, BRIEF), BRIEF)
     return CosyVoiceBackend(front, bundle.version, networks.lm, stage, tokenizer, BRIEF)
 
 

@@ -1,4 +1,6 @@
-"""Runs the exported flow and vocoder on numpy arrays; the interface of ``RenderRunner``, without torch.
+"""Runs the exported flow and vocoder; the interface of ``RenderRunner``, without torch.
+
+The library that runs the graphs keeps the states, on the host or on its card; mels and samples are numpy's.
 
 A chunk is rendered for one sentence at a time, so a step of several sessions runs them one after the other.
 """
@@ -61,11 +63,13 @@ class ArrayRenderRunner:
         voice_files: PreparedVoiceFolder | None,
     ) -> None:
         self._flow, self._vocoder = networks.flow, networks.vocoder
-        self._voice_files = voice_files
+        self._free_card_bytes = networks.free_card_bytes
+        self._voice_files = voice_files if networks.free_card_bytes is None else None
         self._reserve_frames = policy.flow.reserve_frames
         bytes_per_s = state_bytes_per_s(networks.flow.config, networks.flow.policy)
         self._bytes_per_id = bytes_per_s * FRAMES_PER_SPEECH_ID / FRAMES_PER_S
-        self.memory_ids = int(policy.memory_share * free_host_bytes() / self._bytes_per_id)
+        free = (networks.free_card_bytes or free_host_bytes)()
+        self.memory_ids = int(policy.memory_share * free / self._bytes_per_id)
         self._prepared: RecentlyUsed[str, PreparedVoice] = RecentlyUsed(policy.max_prepared_voices)
 
     @property
@@ -143,7 +147,7 @@ class ArrayRenderRunner:
     def _new_prepared_voice(self, flow_prompt: FlowPrompt) -> PreparedVoice:
         state = self._with_reserve(self._prefilled_voice(flow_prompt))
         # To write the pages of a block anew takes 0.1 s of a first chunk's 2 s; to keep them, 0.2 GB.
-        can_lend = not self._flow.shares_voices
+        can_lend = not self._flow.shares_voices and self._free_card_bytes is None
         return PreparedVoice(state, can_lend_memory=can_lend, kept_frames=0)
 
     def _prefilled_voice(self, flow_prompt: FlowPrompt) -> ArrayFlowState:
@@ -172,6 +176,8 @@ class ArrayRenderRunner:
         return self._flow.copy_for_utterance(voice, voice.frames + self._reserve_frames)
 
     def _require_free_memory(self, ids: int) -> None:
+        if self._free_card_bytes is not None:
+            return
         # Linux overcommits: without this check the OOM killer would end the process and all its sessions.
         required, free = int(ids * self._bytes_per_id), free_host_bytes()
         if required > free:

@@ -11,6 +11,8 @@ torch = pytest.importorskip("torch")
 from golden.reference.flow import read_flow_inputs  # noqa: E402
 from golden.reference.golden_config import read_network_config, read_rule  # noqa: E402
 from golden.reference.rule_weights import rule_weights  # noqa: E402
+from shared.runtimes.onnx_flow import OnnxFlow  # noqa: E402
+from shared.runtimes.tensor_graph import TensorOrtGraph  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import flow_shapes  # noqa: E402
 from vivavoce.models.cosyvoice.config import BLOCK_FRAMES, BLOCK_IDS, CosyVoiceVersion  # noqa: E402
@@ -23,8 +25,6 @@ from vivavoce.models.cosyvoice.onnx_graphs.flow_encoder_graphs import (  # noqa:
     write_flow_speaker,
 )
 from vivavoce.models.cosyvoice.onnx_graphs.flow_step_graphs import write_flow_step  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_networks.onnx_flow import OnnxFlow  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_networks.tensor_graph import TensorOrtGraph  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow  # noqa: E402
 from vivavoce.models.networks.state import gather, tensors  # noqa: E402
 

@@ -16,6 +16,7 @@ from golden.reference.golden_config import read_network_config, read_rule  # noq
 from golden.reference.language_model import compare_language_model  # noqa: E402
 from golden.reference.rule_weights import rule_weights  # noqa: E402
 from shared.runtimes.numpy_lm import NumpyLm  # noqa: E402
+from shared.runtimes.onnx_lm import OnnxSpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import llm_shapes  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
@@ -26,7 +27,6 @@ from vivavoce.models.cosyvoice.onnx_graphs.lm_graphs import (  # noqa: E402
     write_lm_head,
     write_lm_step,
 )
-from vivavoce.models.cosyvoice.onnx_networks.onnx_lm import OnnxSpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm  # noqa: E402
 from vivavoce.models.networks.execution import Precision  # noqa: E402
 from vivavoce.models.onnx_graphs.matrix_products import MatrixFormat  # noqa: E402

@@ -12,14 +12,14 @@ from golden.reference.comparison import read_arrays  # noqa: E402
 from golden.reference.golden_config import read_network_config, read_rule  # noqa: E402
 from golden.reference.rule_weights import rule_weights  # noqa: E402
 from golden.reference.vocoder import WAVE_TOLERANCE  # noqa: E402
+from shared.runtimes.onnx_vocoder import OnnxVocoder  # noqa: E402
+from shared.runtimes.tensor_graph import TensorOrtGraph  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import hift_shapes  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_vocoder  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.hift_v2_graph import write_hift_v2  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.hift_v3_graph import write_hift_v3  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_networks.onnx_vocoder import OnnxVocoder  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_networks.tensor_graph import TensorOrtGraph  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_runtime.vocoder import ArrayVocoder  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3  # noqa: E402

@@ -5,6 +5,7 @@ import shutil
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -12,16 +13,18 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
+from shared.runtimes.onnx_flow import OnnxFlow  # noqa: E402
+from shared.runtimes.onnx_vocoder import OnnxVocoder  # noqa: E402
 from shared.runtimes.simulated_tensorrt import SimulatedTensorrt  # noqa: E402
 from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
+from vivavoce.models.cosyvoice.flow.policy import EXACT_POLICY  # noqa: E402
 from vivavoce.models.cosyvoice.flow.state import FlowChunk  # noqa: E402
 from vivavoce.models.cosyvoice.flow.streaming_flow import StreamingFlow  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_networks.onnx_flow import OnnxFlow  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_networks.onnx_vocoder import OnnxVocoder  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_runtime.networks import ArrayRenderNetworks, load_array_render_networks  # noqa: E402
 from vivavoce.models.cosyvoice.tensorrt_engines.networks import EngineLoader  # noqa: E402
 from vivavoce.models.cosyvoice.tensorrt_engines.typed_graph import write_typed_graph  # noqa: E402
 from vivavoce.models.networks.devices import CPU  # noqa: E402
@@ -52,7 +55,7 @@ def export(folder: Path, version: CosyVoiceVersion, seed: int = 5) -> CosyVoiceB
 def load_flow(
     bundle: CosyVoiceBundle, module: SimulatedTensorrt, precision: Precision = Precision.FP32
 ) -> OnnxFlow:
-    return EngineLoader(module, bundle, precision, CPU).load_flow()
+    return OnnxFlow(EngineLoader(module, bundle, precision, CPU).load_flow())
 
 
 @torch.inference_mode()
@@ -88,10 +91,38 @@ def vocode(vocoder: OnnxVocoder) -> "torch.Tensor":
 
 def test_engines_give_what_onnx_runtime_gives(exported: CosyVoiceBundle) -> None:
     loader = EngineLoader(SimulatedTensorrt(), exported, Precision.FP32, CPU)
-    torch.testing.assert_close(speak(loader.load_flow()), speak(OnnxFlow.load(exported)), atol=1e-4, rtol=0)
+    expected = speak(OnnxFlow.load(exported))
+    torch.testing.assert_close(speak(OnnxFlow(loader.load_flow())), expected, atol=1e-4, rtol=0)
     # The f0 predictor computes in float32 instead of float64.
     expected = vocode(OnnxVocoder.load(exported))
-    torch.testing.assert_close(vocode(loader.load_vocoder()), expected, atol=5e-3, rtol=0)
+    torch.testing.assert_close(vocode(OnnxVocoder(loader.load_vocoder())), expected, atol=5e-3, rtol=0)
+
+
+def test_both_libraries_render_a_sentence_through_the_same_arrays(exported: CosyVoiceBundle) -> None:
+    engines = EngineLoader(SimulatedTensorrt(), exported, Precision.FP32, CPU).load()
+    assert engines.free_card_bytes is not None and engines.free_card_bytes() > 0
+    expected = render(load_array_render_networks(exported, EXACT_POLICY, Precision.FP32))
+    np.testing.assert_allclose(render(engines), expected, atol=5e-3)
+
+
+def render(networks: ArrayRenderNetworks) -> "np.ndarray":
+    """Samples of a sentence behind a voice of two blocks, whose memory grows after each chunk."""
+    generator, flow = np.random.default_rng(1), networks.flow
+    ids = generator.integers(100, size=53 + 107)
+    voice = flow.prefill(np.ones(192, np.float32), ids[:53], generator.random((80, 106), np.float32))
+    assert voice.frames == 100
+    state, stream = flow.copy_for_utterance(voice, voice.frames), networks.vocoder.open_stream(generator)
+    samples = []
+    for begin, end in pairwise((50, 75, 125, 160)):
+        last = end == 160
+        mel, state = flow.step(
+            ids[begin:end],
+            ids[end : end + 3 * (not last)],
+            np.zeros((80, 2 * (end - begin)), np.float32),
+            state,
+        )
+        samples.append(stream.render(mel, stream.draw_noise(mel.shape[1], last=last), last=last))
+    return np.concatenate(samples)
 
 
 def test_products_in_fp16_stay_near(exported: CosyVoiceBundle) -> None:

@@ -1,4 +1,4 @@
-"""The exported language model on tensors; the same interface and state as ``SpeechLm``.
+"""The exported language model on tensors, to be compared with torch: the interface of ``SpeechLm``.
 
 ``ArraySpeechLm`` runs the graphs; tensors and its arrays share their memory.
 """
@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...decoding.kv_memory import SpeechLmState
-from ...networks.devices import CPU
-from ...networks.execution import Precision
-from ..checkpoint.bundle import CosyVoiceBundle
-from ..config import SpeechLmConfig
-from ..lm.generation import LmInput, lm_input_index
-from ..onnx_runtime.language_model import ArrayLmState, ArraySpeechLm
+from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle
+from vivavoce.models.cosyvoice.config import SpeechLmConfig
+from vivavoce.models.cosyvoice.lm.generation import LmInput, lm_input_index
+from vivavoce.models.cosyvoice.onnx_runtime.language_model import ArrayLmState, ArraySpeechLm
+from vivavoce.models.decoding.kv_memory import SpeechLmState
+from vivavoce.models.networks.devices import CPU
+from vivavoce.models.networks.execution import Precision
 
 
 class OnnxSpeechLm:

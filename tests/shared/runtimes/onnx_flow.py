@@ -1,4 +1,4 @@
-"""The exported flow on tensors; the same interface and states as ``Flow``.
+"""The exported flow on tensors, to be compared with torch: the interface and the states of ``Flow``.
 
 ``ArrayFlow`` runs the graphs, in ONNX Runtime on a CPU or in TensorRT on a card.
 """
@@ -6,20 +6,20 @@
 import torch
 from torch import Tensor
 
-from ...networks.devices import CPU
-from ...networks.state import tensors
-from ..checkpoint.bundle import CosyVoiceBundle
-from ..config import BLOCK_FRAMES, FRAMES_PER_SPEECH_ID
-from ..flow.dit import DitState
-from ..flow.encoder import EncoderState
-from ..flow.policy import EXACT_POLICY, FlowPolicy
-from ..flow.state import FlowChunk, FlowState, check_chunk
-from ..flow.streaming_flow import StreamingFlow
-from ..flow.unet import UnetState
-from ..onnx_runtime.flow import ArrayFlow, ArrayFlowState
-from ..onnx_runtime.graph_runs import State
-from ..onnx_runtime.networks import can_run_policy
-from .tensor_graph import TensorOrtGraph
+from shared.runtimes.tensor_graph import TensorOrtGraph
+from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle
+from vivavoce.models.cosyvoice.config import BLOCK_FRAMES, FRAMES_PER_SPEECH_ID
+from vivavoce.models.cosyvoice.flow.dit import DitState
+from vivavoce.models.cosyvoice.flow.encoder import EncoderState
+from vivavoce.models.cosyvoice.flow.policy import EXACT_POLICY, FlowPolicy
+from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowState, check_chunk
+from vivavoce.models.cosyvoice.flow.streaming_flow import StreamingFlow
+from vivavoce.models.cosyvoice.flow.unet import UnetState
+from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow, ArrayFlowState
+from vivavoce.models.cosyvoice.onnx_runtime.graph_runs import State
+from vivavoce.models.cosyvoice.onnx_runtime.networks import can_run_policy
+from vivavoce.models.networks.devices import CPU
+from vivavoce.models.networks.state import tensors
 
 
 class OnnxFlow(StreamingFlow):

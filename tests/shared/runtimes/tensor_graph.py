@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from ..onnx_runtime.graph_runs import Array, OrtGraph, State
+from vivavoce.models.cosyvoice.onnx_runtime.graph_runs import Array, OrtGraph, State
 
 
 class TensorOrtGraph(OrtGraph):

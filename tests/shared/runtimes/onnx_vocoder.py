@@ -1,4 +1,4 @@
-"""The exported vocoders on tensors: one class for both versions, whose graphs keep all that differs.
+"""The exported vocoders on tensors, to be compared with torch: one class for both versions.
 
 ``ArrayVocoder`` runs the graph, in ONNX Runtime on a CPU or in TensorRT on a card.
 """
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..checkpoint.bundle import CosyVoiceBundle
-from ..config import CosyVoiceVersion
-from ..onnx_runtime.graph_runs import State
-from ..onnx_runtime.vocoder import ArrayVocoder
-from ..vocoder.hift_v3 import check_first_chunk
-from .tensor_graph import TensorOrtGraph
+from shared.runtimes.tensor_graph import TensorOrtGraph
+from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion
+from vivavoce.models.cosyvoice.onnx_runtime.graph_runs import State
+from vivavoce.models.cosyvoice.onnx_runtime.vocoder import ArrayVocoder
+from vivavoce.models.cosyvoice.vocoder.hift_v3 import check_first_chunk
 
 
 @dataclass(frozen=True, slots=True)

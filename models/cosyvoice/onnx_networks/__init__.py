@@ -1,1 +1,0 @@
-"""The exported networks on tensors: as the networks in torch, executed by ONNX Runtime or TensorRT."""
