@@ -1,4 +1,7 @@
-"""Opens the engine that the settings describe, one bundle or several as a set, and replaces bundles of a set.
+"""Opens the engine that the settings describe, and replaces bundles of a running server.
+
+It has one bundle, or several as a set. A voice renders in this process, in a child process
+(``load_backend``) or in the replicas of a cluster; ``open_shared_store`` opens what its gateways share.
 
 A bundle that does not load does not stop a running server: the one before goes on.
 """
@@ -9,6 +12,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from typing import Protocol
 
 from ..tts_engine.backends.base import ProcessPolicy
 from ..tts_engine.backends.kinds import find_kind
@@ -21,7 +25,10 @@ from ..tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ..tts_engine.scheduler import SchedulerPolicy
 from ..tts_engine.speech_engine import SpeechEngine
 from ..tts_engine.voices.languages import OtherLanguage
+from ..tts_engine.voices.voices import Voices
+from .access.access_control import AccessControl
 from .bundle_settings import MAIN_BUNDLE, BundleSetting
+from .enrolment import PromptSharing
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority
 from .settings import Settings
 from .voice_registry import VoiceRegistry
@@ -125,6 +132,32 @@ def _bundles_of(settings: Settings) -> dict[str, BundleSetting]:
         precision=settings.precision,
     )
     return {MAIN_BUNDLE: main, **(settings.bundles or {})}
+
+
+class GatewaySharing(Protocol):
+    """What a gateway shares with others."""
+
+    @property
+    def conditioning(self) -> PromptSharing:
+        """Prompts of recordings."""
+
+    def share_access(self, access: AccessControl) -> None:
+        """Share keys and limits from now on."""
+
+    async def share_voices(self, voices: Voices) -> None:
+        """Share stored voices from now on."""
+
+
+def open_shared_store(settings: Settings, resources: AsyncExitStack) -> GatewaySharing | None:
+    """Open the store of the gateways, which ``resources`` closes; None without ``redis_url``.
+
+    Raises MissingExtra and BadRequest.
+    """
+    if settings.redis_url is None:
+        return None
+    from .cluster.shared_store.shared_store import SharedStore
+
+    return SharedStore.open(settings.redis_url.get_secret_value(), resources)
 
 
 def _with_main(settings: Settings, main: BundleSetting) -> Settings:

@@ -32,8 +32,7 @@ from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
 from .call_servers import DEFAULT_PHONE_AGENT, CallServers, listeners, make_agents
 from .calls.agents import Agent
-from .cluster.shared_store.shared_store import SharedStore
-from .engine_opening import ServedBundles, models_of, open_engine
+from .engine_opening import GatewaySharing, ServedBundles, models_of, open_engine, open_shared_store
 from .listening_sockets import bind_socket, bound_address, format_address
 from .process_tuning import limit_memory_arenas, trim_memory_while, tune_process
 from .settings import Settings
@@ -89,7 +88,7 @@ class Gateway:
             web = resources.enter_context(bind_socket(settings.host, settings.http_port, flag="--http-port"))
             if engine is None:
                 engine = await resources.enter_async_context(await open_engine(settings))
-            store = _open_shared_store(settings, resources)
+            store = open_shared_store(settings, resources)
             voices = await _open_voices(settings, engine, store, resources)
             access = _make_access_control(settings)
             calls = await CallServers.open(settings, engine, voices, access, agents, sockets, resources)
@@ -156,7 +155,7 @@ async def _start_http(http: HttpServer, resources: AsyncExitStack) -> "asyncio.T
 
 
 async def _open_voices(
-    settings: Settings, engine: SpeechEngine, store: SharedStore | None, resources: AsyncExitStack
+    settings: Settings, engine: SpeechEngine, store: GatewaySharing | None, resources: AsyncExitStack
 ) -> VoiceRegistry:
     """List the engine's voices, those of other gateways included; raise VivavoceError."""
     if store is not None:
@@ -271,12 +270,6 @@ def _make_access_control(settings: Settings) -> AccessControl:
     access = AccessControl(keys, origins, has_public_lists=settings.public_lists)
     access.prepare_keys()
     return access
-
-
-def _open_shared_store(settings: Settings, resources: AsyncExitStack) -> SharedStore | None:
-    if settings.redis_url is None:
-        return None
-    return SharedStore.open(settings.redis_url.get_secret_value(), resources)
 
 
 def _make_api_policy(

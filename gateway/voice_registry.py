@@ -29,9 +29,7 @@ from ..tts_engine.voices.store import StoredVoice, VoiceMetadata, VoiceStore, ch
 from ..tts_engine.voices.voices import MULTIPLE_LANGUAGES, Voices
 from .access.access_control import ANONYMOUS_KEY_ID, Grant
 from .access.keys import Scope
-from .cluster.shared_store.conditioning import SharedConditioning
-from .cluster.shared_store.recording_encoder import RecordingEncoder
-from .speakers_folder import enroll_speakers
+from .enrolment import PromptSharing, RecordingEncoder, enroll_speakers
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +106,7 @@ class VoiceRegistry:
         self,
         voices: Voices,
         policy: VoicePolicy | None = None,
-        conditioning: SharedConditioning | None = None,
+        conditioning: PromptSharing | None = None,
     ) -> None:
         """conditioning: shared with other gateways; None encodes every recording here."""
         self._voices = voices
@@ -123,9 +121,9 @@ class VoiceRegistry:
         voices: Voices,
         policy: VoicePolicy | None = None,
         speakers: Path | None = None,
-        conditioning: SharedConditioning | None = None,
+        conditioning: PromptSharing | None = None,
     ) -> "VoiceRegistry":
-        """A registry, after enrolling a folder of speakers (``speakers_folder``).
+        """A registry, after enrolling a folder of speakers (``enrolment``).
 
         Raises BadRequest for the folder; UnknownVoice, BadRequest or BundleError for a voice that the policy
         names.

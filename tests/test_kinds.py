@@ -19,7 +19,11 @@ REGISTRIES = {
     "carrier": ("gateway/calls/ways_in/media_streams/carriers.py",),
     "voice family": ("tts_engine/backends/kinds.py",),
     "language": ("tts_engine/reading/languages/registry.py",),
-    "place to run": ("gateway/engine_opening.py", "tts_engine/backends/loading.py"),
+    "place to run": (
+        "gateway/cli/main.py",
+        "gateway/engine_opening.py",
+        "tts_engine/backends/loading.py",
+    ),
     "bench": ("gateway/cli/main.py",),
 }
 # Importers, a file of the core or a kind, and the kinds that they import besides.
@@ -28,14 +32,8 @@ EXCEPTIONS = {
     "dialect pai": ("dialect dashscope",),
     "dialect ray_serve": ("dialect openai",),
     "framework pipecat": ("way in audiosocket",),
-    "gateway/cli/cluster.py": ("place to run cluster",),
-    "gateway/serve.py": (
-        "dialect cosyvoice_server",
-        "place to run cluster",
-    ),
+    "gateway/serve.py": ("dialect cosyvoice_server",),
     "gateway/settings.py": ("way in browser",),
-    "gateway/voice_registry.py": ("place to run cluster",),
-    "place to run cluster": ("voice family cosyvoice",),
 }
 EXCEPTION_PAIRS = {(importer, imported) for importer, kinds in EXCEPTIONS.items() for imported in kinds}
 

@@ -15,9 +15,9 @@ import click
 
 from ... import __version__
 from ...tts_engine.errors import VivavoceError
+from ..cluster.commands import cluster
 from .bench.commands import bench
 from .bundle import bundle
-from .cluster import cluster
 from .keys import keys
 from .options import AS_JSON, DEVICE, EXECUTOR, PRECISIONS, CommandGroup
 from .phones.wires import AUDIOSOCKET, MAKE_PHONES

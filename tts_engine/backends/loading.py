@@ -6,7 +6,7 @@ from ..errors import BadRequest
 from ..voices.voices import Voice
 from .base import Backend, ProcessPolicy
 from .kinds import find_kind, require_folder
-from .voice_kind import LoadSettings
+from .voice_kind import DividedStages, LoadSettings
 
 
 def load_backend(
@@ -32,6 +32,14 @@ def load_backend(
     from .process import ProcessBackend
 
     return ProcessBackend(kind.parts(settings), process)
+
+
+def divided_stages(bundle: str) -> DividedStages:
+    """How the stages of a bundle run apart. Raises BundleError, and BadRequest for another voice."""
+    stages = find_kind(bundle).stages
+    if stages is None:
+        raise BadRequest(f"{bundle}: only the stages of a CosyVoice bundle can be apart")
+    return stages
 
 
 def list_voices(bundle: str) -> tuple[Voice, ...]:

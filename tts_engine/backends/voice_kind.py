@@ -8,11 +8,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import BadRequest, BundleError, MissingExtra
 from ..voices.voices import Voice
 from .base import Backend
+from .divided_stages import RemoteStage, RenderTransport, StageHost
 from .hosted_backend import BackendParts
 
 if TYPE_CHECKING:
@@ -119,6 +120,15 @@ class Checkpoints(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class DividedStages:
+    """What makes the two sides. Loading raises BundleError, BadRequest and MissingExtra."""
+
+    open_stage: Callable[[RenderTransport, str, str], RemoteStage]  # of a bundle's digest, for a decoder's id
+    load_decoder: Callable[[LoadSettings, Any], Backend]  # over a stage of ``open_stage``
+    load_host: Callable[[LoadSettings, str, str], StageHost]  # of a replica's id and the bundle's digest
+
+
+@dataclass(frozen=True, slots=True)
 class VoiceKind:
     """A kind of voice.
 
@@ -133,6 +143,7 @@ class VoiceKind:
     list_voices: Callable[[Path], tuple[Voice, ...]] = lambda folder: ()  # without loading networks
     checkpoints: Checkpoints | None = None
     parts: Callable[[LoadSettings], BackendParts] | None = None  # None: it renders in this process only
+    stages: DividedStages | None = None  # None: a replica of a cluster has the whole voice
     measure: Callable[[Path, str, str], tuple[DeviceFigure, ...]] | None = None
     measured_on_cpu: bool = False  # whether ``measure`` is meant for a CPU too
 

@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..backends.base import Backend
+from ..backends.divided_stages import RenderTransport
 from ..backends.hosted_backend import BackendParts
-from ..backends.voice_kind import DeviceFigure, LoadSettings, VoiceKind
+from ..backends.voice_kind import DeviceFigure, DividedStages, LoadSettings, VoiceKind
 from .checkpoints import CosyVoiceCheckpoints, bundle_errors
 
 if TYPE_CHECKING:
     from ...models.cosyvoice.device_benchmark import DeviceBenchmarkSize
     from .policy import CosyVoicePolicy
+    from .rendering.remote_render_stage import RemoteRenderStage
+    from .rendering.render_host import RenderHost
+    from .rendering.render_stage import RenderStage
 
 # Any of them tells a CosyVoice folder from one of no kind; the first two are there in a whole one.
 _FILES: Final = (
@@ -56,6 +60,26 @@ def _parts(settings: LoadSettings) -> BackendParts:
     return BackendParts(load, front)
 
 
+def _load_decoder(settings: LoadSettings, stage: "RenderStage") -> Backend:
+    policy = require_policy(settings)
+    from .backend import CosyVoiceBackend
+
+    return CosyVoiceBackend.load_decoder(settings.folder, policy, stage)
+
+
+def _load_host(settings: LoadSettings, replica: str, bundle_digest: str) -> "RenderHost":
+    policy = require_policy(settings)
+    from .loading import load_render_host
+
+    return load_render_host(settings.folder, policy, replica, bundle_digest)
+
+
+def _open_stage(transport: RenderTransport, bundle_digest: str, decoder: str) -> "RemoteRenderStage":
+    from .rendering.remote_render_stage import RemoteRenderStage
+
+    return RemoteRenderStage(transport, bundle_digest, decoder)
+
+
 def measure(
     folder: Path, device: str, precision: str, size: "DeviceBenchmarkSize | None" = None
 ) -> tuple[DeviceFigure, ...]:
@@ -90,5 +114,6 @@ COSYVOICE: Final = VoiceKind(
     load=_load,
     checkpoints=_CHECKPOINTS,
     parts=_parts,
+    stages=DividedStages(_open_stage, _load_decoder, _load_host),
     measure=measure,
 )

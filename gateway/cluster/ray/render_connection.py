@@ -13,14 +13,8 @@ from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from ....tts_engine.cosyvoice.conditioning import FlowPrompt
-from ....tts_engine.cosyvoice.rendering.remote_render_stage import RemoteRenderStage
-from ....tts_engine.cosyvoice.rendering.render_messages import (
-    ChunkRequest,
-    RenderReplicaDescription,
-    RenderReplicaLost,
-    RenderReply,
-)
+from ....tts_engine.backends.divided_stages import RemoteStage, RenderReplicaDescription, RenderReplicaLost
+from ....tts_engine.backends.loading import divided_stages
 from ....tts_engine.engine import Engine
 from ....tts_engine.errors import BundleError
 from .replica_settings import ReplicaSettings
@@ -44,7 +38,7 @@ async def open_decode_engine(
     """
     digest = await asyncio.to_thread(settings.digest)
     replicas = RayRenderReplicas(handle)
-    stage = RemoteRenderStage(replicas, digest, replicas.decoder)
+    stage = divided_stages(settings.bundle).open_stage(replicas, digest, replicas.decoder)
     await replicas.poll_into(stage)
     return await settings.open_decode_engine(stage), digest
 
@@ -70,7 +64,7 @@ class RayRenderReplicas:
         self._kept: dict[str, asyncio.Task[None]] = {}  # the calls that keep replicas running
         self._polling: asyncio.Task[None] | None = None
 
-    async def poll_into(self, stage: RemoteRenderStage) -> None:
+    async def poll_into(self, stage: RemoteStage) -> None:
         """Update the stage every second from now on; returns when it has a replica. Raises BundleError."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_MAX_START_S):
@@ -82,13 +76,13 @@ class RayRenderReplicas:
                 return
         raise BundleError(f"no render replica was ready within {_MAX_START_S:g} s")
 
-    def render(self, replica: str, request: ChunkRequest) -> "Future[RenderReply]":
+    def render(self, replica: str, request: object) -> "Future[Any]":
         """As ``RenderTransport``."""
         return self._submit(self._call("render", replica, request))
 
-    def keep_voice(self, replica: str, flow_prompt: FlowPrompt) -> "Future[None]":
+    def keep_voice(self, replica: str, voice: object) -> "Future[None]":
         """As ``RenderTransport``."""
-        return self._submit(self._call("keep_voice", replica, flow_prompt))
+        return self._submit(self._call("keep_voice", replica, voice))
 
     def release(self, replica: str, decoder: str, sentence: int) -> None:
         """As ``RenderTransport``."""
@@ -105,12 +99,12 @@ class RayRenderReplicas:
         except _FAULTS as error:
             raise RenderReplicaLost(type(error).__name__) from error  # Ray's text is a page
 
-    async def _poll(self, stage: RemoteRenderStage) -> None:
+    async def _poll(self, stage: RemoteStage) -> None:
         while True:
             await asyncio.sleep(_POLL_INTERVAL_S)
             await self._update(stage)
 
-    async def _update(self, stage: RemoteRenderStage) -> None:
+    async def _update(self, stage: RemoteStage) -> None:
         """Take the replicas that answer; leave those that Ray Serve stops, once they have no sentence."""
         found = await self._discover()
         leaving = set(self._kept) - self._listed

@@ -6,17 +6,13 @@ Its metrics are Ray's: ``ray_vivavoce_render_*`` where Ray's metrics are scraped
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 
 from ray import serve
 from ray.serve import metrics
 from ray.serve.config import RequestRouterConfig
 
-from ....tts_engine.cosyvoice.conditioning import FlowPrompt
-from ....tts_engine.cosyvoice.rendering.render_messages import (
-    ChunkRequest,
-    RenderReplicaDescription,
-    RenderReply,
-)
+from ....tts_engine.backends.divided_stages import RenderReplicaDescription
 from ....tts_engine.descriptor_limit import raise_descriptor_limit
 from ...process_tuning import tune_process
 from ..replicas.cluster_metrics import replica_families
@@ -34,7 +30,7 @@ _ANSWER_BUCKETS_S = [0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 2.0, 5.0, 10.0]
 
 
 class RenderReplica:
-    """One replica. Its methods are those of ``RenderHost``, and raise ReplicaLost if another one is meant."""
+    """One replica. Its methods are those of ``StageHost``, and raise ReplicaLost if another one is meant."""
 
     async def __init__(self, settings: ReplicaSettings) -> None:  # type: ignore[misc]  # Ray Serve awaits it
         log_with_serve()
@@ -52,7 +48,7 @@ class RenderReplica:
         logger.info("replica %s renders", self._replica)
 
     async def describe(self, decoder: str) -> RenderReplicaDescription:
-        """As ``RenderHost.describe``; for a broadcast."""
+        """As ``StageHost.describe``; for a broadcast."""
         description = self._host.describe(decoder)
         self._sentences.set(description.sentences)
         return description
@@ -62,21 +58,21 @@ class RenderReplica:
         self._check_is(replica)
         return await self.describe(decoder)
 
-    async def render(self, replica: str, request: ChunkRequest) -> RenderReply:
-        """As ``RenderHost.render``."""
+    async def render(self, replica: str, request: object) -> object:
+        """As ``StageHost.render``."""
         self._check_is(replica)
         started_at = time.monotonic()
-        reply = await asyncio.wrap_future(self._host.render(request))
+        reply: object = await asyncio.wrap_future(self._host.render(request))
         self._answer_s.observe(time.monotonic() - started_at)
         return reply
 
-    async def keep_voice(self, replica: str, flow_prompt: FlowPrompt) -> None:
-        """As ``RenderHost.keep_voice``."""
+    async def keep_voice(self, replica: str, voice: object) -> None:
+        """As ``StageHost.keep_voice``."""
         self._check_is(replica)
-        self._host.keep_voice(flow_prompt)
+        self._host.keep_voice(voice)
 
     async def release(self, replica: str, decoder: str, sentence: int) -> None:
-        """As ``RenderHost.release``."""
+        """As ``StageHost.release``."""
         self._check_is(replica)
         self._host.release(decoder, sentence)
 
@@ -93,8 +89,8 @@ class RenderReplica:
         """The metrics of the render stage; for a broadcast."""
         return ReplicaMetrics(self._replica, self._deployment, replica_families(self._host.metrics))
 
-    async def record_autoscaling_stats(self) -> dict[str, float]:
-        """As ``RenderHost.listener_stats``; Ray Serve calls it, and ``autoscaling`` reads it."""
+    async def record_autoscaling_stats(self) -> Mapping[str, float]:
+        """As ``StageHost.listener_stats``; Ray Serve calls it, and ``autoscaling`` reads it."""
         return self._host.listener_stats()
 
     async def check_health(self) -> None:

@@ -6,25 +6,23 @@ import os
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .... import __version__
 from ....tts_engine.backends.base import ProcessPolicy
 from ....tts_engine.backends.devices import DEVICE_PATTERN
+from ....tts_engine.backends.divided_stages import StageHost
 from ....tts_engine.backends.kinds import checkpoints_of
-from ....tts_engine.cosyvoice.rendering.stages_apart import load_decode_backend, load_render_stage
+from ....tts_engine.backends.loading import divided_stages
+from ....tts_engine.backends.voice_kind import LoadSettings
 from ....tts_engine.engine import Engine, EngineConfig
 from ....tts_engine.errors import BundleError
 from ....tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ....tts_engine.reading.reading_style import READING_STYLES
 from ....tts_engine.scheduler import SchedulerPolicy
 from ....tts_engine.voices.enrollable import EnrollableVoices
-
-if TYPE_CHECKING:
-    from ....tts_engine.cosyvoice.rendering.render_host import RenderHost
-    from ....tts_engine.cosyvoice.rendering.render_stage import RenderStage
 
 _SAMPLED_BYTES = 1 << 20  # of the beginning and of the end of a file: weights have gigabytes
 
@@ -74,18 +72,18 @@ class ReplicaSettings(BaseModel):
         )
         return engine, self.digest()
 
-    async def open_decode_engine(self, render_stage: "RenderStage") -> Engine:
-        """The engine of ``open_engine`` without the networks of the render stage."""
-        backend = await asyncio.to_thread(
-            load_decode_backend, self.bundle, self.precision, self.device, self.executor, render_stage
-        )
+    async def open_decode_engine(self, render_stage: Any) -> Engine:
+        """The engine of ``open_engine`` over a ``RemoteStage`` of the bundle's kind."""
+        load = divided_stages(self.bundle).load_decoder
+        backend = await asyncio.to_thread(load, self._load_settings(), render_stage)
         return await Engine.open(backend=backend, config=self.engine_config())
 
-    def load_render_host(self, replica: str) -> "RenderHost":
+    def load_render_host(self, replica: str) -> StageHost:
         """Load the render stage of the bundle only. replica: its id. Raises as ``open_engine``."""
-        return load_render_stage(
-            self.bundle, self.precision, self.device, self.executor, replica, self.digest()
-        )
+        return divided_stages(self.bundle).load_host(self._load_settings(), replica, self.digest())
+
+    def _load_settings(self) -> LoadSettings:
+        return LoadSettings(Path(self.bundle), None, self.precision, self.device, self.executor)
 
     def open_encoders(self) -> EnrollableVoices:
         """The encoders of the bundle, without its networks. Raises BundleError and MissingExtra."""
@@ -119,7 +117,7 @@ class ReplicaSettings(BaseModel):
 
 
 def _weights(folder: Path) -> Iterator[Path]:
-    """The files of a bundle, without the hidden ones and the measurements that a server writes there."""
+    """The files of a bundle, without hidden ones and the measurements of earlier releases."""
     for file in folder.rglob("*"):
         if file.is_file() and not file.name.startswith(".") and file.name != "executors.json":
             yield file

@@ -21,21 +21,18 @@ Source: redis.io/docs/latest/commands/set (NX, PX).
 
 import asyncio
 import hashlib
-import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from ....tts_engine.voices.prompt_cache import PromptCache
-from ....tts_engine.voices.recording import Recording
 from ....tts_engine.voices.storable_prompt import StorablePrompt
 from ...background_tasks import cancel_and_wait
+from ...enrolment import Encode, ReadPrompt
 from .redis_link import PREFIX, RedisAway, RedisLink, send
 
 if TYPE_CHECKING:
@@ -60,20 +57,6 @@ class ConditioningPolicy:
     lock_s: float = 10.0  # after which the lock of a gateway that died is free
     poll_s: float = 0.05  # while another gateway encodes
     max_wait_s: float = 60.0  # for another gateway, before this one encodes for itself
-
-
-Encode = Callable[[], Awaitable[StorablePrompt]]
-ReadPrompt = Callable[[bytes], StorablePrompt]  # raises ValueError for what is no prompt
-
-
-def conditioning_key(recordings: Sequence[Recording], transcript: str, encoder_digest: str) -> str:
-    """The key of the conditioning of a voice's recordings, 64 hexadecimal digits."""
-    rates = [recording.sample_rate for recording in recordings]
-    digest = hashlib.sha256(json.dumps([rates, transcript, encoder_digest]).encode())
-    for recording in recordings:
-        samples = np.ascontiguousarray(recording.samples, np.float32).tobytes()
-        digest.update(len(samples).to_bytes(8, "little") + samples)
-    return digest.hexdigest()
 
 
 class SharedConditioning:

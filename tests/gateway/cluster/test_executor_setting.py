@@ -6,7 +6,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from vivavoce.gateway.cli.cluster import cluster
+from vivavoce.gateway.cluster.commands import cluster
 from vivavoce.gateway.engine_opening import open_engine
 from vivavoce.gateway.settings import Settings
 from vivavoce.gateway.settings_loader import SettingsError, load_settings

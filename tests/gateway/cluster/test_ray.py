@@ -39,7 +39,7 @@ def config(replicas: int, **args: object) -> str:
 
 
 def run_cluster_command(*arguments: str) -> str:
-    from vivavoce.gateway.cli.cluster import cluster
+    from vivavoce.gateway.cluster.commands import cluster
 
     result = CliRunner().invoke(cluster, list(arguments), catch_exceptions=False)
     assert result.exit_code == 0, result.output

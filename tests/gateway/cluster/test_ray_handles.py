@@ -17,8 +17,8 @@ from ray.serve import context as request_context  # noqa: E402
 from shared.event_loop import until  # noqa: E402
 from vivavoce.gateway.cluster.ray.enrolment_replica import EnrolmentReplica, RayEncoders  # noqa: E402
 from vivavoce.gateway.cluster.ray.render_connection import RayRenderReplicas  # noqa: E402
+from vivavoce.tts_engine.backends.divided_stages import RenderReplicaDescription  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.rendering.remote_render_stage import RemoteRenderStage  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.rendering.render_messages import RenderReplicaDescription  # noqa: E402
 from vivavoce.tts_engine.errors import BadRequest, Overloaded, SynthesisFailed  # noqa: E402
 from vivavoce.tts_engine.metrics import Metrics  # noqa: E402
 

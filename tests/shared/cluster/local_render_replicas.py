@@ -5,16 +5,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
+from vivavoce.tts_engine.backends.divided_stages import RenderReplicaLost
 from vivavoce.tts_engine.cosyvoice.conditioning import FlowPrompt
 from vivavoce.tts_engine.cosyvoice.loading import load_render_host
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy
 from vivavoce.tts_engine.cosyvoice.rendering.remote_render_stage import RemoteRenderStage
 from vivavoce.tts_engine.cosyvoice.rendering.render_host import RenderHost
-from vivavoce.tts_engine.cosyvoice.rendering.render_messages import (
-    ChunkRequest,
-    RenderReplicaLost,
-    RenderReply,
-)
+from vivavoce.tts_engine.cosyvoice.rendering.render_messages import ChunkRequest, RenderReply
 
 
 class LocalRenderReplicas:

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from vivavoce.tts_engine.backends.loading import load_backend
+from vivavoce.tts_engine.backends.loading import divided_stages, load_backend
 from vivavoce.tts_engine.cosyvoice.checkpoints import CosyVoiceCheckpoints
-from vivavoce.tts_engine.cosyvoice.rendering.stages_apart import load_decode_backend
 from vivavoce.tts_engine.errors import BundleError, MissingExtra
 
 
@@ -38,7 +37,7 @@ def test_a_folder_of_no_kind_says_which_files_were_looked_for(tmp_path: Path, ot
     for file in ("*.onnx.json", "kokoro*.onnx", "cosyvoice2.yaml", "model.pth"):
         assert file in fault
     with pytest.raises(BundleError, match="no bundle of any kind"):
-        load_decode_backend(str(tmp_path), "fp32", "auto", "auto", None)  # type: ignore[arg-type]
+        divided_stages(str(tmp_path))
 
 
 def test_torch_is_asked_for_only_by_a_folder_that_needs_it(

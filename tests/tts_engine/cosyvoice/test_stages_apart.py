@@ -16,8 +16,9 @@ from shared.cluster.local_render_replicas import LocalRenderReplicas
 from shared.engine.cosyvoice_sessions import TEXTS, RenderedSession, SessionDriver, render_together
 from shared.voices.tiny_cosyvoice import BRIEF, recording
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule
+from vivavoce.tts_engine.backends.divided_stages import RenderReplicaLost
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
-from vivavoce.tts_engine.cosyvoice.rendering.render_messages import ChunkRequest, RenderReplicaLost
+from vivavoce.tts_engine.cosyvoice.rendering.render_messages import ChunkRequest
 from vivavoce.tts_engine.engine import Engine
 
 pytestmark = pytest.mark.usefixtures("one_thread")

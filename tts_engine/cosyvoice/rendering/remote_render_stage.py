@@ -20,6 +20,7 @@ from typing import TypeVar
 import numpy as np
 
 from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
+from ...backends.divided_stages import RenderReplicaDescription, RenderReplicaLost, RenderTransport
 from ...decoding.fault_isolation import FaultIsolation
 from ...errors import SynthesisFailed
 from ..conditioning import FlowPrompt
@@ -28,10 +29,7 @@ from .render_messages import (
     ChunkRequest,
     RenderedChunk,
     RenderingFailed,
-    RenderReplicaDescription,
-    RenderReplicaLost,
     RenderReply,
-    RenderTransport,
     SentenceMissing,
     VoiceMissing,
     voice_key,
@@ -210,7 +208,7 @@ class RemoteRenderStage:
     def _ask(self, replica: str, sentence: RemoteSentence, wanted: RenderInput) -> RenderReply:
         asked_at = self._clock()
         request = sentence.request(self._decoder, wanted, asked_at)
-        reply = self._wait(replica, self._transport.render(replica, request))
+        reply: RenderReply = self._wait(replica, self._transport.render(replica, request))
         if isinstance(reply, RenderedChunk) and reply.place != request.place:
             raise RenderReplicaLost(f"it answered {request.place} with {reply.place}")
         logger.debug(

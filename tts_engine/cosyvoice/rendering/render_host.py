@@ -20,6 +20,7 @@ import numpy as np
 
 from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...backends.base import Stage
+from ...backends.divided_stages import RenderReplicaDescription
 from ...chunk import SAMPLE_RATE
 from ...decoding.fault_isolation import FaultIsolation, is_device_lost, is_out_of_memory
 from ...errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
@@ -31,7 +32,6 @@ from .render_messages import (
     ChunkRequest,
     RenderedChunk,
     RenderingFailed,
-    RenderReplicaDescription,
     RenderReply,
     SentenceMissing,
     VoiceMissing,

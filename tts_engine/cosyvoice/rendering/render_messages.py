@@ -7,20 +7,14 @@ A voice is named by its key. A render replica that does not have it says so, and
 durations, so that the clocks of the machines may differ.
 """
 
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
-from ...errors import SynthesisFailed, VivavoceError
+from ...errors import VivavoceError
 from ..conditioning import FlowPrompt
 from .render_input import Samples
-
-
-class RenderReplicaLost(SynthesisFailed):
-    """A render replica ended, does not answer or cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,30 +68,6 @@ class RenderingFailed:
 
 
 RenderReply = RenderedChunk | VoiceMissing | SentenceMissing | RenderingFailed
-
-
-@dataclass(frozen=True, slots=True)
-class RenderReplicaDescription:
-    """A render replica, as it introduces itself."""
-
-    replica: str  # id
-    bundle_digest: str  # equal digests render equally
-    sentences: int  # of all decode replicas
-    free_sentences: int  # for which there is room
-    is_full: bool  # it takes sentences of open streams only
-
-
-class RenderTransport(Protocol):
-    """Calls to render replicas. Every method returns at once; a call that fails raises RenderReplicaLost."""
-
-    def render(self, replica: str, request: ChunkRequest) -> "Future[RenderReply]":
-        """Have a chunk rendered."""
-
-    def keep_voice(self, replica: str, flow_prompt: FlowPrompt) -> "Future[None]":
-        """Send a voice."""
-
-    def release(self, replica: str, decoder: str, sentence: int) -> None:
-        """Say that a sentence is no longer wanted. May get lost: the replica drops idle sentences."""
 
 
 def voice_key(flow_prompt: FlowPrompt) -> str:

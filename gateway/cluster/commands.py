@@ -8,7 +8,7 @@ from types import ModuleType
 import click
 
 from ...tts_engine.errors import MissingExtra
-from .options import AS_JSON, CommandGroup
+from ..cli.options import AS_JSON, CommandGroup
 
 _CONFIG = click.argument("config", type=click.Path(path_type=Path, dir_okay=False), metavar="CONFIG")
 _ADDRESS = click.option(
@@ -62,7 +62,7 @@ def down(config: Path, address: str) -> None:
 
 def _operations() -> ModuleType:
     try:
-        from ..cluster.ray import operations
+        from .ray import operations
     except ModuleNotFoundError as error:
         raise MissingExtra("vivavoce cluster", "ray") from error
     return operations
