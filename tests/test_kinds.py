@@ -30,7 +30,6 @@ REGISTRIES = {
 EXCEPTIONS = {
     "dialect native_stream": ("dialect openai",),
     "dialect pai": ("dialect dashscope",),
-    "dialect ray_serve": ("dialect openai",),
     "framework pipecat": ("way in audiosocket",),
     "gateway/serve.py": ("dialect cosyvoice_server",),
     "gateway/settings.py": ("way in browser",),

@@ -5,13 +5,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
+
+from fastapi import APIRouter
 
 from ..access.access_control import AccessControl
 from ..access.url_guard import UrlGuard
 from ..voice_registry import VoiceRegistry
 from ..web.app import Mount
 from ..web.openapi.operations import WebSocketOperation
+from ..web.unmatched import ErrorFormat
 from .shell.exchange_folder import ExchangeFolder
 from .shell.model_names import ModelPolicy
 from .shell.speech_job import JobServer
@@ -34,6 +37,15 @@ class DrainableApi(Protocol):
 
     async def finish(self, within_s: float) -> None:
         """Refuse new work and wait at most within_s for the work under way."""
+
+
+class RoutedApi(DrainableApi, Protocol):
+    """An API with routes, which check keys themselves."""
+
+    error_formats: ClassVar[tuple[ErrorFormat, ...]]  # of paths near its routes that are no routes
+
+    def routes(self) -> APIRouter:
+        """Return the routes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,11 @@ class OpenDialect:
     mounts: tuple[Mount, ...]  # their routes check keys themselves
     apis: tuple[DrainableApi, ...]  # ended with the server
     close: Callable[[], None] = lambda: None  # frees what is left after that
+
+    @classmethod
+    def of(cls, *apis: RoutedApi, close: Callable[[], None] = lambda: None) -> "OpenDialect":
+        """Mount the APIs in that order, and end them all."""
+        return cls(tuple(Mount(api.routes(), None, api.error_formats) for api in apis), apis, close)
 
 
 @dataclass(frozen=True, slots=True)

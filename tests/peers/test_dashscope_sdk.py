@@ -29,6 +29,7 @@ from vivavoce.gateway.access.url_guard import UrlGuard
 from vivavoce.gateway.apis.dialects.dashscope.audio_store import AudioStore
 from vivavoce.gateway.apis.dialects.dashscope.http_api import DashScopeHttpApi
 from vivavoce.gateway.apis.dialects.dashscope.socket_api import DashScopeSocketApi
+from vivavoce.gateway.apis.shell.speech_job import JobServer
 from vivavoce.gateway.apis.shell.speech_server import SpeechServer
 from vivavoce.gateway.listening_sockets import bind_socket
 from vivavoce.gateway.voice_registry import NewVoice
@@ -137,7 +138,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         voices, log = FakeVoiceRegistry(engine), RequestLog(engine.metrics)
         speech = SpeechServer(engine, access, log)
         sockets = DashScopeSocketApi(speech, voices)
-        http = DashScopeHttpApi(speech, voices, UrlGuard(), store)
+        http = DashScopeHttpApi(JobServer(speech, voices, 4096), UrlGuard(), store)
         app = make_app(
             unready=lambda: None,
             registry=engine.metrics.registry,

@@ -1,4 +1,4 @@
-"""The names that ``model`` may have in the speech APIs. A name chooses a bundle, by its default voice.
+"""The names that ``model`` and ``voice`` may have in the speech APIs. A model is a bundle's default voice.
 
     the name of a bundle                           its default voice, and its voice of two with one name
     an alias of the settings                       the loaded model, with the alias's voice if it has one
@@ -14,11 +14,14 @@ Source: mudler/LocalAI, docs of text-to-audio; wyoming_openai at 099e57cc (compa
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
-from ....tts_engine.errors import BadRequest
+from ....tts_engine.errors import BadRequest, UnknownVoice
+from ...access.access_control import Grant
 
 OWN_MODEL: Final = "vivavoce"
+# OpenAI dates its models: gpt-4o-mini-tts-2025-12-15. Other services take its names, too.
+OPENAI_MODEL_NAMES: Final = re.compile(r"tts-1(-hd)?|gpt-4o-mini-tts([.-].*)?", re.ASCII)
 _OWN_MODELS: Final = re.compile(r"(vivavoce|cosyvoice)([.-].*)?", re.ASCII)
 
 
@@ -39,6 +42,13 @@ class ModelPolicy:
         """The id of a voice for every bundle, and for every alias that has one."""
         voices = {name: target.partition("/")[2] for name, target in self.aliases.items()}
         return {**self.bundles, **{name: voice for name, voice in voices.items() if voice}}
+
+
+class VoiceResolver(Protocol):
+    """Finds the voices that a key may speak with."""
+
+    def resolve(self, name: str | None, grant: Grant, default: str | None = None) -> str:
+        """Return the engine's voice id for a name, the default voice for None; raise UnknownVoice."""
 
 
 class ModelNames:
@@ -79,3 +89,30 @@ class ModelNames:
             return
         if dialect_names.fullmatch(name) is None:
             raise UnknownModel(f"The model '{name}' does not exist; there are {', '.join(self)}")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceNames:
+    """The names of voices and models of the service whose clients a dialect serves.
+
+    The default voice of the model speaks for the service's own voices, unless the settings name another in
+    ``voice_aliases``: existing programs then run unchanged.
+    """
+
+    voices: re.Pattern[str]
+    models: re.Pattern[str]
+
+    def resolve(
+        self, voices: VoiceResolver, models: ModelNames, voice: str, model: str | None, grant: Grant
+    ) -> str:
+        """Return the engine's voice id; raises UnknownVoice, and UnknownModel if the settings are strict."""
+        return self.resolve_voice(voices, voice, grant, models.default_voice(model, self.models))
+
+    def resolve_voice(self, voices: VoiceResolver, voice: str, grant: Grant, default: str | None) -> str:
+        """Return the engine's voice id, default for the service's own; raises UnknownVoice."""
+        try:
+            return voices.resolve(voice, grant, default)
+        except UnknownVoice:
+            if not self.voices.fullmatch(voice):
+                raise
+            return voices.resolve(None, grant, default)

@@ -4,7 +4,7 @@ body -> read_fields -> {"text": "...", "wav_file": UploadedRecording(...)} -> pa
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Request
@@ -12,16 +12,18 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-from ...web.client_json import load_json, replace_lone_surrogates
-from ...web.request_body import with_bounded_body
-from .http_errors import InvalidField, RequestBodyTooLong
+from ...web.client_json import load_json, parse_json, parse_json_object, replace_lone_surrogates
+from ...web.request_body import read_body, with_bounded_body
+from .error_table import InvalidField, InvalidRequest, RequestBodyTooLong
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 # Its length is a setting of the server. Without any limit, pydantic does not look for lone surrogates.
 SpokenText = Annotated[str, Field(min_length=0)]
 
 MAX_BODY_BYTES: Final = 16 * 2**20  # a minute of a recording in base64
+MAX_MESSAGE_BYTES: Final = 512 * 1024  # 40,000 characters, each escaped as a surrogate pair
 MAX_CONTEXT_ID_CHARACTERS: Final = 256
 _THREAD_PARSING_BYTES: Final = 2**18  # above this, parsing would hold up the event loop for milliseconds
 _MAX_FORM_FIELDS: Final = 40
@@ -79,12 +81,54 @@ def parse_json_fields(body: str | bytes) -> dict[str, Any]:
 
 def parse_fields(model: type[M], fields: Mapping[str, Any]) -> M:
     """Return the model of the fields, of which None equals an absent one; raises InvalidField."""
+    return validated(
+        model.model_validate, {name: value for name, value in fields.items() if value is not None}
+    )
+
+
+def validated(validate: Callable[[Any], T], value: Any, whole: str = "body") -> T:
+    """Return what pydantic's function makes of a value; raises InvalidField.
+
+    whole: what a fault is in that is in no field.
+    """
     try:
-        return model.model_validate({name: value for name, value in fields.items() if value is not None})
+        return validate(value)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, fault["loc"])) or "body"
-        raise InvalidField(place, fault["msg"]) from None
+        name = ".".join(map(str, fault["loc"])) or whole
+        raise InvalidField(name, fault["msg"], (whole, *fault["loc"])) from None
+
+
+async def read_json(request: Request) -> Any:
+    """Return the JSON of a body of at most MAX_MESSAGE_BYTES; raises InvalidRequest, RequestBodyTooLong."""
+    return parse_message(await read_body(request, MAX_MESSAGE_BYTES, RequestBodyTooLong))
+
+
+async def read_object(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a body, as ``read_json``."""
+    return parse_object(await read_body(request, MAX_MESSAGE_BYTES, RequestBodyTooLong))
+
+
+def parse_message(data: str | bytes) -> Any:
+    """Parse the JSON of a message or short body; raises InvalidRequest."""
+    return parse_json(data, MAX_MESSAGE_BYTES, InvalidRequest)
+
+
+def parse_object(data: str | bytes) -> dict[str, Any]:
+    """Parse a JSON object, as ``parse_message``."""
+    return parse_json_object(data, MAX_MESSAGE_BYTES, InvalidRequest)
+
+
+def context_id_in(data: str | bytes, *names: str) -> str | None:
+    """Return the beginning of what an invalid message names as its context, None if no answer can name it.
+
+    names: of the field, the first one ahead.
+    """
+    try:
+        fields = parse_object(data)
+    except InvalidRequest:
+        return None
+    return reported_context_id(next((fields[name] for name in names if name in fields), None))
 
 
 def reported_context_id(named: object) -> str | None:

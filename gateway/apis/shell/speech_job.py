@@ -1,20 +1,12 @@
-"""Speech jobs: what a dialect makes of an HTTP request, and the response that speaks it.
-
-    request -> the dialect's read_job -> SpeechJob -> begin, write ... write, end     a stream
-                                                   -> complete                        one complete file
+"""Speech jobs: what a dialect makes of a request that is spoken as a whole.
 
 A recording in a job becomes a voice for as long as the job lasts.
 """
 
-from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
-from uuid import uuid4
-
-from fastapi import Request
-from fastapi.responses import Response
 
 from ....adapters.ssml.document import SsmlDocument
 from ....tts_engine.chunk import SAMPLE_RATE
@@ -22,16 +14,10 @@ from ....tts_engine.errors import BadRequest
 from ...access.access_control import Grant
 from ...voice_registry import NewVoice, VoiceRegistry
 from ...web.request_log import RequestRecord
-from ...web.streamed_body import cancel_on_disconnect
 from .speech import EncodedChunk, EncodedStream, SynthesisOptions
-from .speech_response import ActiveResponses, SpeechResponse
 from .speech_server import SpeechServer
 
 MAX_FILE_S: Final = 1_200  # of one complete file, held in memory: 58 MB at 24 kHz
-STREAM_HEADERS: Final[Mapping[str, str]] = {
-    "cache-control": "no-store",
-    "x-accel-buffering": "no",  # nginx would hold back what is streamed
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,87 +133,7 @@ class JobServer:
             yield voice
 
 
-class SpeechJobResponse(SpeechResponse):
-    """The response to one request for speech.
-
-    A derived class implements ``read_job`` and ``error_response``, and overrides ``complete``, ``begin``,
-    ``write`` and ``end`` where the audio is not sent as it is.
-
-    Args:
-        api: the dialect's name in the log and the metrics.
-        request_id: None for a random one.
-        id_header: the header of the answer that has the id.
-    """
-
-    utterance: EncodedStream  # set before the first ``write``
-
-    def __init__(
-        self,
-        host: JobServer,
-        active: ActiveResponses,
-        request: Request,
-        api: str,
-        *,
-        request_id: str | None = None,
-        id_header: str = "x-request-id",
-    ) -> None:
-        request_id = request_id or uuid4().hex
-        super().__init__(active, request, request_id, {id_header: request_id, **STREAM_HEADERS})
-        self.host = host
-        self._api = api
-
-    @abstractmethod
-    async def read_job(self, grant: Grant) -> SpeechJob:
-        """Read the request; raises VivavoceError."""
-
-    async def complete(self, job: SpeechJob, audio: bytes, grant: Grant) -> Response:
-        """Return the response with a complete file."""
-        return Response(audio, headers=self.stream_headers, media_type=_content_type(job))
-
-    def begin(self, job: SpeechJob) -> None:
-        """Set the headers and the size of a second of a stream."""
-        self.stream_headers["content-type"] = _content_type(job)
-        self.body_stream.bytes_per_s = job.options.audio.bytes_per_second
-        self._header = job.header
-
-    async def write(self, chunk: EncodedChunk) -> None:
-        """Send a piece of a stream; it may have no audio."""
-        if chunk.audio:
-            header, self._header = self._header, b""
-            await self.body_stream.write(header + chunk.audio)
-
-    async def end(self) -> Response | None:
-        """Complete a stream; return a response if nothing of it has been sent."""
-        await self.body_stream.end()
-        return None
-
-    async def respond(self) -> Response | None:
-        server = self.host.server
-        grant = server.authorize_request(self.request.headers)
-        with server.log.track(self._api, grant, self.request_id) as record:
-            job = await self.read_job(grant)
-            record.count_text(len(job.text))  # the time to first byte starts here
-            with grant.stream():
-                return await cancel_on_disconnect(self.request.receive, self._speak(job, grant, record))
-
-    async def _speak(self, job: SpeechJob, grant: Grant, record: RequestRecord) -> Response | None:
-        if job.is_whole:
-            audio = await self.host.speak_file(job, grant, record, self._use)
-            return await self.complete(job, audio, grant)
-        self.begin(job)
-        await self.host.speak(job, grant, record, write=self.write, on_open=self._use)
-        return await self.end()
-
-    def _use(self, utterance: EncodedStream) -> None:
-        self.utterance = utterance
-        self.report_unread(utterance.unread_characters)
-
-
 def check_file_length(samples: int) -> None:
     """Raise BadRequest if so many samples of speech are too long to be held in memory."""
     if samples > MAX_FILE_S * SAMPLE_RATE:
         raise BadRequest(f"the speech is longer than {MAX_FILE_S} s, the most in one file; stream it instead")
-
-
-def _content_type(job: SpeechJob) -> str:
-    return job.content_type or job.options.audio.content_type

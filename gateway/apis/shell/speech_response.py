@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from ....tts_engine.errors import VivavoceError
 from ...access.grant_ends import ending_with_grants
-from ...web.openapi.operations import Schema
+from ...web.openapi.operations import BINARY_CONTENT, Responses, Schema
 from ...web.streamed_body import StreamedBody
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,12 @@ UNREAD_HEADER_SCHEMA: Final[Mapping[str, Schema]] = {
         "schema": {"type": "integer"},
     }
 }
+
+
+def audio_response(description: str, *content_types: str) -> Responses:
+    """Describe a response of audio."""
+    content = dict.fromkeys(content_types, BINARY_CONTENT)
+    return {200: {"description": description, "headers": UNREAD_HEADER_SCHEMA, "content": content}}
 
 
 class SpeechResponse(Response, ABC):

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import ClassVar
 
 from fastapi import APIRouter, WebSocket
 from starlette.responses import Response
@@ -12,6 +13,7 @@ from ....tts_engine.speech_engine import SpeechEngine
 from ...access.access_control import AccessControl, Grant
 from ...access.keys import Scope
 from ...web.request_log import RequestLog
+from ...web.unmatched import ErrorFormat
 from ...web.websocket import WebSocketConnection, WebSocketConnections, reject_handshake
 from .encoding_threads import EncodingThreads
 from .model_names import ModelNames
@@ -79,6 +81,8 @@ class SpeechServer:
 
 class SpeechSocketApi(ABC):
     """The sockets of one API of a server. Belongs to its event loop."""
+
+    error_formats: ClassVar[tuple[ErrorFormat, ...]] = ()  # of paths near its routes that are no routes
 
     def __init__(self, server: SpeechServer) -> None:
         self.server = server

@@ -113,6 +113,17 @@ def content_response(description: str, *content_types: str, status: int = 200) -
     return {status: {"description": description, "content": {name: {} for name in content_types}}}
 
 
+def speech_errors(model: type[BaseModel], *errors: Mapping[int, str]) -> Responses:
+    """Describe the errors of a route that speaks; those of the key, the body and the speech are added."""
+    return error_responses(model, ACCESS_ERRORS, *errors, BODY_TOO_LONG, SPEECH_ERRORS)
+
+
+def query(name: str, description: str = "", kind: str = "string", **schema: Any) -> Schema:
+    """Describe a parameter of the query."""
+    described = {"description": description} if description else {}
+    return {"name": name, "in": "query", **described, "schema": {"type": kind, **schema}}
+
+
 def error_responses(
     model: type[BaseModel], *errors: Mapping[int, str], headers: Mapping[str, Schema] | None = None
 ) -> Responses:

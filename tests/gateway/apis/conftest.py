@@ -20,16 +20,16 @@ from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 from vivavoce.gateway.apis.dialect import SpeechApiPolicy
-from vivavoce.gateway.apis.dialects.cartesia.http_api import CARTESIA_ERROR_FORMATS, CartesiaHttpApi
+from vivavoce.gateway.apis.dialects.cartesia.http_api import CartesiaHttpApi
 from vivavoce.gateway.apis.dialects.cartesia.socket_api import CartesiaSocketApi
-from vivavoce.gateway.apis.dialects.deepgram.http_api import DEEPGRAM_ERROR_FORMATS, DeepgramHttpApi
+from vivavoce.gateway.apis.dialects.deepgram.http_api import DeepgramHttpApi
 from vivavoce.gateway.apis.dialects.deepgram.socket_api import DeepgramSocketApi
-from vivavoce.gateway.apis.dialects.elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
+from vivavoce.gateway.apis.dialects.elevenlabs.http_api import ElevenLabsHttpApi
 from vivavoce.gateway.apis.dialects.elevenlabs.listings import ElevenLabsListings
 from vivavoce.gateway.apis.dialects.elevenlabs.socket_api import ElevenLabsSocketApi
-from vivavoce.gateway.apis.dialects.inworld.http_api import INWORLD_ERROR_FORMATS, InworldHttpApi
+from vivavoce.gateway.apis.dialects.inworld.http_api import InworldHttpApi
 from vivavoce.gateway.apis.dialects.inworld.socket_api import InworldSocketApi
-from vivavoce.gateway.apis.dialects.jambonz.http_api import JAMBONZ_ERROR_FORMATS, JambonzHttpApi
+from vivavoce.gateway.apis.dialects.jambonz.http_api import JambonzHttpApi
 from vivavoce.gateway.apis.dialects.jambonz.socket_api import JambonzSocketApi
 from vivavoce.gateway.apis.dialects.native_stream.socket_api import NativeStreamApi
 from vivavoce.gateway.apis.dialects.openai.speech_api import OpenAISpeechApi
@@ -171,19 +171,16 @@ async def _serve_apis(
         deepgram = DeepgramSocketApi(server, voices)
         inworld = InworldSocketApi(server, voices)
         mounts = [
-            Mount(each.routes(), None)
+            Mount(each.routes(), None, each.error_formats)
             for each in (
-                ElevenLabsListings(server, voices),
+                ElevenLabsListings(host),
                 *(api, sockets, cartesia, elevenlabs, deepgram, inworld),
-                JambonzSocketApi(server, voices),
-                *(OpenAIVoicesApi(access, voices), OpenApiRoutes()),
+                *(JambonzSocketApi(server, voices), OpenAIVoicesApi(host)),
+                *(InworldHttpApi(host), CartesiaHttpApi(host), ElevenLabsHttpApi(host)),
+                *(DeepgramHttpApi(host), JambonzHttpApi(host)),
             )
         ]
-        mounts.append(Mount(InworldHttpApi(host).routes(), None, INWORLD_ERROR_FORMATS))
-        mounts.append(Mount(CartesiaHttpApi(host).routes(), None, CARTESIA_ERROR_FORMATS))
-        mounts.append(Mount(ElevenLabsHttpApi(host).routes(), None, ELEVENLABS_ERROR_FORMATS))
-        mounts.append(Mount(DeepgramHttpApi(host).routes(), None, DEEPGRAM_ERROR_FORMATS))
-        mounts.append(Mount(JambonzHttpApi(host).routes(), None, JAMBONZ_ERROR_FORMATS))
+        mounts.append(Mount(OpenApiRoutes().routes(), None))
         app = make_app(
             unready=lambda: None,
             registry=metrics.registry,

@@ -73,6 +73,7 @@ def test_the_guides_dialect_speaks(mounted: Any, run: Any) -> None:
         (PATH, {"text": ""}, 422, "invalid_request"),
         (PATH, {"voice_settings": {"speed": "1.0"}}, 422, "invalid_request"),
         (PATH, {"text": "a" * 2**18}, 422, "invalid_request"),
+        (PATH, {"text": "a" * 2**20}, 413, "request_too_large"),
         (PATH.replace("tone-440", "anna"), {}, 404, "voice_not_found"),
     ],
 )
@@ -120,7 +121,7 @@ def test_the_guides_dialect_is_in_the_openapi_document(mounted: Any, run: Any) -
         mounted(served)
         document = openapi_document(served.app.routes)
         operation = document["paths"]["/parrot/speech/{voice_id}"]["post"]
-        assert set(operation["responses"]) == {"200", "401", "403", "404", "422", "429", "500", "503"}
+        assert set(operation["responses"]) == {"200", "401", "403", "404", "413", "422", "429", "500", "503"}
         assert "ParrotSpeechRequest" in document["components"]["schemas"]
 
     run(test)

@@ -9,7 +9,7 @@ import pytest
 from vivavoce.gateway.apis.dialects.dashscope.frames import DashScopeFrameCodec
 from vivavoce.gateway.apis.dialects.openai.errors import InvalidRequestError
 from vivavoce.gateway.apis.dialects.openai.request_parsing import parse_json_object
-from vivavoce.gateway.apis.shell.http_errors import InvalidField
+from vivavoce.gateway.apis.shell.error_table import InvalidField
 from vivavoce.gateway.apis.shell.request_fields import parse_json_fields
 from vivavoce.gateway.calls.api.messages import BadCallMessage, parse_client_message
 from vivavoce.gateway.web.client_json import MAX_VALUES, load_json, parse_json

@@ -2,16 +2,13 @@
 
 from typing import Final
 
-from ....web.app import Mount
 from ...dialect import Dialect, DialectHost, OpenDialect
-from .http_api import CARTESIA_ERROR_FORMATS, CartesiaHttpApi
+from .http_api import CartesiaHttpApi
 from .socket_api import CARTESIA_SOCKET_OPERATION, CartesiaSocketApi
 
 
 def _open(host: DialectHost) -> OpenDialect:
-    sockets, http = CartesiaSocketApi(host.server, host.voices), CartesiaHttpApi(host.jobs)
-    mounts = Mount(http.routes(), None, CARTESIA_ERROR_FORMATS), Mount(sockets.routes(), None)
-    return OpenDialect(mounts, (sockets, http))
+    return OpenDialect.of(CartesiaHttpApi(host.jobs), CartesiaSocketApi(host.server, host.voices))
 
 
 CARTESIA: Final = Dialect("cartesia", _open, (CARTESIA_SOCKET_OPERATION,))

@@ -1,23 +1,18 @@
-"""Every error of this package in Cartesia's terms: status, code and title."""
+"""Errors in Cartesia's terms: status, code and title."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from .....adapters.transcript_queue import TranscriptQueueFull
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
+from ...shell.error_table import DescribedError, ErrorTable, RequestBodyTooLong, UnknownPath, WrongMethod
 from ...shell.model_names import UnknownModel
+from .models import CartesiaErrorBody, new_cartesia_id
 
 
-class InvalidCartesiaRequest(VivavoceError):
-    """A request or message that does not follow the API."""
-
-
-class CartesiaContextClosed(InvalidCartesiaRequest):
+class CartesiaContextClosed(BadRequest):
     """Text for a context whose last text has come."""
-
-
-class CartesiaBodyTooLong(InvalidCartesiaRequest):
-    """The body is longer than the server reads."""
 
 
 class CartesiaLimitReached(VivavoceError):
@@ -25,45 +20,43 @@ class CartesiaLimitReached(VivavoceError):
 
 
 @dataclass(frozen=True, slots=True)
-class CartesiaErrorDescription:
+class CartesiaError(DescribedError):
     """An error in Cartesia's terms."""
 
-    status: int  # HTTP
-    code: str
-    title: str
-    message: str
-    retry_after_s: float | None = None  # None where a repeated request would fail again
+    title: str = ""
 
 
-def to_cartesia_error(error: Exception) -> CartesiaErrorDescription:
-    """Describe an error; the text of an unknown exception is not disclosed."""
-    message = str(error)
-    match error:
-        case CartesiaBodyTooLong():
-            return CartesiaErrorDescription(413, "request_too_large", "Request too large", message)
-        case CartesiaContextClosed():
-            return CartesiaErrorDescription(400, "context_closed", "Context closed", message)
-        case CartesiaLimitReached() | TranscriptQueueFull():
-            return CartesiaErrorDescription(429, "concurrency_limited", "Too many contexts", message)
-        case InvalidCartesiaRequest():
-            return CartesiaErrorDescription(400, "invalid_request", "Invalid request", message)
-        case KeyRefused():
-            return CartesiaErrorDescription(401, "unauthorized", "Unauthorized", message)
-        case ScopeMissing() | OriginRefused():
-            return CartesiaErrorDescription(403, "forbidden", "Forbidden", message)
-        case RateLimited(retry_after_s=wait_s):
-            return CartesiaErrorDescription(429, "rate_limited", "Too many requests", message, wait_s)
-        case Overloaded(retry_after_s=wait_s):
-            return CartesiaErrorDescription(503, "overloaded", "Server at capacity", message, wait_s)
-        case UnknownVoice():
-            return CartesiaErrorDescription(404, "voice_not_found", "Voice not found", message)
-        case UnknownModel():
-            return CartesiaErrorDescription(404, "model_not_found", "Model not found", message)
-        case BadRequest():
-            return CartesiaErrorDescription(400, "invalid_request", "Invalid request", message)
-        case VivavoceError():
-            return CartesiaErrorDescription(500, "internal_error", "Speech failed", message)
-        case _:
-            return CartesiaErrorDescription(
-                500, "internal_error", "Internal error", "the request failed inside the server"
-            )
+def _make_body(described: CartesiaError, error: Exception, request_id: str) -> CartesiaErrorBody:
+    return CartesiaErrorBody(
+        error_code=described.code,
+        title=described.title,
+        message=described.message,
+        request_id=request_id,
+        status_code=described.status,
+    )
+
+
+_FORBIDDEN: Final = CartesiaError(403, "forbidden", title="Forbidden")
+_TOO_MANY: Final = CartesiaError(429, "concurrency_limited", title="Too many contexts")
+CARTESIA_ERRORS: Final = ErrorTable(
+    {
+        RequestBodyTooLong: CartesiaError(413, "request_too_large", title="Request too large"),
+        CartesiaContextClosed: CartesiaError(400, "context_closed", title="Context closed"),
+        CartesiaLimitReached: _TOO_MANY,
+        TranscriptQueueFull: _TOO_MANY,
+        KeyRefused: CartesiaError(401, "unauthorized", title="Unauthorized"),
+        ScopeMissing: _FORBIDDEN,
+        OriginRefused: _FORBIDDEN,
+        RateLimited: CartesiaError(429, "rate_limited", title="Too many requests"),
+        Overloaded: CartesiaError(503, "overloaded", title="Server at capacity"),
+        UnknownVoice: CartesiaError(404, "voice_not_found", title="Voice not found"),
+        UnknownModel: CartesiaError(404, "model_not_found", title="Model not found"),
+        UnknownPath: CartesiaError(404, "not_found", title="No such endpoint"),
+        WrongMethod: CartesiaError(405, "method_not_allowed", title="No such endpoint"),
+        BadRequest: CartesiaError(400, "invalid_request", title="Invalid request"),
+        VivavoceError: CartesiaError(500, "internal_error", title="Speech failed"),
+        Exception: CartesiaError(500, "internal_error", title="Internal error"),
+    },
+    _make_body,
+    new_cartesia_id,
+)

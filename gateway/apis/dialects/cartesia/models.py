@@ -7,18 +7,18 @@ Source: docs.cartesia.ai, API version 2026-03-01; cartesia-python 4.2.0 (types/g
 websocket_response.py, tts_sse_event.py, voice.py).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
+from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from .....tts_engine.chunk import Word
 from .....tts_engine.errors import UnknownVoice
-from ....web.client_json import parse_json_object
 from ...shell.format_names import LOWER_CASE
-from .errors import InvalidCartesiaRequest
+from ...shell.request_fields import validated
 
-MAX_BODY_BYTES: Final = 512 * 1024
+REQUEST: Final = "the request"  # at fault where no field is
 MAX_TRANSCRIPT_CHARACTERS: Final = 40_000
 _MAX_NAME_CHARACTERS: Final = 256
 _MAX_BUFFER_DELAY_MS: Final = 5_000
@@ -26,7 +26,6 @@ _DEFAULT_BUFFER_DELAY_MS: Final = 3_000
 
 Name = Annotated[str, Field(min_length=1, max_length=_MAX_NAME_CHARACTERS)]
 _Speed = Annotated[float, Field(ge=0.25, le=4.0, description="Factor of the usual speaking rate.")]
-M = TypeVar("M", bound=BaseModel)
 
 
 class CartesiaModel(BaseModel):
@@ -246,11 +245,6 @@ class VoiceListQuery(BaseModel):
     ending_before: str | None = None
     q: str = ""
 
-    @classmethod
-    def of(cls, parameters: Mapping[str, str]) -> "VoiceListQuery":
-        """Parse the query; raises InvalidCartesiaRequest."""
-        return _validate(cls, dict(parameters))
-
     def page_of(self, voices: Sequence[CartesiaVoice]) -> CartesiaVoiceList:
         """Return the page that is asked for; raises UnknownVoice if its neighbour does not exist."""
         sought = self.q.casefold()
@@ -278,27 +272,13 @@ CartesiaServerMessage = Annotated[
 ]
 
 
-def parse_request(model: type[M], data: str | bytes) -> M:
-    """Parse the body of a request; raises InvalidCartesiaRequest."""
-    return _validate(model, parse_fields(data))
-
-
 def parse_client_message(fields: dict[str, Any]) -> CartesiaClientMessage:
-    """Parse a message of a socket; raises InvalidCartesiaRequest."""
+    """Parse a message of a socket; raises InvalidField."""
     if fields.get("cancel") is True:
-        return _validate(CancelContextRequest, fields)
-    return _validate(GenerationRequest, fields)
+        return validated(CancelContextRequest.model_validate, fields, REQUEST)
+    return validated(GenerationRequest.model_validate, fields, REQUEST)
 
 
-def parse_fields(data: str | bytes) -> dict[str, Any]:
-    """Parse the object of a message or body; raises InvalidCartesiaRequest."""
-    return parse_json_object(data, MAX_BODY_BYTES, InvalidCartesiaRequest)
-
-
-def _validate(model: type[M], fields: dict[str, Any]) -> M:
-    try:
-        return model.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InvalidCartesiaRequest(f"{place or 'the request'}: {first['msg']}") from None
+def new_cartesia_id() -> str:
+    """Return an id of a request or connection."""
+    return f"req_{uuid4().hex}"

@@ -15,7 +15,7 @@ from .....adapters.audio.codecs import (
     wav_stream_header,
 )
 from .....adapters.audio.encoders import AudioFormat, Codec
-from .errors import InvalidCartesiaRequest
+from ...shell.error_table import InvalidField
 from .models import CartesiaOutputFormat
 
 _SAMPLE_RATES: Final = (8_000, 16_000, 22_050, 24_000, 44_100, 48_000)  # Hz
@@ -39,16 +39,16 @@ class CartesiaEncoding:
 
 
 def make_encoding(output: CartesiaOutputFormat) -> CartesiaEncoding:
-    """Return the encoding; raises InvalidCartesiaRequest, or BadRequest for an unsupported bit rate."""
+    """Return the encoding; raises InvalidField, or BadRequest for an unsupported bit rate."""
     rate = output.sample_rate
     if rate not in _SAMPLE_RATES:
         allowed = ", ".join(map(str, _SAMPLE_RATES))
-        raise InvalidCartesiaRequest(f"output_format.sample_rate: got {rate}; allowed are {allowed}")
+        raise InvalidField("output_format.sample_rate", f"got {rate}; allowed are {allowed}")
     if output.container == "mp3":
         audio = AudioFormat("mp3", rate, output.bit_rate)
         return CartesiaEncoding(audio, audio.content_type, audio.bytes_per_second)
     if output.encoding is None:
-        raise InvalidCartesiaRequest(f"output_format.encoding: container {output.container!r} needs one")
+        raise InvalidField("output_format.encoding", f"container {output.container!r} needs one")
     codec, samples = _ENCODINGS[output.encoding]
     is_wav = output.container == "wav"
     return CartesiaEncoding(

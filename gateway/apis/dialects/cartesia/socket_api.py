@@ -19,14 +19,14 @@ from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.errors import VivavoceError
 from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation
-from ...shell.request_fields import reported_context_id
+from ...shell.error_table import InvalidField
+from ...shell.request_fields import parse_object, reported_context_id
 from ...shell.speech import EncodedChunk, SynthesisOptions
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ...shell.speech_socket import MAX_CONTEXTS, SpeechSocket
 from .context import CartesiaContext
-from .errors import CartesiaContextClosed, CartesiaLimitReached, InvalidCartesiaRequest, to_cartesia_error
+from .errors import CARTESIA_ERRORS, CartesiaContextClosed, CartesiaLimitReached
 from .failed_contexts import FailedContexts
-from .http_api import error_body
 from .models import (
     AudioChunkMessage,
     CancelContextRequest,
@@ -40,10 +40,9 @@ from .models import (
     TimestampsMessage,
     WordTimestamps,
     parse_client_message,
-    parse_fields,
 )
 from .output_format import make_encoding
-from .request_mapping import make_synthesis_options, resolve_cartesia_voice
+from .request_mapping import CARTESIA_NAMES, make_synthesis_options
 
 PATH: Final = "/tts/websocket"
 CARTESIA_SOCKET_OPERATION: Final = WebSocketOperation(
@@ -73,8 +72,8 @@ class CartesiaSocketApi(SpeechSocketApi):
             return _CartesiaConnection(self, socket, headers, request_id)
 
         def refuse(error: Exception) -> JSONResponse:
-            body = error_body(error, request_id)
-            return JSONResponse(body.model_dump(), body.status_code)
+            body = CARTESIA_ERRORS.body(error, request_id)
+            return JSONResponse(body.model_dump(), CARTESIA_ERRORS.describe(error).status)
 
         await self.serve(connection, refuse, socket)
 
@@ -91,7 +90,7 @@ class _CartesiaConnection(SpeechSocket[CartesiaContext]):
     # Reading
 
     async def receive(self, data: str | bytes) -> None:
-        fields = parse_fields(data)
+        fields = parse_object(data)
         context_id = reported_context_id(fields.get("context_id"))
         if self._failed.drops(context_id, fields):
             return
@@ -124,10 +123,11 @@ class _CartesiaConnection(SpeechSocket[CartesiaContext]):
                 f"{MAX_CONTEXTS} contexts are open on this connection, which is the limit"
             )
         grant = self.server.authorize_request(self._headers)
-        voice = resolve_cartesia_voice(self._voices, self.server.models, request, grant)
+        models, (voice, model) = self.server.models, (request.voice_id, request.model_id)
+        voice = CARTESIA_NAMES.resolve(self._voices, models, voice, model, grant)
         encoding = make_encoding(request.output_format)
         if request.output_format.container != "raw":
-            raise InvalidCartesiaRequest("output_format.container: a socket sends 'raw' audio only")
+            raise InvalidField("output_format.container", "a socket sends 'raw' audio only")
         options = make_synthesis_options(request, voice, encoding)
         context = CartesiaContext(request, self.socket, grant, options, encoding)
         self.contexts[context.id] = context
@@ -180,7 +180,7 @@ class _CartesiaConnection(SpeechSocket[CartesiaContext]):
         await self.send_text(message.encode())
 
     async def report(self, error: Exception, context_id: str | None) -> None:
-        described = to_cartesia_error(error)
+        described = CARTESIA_ERRORS.describe(error)
         message = CartesiaErrorMessage(
             status_code=described.status,
             error_code=described.code,

@@ -1,15 +1,13 @@
-"""The HTTP API of upstream CosyVoice's server."""
+"""The servers of upstream CosyVoice: its HTTP API, and its gRPC service on a port of its own."""
 
 from typing import Final
 
-from ....web.app import Mount
 from ...dialect import Dialect, DialectHost, OpenDialect
 from .http_api import CosyVoiceHttpApi
 
 
 def _open(host: DialectHost) -> OpenDialect:
-    http = CosyVoiceHttpApi(host.jobs)
-    return OpenDialect((Mount(http.routes(), None),), (http,))
+    return OpenDialect.of(CosyVoiceHttpApi(host.jobs))
 
 
 COSYVOICE_SERVER: Final = Dialect("cosyvoice_server", _open)

@@ -23,7 +23,7 @@ from .....tts_engine.errors import VivavoceError
 from ....access.grant_ends import ending_with_grants
 from ....listening_sockets import AddressUnavailable, format_address
 from ....web.streamed_body import SEND_TIMEOUT_S
-from ...shell.http_errors import InvalidField, error_message, error_status
+from ...shell.error_table import STATUSES, InvalidField, describe
 from ...shell.request_fields import UploadedRecording, parse_fields
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import JobServer
@@ -114,7 +114,7 @@ class CosyVoiceGrpcServer:
             with ending_with_grants():
                 await self._speak(request, context, request_id)
         except VivavoceError as error:
-            await context.abort(status_code(error), error_message(error))
+            await context.abort(*_refusal_of(error))
         except grpc.aio.AbortError:
             raise
         except TimeoutError:
@@ -122,7 +122,7 @@ class CosyVoiceGrpcServer:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
         except Exception as error:
             logger.exception("request %s failed", request_id)
-            await context.abort(status_code(error), error_message(error))
+            await context.abort(*_refusal_of(error))
 
     async def _speak(self, request: Any, context: Any, request_id: str) -> None:
         server = self._host.server
@@ -168,14 +168,15 @@ class _KeyInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
 
 def _refusal(error: VivavoceError) -> Any:
     async def refuse(requests: Any, context: Any) -> None:
-        await context.abort(status_code(error), error_message(error))
+        await context.abort(*_refusal_of(error))
 
     return grpc.stream_stream_rpc_method_handler(refuse)
 
 
-def status_code(error: Exception) -> Any:
-    """Return gRPC's status of an error."""
-    return _CODES.get(error_status(error), grpc.StatusCode.INTERNAL)
+def _refusal_of(error: Exception) -> tuple[Any, str]:
+    """Return gRPC's status of an error, and its sentence."""
+    described = describe(error, STATUSES)
+    return _CODES.get(described.status, grpc.StatusCode.INTERNAL), described.message
 
 
 def _metadata(entries: Any) -> dict[str, str]:

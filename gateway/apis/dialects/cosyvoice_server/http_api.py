@@ -4,26 +4,19 @@ The published client sends the form as the body of a GET request, so each path h
 ``models``.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, Final
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi import Request
 
 from ....access.access_control import Grant
-from ....web.openapi.operations import (
-    ACCESS_ERRORS,
-    BINARY_CONTENT,
-    BODY_TOO_LONG,
-    SPEECH_ERRORS,
-    error_responses,
-    form_body,
-    operation,
-)
-from ...shell.http_errors import InvalidField, error_headers, error_message, error_status
+from ....web.openapi.operations import form_body, operation, speech_errors
+from ...shell.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
+from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...shell.request_fields import parse_fields, read_fields
-from ...shell.speech_job import JobServer, SpeechJob, SpeechJobResponse
-from ...shell.speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
+from ...shell.speech_job import SpeechJob
+from ...shell.speech_response import audio_response
 from .models import (
     CosyVoiceErrorBody,
     CosyVoiceForm,
@@ -35,7 +28,6 @@ from .models import (
     inference_job,
 )
 
-_API: Final = "cosyvoice"  # in the log and the metrics
 _FORMS: Final[Mapping[str, type[CosyVoiceForm]]] = {
     "inference_sft": SftForm,
     "inference_zero_shot": ZeroShotForm,
@@ -43,62 +35,35 @@ _FORMS: Final[Mapping[str, type[CosyVoiceForm]]] = {
     "inference_instruct": InstructForm,
     "inference_instruct2": RecordingInstructForm,
 }
-_AUDIO: Final = {
-    200: {
-        "description": "s16le samples at 24 kHz, while they are made.",
-        "headers": UNREAD_HEADER_SCHEMA,
-        "content": {"application/octet-stream": BINARY_CONTENT},
-    }
-}
-_ERRORS: Final = error_responses(
+_ERRORS: Final = speech_errors(
     CosyVoiceErrorBody,
-    ACCESS_ERRORS,
     {400: "The text or the recording is unusable, or the loaded model clones no voices."},
     {404: "No such voice.", 422: "A field is missing or invalid."},
-    BODY_TOO_LONG,
-    SPEECH_ERRORS,
 )
 
 
-class CosyVoiceHttpApi:
+class CosyVoiceHttpApi(SpeechHttpApi):
     """The endpoints of one server; belongs to its event loop."""
 
-    def __init__(self, host: JobServer) -> None:
-        self._host = host
-        self._active_responses = ActiveResponses()
+    name = "cosyvoice"
+    errors = ErrorTable(
+        # FastAPI, on which upstream's server is built, answers 422 to a wrong field.
+        {**STATUSES, InvalidField: DescribedError(422)},
+        lambda described, error, request_id: CosyVoiceErrorBody(detail=described.message),
+    )
 
-    def routes(self) -> APIRouter:
-        """Return the routes, which check keys themselves."""
-        router = APIRouter()
+    def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
+        audio = audio_response("s16le samples at 24 kHz, while they are made.", "application/octet-stream")
         for name, form in _FORMS.items():
+            summary, body = f"Speak a text: upstream CosyVoice's {name}.", form_body(form)
             for method in ("GET", "POST"):
-                described = operation(
-                    f"{name}_{method.lower()}",
-                    f"Speak a text: upstream CosyVoice's {name}.",
-                    _AUDIO,
-                    _ERRORS,
-                    body=form_body(form),
-                )
-                router.add_api_route(f"/{name}", self._endpoint(form), methods=[method], **described)
-        return router
-
-    async def finish(self, within_s: float) -> None:
-        """Refuse new requests and wait at most within_s for those under way."""
-        self._host.server.start_draining()
-        await self._active_responses.wait_finished(within_s)
-
-    def _endpoint(self, form: type[CosyVoiceForm]) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            return _CosyVoiceResponse(self._host, self._active_responses, request, form)
-
-        return answer
+                described = operation(f"{name}_{method.lower()}", summary, audio, _ERRORS, body=body)
+                yield f"{method} /{name}", self.speaking(partial(_CosyVoiceResponse, form)), described
 
 
 class _CosyVoiceResponse(SpeechJobResponse):
-    def __init__(
-        self, host: JobServer, active: ActiveResponses, request: Request, form: type[CosyVoiceForm]
-    ) -> None:
-        super().__init__(host, active, request, _API)
+    def __init__(self, form: type[CosyVoiceForm], api: CosyVoiceHttpApi, request: Request) -> None:
+        super().__init__(api, request)
         self._form = form
 
     async def read_job(self, grant: Grant) -> SpeechJob:
@@ -108,9 +73,3 @@ class _CosyVoiceResponse(SpeechJobResponse):
     async def _read_body(self) -> dict[str, object]:
         has_body = "content-type" in self.request.headers
         return await read_fields(self.request) if has_body else {}
-
-    def error_response(self, error: Exception) -> Response:
-        # FastAPI, on which upstream's server is built, answers 422 to a wrong field.
-        status = 422 if isinstance(error, InvalidField) else error_status(error)
-        body = CosyVoiceErrorBody(detail=error_message(error))
-        return JSONResponse(body.model_dump(), status, error_headers(error))

@@ -2,19 +2,16 @@
 
 from typing import Final
 
-from ....web.app import Mount
 from ...dialect import Dialect, DialectHost, OpenDialect
 from .audio_store import AudioStore
-from .http_api import DASHSCOPE_ERROR_FORMATS, DashScopeHttpApi
+from .http_api import DashScopeHttpApi
 from .socket_api import DASHSCOPE_SOCKET_OPERATION, DashScopeSocketApi
 
 
 def _open(host: DialectHost) -> OpenDialect:
     store = AudioStore()
-    sockets = DashScopeSocketApi(host.server, host.voices)
-    http = DashScopeHttpApi(host.server, host.voices, host.guard, store)
-    mounts = Mount(http.routes(), None, DASHSCOPE_ERROR_FORMATS), Mount(sockets.routes(), None)
-    return OpenDialect(mounts, (sockets, http), store.close)
+    http = DashScopeHttpApi(host.jobs, host.guard, store)
+    return OpenDialect.of(http, DashScopeSocketApi(host.server, host.voices), close=store.close)
 
 
 DASHSCOPE: Final = Dialect("dashscope", _open, (DASHSCOPE_SOCKET_OPERATION,))

@@ -7,14 +7,14 @@ recording, not the recording, so ``resource_link`` is always empty.
 
 import re
 from datetime import UTC, datetime
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 from uuid import uuid4
 
 from .....tts_engine.voices.recording import RecordingLimits
 from .....tts_engine.voices.store import StoredVoice
 from ....access.access_control import Grant
 from ....access.url_guard import UrlGuard
-from ....voice_registry import NewVoice
+from ....voice_registry import NewVoice, VoiceRegistry
 from .models import (
     CreatedVoice,
     CreateVoiceInput,
@@ -29,7 +29,6 @@ from .models import (
     VoiceList,
     VoiceOutput,
 )
-from .request_mapping import VoiceResolver
 
 # DashScope's own limit of a recording; the voice model reads max_prompt_audio_length seconds of it.
 _RECORDING_LIMITS = RecordingLimits(max_duration_s=60.0)
@@ -37,29 +36,10 @@ _MAX_PROVENANCE_URL_CHARACTERS: Final = 200
 _VOICE_ID_PATTERN: Final = re.compile(r"(?P<target>.+)-(?P<prefix>[a-z0-9]{1,10})-[0-9a-f]{32}", re.ASCII)
 
 
-class DashScopeVoiceRegistry(VoiceResolver, Protocol):
-    """The voice registry, as far as this API uses it."""
-
-    def enrolled_voices(self, grant: Grant) -> tuple[StoredVoice, ...]:
-        """Return the enrolled voices that the key may use, oldest first."""
-
-    def find(self, voice_id: str, grant: Grant) -> StoredVoice:
-        """Return one of them; raise UnknownVoice."""
-
-    async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
-        """Enrol a voice from the bytes of a sound file."""
-
-    async def replace(self, voice_id: str, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
-        """Replace the recording of a voice."""
-
-    async def remove(self, voice_id: str, grant: Grant) -> StoredVoice:
-        """Delete a voice."""
-
-
 class DashScopeEnrollment:
     """Performs the actions of a VoiceCustomizationRequest; ``guard`` fetches the recordings."""
 
-    def __init__(self, voices: DashScopeVoiceRegistry, guard: UrlGuard) -> None:
+    def __init__(self, voices: VoiceRegistry, guard: UrlGuard) -> None:
         self._voices = voices
         self._guard = guard
 

@@ -1,16 +1,20 @@
-"""DashScope's errors: the translation of vivavoce's errors to DashScope's codes, texts and HTTP status.
+"""DashScope's errors: codes, texts and HTTP status.
 
 BadRequest
 ├── InvalidDashScopeField    a field of a request or frame is missing or not allowed
-└── DashScopeModelNotFound   the model is not a CosyVoice
+├── DashScopeModelNotFound   the model is not a CosyVoice
+└── DashScopeVoiceNotFound   an action names a voice that is not enrolled
 """
 
-from dataclasses import dataclass
+from typing import Annotated, Final
+from uuid import uuid4
+
+from pydantic import BaseModel, Field
 
 from .....adapters.dashscope.events import DashScopeErrorCode as Code
-from .....adapters.ssml.document import BadSsml
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, UrlRefused
+from ...shell.error_table import DescribedError, ErrorTable, UnknownPath, WrongMethod
 from ...shell.model_names import UnknownModel
 
 
@@ -22,40 +26,54 @@ class DashScopeModelNotFound(BadRequest):
     """The request names a model that is not a CosyVoice."""
 
 
-@dataclass(frozen=True, slots=True)
-class DashScopeErrorResponse:
-    """An error as DashScope's clients see it."""
+class DashScopeVoiceNotFound(BadRequest):
+    """An action names a voice that is not enrolled."""
 
-    code: Code
+
+class DashScopeErrorBody(BaseModel):
+    """A refused or failed request."""
+
+    request_id: str
+    code: Annotated[str, Field(description="DashScope's error code.", examples=["InvalidParameter"])]
     message: str
-    status: int  # of HTTP
-    retry_after_s: float | None = None  # None where trying again does not help
 
 
-def to_dashscope_error(error: Exception) -> DashScopeErrorResponse:
-    """Translate an error; an exception that is not vivavoce's becomes a generic 500."""
-    match error:
-        case KeyRefused():
-            return DashScopeErrorResponse(Code.INVALID_API_KEY, "Invalid API-key provided.", 401)
-        case ScopeMissing() | OriginRefused():
-            return DashScopeErrorResponse(Code.ACCESS_DENIED, str(error), 403)
-        case Overloaded(reason="shutting_down" | "disk" | "process", retry_after_s=wait_s):
-            return DashScopeErrorResponse(Code.THROTTLED, str(error), 503, wait_s)
-        case RateLimited(retry_after_s=wait_s) | Overloaded(retry_after_s=wait_s):
-            # DashScope's own sentence, and in brackets which limit it was.
-            message = f"Requests rate limit exceeded, please try again later. ({error})"
-            return DashScopeErrorResponse(Code.THROTTLED, message, 429, wait_s)
-        case DashScopeModelNotFound() | UnknownModel():
-            return DashScopeErrorResponse(Code.MODEL_NOT_FOUND, str(error), 404)
-        case UnknownVoice():
-            # DashScope's own text for a voice that does not exist.
-            message = f"[tts:]Engine return error code: 418 ({error})"
-            return DashScopeErrorResponse(Code.INVALID_PARAMETER, message, 400)
-        case UrlRefused():
-            return DashScopeErrorResponse(Code.DOWNLOAD_FAILED, str(error), 400)
-        case BadRequest() | BadSsml():
-            return DashScopeErrorResponse(Code.INVALID_PARAMETER, str(error), 400)
-        case VivavoceError():
-            return DashScopeErrorResponse(Code.INTERNAL, str(error), 500)
-        case _:
-            return DashScopeErrorResponse(Code.INTERNAL, "the task failed inside the server", 500)
+def _make_body(described: DescribedError, error: Exception, request_id: str) -> DashScopeErrorBody:
+    return DashScopeErrorBody(request_id=request_id, code=described.code, message=described.message)
+
+
+# Sentences of DashScope's own, and in brackets what it was.
+_LIMITED: Final = DescribedError(
+    429, Code.THROTTLED, "Requests rate limit exceeded, please try again later. ({})"
+)
+_NO_PATH: Final = DescribedError(404, Code.INVALID_PARAMETER, "url error, please check url! ({})")
+_DENIED: Final = DescribedError(403, Code.ACCESS_DENIED)
+_NO_MODEL: Final = DescribedError(404, Code.MODEL_NOT_FOUND)
+
+
+def _overloaded(error: Overloaded) -> DescribedError:
+    is_down = error.reason in ("shutting_down", "disk", "process")
+    return DescribedError(503, Code.THROTTLED) if is_down else _LIMITED
+
+
+DASHSCOPE_ERRORS: Final = ErrorTable(
+    {
+        KeyRefused: DescribedError(401, Code.INVALID_API_KEY, "Invalid API-key provided."),
+        ScopeMissing: _DENIED,
+        OriginRefused: _DENIED,
+        RateLimited: _LIMITED,
+        Overloaded: _overloaded,
+        DashScopeModelNotFound: _NO_MODEL,
+        UnknownModel: _NO_MODEL,
+        UnknownVoice: DescribedError(400, Code.INVALID_PARAMETER, "[tts:]Engine return error code: 418 ({})"),
+        DashScopeVoiceNotFound: DescribedError(400, Code.VOICE_NOT_FOUND),
+        UrlRefused: DescribedError(400, Code.DOWNLOAD_FAILED),
+        UnknownPath: _NO_PATH,
+        WrongMethod: _NO_PATH,
+        BadRequest: DescribedError(400, Code.INVALID_PARAMETER),
+        VivavoceError: DescribedError(500, Code.INTERNAL),
+        Exception: DescribedError(500, Code.INTERNAL, "the task failed inside the server"),
+    },
+    _make_body,
+    lambda: str(uuid4()),
+)

@@ -13,11 +13,10 @@ Alibaba Cloud Model Studio's CosyVoice pages.
 import asyncio
 import math
 from base64 import b64encode
-from collections.abc import Callable, Mapping
-from typing import Final
-from uuid import uuid4
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 from pydantic import BaseModel
 from starlette.types import Receive, Send
@@ -26,11 +25,11 @@ from starlette.types import Scope as ASGIScope
 from .....adapters.audio.codecs import WAV_HEADER_BYTES, wav_header
 from .....adapters.dashscope.billing import billed_characters
 from .....adapters.dashscope.connection import MAX_FRAME_CHARACTERS
-from .....adapters.dashscope.events import DashScopeErrorCode, SentenceBegin, SentenceEnd, SentenceSynthesis
+from .....adapters.dashscope.events import SentenceBegin, SentenceEnd, SentenceSynthesis
 from .....adapters.dashscope.sentence_events import SentenceEventBuilder
 from .....adapters.ssml.document import SsmlDocument, parse_ssml_in_slices, plain_document
 from .....tts_engine.chunk import SAMPLE_RATE
-from .....tts_engine.errors import UnknownVoice, VivavoceError
+from .....tts_engine.errors import UnknownVoice
 from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....access.url_guard import UrlGuard
@@ -53,18 +52,23 @@ from ....web.openapi.operations import (
 from ....web.request_body import with_bounded_body
 from ....web.request_log import RequestRecord
 from ....web.streamed_body import StreamedBody, cancel_on_disconnect
-from ....web.unmatched import ErrorFormat
+from ...shell.http_api import Endpoint, SpeechHttpApi
 from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
-from ...shell.speech_response import UNREAD_HEADER, UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
+from ...shell.speech_job import JobServer
+from ...shell.speech_response import UNREAD_HEADER, UNREAD_HEADER_SCHEMA, SpeechResponse
 from ...shell.speech_server import SpeechServer
 from .audio_store import AudioStore, StoredAudio
-from .enrollment import DashScopeEnrollment, DashScopeVoiceRegistry
-from .errors import DashScopeErrorResponse, InvalidDashScopeField, to_dashscope_error
+from .enrollment import DashScopeEnrollment
+from .errors import (
+    DASHSCOPE_ERRORS,
+    DashScopeErrorBody,
+    DashScopeVoiceNotFound,
+    InvalidDashScopeField,
+)
 from .frames import dump_json, to_result_payload
 from .models import (
     AudioData,
     CharacterUsage,
-    DashScopeErrorBody,
     MissingAudioBody,
     SpeechSynthesizerEvent,
     SpeechSynthesizerInput,
@@ -74,16 +78,16 @@ from .models import (
     StoredAudioLink,
     VoiceCustomizationRequest,
     VoiceCustomizationResponse,
+    VoiceOutput,
 )
 from .parameters import SpeechParameters
-from .request_mapping import make_synthesis_options, resolve_dashscope_voice, voice_of_dashscope_model
+from .request_mapping import DASHSCOPE_NAMES, make_synthesis_options, voice_of_dashscope_model
 from .validation import parse_message
 
 PATH: Final = "/api/v1/services/audio/tts"
 # A request with a recording inside: the 20 MB that the URL guard allows, in base64.
 MAX_ENROLLMENT_BYTES: Final = 28 << 20
 _THREAD_PARSING_BYTES: Final = 1 << 18  # a larger body would block the event loop, so a thread parses it
-_API: Final = "dashscope-http"
 
 
 def _dashscope_errors(*errors: Mapping[int, str]) -> Responses:
@@ -148,48 +152,36 @@ _HEAD_AUDIO: Final = operation(
 )
 
 
-class DashScopeHttpApi:
+class DashScopeHttpApi(SpeechHttpApi):
     """The routes of DashScope's HTTP API. Belongs to an event loop; ``store`` is closed by its owner."""
 
-    def __init__(
-        self, server: SpeechServer, voices: DashScopeVoiceRegistry, guard: UrlGuard, store: AudioStore
-    ) -> None:
-        self.server = server
-        self.voices = voices
+    name = "dashscope-http"
+    errors = DASHSCOPE_ERRORS
+    # Below these, of HTTP and of the WebSocket, only PAI's dialect has paths.
+    error_formats = DASHSCOPE_ERRORS.formats("/api/v1", "/api-ws")
+
+    def __init__(self, host: JobServer, guard: UrlGuard, store: AudioStore) -> None:
+        super().__init__(host)
         self.store = store
-        self.active_responses = ActiveResponses()
-        self._enrollment = DashScopeEnrollment(voices, guard)
+        self._enrollment = DashScopeEnrollment(host.voices, guard)
 
-    def routes(self) -> APIRouter:
-        """Return the routes, which check keys themselves."""
-        router = APIRouter(prefix=PATH)
-        router.add_api_route("/customization", self._customize, methods=["POST"], **_CUSTOMIZE)
-        router.add_api_route("/SpeechSynthesizer", self._synthesize, methods=["POST"], **_SYNTHESIZE)
-        router.add_api_route("/results/{id}", self._result, methods=["GET"], **_GET_AUDIO)
-        router.add_api_route("/results/{id}", self._result, methods=["HEAD"], **_HEAD_AUDIO)
-        return router
+    def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
+        yield f"POST {PATH}/customization", self.answering(Scope.ENROLL, self._customize), _CUSTOMIZE
+        yield f"POST {PATH}/SpeechSynthesizer", self.speaking(_DashScopeSpeechResponse), _SYNTHESIZE
+        yield f"GET {PATH}/results/{{id}}", self._result, _GET_AUDIO
+        yield f"HEAD {PATH}/results/{{id}}", self._result, _HEAD_AUDIO
 
-    async def finish(self, within_s: float) -> None:
-        """Refuse new requests and wait at most within_s for those under way."""
-        self.server.start_draining()
-        await self.active_responses.wait_finished(within_s)
+    def json_response(self, answer: VoiceOutput, request_id: str) -> JSONResponse:
+        body = VoiceCustomizationResponse(request_id=request_id, output=answer)
+        return super().json_response(body, request_id)
 
-    async def _customize(self, request: Request) -> Response:
-        request_id = str(uuid4())
+    async def _customize(self, request: Request, grant: Grant) -> VoiceOutput:
+        grant.charge_request()
+        body = parse_message(VoiceCustomizationRequest, await _read_body(request, MAX_ENROLLMENT_BYTES))
         try:
-            grant = self.server.authorize_request(request.headers, Scope.ENROLL)
-            body = parse_message(VoiceCustomizationRequest, await _read_body(request, MAX_ENROLLMENT_BYTES))
-            output = await self._enrollment.perform(body.input, grant)
+            return await self._enrollment.perform(body.input, grant)
         except UnknownVoice as error:
-            return _json_error(
-                DashScopeErrorResponse(DashScopeErrorCode.VOICE_NOT_FOUND, str(error), 400), request_id
-            )
-        except VivavoceError as error:
-            return _json_error(to_dashscope_error(error), request_id)
-        return JSONResponse(VoiceCustomizationResponse(request_id=request_id, output=output).model_dump())
-
-    async def _synthesize(self, request: Request) -> Response:
-        return _DashScopeSpeechResponse(self, request)
+            raise DashScopeVoiceNotFound(str(error)) from None
 
     async def _result(self, id: str) -> Response:
         return _StoredAudioResponse(self.store, id)
@@ -214,15 +206,15 @@ class _DashScopeSpeechResponse(SpeechResponse):
 
     def __init__(self, api: DashScopeHttpApi, request: Request) -> None:
         headers = {"content-type": EVENT_STREAM, "cache-control": "no-store"}
-        super().__init__(api.active_responses, request, str(uuid4()), headers)
+        super().__init__(api.active_responses, request, api.errors.make_request_id(), headers)
         self._api = api
 
     async def respond(self) -> Response | None:
-        server = self._api.server
+        server = self._api.host.server
         grant = server.authorize_request(self.request.headers)
         wants_events = self.request.headers.get("x-dashscope-sse", "").lower() == "enable"
         events = self.body_stream if wants_events else None
-        with server.log.track(_API, grant, self.request_id) as record:
+        with server.log.track(self._api.name, grant, self.request_id) as record:
             body = await _read_body(self.request, MAX_FRAME_CHARACTERS)
             request = parse_message(SpeechSynthesizerRequest, body)
             default = voice_of_dashscope_model(server.models, request.model)
@@ -230,7 +222,8 @@ class _DashScopeSpeechResponse(SpeechResponse):
             spoken = await _spoken_text(parameters)
             characters = billed_characters(spoken.text)
             record.count_text(len(spoken.text))
-            record.voice = resolve_dashscope_voice(self._api.voices, parameters.voice, grant, default)
+            voices = self._api.host.voices
+            record.voice = DASHSCOPE_NAMES.resolve_voice(voices, parameters.voice, grant, default)
             speech = _StoredSpeech(self.request_id, parameters, spoken, record, events, self.report_unread)
             rendering = speech.render(server, grant, self._api.store)
             with grant.stream():
@@ -248,12 +241,12 @@ class _DashScopeSpeechResponse(SpeechResponse):
         return None
 
     def error_response(self, error: Exception) -> Response:
-        return _json_error(to_dashscope_error(error), self.request_id)
+        return self._api.error_response(error, self.request_id)
 
     async def end_with_error(self, error: Exception) -> None:
-        error_response = to_dashscope_error(error)
-        body = _error_body(error_response, self.request_id)
-        await self.body_stream.write(_server_sent_event("error", body, error_response.status))
+        status = DASHSCOPE_ERRORS.describe(error).status
+        body = DASHSCOPE_ERRORS.body(error, self.request_id)
+        await self.body_stream.write(_server_sent_event("error", body, status))
         await self.body_stream.end()
 
     def _link(self, audio: StoredAudio) -> StoredAudioLink:
@@ -336,20 +329,6 @@ class _StoredSpeech:
         await self._events.write(_server_sent_event("result", message))
 
 
-def _unmatched_error_body(status: int, message: str) -> DashScopeErrorBody:
-    sentence = f"url error, please check url! ({message})"  # DashScope's own, and in brackets what was got
-    return DashScopeErrorBody(
-        request_id=str(uuid4()), code=DashScopeErrorCode.INVALID_PARAMETER, message=sentence
-    )
-
-
-# Below these, of HTTP and of the WebSocket, no other API has paths.
-DASHSCOPE_ERROR_FORMATS: Final = (
-    ErrorFormat("/api/v1", _unmatched_error_body),
-    ErrorFormat("/api-ws", _unmatched_error_body),
-)
-
-
 def _audio_response(audio: StoredAudio | None) -> Response:
     if audio is None:
         missing = MissingAudioBody(message="this audio does not exist, or its time is over")
@@ -360,18 +339,6 @@ def _audio_response(audio: StoredAudio | None) -> Response:
 def _server_sent_event(kind: str, message: BaseModel, status: int = 200) -> bytes:
     # Without blanks: the SDK compares what follows "event:" without stripping it.
     return f"event:{kind}\nstatus:{status}\ndata:{dump_json(message)}\n\n".encode()
-
-
-def _json_error(error_response: DashScopeErrorResponse, request_id: str) -> JSONResponse:
-    headers = {}
-    if error_response.retry_after_s is not None:
-        headers["retry-after"] = str(math.ceil(error_response.retry_after_s))
-    body = _error_body(error_response, request_id)
-    return JSONResponse(body.model_dump(), error_response.status, headers)
-
-
-def _error_body(error_response: DashScopeErrorResponse, request_id: str) -> DashScopeErrorBody:
-    return DashScopeErrorBody(request_id=request_id, code=error_response.code, message=error_response.message)
 
 
 async def _read_body(request: Request, max_bytes: int) -> object:

@@ -362,14 +362,6 @@ class VoiceCustomizationResponse(BaseModel):
     usage: CustomizationUsage = CustomizationUsage()
 
 
-class DashScopeErrorBody(BaseModel):
-    """A refused or failed request."""
-
-    request_id: str
-    code: Annotated[str, Field(description="DashScope's error code.", examples=["InvalidParameter"])]
-    message: str
-
-
 class MissingAudioBody(BaseModel):
     """The answer for audio that does not exist or has expired."""
 

@@ -5,41 +5,20 @@ Shared by the WebSocket and the HTTP API.
 
 import re
 import secrets
-from typing import Final, Protocol
+from typing import Final
 
 from .....adapters.audio.encoders import AudioFormat
-from .....tts_engine.errors import UnknownVoice
 from .....tts_engine.stream_request import Delivery
-from ....access.access_control import Grant
-from ...shell.model_names import ModelNames
+from ...shell.model_names import ModelNames, ServiceNames
 from ...shell.speech import SynthesisOptions
 from .models import check_dashscope_model
 from .parameters import MAX_SEED, NEUTRAL_VOLUME, SpeechParameters
 
-# Alibaba's preset voices: longanyang, longxiaochun_v2, loongstella.
-_PRESET_VOICE_PATTERN: Final = re.compile(r"loo?ng[a-z]+(_v\d)?", re.ASCII | re.IGNORECASE)
-
-
-class VoiceResolver(Protocol):
-    """Finds the voices that a key may speak with."""
-
-    def resolve(self, name: str | None, grant: Grant, default: str | None = None) -> str:
-        """Return the engine's voice id for a name, the default voice for None; raise UnknownVoice."""
-
-
-def resolve_dashscope_voice(voices: VoiceResolver, name: str, grant: Grant, default: str | None) -> str:
-    """Return the engine's voice id for DashScope's name; raise UnknownVoice.
-
-    The name is an enrolled voice, an alias or a preset of DashScope. Presets are Alibaba's own voices, so the
-    default voice speaks for them: existing programs then run unchanged. default: that of the model, None is
-    the server's.
-    """
-    try:
-        return voices.resolve(name, grant, default)
-    except UnknownVoice:
-        if not _PRESET_VOICE_PATTERN.fullmatch(name):
-            raise
-        return voices.resolve(None, grant, default)
+# Of the models, ``check_dashscope_model`` decides.
+DASHSCOPE_NAMES: Final = ServiceNames(
+    voices=re.compile(r"loo?ng[a-z]+(_v\d)?", re.ASCII | re.IGNORECASE),  # longanyang, longxiaochun_v2
+    models=re.compile(r".*", re.DOTALL),
+)
 
 
 def voice_of_dashscope_model(models: ModelNames, model: str) -> str | None:

@@ -20,16 +20,15 @@ from .....tts_engine.chunk import SAMPLE_RATE
 from ....access.access_control import Grant
 from ....sliced_inputs import run_in_slices
 from ....web.openapi.operations import WebSocketOperation
+from ...shell.model_names import VoiceResolver
 from ...shell.speech import EncodedChunk
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
-from .errors import to_dashscope_error
+from .errors import DASHSCOPE_ERRORS
 from .frames import ClientFrame, DashScopeFrameCodec, ServerFrame
-from .models import DashScopeErrorBody
 from .parameters import SpeechParameters
 from .request_mapping import (
-    VoiceResolver,
+    DASHSCOPE_NAMES,
     make_synthesis_options,
-    resolve_dashscope_voice,
     voice_of_dashscope_model,
 )
 from .task_connection import SpeechTask, TaskConnection
@@ -64,10 +63,9 @@ class DashScopeSocketApi(SpeechSocketApi):
 
 
 def _refusal(error: Exception) -> JSONResponse:
-    described = to_dashscope_error(error)
-    body = DashScopeErrorBody(code=described.code, message=described.message, request_id=str(uuid4()))
+    body = DASHSCOPE_ERRORS.body(error, str(uuid4()))
     # The Java SDK stops reconnecting at "401 Unauthorized" only.
-    return JSONResponse(body.model_dump(), described.status)
+    return JSONResponse(body.model_dump(), DASHSCOPE_ERRORS.describe(error).status)
 
 
 class _DashScopeTask(SpeechTask[SpeechParameters]):
@@ -107,7 +105,7 @@ class _DashScopeSocketConnection(TaskConnection[SpeechParameters, _DashScopeTask
         server, run, grant = self._server, task.run_task, task.grant
         with server.log.track(_API, grant, run.task_id) as task.record, grant.stream():
             default = voice_of_dashscope_model(server.models, run.model)
-            voice = resolve_dashscope_voice(self._voices, run.parameters.voice, grant, default)
+            voice = DASHSCOPE_NAMES.resolve_voice(self._voices, run.parameters.voice, grant, default)
             task.record.voice = voice
             options = make_synthesis_options(run.parameters, voice)
             task.bytes_per_s = options.audio.bytes_per_second

@@ -21,6 +21,7 @@ from .....adapters.dashscope.connection import (
 from .....adapters.dashscope.events import (
     CancelTask,
     ContinueTask,
+    DashScopeErrorCode,
     DashScopeEvent,
     DashScopeIdleTimeout,
     DashScopeServerEvent,
@@ -38,7 +39,7 @@ from ....access.errors import GrantEnded
 from ....web.request_log import RequestRecord
 from ....web.websocket import CLOSE_NORMAL, WebSocketConnection
 from ...shell.speech import EncodedStream
-from .errors import to_dashscope_error
+from .errors import DASHSCOPE_ERRORS
 
 ParametersT = TypeVar("ParametersT")  # of run-task
 TaskT = TypeVar("TaskT", bound="SpeechTask[Any]")
@@ -172,5 +173,5 @@ class TaskConnection(WebSocketConnection, ABC, Generic[ParametersT, TaskT]):
 
 
 def _task_failed_event(task_id: str, error: Exception) -> TaskFailed:
-    described = to_dashscope_error(error)
-    return TaskFailed(task_id, described.code, described.message)
+    described = DASHSCOPE_ERRORS.describe(error)
+    return TaskFailed(task_id, DashScopeErrorCode(described.code), described.message)

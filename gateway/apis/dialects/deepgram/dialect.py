@@ -2,16 +2,13 @@
 
 from typing import Final
 
-from ....web.app import Mount
 from ...dialect import Dialect, DialectHost, OpenDialect
-from .http_api import DEEPGRAM_ERROR_FORMATS, DeepgramHttpApi
+from .http_api import DeepgramHttpApi
 from .socket_api import DEEPGRAM_SOCKET_OPERATIONS, DeepgramSocketApi
 
 
 def _open(host: DialectHost) -> OpenDialect:
-    sockets, http = DeepgramSocketApi(host.server, host.voices), DeepgramHttpApi(host.jobs)
-    mounts = Mount(http.routes(), None, DEEPGRAM_ERROR_FORMATS), Mount(sockets.routes(), None)
-    return OpenDialect(mounts, (sockets, http))
+    return OpenDialect.of(DeepgramHttpApi(host.jobs), DeepgramSocketApi(host.server, host.voices))
 
 
 DEEPGRAM: Final = Dialect("deepgram", _open, DEEPGRAM_SOCKET_OPERATIONS)

@@ -18,7 +18,7 @@ from .....adapters.transcript_queue import Transcript
 from .....tts_engine.chunk import SAMPLE_RATE, Word
 from ...shell.speech import EncodedChunk, SynthesisOptions
 from ...shell.transcript_socket import SpokenTexts, TranscriptConnection
-from .errors import to_deepgram_error
+from .errors import DEEPGRAM_ERRORS
 from .flux_models import (
     FLUX_CLIENT_MESSAGE,
     FluxAppliedConfiguration,
@@ -39,7 +39,7 @@ from .flux_models import (
     FluxTurnMetadata,
     FluxWarningMessage,
 )
-from .models import DeepgramAnswer, parse_message
+from .models import DeepgramAnswer, parse_deepgram_message
 
 _SPEED_RANGE: Final = (0.5, 1.5)
 _SPEED_STEP: Final = 0.05
@@ -95,7 +95,7 @@ class FluxConnection(TranscriptConnection):
         )
 
     async def receive(self, data: str | bytes) -> None:
-        match parse_message(FLUX_CLIENT_MESSAGE, data):
+        match parse_deepgram_message(FLUX_CLIENT_MESSAGE, data):
             case FluxSpeakMessage(text=text):
                 await self._speak_text(text)
             case FluxFlushMessage():
@@ -136,7 +136,7 @@ class FluxConnection(TranscriptConnection):
         await super().on_ended(context)
 
     async def report(self, error: Exception, context_id: str | None) -> None:
-        described = to_deepgram_error(error)
+        described = DEEPGRAM_ERRORS.describe(error)
         self.queue.drop()
         await self._send(FluxErrorMessage(code=described.flux_code, description=described.message))
         await self.close(_CLOSE_POLICY)

@@ -8,15 +8,14 @@ speak/v2); livekit-plugins-deepgram 1.8.9 (tts.py, tts_v2.py); pipecat-ai 1.14.0
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from ....web.client_json import parse_json
 from ...shell.format_names import LOWER_CASE
-from .errors import InvalidDeepgramRequest
+from ...shell.request_fields import parse_message, validated
 
-MAX_BODY_BYTES: Final = 512 * 1024
+MESSAGE: Final = "the message"  # at fault where no field is
 MAX_TEXT_CHARACTERS: Final = 40_000
 _MAX_NAME_CHARACTERS: Final = 256
 
@@ -44,8 +43,8 @@ class DeepgramQuery(DeepgramModel):
 
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> "DeepgramQuery":
-        """Parse the query; raises InvalidDeepgramRequest."""
-        return _validated(TypeAdapter(cls), dict(parameters))
+        """Parse the query; raises InvalidField."""
+        return validated(cls.model_validate, dict(parameters), MESSAGE)
 
 
 class DeepgramSpeechRequest(DeepgramModel):
@@ -164,20 +163,6 @@ DeepgramServerMessage = Annotated[
 ]
 
 
-def parse_speech_request(data: bytes) -> DeepgramSpeechRequest:
-    """Parse a body; raises InvalidDeepgramRequest."""
-    return parse_message(TypeAdapter(DeepgramSpeechRequest), data)
-
-
-def parse_message(adapter: TypeAdapter[T], data: str | bytes) -> T:
-    """Parse a body or message; raises InvalidDeepgramRequest."""
-    return _validated(adapter, parse_json(data, MAX_BODY_BYTES, InvalidDeepgramRequest))
-
-
-def _validated(adapter: TypeAdapter[T], value: Any) -> T:
-    try:
-        return adapter.validate_python(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InvalidDeepgramRequest(f"{place or 'the message'}: {first['msg']}") from None
+def parse_deepgram_message(adapter: TypeAdapter[T], data: str | bytes) -> T:
+    """Parse a message; raises InvalidRequest."""
+    return validated(adapter.validate_python, parse_message(data), MESSAGE)

@@ -11,7 +11,7 @@ from typing import Final
 
 from .....adapters.audio.codecs import WAV_ALAW, WAV_S16, WAV_ULAW, WavEncoding, wav_stream_header
 from .....adapters.audio.encoders import AudioFormat, Codec
-from .errors import InvalidDeepgramRequest
+from ...shell.error_table import InvalidField
 from .models import DeepgramQuery
 
 _SAMPLES: Final[dict[str, tuple[Codec, WavEncoding, int]]] = {  # with the default sample rate, Hz
@@ -37,16 +37,16 @@ class DeepgramEncoding:
 
 
 def make_response_encoding(query: DeepgramQuery) -> DeepgramEncoding:
-    """Return the encoding of a response; raises InvalidDeepgramRequest, BadRequest for a wrong rate."""
+    """Return the encoding of a response; raises InvalidField, BadRequest for a wrong rate."""
     encoding = query.encoding or ("mp3" if query.container is None else "linear16")
     if encoding in _COMPRESSED:
         if query.container is not None and (encoding, query.container) != ("opus", "ogg"):
-            raise InvalidDeepgramRequest(f"container: {encoding} has none of {query.container!r}")
+            raise InvalidField("container", f"{encoding} has none of {query.container!r}")
         codec, rate, bit_rate = _COMPRESSED[encoding]
         audio = AudioFormat(codec, query.sample_rate or rate, query.bit_rate or bit_rate)
         return DeepgramEncoding(audio, audio.content_type)
     if query.container == "ogg":
-        raise InvalidDeepgramRequest(f"container: {encoding} cannot be in 'ogg'")
+        raise InvalidField("container", f"{encoding} cannot be in 'ogg'")
     audio = make_socket_format(query)
     if query.container == "none":
         return DeepgramEncoding(audio, audio.content_type)
@@ -55,9 +55,9 @@ def make_response_encoding(query: DeepgramQuery) -> DeepgramEncoding:
 
 
 def make_socket_format(query: DeepgramQuery) -> AudioFormat:
-    """Return the format of a socket; raises InvalidDeepgramRequest, BadRequest for an unsupported rate."""
+    """Return the format of a socket; raises InvalidField, BadRequest for an unsupported rate."""
     encoding = query.encoding or "linear16"
     if encoding not in _SAMPLES:
-        raise InvalidDeepgramRequest(f"encoding: got {encoding!r}; a socket sends {', '.join(_SAMPLES)}")
+        raise InvalidField("encoding", f"got {encoding!r}; a socket sends {', '.join(_SAMPLES)}")
     codec, _, rate = _SAMPLES[encoding]
     return AudioFormat(codec, query.sample_rate or rate)

@@ -11,10 +11,11 @@ from .....adapters.transcript_queue import Transcript
 from ....access.access_control import Grant
 from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation
+from ...shell.error_table import InvalidRequest
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ...shell.transcript_socket import SpokenTexts, TranscriptConnection
-from .errors import InvalidDeepgramRequest, to_deepgram_error
+from .errors import DEEPGRAM_ERRORS
 from .flux_connection import FluxConnection
 from .flux_models import FluxClientMessage, FluxServerMessage
 from .http_api import PATHS, deepgram_error_response
@@ -33,7 +34,7 @@ from .models import (
     DeepgramServerMessage,
     DeepgramSpeakMessage,
     DeepgramWarningMessage,
-    parse_message,
+    parse_deepgram_message,
 )
 from .output_format import make_socket_format
 from .request_mapping import make_deepgram_options, resolve_deepgram_voice
@@ -92,7 +93,7 @@ class _DeepgramConnection(TranscriptConnection):
         )
 
     async def receive(self, data: str | bytes) -> None:
-        match parse_message(CLIENT_MESSAGE, data):
+        match parse_deepgram_message(CLIENT_MESSAGE, data):
             case DeepgramSpeakMessage(text=text):
                 self.push(text)
             case DeepgramFlushMessage():
@@ -110,8 +111,8 @@ class _DeepgramConnection(TranscriptConnection):
             await self._send(DeepgramFlushedMessage(sequence_id=transcript.flush_id - 1))
 
     async def report(self, error: Exception, context_id: str | None) -> None:
-        described = to_deepgram_error(error)
-        if isinstance(error, InvalidDeepgramRequest):
+        described = DEEPGRAM_ERRORS.describe(error)
+        if isinstance(error, InvalidRequest):
             message: DeepgramAnswer = DeepgramWarningMessage(
                 code=described.code,
                 description=described.message,

@@ -1,31 +1,25 @@
-"""Every error of this package in ElevenLabs' terms: HTTP status, status word and message."""
+"""Errors in ElevenLabs' terms: HTTP status, and a word that the service calls "status"."""
 
-from dataclasses import dataclass
+from typing import Final
 
 from .....adapters.transcript_queue import TranscriptQueueFull
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
+from ...shell.error_table import (
+    DescribedError,
+    ErrorTable,
+    InvalidField,
+    InvalidRequest,
+    RequestBodyTooLong,
+    UnknownPath,
+    WrongMethod,
+)
 from ...shell.model_names import UnknownModel
+from .models import ElevenLabsErrorBody, ElevenLabsErrorDetail, ElevenLabsInvalidField
 
 
-class InvalidElevenLabsRequest(VivavoceError):
-    """A request or message that does not follow the API.
-
-    Attributes:
-        place: names of the field at fault, from the outermost.
-    """
-
-    def __init__(self, message: str, place: tuple[str | int, ...] = ("body",)) -> None:
-        super().__init__(message)
-        self.place = place
-
-
-class ElevenLabsFormatUnknown(VivavoceError):
+class ElevenLabsFormatUnknown(BadRequest):
     """An output format that the API does not have."""
-
-
-class ElevenLabsBodyTooLong(VivavoceError):
-    """The body is longer than the server reads."""
 
 
 class ElevenLabsContextClosed(VivavoceError):
@@ -36,47 +30,34 @@ class ElevenLabsContextLimitReached(VivavoceError):
     """A connection has too many contexts."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElevenLabsErrorDescription:
-    """An error in ElevenLabs' terms."""
-
-    http_status: int
-    status: str  # ElevenLabs' word for it
-    message: str
-    retry_after_s: float | None = None  # None where a repeated request would fail again
+def _make_body(described: DescribedError, error: Exception, request_id: str) -> ElevenLabsErrorBody:
+    if isinstance(error, InvalidRequest):
+        place = error.place if isinstance(error, InvalidField) else ("body",)
+        return ElevenLabsErrorBody(detail=[ElevenLabsInvalidField(loc=list(place), msg=described.message)])
+    return ElevenLabsErrorBody(detail=ElevenLabsErrorDetail(status=described.code, message=described.message))
 
 
-def to_elevenlabs_error(error: Exception) -> ElevenLabsErrorDescription:
-    """Describe an error; the text of an unknown exception is not disclosed."""
-    message = str(error)
-    match error:
-        case InvalidElevenLabsRequest():
-            return ElevenLabsErrorDescription(422, "invalid_request", message)
-        case ElevenLabsFormatUnknown():
-            return ElevenLabsErrorDescription(400, "invalid_output_format", message)
-        case ElevenLabsBodyTooLong():
-            return ElevenLabsErrorDescription(413, "request_too_large", message)
-        case ElevenLabsContextClosed():
-            return ElevenLabsErrorDescription(400, "context_closed", message)
-        case ElevenLabsContextLimitReached():
-            return ElevenLabsErrorDescription(400, "max_active_conversations", message)
-        case TranscriptQueueFull():
-            return ElevenLabsErrorDescription(429, "too_many_concurrent_requests", message)
-        case KeyRefused():
-            return ElevenLabsErrorDescription(401, "invalid_api_key", message)
-        case ScopeMissing() | OriginRefused():
-            return ElevenLabsErrorDescription(403, "missing_permissions", message)
-        case RateLimited(retry_after_s=wait_s):
-            return ElevenLabsErrorDescription(429, "too_many_concurrent_requests", message, wait_s)
-        case Overloaded(retry_after_s=wait_s):
-            return ElevenLabsErrorDescription(503, "system_busy", message, wait_s)
-        case UnknownVoice():
-            return ElevenLabsErrorDescription(404, "voice_not_found", message)
-        case UnknownModel():
-            return ElevenLabsErrorDescription(400, "model_not_found", message)
-        case BadRequest():
-            return ElevenLabsErrorDescription(400, "invalid_request", message)
-        case VivavoceError():
-            return ElevenLabsErrorDescription(500, "internal_error", message)
-        case _:
-            return ElevenLabsErrorDescription(500, "internal_error", "the request failed inside the server")
+_FORBIDDEN: Final = DescribedError(403, "missing_permissions")
+_TOO_MANY: Final = DescribedError(429, "too_many_concurrent_requests")
+ELEVENLABS_ERRORS: Final = ErrorTable(
+    {
+        InvalidRequest: DescribedError(422, "invalid_request"),
+        ElevenLabsFormatUnknown: DescribedError(400, "invalid_output_format"),
+        RequestBodyTooLong: DescribedError(413, "request_too_large"),
+        ElevenLabsContextClosed: DescribedError(400, "context_closed"),
+        ElevenLabsContextLimitReached: DescribedError(400, "max_active_conversations"),
+        TranscriptQueueFull: _TOO_MANY,
+        KeyRefused: DescribedError(401, "invalid_api_key"),
+        ScopeMissing: _FORBIDDEN,
+        OriginRefused: _FORBIDDEN,
+        RateLimited: _TOO_MANY,
+        Overloaded: DescribedError(503, "system_busy"),
+        UnknownVoice: DescribedError(404, "voice_not_found"),
+        UnknownModel: DescribedError(400, "model_not_found"),
+        UnknownPath: DescribedError(404, "not_found"),
+        WrongMethod: DescribedError(405, "method_not_allowed"),
+        BadRequest: DescribedError(400, "invalid_request"),
+        Exception: DescribedError(500, "internal_error"),
+    },
+    _make_body,
+)

@@ -3,26 +3,25 @@
 ``GET /v1/models`` is also OpenAI's: a request with ElevenLabs' header ``xi-api-key`` is ElevenLabs'.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field, RootModel, ValidationError
+from pydantic import BaseModel, Field, RootModel
 from starlette.routing import Match
 from starlette.types import Scope as AsgiScope
 
-from .....tts_engine.errors import UnknownVoice, VivavoceError
+from .....tts_engine.errors import UnknownVoice
 from ....access.access_control import Grant
-from ....access.keys import Scope
-from ....voice_registry import ListedVoice, VoiceRegistry
 from ....web.openapi.operations import ACCESS_ERRORS, error_responses, json_response, operation
-from ...shell.speech_server import SpeechServer
-from .errors import InvalidElevenLabsRequest
-from .http_api import elevenlabs_error_response
+from ...shell.http_api import Endpoint, SpeechHttpApi
+from ...shell.request_fields import validated
+from .errors import ELEVENLABS_ERRORS
 from .models import MAX_TEXT_CHARACTERS, ElevenLabsErrorBody
 
+_ID: Final = "{voice_id}"
+_SETTINGS: Final = "Settings of a voice"
 _MODEL_IDS: Final = (
     "eleven_multilingual_v2",
     "eleven_flash_v2_5",
@@ -32,7 +31,6 @@ _MODEL_IDS: Final = (
 )
 _ERRORS: Final = error_responses(ElevenLabsErrorBody, ACCESS_ERRORS, {422: "A parameter is invalid."})
 _UNLIMITED_CHARACTERS: Final = 10**9  # for a key without a quota
-_Endpoint = Callable[[Request, Grant | None], BaseModel]
 
 
 class ElevenLabsVoice(BaseModel):
@@ -160,81 +158,57 @@ class ElevenLabsVoiceQuery(BaseModel):
     search: str = ""
 
 
-class ElevenLabsListings:
+class ElevenLabsListings(SpeechHttpApi):
     """The lists of one server; belongs to its event loop."""
 
-    def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
-        self._server = server
-        self._voices = voices
+    name = "elevenlabs"
+    errors = ELEVENLABS_ERRORS
+    error_formats = ELEVENLABS_ERRORS.formats("/v1/voices", "/v2/voices", "/v1/user")
+
+    def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
+        settings, quota = ElevenLabsListedSettings, ElevenLabsSubscription
+        of_voice = self._voice_settings
+        for path, answer, model, name, summary in (
+            ("/v1/voices", self._list_voices, ElevenLabsVoiceList, "Voices", "List the voices"),
+            ("/v2/voices", self._page_voices, ElevenLabsVoicePage, "VoicePage", "Page voices"),
+            (f"/v1/voices/{_ID}", self._describe_voice, ElevenLabsVoice, "Voice", "Describe a voice"),
+            (
+                "/v1/voices/settings/default",
+                of_voice,
+                settings,
+                "DefaultVoiceSettings",
+                _SETTINGS,
+            ),
+            (f"/v1/voices/{_ID}/settings", of_voice, settings, "VoiceSettings", _SETTINGS),
+            ("/v1/user", self._user, ElevenLabsUser, "User", "Describe the key"),
+            ("/v1/user/subscription", self._subscription, quota, "Subscription", "Describe the quota"),
+        ):
+            names = ("voice_id",) if _ID in path else ()
+            described = operation(
+                f"elevenLabs{name}",
+                f"{summary}, as ElevenLabs does.",
+                json_response(model),
+                _ERRORS,
+                error_responses(ElevenLabsErrorBody, {404: "No such voice."} if names else {}),
+                path_parameters=names,
+            )
+            yield f"GET {path}", self.listing(answer), described
 
     def routes(self) -> APIRouter:
         """Return the routes, which check keys themselves."""
-        router = APIRouter()
-        self._add(router, "/v1/voices", self._list_voices, ElevenLabsVoiceList, "Voices", "List the voices")
-        self._add(router, "/v2/voices", self._page_voices, ElevenLabsVoicePage, "VoicePage", "Page voices")
-        self._add(
-            router,
-            "/v1/voices/{voice_id}",
-            self._describe_voice,
-            ElevenLabsVoice,
-            "Voice",
-            "Describe a voice",
-        )
-        for path, name in (
-            ("/v1/voices/settings/default", "DefaultVoiceSettings"),
-            ("/v1/voices/{voice_id}/settings", "VoiceSettings"),
-        ):
-            self._add(
-                router, path, self._voice_settings, ElevenLabsListedSettings, name, "Settings of a voice"
-            )
-        self._add(router, "/v1/user", self._user, ElevenLabsUser, "User", "Describe the key")
-        self._add(
-            router,
-            "/v1/user/subscription",
-            self._subscription,
-            ElevenLabsSubscription,
-            "Subscription",
-            "Describe the quota",
-        )
+        router = super().routes()
         # The document has one description of a path, OpenAI's.
-        models = self._answering(self._list_models)
+        models = self.listing(self._list_models)
         router.routes.append(
             _ElevenLabsModelsRoute("/v1/models", models, methods=["GET"], include_in_schema=False)
         )
         return router
 
-    def _add(
-        self, router: APIRouter, path: str, answer: _Endpoint, model: type[BaseModel], name: str, summary: str
-    ) -> None:
-        names = ("voice_id",) if "{" in path else ()
-        missing: dict[int, str] = {404: "No such voice."} if names else {}
-        described = operation(
-            f"elevenLabs{name}",
-            f"{summary}, as ElevenLabs does.",
-            json_response(model),
-            _ERRORS,
-            error_responses(ElevenLabsErrorBody, missing),
-            path_parameters=names,
-        )
-        router.add_api_route(path, self._answering(answer), methods=["GET"], **described)
-
-    def _answering(self, answer: _Endpoint) -> Callable[[Request], Awaitable[Response]]:
-        async def respond(request: Request) -> Response:
-            try:
-                grant = self._server.access.list_grant(request.headers)
-                if grant is not None:
-                    grant.require(Scope.SPEAK)
-                return JSONResponse(answer(request, grant).model_dump())
-            except VivavoceError as error:
-                return elevenlabs_error_response(error)
-
-        return respond
-
     def _list_voices(self, request: Request, grant: Grant | None) -> ElevenLabsVoiceList:
         return ElevenLabsVoiceList(voices=self._described(grant))
 
     def _page_voices(self, request: Request, grant: Grant | None) -> ElevenLabsVoicePage:
-        query = _parse_voice_query(request)
+        query = validated(ElevenLabsVoiceQuery.model_validate, dict(request.query_params), "query")
         sought = query.search.casefold()
         found = [
             voice for voice in self._described(grant) if sought in f"{voice.voice_id} {voice.name}".casefold()
@@ -260,9 +234,9 @@ class ElevenLabsListings:
         return ElevenLabsListedSettings()
 
     def _list_models(self, request: Request, grant: Grant | None) -> ElevenLabsModelList:
-        ids = dict.fromkeys(voice.language for voice in self._usable(grant))
+        ids = dict.fromkeys(voice.language for voice in self.usable_voices(grant))
         languages = [ElevenLabsLanguage(language_id=one, name=one) for one in ids]
-        names = (*self._server.models, *_MODEL_IDS)
+        names = (*self.host.server.models, *_MODEL_IDS)
         return ElevenLabsModelList(
             [ElevenLabsListedModel(model_id=name, name=name, languages=languages) for name in names]
         )
@@ -273,9 +247,6 @@ class ElevenLabsListings:
 
     def _subscription(self, request: Request, grant: Grant | None) -> ElevenLabsSubscription:
         return ElevenLabsSubscription()
-
-    def _usable(self, grant: Grant | None) -> tuple[ListedVoice, ...]:
-        return self._voices.bundle_voices() if grant is None else self._voices.usable_voices(grant)
 
     def _described(self, grant: Grant | None) -> list[ElevenLabsVoice]:
         return [
@@ -289,7 +260,7 @@ class ElevenLabsListings:
                 and grant is not None
                 and voice.stored.about.owner == grant.key_id,
             )
-            for voice in self._usable(grant)
+            for voice in self.usable_voices(grant)
         ]
 
 
@@ -302,13 +273,3 @@ class _ElevenLabsModelsRoute(APIRoute):
         if not any(name == b"xi-api-key" for name, _ in headers):
             return Match.NONE, {}
         return super().matches(scope)
-
-
-def _parse_voice_query(request: Request) -> ElevenLabsVoiceQuery:
-    try:
-        return ElevenLabsVoiceQuery.model_validate(dict(request.query_params))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise InvalidElevenLabsRequest(
-            f"{first['loc'][0]}: {first['msg']}", ("query", *first["loc"])
-        ) from None

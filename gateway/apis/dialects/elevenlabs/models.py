@@ -9,16 +9,13 @@ elevenlabs-python 2.78.0 (text_to_speech/raw_client.py, realtime_tts.py); liveki
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from ....web.client_json import parse_json_object
-from ...shell.request_fields import reported_context_id
+from ...shell.request_fields import context_id_in, parse_object, validated
 from .alignment import TimedCharacter
-from .errors import InvalidElevenLabsRequest
 
-MAX_BODY_BYTES: Final = 512 * 1024
 MAX_TEXT_CHARACTERS: Final = 40_000
 MAX_INACTIVITY_S: Final = 180
 _DEFAULT_INACTIVITY_S: Final = 20
@@ -114,8 +111,8 @@ class ElevenLabsSocketQuery(BaseModel):
 
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> "ElevenLabsSocketQuery":
-        """Parse the query; raises InvalidElevenLabsRequest."""
-        return _validate(cls, dict(parameters), "query")
+        """Parse the query; raises InvalidField."""
+        return validated(cls.model_validate, dict(parameters), "query")
 
 
 class ElevenLabsAnswer(BaseModel):
@@ -225,25 +222,10 @@ class ElevenLabsErrorBody(BaseModel):
 
 
 def parse_body(model: type[M], data: str | bytes) -> M:
-    """Parse a body or message; raises InvalidElevenLabsRequest."""
-    return _validate(model, parse_json_object(data, MAX_BODY_BYTES, InvalidElevenLabsRequest), "body")
+    """Parse a body or message; raises InvalidRequest."""
+    return validated(model.model_validate, parse_object(data))
 
 
 def context_of(data: str | bytes) -> str | None:
     """Return the context that an invalid message names, None if it names none."""
-    try:
-        fields = parse_json_object(data, MAX_BODY_BYTES, InvalidElevenLabsRequest)
-    except InvalidElevenLabsRequest:
-        return None
-    named = fields.get("context_id", fields.get("contextId"))
-    return reported_context_id(named)
-
-
-def _validate(model: type[M], fields: dict[str, Any], part: str) -> M:
-    try:
-        return model.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = (part, *first["loc"])
-        name = ".".join(map(str, place[1:])) or part
-        raise InvalidElevenLabsRequest(f"{name}: {first['msg']}", place) from None
+    return context_id_in(data, "context_id", "contextId")

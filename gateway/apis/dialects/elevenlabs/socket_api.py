@@ -28,8 +28,8 @@ from ...shell.speech import EncodedChunk, SynthesisOptions
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ...shell.speech_socket import MAX_CONTEXTS, PlayoutPace, SpeechSocket
 from .context import ElevenLabsContext
-from .errors import ElevenLabsContextLimitReached, to_elevenlabs_error
-from .http_api import PATH, elevenlabs_error_response
+from .errors import ELEVENLABS_ERRORS, ElevenLabsContextLimitReached
+from .http_api import PATH
 from .models import (
     ElevenLabsSocketQuery,
     ElevenLabsTextMessage,
@@ -41,7 +41,7 @@ from .models import (
     parse_body,
 )
 from .output_format import parse_output_format
-from .request_mapping import make_elevenlabs_options, resolve_elevenlabs_voice
+from .request_mapping import ELEVENLABS_NAMES, make_elevenlabs_options
 
 SINGLE_PATH: Final = f"{PATH}/stream-input"
 MULTI_PATH: Final = f"{PATH}/multi-stream-input"
@@ -69,7 +69,7 @@ class ElevenLabsSocketApi(SpeechSocketApi):
     def handlers(self) -> SocketHandlers:
         kinds = {SINGLE_PATH: _SingleTextConnection, MULTI_PATH: _ContextsConnection}
         return {
-            path: partial(self.serve, partial(kind, self), elevenlabs_error_response)
+            path: partial(self.serve, partial(kind, self), ELEVENLABS_ERRORS.response)
             for path, kind in kinds.items()
         }
 
@@ -82,9 +82,8 @@ class _ElevenLabsConnection(SpeechSocket[ElevenLabsContext]):
         grant = api.server.authorize(socket.headers)
         self._query = ElevenLabsSocketQuery.of(socket.query_params)
         self._audio = parse_output_format(self._query.output_format)
-        self._voice = resolve_elevenlabs_voice(
-            api.voices, api.server.models, socket.path_params["voice_id"], self._query.model_id, grant
-        )
+        voice_id, models = socket.path_params["voice_id"], api.server.models
+        self._voice = ELEVENLABS_NAMES.resolve(api.voices, models, voice_id, self._query.model_id, grant)
         self._closes_when_spoken = False
 
     # Differs between the two
@@ -190,10 +189,10 @@ class _ElevenLabsConnection(SpeechSocket[ElevenLabsContext]):
         await self.send_text(SocketFinalMessage(contextId=context_id, context_id=context_id).encode())
 
     async def report(self, error: Exception, context_id: str | None) -> None:
-        described = to_elevenlabs_error(error)
+        described = ELEVENLABS_ERRORS.describe(error)
         message = SocketErrorMessage(
             message=described.message,
-            error=described.status,
+            error=described.code,
             contextId=context_id,
             context_id=context_id,
         )

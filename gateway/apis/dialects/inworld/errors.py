@@ -1,39 +1,17 @@
-"""Every error of this package in Inworld's terms: HTTP status, code of google.rpc and message.
+"""Errors in Inworld's terms: HTTP status and code of google.rpc.
 
 Source: google/rpc/code.proto of googleapis; grpc-gateway's mapping to HTTP (runtime/errors.go).
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
+from typing import Final
 
 from .....adapters.transcript_queue import TranscriptQueueFull
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
+from ...shell.error_table import DescribedError, ErrorTable, RequestBodyTooLong, UnknownPath, WrongMethod
 from ...shell.model_names import UnknownModel
-
-
-class GoogleRpcCode(IntEnum):
-    """The codes that are in use here."""
-
-    OK = 0
-    INVALID_ARGUMENT = 3
-    NOT_FOUND = 5
-    ALREADY_EXISTS = 6
-    PERMISSION_DENIED = 7
-    RESOURCE_EXHAUSTED = 8
-    FAILED_PRECONDITION = 9
-    UNIMPLEMENTED = 12
-    INTERNAL = 13
-    UNAVAILABLE = 14
-    UNAUTHENTICATED = 16
-
-
-class InvalidInworldRequest(VivavoceError):
-    """A request or message that does not follow the API."""
-
-
-class InworldBodyTooLong(VivavoceError):
-    """The body is longer than the server reads."""
+from .models import GoogleRpcCode, InworldErrorBody
 
 
 class InworldContextNotFound(VivavoceError):
@@ -53,44 +31,42 @@ class InworldContextLimitReached(VivavoceError):
 
 
 @dataclass(frozen=True, slots=True)
-class InworldErrorDescription:
+class InworldError(DescribedError):
     """An error in Inworld's terms."""
 
-    http_status: int
-    code: GoogleRpcCode
-    message: str
-    retry_after_s: float | None = None  # None where a repeated request would fail again
+    rpc_code: GoogleRpcCode = GoogleRpcCode.INTERNAL
 
 
-def to_inworld_error(error: Exception) -> InworldErrorDescription:
-    """Describe an error; the text of an unknown exception is not disclosed."""
-    message = str(error)
-    match error:
-        case InworldBodyTooLong():
-            return InworldErrorDescription(413, GoogleRpcCode.INVALID_ARGUMENT, message)
-        case InvalidInworldRequest():
-            return InworldErrorDescription(400, GoogleRpcCode.INVALID_ARGUMENT, message)
-        case InworldContextNotFound() | UnknownVoice() | UnknownModel():
-            return InworldErrorDescription(404, GoogleRpcCode.NOT_FOUND, message)
-        case InworldContextExists():
-            return InworldErrorDescription(409, GoogleRpcCode.ALREADY_EXISTS, message)
-        case InworldContextClosed():
-            return InworldErrorDescription(400, GoogleRpcCode.FAILED_PRECONDITION, message)
-        case InworldContextLimitReached() | TranscriptQueueFull():
-            return InworldErrorDescription(429, GoogleRpcCode.RESOURCE_EXHAUSTED, message)
-        case KeyRefused():
-            return InworldErrorDescription(401, GoogleRpcCode.UNAUTHENTICATED, message)
-        case ScopeMissing() | OriginRefused():
-            return InworldErrorDescription(403, GoogleRpcCode.PERMISSION_DENIED, message)
-        case RateLimited(retry_after_s=wait_s):
-            return InworldErrorDescription(429, GoogleRpcCode.RESOURCE_EXHAUSTED, message, wait_s)
-        case Overloaded(retry_after_s=wait_s):
-            return InworldErrorDescription(503, GoogleRpcCode.UNAVAILABLE, message, wait_s)
-        case BadRequest():
-            return InworldErrorDescription(400, GoogleRpcCode.INVALID_ARGUMENT, message)
-        case VivavoceError():
-            return InworldErrorDescription(500, GoogleRpcCode.INTERNAL, message)
-        case _:
-            return InworldErrorDescription(
-                500, GoogleRpcCode.INTERNAL, "the request failed inside the server"
-            )
+def _make_body(described: InworldError, error: Exception, request_id: str) -> InworldErrorBody:
+    return InworldErrorBody(code=described.rpc_code, message=described.message, details=[])
+
+
+def _error(status: int, code: GoogleRpcCode) -> InworldError:
+    return InworldError(status, rpc_code=code)
+
+
+_NOT_FOUND: Final = _error(404, GoogleRpcCode.NOT_FOUND)
+_EXHAUSTED: Final = _error(429, GoogleRpcCode.RESOURCE_EXHAUSTED)
+_DENIED: Final = _error(403, GoogleRpcCode.PERMISSION_DENIED)
+INWORLD_ERRORS: Final = ErrorTable(
+    {
+        RequestBodyTooLong: _error(413, GoogleRpcCode.INVALID_ARGUMENT),
+        InworldContextNotFound: _NOT_FOUND,
+        InworldContextExists: _error(409, GoogleRpcCode.ALREADY_EXISTS),
+        InworldContextClosed: _error(400, GoogleRpcCode.FAILED_PRECONDITION),
+        InworldContextLimitReached: _EXHAUSTED,
+        TranscriptQueueFull: _EXHAUSTED,
+        KeyRefused: _error(401, GoogleRpcCode.UNAUTHENTICATED),
+        ScopeMissing: _DENIED,
+        OriginRefused: _DENIED,
+        RateLimited: _EXHAUSTED,
+        Overloaded: _error(503, GoogleRpcCode.UNAVAILABLE),
+        UnknownVoice: _NOT_FOUND,
+        UnknownModel: _NOT_FOUND,
+        UnknownPath: _NOT_FOUND,
+        WrongMethod: _error(405, GoogleRpcCode.UNIMPLEMENTED),
+        BadRequest: _error(400, GoogleRpcCode.INVALID_ARGUMENT),
+        Exception: _error(500, GoogleRpcCode.INTERNAL),
+    },
+    _make_body,
+)

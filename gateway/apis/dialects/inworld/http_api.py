@@ -9,38 +9,35 @@ import asyncio
 import math
 from abc import abstractmethod
 from base64 import b64encode
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi import Request
+from fastapi.responses import Response
 
 from .....adapters.audio.encoders import AudioFormat
-from .....tts_engine.errors import VivavoceError
 from ....access.access_control import Grant
-from ....access.keys import Scope
 from ....web.openapi.operations import (
     ACCESS_ERRORS,
-    BODY_TOO_LONG,
     JSON,
-    SPEECH_ERRORS,
-    Schema,
     content_response,
     error_responses,
     json_body,
     json_response,
     operation,
+    query,
+    speech_errors,
 )
-from ....web.request_body import read_body
-from ....web.unmatched import ErrorFormat
+from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...shell.request_fields import read_object, validated
 from ...shell.speech import EncodedChunk
-from ...shell.speech_job import JobServer, SpeechJob, SpeechJobResponse, check_file_length
-from ...shell.speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
+from ...shell.speech_job import SpeechJob, check_file_length
+from ...shell.speech_response import UNREAD_HEADER_SCHEMA
 from .alignment import EntryAligner, TextEntry
 from .audio_config import file_format, streamed_encoding
-from .errors import GoogleRpcCode, InworldBodyTooLong, to_inworld_error
+from .errors import INWORLD_ERRORS
 from .models import (
-    MAX_BODY_BYTES,
+    MESSAGE,
     InworldAudioConfig,
     InworldErrorBody,
     InworldListedVoice,
@@ -52,89 +49,52 @@ from .models import (
     InworldUsage,
     InworldVoiceList,
     InworldWordAlignment,
-    parse_message,
 )
-from .request_mapping import make_inworld_options, resolve_inworld_voice
+from .request_mapping import INWORLD_NAMES, make_inworld_options
 
-_SPEECH_PATH: Final = "/tts/v1/voice"
-_VOICES_PATH: Final = "/tts/v1/voices"
-_API: Final = "inworld"  # in the log and the metrics
 _JSON_LINES: Final = "application/x-ndjson"
 _ENCODED_BYTES: Final = 3 * 2**16  # of audio, encoded at once; 3 bytes become 4 characters
 _LANGUAGE_FILTER: Final = "language="
-_ERRORS: Final = error_responses(
-    InworldErrorBody,
-    ACCESS_ERRORS,
-    {400: "A field is invalid.", 404: "No such voice."},
-    BODY_TOO_LONG,
-    SPEECH_ERRORS,
+_ERRORS: Final = speech_errors(InworldErrorBody, {400: "A field is invalid.", 404: "No such voice."})
+_BODY: Final = json_body(InworldSpeechRequest)
+_WHOLE: Final = operation(
+    "inworldSpeech",
+    "Speak a text: Inworld's request.",
+    json_response(InworldSpeech, headers=UNREAD_HEADER_SCHEMA),
+    _ERRORS,
+    body=_BODY,
 )
-_FILTER_PARAMETER: Final[Schema] = {
-    "name": "filter",
-    "in": "query",
-    "description": "Only voices of a language: 'language=en'.",
-    "schema": {"type": "string"},
-}
+_STREAM: Final = operation(
+    "inworldSpeechStream",
+    "Speak a text, in JSON lines.",
+    content_response("An object a line: 'result', or 'error' of speech that failed.", _JSON_LINES),
+    _ERRORS,
+    body=_BODY,
+)
+_VOICES: Final = operation(
+    "inworldVoices",
+    "List the voices, as Inworld does.",
+    json_response(InworldVoiceList),
+    error_responses(InworldErrorBody, ACCESS_ERRORS),
+    other_parameters=[query("filter", "Only voices of a language: 'language=en'.")],
+)
 
 
-class InworldHttpApi:
+class InworldHttpApi(SpeechHttpApi):
     """The endpoints of one server; belongs to its event loop."""
 
-    def __init__(self, host: JobServer) -> None:
-        self.host = host
-        self.active_responses = ActiveResponses()
+    name = "inworld"
+    errors = INWORLD_ERRORS
+    error_formats = INWORLD_ERRORS.formats("/tts/v1")
 
-    def routes(self) -> APIRouter:
-        """Return the routes, which check keys themselves."""
-        router = APIRouter()
-        body = json_body(InworldSpeechRequest)
-        whole = operation(
-            "inworldSpeech",
-            "Speak a text: Inworld's request.",
-            json_response(InworldSpeech, headers=UNREAD_HEADER_SCHEMA),
-            _ERRORS,
-            body=body,
-        )
-        streamed = operation(
-            "inworldSpeechStream",
-            "Speak a text, in JSON lines.",
-            content_response("An object a line: 'result', or 'error' of speech that failed.", _JSON_LINES),
-            _ERRORS,
-            body=body,
-        )
-        voices = operation(
-            "inworldVoices",
-            "List the voices, as Inworld does.",
-            json_response(InworldVoiceList),
-            error_responses(InworldErrorBody, ACCESS_ERRORS),
-            other_parameters=[_FILTER_PARAMETER],
-        )
-        router.add_api_route(_SPEECH_PATH, self._speak, methods=["POST"], **whole)
-        router.add_api_route(f"{_SPEECH_PATH}:stream", self._stream, methods=["POST"], **streamed)
-        router.add_api_route(_VOICES_PATH, self._list_voices, methods=["GET"], **voices)
-        return router
+    def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
+        yield "POST /tts/v1/voice", self.speaking(_WholeSpeech), _WHOLE
+        yield "POST /tts/v1/voice:stream", self.speaking(_SpeechLines), _STREAM
+        yield "GET /tts/v1/voices", self.listing(self._list_voices), _VOICES
 
-    async def finish(self, within_s: float) -> None:
-        """Refuse new requests and wait at most within_s for those under way."""
-        self.host.server.start_draining()
-        await self.active_responses.wait_finished(within_s)
-
-    async def _speak(self, request: Request) -> Response:
-        return _WholeSpeech(self.host, self.active_responses, request, _API)
-
-    async def _stream(self, request: Request) -> Response:
-        return _SpeechLines(self.host, self.active_responses, request, _API)
-
-    async def _list_voices(self, request: Request) -> Response:
-        try:
-            grant = self.host.server.access.list_grant(request.headers)
-            if grant is not None:
-                grant.require(Scope.SPEAK)
-        except VivavoceError as error:
-            return inworld_error_response(error)
-        found = self.host.voices.bundle_voices() if grant is None else self.host.voices.usable_voices(grant)
-        filtered = request.query_params.get("filter", "")
-        language = filtered.removeprefix(_LANGUAGE_FILTER) if filtered.startswith(_LANGUAGE_FILTER) else ""
+    def _list_voices(self, request: Request, grant: Grant | None) -> InworldVoiceList:
+        asked = request.query_params.get("filter", "")
+        language = asked.removeprefix(_LANGUAGE_FILTER) if asked.startswith(_LANGUAGE_FILTER) else ""
         listed = [
             InworldListedVoice(
                 voiceId=voice.id,
@@ -143,22 +103,19 @@ class InworldHttpApi:
                 languages=[voice.language],
                 isCustom=voice.stored is not None,
             )
-            for voice in found
+            for voice in self.usable_voices(grant)
             if voice.language.casefold().startswith(language.casefold())
         ]
-        return JSONResponse(InworldVoiceList(voices=listed).model_dump())
+        return InworldVoiceList(voices=listed)
 
 
 class _InworldSpeechResponse(SpeechJobResponse):
     async def read_job(self, grant: Grant) -> SpeechJob:
-        body = await read_body(self.request, MAX_BODY_BYTES, InworldBodyTooLong)
-        self._speech = speech = parse_message(InworldSpeechRequest, body)
-        voice = resolve_inworld_voice(self.host.voices, self.host.server.models, speech, grant)
+        fields = await read_object(self.request)
+        self._speech = speech = validated(InworldSpeechRequest.model_validate, fields, MESSAGE)
+        voice = self.resolve(INWORLD_NAMES, speech.voice_id, speech.model_id, grant)
         options = make_inworld_options(speech, voice, self.format_of(speech.audio_config))
         return SpeechJob(speech.text, options)
-
-    def error_response(self, error: Exception) -> Response:
-        return inworld_error_response(error)
 
     @abstractmethod
     def format_of(self, config: InworldAudioConfig) -> AudioFormat:
@@ -234,27 +191,13 @@ class _SpeechLines(_InworldSpeechResponse):
             await self._write_line(InworldSpeechLine(result=piece))
 
     async def end_with_error(self, error: Exception) -> None:
-        await self._write_line(InworldSpeechLine(error=InworldStatus.of(to_inworld_error(error))))
+        await self._write_line(InworldSpeechLine(error=inworld_status(error)))
         await self.body_stream.end()
 
     async def _write_line(self, line: InworldSpeechLine) -> None:
         await self.body_stream.write(line.encode().encode() + b"\n")
 
 
-def inworld_error_response(error: Exception) -> JSONResponse:
-    """Return the answer to an error."""
-    described = to_inworld_error(error)
-    wait_s = described.retry_after_s
-    headers = {} if wait_s is None else {"retry-after": str(math.ceil(wait_s))}
-    if described.http_status == 413:
-        headers["connection"] = "close"  # the rest of the body is not read
-    body = InworldErrorBody.of(described)
-    return JSONResponse(body.model_dump(), described.http_status, headers)
-
-
-def _unmatched_error_body(status: int, message: str) -> InworldErrorBody:
-    code = GoogleRpcCode.NOT_FOUND if status == 404 else GoogleRpcCode.UNIMPLEMENTED
-    return InworldErrorBody(code=code.value, message=message, details=[])
-
-
-INWORLD_ERROR_FORMATS: Final = (ErrorFormat("/tts/v1", _unmatched_error_body),)
+def inworld_status(error: Exception) -> InworldStatus:
+    """Return the status of an error in a stream."""
+    return InworldStatus(**INWORLD_ERRORS.body(error).model_dump())

@@ -8,18 +8,17 @@ livekit-plugins-inworld 1.8.9 (tts.py).
 """
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Annotated, Final, Literal, Self, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from ....web.client_json import parse_json_object
 from ...shell.format_names import UPPER_CASE
-from ...shell.request_fields import reported_context_id
+from ...shell.request_fields import context_id_in, parse_object, validated
 from .alignment import TextEntry
-from .errors import GoogleRpcCode, InvalidInworldRequest, InworldErrorDescription
 
-MAX_BODY_BYTES: Final = 512 * 1024
+MESSAGE: Final = "message"  # at fault where no field is
 MAX_TEXT_CHARACTERS: Final = 40_000
 MAX_BUFFER_DELAY_MS: Final = 60_000
 _MAX_NAME_CHARACTERS: Final = 256
@@ -29,6 +28,22 @@ _Encoding = Literal[
     "AUDIO_ENCODING_UNSPECIFIED", "LINEAR16", "PCM", "WAV", "MP3", "OGG_OPUS", "FLAC", "ALAW", "MULAW"
 ]
 M = TypeVar("M", bound=BaseModel)
+
+
+class GoogleRpcCode(IntEnum):
+    """The codes that are in use here."""
+
+    OK = 0
+    INVALID_ARGUMENT = 3
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
 
 
 class InworldModel(BaseModel):
@@ -140,11 +155,6 @@ class InworldStatus(BaseModel):
     message: str
     details: list[str]
 
-    @classmethod
-    def of(cls, error: InworldErrorDescription) -> Self:
-        """Return the status of an error."""
-        return cls(code=error.code.value, message=error.message, details=[])
-
 
 class InworldErrorBody(InworldStatus, InworldAnswer):
     """An error over HTTP."""
@@ -240,22 +250,11 @@ class InworldVoiceList(BaseModel):
     voices: list[InworldListedVoice]
 
 
-def parse_message(model: type[M], data: str | bytes) -> M:
-    """Parse a body or message; raises InvalidInworldRequest."""
-    fields = parse_json_object(data, MAX_BODY_BYTES, InvalidInworldRequest)
-    try:
-        return model.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InvalidInworldRequest(f"{place or 'message'}: {first['msg']}") from None
+def parse_inworld_message(model: type[M], data: str | bytes) -> M:
+    """Parse a message; raises InvalidRequest."""
+    return validated(model.model_validate, parse_object(data), MESSAGE)
 
 
 def context_of(data: str | bytes) -> str | None:
     """Return the context that an invalid message names, None if it names none."""
-    try:
-        fields = parse_json_object(data, MAX_BODY_BYTES, InvalidInworldRequest)
-    except InvalidInworldRequest:
-        return None
-    named = fields.get("contextId", fields.get("context_id"))
-    return reported_context_id(named)
+    return context_id_in(data, "contextId", "context_id")

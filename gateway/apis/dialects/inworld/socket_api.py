@@ -21,20 +21,20 @@ from .....adapters.transcript_queue import Transcript
 from .....tts_engine.errors import VivavoceError
 from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation
+from ...shell.error_table import InvalidRequest
 from ...shell.speech import EncodedChunk, SynthesisOptions
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ...shell.speech_socket import MAX_CONTEXTS, SpeechSocket
 from .audio_config import streamed_encoding
 from .context import MAX_SILENCE_S, InworldContext
 from .errors import (
-    InvalidInworldRequest,
+    INWORLD_ERRORS,
     InworldContextClosed,
     InworldContextExists,
     InworldContextLimitReached,
     InworldContextNotFound,
-    to_inworld_error,
 )
-from .http_api import inworld_error_response
+from .http_api import inworld_status
 from .models import (
     InworldClientMessage,
     InworldContextConfig,
@@ -43,11 +43,10 @@ from .models import (
     InworldResult,
     InworldServerMessage,
     InworldSpeech,
-    InworldStatus,
     context_of,
-    parse_message,
+    parse_inworld_message,
 )
-from .request_mapping import make_inworld_options, resolve_inworld_voice
+from .request_mapping import INWORLD_NAMES, make_inworld_options
 
 PATH: Final = "/tts/v1/voice:streamBidirectional"
 INWORLD_SOCKET_OPERATION: Final = WebSocketOperation(
@@ -65,7 +64,7 @@ class InworldSocketApi(SpeechSocketApi):
         self.voices = voices
 
     def handlers(self) -> SocketHandlers:
-        return {PATH: partial(self.serve, self._connection, inworld_error_response)}
+        return {PATH: partial(self.serve, self._connection, INWORLD_ERRORS.response)}
 
     def _connection(self, socket: WebSocket) -> "_InworldConnection":
         headers = _headers_with_key(socket)
@@ -85,7 +84,7 @@ class _InworldConnection(SpeechSocket[InworldContext]):
         return context_of(data)
 
     async def receive(self, data: str | bytes) -> None:
-        message = parse_message(InworldClientMessage, data)
+        message = parse_inworld_message(InworldClientMessage, data)
         if message.create is not None:
             await self._create(message.context_id or uuid4().hex, message.create)
         else:
@@ -109,7 +108,9 @@ class _InworldConnection(SpeechSocket[InworldContext]):
                 f"Maximum number of contexts per connection reached: {MAX_CONTEXTS}"
             )
         grant = self.server.authorize_request(self._headers)
-        voice = resolve_inworld_voice(self._voices, self.server.models, config, grant)
+        voice = INWORLD_NAMES.resolve(
+            self._voices, self.server.models, config.voice_id, config.model_id, grant
+        )
         encoding = streamed_encoding(config.audio_config)
         options = make_inworld_options(config, voice, encoding.audio)
         return InworldContext(context_id, config, self.socket, grant, options, encoding)
@@ -122,9 +123,9 @@ class _InworldConnection(SpeechSocket[InworldContext]):
             return context
         open_contexts = [context for context in self.contexts.values() if not context.input_ended]
         if not open_contexts:
-            raise InvalidInworldRequest("There is no open context on this connection")
+            raise InvalidRequest("There is no open context on this connection")
         if len(open_contexts) > 1:
-            raise InvalidInworldRequest(f"context_id is required: {len(open_contexts)} contexts are open")
+            raise InvalidRequest(f"context_id is required: {len(open_contexts)} contexts are open")
         return open_contexts[0]
 
     async def _pass_on(self, context: InworldContext, message: InworldClientMessage) -> None:
@@ -195,7 +196,7 @@ class _InworldConnection(SpeechSocket[InworldContext]):
         await self._send(InworldResult(contextId=context_id, contextClosed=InworldEvent()))
 
     async def report(self, error: Exception, context_id: str | None) -> None:
-        status = InworldStatus.of(to_inworld_error(error))
+        status = inworld_status(error)
         await self._send(InworldResult(contextId=context_id, status=status))
 
 

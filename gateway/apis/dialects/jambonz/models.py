@@ -4,34 +4,21 @@ Source: docs.jambonz.org/guides/features/custom-tts-providers, November 2026; ja
 @7c37b2f (lib/tts/google.js, lib/tts/streaming/elevenlabs.js).
 """
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from .....adapters.ssml.document import BadSsml
 from .....adapters.transcript_queue import TranscriptQueueFull
-from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
-from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
-from ....web.client_json import parse_json
+from ...shell.error_table import STATUSES, DescribedError, ErrorTable
+from ...shell.request_fields import parse_message, validated
 
-MAX_BODY_BYTES: Final = 512 * 1024
+MESSAGE: Final = "the message"  # at fault where no field is
 MAX_TEXT_CHARACTERS: Final = 40_000
 _MAX_NAME_CHARACTERS: Final = 256
 
 _Name = Annotated[str, Field(max_length=_MAX_NAME_CHARACTERS)]
 _Language = Annotated[str | None, Field(max_length=35, description="BCP 47.")]
-T = TypeVar("T")
-
-
-class InvalidJambonzRequest(VivavoceError):
-    """A request or message that does not follow the API."""
-
-
-class JambonzBodyTooLong(VivavoceError):
-    """The body is longer than the server reads."""
 
 
 class JambonzModel(BaseModel):
@@ -60,8 +47,8 @@ class JambonzSocketQuery(BaseModel):
 
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> "JambonzSocketQuery":
-        """Parse the query; raises InvalidJambonzRequest."""
-        return _validated(TypeAdapter(cls), dict(parameters))
+        """Parse the query; raises InvalidField."""
+        return validated(cls.model_validate, dict(parameters), MESSAGE)
 
 
 class JambonzStreamMessage(JambonzModel):
@@ -126,66 +113,12 @@ class JambonzErrorBody(BaseModel):
 JambonzServerMessage = Annotated[JambonzConnectMessage | JambonzErrorMessage, Field(discriminator="type")]
 
 
-@dataclass(frozen=True, slots=True)
-class JambonzErrorDescription:
-    """An error in terms of HTTP."""
-
-    status: int
-    message: str
-    retry_after_s: float | None = None  # None where a repeated request would fail again
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Headers of the answer."""
-        headers = {} if self.retry_after_s is None else {"retry-after": str(math.ceil(self.retry_after_s))}
-        # After 413 the rest of the body is not read.
-        return {**headers, **({"connection": "close"} if self.status == 413 else {})}
-
-
-def to_jambonz_error(error: Exception) -> JambonzErrorDescription:
-    """Describe an error; the text of an unknown exception is not disclosed."""
-    message = str(error)
-    match error:
-        case JambonzBodyTooLong():
-            return JambonzErrorDescription(413, message)
-        case KeyRefused():
-            return JambonzErrorDescription(401, message)
-        case ScopeMissing() | OriginRefused():
-            return JambonzErrorDescription(403, message)
-        case RateLimited(retry_after_s=wait_s):
-            return JambonzErrorDescription(429, message, wait_s)
-        case TranscriptQueueFull():
-            return JambonzErrorDescription(429, message)
-        case Overloaded(retry_after_s=wait_s):
-            return JambonzErrorDescription(503, message, wait_s)
-        case UnknownVoice():
-            return JambonzErrorDescription(404, message)
-        case BadRequest() | BadSsml() | InvalidJambonzRequest():
-            return JambonzErrorDescription(400, message)
-        case VivavoceError():
-            return JambonzErrorDescription(500, message)
-        case _:
-            return JambonzErrorDescription(500, "the request failed inside the server")
-
-
-def parse_speech_request(data: bytes) -> JambonzSpeechRequest:
-    """Parse a body; raises InvalidJambonzRequest."""
-    return _validated(TypeAdapter(JambonzSpeechRequest), _parse(data))
+JAMBONZ_ERRORS: Final = ErrorTable(
+    {**STATUSES, TranscriptQueueFull: DescribedError(429)},
+    lambda described, error, request_id: JambonzErrorBody(error=described.message),
+)
 
 
 def parse_client_message(data: str | bytes) -> JambonzClientMessage:
-    """Parse a message; raises InvalidJambonzRequest."""
-    return _validated(CLIENT_MESSAGE, _parse(data))
-
-
-def _parse(data: str | bytes) -> Any:
-    return parse_json(data, MAX_BODY_BYTES, InvalidJambonzRequest)
-
-
-def _validated(adapter: TypeAdapter[T], value: Any) -> T:
-    try:
-        return adapter.validate_python(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InvalidJambonzRequest(f"{place or 'the message'}: {first['msg']}") from None
+    """Parse a message; raises InvalidRequest."""
+    return validated(CLIENT_MESSAGE.validate_python, parse_message(data), MESSAGE)

@@ -14,8 +14,9 @@ from ....web.websocket import CLOSE_NORMAL
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
 from ...shell.transcript_socket import TranscriptConnection
-from .http_api import PATH, jambonz_error_response
+from .http_api import PATH
 from .models import (
+    JAMBONZ_ERRORS,
     JambonzAudioFormat,
     JambonzClientMessage,
     JambonzConnectMessage,
@@ -27,7 +28,6 @@ from .models import (
     JambonzStopMessage,
     JambonzStreamMessage,
     parse_client_message,
-    to_jambonz_error,
 )
 
 JAMBONZ_SOCKET_OPERATION: Final = WebSocketOperation(
@@ -44,7 +44,7 @@ class JambonzSocketApi(SpeechSocketApi):
         self.voices = voices
 
     def handlers(self) -> SocketHandlers:
-        return {PATH: partial(self.serve, self._connection, jambonz_error_response)}
+        return {PATH: partial(self.serve, self._connection, JAMBONZ_ERRORS.response)}
 
     def _connection(self, socket: WebSocket) -> "_JambonzConnection":
         grant = self.server.authorize(socket.headers)
@@ -74,5 +74,5 @@ class _JambonzConnection(TranscriptConnection):
                 pass
 
     async def report(self, error: Exception, context_id: str | None) -> None:
-        message = JambonzErrorMessage(error=to_jambonz_error(error).message)
+        message = JambonzErrorMessage(error=JAMBONZ_ERRORS.describe(error).message)
         await self.send_text(message.model_dump_json())

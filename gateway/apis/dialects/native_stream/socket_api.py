@@ -16,7 +16,6 @@ from typing import Final, assert_never
 from uuid import uuid4
 
 from fastapi import WebSocket
-from fastapi.responses import JSONResponse
 
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.errors import BadRequest, Overloaded
@@ -26,7 +25,7 @@ from ....web.openapi.operations import WebSocketOperation
 from ....web.websocket import CLOSE_NORMAL, WebSocketConnection
 from ...shell.speech import EncodedChunk
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
-from ..openai.errors import InvalidRequestError, to_openai_error
+from ..openai.errors import OPENAI_ERRORS, InvalidRequestError
 from ..openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
 from .connection import (
     CloseRequested,
@@ -86,7 +85,7 @@ class NativeStreamApi(SpeechSocketApi):
         return len(self.connections)
 
     def handlers(self) -> SocketHandlers:
-        return {PATH: partial(self.serve, self._connection, _refusal)}
+        return {PATH: partial(self.serve, self._connection, OPENAI_ERRORS.response)}
 
     def _connection(self, socket: WebSocket) -> "_NativeStreamSocketConnection":
         self.server.authorize(socket.headers)
@@ -339,13 +338,8 @@ def _recording_of(configuration: SessionConfig) -> _Recording | None:
     return None if configuration.ref_audio is None else (configuration.ref_audio, configuration.ref_text)
 
 
-def _refusal(error: Exception) -> JSONResponse:
-    response = to_openai_error(error)
-    return JSONResponse(response.body, response.status, response.headers)
-
-
 def _error_report(error: Exception, utterance: int | None = None) -> StreamErrorReport:
-    response = to_openai_error(error)
+    response = OPENAI_ERRORS.describe(error)
     return StreamErrorReport(
         message=response.message,
         code=response.code or (response.type if response.status >= 500 else None),

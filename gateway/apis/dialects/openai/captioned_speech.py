@@ -9,20 +9,18 @@ Source: Kokoro-FastAPI at 0fac1bf5 (api/src/routers/development.py, api/src/stru
 """
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
-
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from typing import Any, Final
 
 from .....tts_engine.chunk import Word
 from ....access.access_control import Grant
 from ....web.openapi.operations import BODY_TOO_LONG, JSON, SPEECH_ERRORS, json_body, operation
+from ...shell.http_api import Endpoint
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import SpeechJob, check_file_length
 from .extension_models import CaptionedSpeech, CaptionedSpeechRequest, WordTimestamp
-from .json_endpoint import REQUEST_ID_HEADER, openai_errors
+from .http_api import REQUEST_ID_HEADER, openai_errors
 from .request_parsing import read_captioned_speech_request
 from .speech_api import OpenAISpeechApi, OpenAISpeechResponse
 
@@ -47,20 +45,12 @@ _SPEAK_WITH_CAPTIONS: Final = operation(
 )
 
 
-class CaptionedSpeechApi:
-    """The endpoint of one server; ``speech`` counts its requests and ends them."""
+class OpenAICompatibleApi(OpenAISpeechApi):
+    """OpenAI's speech and models, and captions; belongs to the event loop of its server."""
 
-    def __init__(self, speech: OpenAISpeechApi) -> None:
-        self._speech = speech
-
-    def routes(self) -> APIRouter:
-        """Return the route, which checks keys itself."""
-        router = APIRouter()
-        router.add_api_route("/dev/captioned_speech", self._speak, methods=["POST"], **_SPEAK_WITH_CAPTIONS)
-        return router
-
-    async def _speak(self, request: Request) -> Response:
-        return _CaptionedSpeechResponse(self._speech, request)
+    def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
+        yield from super().endpoints()
+        yield "POST /dev/captioned_speech", self.speaking(_CaptionedSpeechResponse), _SPEAK_WITH_CAPTIONS
 
 
 class _CaptionedSpeechResponse(OpenAISpeechResponse):

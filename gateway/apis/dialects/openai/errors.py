@@ -1,14 +1,14 @@
-"""Errors of OpenAI's API, and the mapping of every error of this package to OpenAI's status, type and code.
+"""Errors of OpenAI's API: status, type, code and the field at fault.
 
 VivavoceError
 +-- InvalidRequestError       a field at fault
-|   +-- OpenAIBodyTooLong
 +-- BadRequest
     +-- OpenAIResourceNotFound
 """
 
-import math
 from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
 
 from .....tts_engine.errors import BadRequest, BadText, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import (
@@ -19,6 +19,7 @@ from ....access.errors import (
     ScopeMissing,
     UrlRefused,
 )
+from ...shell.error_table import DescribedError, ErrorTable, RequestBodyTooLong
 from ...shell.model_names import UnknownModel
 from .models import OpenAIErrorBody, OpenAIErrorDetail
 
@@ -37,81 +38,54 @@ class InvalidRequestError(VivavoceError):
         self.code = code
 
 
-class OpenAIBodyTooLong(InvalidRequestError):
-    """The body is longer than the server reads."""
-
-
 class OpenAIResourceNotFound(BadRequest):
     """The path names nothing that exists."""
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAIErrorResponse:
-    """An error in OpenAI's terms."""
+class OpenAIError(DescribedError):
+    """An error in OpenAI's terms; its code may be "", for none."""
 
-    status: int  # HTTP
-    type: str
-    message: str
+    type: str = "invalid_request_error"
     param: str | None = None  # the field at fault
-    code: str | None = None
-    retry_after_s: float | None = None  # None where a repeated request would fail again
 
     @property
     def detail(self) -> OpenAIErrorDetail:
         """The error as the body has it."""
-        return OpenAIErrorDetail(message=self.message, type=self.type, param=self.param, code=self.code)
-
-    @property
-    def body(self) -> dict[str, object]:
-        """The JSON body."""
-        return OpenAIErrorBody(error=self.detail).model_dump()
+        return OpenAIErrorDetail(
+            message=self.message, type=self.type, param=self.param, code=self.code or None
+        )
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers that the status calls for."""
-        headers = {} if self.retry_after_s is None else {"retry-after": str(math.ceil(self.retry_after_s))}
-        if self.status == 401:
-            headers["www-authenticate"] = "Bearer"
-        if self.status == 413:
-            headers["connection"] = "close"  # the rest of the body is not read
-        return headers
+        challenge = {"www-authenticate": "Bearer"} if self.status == 401 else {}
+        return {**DescribedError.headers.__get__(self), **challenge}
 
 
-def to_openai_error(error: Exception) -> OpenAIErrorResponse:
-    """Convert an error to OpenAI's terms; the text of an unknown exception is not disclosed."""
-    error_type, message = "invalid_request_error", str(error)
-    match error:
-        case OpenAIBodyTooLong():
-            return OpenAIErrorResponse(413, error_type, message)
-        case InvalidRequestError(param=param, code=code):
-            return OpenAIErrorResponse(400, error_type, message, param, code)
-        case KeyRefused():
-            return OpenAIErrorResponse(401, error_type, message, code="invalid_api_key")
-        case ScopeMissing() | OriginRefused():
-            return OpenAIErrorResponse(403, error_type, message, code="insufficient_permissions")
-        case RateLimited(retry_after_s=wait_s):
-            return OpenAIErrorResponse(
-                429, "requests", message, code="rate_limit_exceeded", retry_after_s=wait_s
-            )
-        case Overloaded(retry_after_s=wait_s, reason=reason):
-            return OpenAIErrorResponse(
-                503, "server_error", message, code=f"overloaded_{reason}", retry_after_s=wait_s
-            )
-        case UnknownModel():
-            return OpenAIErrorResponse(404, error_type, message, "model", "model_not_found")
-        case OpenAIResourceNotFound():
-            return OpenAIErrorResponse(404, error_type, message, code="not_found")
-        case UnknownVoice():
-            return OpenAIErrorResponse(400, error_type, message, "voice", "voice_not_found")
-        case UrlRefused():
-            return OpenAIErrorResponse(400, error_type, message, "ref_audio", "invalid_value")
-        case RequestTooLarge():
-            return OpenAIErrorResponse(400, error_type, message, "input", "string_above_max_length")
-        case BadText():
-            return OpenAIErrorResponse(400, error_type, message, "input", "invalid_value")
-        case BadRequest():
-            return OpenAIErrorResponse(400, error_type, message)
-        case VivavoceError():
-            return OpenAIErrorResponse(500, "server_error", message)
-        case _:
-            return OpenAIErrorResponse(500, "server_error", "the request failed inside the server")
+def _make_body(described: OpenAIError, error: Exception, request_id: str) -> OpenAIErrorBody:
+    return OpenAIErrorBody(error=described.detail)
+
+
+_DENIED: Final = OpenAIError(403, "insufficient_permissions")
+OPENAI_ERRORS: Final = ErrorTable(
+    {
+        RequestBodyTooLong: OpenAIError(413),
+        InvalidRequestError: lambda error: OpenAIError(400, error.code or "", param=error.param),
+        KeyRefused: OpenAIError(401, "invalid_api_key"),
+        ScopeMissing: _DENIED,
+        OriginRefused: _DENIED,
+        RateLimited: OpenAIError(429, "rate_limit_exceeded", type="requests"),
+        Overloaded: lambda error: OpenAIError(503, f"overloaded_{error.reason}", type="server_error"),
+        UnknownModel: OpenAIError(404, "model_not_found", param="model"),
+        OpenAIResourceNotFound: OpenAIError(404, "not_found"),
+        UnknownVoice: OpenAIError(400, "voice_not_found", param="voice"),
+        UrlRefused: OpenAIError(400, "invalid_value", param="ref_audio"),
+        RequestTooLarge: OpenAIError(400, "string_above_max_length", param="input"),
+        BadText: OpenAIError(400, "invalid_value", param="input"),
+        BadRequest: OpenAIError(400),
+        Exception: OpenAIError(500, type="server_error"),
+    },
+    _make_body,
+    lambda: f"req_{uuid4().hex}",
+)

@@ -12,7 +12,6 @@ types/audio/voice.py); openai-node 7.57; livekit-plugins-openai 1.8.9 (tts.py re
 ``id`` and ``name`` of voices.
 """
 
-import re
 from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
@@ -39,8 +38,6 @@ from .pronunciations import Pronunciations
 
 # Listed by /v1/models. Other versions of these are known too: see ``OPENAI_MODEL_NAMES``.
 OPENAI_MODELS: Final = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15")
-# OpenAI dates its models: gpt-4o-mini-tts-2025-12-15.
-OPENAI_MODEL_NAMES: Final = re.compile(r"tts-1(-hd)?|gpt-4o-mini-tts([.-].*)?", re.ASCII)
 MAX_BODY_BYTES: Final = 16 * 2**20  # a minute of reference recording in base64, and its transcript
 MAX_NAME_CHARACTERS: Final = 256  # names are repeated in error messages and logs
 MAX_INSTRUCTION_CHARACTERS: Final = 4_096  # OpenAI's limit

@@ -18,7 +18,8 @@ from starlette.exceptions import HTTPException
 
 from ....web.client_json import load_json
 from ....web.request_body import with_bounded_body
-from .errors import InvalidRequestError, OpenAIBodyTooLong
+from ...shell.error_table import RequestBodyTooLong
+from .errors import InvalidRequestError
 from .extension_models import CaptionedSpeechRequest
 from .models import (
     MAX_BODY_BYTES,
@@ -38,7 +39,7 @@ _MAX_FORM_FIELD_BYTES: Final = 64 * 1024  # of a text; the file is bounded by th
 async def read_speech_request(request: Request, max_text_characters: int) -> CreateSpeechRequest:
     """Read and parse the body of a speech request; a long body is parsed on a thread.
 
-    Raises InvalidRequestError, or OpenAIBodyTooLong before the whole of an excessive body is read.
+    Raises InvalidRequestError, or RequestBodyTooLong before the whole of an excessive body is read.
     """
     return await _read(request, CreateSpeechRequest, max_text_characters)
 
@@ -56,7 +57,7 @@ def parse_speech_request(body: bytes, max_text_characters: int) -> CreateSpeechR
 async def read_voice_form(request: Request) -> tuple[CreateVoiceForm, list[bytes]]:
     """Read the form of a new voice; returns it with the bytes of each ``audio_sample``, one or more.
 
-    Raises InvalidRequestError, OpenAIBodyTooLong.
+    Raises InvalidRequestError, RequestBodyTooLong.
     """
     form = _bounded(request).form(
         max_files=_MAX_RECORDINGS, max_fields=_MAX_FORM_FIELDS, max_part_size=_MAX_FORM_FIELD_BYTES
@@ -105,7 +106,7 @@ def _parse(model: type[M], body: bytes, max_text_characters: int) -> M:
 
 def _bounded(request: Request) -> Request:
     problem = f"the body has more than the {MAX_BODY_BYTES:,} bytes that are allowed"
-    return with_bounded_body(request, MAX_BODY_BYTES, OpenAIBodyTooLong(problem))
+    return with_bounded_body(request, MAX_BODY_BYTES, RequestBodyTooLong(problem))
 
 
 def _validate(model: type[M], values: Mapping[str, object], context: Mapping[str, Any] | None = None) -> M:

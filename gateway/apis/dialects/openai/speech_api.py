@@ -10,10 +10,10 @@ Source: see ``models``.
 
 import time
 from base64 import b64encode
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi import Request
 from pydantic import BaseModel
 
 from .....tts_engine.chunk import SAMPLE_RATE
@@ -28,14 +28,15 @@ from ....web.openapi.operations import (
     json_response,
     operation,
 )
+from ...shell.http_api import Endpoint, SpeechJobResponse
+from ...shell.model_names import OPENAI_MODEL_NAMES
 from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
-from ...shell.speech_job import JobServer, SpeechJob, SpeechJobResponse
-from ...shell.speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
-from .errors import to_openai_error
+from ...shell.speech_job import JobServer, SpeechJob
+from ...shell.speech_response import UNREAD_HEADER_SCHEMA
+from .errors import OPENAI_ERRORS
 from .extension_models import AudioModel, AudioModelList
-from .json_endpoint import REQUEST_ID_HEADER, error_json, list_endpoint, new_request_id, openai_errors
+from .http_api import REQUEST_ID_HEADER, OpenAIHttpApi, openai_errors
 from .models import (
-    OPENAI_MODEL_NAMES,
     OPENAI_MODELS,
     CreateSpeechRequest,
     OpenAIModel,
@@ -48,7 +49,6 @@ from .models import (
 from .request_parsing import read_speech_request
 from .voice_resolver import OpenAIVoiceResolver, make_synthesis_options
 
-_API: Final = "openai"  # in the log and the metrics
 _SPEECH_IDS_PER_S: Final = 25  # unit of `output_tokens`
 _NO_MODEL: Final = {404: "The model does not exist."}
 
@@ -88,45 +88,30 @@ _GET_MODEL: Final = operation(
 )
 
 
-class OpenAISpeechApi:
+class OpenAISpeechApi(OpenAIHttpApi):
     """The endpoints of one server; belongs to its event loop."""
 
     def __init__(self, host: JobServer, voices: OpenAIVoiceResolver) -> None:
-        self.host = host
+        super().__init__(host)
         self.voices = voices
-        self.active_responses = ActiveResponses()
         self._models_created_at = int(time.time())
 
-    def routes(self) -> APIRouter:
-        """Return the routes, which check keys themselves."""
-        router, access = APIRouter(), self.host.server.access
-        list_models = list_endpoint(access, self._list_models)
-        list_audio_models = list_endpoint(access, self._list_audio_models)
-        get_model = list_endpoint(access, self._get_model)
-        router.add_api_route("/v1/audio/speech", self._speak, methods=["POST"], **_SPEAK)
-        router.add_api_route("/v1/models", list_models, methods=["GET"], **_LIST_MODELS)
-        router.add_api_route("/v1/models/{model:path}", get_model, methods=["GET"], **_GET_MODEL)
-        router.add_api_route("/v1/audio/models", list_audio_models, methods=["GET"], **_LIST_AUDIO_MODELS)
-        return router
+    def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
+        yield "POST /v1/audio/speech", self.speaking(OpenAISpeechResponse), _SPEAK
+        yield "GET /v1/models", self.listing(self._list_models), _LIST_MODELS
+        yield "GET /v1/models/{model:path}", self.listing(self._get_model), _GET_MODEL
+        yield "GET /v1/audio/models", self.listing(self._list_audio_models), _LIST_AUDIO_MODELS
 
-    async def finish(self, within_s: float) -> None:
-        """Refuse new requests and wait at most within_s for those under way."""
-        self.host.server.start_draining()
-        await self.active_responses.wait_finished(within_s)
-
-    async def _speak(self, request: Request) -> Response:
-        return OpenAISpeechResponse(self, request)
-
-    async def _list_models(self, request: Request, grant: Grant | None) -> OpenAIModelList:
+    def _list_models(self, request: Request, grant: Grant | None) -> OpenAIModelList:
         return OpenAIModelList(data=[self._model(name) for name in self._model_names()])
 
-    async def _list_audio_models(self, request: Request, grant: Grant | None) -> AudioModelList:
+    def _list_audio_models(self, request: Request, grant: Grant | None) -> AudioModelList:
         return AudioModelList(models=[AudioModel(id=name, name=name) for name in self._model_names()])
 
-    async def _get_model(self, request: Request, grant: Grant | None) -> OpenAIModel | OpenAIModelList:
+    def _get_model(self, request: Request, grant: Grant | None) -> OpenAIModel | OpenAIModelList:
         name = request.path_params["model"].rstrip("/")  # a name may have slashes inside
         if not name:
-            return await self._list_models(request, grant)
+            return self._list_models(request, grant)
         self.voices.models.check(name, OPENAI_MODEL_NAMES)
         return self._model(name)
 
@@ -140,11 +125,8 @@ class OpenAISpeechApi:
 class OpenAISpeechResponse(SpeechJobResponse):
     """The answer to one speech request: audio, or events with it."""
 
+    api: OpenAISpeechApi
     speech: CreateSpeechRequest  # set by ``read_job``
-
-    def __init__(self, api: OpenAISpeechApi, request: Request) -> None:
-        super().__init__(api.host, api.active_responses, request, _API, request_id=new_request_id())
-        self._voices = api.voices
 
     async def read_request(self) -> CreateSpeechRequest:
         """Read and parse the body; raises InvalidRequestError."""
@@ -152,17 +134,14 @@ class OpenAISpeechResponse(SpeechJobResponse):
 
     async def read_job(self, grant: Grant) -> SpeechJob:
         self.speech = speech = await self.read_request()
-        options = make_synthesis_options(speech, self._voices.resolve(speech, grant))
+        options = make_synthesis_options(speech, self.api.voices.resolve(speech, grant))
         return SpeechJob(
             speech.input,
             options,
-            self._voices.recording_of(speech),
+            self.api.voices.recording_of(speech),
             content_type=EVENT_STREAM if speech.stream_format == "sse" else None,
             is_whole=speech.is_whole_file,
         )
-
-    def error_response(self, error: Exception) -> Response:
-        return error_json(error, {"x-request-id": self.request_id})
 
     def begin(self, job: SpeechJob) -> None:
         super().begin(job)
@@ -181,7 +160,7 @@ class OpenAISpeechResponse(SpeechJobResponse):
     async def end_with_error(self, error: Exception) -> None:
         # Audio formats have no errors: a body without its end is one.
         if self._sends_events:
-            event = SpeechAudioError(error=to_openai_error(error).detail)
+            event = SpeechAudioError(error=OPENAI_ERRORS.describe(error).detail)
             await self.body_stream.write(encode_server_sent_event(event))
             await self.body_stream.end()
 

@@ -11,10 +11,10 @@ from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....access.url_guard import UrlGuard
 from ....voice_registry import NewVoice, VoiceRegistry
-from ...shell.model_names import ModelNames
+from ...shell.model_names import OPENAI_MODEL_NAMES, ModelNames
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import ReferenceRecording
-from .models import OPENAI_MODEL_NAMES, OpenAISpeechSettings
+from .models import OpenAISpeechSettings
 
 
 class OpenAIVoiceResolver:

@@ -8,15 +8,15 @@ Source: openai-python 3.54 resources/audio/voices.py, types/audio/voice.py; vLLM
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from .....tts_engine.errors import UnknownVoice
 from .....tts_engine.voices.store import StoredVoice
-from ....access.access_control import AccessControl, Grant
+from ....access.access_control import Grant
 from ....access.keys import Scope
-from ....voice_registry import ListedVoice, NewVoice, VoiceRegistry
+from ....voice_registry import ListedVoice, NewVoice
 from ....web.openapi.operations import (
     BODY_TOO_LONG,
     ENROLLMENT_NOTE,
@@ -25,10 +25,13 @@ from ....web.openapi.operations import (
     json_response,
     links,
     operation,
+    query,
 )
 from ...dialect import VoiceListFormat
+from ...shell.http_api import Endpoint
+from ...shell.speech_job import JobServer
 from .errors import OpenAIResourceNotFound
-from .json_endpoint import json_endpoint, list_endpoint, openai_errors
+from .http_api import OpenAIHttpApi, openai_errors
 from .models import (
     CreateVoiceForm,
     OpenAICreatedVoice,
@@ -46,13 +49,11 @@ _LIST: Final = operation(
     json_response(OpenAIVoiceList, links=links("voice_id", "/uploaded_voices/0/id", "deleteVoice")),
     openai_errors(),
     other_parameters=[
-        {
-            "name": "legacy",
-            "in": "query",
-            "description": "'true': voices are names, as older versions of Kokoro-FastAPI have them; "
-            "'false': objects.",
-            "schema": {"type": "string", "examples": ["true"]},
-        }
+        query(
+            "legacy",
+            "'true': voices are names, as older versions of Kokoro-FastAPI have them; 'false': objects.",
+            examples=["true"],
+        )
     ],
 )
 _CREATE: Final = operation(
@@ -80,35 +81,22 @@ _DELETE: Final = operation(
 )
 
 
-class OpenAIVoicesApi:
+class OpenAIVoicesApi(OpenAIHttpApi):
     """Lists the voices that a key may use, and makes and deletes its own."""
 
-    def __init__(
-        self, access: AccessControl, voices: VoiceRegistry, list_format: VoiceListFormat = "objects"
-    ) -> None:
+    def __init__(self, host: JobServer, list_format: VoiceListFormat = "objects") -> None:
         """Make the API; list_format: of a list whose request does not say."""
-        self._access = access
-        self._voices = voices
+        super().__init__(host)
         self._list_format = list_format
 
-    def routes(self) -> APIRouter:
-        """Return the routes, which check keys themselves."""
-        router, access = APIRouter(), self._access
-        list_voices = list_endpoint(access, self._list)
-        create_voice = json_endpoint(access, Scope.ENROLL, self._create)
-        delete_voice = json_endpoint(access, Scope.ENROLL, self._delete)
-        router.add_api_route(_PATH, list_voices, methods=["GET"], **_LIST)
-        router.add_api_route(_PATH, create_voice, methods=["POST"], **_CREATE)
-        router.add_api_route(f"{_PATH}/{{voice_id}}", delete_voice, methods=["DELETE"], **_DELETE)
-        return router
+    def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
+        yield f"GET {_PATH}", self.listing(self._list), _LIST
+        yield f"POST {_PATH}", self.answering(Scope.ENROLL, self._create), _CREATE
+        yield f"DELETE {_PATH}/{{voice_id}}", self.answering(Scope.ENROLL, self._delete), _DELETE
 
-    async def _list(self, request: Request, grant: Grant | None) -> OpenAIVoiceList:
-        if grant is None:
-            return OpenAIVoiceList(
-                voices=self._entries(request, self._voices.bundle_voices()), uploaded_voices=[]
-            )
-        voices = self._voices.usable_voices(grant)
-        uploaded = [_uploaded_voice(voice.stored, grant) for voice in voices if voice.stored is not None]
+    def _list(self, request: Request, grant: Grant | None) -> OpenAIVoiceList:
+        voices = self.usable_voices(grant)
+        uploaded = [_uploaded_voice(voice.stored, grant) for voice in voices if voice.stored and grant]
         return OpenAIVoiceList(voices=self._entries(request, voices), uploaded_voices=uploaded)
 
     def _entries(self, request: Request, voices: Iterable[ListedVoice]) -> list[OpenAIVoice] | list[str]:
@@ -134,7 +122,7 @@ class OpenAIVoicesApi:
             provenance="uploaded to /v1/audio/voices",
             further_recordings=tuple(recordings[1:]),
         )
-        stored = await self._voices.create(recordings[0], new, grant)
+        stored = await self.host.voices.create(recordings[0], new, grant)
         return OpenAICreatedVoice(
             id=stored.id,
             name=stored.name,
@@ -146,8 +134,8 @@ class OpenAIVoicesApi:
 
     async def _delete(self, request: Request, grant: Grant) -> OpenAIDeletedVoice:
         try:
-            voice_id = self._voices.resolve_as_written(request.path_params["voice_id"], grant)
-            await self._voices.remove(voice_id, grant)
+            voice_id = self.host.voices.resolve_as_written(request.path_params["voice_id"], grant)
+            await self.host.voices.remove(voice_id, grant)
         except UnknownVoice as error:
             raise OpenAIResourceNotFound(str(error)) from None
         return OpenAIDeletedVoice(id=voice_id)

@@ -2,15 +2,13 @@
 
 from typing import Final
 
-from ....web.app import Mount
 from ...dialect import Dialect, DialectHost, OpenDialect
 from .http_api import PaiHttpApi
 from .socket_api import PAI_SOCKET_OPERATION, PaiSocketApi
 
 
 def _open(host: DialectHost) -> OpenDialect:
-    sockets, http = PaiSocketApi(host.jobs), PaiHttpApi(host.jobs)
-    return OpenDialect((Mount(sockets.routes(), None), Mount(http.routes(), None)), (sockets, http))
+    return OpenDialect.of(PaiSocketApi(host.jobs), PaiHttpApi(host.jobs))
 
 
 PAI: Final = Dialect("pai", _open, (PAI_SOCKET_OPERATION,))

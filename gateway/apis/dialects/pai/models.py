@@ -16,7 +16,6 @@ from ...shell.format_names import LOWER_CASE
 from ...shell.request_fields import SpokenText, UploadedRecording
 from ...shell.sampling_fields import SamplingFields
 
-MAX_BODY_BYTES: Final = 512 * 1024
 MAX_LIST: Final = 1_000
 _Name = Annotated[str, Field(max_length=256)]
 

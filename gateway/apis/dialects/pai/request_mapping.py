@@ -3,15 +3,13 @@
 import re
 from typing import Final
 
-from fastapi.responses import JSONResponse
-
 from .....adapters.audio.encoders import AudioFormat, AudioLayout
 from .....tts_engine.stream_request import Delivery, DeliveryMode
 from ....access.access_control import Grant
-from ...shell.http_errors import InvalidField, error_headers, error_status
+from ...shell.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import JobServer
-from ..dashscope.errors import to_dashscope_error
+from ..dashscope.errors import DASHSCOPE_ERRORS
 from .models import PaiErrorBody, PaiParameters
 
 _CATALOGUE_MODEL: Final = re.compile(r"cosyvoice.*", re.ASCII | re.IGNORECASE)
@@ -57,13 +55,9 @@ def _mp3_bit_rate(bit_rate: int, sample_rate: int) -> int:
     return min(max(bit_rate, minimum), maximum)
 
 
-def pai_error_body(error: Exception, request_id: str) -> PaiErrorBody:
-    """Return the body of an error, with DashScope's codes."""
-    described = to_dashscope_error(error)
-    return PaiErrorBody(code=described.code, message=described.message, request_id=request_id)
+def _make_error_body(described: DescribedError, error: Exception, request_id: str) -> PaiErrorBody:
+    named = DASHSCOPE_ERRORS.describe(error)  # PAI's words are DashScope's, its statuses are not
+    return PaiErrorBody(code=named.code, message=named.message, request_id=request_id)
 
 
-def pai_error_response(error: Exception, request_id: str) -> JSONResponse:
-    """Return the answer to an error."""
-    body = pai_error_body(error, request_id)
-    return JSONResponse(body.model_dump(), error_status(error), error_headers(error))
+PAI_ERRORS: Final = ErrorTable(STATUSES, _make_error_body)

@@ -25,7 +25,7 @@ from ...shell.speech_server import SocketHandlers, SpeechSocketApi
 from ..dashscope.task_connection import SpeechTask, TaskConnection
 from .frames import PaiClientFrame, PaiFrameCodec, PaiServerFrame, encode_audio
 from .models import PaiMetrics, PaiParameters
-from .request_mapping import make_pai_options, pai_error_response
+from .request_mapping import PAI_ERRORS, make_pai_options
 
 PATH: Final = "/api-ws/v1/audio/speech"
 PAI_SOCKET_OPERATION: Final = WebSocketOperation(
@@ -51,7 +51,7 @@ class PaiSocketApi(SpeechSocketApi):
 
 
 def _refusal(error: Exception) -> Response:
-    return pai_error_response(error, uuid4().hex)
+    return PAI_ERRORS.response(error, uuid4().hex)
 
 
 class _PaiTask(SpeechTask[PaiParameters]):

@@ -2,14 +2,12 @@
 
 from typing import Final
 
-from ....web.app import Mount
 from ...dialect import Dialect, DialectHost, OpenDialect
-from .http_api import RAY_SERVE_ERROR_FORMAT, RayServeApi
+from .http_api import RayServeApi
 
 
 def _open(host: DialectHost) -> OpenDialect:
-    http = RayServeApi(host.jobs, host.guard, host.exchange_folder)
-    return OpenDialect((Mount(http.routes(), None, [RAY_SERVE_ERROR_FORMAT]),), (http,))
+    return OpenDialect.of(RayServeApi(host.jobs, host.guard, host.exchange_folder))
 
 
 RAY_SERVE: Final = Dialect("ray_serve", _open)

@@ -6,38 +6,37 @@ Source: see ``models``.
 """
 
 import asyncio
+import re
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
-from .....tts_engine.errors import UnknownVoice, VivavoceError
+from .....tts_engine.errors import VivavoceError
 from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....access.url_guard import UrlGuard
 from ....voice_registry import NewVoice
 from ....web.openapi.operations import (
     ACCESS_ERRORS,
-    BINARY_CONTENT,
-    BODY_TOO_LONG,
-    SPEECH_ERRORS,
     error_responses,
     json_body,
     json_response,
     operation,
+    speech_errors,
 )
 from ....web.streamed_body import cancel_on_disconnect
-from ....web.unmatched import ErrorFormat
+from ...shell.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
 from ...shell.exchange_folder import ExchangeFolder
-from ...shell.http_errors import InvalidField, error_headers, error_message, error_status
+from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...shell.model_names import OPENAI_MODEL_NAMES, ServiceNames
 from ...shell.request_fields import UploadedRecording, parse_fields, read_fields
 from ...shell.speech import AUDIO_CONTENT_TYPES, SynthesisOptions
-from ...shell.speech_job import JobServer, ReferenceRecording, SpeechJob, SpeechJobResponse
-from ...shell.speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
-from ..openai.models import OPENAI_MODEL_NAMES
+from ...shell.speech_job import JobServer, ReferenceRecording, SpeechJob
+from ...shell.speech_response import audio_response
 from .models import (
     DEFAULT_VOICE,
     REQUESTS,
@@ -51,23 +50,14 @@ from .models import (
 )
 
 _ROOT: Final = "/v1/model/cosyvoice"
-_API: Final = "ray-serve"  # in the log and the metrics
+_NAMES: Final = ServiceNames(voices=re.compile(DEFAULT_VOICE), models=OPENAI_MODEL_NAMES)
 _MAX_BATCH_TEXTS: Final = 4  # texts of the largest length in a batch, together; its audio is held in memory
 _BATCH_STREAMS: Final = 4  # items of a batch spoken at once, so that it leaves room for other clients
-_ERRORS: Final = error_responses(
+_ERRORS: Final = speech_errors(
     CosyVoiceApiError,
-    ACCESS_ERRORS,
     {400: "A field is missing or invalid; 'field' names it.", 404: "No such voice, model or recording."},
-    BODY_TOO_LONG,
-    SPEECH_ERRORS,
 )
-_AUDIO: Final = {
-    200: {
-        "description": "Speech: one file, or a stream.",
-        "headers": UNREAD_HEADER_SCHEMA,
-        "content": dict.fromkeys(AUDIO_CONTENT_TYPES, BINARY_CONTENT),
-    }
-}
+_AUDIO: Final = audio_response("Speech: one file, or a stream.", *AUDIO_CONTENT_TYPES)
 _BATCH: Final = operation(
     "cosyVoiceBatch",
     "Speak up to 32 requests, each with a status of its own.",
@@ -77,25 +67,34 @@ _BATCH: Final = operation(
 )
 
 
-class RayServeApi:
+def _error_body(described: DescribedError, error: Exception, request_id: str) -> CosyVoiceApiError:
+    field = error.field if isinstance(error, InvalidField) else None
+    return CosyVoiceApiError(error=described.message, field=field)
+
+
+_ERROR_TABLE: Final = ErrorTable(STATUSES, _error_body)
+
+
+class RayServeApi(SpeechHttpApi):
     """The endpoints of one server; belongs to its event loop."""
+
+    name = "ray-serve"
+    errors = _ERROR_TABLE
+    error_formats = _ERROR_TABLE.formats(_ROOT)
 
     def __init__(self, host: JobServer, guard: UrlGuard, folder: ExchangeFolder) -> None:
         """Make the API; guard and folder: of recordings that requests name."""
-        self.host = host
-        self.active_responses = ActiveResponses()
+        super().__init__(host)
         self._guard = guard
         self._folder = folder
 
-    def routes(self) -> APIRouter:
-        """Return the routes, which check keys themselves."""
-        router = APIRouter()
+    def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
         for name, model in REQUESTS.items():
             described = operation(
                 f"cosyVoice_{name}", f"Speak a text: {name}.", _AUDIO, _ERRORS, body=json_body(model)
             )
-            router.add_api_route(f"{_ROOT}/{name}", self._endpoint(name), methods=["POST"], **described)
-        router.add_api_route(f"{_ROOT}/batch", self._batch, methods=["POST"], **_BATCH)
+            yield f"POST {_ROOT}/{name}", self.speaking(partial(_RaySpeechResponse, name)), described
+        yield f"POST {_ROOT}/batch", self.speaking(partial(_BatchResponse, "tts")), _BATCH
         for method in ("GET", "POST"):
             described = operation(
                 f"cosyVoiceHealth_{method.lower()}",
@@ -103,49 +102,18 @@ class RayServeApi:
                 json_response(CosyVoiceHealth),
                 error_responses(CosyVoiceApiError, ACCESS_ERRORS, {503: "The server is shutting down."}),
             )
-            router.add_api_route(f"{_ROOT}/healthcheck", self._check_health, methods=[method], **described)
-        return router
-
-    async def finish(self, within_s: float) -> None:
-        """Refuse new requests and wait at most within_s for those under way."""
-        self.host.server.start_draining()
-        await self.active_responses.wait_finished(within_s)
+            yield f"{method} {_ROOT}/healthcheck", self.answering(Scope.SPEAK, _check_health), described
 
     async def make_job(self, name: str, fields: Mapping[str, Any], grant: Grant) -> SpeechJob:
         """Return the job of an endpoint's request; raises VivavoceError."""
         body = parse_fields(REQUESTS[name], fields)
-        default = self.host.server.models.default_voice(body.model, OPENAI_MODEL_NAMES)
-        text = self.host.check_text(body.text)
-        voice = self._resolve(body.voice_name, grant, default)
+        default = self.host.server.models.default_voice(body.model, _NAMES.models)
+        text, voice = self.host.check_text(body.text), body.voice_name
+        if voice is not None:
+            voice = _NAMES.resolve_voice(self.host.voices, voice, grant, default)
         options = SynthesisOptions(voice, body.audio, body.speed, seed=body.seed, delivery=body.delivery)
         recording = self._recording(body, grant) if voice is None else None
         return SpeechJob(text, options, recording, is_whole=not body.stream)
-
-    def _endpoint(self, name: str) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            return _RaySpeechResponse(self, request, name)
-
-        return answer
-
-    async def _batch(self, request: Request) -> Response:
-        return _BatchResponse(self, request, "tts")
-
-    async def _check_health(self, request: Request) -> Response:
-        try:
-            self.host.server.authorize(request.headers)
-        except VivavoceError as error:
-            return _error_response(error)
-        return JSONResponse(CosyVoiceHealth().model_dump())
-
-    def _resolve(self, name: str | None, grant: Grant, default: str | None) -> str | None:
-        if name is None:
-            return None
-        try:
-            return self.host.voices.resolve(name, grant, default)
-        except UnknownVoice:
-            if name != DEFAULT_VOICE:
-                raise
-            return self.host.voices.resolve(None, grant, default)
 
     def _recording(self, body: CosyVoiceSpeechRequest, grant: Grant) -> ReferenceRecording:
         assert isinstance(body, ReferenceAudioRequest)
@@ -165,16 +133,14 @@ class RayServeApi:
 class _RaySpeechResponse(SpeechJobResponse):
     """The response of an endpoint that speaks."""
 
-    def __init__(self, api: RayServeApi, request: Request, name: str) -> None:
-        super().__init__(api.host, api.active_responses, request, _API)
-        self.api = api
+    api: RayServeApi
+
+    def __init__(self, name: str, api: RayServeApi, request: Request) -> None:
+        super().__init__(api, request)
         self._name = name
 
     async def read_job(self, grant: Grant) -> SpeechJob:
         return await self.api.make_job(self._name, await read_fields(self.request), grant)
-
-    def error_response(self, error: Exception) -> Response:
-        return _error_response(error)
 
 
 class _BatchResponse(_RaySpeechResponse):
@@ -207,10 +173,9 @@ class _BatchResponse(_RaySpeechResponse):
         try:
             job, audio = await self._speak_item(index, fields, grant)
         except VivavoceError as error:
-            body = _error_body(error)
-            return CosyVoiceBatchResult(
-                index=index, status=_status(error), error=body.error, field=body.field
-            )
+            status = _ERROR_TABLE.describe(error).status
+            told = _ERROR_TABLE.body(error).model_dump()
+            return CosyVoiceBatchResult(index=index, status=status, **told)
         content_type = job.options.audio.content_type
         data = await asyncio.to_thread(lambda: b64encode(audio).decode("ascii"))
         return CosyVoiceBatchResult(index=index, status=200, audio=data, content_type=content_type)
@@ -222,26 +187,10 @@ class _BatchResponse(_RaySpeechResponse):
             raise InvalidField("mode", f"got {str(mode)[:40]!r}; there are {', '.join(REQUESTS)}")
         job = await self.api.make_job(mode, fields, grant)
         log = self.host.server.log
-        with log.track(_API, grant, f"{self.request_id}-{index}") as record, grant.stream():
+        with log.track(self.api.name, grant, f"{self.request_id}-{index}") as record, grant.stream():
             record.count_text(len(job.text))
             return job, await self.host.speak_file(job, grant, record)
 
 
-def _status(error: Exception) -> int:
-    return error_status(error)
-
-
-def _error_body(error: Exception) -> CosyVoiceApiError:
-    field = error.field if isinstance(error, InvalidField) else None
-    return CosyVoiceApiError(error=error_message(error), field=field)
-
-
-def _error_response(error: Exception) -> JSONResponse:
-    return JSONResponse(_error_body(error).model_dump(), _status(error), error_headers(error))
-
-
-def _unmatched_error_body(status: int, message: str) -> CosyVoiceApiError:
-    return CosyVoiceApiError(error=message, field=None)
-
-
-RAY_SERVE_ERROR_FORMAT: Final = ErrorFormat(_ROOT, _unmatched_error_body)
+async def _check_health(request: Request, grant: Grant) -> CosyVoiceHealth:
+    return CosyVoiceHealth()

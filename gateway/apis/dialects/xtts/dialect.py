@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from ....web.app import Mount
 from ...dialect import Dialect, DialectHost, OpenDialect
-from .http_api import XTTS_ERROR_FORMATS, XttsSpeechApi
+from .http_api import XttsSpeechApi
 from .settings_store import XttsSettingsStore
 from .voices_api import XttsVoicesApi
 
@@ -12,11 +11,7 @@ from .voices_api import XttsVoicesApi
 def _open(host: DialectHost) -> OpenDialect:
     settings = XttsSettingsStore()
     speech = XttsSpeechApi(host.jobs, host.exchange_folder, settings)
-    mounts = (
-        Mount(speech.routes(), None, XTTS_ERROR_FORMATS),
-        Mount(XttsVoicesApi(host.jobs, settings).routes(), None),
-    )
-    return OpenDialect(mounts, (speech,))
+    return OpenDialect.of(speech, XttsVoicesApi(host.jobs, settings))
 
 
 XTTS: Final = Dialect("xtts", _open)

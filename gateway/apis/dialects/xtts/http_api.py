@@ -7,29 +7,25 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from ....access.access_control import Grant
 from ....web.openapi.operations import (
-    ACCESS_ERRORS,
-    BINARY_CONTENT,
-    BODY_TOO_LONG,
-    SPEECH_ERRORS,
-    error_responses,
     json_body,
     json_response,
     operation,
+    query,
+    speech_errors,
 )
-from ....web.unmatched import ErrorFormat
+from ...shell.error_table import STATUSES, DescribedError, ErrorTable
 from ...shell.exchange_folder import ExchangeFolder
-from ...shell.http_errors import error_headers, error_message, error_status
+from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...shell.request_fields import parse_fields, read_fields
-from ...shell.speech_job import JobServer, SpeechJob, SpeechJobResponse
-from ...shell.speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses
+from ...shell.speech_job import JobServer, SpeechJob
+from ...shell.speech_response import audio_response
 from .models import (
     CoquiSpeechRequest,
     FileSpeechRequest,
@@ -41,21 +37,12 @@ from .models import (
 from .request_mapping import L16, coqui_job, named_job, speaker_job
 from .settings_store import XttsSettingsStore
 
-_API: Final = "xtts"  # in the log and the metrics
-_ERRORS: Final = error_responses(
-    XttsErrorBody,
-    ACCESS_ERRORS,
-    {400: "A field is invalid, or the server exchanges no files.", 404: "No such voice."},
-    BODY_TOO_LONG,
-    SPEECH_ERRORS,
+_ERRORS: Final = speech_errors(
+    XttsErrorBody, {400: "A field is invalid, or the server exchanges no files.", 404: "No such voice."}
 )
-_AUDIO: Final = {
-    200: {
-        "description": "Speech; streams are sent while they are made.",
-        "headers": UNREAD_HEADER_SCHEMA,
-        "content": dict.fromkeys(("audio/wav", "audio/x-wav", "audio/L16", "audio/pcm"), BINARY_CONTENT),
-    }
-}
+_AUDIO: Final = audio_response(
+    "Speech; streams are sent while they are made.", *("audio/wav", "audio/x-wav", "audio/L16", "audio/pcm")
+)
 _TTS: Final = operation(
     "xttsSpeech",
     "Speak a text: a JSON string of a WAV file in base64 for 'speaker_embedding', else a file on the server.",
@@ -70,21 +57,15 @@ _TTS_STREAM: Final = operation(
     _ERRORS,
     body=json_body(CoquiSpeechRequest),
 )
-
-
-def _query(name: str, description: str) -> dict[str, object]:
-    return {"name": name, "in": "query", "description": description, "schema": {"type": "string"}}
-
-
 _TTS_STREAM_QUERY: Final = operation(
     "xttsSpeechStreamOfQuery",
     "Speak the text of the query while it is made, as SillyTavern's player asks for it.",
     _AUDIO,
     _ERRORS,
     other_parameters=[
-        _query("text", "Text."),
-        _query("speaker_wav", "Name of a voice."),
-        _query("language", "Of the text; 'en' by default."),
+        query("text", "Text."),
+        query("speaker_wav", "Name of a voice."),
+        query("language", "Of the text; 'en' by default."),
     ],
 )
 _TTS_TO_AUDIO: Final = operation(
@@ -99,50 +80,37 @@ _TTS_TO_FILE: Final = operation(
 )
 
 
-class XttsSpeechApi:
+def _error_body(described: DescribedError, error: Exception, request_id: str) -> XttsErrorBody:
+    return XttsErrorBody(error=described.message, detail=described.message)  # for all three servers
+
+
+XTTS_ERRORS: Final = ErrorTable(STATUSES, _error_body)
+
+
+class XttsSpeechApi(SpeechHttpApi):
     """The speech endpoints of one server; belongs to its event loop."""
 
+    name = "xtts"
+    errors = XTTS_ERRORS
+    error_formats = XTTS_ERRORS.formats("/tts_stream", "/tts_to_audio", "/tts_to_file")
+
     def __init__(self, host: JobServer, folder: ExchangeFolder, settings: XttsSettingsStore) -> None:
-        self.host = host
+        super().__init__(host)
         self.folder = folder
         self.settings = settings
-        self.active_responses = ActiveResponses()
 
-    def routes(self) -> APIRouter:
-        """Return the routes, which check keys themselves."""
-        router = APIRouter()
-        router.add_api_route("/tts", self._endpoint(_SpeechForTts), methods=["POST"], **_TTS)
-        stream = self._endpoint(_SpeechStream)
-        router.add_api_route("/tts_stream", stream, methods=["POST"], **_TTS_STREAM)
-        query = self._endpoint(_SpeechOfQuery)
-        router.add_api_route("/tts_stream", query, methods=["GET"], **_TTS_STREAM_QUERY)
-        audio = self._endpoint(_SpeechFile)
-        router.add_api_route("/tts_to_audio", audio, methods=["POST"], **_TTS_TO_AUDIO)
-        file = self._endpoint(_SpeechToServerFile)
-        router.add_api_route("/tts_to_file", file, methods=["POST"], **_TTS_TO_FILE)
-        return router
-
-    async def finish(self, within_s: float) -> None:
-        """Refuse new requests and wait at most within_s for those under way."""
-        self.host.server.start_draining()
-        await self.active_responses.wait_finished(within_s)
-
-    def _endpoint(self, response: type["_XttsResponse"]) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            return response(self, request)
-
-        return answer
+    def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
+        yield "POST /tts", self.speaking(_SpeechForTts), _TTS
+        yield "POST /tts_stream", self.speaking(_SpeechStream), _TTS_STREAM
+        yield "GET /tts_stream", self.speaking(_SpeechOfQuery), _TTS_STREAM_QUERY
+        yield "POST /tts_to_audio", self.speaking(_SpeechFile), _TTS_TO_AUDIO
+        yield "POST /tts_to_file", self.speaking(_SpeechToServerFile), _TTS_TO_FILE
 
 
 class _XttsResponse(SpeechJobResponse):
     """The response to one request."""
 
-    def __init__(self, api: XttsSpeechApi, request: Request) -> None:
-        super().__init__(api.host, api.active_responses, request, _API)
-        self.api = api
-
-    def error_response(self, error: Exception) -> Response:
-        return xtts_error_response(error)
+    api: XttsSpeechApi
 
     def named_job(self, fields: dict[str, Any], grant: Grant, *, streams: bool) -> SpeechJob:
         """Return the job of a request of xtts-api-server."""
@@ -208,24 +176,3 @@ class _SpeechToServerFile(_XttsResponse):
 
     async def complete(self, job: SpeechJob, audio: bytes, grant: Grant) -> Response:
         return await self.write_file(self._file_name, audio, grant, "The audio was successfully made.")
-
-
-def xtts_error_body(error: Exception) -> XttsErrorBody:
-    """Return the body of an error, in the fields of all three servers."""
-    return XttsErrorBody(error=error_message(error), detail=error_message(error))
-
-
-def xtts_error_response(error: Exception) -> JSONResponse:
-    """Return the answer to an error."""
-    return JSONResponse(xtts_error_body(error).model_dump(), error_status(error), error_headers(error))
-
-
-def _unmatched_error_body(status: int, message: str) -> XttsErrorBody:
-    return XttsErrorBody(error=message, detail=message)
-
-
-XTTS_ERROR_FORMATS: Final = (
-    ErrorFormat("/tts_stream", _unmatched_error_body),
-    ErrorFormat("/tts_to_audio", _unmatched_error_body),
-    ErrorFormat("/tts_to_file", _unmatched_error_body),
-)

@@ -4,15 +4,16 @@ import re
 from typing import Final
 
 from .....adapters.audio.encoders import AudioFormat, AudioLayout
-from .....tts_engine.errors import UnknownVoice
 from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
+from ...shell.model_names import ServiceNames
 from ...shell.sampling_fields import repetition_window
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import JobServer, SpeechJob
 from .latents import decode_voice
 from .models import CoquiSpeechRequest, NamedSpeechRequest, SpeakerSpeechRequest, XttsSettings
 
+_NAMES: Final = ServiceNames(voices=re.compile("default"), models=re.compile(""))  # no field has a model
 L16: Final = "audio/L16; rate=24000; channels=1"
 _XTTS_IDS_PER_S: Final = 21.533  # 22,050 Hz / 1,024
 _IDS_PER_S: Final = 25.0
@@ -28,12 +29,7 @@ def resolve_speaker(host: JobServer, name: str, grant: Grant) -> str:
     default voice, unless a voice has that name.
     """
     stem = re.split(r"[/\\]", name)[-1].removesuffix(".wav")
-    try:
-        return host.voices.resolve(stem, grant)
-    except UnknownVoice:
-        if stem != "default":
-            raise
-        return host.voices.resolve(None, grant)
+    return _NAMES.resolve_voice(host.voices, stem, grant, None)
 
 
 def coqui_job(host: JobServer, body: CoquiSpeechRequest, grant: Grant, *, streams: bool) -> SpeechJob:

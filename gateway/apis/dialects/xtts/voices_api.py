@@ -1,16 +1,15 @@
 """Lists, settings and cloning of XTTS's servers. Source: see ``models``."""
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, RootModel
+from fastapi import Request
+from pydantic import RootModel
 
-from .....tts_engine.errors import BadRequest, UnknownVoice, VivavoceError
+from .....tts_engine.errors import BadRequest, UnknownVoice
 from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....voice_registry import ListedVoice, NewVoice
@@ -25,10 +24,11 @@ from ....web.openapi.operations import (
     json_response,
     operation,
 )
-from ...shell.http_errors import InvalidField
+from ...shell.error_table import InvalidField
+from ...shell.http_api import Endpoint, SpeechHttpApi
 from ...shell.request_fields import UploadedRecording, parse_fields, read_fields
 from ...shell.speech_job import JobServer
-from .http_api import xtts_error_response
+from .http_api import XTTS_ERRORS
 from .latents import encode_voice
 from .models import (
     LANGUAGES,
@@ -42,123 +42,82 @@ from .models import (
 )
 from .settings_store import XttsSettingsStore
 
+_NUMBERS: Final = "List the voices with their numbers."
 _PREVIEW_TEXT: Final = "Hello, this is a preview of my voice."
 _LIST_ERRORS: Final = error_responses(XttsErrorBody, ACCESS_ERRORS)
 _CHANGE_ERRORS: Final = error_responses(XttsErrorBody, ACCESS_ERRORS, {400: "Not allowed."}, BODY_TOO_LONG)
 _NAMES: Final = json_response(RootModel[list[str]])
+_CLONE: Final = operation(
+    "xttsCloneSpeaker",
+    "Make a voice of a recording; the answer stands for it in /tts and /tts_stream.",
+    json_response(XttsLatents),
+    _CHANGE_ERRORS,
+    error_responses(XttsErrorBody, RATE_LIMITED, {503: "Too many recordings are waiting."}),
+    description=ENROLLMENT_NOTE,
+    body=form_body(CloneSpeakerForm),
+)
 
-_Handler = Callable[[Request, Grant], Awaitable[Any]]
-_ListHandler = Callable[[tuple[ListedVoice, ...]], Any]
 
-
-class XttsVoicesApi:
+class XttsVoicesApi(SpeechHttpApi):
     """The endpoints of one server that answer JSON; belongs to its event loop."""
 
+    name = "xtts"
+    errors = XTTS_ERRORS
+
     def __init__(self, host: JobServer, settings: XttsSettingsStore) -> None:
-        self._host = host
+        super().__init__(host)
         self._settings = settings
 
-    def routes(self) -> APIRouter:
-        """Return the routes, which check keys themselves."""
-        router = APIRouter()
-        self._add_lists(router)
-        self._add_settings(router)
-        router.add_api_route(
-            "/clone_speaker",
-            self._endpoint(Scope.ENROLL, self._clone),
-            methods=["POST"],
-            **operation(
-                "xttsCloneSpeaker",
-                "Make a voice of a recording; the answer stands for it in /tts and /tts_stream.",
-                json_response(XttsLatents),
-                _CHANGE_ERRORS,
-                error_responses(XttsErrorBody, RATE_LIMITED, {503: "Too many recordings are waiting."}),
-                description=ENROLLMENT_NOTE,
-                body=form_body(CloneSpeakerForm),
-            ),
-        )
-        return router
-
-    def _add_lists(self, router: APIRouter) -> None:
-        lists: list[tuple[str, str, str, _ListHandler, dict[int, Any]]] = [
-            ("/studio_speakers", "xttsStudioSpeakers", "List the voices with their numbers.",
-             _studio_speakers, json_response(RootModel[dict[str, XttsLatents]])),
-            ("/speakers_list", "xttsSpeakerNames", "List the names of the voices.",
-             lambda voices: [voice.id for voice in voices], _NAMES),
-        ]  # fmt: skip
-        for path, operation_id, summary, describe, response in lists:
-            described = operation(operation_id, summary, response, _LIST_ERRORS)
-            router.add_api_route(path, self._list_endpoint(describe), methods=["GET"], **described)
-        described = operation(
-            "xttsSpeakers",
-            "List the voices, as SillyTavern reads them.",
-            json_response(RootModel[list[XttsSpeaker]]),
-            _LIST_ERRORS,
-        )
-        router.add_api_route("/speakers", self._speakers, methods=["GET"], **described)
-        described = operation(
-            "xttsLanguages",
-            "List the languages by name, as xtts-api-server does.",
-            json_response(RootModel[dict[str, dict[str, str]]]),
-            _LIST_ERRORS,
-        )
-        languages = self._list_endpoint(lambda voices: {"languages": LANGUAGES})
-        router.add_api_route("/languages", languages, methods=["GET"], **described)
-        described = operation("xttsModels", "List the models.", _NAMES, _LIST_ERRORS)
-        models = self._list_endpoint(lambda voices: list(self._host.server.models))
-        router.add_api_route("/get_models_list", models, methods=["GET"], **described)
-
-    def _add_settings(self, router: APIRouter) -> None:
-        for method, path, operation_id, handler, answer in (
-            ("GET", "/get_tts_settings", "xttsSettings", self._get_settings, XttsSettings),
-            ("GET", "/get_folders", "xttsFolders", self._get_folders, XttsFolders),
-            ("POST", "/set_tts_settings", "xttsSetSettings", self._set_settings, XttsMessage),
-            ("POST", "/set_output", "xttsSetOutput", self._refuse_change, XttsMessage),
-            ("POST", "/set_speaker_folder", "xttsSetSpeakerFolder", self._refuse_change, XttsMessage),
-            ("POST", "/switch_model", "xttsSwitchModel", self._refuse_change, XttsMessage),
+    def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
+        named = json_response(RootModel[dict[str, XttsLatents]])
+        languages = json_response(RootModel[dict[str, dict[str, str]]])
+        spoken = json_response(RootModel[list[XttsSpeaker]])
+        for path, name, summary, handler, answer in (
+            ("/studio_speakers", "StudioSpeakers", _NUMBERS, self._latents, named),
+            ("/speakers_list", "SpeakerNames", "List the names of the voices.", self._names, _NAMES),
+            ("/speakers", "Speakers", "List the voices, as SillyTavern reads them.", self._speakers, spoken),
+            ("/languages", "Languages", "List the languages by name, as xtts-api-server does.",
+             self._languages, languages),
+            ("/get_models_list", "Models", "List the models.", self._models, _NAMES),
+        ):  # fmt: skip
+            yield (
+                f"GET {path}",
+                self.listing(handler),
+                operation(f"xtts{name}", summary, answer, _LIST_ERRORS),
+            )
+        for route, name, change, changed in (
+            ("GET /get_tts_settings", "Settings", self._get_settings, XttsSettings),
+            ("GET /get_folders", "Folders", self._get_folders, XttsFolders),
+            ("POST /set_tts_settings", "SetSettings", self._set_settings, XttsMessage),
+            ("POST /set_output", "SetOutput", self._refuse_change, XttsMessage),
+            ("POST /set_speaker_folder", "SetSpeakerFolder", self._refuse_change, XttsMessage),
+            ("POST /switch_model", "SwitchModel", self._refuse_change, XttsMessage),
         ):
             described = operation(
-                operation_id,
-                f"xtts-api-server's {path[1:]}; folders and the model are the operator's, and not changed.",
-                json_response(answer),
+                f"xtts{name}",
+                f"xtts-api-server's {route.partition('/')[2]}; folders and the model are the operator's, and "
+                "not changed.",
+                json_response(changed),
                 _CHANGE_ERRORS,
-                body=json_body(XttsSettings) if operation_id == "xttsSetSettings" else None,
+                body=json_body(XttsSettings) if name == "SetSettings" else None,
             )
-            endpoint = self._endpoint(Scope.SPEAK, handler)
-            router.add_api_route(path, endpoint, methods=[method], **described)
+            yield route, self.answering(Scope.SPEAK, change), described
+        yield "POST /clone_speaker", self.answering(Scope.ENROLL, self._clone), _CLONE
 
-    def _endpoint(self, scope: Scope, handler: _Handler) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            try:
-                grant = self._host.server.authorize(request.headers, scope)
-                return _json(await handler(request, grant))
-            except VivavoceError as error:
-                return xtts_error_response(error)
+    def _latents(self, request: Request, grant: Grant | None) -> dict[str, Any]:
+        return {voice.name: _latents(voice.id).model_dump() for voice in self.usable_voices(grant)}
 
-        return answer
+    def _names(self, request: Request, grant: Grant | None) -> list[str]:
+        return [voice.id for voice in self.usable_voices(grant)]
 
-    def _list_endpoint(self, describe: _ListHandler) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            try:
-                return _json(describe(self._usable_voices(request)))
-            except VivavoceError as error:
-                return xtts_error_response(error)
+    def _speakers(self, request: Request, grant: Grant | None) -> list[dict[str, Any]]:
+        return [_speaker(voice, str(request.base_url)) for voice in self.usable_voices(grant)]
 
-        return answer
+    def _languages(self, request: Request, grant: Grant | None) -> dict[str, Any]:
+        return {"languages": LANGUAGES}
 
-    def _usable_voices(self, request: Request) -> tuple[ListedVoice, ...]:
-        grant = self._host.server.access.list_grant(request.headers)
-        if grant is None:
-            return self._host.voices.bundle_voices()
-        grant.require(Scope.SPEAK)
-        return self._host.voices.usable_voices(grant)
-
-    async def _speakers(self, request: Request) -> Response:
-        try:
-            voices = self._usable_voices(request)
-        except VivavoceError as error:
-            return xtts_error_response(error)
-        return _json([_speaker(voice, str(request.base_url)) for voice in voices])
+    def _models(self, request: Request, grant: Grant | None) -> list[str]:
+        return list(self.host.server.models)
 
     async def _get_settings(self, request: Request, grant: Grant) -> XttsSettings:
         return self._settings.of(grant)
@@ -181,7 +140,7 @@ class XttsVoicesApi:
         recording = fields.get("wav_file")
         if not isinstance(recording, UploadedRecording):
             raise InvalidField("wav_file", "is required, a sound file")
-        voices = self._host.voices
+        voices = self.host.voices
         # The same recording of the same key is one voice: clients of this API clone before every session.
         digest = hashlib.sha256(grant.key_id.encode() + b"\0" + recording.data).hexdigest()
         voice_id = f"xtts-{digest[:32]}"
@@ -198,7 +157,7 @@ class XttsVoicesApi:
 
     async def _create(self, voice_id: str, data: bytes, new: NewVoice, grant: Grant) -> None:
         """Create a voice, unless another session does so meanwhile; raises as ``VoiceRegistry.create``."""
-        voices = self._host.voices
+        voices = self.host.voices
         try:
             await voices.create(data, new, grant)
         except BadRequest:
@@ -213,15 +172,7 @@ def _latents(voice_id: str) -> XttsLatents:
     return XttsLatents(gpt_cond_latent=latent, speaker_embedding=embedding)
 
 
-def _studio_speakers(voices: tuple[ListedVoice, ...]) -> dict[str, Any]:
-    return {voice.name: _latents(voice.id).model_dump() for voice in voices}
-
-
 def _speaker(voice: ListedVoice, base_url: str) -> dict[str, Any]:
     query = urlencode({"text": _PREVIEW_TEXT, "speaker_wav": voice.id, "language": "en"})
     preview_url = f"{base_url}tts_stream?{query}"
     return XttsSpeaker(name=voice.name, voice_id=voice.id, preview_url=preview_url).model_dump()
-
-
-def _json(answer: Any) -> JSONResponse:
-    return JSONResponse(answer.model_dump() if isinstance(answer, BaseModel) else answer)

@@ -14,7 +14,7 @@ import pytest
 from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dialects.cartesia.models import MAX_BODY_BYTES
+from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 
 BODY = {
     "model_id": "sonic-3",
@@ -118,7 +118,7 @@ def test_speed_and_volume_are_applied(run: Any) -> None:
         ({"transcript": 5}, 400, "invalid_request"),
         (output("ogg"), 400, "invalid_request"),
         (output("mp3", sample_rate=8_000, bit_rate=192_000), 400, "invalid_request"),
-        ({"transcript": "x" * MAX_BODY_BYTES}, 413, "request_too_large"),
+        ({"transcript": "x" * MAX_MESSAGE_BYTES}, 413, "request_too_large"),
     ],
 )
 def test_errors_have_cartesias_fields(run: Any, fields: dict[str, Any], status: int, code: str) -> None:

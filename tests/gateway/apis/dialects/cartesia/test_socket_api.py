@@ -22,8 +22,8 @@ from vivavoce.adapters import transcript_queue
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.cartesia import socket_api
-from vivavoce.gateway.apis.dialects.cartesia.models import MAX_BODY_BYTES
 from vivavoce.gateway.apis.dialects.cartesia.socket_api import PATH
+from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 from vivavoce.gateway.apis.shell.speech_socket import MAX_CONTEXTS
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
@@ -250,7 +250,7 @@ def test_every_raw_encoding_has_the_length_of_the_speech(run: Any, encoding: str
         ({"generation_config": {"speed": 99.0}}, "generation_config.speed"),
         ({"context_id": ""}, "context_id"),
         ({"context_id": "\ud800"}, "context_id"),
-        ({"other": "x" * MAX_BODY_BYTES}, "longer"),
+        ({"other": "x" * MAX_MESSAGE_BYTES}, "longer"),
         ({"context_id": "a" * 257}, "context_id"),
     ],
 )

@@ -21,8 +21,8 @@ from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 from vivavoce.gateway.apis.dialects.dashscope.audio_store import MAX_BYTES, AudioStore
-from vivavoce.gateway.apis.dialects.dashscope.enrollment import DashScopeVoiceRegistry
 from vivavoce.gateway.apis.dialects.dashscope.http_api import PATH, DashScopeHttpApi
+from vivavoce.gateway.apis.shell.speech_job import JobServer
 from vivavoce.gateway.apis.shell.speech_server import SpeechServer
 from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
@@ -74,9 +74,7 @@ class FakeVoiceRegistry:
 class HttpApiClient:
     """The API in process and an HTTP client of it."""
 
-    def __init__(
-        self, api: DashScopeHttpApi, voices: DashScopeVoiceRegistry, http: httpx.AsyncClient
-    ) -> None:
+    def __init__(self, api: DashScopeHttpApi, voices: Any, http: httpx.AsyncClient) -> None:
         self.api = api
         self.voices = voices
         self.http = http
@@ -114,9 +112,9 @@ def with_api(
         access_ = access or AccessControl.open_to_all()
         async with await Engine.open(backend=voice) as engine:
             real = VoiceRegistry(engine.voices)
-            voices = FakeVoiceRegistry(engine) if fake_registry else real
+            voices: Any = FakeVoiceRegistry(engine) if fake_registry else real
             server = SpeechServer(engine, access_, RequestLog(engine.metrics))
-            api = DashScopeHttpApi(server, voices, UrlGuard(UrlPolicy()), store)
+            api = DashScopeHttpApi(JobServer(server, voices, 4096), UrlGuard(UrlPolicy()), store)
             app = make_app(
                 unready=lambda: None,
                 registry=engine.metrics.registry,

@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from vivavoce.gateway.apis.dialects.dashscope.errors import DashScopeModelNotFound, InvalidDashScopeField
+from vivavoce.gateway.apis.dialects.dashscope.errors import (
+    DashScopeErrorBody,
+    DashScopeModelNotFound,
+    InvalidDashScopeField,
+)
 from vivavoce.gateway.apis.dialects.dashscope.models import (
     CreateVoiceInput,
-    DashScopeErrorBody,
     ListVoiceInput,
     NoVoiceOutput,
     SpeechSynthesizerRequest,

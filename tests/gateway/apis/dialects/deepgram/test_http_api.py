@@ -12,7 +12,7 @@ import pytest
 from shared.engine.standin_backend import WORD_S, StandInBackend
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dialects.deepgram.models import MAX_BODY_BYTES
+from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 from vivavoce.tts_engine.backends.base import SlotRequest
 from vivavoce.tts_engine.voices.voices import Voice, Voices
 
@@ -83,7 +83,7 @@ FAULTS: list[tuple[str, Any, int, str]] = [
     ("", {"text": 5}, 400, "INVALID_QUERY_PARAMETER"),
     ("", [], 400, "INVALID_QUERY_PARAMETER"),
     ("", {"text": "\u4f60\u597d"}, 400, "INVALID_QUERY_PARAMETER"),
-    ("", {"text": "x" * MAX_BODY_BYTES}, 413, "PAYLOAD_TOO_LARGE"),
+    ("", {"text": "x" * MAX_MESSAGE_BYTES}, 413, "PAYLOAD_TOO_LARGE"),
 ]
 
 

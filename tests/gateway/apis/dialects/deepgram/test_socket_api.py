@@ -18,8 +18,8 @@ from shared.event_loop import until
 from vivavoce.adapters import transcript_queue
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dialects.deepgram.models import MAX_BODY_BYTES
 from vivavoce.gateway.apis.shell import transcript_socket
+from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 V1, V2 = "/v1/speak", "/v2/speak"
@@ -172,7 +172,7 @@ def test_many_sockets_at_once_have_their_own_voices(run: Any) -> None:
         r'{"type": "\ud800"}',
         '{"type": "Speak"}',
         '{"type": "Speak", "text": 5}',
-        json.dumps({"type": "Flush", "other": "x" * MAX_BODY_BYTES}),
+        json.dumps({"type": "Flush", "other": "x" * MAX_MESSAGE_BYTES}),
     ],
 )
 def test_a_wrong_message_is_a_warning_or_on_the_second_version_the_end(run: Any, message: str) -> None:

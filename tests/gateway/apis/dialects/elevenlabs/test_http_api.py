@@ -12,8 +12,8 @@ import pytest
 from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dialects.elevenlabs.models import MAX_BODY_BYTES
 from vivavoce.gateway.apis.dialects.elevenlabs.output_format import OUTPUT_FORMATS
+from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 
 TEXT = "One two, three."
 BODY = {"text": TEXT, "model_id": "eleven_flash_v2_5", "voice_settings": {"stability": 0.5, "speed": 1.0}}
@@ -124,7 +124,7 @@ def test_the_speed_is_applied_and_a_catalogue_voice_is_the_default_voice(run: An
         (PATH, {"voice_settings": {"speed": 9.0}}, 422, None),
         (f"{PATH}/stream?output_format=ogg_1", {}, 400, "invalid_output_format"),
         (PATH, {"text": "\u4f60\u597d"}, 400, "invalid_request"),
-        (PATH, {"text": "x" * MAX_BODY_BYTES}, 413, "request_too_large"),
+        (PATH, {"text": "x" * MAX_MESSAGE_BYTES}, 413, "request_too_large"),
         (f"{PATH}/nothing", {}, 404, "not_found"),
     ],
 )

@@ -21,7 +21,7 @@ from vivavoce.adapters import transcript_queue
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.elevenlabs import socket_api
-from vivavoce.gateway.apis.dialects.elevenlabs.models import MAX_BODY_BYTES
+from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 from vivavoce.gateway.apis.shell.speech_socket import MAX_CONTEXTS
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
@@ -363,7 +363,7 @@ def test_the_socket_closes_after_what_there_is_when_it_is_asked_to(run: Any) -> 
         ({"text": 5}, "text"),
         ({"context_id": ""}, "context_id"),
         ({"context_id": "\ud800"}, "context_id"),
-        (json.dumps({"text": "One. ", "context_id": "a", "other": "x" * MAX_BODY_BYTES}), "longer"),
+        (json.dumps({"text": "One. ", "context_id": "a", "other": "x" * MAX_MESSAGE_BYTES}), "longer"),
         ({"voice_settings": {"speed": 99}}, "voice_settings.speed"),
         ({"generation_config": {"chunk_length_schedule": [1]}}, "chunk_length_schedule"),
         ({"text": "x" * 40_001}, "text"),

@@ -14,7 +14,7 @@ from shared.engine.standin_backend import WORD_S
 from vivavoce.adapters.audio.codecs import WAV_HEADER_BYTES, wav_file
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dialects.inworld.models import MAX_BODY_BYTES
+from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 
 TEXT = "One two, three."
 PCM = {"audioEncoding": "PCM", "sampleRateHertz": 24_000}
@@ -146,7 +146,7 @@ def test_the_rate_is_applied_and_a_catalogue_voice_is_the_default_voice(run: Any
         ({"audioConfig": {"sampleRateHertz": 7}}, 400, 3),
         ({"audioConfig": {"speakingRate": 9.0}}, 400, 3),
         ({"text": "\u4f60\u597d"}, 400, 3),
-        ({"text": "x" * MAX_BODY_BYTES}, 413, 3),
+        ({"text": "x" * MAX_MESSAGE_BYTES}, 413, 3),
     ],
 )
 def test_errors_have_inworlds_fields(
@@ -185,7 +185,7 @@ def test_speech_that_fails_ends_with_an_error(run: Any) -> None:
 def test_a_shutdown_refuses_requests_and_waits_for_speech(run_every_api: Any) -> None:
     async def test(served: Any) -> None:
         speaking = asyncio.create_task(served.client.post(LINES, json=BODY | {"text": TEXT * 5}))
-        http = served.apis.opened["inworld"].apis[1]
+        http = served.apis.opened["inworld"].apis[0]
         while not http.active_responses:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)

@@ -20,8 +20,8 @@ from vivavoce.adapters.audio.codecs import WAV_HEADER_BYTES, wav_file
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.inworld import context, socket_api
-from vivavoce.gateway.apis.dialects.inworld.models import MAX_BODY_BYTES
 from vivavoce.gateway.apis.dialects.inworld.socket_api import PATH
+from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 from vivavoce.gateway.apis.shell.speech_socket import MAX_CONTEXTS
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
@@ -344,7 +344,7 @@ def test_every_encoding_has_the_length_of_the_speech(run: Any, encoding: str) ->
         ({"send_text": {"text": "One."}, "flush_context": {}}, "exactly one of create"),
         ({"send_text": {"text": 5}}, "send_text.text"),
         ({"contextId": "\ud800", "flush_context": {}}, "contextId"),
-        ({"flush_context": {"other": "x" * MAX_BODY_BYTES}}, "longer"),
+        ({"flush_context": {"other": "x" * MAX_MESSAGE_BYTES}}, "longer"),
         ({"send_text": {"text": "x" * 40_001}}, "send_text.text"),
         ({"create": {}}, "voiceId"),
         ({"create": {"voiceId": "v", "audioConfig": {"audioEncoding": "AAC"}}}, "audioEncoding"),

@@ -22,7 +22,7 @@ from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.jambonz.http_api import PATH
-from vivavoce.gateway.apis.dialects.jambonz.models import MAX_BODY_BYTES
+from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 
 BODY = {"language": "en-US", "voice": "tone-330", "type": "text", "text": "One two three."}
 
@@ -149,7 +149,7 @@ FAULTS: list[tuple[dict[str, str], int]] = [
     ({"type": "html"}, 400),
     ({"type": "ssml", "text": "<speak>"}, 400),
     ({"text": "\u4f60\u597d"}, 400),
-    ({"text": "x" * MAX_BODY_BYTES}, 413),
+    ({"text": "x" * MAX_MESSAGE_BYTES}, 413),
 ]
 
 

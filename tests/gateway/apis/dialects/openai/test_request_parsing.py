@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from vivavoce.adapters.audio.encoders import AudioFormat
 from vivavoce.gateway.apis.dialects.openai.errors import (
+    OPENAI_ERRORS,
     InvalidRequestError,
-    OpenAIErrorResponse,
-    to_openai_error,
+    OpenAIError,
 )
 from vivavoce.gateway.apis.dialects.openai.models import (
     CreateSpeechRequest,
@@ -308,7 +308,7 @@ def test_events_have_the_shape_that_clients_read() -> None:
     usage = {"input_tokens": 2, "output_tokens": 3, "total_tokens": 5}
     done = parsed(encode_server_sent_event(SpeechAudioDone(usage=SpeechUsage(**usage))))
     assert done == {"type": "speech.audio.done", "usage": usage}
-    detail = OpenAIErrorResponse(500, "server_error", "it broke").detail
+    detail = OpenAIError(500, message="it broke", type="server_error").detail
     assert parsed(encode_server_sent_event(SpeechAudioError(error=detail))) == {
         "type": "speech.audio.error",
         "error": {"message": "it broke", "type": "server_error", "param": None, "code": None},
@@ -323,15 +323,15 @@ def test_events_have_the_shape_that_clients_read() -> None:
     ],
 )
 def test_errors_of_the_engine_have_openais_status_and_code(error: Exception, status: int, code: str) -> None:
-    response = to_openai_error(error)
+    response = OPENAI_ERRORS.describe(error)
     assert (response.status, response.code) == (status, code)
 
 
 def test_a_retry_is_advised_in_whole_seconds() -> None:
     error = Overloaded("full", reason="streams", retry_after_s=1.5)
-    assert to_openai_error(error).headers == {"retry-after": "2"}
+    assert OPENAI_ERRORS.describe(error).headers == {"retry-after": "2"}
 
 
 def test_the_text_of_an_unknown_exception_is_not_disclosed() -> None:
-    response = to_openai_error(RuntimeError("a secret path"))
+    response = OPENAI_ERRORS.describe(RuntimeError("a secret path"))
     assert (response.status, response.message) == (500, "the request failed inside the server")
