@@ -4,7 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ class Player:
     """A client of one server. learns: finds the number of answers that each message waits for."""
 
     url: str  # of HTTP
-    phones: tuple[str, int]  # address of AudioSocket
+    dial: Callable[[str], Awaitable[Phone]]  # places a call with an id
     key: str  # of the server
     learns: bool = False
     _client: httpx.AsyncClient = field(init=False)
@@ -96,7 +96,7 @@ class Player:
         if not call_id:
             yield
             return
-        phone = Phone(*await asyncio.open_connection(*self.phones), call_id)
+        phone = await self.dial(call_id)
         path = f"/v1/calls/{call_id}"
         headers = {"authorization": f"Bearer {self.key}"} if self.key else {}
         while (await self._client.get(path, headers=headers)).status_code != 200:

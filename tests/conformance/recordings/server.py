@@ -3,24 +3,21 @@
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from shared.calls.call_server import call_server
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.calls.agents import SilentAgent
-from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.recording import check_recording
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult
 from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
-from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.voices.store import VoiceStore
 
 from .player import Player
@@ -62,13 +59,9 @@ async def served(*, with_keys: bool, step_s: float = 0.0, learns: bool = False) 
         keys, key = Path(name) / "keys.json", ""
         if with_keys:
             key = KeysFile(keys).add("all", (Scope.ADMIN,), KeyLimits())
-        given = {"keys_file": keys} if with_keys else {}
-        settings = Settings(http_port=0, audiosocket_port=0, agent="none", media_processes=0, **given)
+        backend, options = ClonedTones(store, step_s), {"agent": "none", "media_processes": 0}
         async with (
-            await Engine.open(backend=ClonedTones(store, step_s)) as engine,
-            aclosing(await Gateway.open(settings, engine=engine, agent=SilentAgent())) as gateway,
+            call_server(keys if with_keys else None, key, backend=backend, **options) as server,
+            Player(f"http://{server.base.partition('/')[0]}", server.dial, key, learns) as player,
         ):
-            host, port = gateway.addresses.http
-            assert gateway.addresses.audiosocket is not None
-            async with Player(f"http://{host}:{port}", gateway.addresses.audiosocket, key, learns) as player:
-                yield player
+            yield player

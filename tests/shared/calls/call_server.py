@@ -104,11 +104,11 @@ class CallServer:
 
 @asynccontextmanager
 async def call_server(
-    keys_file: Path | None = None, key: str = "", **changes: Any
+    keys_file: Path | None = None, key: str = "", *, backend: StandInBackend | None = None, **changes: Any
 ) -> AsyncIterator[CallServer]:
     settings = Settings(http_port=0, audiosocket_port=0, keys_file=keys_file, **changes)
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    async with await Engine.open(backend=StandInBackend()) as engine:
+    async with await Engine.open(backend=backend or StandInBackend()) as engine:
         gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())
         server = CallServer(gateway, headers)
         try:
