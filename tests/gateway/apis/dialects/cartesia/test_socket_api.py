@@ -1,6 +1,5 @@
 """Cartesia's socket: contexts side by side, flushes, cancellation, limits, errors and the end."""
 
-import asyncio
 import base64
 import json
 from collections import defaultdict
@@ -12,19 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import InvalidStatus
 
 from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
-from shared.unreadable_texts import UNREADABLE_TEXTS
-from vivavoce.adapters import transcript_queue
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dialects.cartesia import socket_api
 from vivavoce.gateway.apis.dialects.cartesia.socket_api import PATH
 from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
-from vivavoce.gateway.apis.shell.speech_socket import MAX_CONTEXTS
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 RAW = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
@@ -284,20 +279,6 @@ def test_text_after_the_end_is_refused_and_what_came_before_is_spoken(run: Any) 
     run(test, step_s=0.02)
 
 
-@pytest.mark.parametrize("language", UNREADABLE_TEXTS)
-def test_a_text_that_the_voice_cannot_read_is_an_error_of_its_context(run: Any, language: str) -> None:
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            await client.say("a", UNREADABLE_TEXTS[language])
-            error = await client.until("error", "a")
-            assert error["status_code"] == 400
-            await client.say("b", "One.")
-            await client.until("done", "b")
-            assert ("a", "done") not in client.order
-
-    run(test)
-
-
 def test_a_failed_context_is_one_error_until_the_client_ends_it(run: Any) -> None:
     async def test(served: Any) -> None:
         async with open_socket(served) as client:
@@ -327,54 +308,6 @@ def test_a_context_without_text_is_done_at_once(run: Any) -> None:
                 assert (await client.next())["type"] == "done"
 
     run(test)
-
-
-def test_contexts_and_waiting_text_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript_queue, "MAX_WAITING_CHARACTERS", 1_000)
-
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            for number in range(MAX_CONTEXTS):
-                await client.say(str(number), " ", **{"continue": True})
-            await client.say("more", "One.")
-            assert (await client.until("error", "more"))["status_code"] == 429
-            await client.cancel("0")
-            await client.say("more", "One.")
-            await client.until("done", "more")
-            text: dict[str, Any] = {"transcript": "One two three. " * 20, "continue": True, "flush": True}
-            await client.say("1", **text)
-            await client.until("chunk", "1")
-            for _ in range(4):  # wait behind it
-                await client.say("1", **text)
-            assert (await client.until("error", "1"))["error_code"] == "concurrency_limited"
-            await until(lambda: served.backend.open_slots == 0)
-
-    run(test, step_s=0.01)
-
-
-def test_a_full_server_is_an_error_of_the_context(run: Any) -> None:
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            await client.say("a", "One two three four five six. " * 50)
-            await client.until("chunk", "a")
-            await client.say("b", "One.")
-            error = await client.until("error", "b")
-            assert (error["status_code"], error["error_code"]) == (503, "overloaded")
-            await client.cancel("a")
-
-    run(test, max_streams=1, step_s=0.005)
-
-
-def test_a_voice_that_breaks_is_an_error_of_its_context(run: Any) -> None:
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            await client.say("a", "One two three.")
-            error = await client.until("error", "a")
-            assert (error["status_code"], error["error_code"]) == (500, "internal_error")
-            await client.say("b", " ")
-            await client.until("done", "b")
-
-    run(test, broken_after=1)
 
 
 def test_a_context_whose_voice_breaks_is_one_error_until_the_client_ends_it(run: Any) -> None:
@@ -418,49 +351,3 @@ def test_keys_in_headers_and_in_the_query(run: Any, tmp_path: Path) -> None:
             assert (await client.until("error", "a"))["status_code"] == 429
 
     run(test, access=AccessControl(keys))
-
-
-def test_a_client_that_vanishes_frees_the_engine(run: Any) -> None:
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            for context in "abc":
-                await client.say(context, "One two three four five six. " * 50)
-            await client.until("chunk")
-            client.socket.transport.abort()
-        await until(lambda: served.backend.open_slots == 0)
-
-    run(test, step_s=0.005)
-
-
-def test_an_idle_connection_is_closed_and_a_speaking_one_is_not(
-    run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(socket_api, "IDLE_S", 0.3)
-
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            await client.say("a", "One two three four five six. " * 10)
-            await client.until("done")  # after more than 0.3 s
-            with pytest.raises(ConnectionClosed) as closed:
-                await client.next()
-            assert closed.value.rcvd is not None and closed.value.rcvd.code == 1000
-
-    run(test, step_s=0.02)
-
-
-def test_a_shutdown_waits_for_speech_and_refuses_new_contexts(run: Any) -> None:
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            await client.say("a", "One two three four five six. " * 5)
-            await client.until("chunk")
-            finishing = asyncio.create_task(served.cartesia.finish(20.0))
-            await asyncio.sleep(0)
-            await client.say("b", "One.")
-            assert (await client.until("error", "b"))["status_code"] == 503
-            await client.until("done", "a")
-            await finishing
-            with pytest.raises(ConnectionClosed) as closed:
-                await client.next()
-            assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
-
-    run(test, step_s=0.005)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
-from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTimeouts
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
@@ -25,7 +24,6 @@ from vivavoce.gateway.listening_sockets import bind_socket
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.http_server import HttpServer
 from vivavoce.gateway.web.request_log import RequestLog
-from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 
@@ -540,32 +538,6 @@ def test_a_task_beyond_capacity_fails_at_once() -> None:
     with_server(test, max_streams=1)
 
 
-class FailingBackend(StandInBackend):
-    """Fails in the middle of a sentence that begins with "fail"."""
-
-    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
-        rendered = super().step(worker, turns)
-        return [
-            RuntimeError("out of memory")
-            if turn.segment is not None and turn.segment.words[0].text == "fail"
-            else result
-            for turn, result in zip(turns, rendered, strict=True)
-        ]
-
-
-def test_a_failing_voice_fails_its_task_only() -> None:
-    async def test(server: RunningServer) -> None:
-        async with server.connect_client() as client:
-            await client.start_task("t")
-            await client.send("continue-task", "t", {"text": "Fine, so far. fail now."})
-            await client.send("finish-task", "t")
-            failed = await client.receive_event("task-failed", "task-finished")
-            assert (failed["event"], failed["error_code"]) == ("task-failed", "InternalError")
-            assert (await client.speak("next", "Hello."))["event"] == "task-finished"
-
-    with_server(test, backend=FailingBackend(PITCHES))
-
-
 # Keys
 
 NO_LIMITS = KeyLimits()
@@ -631,23 +603,6 @@ def test_a_revoked_key_runs_no_more_tasks(tmp_path: Path) -> None:
     with_server(test, access=AccessControl(file))
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [KeyLimits(requests_per_minute=1), KeyLimits(characters_per_minute=10)],
-)
-def test_a_key_beyond_its_limits_is_throttled(limits: KeyLimits, tmp_path: Path) -> None:
-    file, key = keys(tmp_path, limits)
-
-    async def test(server: RunningServer) -> None:
-        async with server.connect_client(key=key) as client:
-            await client.speak("t", "Hello.")
-            await client.run_task("u")
-            await client.send("continue-task", "u", {"text": "Again."})
-            assert (await client.receive_event("task-failed"))["error_code"] == "Throttling.RateQuota"
-
-    with_server(test, access=AccessControl(file))
-
-
 def test_a_key_has_a_limited_number_of_open_tasks(tmp_path: Path) -> None:
     file, key = keys(tmp_path, KeyLimits(streams=1))
 
@@ -677,15 +632,6 @@ def test_an_idle_socket_is_closed_with_1000() -> None:
     with_server(test, timeouts=SHORT_TIMEOUTS)
 
 
-def test_the_idle_timeout_begins_with_the_end_of_a_task() -> None:
-    async def test(server: RunningServer) -> None:
-        async with server.connect_client() as client:
-            assert (await client.speak("t", "Hello."))["event"] == "task-finished"
-            assert await client.wait_until_closed() == 1000
-
-    with_server(test, timeouts=DashScopeTimeouts(input_timeout_s=20.0, idle_timeout_s=0.6))
-
-
 def test_a_task_without_input_fails_and_the_socket_stays_open() -> None:
     async def test(server: RunningServer) -> None:
         async with server.connect_client() as client:
@@ -695,24 +641,6 @@ def test_a_task_without_input_fails_and_the_socket_stays_open() -> None:
             assert (await client.speak("next", "Hello."))["event"] == "task-finished"
 
     with_server(test, timeouts=DashScopeTimeouts(input_timeout_s=0.6, idle_timeout_s=20.0))
-
-
-@pytest.mark.parametrize("with_closing_handshake", [True, False])
-def test_a_client_that_disconnects_frees_the_engine(with_closing_handshake: bool) -> None:
-    async def test(server: RunningServer) -> None:
-        async with server.connect_client() as client:
-            await client.start_task("t")
-            await client.send("continue-task", "t", {"text": "word " * 3_000})
-            while not client.audio:
-                await client.receive()
-            if not with_closing_handshake:
-                client.socket.transport.abort()
-            else:
-                await client.socket.close()
-            await server.wait_until_free()
-            await until(lambda: len(server.sockets.connections) == 0)
-
-    with_server(test)
 
 
 @pytest.mark.slow
@@ -769,19 +697,5 @@ def test_the_socket_answers_pings() -> None:
         async with server.connect_client() as client:
             async with asyncio.timeout(TIMEOUT_S):
                 await (await client.socket.ping())
-
-    with_server(test)
-
-
-@pytest.mark.parametrize("language", UNREADABLE_TEXTS)
-def test_a_task_whose_text_the_voice_cannot_read_fails(language: str) -> None:
-    async def test(server: RunningServer) -> None:
-        async with server.connect_client() as client:
-            failed = await client.speak("t", *UNREADABLE_TEXTS[language])
-            assert (failed["event"], failed["error_code"]) == ("task-failed", "InvalidParameter")
-            assert "can read no word" in failed["error_message"]
-            assert client.audio == b""
-            assert (await client.speak("u", "你好。", "One two."))["event"] == "task-finished"
-            assert len(client.audio) >= 2 * 9_600
 
     with_server(test)

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,6 @@ from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
 from vivavoce.adapters import transcript_queue
-from vivavoce.gateway.access.access_control import AccessControl
-from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.shell import transcript_socket
 from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 
@@ -210,21 +207,6 @@ def test_a_failed_text_is_an_error_before_its_flush(run: Any) -> None:
     run(test)
 
 
-def test_waiting_text_is_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript_queue, "MAX_WAITING_CHARACTERS", 1_000)
-
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            for _ in range(8):  # the first one is spoken; those behind it wait
-                await client.speak("One two three. " * 20)
-                await client.send("Flush")
-            while (event := await client.next())["type"] != "Error":
-                pass
-            assert event["code"] == "TOO_MANY_REQUESTS"
-
-    run(test, step_s=0.01)
-
-
 def test_waiting_flushes_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcript_queue, "MAX_WAITING_TRANSCRIPTS", 8)
 
@@ -261,27 +243,6 @@ def test_a_wrong_address_is_refused_before_the_socket_opens(run: Any, path: str)
     run(test)
 
 
-def test_keys_and_their_limits_are_checked(run: Any, tmp_path: Path) -> None:
-    keys = KeysFile(tmp_path / "keys.json")
-    poor = keys.add("poor", (Scope.SPEAK,), KeyLimits(requests_per_minute=1))
-
-    async def test(served: Any) -> None:
-        with pytest.raises(InvalidStatus) as refused:
-            async with open_socket(served, headers={"Authorization": "Token wrong"}):
-                pass
-        assert refused.value.response.status_code == 401
-        async with open_socket(served, headers={"Authorization": f"token {poor}"}) as client:
-            await client.speak("One.")
-            await client.send("Flush")
-            await client.until("Flushed")
-            await client.speak("One.")
-            while (event := await client.next())["type"] != "Error":
-                pass
-            assert event["code"] == "TOO_MANY_REQUESTS"
-
-    run(test, access=AccessControl(keys))
-
-
 def test_a_text_that_is_not_flushed_is_completed_and_an_idle_connection_closed(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,36 +256,6 @@ def test_a_text_that_is_not_flushed_is_completed_and_an_idle_connection_closed(
             assert client.words_spoken >= 2 and "Flushed" not in client.types
 
     run(test)
-
-
-def test_a_client_that_vanishes_frees_the_engine(run: Any) -> None:
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            await client.speak(TEXT * 50)
-            await client.until("audio")
-            client.socket.transport.abort()
-        await until(lambda: served.backend.open_slots == 0)
-
-    run(test, step_s=0.005)
-
-
-def test_a_shutdown_waits_for_speech_and_refuses_new_texts(run: Any) -> None:
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            await client.speak(TEXT * 5)
-            await client.send("Flush")
-            await client.until("audio")
-            finishing = asyncio.create_task(served.deepgram.finish(20.0))
-            await asyncio.sleep(0)
-            await client.speak("One.")
-            while (event := await client.next())["type"] != "Error":
-                pass
-            assert event["code"] == "SERVICE_UNAVAILABLE"
-            await client.until("Flushed")
-            await finishing
-            assert await client.closing_code() == 1001
-
-    run(test, step_s=0.005)
 
 
 # Turns

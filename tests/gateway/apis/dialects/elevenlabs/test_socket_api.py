@@ -6,23 +6,15 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
-from vivavoce.adapters import transcript_queue
-from vivavoce.gateway.access.access_control import AccessControl
-from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dialects.elevenlabs import socket_api
 from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
-from vivavoce.gateway.apis.shell.speech_socket import MAX_CONTEXTS
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 RAW = "output_format=pcm_24000"
@@ -166,32 +158,6 @@ def test_a_phrase_is_spoken_at_once_in_auto_mode(run: Any) -> None:
             assert client.text("a").split() == ["One", "two", "three"]
 
     run(test)
-
-
-def test_fifty_contexts_interleave_and_none_gets_anothers_sound(run: Any) -> None:
-    async def speak_all(client: ElevenLabsClient) -> None:
-        for number in range(25):
-            await client.say("One two three four five six. ", str(number))
-            await client.end(str(number))
-        for _ in range(25):
-            while not (await client.next()).get("isFinal"):
-                pass
-
-    async def test(served: Any) -> None:
-        async with open_socket(served) as low, open_socket(served, voice="tone-330") as high:
-            await asyncio.gather(speak_all(low), speak_all(high))
-            for client, pitch in ((low, 440), (high, 330)):
-                for number in range(25):
-                    pcm = np.frombuffer(client.audio[str(number)], "<i2")
-                    assert 6 <= client.words_spoken(str(number)) <= 9  # with the pause after a sentence
-                    assert pitch_of(pcm) == pytest.approx(pitch, rel=0.02)
-                    assert client.text(str(number)) == "One two three four five six. "
-                switches = sum(
-                    one != other for one, other in zip(client.order, client.order[1:], strict=False)
-                )
-                assert switches > 50  # 24 if one came after the other
-
-    run(test, slots=64)
 
 
 def test_contexts_of_different_lengths_get_their_own_words(run: Any) -> None:
@@ -401,23 +367,6 @@ def test_an_error_of_a_context_is_followed_by_its_end(run: Any) -> None:
     run(test)
 
 
-def test_contexts_and_waiting_text_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript_queue, "MAX_WAITING_CHARACTERS", 1_000)
-
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            for number in range(MAX_CONTEXTS):
-                await client.say(" ", str(number))
-            await client.say("One. ", "more")
-            assert (await client.error())["error"] == "max_active_conversations"
-            await client.say("x" * 1_001, "0")
-            assert (await client.error())["error"] == "too_many_concurrent_requests"
-            await client.say("One. ", "more", close_context=True)
-            await client.final("more")
-
-    run(test)
-
-
 @pytest.mark.parametrize(
     ("voice", "query", "status"),
     [
@@ -438,61 +387,3 @@ def test_a_wrong_address_is_refused_before_the_socket_opens(
         assert json.loads(refused.value.response.body)["detail"]
 
     run(test)
-
-
-def test_keys_and_their_limits_are_checked(run: Any, tmp_path: Path) -> None:
-    keys = KeysFile(tmp_path / "keys.json")
-    poor = keys.add("poor", (Scope.SPEAK,), KeyLimits(requests_per_minute=1))
-
-    async def test(served: Any) -> None:
-        with pytest.raises(InvalidStatus) as refused:
-            async with open_socket(served, headers={"xi-api-key": "wrong"}):
-                pass
-        assert refused.value.response.status_code == 401
-        async with open_socket(served, headers={"xi-api-key": poor}) as client:
-            await client.say("One. ", "a", close_context=True)
-            await client.final("a")
-            await client.say("One. ", "b", close_context=True)
-            assert (await client.error())["error"] == "too_many_concurrent_requests"
-
-    run(test, access=AccessControl(keys))
-
-
-def test_a_client_that_vanishes_frees_the_engine(run: Any) -> None:
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            for context in "abc":
-                await client.say("One two three four five six. " * 50, context)
-            await client.next()
-            client.socket.transport.abort()
-        await until(lambda: served.backend.open_slots == 0)
-
-    run(test, step_s=0.005)
-
-
-def test_an_idle_connection_is_closed(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket_api, "IDLE_S", 0.3)
-
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            await client.say("One. ", "a", close_context=True)
-            await client.final("a")
-            assert await closing_code(client) == 1000
-
-    run(test)
-
-
-def test_a_shutdown_waits_for_speech_and_refuses_new_contexts(run: Any) -> None:
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            await client.say("One two three four five six. " * 5, "a", close_context=True)
-            await client.next()
-            finishing = asyncio.create_task(served.elevenlabs.finish(20.0))
-            await asyncio.sleep(0)
-            await client.say("One.", "b")
-            assert (await client.error())["error"] == "system_busy"
-            await client.final("a")
-            await finishing
-            assert await closing_code(client) == 1001
-
-    run(test, step_s=0.005)

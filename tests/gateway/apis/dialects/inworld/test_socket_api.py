@@ -22,7 +22,6 @@ from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.inworld import context, socket_api
 from vivavoce.gateway.apis.dialects.inworld.socket_api import PATH
 from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
-from vivavoce.gateway.apis.shell.speech_socket import MAX_CONTEXTS
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 PCM = {"audioEncoding": "PCM", "sampleRateHertz": 24_000, "bitrate": 64_000, "speakingRate": 1.0}
@@ -398,25 +397,6 @@ def test_a_context_that_fails_is_reported_closed(run: Any) -> None:
     run(test)
 
 
-def test_contexts_and_waiting_text_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript_queue, "MAX_WAITING_CHARACTERS", 1_000)
-
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            for number in range(MAX_CONTEXTS):
-                await client.create(str(number))
-            await client.create("more")
-            assert await client.error() == (8, "Maximum number of contexts per connection reached: 100")
-            await client.receive("contextClosed", "more")
-            await client.say("x" * 1_001, "0")
-            assert (await client.error())[0] == 8
-            await client.receive("contextClosed", "0")
-            await client.create("more")
-            await client.receive("contextCreated", "more")
-
-    run(test)
-
-
 def test_waiting_flushes_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcript_queue, "MAX_WAITING_TRANSCRIPTS", 8)
 
@@ -458,19 +438,6 @@ def test_keys_and_their_limits_are_checked(run: Any, tmp_path: Path) -> None:
     run(test, access=AccessControl(keys))
 
 
-def test_a_client_that_vanishes_frees_the_engine(run: Any) -> None:
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            for context in "abc":
-                await client.create(context)
-                await client.say("One two three four five six. " * 50, context)
-            await client.receive("audioChunk", "c")
-            client.socket.transport.abort()
-        await until(lambda: served.backend.open_slots == 0)
-
-    run(test, step_s=0.005)
-
-
 def test_idle_contexts_and_connections_are_closed(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "MAX_SILENCE_S", 0.3)
     monkeypatch.setattr(socket_api, "MAX_SILENCE_S", 0.3)
@@ -484,22 +451,3 @@ def test_idle_contexts_and_connections_are_closed(run: Any, monkeypatch: pytest.
             assert await closing_code(client) == 1000
 
     run(test)
-
-
-def test_a_shutdown_waits_for_speech_and_refuses_new_contexts(run: Any) -> None:
-    async def test(served: Any) -> None:
-        async with open_socket(served) as client:
-            await client.create()
-            await client.say("One two three four five six. " * 5)
-            await client.end("a")
-            await client.receive("audioChunk")
-            finishing = asyncio.create_task(served.inworld.finish(20.0))
-            await asyncio.sleep(0)
-            await client.create("b")
-            assert (await client.error())[0] == 14
-            await client.receive("contextClosed", "b")
-            await client.receive("contextClosed", "a")
-            await finishing
-            assert await closing_code(client) == 1001
-
-    run(test, step_s=0.005)

@@ -4,18 +4,14 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidStatus
 
 from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
-from vivavoce.gateway.access.access_control import AccessControl
-from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 
 PATH = "/api-ws/v1/audio/speech"
 PARAMETERS = {"mode": "fast_replication", "reference_audio_id": "tone-330", "output_format": "pcm"}
@@ -132,19 +128,3 @@ def test_a_wrong_task_fails_and_the_next_one_is_spoken(
             assert client.audio
 
     run_every_api(test)
-
-
-def test_a_handshake_without_a_key_is_refused(run_every_api: Any, tmp_path: Path) -> None:
-    keys = KeysFile(tmp_path / "keys.json")
-    key = keys.add("anna", (Scope.SPEAK,), KeyLimits())
-
-    async def test(served: Any) -> None:
-        with pytest.raises(InvalidStatus) as refused:
-            async with open_socket(served):
-                pass
-        assert refused.value.response.status_code == 401
-        async with open_socket(served, {"authorization": f"bearer {key}"}) as client:
-            await client.run()
-            await client.until("task-started")
-
-    run_every_api(test, access=AccessControl(keys))
