@@ -18,7 +18,6 @@ from fastapi import FastAPI
 
 from ..tts_engine.descriptor_limit import raise_descriptor_limit
 from ..tts_engine.engine_set import EngineSet
-from ..tts_engine.errors import MissingExtra
 from ..tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl
@@ -184,20 +183,9 @@ async def _open_apis(
     apis = SpeechApis(engine, access, voices, guard, policy, settings.exchange_folder, lexicons)
     resources.push_async_callback(apis.aclose)
     if settings.grpc_port is not None:
-        await _start_grpc(settings.host, settings.grpc_port, apis)
+        port = await apis.listen_grpc((settings.host, settings.grpc_port))
+        logger.info("gRPC on %s", format_address((settings.host, port)))
     return apis
-
-
-async def _start_grpc(host: str, port: int, apis: SpeechApis) -> None:
-    """Serve gRPC until the APIs are closed; raise MissingExtra or AddressUnavailable."""
-    try:
-        from .apis.dialects.cosyvoice_server.grpc_server import CosyVoiceGrpcServer
-    except ImportError:
-        raise MissingExtra("grpc_port", "grpc") from None
-    server = CosyVoiceGrpcServer(apis.job_server)
-    bound_port = await server.start((host, port))
-    apis.add(server)
-    logger.info("gRPC on %s", format_address((host, bound_port)))
 
 
 async def serve(

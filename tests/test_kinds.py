@@ -31,7 +31,6 @@ EXCEPTIONS = {
     "dialect native_stream": ("dialect openai",),
     "dialect pai": ("dialect dashscope",),
     "framework pipecat": ("way in audiosocket",),
-    "gateway/serve.py": ("dialect cosyvoice_server",),
     "gateway/settings.py": ("way in browser",),
 }
 EXCEPTION_PAIRS = {(importer, imported) for importer, kinds in EXCEPTIONS.items() for imported in kinds}

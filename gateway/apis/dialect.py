@@ -3,7 +3,7 @@
 ``speech_apis.DIALECTS`` lists the dialects; a package adds one with an entry point of ``vivavoce.dialects``.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol
 
@@ -94,3 +94,6 @@ class Dialect:
     name: str
     open: Callable[[DialectHost], OpenDialect]
     sockets: tuple[WebSocketOperation, ...] = ()  # in the OpenAPI document
+    # Listens for gRPC at (host, port) and returns what ends it and its port; raises MissingExtra,
+    # AddressUnavailable. None for a dialect without gRPC.
+    listen_grpc: Callable[[JobServer, tuple[str, int]], Awaitable[tuple[DrainableApi, int]]] | None = None

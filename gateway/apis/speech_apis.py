@@ -93,11 +93,14 @@ class SpeechApis:
         self.job_server = JobServer(self._server, voices, policy.max_text_characters)
         host = DialectHost(self.job_server, guard, ExchangeFolder(exchange_folder), policy)
         self.opened = {dialect.name: dialect.open(host) for dialect in all_dialects()}
-        self._further: list[DrainableApi] = []
+        self._further: list[DrainableApi] = []  # with a port of their own
 
-    def add(self, api: DrainableApi) -> None:
-        """End an API that has a port of its own together with the others."""
+    async def listen_grpc(self, address: tuple[str, int]) -> int:
+        """Serve gRPC until the APIs are closed; return its port. Raises MissingExtra, AddressUnavailable."""
+        listen = next(dialect.listen_grpc for dialect in all_dialects() if dialect.listen_grpc)
+        api, port = await listen(self.job_server, address)
         self._further.append(api)
+        return port
 
     def mounts(self) -> list[Mount]:
         """Return the routes of each; they check keys themselves."""

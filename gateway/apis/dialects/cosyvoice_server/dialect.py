@@ -2,12 +2,23 @@
 
 from typing import Final
 
-from ...dialect import Dialect, DialectHost, OpenDialect
+from .....tts_engine.errors import MissingExtra
+from ...dialect import Dialect, DialectHost, DrainableApi, OpenDialect
+from ...shell.speech_job import JobServer
 from .http_api import CosyVoiceHttpApi
+
+
+async def _listen_grpc(jobs: JobServer, address: tuple[str, int]) -> tuple[DrainableApi, int]:
+    try:
+        from .grpc_server import CosyVoiceGrpcServer
+    except ImportError:
+        raise MissingExtra("grpc_port", "grpc") from None
+    server = CosyVoiceGrpcServer(jobs)
+    return server, await server.start(address)
 
 
 def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(CosyVoiceHttpApi(host.jobs))
 
 
-COSYVOICE_SERVER: Final = Dialect("cosyvoice_server", _open)
+COSYVOICE_SERVER: Final = Dialect("cosyvoice_server", _open, listen_grpc=_listen_grpc)

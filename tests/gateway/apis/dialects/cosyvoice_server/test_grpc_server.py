@@ -40,14 +40,9 @@ PCM = recording()[44:]
 
 @asynccontextmanager
 async def open_channel(served: Any) -> AsyncIterator[Any]:
-    server = CosyVoiceGrpcServer(served.apis.job_server)
-    served.apis.add(server)
-    port = await server.start(("127.0.0.1", 0))
-    try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            yield channel
-    finally:
-        await server.finish(1.0)
+    port = await served.apis.listen_grpc(("127.0.0.1", 0))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield channel
 
 
 def inference(channel: Any) -> Any:
