@@ -18,7 +18,7 @@ REGISTRIES = {
     "way in": ("gateway/call_servers.py", "gateway/cli/phones/wires.py"),
     "carrier": ("gateway/calls/ways_in/media_streams/carriers.py",),
     "voice family": ("tts_engine/backends/kinds.py",),
-    "language": ("tts_engine/reading/languages/registry.py",),
+    "language": ("tts_engine/reading/languages/registry.py", "tts_engine/reading/languages/default.py"),
     "place to run": (
         "gateway/cli/main.py",
         "gateway/engine_opening.py",

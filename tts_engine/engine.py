@@ -38,7 +38,7 @@ from .backends.base import (
 from .backends.loading import load_backend
 from .errors import BadRequest, LanguageNotSpoken, Overloaded, UnknownVoice
 from .metrics import Metrics
-from .reading.languages.registry import DEFAULT_LANGUAGE
+from .reading.languages.default import DEFAULT_LANGUAGE
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle

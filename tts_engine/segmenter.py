@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .reading.clause_boundaries import MAX_CLAUSE_CHARACTERS, BoundaryKind
-from .reading.languages.registry import DEFAULT_VOICE_SCRIPTS, WordClauseNormalizer
+from .reading.languages.default import DEFAULT_VOICE_SCRIPTS, WordClauseNormalizer
 from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer
 from .reading.pronunciation.lexicon import Lexicon, Pronunciation
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle

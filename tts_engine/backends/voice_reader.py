@@ -1,7 +1,8 @@
 """Segmenters for a voice of one language, from the reader that has most rules for it."""
 
 from ..errors import MissingExtra
-from ..reading.languages.registry import DEFAULT_LANGUAGE, languages_by_code
+from ..reading.languages.default import DEFAULT_LANGUAGE
+from ..reading.languages.registry import languages_by_code
 from ..reading.multilingual_clause_normalizer import LanguageGrammars
 from ..reading.normalizer import TextNormalizer
 from ..reading.unicode_scripts import ALL_SCRIPTS, CYRILLIC, GREEK, LATIN, ReadableScripts

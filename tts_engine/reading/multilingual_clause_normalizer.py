@@ -29,7 +29,8 @@ from .kit.tokenizer import (
     read_stable_prefix,
     read_tokens,
 )
-from .languages.registry import DEFAULT_LANGUAGE, languages_by_code, primary_code
+from .languages.default import DEFAULT_LANGUAGE
+from .languages.registry import languages_by_code, primary_code
 from .pronunciation.finder import PronunciationFinder
 from .unicode_scripts import (
     CYRILLIC,

@@ -20,8 +20,8 @@ from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import UnreadableText
 from vivavoce.tts_engine.hibari.backend import STEP_FRAMES, HibariBackend
 from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
+from vivavoce.tts_engine.reading.languages.default import DEFAULT_VOICE_SCRIPTS
 from vivavoce.tts_engine.reading.languages.en.rules import normalize
-from vivavoce.tts_engine.reading.languages.registry import DEFAULT_VOICE_SCRIPTS
 from vivavoce.tts_engine.reading.reading_style import READING_STYLES
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
 from vivavoce.tts_engine.stream_request import Delivery

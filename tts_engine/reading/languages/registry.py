@@ -6,9 +6,8 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from ..kit.language import Language
-from ..unicode_scripts import ReadableScripts
 from .de.rules import GERMAN
-from .en.rules import ENGLISH, EnglishClauseNormalizer
+from .default import DEFAULT_LANGUAGE
 from .es.rules import SPANISH
 from .fr.rules import FRENCH
 from .it.rules import ITALIAN
@@ -22,7 +21,7 @@ from .tr.rules import TURKISH
 from .zh.rules import CHINESE
 
 LANGUAGES: Final = (
-    ENGLISH,
+    DEFAULT_LANGUAGE,
     CHINESE,
     JAPANESE,
     GERMAN,
@@ -37,10 +36,6 @@ LANGUAGES: Final = (
     KOREAN,
 )
 _ENTRY_POINTS: Final = "vivavoce.languages"
-# Of a text whose language is not given, and of voices that take its words.
-DEFAULT_LANGUAGE: Final = ENGLISH
-DEFAULT_VOICE_SCRIPTS: Final = ReadableScripts(*DEFAULT_LANGUAGE.scripts)
-WordClauseNormalizer: Final = EnglishClauseNormalizer
 
 
 @cache
