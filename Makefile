@@ -16,7 +16,7 @@ STAMP      := $(call stamp_of,$(EXTRAS))
 TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all test-pipecat-oldest test-pipecat-client lint audit bench check-golden gpu-check clean
+.PHONY: help setup run test test-all test-nightly test-pipecat-oldest test-pipecat-client lint audit bench check-golden gpu-check clean
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 28
 	@echo
@@ -46,18 +46,25 @@ $(VENV)/.installed+%: pyproject.toml | $(BIN)/python
 # for the clock; RERUNS is for them, on a machine that other programs share: `--reruns 1 --reruns-delay 10` in CI.
 RERUNS ?=
 COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
+# Of developers' measurements: no part of what is served.
+NIGHTLY_TESTS := $(addprefix tests/benches/,cosyvoice mix xtts voices ways_in routing \
+	test_word_errors.py test_transcript_scoring.py test_pipecat_calls.py)
 # The second run starts whatever the first gives; the target fails if either does.
 run_tests = failed=0; \
 	$(BIN)/python -m pytest -n 2 --dist loadfile $1 $(COMPUTING_TESTS) || failed=1; \
-	$(BIN)/python -m pytest -n 3 --dist loadfile $1 $(RERUNS) $(addprefix --ignore=,$(COMPUTING_TESTS)) || failed=1; \
+	$(BIN)/python -m pytest -n 3 --dist loadfile $1 $(RERUNS) $(addprefix --ignore=,$(COMPUTING_TESTS) $(NIGHTLY_TESTS)) || failed=1; \
 	exit $$failed
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
 	@echo "The tests take about 7 minutes on two cores. Those marked slow are left out; make test-all runs them too."
 	$(call run_tests,-m "not slow")
 
-test-all: $(TEST_STAMP) ## run all tests, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,test-voices,triton skips the fewest
+test-all: $(TEST_STAMP) ## run all tests but the nightly ones, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,test-voices,triton skips the fewest
 	$(call run_tests,)
+
+test-nightly: $(TEST_STAMP) ## test the benches of developers, and that planted faults are caught
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(NIGHTLY_TESTS)
+	PYTHONPATH=tests $(BIN)/python -m planted_faults
 
 test-pipecat-oldest: $(TEST_STAMP) ## test the oldest Pipecat supported; EXTRAS needs stt and pipecat
 	tests/peers/pipecat_oldest.sh $(RERUNS)
