@@ -387,7 +387,7 @@ def test_an_idle_connection_is_closed_and_a_speaking_one_is_not(
 def test_a_shutdown_waits_for_speech_and_refuses_new_texts(driver: SocketDriver, servers: Servers) -> None:
     async def test(served: Any) -> None:
         async with open_socket(driver, served) as client:
-            await client.speak("a", TEXT * 3)
+            await client.speak("a", TEXT * 6)
             await client.until("audio")
             finishing = asyncio.create_task(served.apis.finish(20.0))
             await asyncio.sleep(0)
@@ -396,7 +396,7 @@ def test_a_shutdown_waits_for_speech_and_refuses_new_texts(driver: SocketDriver,
                 await client.error("shutdown")
             assert await client.closing_code() == driver.closes_at_shutdown
             if driver.closes_on_error is None:
-                assert client.words("a") >= 18
+                assert client.words("a") >= 36
             await finishing
 
-    servers.run(test, f"{driver.name} shutdown", step_s=0.01)
+    servers.run(test, f"{driver.name} shutdown", step_s=0.02)
