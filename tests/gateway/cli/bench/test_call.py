@@ -94,6 +94,7 @@ class NoCall:
         self.call_id = str(CALL)
         self.spoken = 0
         self.release = asyncio.Event()
+        self.speech = self
 
     async def speak(self, tokens: object) -> UtteranceOutcome:
         self.spoken += 1
