@@ -55,7 +55,10 @@ class ClonedTones(StandInBackend):
 @asynccontextmanager
 async def served(*, with_keys: bool, step_s: float = 0.0, learns: bool = False) -> AsyncIterator[Player]:
     """A gateway of its own; yields a client of it."""
-    with tempfile.TemporaryDirectory() as name, VoiceStore(Path(name) / "voices", 2) as store:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        VoiceStore(Path(name) / "voices", 2, read_prompt=VoicePrompt.load) as store,
+    ):
         keys, key = Path(name) / "keys.json", ""
         if with_keys:
             key = KeysFile(keys).add("all", (Scope.ADMIN,), KeyLimits())
