@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import entry_points
 from socket import socket
 from typing import Final
@@ -21,10 +20,10 @@ from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl
 from .access.keys import Scope
 from .background_tasks import start_background_task
-from .calls.agents import Agent, CallAgents, ScriptPolicy, make_agent
+from .calls.agents import Agent, CallAgents, make_agent
 from .calls.api import placed_calls
 from .calls.api import routes as calls_api
-from .calls.call_options import CallerSpeechAction, CallSpeechOptions
+from .calls.call_options import LEAD_S, CallerSpeechAction, CallSpeechOptions
 from .calls.expected_calls import ExpectedCalls
 from .calls.legs.leg import CallServices, CallSettings
 from .calls.legs.websocket_calls import WebSocketCalls
@@ -38,15 +37,14 @@ from .calls.ways_in.browser.way_in import BROWSER
 from .calls.ways_in.media_streams.way_in import MEDIA_STREAMS
 from .calls.ways_in.rtp.way_in import RTP
 from .calls.ways_in.way_in import CallHost, OpenWayIn, TcpListener, WayIn
-from .listening_sockets import limit_unidentified
-from .settings import Settings
+from .configuration.settings import DEFAULT_NAME, Settings
 from .voice_registry import VoiceRegistry
 from .web.app import Mount
 
 # ARI takes the first external media, in this order, that its Asterisk has.
 WAYS_IN: Final = (BROWSER, ASTERISK_WEBSOCKET, MEDIA_STREAMS, AUDIOSOCKET, RTP, ARI)
 _ENTRY_POINTS: Final = "vivavoce.ways_in"
-DEFAULT_PHONE_AGENT: Final = "keys"  # without the setting ``agent``; a browser then gets the greeting
+DEFAULT_PHONE_AGENT: Final = "keys"  # without an agent in the settings; a browser then gets the greeting
 _UNREADY_REASONS: Final = {  # by the reason of a refusal; any other is "full"
     "shutting_down": "shutting down",
     "process": "the process of the voice is being started again",
@@ -103,33 +101,27 @@ class CallServers:
     ) -> "CallServers":
         """Open the ways in; ``resources`` closes them. sockets: bound, by way in. Raises VivavoceError."""
         wires = [way.wire.__module__ for way in all_ways_in() if way.wire is not None]
-        media = MediaServers(
-            settings.media_processes,
-            _make_speech_detector,
-            phases=settings.clock_phases,
-            wire_modules=wires,
-        )
+        media = MediaServers(settings.calls.media_processes, _make_speech_detector, wire_modules=wires)
         resources.push_async_callback(media.aclose)
         await media.start()
-        clock = Clock(phases=settings.clock_phases)
+        clock = Clock()
         clock_task = start_background_task(clock.run(), "clock", resources)
-        registry = CallRegistry(engine, max_calls=settings.max_calls, process_ids=lambda: media.pids)
+        registry = CallRegistry(engine, max_calls=settings.calls.max_calls, process_ids=lambda: media.pids)
         recordings = None
-        if settings.recordings is not None:
-            recordings = CallRecordings(settings.recordings, records_all=settings.record_calls)
+        if settings.recordings.folder is not None:
+            recordings = CallRecordings(settings.recordings.folder, records_all=settings.recordings.all_calls)
             resources.push_async_callback(asyncio.to_thread, recordings.close)
         services = CallServices(engine, registry, recordings)
-        action = CallerSpeechAction(settings.caller_speech)
-        call_settings = CallSettings(settings.lead_s, _make_speech(settings), action)
+        speech = CallSpeechOptions(settings.bundle.voice, settings.calls.speed)
+        call_settings = CallSettings(LEAD_S, speech, CallerSpeechAction(settings.calls.caller_speech))
         websockets = WebSocketCalls(
             WebSocketLegServices(
                 calls=services,
                 clock=clock,
                 agent=agents.phone,
                 settings=call_settings,
-                timeouts=WebSocketTimeouts(settings.first_message_s, settings.stalled_s, settings.silent_s),
+                timeouts=WebSocketTimeouts(silent_s=settings.calls.silent_s),
                 make_speech_detector=_make_speech_detector,
-                unidentified=limit_unidentified("WebSockets of calls", settings.max_unidentified),
             )
         )
         resources.push_async_callback(websockets.aclose)
@@ -139,7 +131,7 @@ class CallServers:
             call_settings=call_settings,
             services=services,
             agents=agents,
-            expected=ExpectedCalls(agents.named, required=settings.expected_calls_only),
+            expected=ExpectedCalls(agents.named, required=settings.audiosocket.expected_calls_only),
             voices=voices,
             access=access,
             media=media,
@@ -177,16 +169,8 @@ def _make_speech_detector() -> SpeechDetector:
     return VoiceActivityDetector()
 
 
-def make_agents(settings: Settings, agent: Agent | None) -> CallAgents:
-    """Return the agents of the settings; ``agent`` replaces all but the named. Raises BadRequest."""
-    policy = ScriptPolicy(settings.script_tokens_per_s, settings.script_pause_s)
-    make = partial(make_agent, policy=policy, loops=settings.script_loops)
-    named = {name: make(choice) for name, choice in (settings.agents or {}).items()}
-    if agent is not None:
-        return CallAgents(agent, agent, named)
-    phone = make(settings.agent or DEFAULT_PHONE_AGENT)
-    return CallAgents(phone, None if settings.agent is None else phone, named)
-
-
-def _make_speech(settings: Settings) -> CallSpeechOptions:
-    return CallSpeechOptions(settings.voice, settings.speed)
+def make_agents(choices: Mapping[str, str], agent: Agent | None) -> CallAgents:
+    """Return the agents by name; ``agent`` replaces the default one. Raises BadRequest."""
+    named = {name: make_agent(choice) for name, choice in choices.items()}
+    agent = agent or named.get(DEFAULT_NAME)
+    return CallAgents(agent or make_agent(DEFAULT_PHONE_AGENT), agent, named)

@@ -27,10 +27,10 @@ from ..tts_engine.speech_engine import SpeechEngine
 from ..tts_engine.voices.languages import OtherLanguage
 from ..tts_engine.voices.voices import Voices
 from .access.access_control import AccessControl
-from .bundle_settings import MAIN_BUNDLE, BundleSetting
+from .configuration.settings import DEFAULT_NAME, ClusterTable, Settings
+from .engine_settings import MAIN_BUNDLE, BundleTable, EngineTable, FurtherBundleTable
 from .enrolment import PromptSharing
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority
-from .settings import Settings
 from .voice_registry import VoiceRegistry
 
 logger = logging.getLogger(__name__)
@@ -38,9 +38,11 @@ logger = logging.getLogger(__name__)
 
 async def open_engine(settings: Settings) -> SpeechEngine:
     """Load the bundles and the lexicon. Raises BundleError, BadRequest and MissingExtra."""
-    config = _engine_config(settings, LexiconFile(settings.lexicon) if settings.lexicon else None)
+    config = _engine_config(settings, _default_lexicon(settings))
     async with AsyncExitStack() as opened:
-        main = await opened.enter_async_context(await _open_main_engine(settings, config, None))
+        main = await opened.enter_async_context(
+            await _open_main_engine(settings.bundle, settings, config, None)
+        )
         engine = main
         if settings.bundles is not None:  # an empty table too: bundles may be added to it
             members = [NamedEngine(MAIN_BUNDLE, main)]
@@ -48,9 +50,11 @@ async def open_engine(settings: Settings) -> SpeechEngine:
                 further = await _open_further(bundle, settings, config, main.metrics)
                 await opened.enter_async_context(further)
                 members.append(_member(name, further, bundle))
-            engine = EngineSet(tuple(members), settings.voice, OtherLanguage(settings.other_language))
+            engine = EngineSet(
+                tuple(members), settings.bundle.voice, OtherLanguage(settings.reading.other_language)
+            )
         opened.pop_all()
-    if not settings.engine_process:
+    if not settings.engine.process:
         lower_rendering_priority()
     return engine
 
@@ -64,7 +68,7 @@ def models_of(engine: SpeechEngine) -> Mapping[str, str]:
 
 
 class ServedBundles:
-    """The bundles of a running server: ``bundle`` and the table ``[bundles]``. Belongs to its event loop."""
+    """The tables ``[bundle]`` and ``[bundles.NAME]`` of a running server. Belongs to its event loop."""
 
     def __init__(self, engine: EngineSet, settings: Settings, voices: VoiceRegistry) -> None:
         """Take over the bundles that ``open_engine`` opened; voices: lists those of the engine."""
@@ -104,13 +108,13 @@ class ServedBundles:
         logger.info("bundles served: %s", ", ".join(map(_describe, served, served.values())))
         self._served = served
 
-    async def _open(self, name: str, bundle: BundleSetting) -> SpeechEngine | None:
+    async def _open(self, name: str, bundle: BundleTable) -> SpeechEngine | None:
         """Load a bundle, None if that fails. Boundary: no fault of a bundle ends the server."""
         config = _engine_config(self._settings, self._lexicon)
         metrics, threads = self._engine.metrics, threading.enumerate()
         try:
             if name == MAIN_BUNDLE:
-                engine = await _open_main_engine(_with_main(self._settings, bundle), config, metrics)
+                engine = await _open_main_engine(bundle, self._settings, config, metrics)
             else:
                 engine = await _open_further(bundle, self._settings, config, metrics)
         except VivavoceError as error:
@@ -123,15 +127,9 @@ class ServedBundles:
         return None
 
 
-def _bundles_of(settings: Settings) -> dict[str, BundleSetting]:
-    """All bundles by name, the one of the setting ``bundle`` first."""
-    main = BundleSetting(
-        folder=settings.bundle,
-        version=settings.bundle_version,
-        device=settings.device,
-        precision=settings.precision,
-    )
-    return {MAIN_BUNDLE: main, **(settings.bundles or {})}
+def _bundles_of(settings: Settings) -> dict[str, BundleTable]:
+    """All bundles by name, the main one first."""
+    return {MAIN_BUNDLE: settings.bundle, **(settings.bundles or {})}
 
 
 class GatewaySharing(Protocol):
@@ -148,46 +146,51 @@ class GatewaySharing(Protocol):
         """Share stored voices from now on."""
 
 
-def open_shared_store(settings: Settings, resources: AsyncExitStack) -> GatewaySharing | None:
+def open_shared_store(cluster: ClusterTable, resources: AsyncExitStack) -> GatewaySharing | None:
     """Open the store of the gateways, which ``resources`` closes; None without ``redis_url``.
 
     Raises MissingExtra and BadRequest.
     """
-    if settings.redis_url is None:
+    if cluster.redis_url is None:
         return None
     from .cluster.shared_store.shared_store import SharedStore
 
-    return SharedStore.open(settings.redis_url.get_secret_value(), resources)
+    return SharedStore.open(cluster.redis_url.get_secret_value(), resources)
 
 
-def _with_main(settings: Settings, main: BundleSetting) -> Settings:
-    changed = {"bundle": main.folder, "device": main.device, "precision": main.precision}
-    return settings.model_copy(update=changed)
-
-
-def _describe(name: str, bundle: BundleSetting) -> str:
+def _describe(name: str, bundle: BundleTable) -> str:
     version = f" {bundle.version}" if bundle.version else ""
-    canary = f" for {bundle.share:g} of {bundle.canary_of}" if bundle.canary_of else ""
-    return f"{name}{version}{canary}"
+    if isinstance(bundle, FurtherBundleTable) and bundle.canary_of:
+        return f"{name}{version} for {bundle.share:g} of {bundle.canary_of}"
+    return f"{name}{version}"
 
 
-def _member(name: str, engine: SpeechEngine, bundle: BundleSetting) -> NamedEngine:
-    return NamedEngine(name, engine, bundle.voice, bundle.canary_of, bundle.share)
+def _member(name: str, engine: SpeechEngine, bundle: BundleTable) -> NamedEngine:
+    if isinstance(bundle, FurtherBundleTable):
+        return NamedEngine(name, engine, bundle.voice, bundle.canary_of, bundle.share)
+    return NamedEngine(name, engine)
 
 
 def _engine_config(settings: Settings, lexicon: LexiconFile | None) -> EngineConfig:
     return EngineConfig(
-        scheduler=SchedulerPolicy(max_streams=settings.max_streams),
-        reading=settings.reading_style,
+        scheduler=SchedulerPolicy(max_streams=settings.engine.max_streams),
+        reading=settings.reading.style,
         lexicon=lexicon,
-        other_language=OtherLanguage(settings.other_language),
+        other_language=OtherLanguage(settings.reading.other_language),
     )
 
 
-async def _open_cluster(settings: Settings, config: EngineConfig, metrics: Metrics | None) -> SpeechEngine:
+def _default_lexicon(settings: Settings) -> LexiconFile | None:
+    path = settings.lexicons.get(DEFAULT_NAME)
+    return None if path is None else LexiconFile(path)
+
+
+async def _open_cluster(
+    address: str, bundle: BundleTable, settings: Settings, config: EngineConfig, metrics: Metrics | None
+) -> SpeechEngine:
     """The replicas of a cluster. Raises BundleError, BadRequest, and MissingExtra without ray."""
-    if settings.lexicon is not None:
-        raise BadRequest("lexicon: with the executor ray, name it in args of the cluster's configuration")
+    if DEFAULT_NAME in settings.lexicons:
+        raise BadRequest("lexicons.default: with the executor ray, name it in args of the cluster's file")
     if metrics is not None:
         raise BadRequest("the replicas of a cluster get another bundle when they are deployed again")
     try:
@@ -196,49 +199,49 @@ async def _open_cluster(settings: Settings, config: EngineConfig, metrics: Metri
     except ModuleNotFoundError as error:
         raise MissingExtra("the executor ray", "ray") from error
     replica = ReplicaSettings(
-        bundle=settings.bundle,
-        precision=settings.precision,
-        device=settings.device,
-        max_streams=settings.max_streams,
-        locale=settings.locale,
+        bundle=bundle.folder,
+        precision=bundle.precision,
+        device=bundle.device,
+        max_streams=settings.engine.max_streams,
+        locale=settings.reading.locale,
     )
-    return await open_ray_engine(settings.ray_address, replica, config, settings.voice_store)
+    return await open_ray_engine(address, replica, config, settings.voices.store)
 
 
 async def _open_main_engine(
-    settings: Settings, config: EngineConfig, metrics: Metrics | None
+    bundle: BundleTable, settings: Settings, config: EngineConfig, metrics: Metrics | None
 ) -> SpeechEngine:
-    """Load the setting ``bundle``; metrics: of the server, None at its start."""
-    if settings.executor == "ray":
-        return await _open_cluster(settings, config, metrics)
+    """Load the main bundle; metrics: of the server, None at its start."""
+    engine = settings.engine
+    if engine.ray_address is not None:
+        return await _open_cluster(engine.ray_address, bundle, settings, config, metrics)
     return await Engine.open(
-        settings.bundle,
-        voices=settings.voice_store,
-        precision=settings.precision,
-        device=settings.device,
-        executor=settings.executor,
+        bundle.folder,
+        voices=settings.voices.store,
+        precision=bundle.precision,
+        device=bundle.device,
+        executor=engine.executor,
         config=config,
-        process=_process_of(settings),
+        process=_process_of(engine),
         metrics=metrics,
     )
 
 
 async def _open_further(
-    bundle: BundleSetting, settings: Settings, config: EngineConfig, metrics: Metrics
+    bundle: BundleTable, settings: Settings, config: EngineConfig, metrics: Metrics
 ) -> SpeechEngine:
     has_parts = find_kind(bundle.folder).parts is not None
     load = functools.partial(
         load_backend,
         bundle.folder,
-        settings.voice_store,
+        settings.voices.store,
         bundle.precision,
         bundle.device,
-        _process_of(settings) if has_parts else None,
-        workers=bundle.workers,
+        _process_of(settings.engine) if has_parts else None,
     )
     backend = await asyncio.to_thread(load)
     return await Engine.open(bundle.folder, backend=backend, config=config, metrics=metrics)
 
 
-def _process_of(settings: Settings) -> ProcessPolicy | None:
-    return ProcessPolicy(niceness=RENDERING_NICENESS) if settings.engine_process else None
+def _process_of(engine: EngineTable) -> ProcessPolicy | None:
+    return ProcessPolicy(niceness=RENDERING_NICENESS) if engine.process else None

@@ -24,18 +24,20 @@ from .access.access_control import AccessControl
 from .access.keys import KeysFile
 from .access.networks import AddressSet
 from .access.origins import Origins
+from .access.settings import AccessTable, HttpTable
 from .access.url_guard import UrlGuard, UrlPolicy
 from .apis.dialect import SpeechApiPolicy
+from .apis.settings import ApisTable
 from .apis.shell.model_names import ModelPolicy
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
 from .call_servers import DEFAULT_PHONE_AGENT, CallServers, listeners, make_agents
 from .calls.agents import Agent
+from .configuration.settings import DEFAULT_NAME, Settings
+from .configuration.settings_loader import SettingsError, is_loopback
 from .engine_opening import GatewaySharing, ServedBundles, models_of, open_engine, open_shared_store
 from .listening_sockets import bind_socket, bound_address, format_address
 from .process_tuning import limit_memory_arenas, trim_memory_while, tune_process
-from .settings import Settings
-from .settings_loader import SettingsError, is_loopback
 from .stop_signals import StopSignals
 from .voice_registry import VoicePolicy, VoiceRegistry
 from .web.app import make_app, warm_up_app
@@ -78,18 +80,21 @@ class Gateway:
         Raises:
             VivavoceError: a script, voice, bundle or address is not available; nothing is left open.
         """
-        agents = make_agents(settings, agent)  # first: a wrong script is found before the engine is loaded
+        agents = make_agents(
+            settings.agents, agent
+        )  # first: a wrong script is found before the engine is loaded
         async with AsyncExitStack() as resources:
             sockets = {
                 name: resources.enter_context(bind_socket(to.host, to.port, flag=to.flag))
                 for name, to in listeners(settings).items()
             }
-            web = resources.enter_context(bind_socket(settings.host, settings.http_port, flag="--http-port"))
+            http = settings.http
+            web = resources.enter_context(bind_socket(http.host, http.port, flag="--http-port"))
             if engine is None:
                 engine = await resources.enter_async_context(await open_engine(settings))
-            store = open_shared_store(settings, resources)
+            store = open_shared_store(settings.cluster, resources)
             voices = await _open_voices(settings, engine, store, resources)
-            access = _make_access_control(settings)
+            access = _make_access_control(settings.access, http)
             calls = await CallServers.open(settings, engine, voices, access, agents, sockets, resources)
             trimming = start_background_task(
                 trim_memory_while(lambda: not calls.sends_packets), "trim", resources
@@ -105,7 +110,7 @@ class Gateway:
                 mounts=[*apis.mounts(), *calls.mounts()],
             )
             await warm_up_app(app)
-            http_task = await _start_http(_make_http_server(app, web, settings), resources)
+            http_task = await _start_http(_make_http_server(app, web, http), resources)
             return cls(
                 settings=settings,
                 engine=engine,
@@ -125,8 +130,8 @@ class Gateway:
         return self.calls.unready_reason
 
     async def finish(self) -> None:
-        """Refuse new calls and requests; wait until the open ones end their sentence, at most ``drain_s``."""
-        within_s = self.settings.drain_s
+        """Refuse new calls and requests; wait at most ``drain_s`` until the open ones end their sentence."""
+        within_s = self.settings.server.drain_s
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.apis.finish(within_s))
             await self.calls.registry.finish_calls(within_s)
@@ -140,10 +145,9 @@ class Gateway:
         await self.resources.aclose()
 
 
-def _make_http_server(app: FastAPI, sock: socket.socket, settings: Settings) -> HttpServer:
-    proxies = AddressSet.parse(settings.trusted_proxies)
-    limits = ConnectionLimits.make(settings.max_unidentified, settings.request_s, proxies)
-    return HttpServer(app, sock, settings.keep_alive_s, limits=limits, proxies=proxies)
+def _make_http_server(app: FastAPI, sock: socket.socket, http: HttpTable) -> HttpServer:
+    proxies = AddressSet.parse(http.trusted_proxies)
+    return HttpServer(app, sock, limits=ConnectionLimits.make(proxies=proxies), proxies=proxies)
 
 
 async def _start_http(http: HttpServer, resources: AsyncExitStack) -> "asyncio.Task[None]":
@@ -161,8 +165,8 @@ async def _open_voices(
         await store.share_voices(engine.voices)
     voices = await VoiceRegistry.open(
         engine.voices,
-        VoicePolicy(settings.voice, settings.voice_aliases or {}),
-        settings.speakers,
+        VoicePolicy(settings.bundle.voice, settings.voices.aliases),
+        settings.voices.speakers,
         None if store is None else store.conditioning,
     )
     resources.callback(voices.close)
@@ -177,14 +181,16 @@ async def _open_apis(
     resources: AsyncExitStack,
 ) -> SpeechApis:
     """Open the speech APIs, with gRPC if it has a port; raise VivavoceError."""
-    guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
-    policy = _make_api_policy(settings, voices, models_of(engine))
-    lexicons = NamedLexicons(settings.lexicons) if settings.lexicons else None
-    apis = SpeechApis(engine, access, voices, guard, policy, settings.exchange_folder, lexicons)
+    guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.apis.reference_hosts)))
+    policy = _make_api_policy(settings.apis, voices, models_of(engine))
+    named = {name: path for name, path in settings.lexicons.items() if name != DEFAULT_NAME}
+    lexicons = NamedLexicons(named) if named else None
+    apis = SpeechApis(engine, access, voices, guard, policy, settings.apis.exchange_folder, lexicons)
     resources.push_async_callback(apis.aclose)
-    if settings.grpc_port is not None:
-        port = await apis.listen_grpc((settings.host, settings.grpc_port))
-        logger.info("gRPC on %s", format_address((settings.host, port)))
+    if settings.apis.grpc_port is not None:
+        address = (settings.http.host, settings.apis.grpc_port)
+        port = await apis.listen_grpc(address)
+        logger.info("gRPC on %s", format_address((settings.http.host, port)))
     return apis
 
 
@@ -238,42 +244,40 @@ async def _replace_bundles_at(
         await bundles.replace(settings)
 
 
-def _make_access_control(settings: Settings) -> AccessControl:
+def _make_access_control(table: AccessTable, http: HttpTable) -> AccessControl:
     """Return the access control of HTTP; raise SettingsError if the keys file holds no valid key."""
-    is_open_knowingly = settings.keys_file is not None or settings.without_keys
+    is_open_knowingly = table.keys_file is not None or table.without_key == "everything"
     origins = Origins(
-        frozenset(settings.allowed_origins or ()),
-        loopback_names_only=is_loopback(settings.host),
+        frozenset(http.allowed_origins or ()),
+        loopback_names_only=is_loopback(http.host),
         # Else everyone whom a proxy lets in could do everything.
-        public_url=settings.public_url if is_open_knowingly else None,
+        public_url=http.public_url if is_open_knowingly else None,
     )
-    if settings.keys_file is None:
+    if table.keys_file is None:
         return AccessControl.open_to_all(origins)
-    keys = KeysFile(settings.keys_file)
+    keys = KeysFile(table.keys_file)
     if not any(key.is_valid_at(time.time()) for key in keys):
         raise SettingsError(
-            f"keys_file: {settings.keys_file} holds no valid key; make one: "
-            f"vivavoce keys add NAME --keys-file {settings.keys_file}"
+            f"access.keys_file: {table.keys_file} holds no valid key; make one: "
+            f"vivavoce keys add NAME --keys-file {table.keys_file}"
         )
-    access = AccessControl(keys, origins, has_public_lists=settings.public_lists)
+    access = AccessControl(keys, origins, has_public_lists=table.without_key != "nothing")
     access.prepare_keys()
     return access
 
 
-def _make_api_policy(
-    settings: Settings, voices: VoiceRegistry, bundles: Mapping[str, str]
-) -> SpeechApiPolicy:
+def _make_api_policy(apis: ApisTable, voices: VoiceRegistry, bundles: Mapping[str, str]) -> SpeechApiPolicy:
     """Return the settings of the speech APIs; raise VivavoceError for an alias of a missing voice."""
-    models = ModelPolicy(settings.model_aliases or {}, settings.strict_models, bundles)
+    models = ModelPolicy(apis.model_aliases, apis.strict_models, bundles)
     for name, voice in models.voices.items():
-        voices.check_configured(f"model_aliases: {name}", voice)
-    return SpeechApiPolicy(settings.max_input_characters, models, settings.voice_list)
+        voices.check_configured(f"apis.model_aliases: {name}", voice)
+    return SpeechApiPolicy(apis.max_input_characters, models)
 
 
 def _ready_line(gateway: Gateway) -> str:
     addresses, settings = gateway.addresses, gateway.settings
-    agent = settings.agent or DEFAULT_PHONE_AGENT
-    voice = gateway.engine.voices.get(settings.voice).id
+    agent = settings.agents.get(DEFAULT_NAME, DEFAULT_PHONE_AGENT)
+    voice = gateway.engine.voices.get(settings.bundle.voice).id
     listening = "".join(
         f"{listener.title} on {format_address(addresses.ways_in[name])}, "
         for name, listener in listeners(settings).items()

@@ -294,7 +294,7 @@ class VoiceRegistry:
     def _check_policy(self) -> None:
         """Check that every voice named in the settings exists and can be loaded."""
         named = {"voice": self._policy.default}
-        named |= {f"voice_aliases: {name}": voice for name, voice in self._policy.aliases.items()}
+        named |= {f"voices.aliases: {name}": voice for name, voice in self._policy.aliases.items()}
         for setting, voice in named.items():
             if voice is not None:
                 self.check_configured(setting, voice)
@@ -378,7 +378,7 @@ class VoiceRegistry:
     def _cloning_voices_and_store(self) -> tuple[EnrollableVoices, VoiceStore]:
         cloning = self.cloning_voices()
         if cloning.store is None:
-            raise BadRequest("this server stores no voices; it needs a folder (setting 'voice_store')")
+            raise BadRequest("this server stores no voices; it needs a folder (setting 'voices.store')")
         return cloning, cloning.store
 
     async def _encode(self, data: bytes, new: NewVoice) -> tuple[EnrollableVoices, StorablePrompt]:

@@ -1,7 +1,9 @@
 """Checks that the READMEs, the dial plan and the example configuration are true."""
 
 import ast
+import functools
 import json
+import operator
 import pkgutil
 import re
 import shlex
@@ -21,7 +23,9 @@ from vivavoce.gateway.cli import main
 from vivavoce.gateway.cli.bench.processes import run_server_process
 from vivavoce.gateway.cluster.replicas.cluster_metrics import ClusterMetrics, replica_families
 from vivavoce.gateway.cluster.replicas.messages import ReplicaMetrics
-from vivavoce.gateway.settings import Settings
+from vivavoce.gateway.configuration.former_settings import REMOVED, RENAMED
+from vivavoce.gateway.configuration.setting_keys import KEYS_OF_FURTHER_BUNDLES, SETTING_KEYS, reference
+from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.tts_engine.installation import install_command
 from vivavoce.tts_engine.metrics import Metrics
 
@@ -210,26 +214,40 @@ def test_git_ignores_what_the_commands_of_the_documents_write(tmp_path: Path) ->
     assert found == "?? .gitignore\n"
 
 
-def defaults_of_settings() -> dict[str, object]:
-    """The defaults of all settings, as TOML has them."""
-    defaults = {name: field.default for name, field in Settings.model_fields.items()}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in defaults.items()}
-
-
-def test_the_configuration_table_is_the_settings_with_their_defaults() -> None:
-    shown = {key.strip("`"): default.strip("`") for key, default, _ in rows_after("Configuration")}
-    real = defaults_of_settings()
-    parsed = {
-        key: tomllib.loads(f"x = {default}")["x"] if default else None for key, default in shown.items()
-    }
-    assert parsed == real
+def test_the_configuration_table_is_what_the_command_prints() -> None:
+    assert f"\n\n{reference()}\n\n" in GATEWAY_README
 
 
 def test_the_example_configuration_is_all_defaults() -> None:
     example = tomllib.loads((ROOT / "examples" / "vivavoce.toml").read_text(encoding="utf-8"))
-    assert example == {
-        name: default for name, default in defaults_of_settings().items() if default is not None
-    }
+    assert Settings.model_validate(example) == Settings()
+    for key in SETTING_KEYS:
+        if key.field.default is not None:
+            *tables, name = key.path
+            assert name in functools.reduce(operator.getitem, tables, example), key.name
+
+
+def test_the_example_configuration_names_every_setting() -> None:
+    text = (ROOT / "examples" / "vivavoce.toml").read_text(encoding="utf-8")
+    named = {f"{table}.{key}" for table, key in _keys_with_comments(text)}
+    wanted = {key.name for key in (*SETTING_KEYS, *KEYS_OF_FURTHER_BUNDLES) if len(key.path) > 1}
+    assert wanted <= {re.sub(r"^bundles.german", "bundles.NAME", name) for name in named}
+
+
+def _keys_with_comments(toml: str) -> Iterator[tuple[str, str]]:
+    table = ""
+    for line in toml.splitlines():
+        if found := re.match(r"(?:# )?\[([\w.]+)\]", line):
+            table = found[1]
+        elif found := re.match(r"(?:# )?(\w+) = ", line):
+            yield table, found[1]
+
+
+def test_the_changelog_names_what_every_former_setting_is_now() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    rows = [f"| `{name}` | `{new}` |" for name, new in RENAMED.items()]
+    rows += [f"| `{name}` | no longer a setting: {instead} |" for name, instead in REMOVED.items()]
+    assert [row for row in rows if row not in changelog] == []
 
 
 def real_metrics() -> dict[str, str]:

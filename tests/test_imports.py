@@ -107,7 +107,7 @@ NETWORK_PACKAGES = {
     "uvicorn",
     "websockets",
 }
-COMMAND_LINE_PACKAGES = {"click", "pydantic_settings", "rich", "tomllib"}
+COMMAND_LINE_PACKAGES = {"click", "rich", "tomllib"}
 LIBRARY_SWITCHES = PurePosixPath("__init__.py")  # which every process runs before it imports a library
 WORD_TABLE_LOADER = "tts_engine/reading/kit/data_files.py"  # reads TOML that is data, not configuration
 

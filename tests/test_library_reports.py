@@ -100,7 +100,7 @@ def test_no_process_asks_for_a_name_or_connects_to_a_host(tmp_path: Path) -> Non
         "Engine": ([ENGINE], "spoken"),
         "Pipecat service": ([PIPECAT_SERVICE], "spoken"),
         "head of a cluster": ([RAY_HEAD], "started"),
-        "replica": ([*serve, "--executor", "ray", "--ray-address", "local"], "vivavoce is ready"),
+        "replica": ([*serve, "--executor", "ray:local"], "vivavoce is ready"),
     }
     with ExitStack() as stack:
         processes, printed = {}, {}

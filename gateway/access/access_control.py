@@ -10,7 +10,7 @@ Keys are accepted in every header that clients of the served APIs use:
     Cookie: vivavoce=TICKET        the browser page, after its key was accepted
 
 Without a keys file, every client may do everything; the settings then allow loopback addresses only, unless
-``without_keys`` is set.
+``access.without_key`` says otherwise.
 """
 
 import asyncio

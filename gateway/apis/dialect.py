@@ -5,7 +5,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Protocol
 
 from fastapi import APIRouter
 
@@ -20,8 +20,6 @@ from .shell.model_names import ModelPolicy
 from .shell.speech_job import JobServer
 from .shell.speech_server import SpeechServer
 
-VoiceListFormat = Literal["objects", "names"]
-
 
 @dataclass(frozen=True, slots=True)
 class SpeechApiPolicy:
@@ -29,7 +27,6 @@ class SpeechApiPolicy:
 
     max_text_characters: int = 4_096  # of one request; OpenAI's own limit
     models: ModelPolicy = field(default_factory=ModelPolicy)
-    voice_list: VoiceListFormat = "objects"  # entries of GET /v1/audio/voices
 
 
 class DrainableApi(Protocol):

@@ -75,8 +75,8 @@ def split_script(script: str) -> list[str]:
 class ScriptPolicy:
     """Pace of a script."""
 
-    tokens_per_s: float  # of the simulated language model
-    pause_s: float  # between two utterances
+    tokens_per_s: float = 40.0  # the speed of a hosted language model of medium size
+    pause_s: float = 0.7  # between two utterances; usual between two turns of one speaker
 
 
 class ScriptAgent:
@@ -211,22 +211,24 @@ async def _say_until_key(call: Call, text: str) -> str:
     return digit
 
 
-def make_agent(choice: str, policy: ScriptPolicy, *, loops: bool) -> Agent:
-    """Return the agent for the setting ``agent``: ``script:FILE``, ``keys`` or ``none``.
+def make_agent(choice: str) -> Agent:
+    """Return the agent for a setting ``agents``: ``script:FILE``, ``loop:FILE``, ``keys`` or ``none``.
 
     Raises:
         BadRequest: the script cannot be read or is empty.
     """
     match choice.partition(":"):
         case ("script", _, name):
-            return _script_agent(Path(name), policy, LoopingScriptAgent if loops else ScriptAgent)
+            return ScriptAgent(_read_script(Path(name)), ScriptPolicy())
+        case ("loop", _, name):
+            return LoopingScriptAgent(_read_script(Path(name)), ScriptPolicy())
         case ("keys", _, _):
             return KeysAgent()
         case _:
             return SilentAgent()
 
 
-def _script_agent(file: Path, policy: ScriptPolicy, kind: type[ScriptAgent]) -> ScriptAgent:
+def _read_script(file: Path) -> str:
     try:
         script = file.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -235,4 +237,4 @@ def _script_agent(file: Path, policy: ScriptPolicy, kind: type[ScriptAgent]) -> 
         raise BadRequest(f"agent: the script {file} is not UTF-8 text") from None
     if not script.strip():
         raise BadRequest(f"agent: the script {file} is empty")
-    return kind(script, policy)
+    return script

@@ -14,7 +14,7 @@ from ...adapters.media.call_media import CallMedia, MediaReport
 from ...tts_engine.metrics import Metrics
 from .call_end import CallEnd
 from .call_listening import CallListening
-from .call_options import CallSpeechOptions
+from .call_options import LEAD_S, CallSpeechOptions
 from .call_speech import CallSpeech
 from .caller import UNKNOWN_CALLER, Caller
 from .events import CallEvents, HungUp, PlayoutReport, RecordingEnded
@@ -56,7 +56,7 @@ class Call:
         caller: Caller = UNKNOWN_CALLER,
         recordings: CallRecordings | None = None,
         speech: CallSpeechOptions = _DEFAULT_SPEECH,
-        lead_s: float = 0.6,
+        lead_s: float = LEAD_S,
         pressure: CallPressure | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -2,9 +2,14 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from ...tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ...tts_engine.stream_request import Delivery, StreamRequest
+
+# Seconds of speech kept ready in the playout: enough for a busy moment of the engine, and little to throw
+# away when the caller interrupts.
+LEAD_S: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ _KEYS_FILE_OPTION = click.option(
     "--keys-file",
     type=click.Path(path_type=Path),
     required=True,
-    envvar="VIVAVOCE_KEYS_FILE",
+    envvar="VIVAVOCE_ACCESS_KEYS_FILE",
     metavar="FILE",
-    help="The file with the keys' hashes; also VIVAVOCE_KEYS_FILE.",
+    help="The file with the keys' hashes; also VIVAVOCE_ACCESS_KEYS_FILE.",
 )
 _POSITIVE_INTEGER = click.IntRange(min=1)
 _SCOPES = [scope.value for scope in Scope if scope is not Scope.CALLS]  # that one is of older keys

@@ -1,4 +1,4 @@
-"""The command line: ``vivavoce serve | say | phone | keys | voices | bundle | cluster | bench``.
+"""The command line: ``vivavoce serve | settings | say | phone | keys | voices | bundle | cluster | bench``.
 
 A command imports its modules when it runs, so that ``--help`` and usage errors are fast. This module turns
 errors into one sentence on standard error and a non-zero exit code. Results go to standard output.
@@ -19,11 +19,10 @@ from ..cluster.commands import cluster
 from .bench.commands import bench
 from .bundle import bundle
 from .keys import keys
-from .options import AS_JSON, DEVICE, EXECUTOR, PRECISIONS, CommandGroup
+from .options import AS_JSON, DEVICE, PRECISIONS, CommandGroup, device_option, executor_option
 from .phones.wires import AUDIOSOCKET, MAKE_PHONES
 from .voices import voices
 
-_MAX_LOG_BYTES = 10_000_000
 _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
@@ -63,34 +62,36 @@ _BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the pac
 
 @_commands.command(epilog="Example: vivavoce serve --agent script:examples/script.txt --http-port 8081")
 @click.option("--config", "config_file", type=_FILE_PATH, metavar="FILE", help="Settings as TOML.")
-@click.option("--host", help="Address of HTTP.  [default: 127.0.0.1]")
+@click.option("--host", "http_host", help="Address of HTTP.  [default: 127.0.0.1]")
 @click.option("--http-port", metavar="PORT", help="0: any free one.  [default: 8080]")
 @click.option("--audiosocket-host", metavar="HOST", help="Address for Asterisk.  [default: 127.0.0.1]")
 @click.option("--audiosocket-port", metavar="PORT", help="0: any free one.  [default: 9092]")
 @click.option(
-    "--agent", metavar="script:FILE|keys|none", help="What answers calls.  [default: keys or greeting]"
+    "--agent",
+    "agents_default",
+    metavar="script:FILE|loop:FILE|keys|none",
+    help="What answers calls.  [default: keys or greeting]",
 )
-@click.option("--bundle", metavar="DIR", help=_BUNDLE_HELP)
+@click.option("--bundle", "bundle_folder", metavar="DIR", help=_BUNDLE_HELP)
 @click.option(
     "--precision",
+    "bundle_precision",
     metavar="fp32|bf16|fp16|int8|int4|int4-int8",
     help="Of CosyVoice's weights.  [default: fp32]",
 )
-@DEVICE
-@EXECUTOR
+@device_option("bundle_device")
+@executor_option("engine_executor")
+@click.option("--voice", "bundle_voice", metavar="ID", help="Voice of the calls.  [default: the first one]")
 @click.option(
-    "--ray-address", metavar="auto|local|HOST:PORT", help="Of the cluster of --executor ray.  [default: auto]"
+    "--max-calls", "calls_max_calls", metavar="N", help="Calls at once; more are refused.  [default: 100]"
 )
-@click.option("--voice", metavar="ID", help="Voice of the calls.  [default: the first one]")
-@click.option("--max-calls", metavar="N", help="Calls at once; more are refused.  [default: 100]")
-@click.option("--max-streams", metavar="N", help="Utterances at once.  [default: 100]")
+@click.option("--max-streams", "engine_max_streams", metavar="N", help="Utterances at once.  [default: 100]")
 @click.option(
     "--audiosocket-rate", metavar="HZ", help="8000, or 24000 for Asterisk 22.7 and later.  [default: 8000]"
 )
 @click.option("--rtp-host", metavar="HOST", help="Address of RTP calls.  [default: 127.0.0.1]")
 @click.option("--rtp-ports", metavar="FIRST-LAST", help="UDP ports of RTP calls.  [default: any]")
 @click.option("--ari-url", metavar="URL", help="Asterisk's REST interface, http://127.0.0.1:8088/ari.")
-@click.option("--ari-user", metavar="NAME", help="User of ari.conf.  [default: vivavoce]")
 @click.option(
     "--ari-password-file",
     type=_FILE_PATH,
@@ -98,43 +99,74 @@ _BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the pac
     help="Or VIVAVOCE_ARI_PASSWORD.",
 )
 @click.option("--ari-app", metavar="NAME", help="Stasis application.  [default: vivavoce]")
-@click.option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR.  [default: INFO]")
 @click.option(
-    "--listen-beyond-loopback", is_flag=True, default=None, help="Allow addresses that other machines reach."
+    "--log-level",
+    "server_log_level",
+    metavar="LEVEL",
+    help="DEBUG, INFO, WARNING or ERROR.  [default: INFO]",
 )
-@click.option("--keys-file", type=_FILE_PATH, metavar="FILE", help="Require an API key from this file.")
-@click.option("--without-keys", is_flag=True, default=None, help="Serve without keys beyond loopback.")
-def serve(config_file: Path | None, **flags: object) -> None:
+@click.option(
+    "--listen-beyond-loopback",
+    "access_listen_beyond_loopback",
+    is_flag=True,
+    default=None,
+    help="Allow addresses that other machines reach.",
+)
+@click.option(
+    "--keys-file",
+    "access_keys_file",
+    type=_FILE_PATH,
+    metavar="FILE",
+    help="Require an API key from this file.",
+)
+@click.option(
+    "--without-keys",
+    "access_without_key",
+    flag_value="everything",
+    default=None,
+    help="Serve without keys beyond loopback.",
+)
+def serve(config_file: Path | None, ari_password_file: Path | None, **flags: object) -> None:
     """Answer phones, browsers and programs until SIGTERM or Control-C."""
-    from ..settings_loader import load_settings
+    from ..configuration.settings_loader import load_settings
 
-    settings = load_settings(config_file, flags)
-    _configure_logging(settings.log_level, settings.log_file)
+    if ari_password_file is not None:
+        flags["ari_password"] = _read_first_line(ari_password_file, "--ari-password-file")
+    loaded = load_settings(config_file, flags)
+    _configure_logging(loaded.server.log_level)
     from ..serve import serve as serve_calls
 
     read_settings = functools.partial(load_settings, config_file, flags)
-    asyncio.run(serve_calls(settings, announce=click.echo, read_settings=read_settings))
+    asyncio.run(serve_calls(loaded, announce=click.echo, read_settings=read_settings))
 
 
-def _configure_logging(level: str, file: Path | None) -> None:
-    """Log to standard error, or to a file that is rotated at 10 MB; five older files are kept."""
+def _read_first_line(file: Path, flag: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8").partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise VivavoceError(f"{flag}: cannot read {file}: {error}") from None
+
+
+def _configure_logging(level: str) -> None:
+    """Log to standard error."""
     import logging
-    from logging.handlers import RotatingFileHandler
 
     from ..log_limit import LimitedHandler
     from .log_format import PlainLineFormatter
 
-    handler: logging.Handler = logging.StreamHandler()
-    if file is not None:
-        try:
-            handler = RotatingFileHandler(file, maxBytes=_MAX_LOG_BYTES, backupCount=5, encoding="utf-8")
-        except OSError as error:
-            raise VivavoceError(f"log_file: cannot write {file}: {error.strerror}") from None
-    limited = LimitedHandler(handler)
+    limited = LimitedHandler(logging.StreamHandler())
     logging.basicConfig(level=level, handlers=[limited])
     limited.setFormatter(PlainLineFormatter())
     for name in ("uvicorn", "aioice"):
         logging.getLogger(name).setLevel("WARNING")  # their INFO lines report every connection
+
+
+@_commands.command(epilog="Example: vivavoce settings")
+def settings() -> None:
+    """List the settings of serve, with their defaults, as a table of Markdown."""
+    from ..configuration.setting_keys import reference
+
+    click.echo(reference())
 
 
 @_commands.command(epilog="Example: vivavoce say 'Your table is ready.' -o ready.mp3")
@@ -150,13 +182,13 @@ def _configure_logging(level: str, file: Path | None) -> None:
     "--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of CosyVoice's weights."
 )
 @DEVICE
-@EXECUTOR
+@executor_option()
 @click.option(
     "--store",
     type=click.Path(path_type=Path),
-    envvar="VIVAVOCE_VOICE_STORE",
+    envvar="VIVAVOCE_VOICES_STORE",
     metavar="DIR",
-    help="Enrolled voices; also VIVAVOCE_VOICE_STORE.",
+    help="Enrolled voices; also VIVAVOCE_VOICES_STORE.",
 )
 @click.option("--voice", metavar="ID", help="Voice.  [default: the first one]")
 @click.option("--speed", type=click.FloatRange(0.5, 2.0), default=1.0, show_default=True)

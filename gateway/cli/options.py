@@ -1,8 +1,12 @@
 """Click options shared by several commands, and their groups."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class CommandGroup(click.Group):
@@ -27,11 +31,6 @@ def _summary(command: click.Command) -> str:
 
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-DEVICE = click.option(
-    "--device",
-    metavar="auto|cpu|cuda[:N]|openvino|...",
-    help="Where the networks compute; tts_engine/backends/README.md lists the names.  [default: auto]",
-)
 SIZE = click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
 VERSION = click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
 WEIGHTS = click.option(
@@ -40,9 +39,27 @@ WEIGHTS = click.option(
     metavar="DIR",
     help="A checkpoint, instead of random weights.",
 )
-EXECUTOR = click.option(
-    "--executor",
-    metavar="auto|torch|onnxruntime|tensorrt|ray",
-    help="What computes CosyVoice's networks; ray: the replicas of a cluster.  [default: auto]",
-)
 PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8", "int4", "int4-int8"])
+
+
+def device_option(name: str = "device") -> Callable[[Command], Command]:
+    """An option of that name for the device of the networks."""
+    return click.option(
+        "--device",
+        name,
+        metavar="auto|cpu|cuda[:N]|openvino|...",
+        help="Where the networks compute; tts_engine/backends/README.md lists the names.  [default: auto]",
+    )
+
+
+def executor_option(name: str = "executor") -> Callable[[Command], Command]:
+    """An option of that name for what computes the networks."""
+    return click.option(
+        "--executor",
+        name,
+        metavar="auto|torch|onnxruntime|tensorrt|ray[:HOST:PORT]",
+        help="What computes CosyVoice's networks; ray: the replicas of a cluster.  [default: auto]",
+    )
+
+
+DEVICE = device_option()

@@ -23,9 +23,9 @@ _STORE_OPTION = click.option(
     "folder",
     type=click.Path(path_type=Path),
     required=True,
-    envvar="VIVAVOCE_VOICE_STORE",
+    envvar="VIVAVOCE_VOICES_STORE",
     metavar="DIR",
-    help="Folder of the voice store; also VIVAVOCE_VOICE_STORE.",
+    help="Folder of the voice store; also VIVAVOCE_VOICES_STORE.",
 )
 _BUNDLE_ROW_FORMAT = "{:<32} {:<8} {}"
 _ROW_FORMAT = "{:<24} {:<24} {:<17}  {:<6} {:<10}  {}"
@@ -96,9 +96,9 @@ def add(
     "--store",
     "folder",
     type=click.Path(path_type=Path),
-    envvar="VIVAVOCE_VOICE_STORE",
+    envvar="VIVAVOCE_VOICES_STORE",
     metavar="DIR",
-    help="Folder of the voice store; also VIVAVOCE_VOICE_STORE.",
+    help="Folder of the voice store; also VIVAVOCE_VOICES_STORE.",
 )
 @click.option(
     "--bundle", metavar="DIR", help="default, or a folder of Piper or Kokoro voices: list its voices instead."

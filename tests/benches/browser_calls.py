@@ -37,8 +37,8 @@ from vivavoce.gateway.calls.ways_in.browser.routes import routes
 from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cli.received_audio import audible_span
+from vivavoce.gateway.configuration.settings_loader import load_settings
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings_loader import load_settings
 from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.http_server import HttpServer
@@ -275,7 +275,9 @@ async def _measure(calls: int, seconds: float) -> list[BenchFigure]:
 @contextlib.asynccontextmanager
 async def _run_gateway() -> AsyncIterator[tuple[Gateway, str]]:
     """Run the whole server on free ports; yields it and the page's URL."""
-    settings = load_settings(flags={"http_port": 0, "audiosocket_port": 0, "agent": "none", "greeting": ""})
+    settings = load_settings(
+        flags={"http_port": 0, "audiosocket_port": 0, "agents_default": "none", "browser_greeting": ""}
+    )
     async with contextlib.aclosing(await Gateway.open(settings)) as gateway:
         host, port = gateway.addresses.http
         yield gateway, f"http://{host}:{port}"

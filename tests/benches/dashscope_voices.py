@@ -16,11 +16,11 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from shared.engine.standin_backend import StandInBackend
+from shared.gateways.made_settings import make_settings
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.cli.bench.api_clients import DashScopeClient
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import VivavoceError
 
@@ -126,7 +126,7 @@ def _resident_kb(pid: int) -> float:
 
 
 async def _serve_tone_voices(keys: Path) -> None:
-    settings = Settings(http_port=0, audiosocket_port=0, agent="none", keys_file=keys)
+    settings = make_settings(http_port=0, audiosocket_port=0, agents_default="none", access_keys_file=keys)
     async with (
         await Engine.open(backend=StandInBackend(PITCHES_HZ, slots=TASK_COUNT)) as engine,
         contextlib.aclosing(await Gateway.open(settings, engine=engine)) as gateway,

@@ -41,10 +41,10 @@ async def _run(redis: RedisServer, folder: Path, outage_s: float) -> tuple[Count
     files = [KeysFile(folder / f"keys{number}.json") for number in range(2)]
     key, other = (files[0].add(name, (Scope.SPEAK,), KeyLimits(streams=100)) for name in ("one", "two"))
     files[1].add("unused", (Scope.SPEAK,), KeyLimits())
-    settings = {"redis_url": redis.url}
+    settings = {"cluster_redis_url": redis.url}
     async with (
-        running_gateway(**settings, keys_file=folder / "keys0.json") as first,
-        running_gateway(**settings, keys_file=folder / "keys1.json") as second,
+        running_gateway(**settings, access_keys_file=folder / "keys0.json") as first,
+        running_gateway(**settings, access_keys_file=folder / "keys1.json") as second,
         httpx.AsyncClient(trust_env=False, timeout=_TIMEOUT_S) as client,
     ):
         await _poll(lambda status: status == 200, client, second, other)

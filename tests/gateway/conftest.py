@@ -25,4 +25,4 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith("VIVAVOCE_"):
             monkeypatch.delenv(name)
     # A thread starts at once. ``calls/audiosocket/test_media_processes.py`` tests processes.
-    monkeypatch.setenv("VIVAVOCE_MEDIA_PROCESSES", "0")
+    monkeypatch.setenv("VIVAVOCE_CALLS_MEDIA_PROCESSES", "0")

@@ -17,7 +17,7 @@ from shared.voices.tiny_cosyvoice import BRIEF
 from shared.voices.tiny_xtts import write_tiny_xtts
 from vivavoce.gateway.access.access_control import ANONYMOUS_KEY_ID, Grant
 from vivavoce.gateway.access.keys import Scope
-from vivavoce.gateway.bundle_settings import BundleSetting
+from vivavoce.gateway.engine_settings import FurtherBundleTable
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.voice_registry import NewVoice
 from vivavoce.tts_engine.cosyvoice import policy
@@ -29,9 +29,9 @@ TEXT = "One."
 def test_bundles_that_clone_beside_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy, "policy_for", lambda *arguments: BRIEF)
     write_random_bundle(tmp_path / "cosy", 2, "tiny", 1)
-    cosy = BundleSetting(folder=str(tmp_path / "cosy"), device="cpu")
-    xtts = BundleSetting(folder=str(write_tiny_xtts(tmp_path / "xtts")), device="cpu")
-    store = {"voice_store": tmp_path / "voices"}
+    cosy = FurtherBundleTable(folder=str(tmp_path / "cosy"), device="cpu")
+    xtts = FurtherBundleTable(folder=str(write_tiny_xtts(tmp_path / "xtts")), device="cpu")
+    store = {"voices_store": tmp_path / "voices"}
     settings = settings_with(tmp_path, bundles={"cosy": cosy, "xtts": xtts}, **store)
     newer = cosy.model_copy(update={"version": "2"})
 

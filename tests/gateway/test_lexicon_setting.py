@@ -1,4 +1,4 @@
-"""The setting ``lexicon``: words of every stream, changes while the server runs, and faults at the start."""
+"""The setting ``lexicons``: words of every stream, changes while the server runs, and faults at the start."""
 
 import asyncio
 from pathlib import Path
@@ -9,32 +9,37 @@ import pytest
 
 from shared.engine.engine_streams import pcm, speak
 from shared.gateways.bundled_gateway import client_of
+from shared.gateways.made_settings import make_settings
 from shared.voices.tiny_piper import write_tiny_piper
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.gateway.engine_opening import open_engine
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.errors import BadRequest
 
 VOICE = {"mode": "id", "id": "a0e99841-438c-4a64-b679-ae501e7d6091"}  # of Cartesia's catalogue
 
 
-def settings_with(folder: Path, lexicon: str) -> Settings:
+def settings_with(folder: Path, lexicon: str, **changed: Any) -> Settings:
     bundle = write_tiny_piper(folder / "voice").parent
     file = folder / "lexicon.toml"
     file.write_text(lexicon, encoding="utf-8")
-    return Settings(bundle=str(bundle), lexicon=file)
+    return make_settings(
+        **{"http_port": 0, "audiosocket_port": 0, "agents_default": "none", "lexicons_default": file},
+        bundle_folder=str(bundle),
+        **changed,
+    )
 
 
 def test_a_word_is_said_as_the_file_has_it_and_follows_its_changes(tmp_path: Path) -> None:
     async def test() -> None:
         settings = settings_with(tmp_path, '[words]\nnginx = "engine ex"\n')
-        assert settings.lexicon is not None
+        lexicon = settings.lexicons["default"]
         async with await open_engine(settings) as engine:
             respelled = await speak(engine, "We use nginx here.")
             assert pcm(respelled) == pcm(await speak(engine, "We use engine ex here."))
             words = [word.text for chunk in respelled for word in chunk.words]
             assert words == ["We", "use", "nginx", "here"]
-            settings.lexicon.write_text('[words]\nnginx = "a web server"\n', encoding="utf-8")
+            lexicon.write_text('[words]\nnginx = "a web server"\n', encoding="utf-8")
             expected = pcm(await speak(engine, "We use a web server here."))
             while pcm(await speak(engine, "We use nginx here.")) != expected:
                 await asyncio.sleep(0.01)  # a thread reads the change
@@ -51,17 +56,17 @@ def test_a_fault_of_the_file_ends_the_start_with_file_and_line(tmp_path: Path) -
 
 
 def test_words_of_a_request_come_before_those_of_its_key_and_these_before_the_servers(tmp_path: Path) -> None:
-    settings = settings_with(tmp_path, '[words]\nnginx = "one"\nredis = "two"\nkafka = "three"\n')
+    words = '[words]\nnginx = "one"\nredis = "two"\nkafka = "three"\n'
+    settings = settings_with(tmp_path, words, access_keys_file=tmp_path / "keys.json")
     of_key = tmp_path / "key.toml"
     of_key.write_text('[words]\nnginx = "four"\nredis = "five"\n', encoding="utf-8")
     keys = KeysFile(tmp_path / "keys.json")
     with_lexicon = keys.add("with", (Scope.SPEAK,), KeyLimits(), str(of_key))
     without = keys.add("without", (Scope.SPEAK,), KeyLimits())
     gone = keys.add("gone", (Scope.SPEAK,), KeyLimits(), str(tmp_path / "gone.toml"))
-    changed = {"keys_file": tmp_path / "keys.json", "http_port": 0, "audiosocket_port": 0, "agent": "none"}
 
     async def test() -> None:
-        async with client_of(settings.model_copy(update=changed)) as client:
+        async with client_of(settings) as client:
 
             async def speak(text: str, key: str, **hot_fix: Any) -> bytes:
                 fields = {"text": text, "voice": "longanyang", "format": "pcm", "seed": 1, **hot_fix}
@@ -86,14 +91,13 @@ def test_words_of_a_request_come_before_those_of_its_key_and_these_before_the_se
 
 
 def test_requests_of_cartesias_and_elevenlabs_clients_choose_lexicons_by_name(tmp_path: Path) -> None:
-    settings = settings_with(tmp_path, '[words]\nnginx = "one"\nkafka = "three"\n')
     for name, text in (("web", 'nginx = "four"\nredis = "five"'), ("data", 'redis = "two"\nkafka = "six"')):
         (tmp_path / f"{name}.toml").write_text(f"[words]\n{text}\n", encoding="utf-8")
-    lexicons = {name: tmp_path / f"{name}.toml" for name in ("web", "data")}
-    changed = {"lexicons": lexicons, "http_port": 0, "audiosocket_port": 0, "agent": "none"}
+    lexicons = {f"lexicons_{name}": tmp_path / f"{name}.toml" for name in ("web", "data")}
+    settings = settings_with(tmp_path, '[words]\nnginx = "one"\nkafka = "three"\n', **lexicons)
 
     async def test() -> None:
-        async with client_of(settings.model_copy(update=changed)) as client:
+        async with client_of(settings) as client:
 
             async def elevenlabs(text: str, *names: str) -> httpx.Response:
                 locators = [{"pronunciation_dictionary_id": name, "version_id": "v"} for name in names]

@@ -15,8 +15,8 @@ from shared.gateways.bundled_gateway import client_of, settings_with
 from vivavoce.gateway.access.access_control import ANONYMOUS_KEY_ID, Grant
 from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.apis.shell.model_names import ModelNames, ModelPolicy
-from vivavoce.gateway.bundle_settings import BundleSetting
 from vivavoce.gateway.engine_opening import models_of, open_engine
+from vivavoce.gateway.engine_settings import FurtherBundleTable
 from vivavoce.gateway.voice_registry import VoiceRegistry
 
 TEXT = "eins two"
@@ -107,14 +107,14 @@ APIS = {
 
 
 def test_model_chooses_the_bundle_and_a_strict_server_refuses_others(tmp_path: Path) -> None:
-    settings = settings_with(tmp_path)
+    aliases = {"one": "vivavoce/af_one"}
+    settings = settings_with(tmp_path, apis_strict_models=True, apis_model_aliases=aliases)
     assert settings.bundles is not None
     # The English bundle again, so that two bundles have a voice of one name; and a name for a voice.
-    bundles = {**settings.bundles, "again": BundleSetting(folder=settings.bundle)}
-    changed = {"bundles": bundles, "strict_models": True, "model_aliases": {"one": "vivavoce/af_one"}}
+    bundles = {**settings.bundles, "again": FurtherBundleTable(folder=settings.bundle.folder)}
 
     async def test() -> None:
-        async with client_of(settings.model_copy(update=changed)) as client:
+        async with client_of(settings.model_copy(update={"bundles": bundles})) as client:
 
             async def spoken(api: Any, *arguments: Any) -> bytes:
                 answer = await api(client, *arguments)
@@ -167,7 +167,7 @@ def test_the_lists_of_models_name_the_bundles(tmp_path: Path) -> None:
 
 def test_of_two_voices_with_one_name_that_of_the_model_speaks(tmp_path: Path) -> None:
     settings = settings_with(tmp_path)
-    twice = {"again": BundleSetting(folder=settings.bundle)}
+    twice = {"again": FurtherBundleTable(folder=settings.bundle.folder)}
 
     async def test() -> None:
         async with await open_engine(settings.model_copy(update={"bundles": twice})) as engine:

@@ -12,10 +12,10 @@ import pytest
 from shared.calls.call_server import Phone
 from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
+from shared.gateways.made_settings import make_settings
 from vivavoce.gateway import process_tuning
 from vivavoce.gateway.process_tuning import trim_memory
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
 
 FREE_BETWEEN_OBJECTS = """
@@ -120,7 +120,9 @@ def test_memory_is_trimmed_unless_this_process_sends_packets(
     monkeypatch.setattr(process_tuning, "TRIM_PERIOD_S", 0.01)
     monkeypatch.setattr(process_tuning, "trim_memory", lambda: trims.append(None))
 
-    settings = Settings(http_port=0, audiosocket_port=0, agent="none", media_processes=media_processes)
+    settings = make_settings(
+        http_port=0, audiosocket_port=0, agents_default="none", calls_media_processes=media_processes
+    )
 
     async def scenario() -> None:
         async with (

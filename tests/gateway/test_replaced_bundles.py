@@ -16,11 +16,11 @@ import pytest
 from shared.engine.engine_streams import pcm, speak
 from shared.gateways.bundled_gateway import settings_with
 from shared.voices.tiny_piper import write_tiny_piper
-from vivavoce.gateway.bundle_settings import BundleSetting
+from vivavoce.gateway.configuration.settings import Settings
+from vivavoce.gateway.configuration.settings_loader import SettingsError
 from vivavoce.gateway.engine_opening import ServedBundles, open_engine
+from vivavoce.gateway.engine_settings import BundleTable, FurtherBundleTable
 from vivavoce.gateway.serve import Gateway, serve
-from vivavoce.gateway.settings import Settings
-from vivavoce.gateway.settings_loader import SettingsError
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.engine_set import EngineSet
@@ -30,9 +30,9 @@ from vivavoce.tts_engine.stream import Stream
 OTTO = "de_DE-otto-low"
 
 
-def german(folder: Path) -> BundleSetting:
+def german(folder: Path) -> FurtherBundleTable:
     voice = write_tiny_piper(folder, name=OTTO, config={"language": {"code": "de_DE"}})
-    return BundleSetting(folder=str(voice.parent), workers=1)
+    return FurtherBundleTable(folder=str(voice.parent))
 
 
 def niceness(engine: Engine) -> set[int]:
@@ -61,9 +61,7 @@ def within_a_minute(test: Callable[[], Awaitable[None]]) -> None:
 async def served(settings: Settings) -> AsyncIterator[tuple[ServedBundles, EngineSet]]:
     async with await open_engine(settings) as engine:
         assert isinstance(engine, EngineSet)
-        with closing(
-            VoiceRegistry(engine.voices, VoicePolicy(aliases=settings.voice_aliases or {}))
-        ) as voices:
+        with closing(VoiceRegistry(engine.voices, VoicePolicy(aliases=settings.voices.aliases))) as voices:
             yield ServedBundles(engine, settings, voices), engine
 
 
@@ -99,7 +97,7 @@ def test_a_stream_ends_on_the_bundle_on_which_it_began(tmp_path: Path) -> None:
 def test_a_replaced_bundle_says_words_as_the_lexicon_has_them_that_all_bundles_share(tmp_path: Path) -> None:
     lexicon = tmp_path / "lexicon.toml"
     lexicon.write_text('[words]\nnginx = "eins"\n', "utf-8")
-    settings = settings_with(tmp_path, bundles={"german": german(tmp_path / "one")}, lexicon=lexicon)
+    settings = settings_with(tmp_path, bundles={"german": german(tmp_path / "one")}, lexicons_default=lexicon)
     second = german(tmp_path / "two").model_copy(update={"version": "2"})
 
     async def test() -> None:
@@ -129,7 +127,9 @@ def test_the_main_bundle_is_replaced_and_its_memory_freed(
             old = engine.voices.members[0].engine
             freed, thread = weakref.ref(old._backend), old._threads[0]
             async with engine.stream() as stream:
-                await bundles.replace(settings.model_copy(update={"bundle": folder, "bundle_version": "2"}))
+                await bundles.replace(
+                    settings.model_copy(update={"bundle": BundleTable(folder=folder, version="2")})
+                )
                 assert [voice.id for voice in engine.voices] == ["en_US-berta-low"]
                 async with engine.stream() as later:
                     assert await speak_to_the_end(later) == await speak_to_the_end(stream) > 0
@@ -137,7 +137,8 @@ def test_the_main_bundle_is_replaced_and_its_memory_freed(
             del old, stream
             await until(lambda: not thread.is_alive() and freed() is None)
 
-            await bundles.replace(settings.model_copy(update={"bundle": str(tmp_path / "none")}))
+            missing = BundleTable(folder=str(tmp_path / "none"))
+            await bundles.replace(settings.model_copy(update={"bundle": missing}))
             assert "the bundle vivavoce was not loaded: " in caplog.text
             async with engine.stream(voice="en_US-berta-low") as stream:
                 assert await speak_to_the_end(stream)
@@ -155,7 +156,7 @@ def test_a_bundle_comes_and_goes_and_a_broken_one_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bundle = german(tmp_path / "one")
-    settings = settings_with(tmp_path, bundles={}, media_processes=0)
+    settings = settings_with(tmp_path, bundles={}, calls_media_processes=0)
 
     async def test() -> None:
         async with aclosing(await Gateway.open(settings)) as gateway:
@@ -195,7 +196,7 @@ def test_a_bundle_comes_and_goes_and_a_broken_one_changes_nothing(
 def test_a_voice_that_the_settings_name_keeps_its_bundle(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    changed = {"bundles": {"german": german(tmp_path / "one")}, "voice_aliases": {"hans": OTTO}}
+    changed = {"bundles": {"german": german(tmp_path / "one")}, "voices_aliases": {"hans": OTTO}}
 
     async def test() -> None:
         settings = settings_with(tmp_path, **changed)
@@ -234,7 +235,7 @@ def test_sighup_reads_the_bundles_of_a_server_again(
 ) -> None:
     monkeypatch.setattr(os, "isatty", lambda number: False)
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
-    settings = settings_with(tmp_path, bundles={}, media_processes=0)
+    settings = settings_with(tmp_path, bundles={}, calls_media_processes=0)
     outcomes: list[Settings | SettingsError] = [
         SettingsError("bundles: unknown key"),
         settings.model_copy(update={"bundles": {"german": german(tmp_path / "one")}}),

@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 from uuid import UUID
 
 import pytest
@@ -23,12 +24,13 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 from shared.calls.thread_phone import ThreadPhone
 from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
+from shared.gateways.made_settings import make_settings
 from shared.gateways.way_in_servers import audiosocket_calls, browser_calls
 from vivavoce.gateway.calls.agents import KeysAgent, SilentAgent
 from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.gateway.listening_sockets import AddressUnavailable
 from vivavoce.gateway.serve import Gateway, serve
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, UnknownVoice
@@ -37,7 +39,7 @@ CALL_ID = b"\x01\x00\x10" + UUID(int=7).bytes
 
 
 def settings(**values: object) -> Settings:
-    return Settings(**({"http_port": 0, "audiosocket_port": 0, "agent": "none"} | values))  # type: ignore[arg-type]
+    return make_settings(**({"http_port": 0, "audiosocket_port": 0, "agents_default": "none"} | values))  # type: ignore[arg-type]
 
 
 async def stand_in_engine() -> Engine:
@@ -112,7 +114,7 @@ def test_an_open_gateway_accepts_calls_and_answers_http() -> None:
 
 def test_a_full_gateway_is_not_ready() -> None:
     async def scenario(engine: Engine) -> None:
-        gateway = await Gateway.open(settings(max_calls=1), engine=engine)
+        gateway = await Gateway.open(settings(calls_max_calls=1), engine=engine)
         reader, writer = await dial(gateway)
         await reader.readexactly(3)
         status, body = await asyncio.to_thread(get, gateway, "/readyz")
@@ -148,7 +150,7 @@ def test_a_gateway_whose_voice_process_died_is_not_ready_until_it_speaks_again()
 
 def test_a_gateway_whose_media_process_is_being_started_is_not_ready() -> None:
     async def scenario(engine: Engine) -> None:
-        async with aclosing(await Gateway.open(settings(media_processes=1), engine=engine)) as gateway:
+        async with aclosing(await Gateway.open(settings(calls_media_processes=1), engine=engine)) as gateway:
             for pid in (standby_of(gateway), *gateway.calls.host.media.pids):
                 os.kill(pid, signal.SIGKILL)
             await until(lambda: gateway.unready() is not None)
@@ -165,7 +167,7 @@ def test_a_gateway_whose_media_process_is_being_started_is_not_ready() -> None:
 
 def test_browser_calls_count_towards_max_calls_and_are_finished_at_shutdown() -> None:
     async def scenario(engine: Engine) -> None:
-        gateway = await Gateway.open(settings(max_calls=2), engine=engine)
+        gateway = await Gateway.open(settings(calls_max_calls=2), engine=engine)
         reader, writer = await dial(gateway)
         await reader.readexactly(3)
         browser = RTCPeerConnection(RTCConfiguration(iceServers=[]))
@@ -246,9 +248,9 @@ def test_a_port_in_use_is_an_error_and_nothing_stays_open(key: str) -> None:
 def test_an_unknown_voice_or_script_stops_the_start() -> None:
     async def scenario(engine: Engine) -> None:
         with pytest.raises(UnknownVoice, match="bob"):
-            await Gateway.open(settings(voice="bob"), engine=engine)
+            await Gateway.open(settings(bundle_voice="bob"), engine=engine)
         with pytest.raises(BadRequest, match="cannot read the script"):
-            await Gateway.open(settings(agent="script:/absent.txt"), engine=engine)
+            await Gateway.open(settings(agents_default="script:/absent.txt"), engine=engine)
 
     run(scenario)
 
@@ -283,7 +285,7 @@ def test_a_signal_ends_the_server_cleanly(number: signal.Signals) -> None:
 
 @pytest.mark.usefixtures("stand_in_voice")
 def test_an_ipv6_address_is_announced_in_brackets() -> None:
-    (line,) = serve_until_signalled(signal.SIGTERM, host="::1", audiosocket_host="::1")
+    (line,) = serve_until_signalled(signal.SIGTERM, http_host="::1", audiosocket_host="::1")
     assert re.search(r"AudioSocket on \[::1\]:\d+, HTTP on http://\[::1\]:\d+,", line)
 
 
@@ -355,13 +357,17 @@ def test_the_command_serves_a_script_and_ends_with_0(tmp_path: Path) -> None:
 
 @contextmanager
 def served_process(
-    *flags: str, stdin: int = subprocess.DEVNULL
+    *flags: str, stdin: int = subprocess.DEVNULL, stderr: IO[bytes] | None = None
 ) -> Iterator[tuple[subprocess.Popen[bytes], tuple[str, int]]]:
     """Run the command in a process group of its own; yields it and its AudioSocket address."""
     command = [sys.executable, "-c", "from vivavoce.gateway.cli.main import main; main()", "serve"]
     ports = ["--http-port", "0", "--audiosocket-port", "0"]
     with subprocess.Popen(
-        [*command, *ports, *flags], stdin=stdin, stdout=subprocess.PIPE, start_new_session=True
+        [*command, *ports, *flags],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        start_new_session=True,
     ) as process:
         try:
             assert process.stdout
@@ -377,7 +383,7 @@ def served_process(
 
 @pytest.mark.slow
 def test_a_server_that_was_stopped_for_two_seconds_sends_no_burst(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VIVAVOCE_MEDIA_PROCESSES", "1")  # its process is stopped too
+    monkeypatch.setenv("VIVAVOCE_CALLS_MEDIA_PROCESSES", "1")  # its process is stopped too
     with served_process("--agent", "none") as (process, address):
         sock = socket.create_connection(address)
         sock.sendall(CALL_ID)
@@ -405,10 +411,13 @@ def _hangup_is_not_ignored() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_hangup_is_not_ignored")
-def test_sighup_is_ignored_and_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sighup_is_ignored_and_logged(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    monkeypatch.setenv("VIVAVOCE_LOG_FILE", str(log))
-    with served_process("--agent", "none") as (process, address), socket.create_connection(address) as sock:
+    with (
+        log.open("wb") as written,
+        served_process("--agent", "none", stderr=written) as (process, address),
+        socket.create_connection(address) as sock,
+    ):
         sock.sendall(CALL_ID)
         assert sock.recv(3) == b"\x10\x01\x40"
         process.send_signal(signal.SIGHUP)
@@ -430,7 +439,7 @@ def test_a_server_that_was_started_in_a_terminal_stops_when_it_is_closed() -> No
 
 def test_without_an_agent_phones_get_the_keys_agent_and_browsers_the_greeting() -> None:
     async def scenario(engine: Engine) -> None:
-        gateway = await Gateway.open(Settings(http_port=0, audiosocket_port=0), engine=engine)
+        gateway = await Gateway.open(make_settings(http_port=0, audiosocket_port=0), engine=engine)
         assert isinstance(audiosocket_calls(gateway).agent, KeysAgent)
         assert browser_calls(gateway).agent is None
         await gateway.aclose()

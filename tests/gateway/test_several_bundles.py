@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from shared.gateways.bundled_gateway import client_of, settings_with
-from vivavoce.gateway.bundle_settings import BundleSetting
+from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings
 from vivavoce.gateway.engine_opening import open_engine
-from vivavoce.gateway.settings_loader import SettingsError, load_settings
+from vivavoce.gateway.engine_settings import FurtherBundleTable
 from vivavoce.tts_engine.errors import BadRequest, BundleError, LanguageNotSpoken, UnknownVoice
 from vivavoce.tts_engine.stream_request import Delivery
 
@@ -56,7 +56,9 @@ def test_a_text_in_another_language(
     tmp_path: Path, other_language: str, voice: str | None, speaks: str | None
 ) -> None:
     async def test() -> None:
-        async with await open_engine(settings_with(tmp_path, other_language=other_language)) as engine:
+        async with await open_engine(
+            settings_with(tmp_path, reading_other_language=other_language)
+        ) as engine:
 
             async def pcm(voice: str | None, language: str | None) -> bytes:
                 async with engine.stream(voice=voice, delivery=Delivery(language=language)) as stream:
@@ -77,7 +79,7 @@ def test_a_text_in_another_language(
 
 def test_a_voice_that_two_bundles_have_is_named_by_its_bundle(tmp_path: Path) -> None:
     settings = settings_with(tmp_path)
-    twice = {"again": BundleSetting(folder=settings.bundle)}
+    twice = {"again": FurtherBundleTable(folder=settings.bundle.folder)}
 
     async def test() -> None:
         async with await open_engine(settings.model_copy(update={"bundles": twice})) as engine:
@@ -94,23 +96,23 @@ def test_a_voice_that_two_bundles_have_is_named_by_its_bundle(tmp_path: Path) ->
 def test_a_fault_of_one_bundle_closes_the_others(tmp_path: Path) -> None:
     settings = settings_with(tmp_path)
 
-    async def opening(bundle: BundleSetting) -> None:
+    async def opening(bundle: FurtherBundleTable) -> None:
         async with await open_engine(settings.model_copy(update={"bundles": {"other": bundle}})):
             pass
 
     with pytest.raises(BundleError, match="no such folder"):
-        asyncio.run(opening(BundleSetting(folder=str(tmp_path / "none"))))
+        asyncio.run(opening(FurtherBundleTable(folder=str(tmp_path / "none"))))
     with pytest.raises(BadRequest, match=r"bundles.other: no voice 'nobody'; it has de_DE-otto-low/s0"):
-        asyncio.run(opening(BundleSetting(folder=str(tmp_path / "de"), voice="nobody")))
+        asyncio.run(opening(FurtherBundleTable(folder=str(tmp_path / "de"), voice="nobody")))
 
 
 def test_the_table_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "vivavoce.toml"
-    file.write_text('[bundles.german]\nfolder = "/srv/de"\nworkers = 2\n')
-    assert load_settings(file).bundles == {"german": BundleSetting(folder="/srv/de", workers=2)}
+    file.write_text('[bundles.german]\nfolder = "/srv/de"\nshare = 0.2\n')
+    assert load_settings(file).bundles == {"german": FurtherBundleTable(folder="/srv/de", share=0.2)}
     for wrong in (
         '[bundles.vivavoce]\nfolder = "/srv/de"',
-        "[bundles.german]\nworkers = 2",
+        "[bundles.german]\nshare = 0.2",
         '[bundles."A/b"]\nfolder = "x"',
         "[bundles.a]\nfile = 1",
     ):
@@ -122,7 +124,9 @@ def test_the_table_in_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("other_language", ["refuse", "other-voice", "warn"])
 def test_a_part_of_a_text_in_another_language_keeps_the_voice(tmp_path: Path, other_language: str) -> None:
     async def test() -> None:
-        async with await open_engine(settings_with(tmp_path, other_language=other_language)) as engine:
+        async with await open_engine(
+            settings_with(tmp_path, reading_other_language=other_language)
+        ) as engine:
             async with engine.stream(voice="de_DE-otto-low/s0") as german:
                 german.set_language("de-AT")
             async with engine.stream(voice="en_US-anna-low") as english:

@@ -24,13 +24,13 @@ from websockets.asyncio.client import connect
 from shared.audio.tones import PitchTags, tone
 from shared.calls.call_server import Phone
 from shared.engine.standin_backend import StandInBackend
+from shared.gateways.made_settings import make_settings
 from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio
 from vivavoce.adapters.client import PoolPolicy, SpeechClient, SpeechOptions
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.dashscope import audio_store
 from vivavoce.gateway.calls.agents import SilentAgent
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.engine import Engine
 
@@ -84,14 +84,14 @@ async def shared_server(folder: Path) -> AsyncIterator[tuple[Gateway, list[Tenan
         Tenant("anna", 440, ["apple", "apricot", "avocado", "almond"], key("anna")),
         Tenant("bert", 660, ["banana", "blueberry", "broccoli", "bean"], key("bert")),
     ]
-    settings = Settings(
+    settings = make_settings(
         http_port=0,
         audiosocket_port=0,
-        keys_file=folder / "keys.json",
-        media_processes=1,
+        access_keys_file=folder / "keys.json",
+        calls_media_processes=1,
         agents={"anna": "none", "bert": "none"},
-        recordings=folder / "recordings",
-        exchange_folder=folder / "exchange",
+        recordings_folder=folder / "recordings",
+        apis_exchange_folder=folder / "exchange",
     )
     backend = ProcessBackend.start_backend(functools.partial(StandInBackend, PITCHES_HZ, workers=2))
     async with (

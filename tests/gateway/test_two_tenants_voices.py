@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike
 from shared.audio.recordings import as_data_url
 from shared.audio.tones import PitchTags
 from shared.engine.standin_backend import StandInBackend
+from shared.gateways.made_settings import make_settings
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.backends.base import SlotRequest
@@ -99,8 +99,12 @@ async def shared_server(folder: Path) -> AsyncIterator[tuple[str, list[Tenant]]]
     keys = KeysFile(folder / "keys.json")
     scopes = (Scope.SPEAK, Scope.ENROLL)
     tenants = [Tenant(pitch_hz, keys.add(f"{pitch_hz}", scopes, KeyLimits())) for pitch_hz in PITCHES_HZ]
-    settings = Settings(
-        http_port=0, audiosocket_port=0, agent="none", media_processes=0, keys_file=folder / "keys.json"
+    settings = make_settings(
+        http_port=0,
+        audiosocket_port=0,
+        agents_default="none",
+        calls_media_processes=0,
+        access_keys_file=folder / "keys.json",
     )
     with VoiceStore(folder / "voices", 2, read_prompt=VoicePrompt.load) as store:
         async with (

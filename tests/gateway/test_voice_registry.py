@@ -10,6 +10,7 @@ import pytest
 
 from shared.audio.recordings import recording
 from shared.engine.standin_backend import StandInBackend
+from shared.gateways.made_settings import make_settings
 from shared.voices.voice_registry_setup import (
     ADMIN,
     ANNA,
@@ -22,8 +23,8 @@ from shared.voices.voice_registry_setup import (
     usable_ids,
 )
 from vivavoce.gateway.access.errors import ScopeMissing
+from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.gateway.voice_registry import OPENAI_VOICE_NAMES, NewVoice, VoicePolicy, VoiceRegistry
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
@@ -116,7 +117,7 @@ def test_an_unusable_default_voice_prevents_the_start(setup: RegistrySetup, tmp_
     later.close()
     (content,) = (setup.store.folder / "contents").iterdir()
     content.write_bytes(b"")
-    with pytest.raises(BundleError, match="voice_aliases: alloy: voice 'anna'"):
+    with pytest.raises(BundleError, match=r"voices.aliases: alloy: voice 'anna'"):
         asyncio.run(VoiceRegistry.open(setup.voices, VoicePolicy(aliases={"alloy": "anna"})))
 
 
@@ -330,7 +331,7 @@ def test_without_a_store_only_temporary_voices_are_cloned() -> None:
 
     voices = BundleVoices({}, lambda: Encoder(CosyVoiceVersion.V2), ("en",), None)  # type: ignore[arg-type,return-value]
     registry = VoiceRegistry(voices)
-    with pytest.raises(BadRequest, match="'voice_store'"):
+    with pytest.raises(BadRequest, match=r"'voices\.store'"):
         asyncio.run(registry.create(recording(), NewVoice("Anna"), ANNA))
     assert asyncio.run(make_temporary())
     registry.close()
@@ -347,17 +348,17 @@ def test_voices_of_another_version_are_not_listed(setup: RegistrySetup, tmp_path
 
 def test_a_server_opens_with_the_voices_of_its_settings(tmp_path: Path) -> None:
     def settings(**named: object) -> Settings:
-        return Settings(http_port=0, audiosocket_port=0, agent="none", **named)  # type: ignore[arg-type]
+        return make_settings(http_port=0, audiosocket_port=0, agents_default="none", **named)  # type: ignore[arg-type]
 
     async def scenario() -> None:
         async with await Engine.open(backend=StandInBackend((440, 880))) as engine:
-            named = settings(voice="tone-880", voice_aliases={"reception": "tone-440"})
+            named = settings(bundle_voice="tone-880", voices_aliases={"reception": "tone-440"})
             async with contextlib.aclosing(await Gateway.open(named, engine=engine)) as gateway:
                 assert gateway.voices.resolve("alloy", ANNA) == "tone-880"
                 assert gateway.voices.resolve("reception", ANNA) == "tone-440"
-            with pytest.raises(UnknownVoice, match="voice_aliases: alloy: no voice 'unknown'"):
-                await Gateway.open(settings(voice_aliases={"alloy": "unknown"}), engine=engine)
+            with pytest.raises(UnknownVoice, match=r"voices.aliases: alloy: no voice 'unknown'"):
+                await Gateway.open(settings(voices_aliases={"alloy": "unknown"}), engine=engine)
             with pytest.raises(BadRequest, match="cannot clone voices"):
-                await Gateway.open(settings(speakers=tmp_path), engine=engine)
+                await Gateway.open(settings(voices_speakers=tmp_path), engine=engine)
 
     asyncio.run(scenario())

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shared.engine.standin_backend import StandInBackend
+from shared.gateways.made_settings import make_settings
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.recording import check_recording
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
@@ -70,14 +70,14 @@ async def serve(folder: Path) -> None:
     settings: dict[str, Any] = {
         "http_port": 0,
         "audiosocket_port": 0,
-        "agent": "none",
-        "keys_file": folder / "keys.json",
+        "agents_default": "none",
+        "access_keys_file": folder / "keys.json",
     }
     aliases = {"ash": "tone-330"}
     with VoiceStore(folder / "voices", 2, read_prompt=VoicePrompt.load) as store:
         async with Engine(CloningBackend(store), EngineConfig(), Metrics()) as engine:
             gateway = await Gateway.open(
-                Settings(**settings, voice_aliases=aliases, strict_models=True), engine=engine
+                make_settings(**settings, voices_aliases=aliases, apis_strict_models=True), engine=engine
             )
             host, port = gateway.addresses.http
             addresses = {"url": f"http://{host}:{port}", "key": key, "poor_key": poor_key}

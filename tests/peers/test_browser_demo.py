@@ -204,7 +204,7 @@ SERVER = """
 import asyncio, sys
 from shared.browser.chromium import loopback_only
 from vivavoce.gateway.serve import serve
-from vivavoce.gateway.settings_loader import load_settings
+from vivavoce.gateway.configuration.settings_loader import load_settings
 
 settings = load_settings(flags={"http_port": 0, "audiosocket_port": 0})
 with loopback_only():

@@ -11,13 +11,17 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
-from vivavoce.gateway.cli.bench.processes import run_server_process
+from vivavoce.gateway.cli.bench import processes
 
 aiohttp = pytest.importorskip("aiohttp", reason="needs the extra: make test EXTRAS=dev,stt,pipecat")
 openai = pytest.importorskip("openai", reason="needs the extra: make test EXTRAS=dev,stt,pipecat")
 
 TIMEOUT_S = 120.0
 KEEP_ALIVE_S = 1
+IMPATIENT = (  # what the server does first
+    "import functools, vivavoce.gateway.serve as serving; "
+    f"serving.HttpServer = functools.partial(serving.HttpServer, keep_alive_s={KEEP_ALIVE_S}); "
+)
 # Seconds between the requests of a connection: around the advertised end, where a server without a margin
 # closes. A client's time begins with the response that it gets, and its request needs a way to the server.
 PAUSES_S = [KEEP_ALIVE_S + step / 1_000 for step in range(-10, 20)]
@@ -79,8 +83,8 @@ async def advertised_s(url: str) -> int:
 def url() -> Iterator[str]:
     """A server with a process of its own: its event loop does not stop while a client sends."""
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("VIVAVOCE_KEEP_ALIVE_S", str(KEEP_ALIVE_S))
-        with run_server_process() as address:
+        environment.setattr(processes, "_SERVE", IMPATIENT + processes._SERVE)
+        with processes.run_server_process() as address:
             yield address
 
 

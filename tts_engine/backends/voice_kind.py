@@ -29,7 +29,6 @@ class LoadSettings:
     precision: str = "fp32"
     device: str = "auto"
     executor: str = "auto"
-    workers: int | None = None  # threads that render; of Piper
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ class VoiceKind:
 
     name: str
     looked_for: str  # the files by which a folder is found, for an error
-    matches: Callable[[str], bool]  # whether the setting ``bundle`` names one; needs no package
+    matches: Callable[[str], bool]  # whether the setting ``bundle.folder`` names one; needs no package
     load: Callable[[LoadSettings], Backend]
     list_voices: Callable[[Path], tuple[Voice, ...]] = lambda folder: ()  # without loading networks
     checkpoints: Checkpoints | None = None

@@ -68,7 +68,7 @@ class ExternalMedia(Protocol):
     """A way in over which the audio of a caller is exchanged."""
 
     name: str  # for the log
-    setting: str  # its value of the setting ``ari_media``
+    setting: str  # its value of the setting ``ari.media``
     module: str  # of Asterisk
 
     async def serve(self, caller: SystemCall) -> None:

@@ -13,7 +13,7 @@ from ....adapters.media.media_servers import MediaServers
 from ....adapters.media.messages import WireOpening
 from ....adapters.media.paced_media import SpeechDetector
 from ...access.access_control import AccessControl
-from ...settings import Settings
+from ...configuration.settings import Settings
 from ...voice_registry import VoiceRegistry
 from ...web.app import Mount
 from ..agents import CallAgents

@@ -22,9 +22,9 @@ from ...background_tasks import cancel_and_wait
 from ...calls.agents import at_pace, llm_tokens
 from ...calls.call import Call
 from ...calls.utterance_tracker import UtteranceOutcome
+from ...configuration.settings_loader import load_settings
 from ...process_tuning import tune_process
 from ...serve import Gateway
-from ...settings import Settings
 from .trace import UtteranceTimes
 
 TOKENS_PER_S = 50.0  # a fast hosted language model
@@ -302,13 +302,15 @@ def make_load_agent(part: SpeechPattern, record: LoadRecord, count: int) -> Load
 
 async def serve_load(part: SpeechPattern, count: int, calls: int, out: Path) -> None:
     """Answer calls until standard input closes, then write the records to ``out``."""
-    settings = Settings(
-        audiosocket_port=0,
-        http_port=0,
-        max_calls=calls,
-        max_streams=calls + 8,
-        log_level="WARNING",
-        drain_s=0,
+    settings = load_settings(
+        flags={
+            "audiosocket_port": 0,
+            "http_port": 0,
+            "calls_max_calls": calls,
+            "engine_max_streams": calls + 8,
+            "server_log_level": "WARNING",
+            "server_drain_s": 0,
+        }
     )
     record = LoadRecord()
     agent = make_load_agent(part, record, count)

@@ -67,8 +67,8 @@ def join_cluster(address: str) -> str:
     """
     if address.startswith("ray://"):
         raise BadRequest(
-            f"ray_address is {address!r}; Ray Client streams no audio: join this machine to the cluster "
-            "(ray start --address=HOST:6379) and use auto"
+            f"engine.executor is 'ray:{address}'; Ray Client streams no audio: join this machine to the "
+            "cluster (ray start --address=HOST:6379) and use 'ray'"
         )
     options = {"include_dashboard": False, "_node_ip_address": LOOPBACK} if address == LOCAL else {}
     try:
@@ -81,7 +81,8 @@ def join_cluster(address: str) -> str:
         )
     except ConnectionError as error:
         raise BundleError(
-            f"ray_address is {address!r}, and no cluster answers there; start one: vivavoce cluster up CONFIG"
+            f"engine.executor is 'ray:{address}', and no cluster answers there; start one: "
+            "vivavoce cluster up CONFIG"
         ) from error
     return str(context.dashboard_url or "")
 

@@ -43,13 +43,13 @@ class RedisLink:
             from redis.asyncio import Redis
             from redis.exceptions import RedisError
         except ImportError:
-            raise MissingExtra("redis_url", "redis") from None
+            raise MissingExtra("cluster.redis_url", "redis") from None
         try:
             self._redis: Redis = Redis.from_url(
                 url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S
             )
         except ValueError as error:
-            raise BadRequest(f"redis_url: {error}") from None
+            raise BadRequest(f"cluster.redis_url: {error}") from None
         self._errors = (RedisError, OSError)
         self._retry_after_s = retry_after_s
         self._clock = clock

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from shared.gateways.made_settings import make_settings
 from vivavoce.gateway.calls.agents import llm_tokens
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.gateway.cli.bench.call_server import LoadAgent, LoadRecord, first_clause_tokens
 from vivavoce.gateway.process_tuning import tune_process
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 
 BARGE_IN_S = (0.3, 3.0)  # from the start of an utterance to its discard
 HELD_S = 0.005  # a callback of the event loop that takes longer is recorded
@@ -192,13 +192,13 @@ async def count_tasks(record: MixedServerRecord) -> None:
 
 async def serve_mix(options: MixedServerOptions) -> MixedServerRecord:
     """Answer calls and requests until standard input closes."""
-    settings = Settings(
+    settings = make_settings(
         audiosocket_port=0,
         http_port=0,
-        max_calls=4 * options.calls + 16,
-        max_streams=4 * options.calls + 64,
-        log_level="WARNING",
-        drain_s=0,
+        calls_max_calls=4 * options.calls + 16,
+        engine_max_streams=4 * options.calls + 64,
+        server_log_level="WARNING",
+        server_drain_s=0,
     )
     record = MixedServerRecord()
     trace = LoopTrace(record)

@@ -62,7 +62,7 @@ async def served(*, with_keys: bool, step_s: float = 0.0, learns: bool = False) 
         keys, key = Path(name) / "keys.json", ""
         if with_keys:
             key = KeysFile(keys).add("all", (Scope.ADMIN,), KeyLimits())
-        backend, options = ClonedTones(store, step_s), {"agent": "none", "media_processes": 0}
+        backend, options = ClonedTones(store, step_s), {"agents_default": "none", "calls_media_processes": 0}
         async with (
             call_server(keys if with_keys else None, key, backend=backend, **options) as server,
             Player(f"http://{server.base.partition('/')[0]}", server.dial, key, learns) as player,

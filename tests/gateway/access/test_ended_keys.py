@@ -16,14 +16,15 @@ from websockets.protocol import State
 
 from shared.browser.fake_browser import OFFER, FakePeer
 from shared.calls.call_server import Phone
+from shared.calls.websocket_calls import patient_with_sockets
 from shared.engine.standin_backend import StandInBackend
+from shared.gateways.made_settings import make_settings
 from shared.gateways.way_in_servers import browser_calls
 from vivavoce.gateway import serve
 from vivavoce.gateway.access.keys import ApiKey, KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.agents import SilentAgent
 from vivavoce.gateway.calls.ways_in.browser.leg import BrowserLeg
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.gateway.web.app import Mount
 from vivavoce.tts_engine.engine import Engine
 
@@ -174,13 +175,13 @@ async def connect_fake_browser(sdp: str, leg: BrowserLeg, settings: object) -> F
 
 
 async def open_gateway(keys_file: Path, tmp_path: Path, resources: AsyncExitStack) -> Gateway:
-    settings = Settings(
+    resources.enter_context(patient_with_sockets(first_message_s=120))
+    settings = make_settings(
         http_port=0,
         audiosocket_port=0,
-        keys_file=keys_file,
-        recordings=tmp_path / "recordings",
-        first_message_s=120,
-        silent_s=None,
+        access_keys_file=keys_file,
+        recordings_folder=tmp_path / "recordings",
+        calls_silent_s=None,
     )
     engine = await resources.enter_async_context(await Engine.open(backend=StandInBackend((440, 330))))
     gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())

@@ -69,7 +69,7 @@ def test_an_alias_of_the_model_may_have_a_voice() -> None:
         listed = [model["id"] for model in (await client.get("/v1/models")).json()["data"]]
         assert {"amy", "kokoro", "vivavoce", "tts-1"} <= set(listed)
 
-    ask_gateway(questions, model_aliases={"kokoro": "vivavoce", "amy": "vivavoce/tone-330"})
+    ask_gateway(questions, apis_model_aliases={"kokoro": "vivavoce", "amy": "vivavoce/tone-330"})
 
 
 def test_strict_models_are_the_known_ones_and_the_aliases() -> None:
@@ -79,7 +79,7 @@ def test_strict_models_are_the_known_ones_and_the_aliases() -> None:
         for answer in (await speak(client, model="chatterbox"), await client.get("/v1/models/chatterbox")):
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
 
-    ask_gateway(questions, strict_models=True, model_aliases={"kokoro": "vivavoce"})
+    ask_gateway(questions, apis_strict_models=True, apis_model_aliases={"kokoro": "vivavoce"})
 
 
 def test_an_alias_of_a_missing_voice_prevents_the_start() -> None:
@@ -87,7 +87,7 @@ def test_an_alias_of_a_missing_voice_prevents_the_start() -> None:
         pytest.fail("the gateway has started")
 
     with pytest.raises(UnknownVoice, match=r"model_aliases: amy: .*'anna'"):
-        ask_gateway(questions, model_aliases={"amy": "vivavoce/anna"})
+        ask_gateway(questions, apis_model_aliases={"amy": "vivavoce/anna"})
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_voices_are_named_in_upper_or_lower_case(voice: str, hertz: int) -> None
     async def questions(client: httpx.AsyncClient) -> None:
         assert await pitch(client, model="tts-1", voice=voice) == hertz
 
-    ask_gateway(questions, voice_aliases={"reception": "tone-330", "zoë": "tone-330"})
+    ask_gateway(questions, voices_aliases={"reception": "tone-330", "zoë": "tone-330"})
 
 
 # Lists
@@ -124,7 +124,7 @@ def test_lists_need_no_key_if_they_are_public(tmp_path: Path) -> None:
         assert (await speak(client)).status_code == 401
         assert (await client.delete("/v1/audio/voices/tone-440")).status_code == 401
 
-    ask_gateway(questions, keys_file=tmp_path / "keys.json", public_lists=True)
+    ask_gateway(questions, access_keys_file=tmp_path / "keys.json", access_without_key="lists")
 
 
 def test_lists_need_a_key_by_default(tmp_path: Path) -> None:
@@ -134,24 +134,18 @@ def test_lists_need_a_key_by_default(tmp_path: Path) -> None:
         for path in LISTS:
             assert (await client.get(path)).status_code == 401
 
-    ask_gateway(questions, keys_file=tmp_path / "keys.json")
+    ask_gateway(questions, access_keys_file=tmp_path / "keys.json")
 
 
 @pytest.mark.parametrize(
-    ("setting", "query", "has_names"),
-    [
-        ("objects", "", False),
-        ("objects", "?legacy=true", True),
-        ("names", "", True),
-        ("names", "?legacy=false", False),
-    ],
+    ("query", "has_names"), [("", False), ("?legacy=true", True), ("?legacy=false", False)]
 )
-def test_a_list_of_voices_has_objects_or_names(setting: str, query: str, has_names: bool) -> None:
+def test_a_list_of_voices_has_objects_or_names(query: str, has_names: bool) -> None:
     async def questions(client: httpx.AsyncClient) -> None:
         voices = (await client.get(f"/v1/audio/voices{query}")).json()["voices"]
         assert [voice if has_names else voice["id"] for voice in voices] == ["tone-440", "tone-330"]
 
-    ask_gateway(questions, voice_list=setting)
+    ask_gateway(questions)
 
 
 # Captions
@@ -245,7 +239,7 @@ def test_a_text_that_never_fits_the_limit_of_the_key_is_a_bad_request_in_every_d
         later = await speak(client, input="One two.")
         assert (later.status_code, int(later.headers["retry-after"]) <= 60) == (429, True)
 
-    ask_gateway(questions, keys_file=tmp_path / "keys.json")
+    ask_gateway(questions, access_keys_file=tmp_path / "keys.json")
 
 
 DASHSCOPE_SPEECH = "/api/v1/services/audio/tts/SpeechSynthesizer"

@@ -8,13 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from shared.gateways.made_settings import make_settings
+
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.audio.recordings import as_data_url, recording
 from shared.voices.cosyvoice_bundles import write_random_bundle
 from shared.voices.tiny_cosyvoice import BRIEF
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.engine import Engine
 
@@ -59,7 +60,9 @@ def test_every_dialect_clones_with_the_networks(tmp_path: Path) -> None:
 
     async def test() -> None:
         backend = CosyVoiceBackend.load(tmp_path / "bundle", BRIEF, tmp_path / "voices")
-        settings = Settings(http_port=0, audiosocket_port=0, agent="none", media_processes=0)
+        settings = make_settings(
+            http_port=0, audiosocket_port=0, agents_default="none", calls_media_processes=0
+        )
         async with (
             asyncio.timeout(120.0),
             await Engine.open(backend=backend) as engine,

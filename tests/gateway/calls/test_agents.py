@@ -267,10 +267,10 @@ def test_keys_pressed_ahead_are_all_answered(run_virtually: RunVirtually) -> Non
 def test_the_setting_selects_the_agent(tmp_path: Path) -> None:
     script = tmp_path / "script.txt"
     script.write_text("Hello.", encoding="utf-8")
-    assert isinstance(make_agent("keys", POLICY, loops=False), KeysAgent)
-    assert isinstance(make_agent("none", POLICY, loops=False), SilentAgent)
-    assert type(make_agent(f"script:{script}", POLICY, loops=False)) is ScriptAgent
-    assert type(make_agent(f"script:{script}", POLICY, loops=True)) is LoopingScriptAgent
+    assert isinstance(make_agent("keys"), KeysAgent)
+    assert isinstance(make_agent("none"), SilentAgent)
+    assert type(make_agent(f"script:{script}")) is ScriptAgent
+    assert type(make_agent(f"loop:{script}")) is LoopingScriptAgent
 
 
 @pytest.mark.parametrize(
@@ -288,4 +288,4 @@ def test_an_unusable_script_is_refused_with_the_reason(
     if content is not None:
         script.write_bytes(content)
     with pytest.raises(BadRequest, match=reason):
-        make_agent(f"script:{script}", POLICY, loops=False)
+        make_agent(f"script:{script}")

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from shared.gateways.made_settings import make_settings
+
 torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
@@ -18,7 +20,6 @@ from vivavoce.gateway.cli.main import main  # noqa: E402
 from vivavoce.gateway.cli.phone import listen  # noqa: E402
 from vivavoce.gateway.cli.phone_report import PhoneReport  # noqa: E402
 from vivavoce.gateway.serve import Gateway  # noqa: E402
-from vivavoce.gateway.settings import Settings  # noqa: E402
 
 
 @pytest.fixture(scope="module", params=[2, 3])
@@ -37,8 +38,11 @@ def peak(file: Path) -> int:
 @pytest.mark.slow
 def test_a_caller_receives_the_bundle_s_voice(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "script.txt").write_text("Hi.", "utf-8")
-    settings = Settings(
-        http_port=0, audiosocket_port=0, bundle=str(bundle), agent=f"script:{tmp_path / 'script.txt'}"
+    settings = make_settings(
+        http_port=0,
+        audiosocket_port=0,
+        bundle_folder=str(bundle),
+        agents_default=f"script:{tmp_path / 'script.txt'}",
     )
 
     def call(host: str, port: int) -> PhoneReport:

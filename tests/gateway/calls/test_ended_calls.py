@@ -10,9 +10,9 @@ import pytest
 from shared.calls.call_server import Phone
 from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
+from shared.gateways.made_settings import make_settings
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
 
 TIMEOUT_S = 30.0
@@ -32,7 +32,7 @@ class Speaker:
 
 @pytest.mark.parametrize("media_processes", [0, 1])
 def test_nothing_of_an_ended_phone_call_waits_for_the_garbage_collector(media_processes: int) -> None:
-    settings = Settings(http_port=0, audiosocket_port=0, media_processes=media_processes)
+    settings = make_settings(http_port=0, audiosocket_port=0, calls_media_processes=media_processes)
 
     async def scenario() -> None:
         speaker = Speaker()

@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from shared.browser.chromium import loopback_only
 from shared.engine.standin_backend import StandInBackend
+from shared.gateways.made_settings import make_settings
 from shared.gateways.way_in_servers import browser_calls
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.media.paced_media import PacedMedia
@@ -27,7 +28,6 @@ from vivavoce.gateway.calls.events import WordHeard
 from vivavoce.gateway.calls.registry import ActiveCall
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
 
 TIMEOUT_S = 120.0
@@ -82,7 +82,7 @@ class GatewayFixture:
 
 @asynccontextmanager
 async def open_gateway() -> AsyncIterator[GatewayFixture]:
-    settings = Settings(http_port=0, audiosocket_port=0)
+    settings = make_settings(http_port=0, audiosocket_port=0)
     async with await Engine.open(backend=StandInBackend()) as engine:
         gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())
         clock = Clock()

@@ -20,6 +20,7 @@ from vivavoce.gateway.cli import main
 from vivavoce.gateway.cli.bench import call as call_bench
 from vivavoce.gateway.cli.bench import commands
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.installation import install_command
 
@@ -68,12 +69,12 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         ),
         (["say", "-o", "x.wav", "--speed", "9", "Hello"], "Invalid value for '--speed'"),
         (["serve", "--colour", "red"], "No such option '--colour'."),
-        (["serve", "--http-port", "many"], "http_port (--http-port): got 'many'; allowed is a port from 0"),
-        (["serve", "--host", "0.0.0.0"], "host: got '0.0.0.0', which other machines can reach"),
-        (["serve", "--audiosocket-host", "::"], "audiosocket_host: got '::', which other machines can reach"),
+        (["serve", "--http-port", "many"], "http.port (command line): got 'many'; allowed is a port from 0"),
+        (["serve", "--host", "0.0.0.0"], "http.host: got '0.0.0.0', which other machines can reach"),
+        (["serve", "--audiosocket-host", "::"], "audiosocket.host: got '::', which other machines can reach"),
         (
             ["serve", "--precision", "half"],
-            "precision (--precision): got 'half'; allowed is fp32, bf16, fp16",
+            "bundle.precision (command line): got 'half'; allowed is fp32, bf16, fp16",
         ),
         (
             ["serve", "--precision", "int8", "--http-port", "0", "--audiosocket-port", "0"],
@@ -82,7 +83,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         (["say", "-o", "x.wav", "--precision", "half", "Hello"], "Invalid value for '--precision'"),
         (
             ["serve", "--device", "gpu"],
-            "device (--device): got 'gpu'; allowed is one of auto, cpu, cuda[:N], ",
+            "bundle.device (command line): got 'gpu'; allowed is one of auto, cpu, cuda[:N], ",
         ),
         (
             ["say", "-o", "x.wav", "--device", "gpu", "Hello"],
@@ -96,7 +97,10 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
             ["say", "-o", "x.wav", "--precision", "int8", "Hello"],
             "precision is 'int8'; only a CosyVoice bundle has others than fp32",
         ),
-        (["serve", "--agent", "cat"], "agent (--agent): got 'cat'; allowed is script:FILE, keys or none."),
+        (
+            ["serve", "--agent", "cat"],
+            "agents (command line): got 'cat'; allowed is script:FILE, loop",
+        ),
         (
             ["serve", "--agent", "script:/absent.txt"],
             "agent: cannot read the script /absent.txt: No such file",
@@ -449,23 +453,28 @@ def test_a_closed_pipe_is_not_an_error() -> None:
         assert b"Traceback" not in say.stderr.read()
 
 
-def test_a_log_file_is_rotated(tmp_path: Path) -> None:
-    log = tmp_path / "vivavoce.log"
-    script = (
-        "import logging; from pathlib import Path; from vivavoce.gateway.cli import main as cli;"
-        "cli._MAX_LOG_BYTES = 2000;"
-        f"cli._configure_logging('INFO', Path({str(log)!r}));"
-        "[logging.getLogger('vivavoce').info('line %d', n) for n in range(400)]"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    assert "line 399" in log.read_text() and log.stat().st_size <= 2000
-    assert sorted(path.name for path in tmp_path.iterdir())[-1] == "vivavoce.log.5"
-
-
-def test_a_log_file_that_cannot_be_written_is_one_sentence(
+def test_the_password_of_asterisk_comes_from_the_first_line_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("VIVAVOCE_LOG_FILE", str(tmp_path / "nowhere" / "log"))
-    assert exit_code("serve") == 1
-    assert capsys.readouterr().err.startswith("vivavoce: log_file: cannot write ")
+    read: list[Settings] = []
+
+    async def note(settings: Settings, **_: object) -> None:
+        read.append(settings)
+
+    monkeypatch.setattr("vivavoce.gateway.serve.serve", note)
+    file = tmp_path / "password"
+    assert exit_code("serve", "--ari-password-file", str(file)) == 1
+    assert capsys.readouterr().err.startswith(f"vivavoce: --ari-password-file: cannot read {file}")
+    file.write_text("from file\nsecond line\n")
+    assert exit_code("serve", "--ari-password-file", str(file)) == 0
+    (settings,) = read
+    assert settings.ari.password is not None
+    assert settings.ari.password.get_secret_value() == "from file"
+
+
+def test_the_settings_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("settings") == 0
+    assert (
+        "| `audiosocket.port` | `9092` | port of AudioSocket; 0 chooses a free one |"
+        in capsys.readouterr().out
+    )

@@ -12,11 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shared.cluster.local_replicas import open_cluster
 from shared.event_loop import until
+from shared.gateways.made_settings import make_settings
 from vivavoce.gateway.cluster.replicas import cluster_engine
 from vivavoce.gateway.cluster.replicas.cluster_metrics import ClusterMetrics, replica_families
 from vivavoce.gateway.cluster.replicas.messages import ReplicaMetrics
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.metrics import Metrics
 
 TEXT = "One two three four, five six seven. Eight nine ten, and eleven! Twelve thirteen fourteen fifteen."
@@ -93,7 +93,7 @@ def test_the_trace_of_a_request_is_in_the_log_of_the_gateway_and_of_each_replica
         async with open_cluster(2) as (engine, directory):
             for each in directory.replicas:
                 each.max_chunks = 4  # the first one dies, and the other one has enough for the rest
-            settings = Settings(http_port=0, audiosocket_port=0, agent="none")
+            settings = make_settings(http_port=0, audiosocket_port=0, agents_default="none")
             async with aclosing(await Gateway.open(settings, engine=engine)) as gateway:
                 host, port = gateway.addresses.http
                 speech = {"model": "vivavoce", "input": "One two three, four five six.", "voice": "tone-440"}

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shared.gateways.made_settings import make_settings
+
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 pytestmark = [
@@ -35,7 +37,6 @@ from vivavoce.gateway.cluster.shared_store.conditioning import SharedConditionin
 from vivavoce.gateway.cluster.shared_store.redis_link import RedisLink  # noqa: E402
 from vivavoce.gateway.cluster.shared_store.shared_voices import SharedVoices  # noqa: E402
 from vivavoce.gateway.engine_opening import open_engine  # noqa: E402
-from vivavoce.gateway.settings import Settings  # noqa: E402
 from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry  # noqa: E402
 from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
@@ -117,7 +118,7 @@ async def compare(
     """
     async with await Engine.open(str(bundle), executor="torch") as here:
         expected = [await speak(here, seed) for seed in (1, 2)]
-    engine = await open_engine(Settings(executor="ray", ray_address="auto", voice_store=store))
+    engine = await open_engine(make_settings(engine_executor="ray", voices_store=store))
     try:
         speaking = [asyncio.create_task(speak(engine, seed)) for seed in (1, 2)]
         await asyncio.to_thread(disturb)
@@ -196,7 +197,7 @@ def test_three_gateways_enrol_a_recording_once_and_every_replica_speaks_it_alike
             gateways = []
             for number in range(3):
                 store = tmp_path / str(number)
-                engine = await open_engine(Settings(executor="ray", ray_address="auto", voice_store=store))
+                engine = await open_engine(make_settings(engine_executor="ray", voices_store=store))
                 opened.push_async_callback(engine.aclose)
                 assert isinstance(engine, ClusterEngine)
                 assert isinstance(engine.voices, EnrollableClusterVoices) and engine.voices.store
@@ -247,7 +248,7 @@ async def speak_when_admitted(engine: Engine, voice: str | None) -> tuple[list[A
 
 async def cancel_together(store: Path) -> None:
     """Cancel several streams in one batch of commands; then speak one."""
-    engine = await open_engine(Settings(executor="ray", ray_address="auto", voice_store=store))
+    engine = await open_engine(make_settings(engine_executor="ray", voices_store=store))
     try:
         streams = [engine.stream(seed=seed) for seed in range(6)]
         for stream in streams:

@@ -13,10 +13,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
-from vivavoce.gateway.settings import Settings
 from vivavoce.gateway.web.app import make_app
 from vivavoce.gateway.web.http_server import HttpServer
-from vivavoce.gateway.web.keep_alive import CLOSE_MARGIN_S, UnreadRequestGuard
+from vivavoce.gateway.web.keep_alive import CLOSE_MARGIN_S, DEFAULT_KEEP_ALIVE_S, UnreadRequestGuard
 from vivavoce.tts_engine.metrics import Metrics
 
 TIMEOUT_S = 30.0
@@ -86,7 +85,7 @@ def test_a_response_says_how_long_its_connection_may_be_idle(request_bytes: byte
 
 
 def test_the_default_exceeds_the_120_s_of_livekit_and_the_margin_is_added() -> None:
-    assert Settings().keep_alive_s == 150
+    assert DEFAULT_KEEP_ALIVE_S == 150
 
     async def test() -> None:
         sock = socket.create_server(("127.0.0.1", 0))

@@ -97,7 +97,7 @@ async def proxied(proxy: str, folder: Path) -> AsyncIterator[ProxiedServer]:
     port = free_port()
     keys = folder / "keys.json"
     key = KeysFile(keys).add("page", (Scope.SPEAK, Scope.CALLS), KeyLimits())
-    async with running_gateway(keys_file=keys, public_url=f"https://{NAME}:{port}") as url:
+    async with running_gateway(access_keys_file=keys, http_public_url=f"https://{NAME}:{port}") as url:
         command = PROXIES[proxy](folder, NAME, port, url.removeprefix("http://"))
         environment = {"HOME": str(folder), "PATH": SEARCH_PATH}
         process = await asyncio.create_subprocess_exec(

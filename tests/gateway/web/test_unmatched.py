@@ -10,7 +10,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from shared.gateways.running_gateway import ask_gateway
-from vivavoce.gateway.settings_loader import SettingsError, load_settings
+from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings
 
 SPEECH = {"input": "One.", "response_format": "pcm"}
 
@@ -117,7 +117,7 @@ def test_apps_and_extensions_are_origins(origin: str) -> None:
         refused = await client.post("/v1/audio/speech", json=SPEECH, headers={"origin": "app://other"})
         assert refused.status_code == 403
 
-    ask_gateway(questions, allowed_origins=(origin,))
+    ask_gateway(questions, http_allowed_origins=(origin,))
 
 
 def test_a_browser_is_told_before_a_request_which_pages_may_send_it() -> None:
@@ -138,7 +138,7 @@ def test_a_browser_is_told_before_a_request_which_pages_may_send_it() -> None:
             assert (refused.status_code, "allowed_origins" in refused.text) == (403, True)
             assert "access-control-allow-origin" not in refused.headers
 
-    ask_gateway(questions, allowed_origins=("https://app.example.org", "https://*.example.net"))
+    ask_gateway(questions, http_allowed_origins=("https://app.example.org", "https://*.example.net"))
 
 
 def test_without_allowed_origins_a_browser_is_told_of_the_setting() -> None:
@@ -164,6 +164,6 @@ def test_without_allowed_origins_a_browser_is_told_of_the_setting() -> None:
 )
 def test_what_is_no_origin_is_refused_at_the_start(origin: str, tmp_path: Path) -> None:
     file = tmp_path / "vivavoce.toml"
-    file.write_text(f'allowed_origins = ["{origin}"]\n')
+    file.write_text(f'http.allowed_origins = ["{origin}"]\n')
     with pytest.raises(SettingsError, match="allowed is a list of origins"):
         load_settings(file)

@@ -24,8 +24,9 @@ from vivavoce.adapters.audiosocket.protocol import (
 )
 from vivavoce.gateway.calls.agents import SilentAgent
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
+
+from ..gateways.made_settings import make_settings
 
 
 class Phone:
@@ -106,7 +107,7 @@ class CallServer:
 async def call_server(
     keys_file: Path | None = None, key: str = "", *, backend: StandInBackend | None = None, **changes: Any
 ) -> AsyncIterator[CallServer]:
-    settings = Settings(http_port=0, audiosocket_port=0, keys_file=keys_file, **changes)
+    settings = make_settings(http_port=0, audiosocket_port=0, access_keys_file=keys_file, **changes)
     headers = {"authorization": f"Bearer {key}"} if key else {}
     async with await Engine.open(backend=backend or StandInBackend()) as engine:
         gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())

@@ -2,19 +2,25 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from functools import partial
+from types import MappingProxyType
 from typing import Any
+from unittest.mock import patch
 
 from shared.calls.peers.peer import SimulatedPeer
 from shared.calls.websocket_phones import WebSocketPhone
 from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
+from vivavoce.gateway import call_servers
 from vivavoce.gateway.calls.agents import Agent, SilentAgent
 from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.calls.legs.websocket_leg import WebSocketTimeouts
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
+
+from ..gateways.made_settings import make_settings
 
 TIMEOUT_S = 60.0
 
@@ -59,18 +65,26 @@ class WebSocketCallServer:
             await asyncio.wait(self._calls)
 
 
+@contextmanager
+def patient_with_sockets(**timeouts: float) -> Iterator[None]:
+    """Let gateways that are opened meanwhile have other ``WebSocketTimeouts``."""
+    with patch.object(call_servers, "WebSocketTimeouts", partial(WebSocketTimeouts, **timeouts)):
+        yield
+
+
 @asynccontextmanager
 async def websocket_call_server(
-    *, agent: Agent | None = None, **changed: Any
+    *, agent: Agent | None = None, timeouts: Mapping[str, float] = MappingProxyType({}), **changed: Any
 ) -> AsyncIterator[WebSocketCallServer]:
-    """Open a gateway with those settings."""
-    settings = Settings(**{"http_port": 0, "audiosocket_port": 0, **changed})
-    async with (
-        await Engine.open(backend=StandInBackend((440, 880))) as engine,
-        aclosing(await Gateway.open(settings, engine=engine, agent=agent or SilentAgent())) as gateway,
-        aclosing(WebSocketCallServer(gateway)) as server,
-    ):
-        yield server
+    """Open a gateway with those settings; timeouts: changed ones of ``WebSocketTimeouts``."""
+    settings = make_settings(**{"http_port": 0, "audiosocket_port": 0, **changed})
+    with patient_with_sockets(**timeouts):
+        async with (
+            await Engine.open(backend=StandInBackend((440, 880))) as engine,
+            aclosing(await Gateway.open(settings, engine=engine, agent=agent or SilentAgent())) as gateway,
+            aclosing(WebSocketCallServer(gateway)) as server,
+        ):
+            yield server
 
 
 def with_server(test: Callable[[WebSocketCallServer], Awaitable[None]], **options: Any) -> None:

@@ -30,7 +30,7 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """For ``redis_url``."""
+        """For ``cluster.redis_url``."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def __enter__(self) -> Self:

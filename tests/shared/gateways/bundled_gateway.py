@@ -9,9 +9,11 @@ import httpx
 
 from shared.voices.tiny_kokoro import write_tiny_kokoro
 from shared.voices.tiny_piper import write_tiny_piper
-from vivavoce.gateway.bundle_settings import BundleSetting
+from vivavoce.gateway.configuration.settings import Settings
+from vivavoce.gateway.engine_settings import FurtherBundleTable
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
+
+from .made_settings import make_settings
 
 
 def settings_with(folder: Path, **changed: Any) -> Settings:
@@ -19,18 +21,18 @@ def settings_with(folder: Path, **changed: Any) -> Settings:
         folder / "de", name="de_DE-otto-low", speakers=2, config={"language": {"code": "de_DE"}}
     )
     bundles = {
-        "german": BundleSetting(folder=str(german.parent), voice="de_DE-otto-low/s1", workers=1),
-        "kokoro": BundleSetting(folder=str(write_tiny_kokoro(folder / "kokoro"))),
+        "german": FurtherBundleTable(folder=str(german.parent), voice="de_DE-otto-low/s1"),
+        "kokoro": FurtherBundleTable(folder=str(write_tiny_kokoro(folder / "kokoro"))),
     }
     english = write_tiny_piper(folder / "en", name="en_US-anna-low").parent
     defaults = {
-        "bundle": str(english),
+        "bundle_folder": str(english),
         "http_port": 0,
         "audiosocket_port": 0,
-        "agent": "none",
-        "media_processes": 0,
+        "agents_default": "none",
+        "calls_media_processes": 0,
     }
-    return Settings(**{**defaults, "bundles": bundles, **changed})
+    return make_settings(**{**defaults, "bundles": bundles, **changed})
 
 
 @asynccontextmanager

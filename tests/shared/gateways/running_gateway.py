@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
 
 from ..engine.standin_backend import StandInBackend
+from .made_settings import make_settings
 
 PITCHES_HZ = (440, 330)  # of the voices tone-440, the default, and tone-330
 _TIMEOUT_S = 60.0
@@ -20,7 +20,7 @@ _TIMEOUT_S = 60.0
 @asynccontextmanager
 async def running_gateway(**changed: Any) -> AsyncIterator[str]:
     """Open a gateway with those settings; yields its URL."""
-    settings = Settings(**{"http_port": 0, "audiosocket_port": 0, "agent": "none", **changed})
+    settings = make_settings(**{"http_port": 0, "audiosocket_port": 0, "agents_default": "none", **changed})
     async with (
         await Engine.open(backend=StandInBackend(PITCHES_HZ)) as engine,
         aclosing(await Gateway.open(settings, engine=engine)) as gateway,

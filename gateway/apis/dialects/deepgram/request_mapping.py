@@ -19,7 +19,7 @@ def resolve_deepgram_voice(voices: VoiceRegistry, models: ModelNames, model: str
 
     A model may also be a bundle, an alias of a model or the server's own, each of which is its default
     voice. The server's default voice speaks for Deepgram's own models, unless the settings name another in
-    ``voice_aliases``: existing programs then run unchanged.
+    ``voices.aliases``: existing programs then run unchanged.
     """
     try:
         return voices.resolve(model, grant)

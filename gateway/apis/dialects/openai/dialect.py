@@ -10,7 +10,7 @@ from .voices_api import OpenAIVoicesApi
 
 def _open(host: DialectHost) -> OpenDialect:
     resolver = OpenAIVoiceResolver(host.voices, host.guard, host.server.models)
-    voices = OpenAIVoicesApi(host.jobs, host.policy.voice_list)
+    voices = OpenAIVoicesApi(host.jobs)
     return OpenDialect.of(OpenAICompatibleApi(host.jobs, resolver), voices)
 
 

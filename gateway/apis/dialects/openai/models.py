@@ -328,7 +328,7 @@ class UploadedVoice(BaseModel):
 class OpenAIVoiceList(OpenAIAnswer):
     """The voices of a key: OpenAI's list, and vLLM-Omni's of the enrolled ones.
 
-    ``voices`` has ids alone if the setting ``voice_list`` or the request's ``legacy`` says so.
+    ``voices`` has ids alone if the request's ``legacy`` says so.
     """
 
     object: Literal["list"] = "list"

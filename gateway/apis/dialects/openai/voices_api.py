@@ -27,9 +27,7 @@ from ....web.openapi.operations import (
     operation,
     query,
 )
-from ...dialect import VoiceListFormat
 from ...shell.http_api import Endpoint
-from ...shell.speech_job import JobServer
 from .errors import OpenAIResourceNotFound
 from .http_api import OpenAIHttpApi, openai_errors
 from .models import (
@@ -84,11 +82,6 @@ _DELETE: Final = operation(
 class OpenAIVoicesApi(OpenAIHttpApi):
     """Lists the voices that a key may use, and makes and deletes its own."""
 
-    def __init__(self, host: JobServer, list_format: VoiceListFormat = "objects") -> None:
-        """Make the API; list_format: of a list whose request does not say."""
-        super().__init__(host)
-        self._list_format = list_format
-
     def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
         yield f"GET {_PATH}", self.listing(self._list), _LIST
         yield f"POST {_PATH}", self.answering(Scope.ENROLL, self._create), _CREATE
@@ -100,14 +93,7 @@ class OpenAIVoicesApi(OpenAIHttpApi):
         return OpenAIVoiceList(voices=self._entries(request, voices), uploaded_voices=uploaded)
 
     def _entries(self, request: Request, voices: Iterable[ListedVoice]) -> list[OpenAIVoice] | list[str]:
-        match request.query_params.get("legacy", "").lower():
-            case "true" | "1":
-                list_format: VoiceListFormat = "names"
-            case "false" | "0":
-                list_format = "objects"
-            case _:
-                list_format = self._list_format
-        if list_format == "names":
+        if request.query_params.get("legacy", "").lower() in ("true", "1"):
             return [voice.id for voice in voices]
         return [_listed_voice(voice) for voice in voices]
 

@@ -59,7 +59,7 @@ class AriMissing(BadRequest):
 async def place_call(ari: AriController | None, wanted: AriCallRequest, grant: Grant) -> JSONResponse:
     """Have Asterisk call, and answer with the id; raises AriMissing without one, and RateLimited."""
     if ari is None:
-        raise AriMissing("over: got 'ari', but no Asterisk is configured; set ari_url")
+        raise AriMissing("over: got 'ari', but no Asterisk is configured; set ari.url")
     grant.require_destination(wanted.endpoint)
     try:
         call_id = await ari.originate(

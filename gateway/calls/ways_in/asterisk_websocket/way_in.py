@@ -9,12 +9,10 @@ from .sockets import AwaitedSockets
 
 
 async def _open(host: CallHost) -> OpenWayIn:
-    settings, awaited = host.settings, AwaitedSockets()
+    ari, awaited = host.settings.ari, AwaitedSockets()
     return OpenWayIn(
         mounts=(Mount(asterisk_routes(host.websockets, awaited), Scope.CALLS_ALL),),
-        external_media=WebSocketExternalMedia(
-            host.websockets, awaited, settings.ari_codec, settings.ari_websocket_client or ""
-        ),
+        external_media=WebSocketExternalMedia(host.websockets, awaited, ari.codec, ari.connection),
     )
 
 

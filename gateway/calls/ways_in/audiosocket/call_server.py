@@ -25,7 +25,7 @@ from .....tts_engine.errors import Overloaded
 from ....listening_sockets import limit_unidentified
 from ...agents import Agent
 from ...call import Call
-from ...call_options import CallerSpeechAction, CallSpeechOptions
+from ...call_options import LEAD_S, CallerSpeechAction, CallSpeechOptions
 from ...caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from ...expected_calls import ExpectedCall, ExpectedCalls
 from ...legs.leg import CallServices, CallSettings, LegGroup
@@ -44,10 +44,12 @@ class AudioSocketCallSettings:
     """Settings of the gateway's AudioSocket calls."""
 
     sample_rate: int | None  # Hz of the audio sent, 8000 or 24000; None: as the caller's program sends
-    first_message_s: float  # from the connection to the call's id
-    stalled_s: float  # without reading, or for the rest of an incomplete message
-    lead_s: float  # speech rendered ahead of the listener
     speech: CallSpeechOptions
+    first_message_s: float = 5.0  # to the call's id, which Asterisk sends within 1 ms of the connection
+    # Without reading, or for the rest of an incomplete message: a conversation does not survive a longer
+    # interruption of the network.
+    stalled_s: float = 10.0
+    lead_s: float = LEAD_S  # speech rendered ahead of the listener
     caller_speech_action: CallerSpeechAction = CallerSpeechAction.TELL
     silent_s: float | None = None  # without any message of the caller; None: unlimited
     max_unidentified: int = DEFAULT_MAX_UNIDENTIFIED  # connections without a call's id

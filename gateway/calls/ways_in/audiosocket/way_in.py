@@ -3,17 +3,16 @@
 import ipaddress
 
 from .....adapters.audiosocket.wire import AudioSocketOpening
+from ....configuration.settings import Settings
 from ....listening_sockets import address_unavailable, bound_address
-from ....settings import Settings
 from ..way_in import CallHost, OpenWayIn, TcpListener, WayIn
 from .call_server import AudioSocketCallServer, AudioSocketCallSettings
 from .external_media import AudioSocketExternalMedia
 
 
 def _listens(settings: Settings) -> TcpListener:
-    return TcpListener(
-        "AudioSocket", settings.audiosocket_host, settings.audiosocket_port, "--audiosocket-port"
-    )
+    table = settings.audiosocket
+    return TcpListener("AudioSocket", table.host, table.port, "--audiosocket-port")
 
 
 async def _open(host: CallHost) -> OpenWayIn:
@@ -31,22 +30,19 @@ async def _open(host: CallHost) -> OpenWayIn:
     except OSError as error:
         raise address_unavailable((address, port), error, flag=_listens(settings).flag) from None
     # Asterisk cannot connect to "every address".
-    reachable = settings.rtp_host if ipaddress.ip_address(address).is_unspecified else address
-    sample_rate = 16_000 if settings.ari_codec == "slin16" else 8_000
+    reachable = settings.rtp.host if ipaddress.ip_address(address).is_unspecified else address
+    sample_rate = 16_000 if settings.ari.codec == "slin16" else 8_000
     return OpenWayIn(server, external_media=AudioSocketExternalMedia(server, (reachable, port), sample_rate))
 
 
 def _make_policy(host: CallHost) -> AudioSocketCallSettings:
-    settings = host.settings
+    rate = host.settings.audiosocket.rate
     return AudioSocketCallSettings(
-        sample_rate=None if settings.audiosocket_rate == "caller" else settings.audiosocket_rate,
-        first_message_s=settings.first_message_s,
-        stalled_s=settings.stalled_s,
-        silent_s=settings.silent_s,
+        sample_rate=None if rate == "caller" else rate,
+        silent_s=host.settings.calls.silent_s,
         lead_s=host.call_settings.lead_s,
         speech=host.call_settings.speech,
         caller_speech_action=host.call_settings.caller_speech_action,
-        max_unidentified=settings.max_unidentified,
     )
 
 

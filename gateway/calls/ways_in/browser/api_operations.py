@@ -38,7 +38,7 @@ class BrowserIceServer(BaseModel):
 
 
 class BrowserIceConfig(BaseModel):
-    """The setting ``ice_servers``."""
+    """The setting ``browser.ice_servers``."""
 
     iceServers: list[BrowserIceServer]
 

@@ -1,4 +1,4 @@
-"""The setting ``ice_servers``: STUN and TURN servers, as a URL or with user and credential."""
+"""The setting ``browser.ice_servers``: STUN and TURN servers, as a URL or with user and credential."""
 
 from typing import Annotated, Self
 

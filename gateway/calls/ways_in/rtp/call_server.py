@@ -50,8 +50,8 @@ class RtpCallSettings:
     ports: MediaPorts | None  # None: any that the system chooses
     first_packet_s: float  # until the first packet of a peer that nobody named
     silent_s: float  # without any packet of the caller: no other sign tells that the peer is gone
-    stalled_s: float
     call: CallSettings
+    stalled_s: float = 10.0  # a conversation does not survive a longer interruption of the network
 
 
 @dataclass(frozen=True, slots=True, eq=False)

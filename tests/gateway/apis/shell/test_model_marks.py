@@ -10,13 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
+from shared.gateways.made_settings import make_settings
+
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.voices.cosyvoice_bundles import write_random_bundle
 from shared.voices.tiny_cosyvoice import BRIEF
 from vivavoce.adapters.client import SpeechClient, SpeechOptions
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.sentence import SpokenSentence, TextPiece
@@ -53,7 +54,7 @@ async def server_with_bundle(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIt
         add_text(sentence, piece)
 
     patch.setattr(SpokenSentence, "add_text", recorded)
-    settings = Settings(http_port=0, audiosocket_port=0, agent="none")
+    settings = make_settings(http_port=0, audiosocket_port=0, agents_default="none")
     async with (
         await Engine.open(backend=backend) as engine,
         aclosing(await Gateway.open(settings, engine=engine)) as gateway,

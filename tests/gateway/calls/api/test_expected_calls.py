@@ -86,7 +86,7 @@ def test_a_call_of_a_json_announcement_is_answered_by_its_agent(tmp_path: Path) 
 
 def test_other_calls_are_refused_if_only_expected_ones_are_taken(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with call_server(expected_calls_only=True) as server, server.http() as http:
+        async with call_server(audiosocket_expected_calls_only=True) as server, server.http() as http:
             call_id = (await http.post("/expected", json={})).json()["call"]
             stranger = await server.dial()
             await stranger.hung_up.wait()

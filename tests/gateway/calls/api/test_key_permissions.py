@@ -228,7 +228,10 @@ def test_a_caller_is_not_joined_with_the_caller_of_another_key(tmp_path: Path) -
     key = KeysFile(tmp_path / "keys.json").add("program", (Scope.CALLS_OWN,), KeyLimits())
 
     async def run() -> None:
-        async with call_server(keys_file=tmp_path / "keys.json", key=key) as server, server.http() as client:
+        async with (
+            call_server(keys_file=tmp_path / "keys.json", key=key) as server,
+            server.http() as client,
+        ):
             own, other = await phone_of(server, key), await phone_of(server)
             order = {"to": f"call:{other.call_id}"}
             assert (await client.post(f"/{own.call_id}/transfer", json=order)).status_code == 404
@@ -245,7 +248,10 @@ def test_a_key_calls_and_transfers_to_its_destinations_only(tmp_path: Path) -> N
     key = keys.add("program", scopes, KeyLimits(), destinations=("2??", "RTP/127.0.0.1:*"))
 
     async def run() -> None:
-        async with call_server(keys_file=tmp_path / "keys.json", key=key) as server, server.http() as client:
+        async with (
+            call_server(keys_file=tmp_path / "keys.json", key=key) as server,
+            server.http() as client,
+        ):
             refused = [{"over": "rtp"}, {"over": "rtp", "peer": "192.0.2.1:9"}]
             assert [(await client.post("", json=body)).status_code for body in refused] == [403, 403]
             placed = await client.post("", json={"over": "rtp", "peer": "127.0.0.1:4000"})
@@ -298,7 +304,10 @@ def test_the_limits_of_a_key_hold_for_calls_that_it_places(
     key = KeysFile(tmp_path / "keys.json").add("program", (Scope.ORIGINATE, Scope.CALLS_OWN), limits)
 
     async def run() -> None:
-        async with call_server(keys_file=tmp_path / "keys.json", key=key) as server, server.http() as client:
+        async with (
+            call_server(keys_file=tmp_path / "keys.json", key=key) as server,
+            server.http() as client,
+        ):
             answers = [await client.post("", json={"over": "rtp"}) for _ in range(5)]
             assert [answer.status_code for answer in answers] == [201] * placed + [429] * (5 - placed)
             assert len(server.gateway.calls.registry) == placed
@@ -311,7 +320,10 @@ def test_a_call_that_has_ended_counts_no_more(tmp_path: Path) -> None:
     key = KeysFile(tmp_path / "keys.json").add("program", scopes, KeyLimits(max_calls=1))
 
     async def run() -> None:
-        async with call_server(keys_file=tmp_path / "keys.json", key=key) as server, server.http() as client:
+        async with (
+            call_server(keys_file=tmp_path / "keys.json", key=key) as server,
+            server.http() as client,
+        ):
             for _ in range(3):
                 placed = await client.post("", json={"over": "rtp"})
                 assert placed.status_code == 201
@@ -345,7 +357,10 @@ def test_a_program_that_waits_for_a_call_is_closed_when_its_key_is_revoked(tmp_p
     key = keys.add("program", (Scope.CALLS_ALL,), KeyLimits())
 
     async def run() -> None:
-        async with asyncio.timeout(60), call_server(keys_file=tmp_path / "keys.json", key=key) as server:
+        async with (
+            asyncio.timeout(60),
+            call_server(keys_file=tmp_path / "keys.json", key=key) as server,
+        ):
             async with server.socket("next", "?audio=in") as socket:
                 keys.revoke(key[3:11])
                 phone = await server.phone()

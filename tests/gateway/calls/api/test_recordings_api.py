@@ -12,7 +12,7 @@ import pytest
 
 from shared.calls.call_server import CallServer, Phone, call_server, run, send_utterance, until
 from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio
-from vivavoce.gateway.settings_loader import SettingsError, load_settings
+from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings
 
 CALLER = np.rint(500 * np.sin(2 * np.pi * 400 * np.arange(160) / 8_000)).astype("<i2").tobytes()  # 20 ms
 
@@ -41,7 +41,7 @@ async def hang_up(server: CallServer, phone: Phone) -> None:
 @pytest.mark.parametrize("media_processes", [0, 1])
 def test_a_program_records_a_call_over_its_socket(tmp_path: Path, media_processes: int) -> None:
     async def test() -> None:
-        async with call_server(recordings=tmp_path, media_processes=media_processes) as server:
+        async with call_server(recordings_folder=tmp_path, calls_media_processes=media_processes) as server:
             phone = await server.phone()
             talking = asyncio.create_task(talk(phone))
             async with server.socket(phone.call_id) as socket:
@@ -62,7 +62,7 @@ def test_a_program_records_a_call_over_its_socket(tmp_path: Path, media_processe
 
 def test_a_call_is_recorded_over_http_until_it_ends(tmp_path: Path) -> None:
     async def test() -> None:
-        async with call_server(recordings=tmp_path) as server, server.http() as client:
+        async with call_server(recordings_folder=tmp_path) as server, server.http() as client:
             phone = await server.phone()
             path = f"/{phone.call_id}/recording"
             assert (await client.delete(path)).json() == {"error": "the call is not recorded"}
@@ -78,7 +78,7 @@ def test_a_call_is_recorded_over_http_until_it_ends(tmp_path: Path) -> None:
 
 def test_every_call_is_recorded_if_the_setting_says_so(tmp_path: Path) -> None:
     async def test() -> None:
-        async with call_server(recordings=tmp_path / "calls", record_calls=True) as server:
+        async with call_server(recordings_folder=tmp_path / "calls", recordings_all_calls=True) as server:
             for _ in range(2):
                 await hang_up(server, await server.phone())
         assert len(list((tmp_path / "calls").glob("*.wav"))) == 2
@@ -91,7 +91,10 @@ def test_a_call_goes_on_when_it_cannot_be_recorded(tmp_path: Path, caplog: pytes
     occupied.touch()
 
     async def test() -> None:
-        async with call_server(recordings=occupied, record_calls=True) as server, server.http() as client:
+        async with (
+            call_server(recordings_folder=occupied, recordings_all_calls=True) as server,
+            server.http() as client,
+        ):
             phone = await server.phone()
             answer = await client.post(f"/{phone.call_id}/recording")
             assert answer.status_code == 503 and "the call cannot be recorded" in answer.json()["error"]
@@ -108,7 +111,7 @@ def test_a_program_is_told_that_a_recording_ended_by_itself(
         raise OSError(28, "No space left on device")
 
     async def test() -> None:
-        async with call_server(recordings=tmp_path) as server, server.http() as client:
+        async with call_server(recordings_folder=tmp_path) as server, server.http() as client:
             phone = await server.phone()
             path = f"/{phone.call_id}/recording"
             async with server.socket(phone.call_id) as socket:
@@ -134,5 +137,5 @@ def test_without_a_folder_no_call_can_be_recorded(tmp_path: Path) -> None:
             assert answer.status_code == 400 and "recordings names no folder" in answer.json()["error"]
 
     run(test())
-    with pytest.raises(SettingsError, match="record_calls: got true without a folder"):
-        load_settings(flags={"record_calls": True})
+    with pytest.raises(SettingsError, match=r"recordings\.all_calls: got true without a folder"):
+        load_settings(flags={"recordings_all_calls": True})

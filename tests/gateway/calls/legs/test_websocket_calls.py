@@ -308,7 +308,7 @@ def test_a_third_call_is_refused_before_the_handshake() -> None:
         with pytest.raises(Exception, match="HTTP 503"):
             await server.dial(SimulatedTwilio(new_call_id()))
 
-    with_server(test, max_calls=2)
+    with_server(test, calls_max_calls=2)
 
 
 def test_sockets_without_a_stream_take_no_place_of_a_call() -> None:
@@ -324,4 +324,4 @@ def test_sockets_without_a_stream_take_no_place_of_a_call() -> None:
         for stranger in strangers:
             await stranger.close()
 
-    with_server(test, max_calls=1, first_message_s=300.0)
+    with_server(test, calls_max_calls=1, timeouts={"first_message_s": 300.0})

@@ -204,7 +204,13 @@ def test_a_peer_that_sends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def attacker(server: WebSocketCallServer, socket: ClientConnection) -> None:
         await closed_by_the_gateway(socket)
 
-    attack(caplog, "/v1/asterisk/media", attacker, "no start of a stream within 0.3 s", first_message_s=0.3)
+    attack(
+        caplog,
+        "/v1/asterisk/media",
+        attacker,
+        "no start of a stream within 0.3 s",
+        timeouts={"first_message_s": 0.3},
+    )
 
 
 def test_a_peer_that_falls_silent_in_the_call(caplog: pytest.LogCaptureFixture) -> None:
@@ -213,7 +219,11 @@ def test_a_peer_that_falls_silent_in_the_call(caplog: pytest.LogCaptureFixture) 
         await closed_by_the_gateway(socket)
 
     attack(
-        caplog, "/v1/asterisk/media", attacker, "Call A1: the peer has sent nothing for 0.5 s", silent_s=0.5
+        caplog,
+        "/v1/asterisk/media",
+        attacker,
+        "Call A1: the peer has sent nothing for 0.5 s",
+        calls_silent_s=0.5,
     )
 
 
@@ -251,5 +261,9 @@ def test_a_peer_that_never_reads(caplog: pytest.LogCaptureFixture) -> None:
         socket.transport.abort()
 
     attack(
-        caplog, "/v1/asterisk/media", attacker, "Call A1: the peer has taken nothing for 0.5 s", stalled_s=0.5
+        caplog,
+        "/v1/asterisk/media",
+        attacker,
+        "Call A1: the peer has taken nothing for 0.5 s",
+        timeouts={"stalled_s": 0.5},
     )

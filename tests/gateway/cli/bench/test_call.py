@@ -304,7 +304,7 @@ def test_a_gateway_that_does_not_start_ends_the_bench_with_its_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("VIVAVOCE_NO_SUCH_KEY", "1")
-    monkeypatch.setenv("VIVAVOCE_SPEED", "7")
+    monkeypatch.setenv("VIVAVOCE_CALLS_SPEED", "7")
     monkeypatch.setattr(call, "READY_TIMEOUT_S", 900.0)
     start = time.monotonic()
     with pytest.raises(BenchFailed, match="call_server"):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from shared.engine.standin_backend import StandInBackend
+from shared.gateways.made_settings import make_settings
 from vivavoce.gateway.cli.bench import commands
 from vivavoce.gateway.cli.bench.api_clients import SpeechApi, open_client
 from vivavoce.gateway.cli.bench.disconnect import disconnect_figures
@@ -25,7 +26,6 @@ from vivavoce.gateway.cli.bench.open_loop import (
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport
 from vivavoce.gateway.cli.bench.serve import ServeBenchPart, measure
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.metrics import Metrics
@@ -40,7 +40,7 @@ def url() -> Iterator[str]:
     async def serve() -> None:
         ports: dict[str, Any] = {"http_port": 0, "audiosocket_port": 0}
         async with Engine(StandInBackend(), EngineConfig(), Metrics()) as engine:
-            gateway = await Gateway.open(Settings(**ports, agent="none"), engine=engine)
+            gateway = await Gateway.open(make_settings(**ports, agents_default="none"), engine=engine)
             found.append("http://{}:{}".format(*gateway.addresses.http))
             ready.set()
             await asyncio.to_thread(over.wait)

@@ -165,7 +165,7 @@ async function connect(current) {
 
 function onNotConnected(current) {
   end(current, "Not on a call", `No audio connection to ${location.hostname} was found. ` +
-    "A firewall may block UDP, or a TURN server may be missing or wrong (setting ice_servers).");
+    "A firewall may block UDP, or a TURN server may be missing or wrong (setting browser.ice_servers).");
 }
 
 // problem: why the call ended, if it should not have.

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from shared.gateways.made_settings import make_settings
+
 pytest.importorskip("grpc", reason="gRPC needs an extra: make test EXTRAS=dev,stt,grpc")
 
 import grpc
@@ -28,7 +30,6 @@ from vivavoce.gateway.apis.dialects.cosyvoice_server.grpc_messages import CosyVo
 from vivavoce.gateway.apis.dialects.cosyvoice_server.grpc_server import CosyVoiceGrpcServer
 from vivavoce.gateway.listening_sockets import AddressUnavailable
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.stream_request import DeliveryMode
 from vivavoce.tts_engine.voices.store import VoiceStore
@@ -242,7 +243,13 @@ def test_a_gateway_serves_grpc_on_its_port_and_reports_one_that_is_taken() -> No
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
             port = sock.getsockname()[1]
-        settings = Settings(http_port=0, audiosocket_port=0, agent="none", media_processes=0, grpc_port=port)
+        settings = make_settings(
+            http_port=0,
+            audiosocket_port=0,
+            agents_default="none",
+            calls_media_processes=0,
+            apis_grpc_port=port,
+        )
         async with (
             asyncio.timeout(60.0),
             await Engine.open(backend=StandInBackend()) as engine,

@@ -49,12 +49,14 @@ class AriServer:
 
 @asynccontextmanager
 async def ari_server(modules: Iterable[str] = (), **changes: Any) -> AsyncIterator[AriServer]:
-    settings = {"ari_user": USER, "ari_password": PASSWORD, "ari_app": APP} | changes
-    async with simulated_ari(modules) as ari, call_server(ari_url=ari.url, **settings) as server:
-        running = AriServer(ari, server)
-        ari.gateway_url = f"ws://{server.base.partition('/')[0]}/v1/asterisk/media"
-        await running.until(lambda: bool(ari.sockets))
-        yield running
+    settings = {"ari_password": PASSWORD, "ari_app": APP} | changes
+    async with simulated_ari(modules) as ari:
+        url = ari.url.replace("://", f"://{USER}@")
+        async with call_server(ari_url=url, **settings) as server:
+            running = AriServer(ari, server)
+            ari.gateway_url = f"ws://{server.base.partition('/')[0]}/v1/asterisk/media"
+            await running.until(lambda: bool(ari.sockets))
+            yield running
 
 
 WAYS: dict[str, tuple[set[str], dict[str, str]]] = {  # modules of Asterisk and settings
@@ -63,7 +65,7 @@ WAYS: dict[str, tuple[set[str], dict[str, str]]] = {  # modules of Asterisk and 
     "chan_websocket": ({"chan_websocket.so", "chan_audiosocket.so"}, {}),
     "chan_websocket, Asterisk connects": (
         set(),
-        {"ari_media": "websocket", "ari_websocket_client": "vivavoce"},
+        {"ari_media": "websocket:vivavoce"},
     ),
 }
 
@@ -390,7 +392,7 @@ def test_a_call_that_asterisk_does_not_connect_is_left_to_the_dial_plan(
 
 def test_a_call_beyond_the_limit_is_refused_as_congestion() -> None:
     async def scenario() -> None:
-        async with ari_server(max_calls=1) as running:
+        async with ari_server(calls_max_calls=1) as running:
             first = await running.ari.ring("1700.1")
             await running.call_up(first)
             await running.ari.ring("1700.2")

@@ -51,7 +51,7 @@ def test_a_signed_webhook_of_twilio_is_answered_with_a_stream_that_works_once() 
         with pytest.raises(Exception, match="HTTP 403"):
             await server.dial(SimulatedTwilio(new_call_id(), token=ticket))
 
-    with_server(test, twilio_auth_token="secret", public_url=PUBLIC)
+    with_server(test, media_streams_auth_tokens_twilio="secret", http_public_url=PUBLIC)
 
 
 @pytest.mark.parametrize("signature", [None, "", "AAAA", "MlvbHJI5NvntA8/mlnTov+AJ36U="])
@@ -67,7 +67,9 @@ def test_a_forged_signature_is_refused_and_logged_with_the_call(
             await server.dial(SimulatedTwilio(new_call_id()), headers=headers)
         assert len(server.gateway.calls.registry) == 0
 
-    with_server(test, twilio_auth_token="secret", media_streams_token=TOKEN, public_url=PUBLIC)
+    with_server(
+        test, media_streams_auth_tokens_twilio="secret", media_streams_token=TOKEN, http_public_url=PUBLIC
+    )
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     why = "of twilio from 127.0.0.1 refused: the signature of twilio is missing or wrong"
     assert warnings == [f"Call {BODY['CallSid']!r} {why}", f"Call '' {why}"]
@@ -79,7 +81,7 @@ def test_a_signed_stream_of_twilio_needs_no_ticket() -> None:
         signature = twilio_signature("secret", f"wss://voice.example.org{peer.path}", {})
         await server.dial(peer, headers={"X-Twilio-Signature": signature})
 
-    with_server(test, twilio_auth_token="secret", public_url=PUBLIC)
+    with_server(test, media_streams_auth_tokens_twilio="secret", http_public_url=PUBLIC)
 
 
 def test_a_signature_for_the_host_that_a_request_claims_is_refused() -> None:
@@ -92,8 +94,8 @@ def test_a_signature_for_the_host_that_a_request_claims_is_refused() -> None:
         }
         assert (await ask(server, "POST", path, data=BODY, headers=headers)).status_code == 403
 
-    with_server(test, twilio_auth_token="secret", public_url=PUBLIC)
-    with_server(test, twilio_auth_token="secret")  # nothing says what was signed
+    with_server(test, media_streams_auth_tokens_twilio="secret", http_public_url=PUBLIC)
+    with_server(test, media_streams_auth_tokens_twilio="secret")  # nothing says what was signed
 
 
 @pytest.mark.parametrize("carrier", ["twilio", "plivo"])
@@ -114,7 +116,12 @@ def test_a_json_body_which_no_signature_covers_is_refused(carrier: str) -> None:
         )
         assert forged.status_code == 400 and "signature does not cover" in forged.json()["error"]
 
-    with_server(test, twilio_auth_token="secret", plivo_auth_token="secret", public_url=PUBLIC)
+    with_server(
+        test,
+        media_streams_auth_tokens_twilio="secret",
+        media_streams_auth_tokens_plivo="secret",
+        http_public_url=PUBLIC,
+    )
 
 
 def test_a_signed_webhook_that_is_sent_again_gives_no_second_stream() -> None:
@@ -129,7 +136,7 @@ def test_a_signed_webhook_that_is_sent_again_gives_no_second_stream() -> None:
         replayed = await ask(server, "POST", path, data=BODY, headers=headers)
         assert replayed.status_code == 403 and "answered before" in replayed.json()["error"]
 
-    with_server(test, twilio_auth_token="secret", public_url=PUBLIC)
+    with_server(test, media_streams_auth_tokens_twilio="secret", http_public_url=PUBLIC)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -153,7 +160,7 @@ def test_a_signed_webhook_of_plivo_is_answered(method: str) -> None:
         )
         assert refused.status_code == 403
 
-    with_server(test, plivo_auth_token="secret", public_url=PUBLIC)
+    with_server(test, media_streams_auth_tokens_plivo="secret", http_public_url=PUBLIC)
 
 
 @pytest.mark.slow
@@ -208,7 +215,7 @@ def test_without_secrets_a_carrier_needs_an_api_key(tmp_path: Path) -> None:
             answer = await ask(server, "GET", path, headers={"Authorization": f"Bearer {key}"})
             assert answer.status_code == status
 
-    with_server(test, keys_file=keys_file)
+    with_server(test, access_keys_file=keys_file)
 
 
 def test_a_ticket_is_for_one_carrier_and_one_minute() -> None:

@@ -1,0 +1,1 @@
+"""The configuration of the server: the tables, their reading and their reference."""

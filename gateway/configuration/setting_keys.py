@@ -1,0 +1,81 @@
+"""The settings, one by one, and their reference as ``vivavoce settings`` prints it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from ..engine_settings import BundleTable, FurtherBundleTable
+from .settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class SettingKey:
+    """One setting."""
+
+    path: tuple[str, ...]  # of tables and the key
+    field: FieldInfo
+
+    @property
+    def name(self) -> str:
+        """The setting as messages name it, ``http.port``."""
+        return ".".join(self.path)
+
+    @property
+    def default(self) -> str:
+        """The default as TOML has it; "" for none."""
+        value = self.field.default
+        return "" if value is None or value in ((), {}) else json.dumps(value)
+
+    @property
+    def allowed(self) -> str:
+        """What is allowed, for an error message."""
+        return self.field.title or "true or false"
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether its values are not shown."""
+        return _holds_secret(self.field.annotation)
+
+
+def _holds_secret(kind: object) -> bool:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return any(_holds_secret(field.annotation) for field in kind.model_fields.values())
+    return kind is SecretStr or any(map(_holds_secret, get_args(kind)))
+
+
+def _keys_of(settings: type[BaseModel]) -> Iterator[SettingKey]:
+    for name, field in settings.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            for key in _keys_of(field.annotation):
+                yield SettingKey((name, *key.path), key.field)
+        else:
+            yield SettingKey((name,), field)
+
+
+SETTING_KEYS: Final = tuple(_keys_of(Settings))
+KEYS_OF_FURTHER_BUNDLES: Final = tuple(
+    SettingKey(("bundles", "NAME", key), field)
+    for key, field in FurtherBundleTable.model_fields.items()
+    if key not in BundleTable.model_fields
+)
+
+
+def reference() -> str:
+    """The settings with their defaults and meanings, as a table of Markdown."""
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for key in SETTING_KEYS:
+        if key.path == ("bundles",):
+            rows.append("| `bundles.NAME` | | a further bundle: the keys of `bundle`, and these two |")
+            rows += map(_row, KEYS_OF_FURTHER_BUNDLES)
+        else:
+            rows.append(_row(key))
+    return "\n".join(rows)
+
+
+def _row(key: SettingKey) -> str:
+    default = f" `{key.default}` " if key.default else " "
+    return f"| `{key.name}` |{default}| {key.field.description} |"

@@ -1,0 +1,99 @@
+"""The configuration of the server: its tables, each declared beside what it configures.
+
+``settings_loader`` reads it. Code gets the table that it needs.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+
+from ..access.settings import AccessTable, HttpTable
+from ..apis.settings import ApisTable
+from ..calls.settings import AgentChoice, CallsTable, RecordingsTable
+from ..calls.ways_in.ari.settings import AriTable
+from ..calls.ways_in.audiosocket.settings import AudioSocketTable
+from ..calls.ways_in.browser.settings import BrowserTable, LanguageModelTable
+from ..calls.ways_in.media_streams.settings import MediaStreamsTable
+from ..calls.ways_in.rtp.settings import RtpTable
+from ..engine_settings import (
+    BundleTable,
+    EngineTable,
+    FurtherBundles,
+    ReadingTable,
+    VoicesTable,
+)
+from .settings_table import JSON, FiniteFloat, SettingsTable
+
+DEFAULT_NAME = "default"  # of the agent and the lexicon that nobody chose
+
+
+class ClusterTable(SettingsTable):
+    """What several gateways share."""
+
+    # Secret, because it may hold a password.
+    redis_url: Annotated[
+        SecretStr | None, Field(title='a URL of Redis or Valkey, "redis://", "rediss://" or "unix://"')
+    ] = Field(
+        default=None,
+        description="Redis or Valkey through which several gateways share keys, limits and encoded "
+        'recordings, `"redis://127.0.0.1:6379/0"`; needs the extra `redis`; with a password, set it in the '
+        "environment",
+    )
+
+
+class ServerTable(SettingsTable):
+    """The process of the server."""
+
+    drain_s: Annotated[FiniteFloat, Field(ge=0, le=600, title="seconds from 0 to 600")] = Field(
+        default=10.0,  # a long sentence; supervisors kill a process after 30 s or more
+        description="seconds that calls have to finish their sentence at shutdown",
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO",
+        title="DEBUG (shows what is said), INFO, WARNING or ERROR",
+        description="`DEBUG` (includes spoken text), `INFO`, `WARNING` or `ERROR`",
+    )
+
+
+class Settings(SettingsTable):
+    """All settings of the server. Frozen."""
+
+    http: HttpTable = HttpTable()
+    access: AccessTable = AccessTable()
+    server: ServerTable = ServerTable()
+    cluster: ClusterTable = ClusterTable()
+    bundle: BundleTable = BundleTable()
+    bundles: FurtherBundles = None  # an empty table too: bundles may be added to it at SIGHUP
+    engine: EngineTable = EngineTable()
+    voices: VoicesTable = VoicesTable()
+    reading: ReadingTable = ReadingTable()
+    lexicons: Annotated[
+        dict[Annotated[str, Field(min_length=1, max_length=256)], Path],
+        JSON,
+        Field(title="files of pronunciations (.toml, .pls), or folders of them, by name"),
+    ] = Field(
+        default={},
+        description="pronunciations: a `.toml` or `.pls` file, or a folder of them, read again when it "
+        "changes. That of the name `default` is for all speech; others are for requests that name one, in "
+        "`pronunciation_dict_id` of Cartesia's, `pronunciation_dictionary_locators` of ElevenLabs' clients",
+    )
+    apis: ApisTable = ApisTable()
+    calls: CallsTable = CallsTable()
+    agents: Annotated[
+        dict[str, AgentChoice],
+        JSON,
+        Field(title="script:FILE, loop:FILE, keys or none"),
+    ] = Field(
+        default={},
+        description="agents by name: `script:FILE` speaks its paragraphs, `loop:FILE` over and over, `keys` "
+        "speaks the DTMF keys, `none` is silent. That of the name `default` answers phones and browsers; "
+        "unset: `keys` on a phone, the greeting in a browser. Others are for announced calls",
+    )
+    recordings: RecordingsTable = RecordingsTable()
+    audiosocket: AudioSocketTable = AudioSocketTable()
+    rtp: RtpTable = RtpTable()
+    ari: AriTable = AriTable()
+    media_streams: MediaStreamsTable = MediaStreamsTable()
+    browser: BrowserTable = BrowserTable()
+    llm: LanguageModelTable = LanguageModelTable()

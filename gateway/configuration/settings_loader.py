@@ -1,0 +1,188 @@
+"""Reads the configuration: a TOML file, environment variables ``VIVAVOCE_*`` and flags; the later wins.
+
+A variable is named after its table and key, ``VIVAVOCE_HTTP_PORT``, and so is a flag, ``http_port``. A wrong
+key or value stops the start with one ``SettingsError``, which names the key, the value and what is allowed.
+"""
+
+import difflib
+import ipaddress
+import os
+import re
+import socket
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from ...tts_engine.errors import VivavoceError
+from .former_settings import describe_former
+from .setting_keys import SETTING_KEYS, SettingKey
+from .settings import Settings
+
+VARIABLE_PREFIX = "VIVAVOCE_"
+_KEYS = {"_".join(key.path): key for key in SETTING_KEYS}  # by the names of flags
+
+
+class SettingsError(VivavoceError):
+    """A key or value of the configuration is not allowed; the message is a sentence for the operator."""
+
+
+def load_settings(file: Path | None = None, flags: Mapping[str, object] | None = None) -> Settings:
+    """Read ``file``, the environment and ``flags`` (``http_port``; None is a flag not given); the later wins.
+
+    Raises:
+        SettingsError: the file cannot be read, a key is unknown, a value is not allowed, or an address that
+            other machines can reach lacks its explicit consent.
+    """
+    settings = read_settings(file, flags)
+    _check_loopback("http.host", settings.http.host, settings)
+    _check_loopback("audiosocket.host", settings.audiosocket.host, settings)
+    _check_loopback("rtp.host", settings.rtp.host, settings)
+    _check_keys(settings)
+    if settings.recordings.all_calls and settings.recordings.folder is None:
+        raise SettingsError("recordings.all_calls: got true without a folder; name it: recordings.folder.")
+    for carrier in settings.media_streams.auth_tokens:
+        if settings.http.public_url is None:
+            key = f"media_streams.auth_tokens.{carrier}"
+            raise SettingsError(f"{key}: signatures cover the server's URL; name it with http.public_url.")
+    return settings
+
+
+def read_settings(file: Path | None = None, flags: Mapping[str, object] | None = None) -> Settings:
+    """Return what ``load_settings`` does, without the checks of one setting by others."""
+    values = {} if file is None else _read_file(file)
+    sources = {}  # of the settings that are not from the file, by name
+    for variable, name, value in _read_environment():
+        sources[_put(values, name, value)] = variable
+    for name, given in (flags or {}).items():
+        if given is not None:
+            sources[_put(values, name, given)] = "command line"
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(_describe_error(error.errors()[0], file, sources)) from None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address; raise SettingsError if it cannot be resolved."""
+    return all(address.is_loopback for address in _addresses("http.host", host))
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"--config {file}: cannot read it: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"--config {file}: not TOML: {error}.") from None
+    except RecursionError:
+        raise SettingsError(f"--config {file}: nested too deeply.") from None
+    for name, value in values.items():
+        is_table = name in Settings.model_fields and isinstance(value, dict)
+        if not is_table and (sentence := describe_former(name)):
+            raise SettingsError(f"{name} in {file}: {sentence}")
+    return values
+
+
+# Of the examples' clients, and of Kubernetes in a namespace with a service "vivavoce"
+_OTHER_VARIABLES = re.compile(r"URL|KEY|(\w+_)?SERVICE_(HOST|PORT)(_\w+)?|(\w+_)?PORT_\d+_(TCP|UDP)(_\w+)?")
+
+
+def _read_environment() -> Iterator[tuple[str, str, str]]:
+    """The variables that are settings, and not empty: each with the name of its setting and its value."""
+    for variable, value in os.environ.items():
+        if not variable.startswith(VARIABLE_PREFIX):
+            continue
+        key = variable.removeprefix(VARIABLE_PREFIX)
+        name = key.lower()
+        if _path_of(name) is not None:
+            if value:
+                yield variable, name, value
+            continue
+        is_service = key == "PORT" and "://" in value  # of Kubernetes too
+        if is_service or _OTHER_VARIABLES.fullmatch(key) is not None:
+            continue
+        if sentence := describe_former(name, as_variable=VARIABLE_PREFIX):
+            raise SettingsError(f"{variable}: {sentence}")
+        allowed = [VARIABLE_PREFIX + each.upper() for each in _KEYS]
+        raise SettingsError(f"{variable}: unknown environment variable; {_suggest(variable, allowed)}")
+
+
+def _path_of(name: str) -> tuple[str, ...] | None:
+    """The path of a setting, or of one entry of a table with names of the operator, as ``agents_default``."""
+    if name in _KEYS:
+        return _KEYS[name].path
+    for prefix, key in _KEYS.items():
+        if name.startswith(f"{prefix}_") and isinstance(key.field.get_default(), dict):
+            return (*key.path, name.removeprefix(f"{prefix}_"))
+    return None
+
+
+def _put(values: dict[str, Any], name: str, value: object) -> str:
+    """Set a value of the nested tables; return the setting's name as messages have it."""
+    path = _path_of(name)
+    if path is None:
+        raise SettingsError(f"{name}: unknown setting; {_suggest(name, list(_KEYS))}")
+    *tables, key = path
+    for table in tables:
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            raise SettingsError(f"{table}: got {values!r}; allowed is a table [{table}].")
+    values[key] = value
+    return ".".join(path)
+
+
+def _suggest(name: str, allowed: list[str]) -> str:
+    nearest = difflib.get_close_matches(name, allowed, n=1)
+    return f"did you mean {nearest[0]}?" if nearest else f"allowed are {', '.join(allowed)}."
+
+
+def _describe_error(error: ErrorDetails, file: Path | None, sources: Mapping[str, str]) -> str:
+    path = [str(part) for part in error["loc"]]
+    key = _find_key(path)
+    if key is None:  # a table or a key that there is not
+        name = ".".join(path)
+        if path[0] in Settings.model_fields and len(path) == 1:
+            return f"{name}: got {error['input']!r}; allowed is a table [{name}]."
+        return f"{name}: unknown key in {file}; {_suggest(name, [each.name for each in SETTING_KEYS])}"
+    names = (".".join(path[:count]) for count in range(len(path), 0, -1))
+    source = next((sources[name] for name in names if name in sources), file)
+    got = "a value that is not shown" if key.is_secret else repr(error["input"])
+    return f"{key.name} ({source}): got {got}; allowed is {key.allowed}."
+
+
+def _find_key(path: list[str]) -> SettingKey | None:
+    return next((key for key in SETTING_KEYS if list(key.path) == path[: len(key.path)]), None)
+
+
+def _check_loopback(key: str, host: str, settings: Settings) -> None:
+    if settings.access.listen_beyond_loopback:
+        return
+    for address in _addresses(key, host):
+        if not address.is_loopback:
+            raise SettingsError(
+                f"{key}: got {host!r}, which other machines can reach; allowed is a loopback address, "
+                "or any address with --listen-beyond-loopback (access.listen_beyond_loopback = true)."
+            )
+
+
+def _check_keys(settings: Settings) -> None:
+    access, host = settings.access, settings.http.host
+    if access.keys_file is None and access.without_key != "everything" and not is_loopback(host):
+        raise SettingsError(
+            f"http.host: got {host!r}, which other machines can reach, and no keys are required; "
+            "allowed is a keys_file ('vivavoce keys add' makes one), or --without-keys "
+            '(access.without_key = "everything") to allow everyone.'
+        )
+
+
+def _addresses(key: str, host: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise SettingsError(f"{key}: got {host!r}, which is not an address: {error.strerror}.") from None
+    for *_, address in found:
+        yield ipaddress.ip_address(str(address[0]).partition("%")[0])

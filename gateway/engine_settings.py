@@ -1,0 +1,158 @@
+"""The tables ``[engine]``, ``[bundle]``, ``[bundles.NAME]``, ``[reading]`` and ``[voices]``."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from ..tts_engine.backends.devices import DEVICE_NAMES, DEVICE_PATTERN
+from ..tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
+from .configuration.settings_table import JSON, FiniteFloat, Integer, NamedText, SettingsTable
+
+MAIN_BUNDLE = "vivavoce"  # of the table ``[bundle]``, as the APIs call their model
+
+BundleName = Annotated[
+    str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", title="the name of a bundle")
+]  # also a model of the APIs
+
+
+class BundleTable(SettingsTable):
+    """A model and its voices."""
+
+    folder: Annotated[NamedText, Field(title="default, or a folder of Piper, Kokoro, CosyVoice or XTTS")] = (
+        Field(
+            default="default",  # needs no download and no GPU
+            description="`default`, the packaged voice `heart`, or a folder of Piper, Kokoro, CosyVoice or "
+            "XTTS",
+        )
+    )
+    voice: Annotated[NamedText | None, Field(title="the id of a loaded voice")] = Field(
+        default=None, description="id of its default voice; unset: its first"
+    )
+    # Where the files change under one name.
+    version: Annotated[str, Field(max_length=64, title="at most 64 characters")] = Field(
+        default="", description="of the files; with `bundles`, a new one has them loaded again at SIGHUP"
+    )
+    device: Annotated[str, Field(pattern=DEVICE_PATTERN, title=f"one of {DEVICE_NAMES}")] = Field(
+        default="auto",
+        description="device of the networks: `cpu`, `cuda`, `cuda:1`, and others, such as `openvino`, for "
+        "voices that ONNX Runtime computes; `auto`: a GPU for CosyVoice and XTTS if torch can use one, else "
+        "the CPU",
+    )
+    precision: Literal["fp32", "bf16", "fp16", "int8", "int4", "int4-int8"] = Field(
+        default="fp32",  # as published; the others trade accuracy for speed or memory
+        title="fp32, bf16, fp16, int8, int4 or int4-int8",
+        description="number format of CosyVoice's language model, `fp32`, `bf16`, `fp16`, `int8` or `int4`, "
+        "or of XTTS's, the first four; `int4-int8` also of the flow",
+    )
+
+    def loads_as(self, other: "BundleTable") -> bool:
+        """Whether the same engine serves another bundle too."""
+        loaded = {"folder", "version", "device", "precision"}
+        return self.model_dump(include=loaded) == other.model_dump(include=loaded)
+
+
+class FurtherBundleTable(BundleTable):
+    """One bundle that is served besides ``[bundle]``."""
+
+    folder: NamedText  # or "default"
+    canary_of: BundleName | None = Field(
+        default=None,
+        description="a bundle, `vivavoce` for `bundle`, that hands a part of its new streams to this one",
+    )
+    share: Annotated[FiniteFloat, Field(gt=0, le=1)] = Field(
+        default=0.1, description="the part of those streams, up to 1"
+    )
+
+
+def _check_names(bundles: dict[str, FurtherBundleTable] | None) -> dict[str, FurtherBundleTable] | None:
+    if MAIN_BUNDLE in (bundles or ()):
+        raise ValueError(f"{MAIN_BUNDLE} is the name of the table [bundle]; give another one")
+    return bundles
+
+
+FurtherBundles = Annotated[
+    dict[BundleName, FurtherBundleTable] | None,
+    JSON,
+    AfterValidator(_check_names),
+    Field(title="tables [bundles.NAME] with folder = ..."),
+]
+
+
+class EngineTable(SettingsTable):
+    """What renders speech."""
+
+    executor: Annotated[
+        str,
+        Field(
+            pattern=r"^(auto|torch|onnxruntime|tensorrt|ray(:(auto|local|\S+:\d{1,5}|ray://\S+))?)$",
+            title="auto, torch, onnxruntime, tensorrt, ray or ray:HOST:PORT",
+        ),
+    ] = Field(
+        default="auto",
+        description="what computes CosyVoice's networks: `torch`, `onnxruntime`, `tensorrt` (unproven); "
+        "`auto`: `onnxruntime` on a processor for an exported bundle, else `torch`; `ray`: the replicas "
+        "of the cluster that this machine has joined speak, `ray:HOST:PORT`: of the one with that head, `ray:local`: of one here",
+    )
+    # False: with the packaged voice a second process does not improve the pacing of packets; it costs 130 MB
+    # and a tenth more compute.
+    process: bool = Field(
+        default=False,
+        description="render in a process of its own, CosyVoice and the packaged voice only; CosyVoice needs "
+        "it to keep packets on time",
+    )
+    max_streams: Annotated[Integer, Field(ge=1, le=10_000, title="streams from 1 to 10000")] = Field(
+        default=100,  # one a call
+        description="utterances at once; more are refused",
+    )
+
+    @property
+    def ray_address(self) -> str | None:
+        """The address of the cluster whose replicas speak; None without one."""
+        executor, _, address = self.executor.partition(":")
+        return (address or "auto") if executor == "ray" else None
+
+
+class ReadingTable(SettingsTable):
+    """How text is read."""
+
+    locale: Literal["en-US", "en-CA", "en-GB", "en-IE", "en-AU", "en-NZ", "en-ZA", "en-IN"] = Field(
+        default="en-US",  # the accent of the packaged voice
+        title="en-US, en-CA, en-GB, en-IE, en-AU, en-NZ, en-ZA or en-IN",
+        description="conventions of English numbers: `en-US`, `en-CA` (month first), `en-GB`, `en-IE`, "
+        '`en-AU`, `en-NZ`, `en-ZA` (day first, "oh"), `en-IN` (day first)',
+    )
+    other_language: Literal["refuse", "warn", "other-voice"] = Field(
+        default="refuse",
+        title="refuse, warn or other-voice",
+        description="a part of an SSML document, and with `bundles` a text, in a language that its voice "
+        "does not speak: `refuse`, `warn` or `other-voice`",
+    )
+
+    @property
+    def style(self) -> ReadingStyle:
+        """The conventions of the locale."""
+        return READING_STYLES[self.locale]
+
+
+class VoicesTable(SettingsTable):
+    """Voices besides those of the bundles."""
+
+    store: Path | None = Field(
+        default=None,  # the packaged voice cannot clone
+        title="a folder for enrolled voices",
+        description="folder of enrolled voices, for a bundle of CosyVoice or XTTS",
+    )
+    speakers: Path | None = Field(
+        default=None,
+        title="a folder of recordings, NAME.wav with NAME.txt, to be voices NAME",
+        description="folder of recordings to enrol at the start: `NAME.wav` with its words in `NAME.txt` "
+        "becomes voice `NAME`",
+    )
+    aliases: Annotated[dict[str, str], JSON, Field(title='a table of names, such as {alloy = "anna"}')] = (
+        Field(
+            default={},
+            description='other names of voices, `{alloy = "anna"}`; OpenAI\'s names are the default voice '
+            "unless they are here",
+        )
+    )
