@@ -11,9 +11,7 @@ from .configuration.settings_table import JSON, FiniteFloat, Integer, NamedText,
 
 MAIN_BUNDLE = "vivavoce"  # of the table ``[bundle]``, as the APIs call their model
 
-BundleName = Annotated[
-    str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", title="the name of a bundle")
-]  # also a model of the APIs
+BundleName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]  # also a model of the APIs
 
 
 class BundleTable(SettingsTable):
@@ -55,12 +53,13 @@ class BundleTable(SettingsTable):
 class FurtherBundleTable(BundleTable):
     """One bundle that is served besides ``[bundle]``."""
 
-    folder: NamedText  # or "default"
+    folder: Annotated[NamedText, Field(title="default, or a folder of voices")]
     canary_of: BundleName | None = Field(
         default=None,
+        title="the name of a bundle",
         description="a bundle, `vivavoce` for `bundle`, that hands a part of its new streams to this one",
     )
-    share: Annotated[FiniteFloat, Field(gt=0, le=1)] = Field(
+    share: Annotated[FiniteFloat, Field(gt=0, le=1, title="a part, over 0 to 1")] = Field(
         default=0.1, description="the part of those streams, up to 1"
     )
 

@@ -43,7 +43,6 @@ class MediaServers:
         processes: number of media servers, each a process; 0: one, a thread of this process. None: 1 with
             more than one processor core, else 0.
         make_detector: makes a call's detector of the caller's speech, in a thread; a process has its own.
-        phases: groups of calls that send one after the other, as in ``Clock``.
         wire_modules: imported by a process before it takes calls; others are at their first call.
 
     Attributes:
@@ -55,12 +54,10 @@ class MediaServers:
         processes: int | None,
         make_detector: Callable[[], SpeechDetector | None] = lambda: None,
         *,
-        phases: int = 4,
         wire_modules: Sequence[str] = (),
     ) -> None:
         if processes is None:
             processes = 1 if available_cores() > 1 else 0
-        self._phases = phases
         self._wire_modules = wire_modules
         self._make_detector = make_detector
         self.in_processes = processes > 0
@@ -143,9 +140,7 @@ class MediaServers:
     def launch(self, sock: socket.socket) -> "subprocess.Popen[bytes] | threading.Thread":
         """Start a media server on that end of a link, and close it here."""
         if not self.in_processes:
-            thread = threading.Thread(
-                target=serve_media, args=(sock, self._make_detector, self._phases), name="media"
-            )
+            thread = threading.Thread(target=serve_media, args=(sock, self._make_detector), name="media")
             thread.daemon = True
             thread.start()
             return thread
@@ -153,7 +148,7 @@ class MediaServers:
         descriptor = sock.fileno()
         with sock:
             return subprocess.Popen(
-                [sys.executable, "-m", module, str(descriptor), str(self._phases), *self._wire_modules],
+                [sys.executable, "-m", module, str(descriptor), *self._wire_modules],
                 pass_fds=[descriptor],
                 stdin=subprocess.DEVNULL,
             )

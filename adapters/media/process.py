@@ -1,4 +1,4 @@
-"""Process of a media server: ``python -m vivavoce.adapters.media.process DESCRIPTOR PHASES MODULE...``.
+"""Process of a media server: ``python -m vivavoce.adapters.media.process DESCRIPTOR MODULE...``.
 
 The descriptor is an inherited Unix stream socket, this end of the link; the modules of the wires are imported
 first. The process ends when control closes the link or is gone; it ignores the signals of a terminal and of a
@@ -28,13 +28,13 @@ def main() -> None:
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     raise_descriptor_limit()
-    descriptor, phases, *wire_modules = sys.argv[1:]
+    descriptor, *wire_modules = sys.argv[1:]
     for name in wire_modules:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # what is loaded so far is not collected: collections during calls are short
     gc.collect()  # of nothing: else the next full one waits for a quarter as many objects as are frozen
-    serve_media(socket.socket(fileno=int(descriptor)), VoiceActivityDetector, int(phases))
+    serve_media(socket.socket(fileno=int(descriptor)), VoiceActivityDetector)
 
 
 if __name__ == "__main__":

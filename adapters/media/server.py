@@ -35,14 +35,11 @@ class MediaServer:
     Args:
         sock: this end of the link.
         make_detector: makes a call's detector of the caller's speech.
-        phases: of the clock.
     """
 
-    def __init__(
-        self, sock: socket.socket, make_detector: Callable[[], SpeechDetector | None], phases: int
-    ) -> None:
+    def __init__(self, sock: socket.socket, make_detector: Callable[[], SpeechDetector | None]) -> None:
         self._make_detector = make_detector
-        self._clock = Clock(phases=phases)
+        self._clock = Clock()
         self._calls: dict[int, PhoneCall] = {}
         self._control_gone = asyncio.Event()
         self._changed = asyncio.Event()
@@ -118,10 +115,10 @@ class MediaServer:
         self._changed.set()
 
 
-def serve_media(sock: socket.socket, make_detector: Callable[[], SpeechDetector | None], phases: int) -> None:
+def serve_media(sock: socket.socket, make_detector: Callable[[], SpeechDetector | None]) -> None:
     """Run a media server in this thread until control is gone."""
 
     async def serve() -> None:
-        await MediaServer(sock, make_detector, phases).run()
+        await MediaServer(sock, make_detector).run()
 
     asyncio.run(serve())

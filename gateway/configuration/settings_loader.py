@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ...tts_engine.errors import VivavoceError
+from ..engine_settings import FurtherBundleTable
 from .former_settings import describe_former
 from .setting_keys import SETTING_KEYS, SettingKey
 from .settings import Settings
@@ -142,12 +143,11 @@ def _suggest(name: str, allowed: list[str]) -> str:
 
 def _describe_error(error: ErrorDetails, file: Path | None, sources: Mapping[str, str]) -> str:
     path = [str(part) for part in error["loc"]]
-    key = _find_key(path)
-    if key is None:  # a table or a key that there is not
-        name = ".".join(path)
-        if path[0] in Settings.model_fields and len(path) == 1:
-            return f"{name}: got {error['input']!r}; allowed is a table [{name}]."
+    name, key = ".".join(path), _find_key(path)
+    if error["type"] == "extra_forbidden":
         return f"{name}: unknown key in {file}; {_suggest(name, [each.name for each in SETTING_KEYS])}"
+    if key is None:
+        return f"{name}: got {error['input']!r}; allowed is a table [{name}]."
     names = (".".join(path[:count]) for count in range(len(path), 0, -1))
     source = next((sources[name] for name in names if name in sources), file)
     got = "a value that is not shown" if key.is_secret else repr(error["input"])
@@ -155,6 +155,8 @@ def _describe_error(error: ErrorDetails, file: Path | None, sources: Mapping[str
 
 
 def _find_key(path: list[str]) -> SettingKey | None:
+    if path[0] == "bundles" and path[2:] and path[2] in FurtherBundleTable.model_fields:
+        return SettingKey(tuple(path[:3]), FurtherBundleTable.model_fields[path[2]])
     return next((key for key in SETTING_KEYS if list(key.path) == path[: len(key.path)]), None)
 
 

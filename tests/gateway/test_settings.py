@@ -115,6 +115,10 @@ def test_an_unknown_key_of_the_file_is_named_with_the_allowed_ones(tmp_path: Pat
 def test_a_mistyped_key_is_answered_with_the_nearest_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for table in ("media_streams", "bundles.german"):
+        file = write_config(tmp_path, f'[{table}]\nfolder = "x"\nworkers = 2\n')
+        with pytest.raises(SettingsError, match=rf"^{table}.(folder|workers): unknown key in "):
+            load_settings(file)
     file = write_config(tmp_path, "[http]\nprot = 1\n")
     with pytest.raises(SettingsError) as error:
         load_settings(file)
@@ -228,6 +232,10 @@ def test_an_unknown_environment_variable_is_named(monkeypatch: pytest.MonkeyPatc
             "agents ({file}): got 'script:'; allowed is script:FILE, loop:FILE, keys or none.",
         ),
         ("calls.speed = nan", "calls.speed ({file}): got nan; allowed is a factor from 0.5 to 2.0."),
+        (
+            'bundles.x = {folder = "x", share = 2}',
+            "bundles.x.share ({file}): got 2; allowed is a part, over 0 to 1.",
+        ),
         ("engine.process = 3", "engine.process ({file}): got 3; allowed is true or false."),
         ('bundle.voice = ""', "bundle.voice ({file}): got ''; allowed is the id of a loaded voice."),
         (
