@@ -172,5 +172,6 @@ def _make_speech_detector() -> SpeechDetector:
 def make_agents(choices: Mapping[str, str], agent: Agent | None) -> CallAgents:
     """Return the agents by name; ``agent`` replaces the default one. Raises BadRequest."""
     named = {name: make_agent(choice) for name, choice in choices.items()}
-    agent = agent or named.get(DEFAULT_NAME)
+    default = named.pop(DEFAULT_NAME, None)
+    agent = agent or default
     return CallAgents(agent or make_agent(DEFAULT_PHONE_AGENT), agent, named)
