@@ -91,7 +91,8 @@ class EngineTable(SettingsTable):
         default="auto",
         description="what computes CosyVoice's networks: `torch`, `onnxruntime`, `tensorrt` (unproven); "
         "`auto`: `onnxruntime` on a processor for an exported bundle, else `torch`; `ray`: the replicas "
-        "of the cluster that this machine has joined speak, `ray:HOST:PORT`: of the one with that head, `ray:local`: of one here",
+        "of the cluster that this machine has joined speak, `ray:HOST:PORT`: of the one with that head, "
+        "`ray:local`: of one here",
     )
     # False: with the packaged voice a second process does not improve the pacing of packets; it costs 130 MB
     # and a tenth more compute.
