@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivavoce.models.decoding.uniforms import draw_columns, softmax
+from vivavoce.models.decoding.uniforms import draw_columns, seeded_uniforms, softmax
 
 WEIGHTS = st.lists(st.integers(0, 9), min_size=1, max_size=8).filter(any)
 
@@ -43,3 +43,11 @@ def test_scores_become_probabilities_of_each_row() -> None:
     scores = np.log(np.array([[1, 3], [2, 2]], np.float32)) + np.float32(50)
     assert np.allclose(softmax(scores), [[0.25, 0.75], [0.5, 0.5]], atol=1e-5)
     assert np.allclose(softmax(scores[0]), [0.25, 0.75], atol=1e-5)
+
+
+def test_numbers_that_were_peeked_are_drawn_next_and_once() -> None:
+    plain, source = seeded_uniforms(7), seeded_uniforms(7)
+    expected = [plain.random() for _ in range(5)]
+    assert source.peek(2) == source.peek(2) == expected[:2]
+    assert [source.random() for _ in range(3)] == expected[:3]
+    assert source.peek(2) == expected[3:]
