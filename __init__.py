@@ -39,7 +39,7 @@ _stop_library_reports()
 if not TYPE_CHECKING:  # a type checker would take any name for a public one
     _MODULES = {
         "AudioChunk": ".tts_engine.chunk",
-        "Delivery": ".tts_engine.backends.base",
+        "Delivery": ".tts_engine.stream_request",
         "Engine": ".tts_engine.engine",
         "Stream": ".tts_engine.stream",
         "Voice": ".tts_engine.voices.voices",

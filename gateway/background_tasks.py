@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -28,6 +28,16 @@ async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)
+
+
+async def wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait for an event, at most ``timeout_s`` seconds."""
+    if timeout_s <= 0:
+        return
+    # Not wait_for: Python 3.11's swallows a cancellation that comes with the event.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
 
 
 async def finish_within(waiting: Coroutine[Any, Any, T], limit_s: float) -> T:

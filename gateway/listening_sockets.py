@@ -6,8 +6,8 @@ import socket
 from collections.abc import Container
 
 from ..adapters.unidentified_connections import DEFAULT_MAX_UNIDENTIFIED, UnidentifiedConnections
-from ..tts_engine.descriptor_limit import descriptor_limit
 from ..tts_engine.errors import VivavoceError
+from ..tts_engine.process_limits import descriptor_limit
 
 logger = logging.getLogger(__name__)
 

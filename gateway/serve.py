@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from fastapi import FastAPI
 
-from ..tts_engine.descriptor_limit import raise_descriptor_limit
 from ..tts_engine.engine_set import EngineSet
+from ..tts_engine.process_limits import raise_descriptor_limit
 from ..tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl

@@ -9,7 +9,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
-integer_tests=(tests/models/onnx_graphs/test_exact_products.py tests/models/hibari tests/models/test_integer_convolutions.py)
+integer_tests=(tests/models/onnx_graphs/test_exact_products.py tests/models/hibari tests/models/kokoro/test_integer_convolutions.py)
 failed=0
 limited() {
     echo "== $1"

@@ -1,6 +1,6 @@
 """One utterance of a server: text out as messages, pieces of speech and words in.
 
-Source: the protocol is ``gateway.apis.native_stream``.
+Source: the protocol is the native stream's, ``gateway/apis/README.md``.
 """
 
 import asyncio

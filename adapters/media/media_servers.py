@@ -11,7 +11,6 @@ started then. A process that hangs is killed.
 
 import asyncio
 import logging
-import os
 import socket
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ...tts_engine.process_limits import available_cores
 from .link import MessageLink
 from .messages import CallClosed, MediaMessage, MediaReady, PhoneCallOptions, WireOpening
 from .paced_media import SpeechDetector
@@ -291,13 +291,6 @@ class _ServerHandle:
         self.start()
         for media in self.calls.values():
             media.reopen(self.send)
-
-
-def available_cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _wait_ended(running: "subprocess.Popen[bytes] | threading.Thread") -> None:

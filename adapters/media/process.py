@@ -14,7 +14,7 @@ import socket
 import sys
 from typing import Final
 
-from ...tts_engine.descriptor_limit import raise_descriptor_limit
+from ...tts_engine.process_limits import raise_descriptor_limit
 from ..voice_activity import VoiceActivityDetector
 from .server import serve_media
 

@@ -4,8 +4,8 @@ import asyncio
 import logging
 
 from ...adapters.media.call_media import CallerAudioOptions, CallMedia
+from ..background_tasks import wait_at_most
 from .call_options import CallerSpeechAction
-from .call_speech import wait_at_most
 from .events import CallerAudio, CallerSilent, CallerSpeaking, CallEvents, KeyPressed
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from ...adapters.ssml.document import SsmlDocument
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
 from ...tts_engine.scheduler import Admission
+from ..background_tasks import wait_at_most
 from .call_options import CallSpeechOptions
 from .events import CallEvents, SpeechDiscarded, TextWritten
 from .text_feed import TextDelta, TextFeed
@@ -261,13 +261,3 @@ class CallSpeech:
 
     def _ms_since(self, at: float | None) -> float:
         return 0.0 if at is None else 1000 * (self._now() - at)
-
-
-async def wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
-    """Wait for an event, at most ``timeout_s`` seconds."""
-    if timeout_s <= 0:
-        return
-    # Not wait_for: Python 3.11's swallows a cancellation that comes with the event.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(timeout_s):
-            await event.wait()

@@ -20,7 +20,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...adapters.unidentified_connections import DEFAULT_MAX_UNIDENTIFIED, UnidentifiedConnections
-from ...tts_engine.descriptor_limit import descriptor_limit
+from ...tts_engine.process_limits import descriptor_limit
 from ..access.access_control import AccessControl
 from ..access.networks import NO_ADDRESSES, AddressSet
 from ..listening_sockets import limit_unidentified

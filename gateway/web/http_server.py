@@ -10,7 +10,7 @@ from typing import Final
 import uvicorn
 from fastapi import FastAPI
 
-from ...tts_engine.descriptor_limit import descriptor_limit
+from ...tts_engine.process_limits import descriptor_limit
 from ..access.networks import NO_ADDRESSES, AddressSet
 from .connection_limits import ConnectionLimits
 from .direct_websocket import DirectWebSocketProtocol

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from ..onnx_graphs.exact_products import signed_products_are_exact, use_unsigned_weights
-from ..onnx_graphs.integer_convolutions import fastest_form, replace_convolutions
 from ..onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions, session_options
+from .integer_convolutions import fastest_form, replace_convolutions
 
 SAMPLE_RATE = 24_000
 MAX_PHONEMES = 500  # in one call; the network takes 510

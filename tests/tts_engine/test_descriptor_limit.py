@@ -8,7 +8,7 @@ _PROGRAM = """
 import resource
 import subprocess
 import sys
-from vivavoce.tts_engine.descriptor_limit import descriptor_limit, raise_descriptor_limit
+from vivavoce.tts_engine.process_limits import descriptor_limit, raise_descriptor_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))
 before = descriptor_limit()
 raise_descriptor_limit()

@@ -1,1 +1,1 @@
-"""Speech backends: the interface, the packaged voice, and a backend in a child process."""
+"""Interfaces of backends, the registry of the kinds of voices, and a backend in a child process."""

@@ -5,7 +5,6 @@ piece. The pieces' word times count from the segment's start; here they become t
 """
 
 import logging
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from ...models.room_tone import RoomTone
 from ...models.speech_edges import gain_to_level
 from ..chunk import SAMPLE_RATE, Word
+from ..process_limits import available_cores
 from ..reading.unicode_scripts import estimate_seconds, group_written_words
 from ..segmenter import Segment, Segmenter, SpokenWord
 from ..voices.voices import Voices
@@ -150,7 +150,7 @@ class ClauseBackend:
         self._slots: dict[int, _ClauseSlot] = {}
         self._next_slot = 0
         self.voices, self.warm_up_text = voice.voices, voice.warm_up_text
-        self.workers = (ALL_STAGES,) * (workers or min(_MAX_WORKERS, os.cpu_count() or 1))
+        self.workers = (ALL_STAGES,) * (workers or min(_MAX_WORKERS, available_cores()))
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """The voice's segmenter."""

@@ -19,7 +19,6 @@ from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from ...models.cosyvoice.lm.generation import LmPrompt
 from ...models.cosyvoice.lm.sampling import SamplingParameters
 from ..backends.base import SlotRequest
-from ..decoding.generation_segmenter import GenerationSegmenter, VoiceConversionSegmenter
 from ..decoding.policy import requested_sampling
 from ..errors import BadRequest
 from ..reading.multilingual_clause_normalizer import MULTILINGUAL_VOICE_SCRIPTS, LanguageGrammars
@@ -30,6 +29,7 @@ from .bundle_voices import BundleVoices, SpeakerProfile
 from .checkpoints import bundle_errors
 from .conditioning import FlowPrompt, VoiceConditioning
 from .enrolment import digest_voice_encoder, load_voice_encoder
+from .generation_segmenter import GenerationSegmenter, VoiceConversionSegmenter
 from .policy import CosyVoicePolicy
 
 _MAX_INSTRUCTION_CHARACTERS = 500  # upstream's examples have under 60

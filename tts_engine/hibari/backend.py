@@ -7,7 +7,6 @@ voice, whose own pauses inside a line are not silent.
 """
 
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +20,7 @@ from ...models.onnx_providers import CPU, OnnxDevice
 from ...models.room_tone import RoomTone
 from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult, segment_speed
 from ..chunk import SAMPLE_RATE, Word
+from ..process_limits import available_cores
 from ..reading.clause_boundaries import BoundaryKind
 from ..reading.normalizer import SpokenWord
 from ..reading.unicode_scripts import WrittenWord, group_written_words
@@ -103,7 +103,7 @@ class HibariBackend:
     @classmethod
     def load(cls, device: OnnxDevice = CPU) -> "HibariBackend":
         """Load the voice from the installed package."""
-        return cls(hibari_voice.HibariVoice.load(min(_MAX_WORKERS, os.cpu_count() or 1), device))
+        return cls(hibari_voice.HibariVoice.load(min(_MAX_WORKERS, available_cores()), device))
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter that yields clauses and sentences."""

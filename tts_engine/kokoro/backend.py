@@ -9,7 +9,6 @@ A voice is one of the file, or a mixture: "af_bella(2)+af_sky(1)". Without a wei
 
 import logging
 import math
-import os
 import re
 import threading
 import time
@@ -47,6 +46,7 @@ from ..backends.clause_backend import (
 from ..backends.espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
 from ..backends.voice_reader import VoiceReader
 from ..errors import BundleError, UnknownVoice
+from ..process_limits import available_cores
 from ..reading.normalizer import SpokenWord
 from ..segmenter import Segment, Segmenter
 from ..voices.languages import require_language
@@ -144,7 +144,7 @@ class KokoroVoices:
         model_file, voices_file = _find_files(folder)
         english = load_english()
         try:
-            threads = min(_MAX_THREADS, os.cpu_count() or 1)
+            threads = min(_MAX_THREADS, available_cores())
             model = KokoroModel(model_file, english.phoneme_ids, threads, OnnxSessions(device))
             return cls(model, read_styles(voices_file), english)
         except KokoroError as error:

@@ -17,10 +17,10 @@ from ...models.limiter import limit
 from ...models.onnx_providers import CPU, OnnxDevice
 from ...models.onnx_sessions import OnnxSessions
 from ...models.piper.config import PiperConfig, PiperVoiceError, read_config
+from ...models.piper.stream_resampler import StreamResampler
 from ...models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, PiperVoice
 from ...models.room_tone import RoomTone
 from ...models.speech_edges import SilenceTrimmer
-from ...models.stream_resampler import StreamResampler
 from ..backends.base import SlotRequest, segment_speed
 from ..backends.clause_backend import (
     ClauseBackend,

@@ -10,10 +10,11 @@ utterances without any audio first, then by the time at which the listener runs 
 import asyncio
 import heapq
 import itertools
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
+
+from ....tts_engine.process_limits import available_cores
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ class EncodingThreads:
     The threads start with the first use and end when the object is closed or collected.
     """
 
-    def __init__(self, threads: int = min(MAX_THREADS, os.cpu_count() or 1)) -> None:
+    def __init__(self, threads: int = min(MAX_THREADS, available_cores())) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="speech-encoding")
         self._places = threads + 1  # one is handed over ahead, so that no thread waits for the event loop
         self._waiting: list[tuple[EncodingUrgency, int, asyncio.Future[None]]] = []  # a heap

@@ -96,7 +96,7 @@ class ServiceNames:
     """The names of voices and models of the service whose clients a dialect serves.
 
     The default voice of the model speaks for the service's own voices, unless the settings name another in
-    ``voice_aliases``: existing programs then run unchanged.
+    ``voices.aliases``: existing programs then run unchanged.
     """
 
     voices: re.Pattern[str]

@@ -12,7 +12,6 @@ import asyncio
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Final, Generic, TypeVar
 
@@ -23,6 +22,7 @@ from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import VivavoceError
 from ...access.access_control import Grant
 from ...access.errors import GrantEnded
+from ...background_tasks import wait_at_most
 from ...web.backpressure import BackpressureSender
 from ...web.websocket import CLOSE_NORMAL, WebSocketConnection
 from .speech import EncodedChunk, SynthesisOptions
@@ -46,8 +46,7 @@ class PlayoutPace:
         self._played_at = max(self._played_at, now) + seconds
         wait_s = self._played_at - self._max_lead_s - now
         if wait_s > 0:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), wait_s)
+            await wait_at_most(self._ended, wait_s)
 
     def end(self) -> None:
         """Wait no more."""

@@ -63,7 +63,7 @@ class KeyCalls:
             yield
 
     def record(self, active_call: ActiveCall) -> "asyncio.Future[str]":
-        """Record a call, as ``Call.record``; what the key began ends with the grant."""
+        """Record a call, as ``CallRecording.begin``; what the key began ends with the grant."""
         call, is_begun_here = active_call.call, not active_call.call.recording.is_on
         opened = call.recording.begin()
         if is_begun_here:
@@ -72,7 +72,7 @@ class KeyCalls:
         return opened
 
     def stop_recording(self, active_call: ActiveCall) -> "asyncio.Future[str]":
-        """End the recording of a call, as ``Call.stop_recording``."""
+        """End the recording of a call, as ``CallRecording.end``."""
         active_call.release_recording()
         return active_call.call.recording.end()
 

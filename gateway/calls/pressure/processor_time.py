@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from ....adapters.media.media_servers import available_cores
+from ....tts_engine.process_limits import available_cores
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from ray import serve
 from ray.serve.config import RequestRouterConfig
 from ray.serve.handle import DeploymentHandle
 
-from ....tts_engine.descriptor_limit import raise_descriptor_limit
 from ....tts_engine.engine import Engine
 from ....tts_engine.errors import VivavoceError
+from ....tts_engine.process_limits import raise_descriptor_limit
 from ....tts_engine.voices.recording import Recording
 from ...process_tuning import tune_process
 from ..replicas.cluster_metrics import replica_families

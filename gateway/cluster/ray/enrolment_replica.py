@@ -14,9 +14,9 @@ from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from ....tts_engine.descriptor_limit import raise_descriptor_limit
 from ....tts_engine.errors import Overloaded, SynthesisFailed, VivavoceError
 from ....tts_engine.metrics import Metrics
+from ....tts_engine.process_limits import raise_descriptor_limit
 from ....tts_engine.voices.recording import Recording
 from ..replicas.cluster_metrics import replica_families
 from ..replicas.messages import ReplicaMetrics, portable_error

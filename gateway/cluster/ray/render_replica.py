@@ -13,7 +13,7 @@ from ray.serve import metrics
 from ray.serve.config import RequestRouterConfig
 
 from ....tts_engine.backends.divided_stages import RenderReplicaDescription
-from ....tts_engine.descriptor_limit import raise_descriptor_limit
+from ....tts_engine.process_limits import raise_descriptor_limit
 from ...process_tuning import tune_process
 from ..replicas.cluster_metrics import replica_families
 from ..replicas.messages import ReplicaLost, ReplicaMetrics

@@ -175,8 +175,8 @@ class _DitBlock(nn.Module):
     def _forward_fused(
         self, x: Tensor, modulation: Tensor, pool: Tensor, plan: PagedAttentionPlan, angles: _RotaryAngles
     ) -> Tensor:
-        from ...networks.fused_kernels import modulated_norm, product
         from ..kernels.flow_kernels import attend_pages, project_to_pages
+        from ..kernels.fused_kernels import modulated_norm, product
 
         shift, scale, gate, ff_shift, ff_scale, ff_gate = modulation
         output, widen, narrow = self.linears()

@@ -63,7 +63,7 @@ class _ConvNorm(nn.Module):
         y, context = _convolve(cast(CausalConv, self.block["0"]), x, context)
         norm = cast(nn.LayerNorm, self.block["2"])
         if has_fused_kernels(x.device, powers=[self.channels]):
-            from ...networks.fused_kernels import norm_mish
+            from ..kernels.fused_kernels import norm_mish
 
             return norm_mish(y, norm, offset), context
         y = F.mish(norm(y))
@@ -74,7 +74,7 @@ def _convolve(conv: CausalConv, x: Tensor, context: Tensor) -> tuple[Tensor, Ten
     """As ``CausalConv.forward``."""
     if conv.halves is None or not has_fused_kernels(x.device):
         return conv(x, context)  # type: ignore[no-any-return]
-    from ...networks.fused_kernels import product
+    from ..kernels.fused_kernels import product
 
     with_context = torch.cat([context, x], 1)
     return product(with_context, conv.halves, conv.bias), with_context[:, x.shape[1] :]
@@ -98,7 +98,7 @@ class _Resnet(nn.Module):
 def _add_product(linear: Linear, x: Tensor, residual: Tensor) -> Tensor:
     """The product of a layer, added to a residual: (N, T, C)."""
     if linear.halves is not None and has_fused_kernels(x.device):
-        from ...networks.fused_kernels import product
+        from ..kernels.fused_kernels import product
 
         assert linear.bias is not None
         return product(x, linear.halves, linear.bias, residual=residual)
@@ -166,8 +166,8 @@ class _TransformerBlock(nn.Module):
         return has_fused_kernels(device, powers=[self.norm1.weight.numel(), self.inner // self.heads])
 
     def _forward_fused(self, x: Tensor, pool: Tensor, plan: PagedAttentionPlan) -> Tensor:
-        from ...networks.fused_kernels import layer_norm, product
         from ..kernels.flow_kernels import attend_pages, project_to_pages
+        from ..kernels.fused_kernels import layer_norm, product
 
         widen, narrow = cast(_GeluProjection, self.ff.net["0"]).proj, cast(Linear, self.ff.net["2"])
         assert self.attn1.halves is not None and widen.halves is not None and widen.bias is not None

@@ -19,7 +19,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ...networks.fused_kernels import (
+from ..flow.attention_plan import PagedAttentionPlan
+from .fused_kernels import (
     BUSY_PROGRAMS,
     LOG2_E,
     attention_parts,
@@ -32,7 +33,6 @@ from ...networks.fused_kernels import (
     softmax_step,
     store_attention,
 )
-from ..flow.attention_plan import PagedAttentionPlan
 
 _QUERIES = (32, 16)  # of a program; the more, the less often keys and values are read
 _SLOTS = 128  # that a program attends to at once

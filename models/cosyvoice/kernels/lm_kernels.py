@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ...networks.fused_kernels import (
+from .fused_kernels import (
     LOG2_E,
     attention_parts,
     await_inputs,

@@ -8,8 +8,8 @@ pytest.importorskip("tokenizers", reason="the tokenizer of CosyVoice: make test 
 
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.text_tokenizer import special_tokens
+from vivavoce.tts_engine.cosyvoice.generation_segmenter import GenerationSegmenter
 from vivavoce.tts_engine.cosyvoice.text_encoder import CosyVoiceTextEncoder
-from vivavoce.tts_engine.decoding.generation_segmenter import GenerationSegmenter
 from vivavoce.tts_engine.reading.multilingual_clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of

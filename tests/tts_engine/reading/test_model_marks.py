@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from vivavoce.tts_engine.decoding.generation_segmenter import GenerationSegmenter
+from vivavoce.tts_engine.cosyvoice.generation_segmenter import GenerationSegmenter
 from vivavoce.tts_engine.reading.languages.en.rules import normalize
 from vivavoce.tts_engine.reading.multilingual_clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vivavoce.tts_engine.decoding.generation_segmenter import GenerationPolicy, GenerationSegmenter
+from vivavoce.tts_engine.cosyvoice.generation_segmenter import GenerationPolicy, GenerationSegmenter
 from vivavoce.tts_engine.errors import BadRequest, MissingExtra
 from vivavoce.tts_engine.reading.languages.ja.kana_numbers import number_to_kana, numerals_to_kana
 from vivavoce.tts_engine.reading.languages.registry import LANGUAGES as READ_LANGUAGES

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from vivavoce.models.stream_resampler import StreamResampler
+from vivavoce.models.piper.stream_resampler import StreamResampler
 
 
 @pytest.mark.parametrize("rates", [(22_050, 24_000), (24_000, 8_000), (16_000, 24_000)], ids=str)

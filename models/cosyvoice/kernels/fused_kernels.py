@@ -33,7 +33,7 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from .kernel_support import launches_early
+from ...networks.kernel_support import launches_early
 
 LOG2_E = 1.4426950408889634
 BUSY_PROGRAMS = 96  # that keep a large card busy; an H100 has 132 processors

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from vivavoce.tts_engine.decoding.generation_segmenter import (
+from vivavoce.tts_engine.cosyvoice.generation_segmenter import (
     GenerationPolicy,
     GenerationSegmenter,
     VoiceConversionSegmenter,

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from vivavoce.models.onnx_graphs.integer_convolutions import (
+from vivavoce.models.kokoro.integer_convolutions import (
     ConvolutionForm,
     fastest_form,
     quantized_convolution,

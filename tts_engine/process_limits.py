@@ -1,7 +1,15 @@
-"""The number of descriptors that a process may open: each connection, call and file takes one."""
+"""Limits of the process: processor cores, and descriptors, which connections, calls and files take."""
 
 import contextlib
+import os
 import resource
+
+
+def available_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def raise_descriptor_limit() -> None:
