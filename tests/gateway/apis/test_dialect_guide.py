@@ -122,6 +122,7 @@ def test_the_guides_dialect_is_in_the_openapi_document(mounted: Any, run: Any) -
         document = openapi_document(served.app.routes)
         operation = document["paths"]["/parrot/speech/{voice_id}"]["post"]
         assert set(operation["responses"]) == {"200", "401", "403", "404", "413", "422", "429", "500", "503"}
+        assert [parameter["name"] for parameter in operation["parameters"]] == ["voice_id"]
         assert "ParrotSpeechRequest" in document["components"]["schemas"]
 
     run(test)
