@@ -9,13 +9,14 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from operator import attrgetter
 from socket import socket
 from typing import Final
 
 from ..adapters.media.clock import Clock
 from ..adapters.media.media_servers import MediaServers
 from ..adapters.media.paced_media import SpeechDetector
+from ..tts_engine.plug_ins import with_plug_ins
 from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl
 from .access.keys import Scope
@@ -54,7 +55,7 @@ _UNREADY_REASONS: Final = {  # by the reason of a refusal; any other is "full"
 
 def all_ways_in() -> tuple[WayIn, ...]:
     """The ways in of this package, then those of others."""
-    return (*WAYS_IN, *(entry.load() for entry in entry_points(group=_ENTRY_POINTS)))
+    return with_plug_ins(_ENTRY_POINTS, WAYS_IN, attrgetter("name"))
 
 
 def listeners(settings: Settings) -> dict[str, TcpListener]:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+import vivavoce
+
 ROOT = Path(__file__).parents[1]
 LAYERS = ("models", "tts_engine", "adapters", "gateway")
 NOT_SOURCE = shutil.ignore_patterns(
@@ -37,6 +39,10 @@ def files_to_ship() -> set[str]:
             if file.is_file() and "__pycache__" not in file.parts and file.suffix != ".md":
                 found.add(file.relative_to(ROOT).as_posix())
     return found
+
+
+def test_every_public_name_can_be_imported() -> None:
+    assert [name for name in vivavoce.__all__ if getattr(vivavoce, name, None) is None] == []
 
 
 def test_packages_in_pyproject_are_the_folders_on_disk() -> None:

@@ -10,6 +10,7 @@
     ├── Overloaded            no capacity now; carries a reason and the seconds after which to retry
     ├── BundleError           a voice's files are missing, damaged or of another version
     ├── MissingExtra          an optional dependency is not installed; the message holds the pip command
+    ├── PlugInError           an entry point of another package cannot be used
     └── SynthesisFailed       the backend failed in one session; other sessions continue
 
 A message says what was got and what is allowed. The gateway translates an error to a protocol's own error
@@ -87,6 +88,10 @@ class MissingExtra(VivavoceError):
         super().__init__(
             f"{what} needs the extra {extra!r}, which is not installed: {install_command(extra)}"
         )
+
+
+class PlugInError(VivavoceError):
+    """An entry point of another package cannot be used; the message names both."""
 
 
 class SynthesisFailed(VivavoceError):

@@ -5,10 +5,11 @@ A new dialect is a folder in ``dialects/`` with a record in ``dialect.py``, and 
 """
 
 import asyncio
-from importlib.metadata import entry_points
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
+from ...tts_engine.plug_ins import with_plug_ins
 from ...tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from ...tts_engine.speech_engine import SpeechEngine
 from ..access.access_control import AccessControl
@@ -58,7 +59,7 @@ _ENTRY_POINTS: Final = "vivavoce.dialects"
 
 def all_dialects() -> tuple[Dialect, ...]:
     """The dialects of this package, then those of others."""
-    return (*DIALECTS, *(entry.load() for entry in entry_points(group=_ENTRY_POINTS)))
+    return with_plug_ins(_ENTRY_POINTS, DIALECTS, attrgetter("name"))
 
 
 def socket_operations() -> tuple[WebSocketOperation, ...]:

@@ -1,6 +1,6 @@
 """The kinds of voice; another package adds one with an entry point of ``vivavoce.voice_kinds``."""
 
-from importlib.metadata import entry_points
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +9,7 @@ from ..errors import BundleError
 from ..hibari.kind import PACKAGED, load_phonemizer
 from ..kokoro.kind import kokoro_kind
 from ..piper.kind import PIPER
+from ..plug_ins import with_plug_ins
 from ..xtts.kind import XTTS
 from .voice_kind import Checkpoints, VoiceKind
 
@@ -23,8 +24,7 @@ def find_kind(bundle: str) -> VoiceKind:
         if kind.matches(bundle):
             return kind
     folder = Path(bundle)
-    if not folder.is_dir():
-        raise BundleError(f"{folder}: no such folder; give a folder of Piper, Kokoro, CosyVoice or XTTS")
+    require_folder(folder)
     alone = sorted(path.name for path in folder.glob("*.onnx"))
     if alone:
         raise BundleError(f"{folder}: {alone[0]} needs {alone[0]}.json beside it, as Piper voices have it")
@@ -34,7 +34,7 @@ def find_kind(bundle: str) -> VoiceKind:
 
 def all_kinds() -> tuple[VoiceKind, ...]:
     """The kinds of this package, then those of others."""
-    return (*VOICE_KINDS, *(entry.load() for entry in entry_points(group=_ENTRY_POINTS)))
+    return with_plug_ins(_ENTRY_POINTS, VOICE_KINDS, attrgetter("name"))
 
 
 def kinds_with_checkpoints() -> dict[str, Checkpoints]:
@@ -45,17 +45,18 @@ def kinds_with_checkpoints() -> dict[str, Checkpoints]:
 def checkpoints_of(folder: Path) -> Checkpoints:
     """What can be done with the checkpoint in a folder; one of no kind counts as CosyVoice's.
 
-    Raises BundleError if the folder is missing.
+    Raises BundleError if the folder is missing, or of a kind without checkpoints.
     """
     require_folder(folder)
-    kinds = kinds_with_checkpoints()
-    matching = (kind.name for kind in all_kinds() if kind.name in kinds and kind.matches(str(folder)))
-    return kinds[next(matching, COSYVOICE.name)]
+    kind = next((kind for kind in all_kinds() if kind.matches(str(folder))), COSYVOICE)
+    if kind.checkpoints is None:
+        families = " and ".join(kinds_with_checkpoints())
+        raise BundleError(f"{folder}: a bundle of {kind.name}; only {families} have checkpoints")
+    return kind.checkpoints
 
 
 def require_folder(folder: Path) -> None:
     """Raise BundleError if a folder is missing."""
     if not folder.is_dir():
-        raise BundleError(
-            f"{folder}: no such folder; give the folder that holds cosyvoice2.yaml or cosyvoice3.yaml"
-        )
+        families = [kind.name for kind in all_kinds() if kind.looked_for]
+        raise BundleError(f"{folder}: no such folder; give a folder of {', '.join(families)}")

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from shared.engine.standin_backend import WORD_S
-from vivavoce.gateway.apis import speech_apis
 from vivavoce.gateway.web.openapi.document import openapi_document
+from vivavoce.tts_engine import plug_ins
 
 GUIDE = Path(__file__).parents[3] / "adapters" / "README.md"
 MODULE_NAME = "vivavoce.gateway.apis.dialects.parrot_of_the_guide"
@@ -112,7 +112,7 @@ def test_another_package_adds_the_guides_dialect_with_an_entry_point(
         await served.apis.finish(1.0)
         assert (await post(served)).status_code == 503
 
-    monkeypatch.setattr(speech_apis, "entry_points", entry_points)
+    monkeypatch.setattr(plug_ins, "entry_points", entry_points)
     run_every_api(test)
 
 

@@ -65,7 +65,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         (["bundle", "convert", "/absent"], "/absent: no such folder"),
         (
             ["voices", "add", "anna", "anna.wav", "--store", "/absent", "--bundle", "/absent"],
-            "/absent: no such folder; give the folder that holds cosyvoice2.yaml",
+            "/absent: no such folder; give a folder of Piper, Kokoro, XTTS, CosyVoice",
         ),
         (["say", "-o", "x.wav", "--speed", "9", "Hello"], "Invalid value for '--speed'"),
         (["serve", "--colour", "red"], "No such option '--colour'."),

@@ -9,7 +9,7 @@ import pytest
 
 from shared.engine.engine_streams import speak
 from shared.engine.standin_backend import StandInBackend
-from vivavoce.tts_engine.backends import kinds
+from vivavoce.tts_engine import plug_ins
 from vivavoce.tts_engine.backends.base import ProcessPolicy
 from vivavoce.tts_engine.backends.kinds import find_kind
 from vivavoce.tts_engine.backends.loading import list_voices, load_backend
@@ -36,7 +36,7 @@ def installed_tones(monkeypatch: pytest.MonkeyPatch) -> None:
     def entry_points(*, group: str) -> list[Any]:
         return [SimpleNamespace(load=lambda: TONES)] if group == "vivavoce.voice_kinds" else []
 
-    monkeypatch.setattr(kinds, "entry_points", entry_points)
+    monkeypatch.setattr(plug_ins, "entry_points", entry_points)
 
 
 def test_it_is_found_listed_and_speaks(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def fault_of(folder: Path) -> str:
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert fault_of(tmp_path / "absent") == (
-        f"{tmp_path}/absent: no such folder; give a folder of Piper, Kokoro, CosyVoice or XTTS"
+        f"{tmp_path}/absent: no such folder; give a folder of Piper, Kokoro, XTTS, CosyVoice"
     )
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
+from operator import attrgetter
 from typing import Final
 
+from ...plug_ins import with_plug_ins
 from ..kit.language import Language
 from .de.rules import GERMAN
 from .default import DEFAULT_LANGUAGE
@@ -41,7 +42,7 @@ _ENTRY_POINTS: Final = "vivavoce.languages"
 @cache
 def languages_by_code() -> Mapping[str, Language]:
     """The languages of this package, then those of others, by their codes."""
-    languages = (*LANGUAGES, *(entry.load() for entry in entry_points(group=_ENTRY_POINTS)))
+    languages = with_plug_ins(_ENTRY_POINTS, LANGUAGES, attrgetter("code"))
     return {language.code: language for language in languages}
 
 

@@ -16,8 +16,8 @@ from websockets.exceptions import ConnectionClosed
 
 from shared.audio.tones import pitch_of
 from shared.calls.websocket_calls import WebSocketCallServer, with_server
-from vivavoce.gateway import call_servers
 from vivavoce.gateway.calls.call import Call
+from vivavoce.tts_engine import plug_ins
 
 GUIDE = Path(__file__).parents[4] / "gateway" / "README.md"
 MODULE_NAME = "vivavoce.gateway.calls.ways_in.intercom_of_the_guide"
@@ -47,7 +47,7 @@ def intercom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Module
     def entry_points(*, group: str) -> list[Any]:
         return [SimpleNamespace(load=lambda: module.INTERCOM)] if group == "vivavoce.ways_in" else []
 
-    monkeypatch.setattr(call_servers, "entry_points", entry_points)
+    monkeypatch.setattr(plug_ins, "entry_points", entry_points)
     yield module
     del sys.modules[MODULE_NAME]
 

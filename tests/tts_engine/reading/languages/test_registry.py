@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from vivavoce.tts_engine import plug_ins
 from vivavoce.tts_engine.reading import multilingual_clause_normalizer
 from vivavoce.tts_engine.reading.kit.language import Language
 from vivavoce.tts_engine.reading.kit.lazy_pattern import LazyPattern
@@ -46,7 +47,7 @@ def installed_toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def entry_points(*, group: str) -> list[Any]:
         return [SimpleNamespace(load=lambda: TOY)] if group == "vivavoce.languages" else []
 
-    monkeypatch.setattr(registry, "entry_points", entry_points)
+    monkeypatch.setattr(plug_ins, "entry_points", entry_points)
     forget()
     yield
     forget()
