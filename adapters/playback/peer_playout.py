@@ -57,7 +57,6 @@ PeerCommand = PeerMedia | PeerMark | PeerClear
 class _PendingMark:
     name: str
     position: int
-    marks: tuple[str, ...]  # names given to ``PeerPlayout.mark`` that end at this position
 
 
 class PeerPlayout:
@@ -71,8 +70,6 @@ class PeerPlayout:
         reports_marks: whether the peer reports what it has played; else it is not asked to.
         resampler: 24 kHz to ``sample_rate``; by default the one with the least delay.
     """
-
-    paced_by_peer = True
 
     def __init__(
         self,
@@ -96,9 +93,7 @@ class PeerPlayout:
         self._control: deque[PeerClear] = deque()  # to send before any speech
         self._sent = 0  # samples of speech, dropped speech included
         self._marked = 0  # position of the last mark sent
-        self._caller_marks: deque[tuple[int, str]] = deque()  # (position, name), not yet sent
         self._pending_marks: deque[_PendingMark] = deque()  # sent and not yet reported
-        self._reached_marks: list[str] = []
 
         # Position at the last report, or at the start of playing, and its time.
         self._played = 0
@@ -141,10 +136,6 @@ class PeerPlayout:
         self._words.push(chunk, position=self._played, end=self._end, number=utterance)
         self._ready += self._resampler.push(chunk)
 
-    def mark(self, name: str) -> None:
-        """Name the end of the pushed speech; ``take_reached_marks`` returns the name once it is played."""
-        self._caller_marks.append((self._end, name))
-
     def finish(self) -> None:
         """End the utterance; its last packet is padded with silence."""
         if self._words.open is None:
@@ -160,8 +151,6 @@ class PeerPlayout:
         self._control.clear()
         position = self._position(now)
         self._words.advance(position)
-        if not self._reports_marks:
-            self._reached_marks += self._take_caller_marks(position)
         if position >= self._sent:
             self._count_dry(now)
             self._played, self._played_at = self._sent, now  # the queue ran empty: new audio plays from now
@@ -190,7 +179,6 @@ class PeerPlayout:
             return
         while True:  # a report also confirms the marks before it
             report = self._pending_marks.popleft()
-            self._reached_marks += report.marks
             if report.name == name:
                 break
         self._played, self._played_at = max(self._played, report.position), now
@@ -213,11 +201,6 @@ class PeerPlayout:
     def take_heard_words(self) -> tuple[HeardWord | HeardMark, ...]:
         """Return the words and marks heard since the last call, in order."""
         return self._words.take_heard_words()
-
-    def take_reached_marks(self) -> tuple[str, ...]:
-        """Return the marks played since the last call, in order."""
-        reached, self._reached_marks = tuple(self._reached_marks), []
-        return reached
 
     def lead_s(self, now: float) -> float:
         """Seconds of speech not yet played, estimated from the last report and the time since."""
@@ -260,16 +243,9 @@ class PeerPlayout:
         if not self._reports_marks:
             return []
         self._requested_marks += 1
-        marks = self._take_caller_marks(self._sent)
-        report = _PendingMark(f"m{self._requested_marks}", self._sent, marks)
+        report = _PendingMark(f"m{self._requested_marks}", self._sent)
         self._pending_marks.append(report)
         return [PeerMark(report.name)]
-
-    def _take_caller_marks(self, position: int) -> tuple[str, ...]:
-        marks = []
-        while self._caller_marks and self._caller_marks[0][0] <= position:
-            marks.append(self._caller_marks.popleft()[1])
-        return tuple(marks)
 
     def _count_dry(self, now: float) -> None:
         utterance = self._words.open
@@ -290,5 +266,4 @@ class PeerPlayout:
         self._played_at = now
         self._ready.clear()
         self._resampler.reset()
-        self._caller_marks.clear()
         self._pending_marks.clear()

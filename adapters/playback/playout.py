@@ -13,7 +13,6 @@ After more than 200 ms, nothing is sent at once: the listener has heard the gap,
 only wait in its buffer. The schedule's own packets follow.
 """
 
-from collections import deque
 from dataclasses import astuple, dataclass
 from math import inf
 from typing import Final
@@ -62,8 +61,6 @@ class Playout:
         resampler: 24 kHz to ``sample_rate``; by default the one with the least delay.
     """
 
-    paced_by_peer = False
-
     def __init__(
         self,
         *,
@@ -92,8 +89,6 @@ class Playout:
 
         self._position = 0  # samples of speech sent or dropped: position of _ready_offset
         self._words = HeardWords(sample_rate)
-        self._marks: deque[tuple[int, str]] = deque()  # (position, name), not yet reached
-        self._reached_marks: list[str] = []
 
         self._awaits_text = False  # the writer pauses: silence after the queue is no underrun
         self._silent_samples = 0  # sent since the last speech, while speech is expected
@@ -135,18 +130,6 @@ class Playout:
         self._awaits_text = chunk.awaits_text
         self._words.push(chunk, position=self._position, end=self._end, number=utterance)
         self._append(self._resampler.push(chunk))
-
-    def mark(self, name: str) -> None:
-        """Name the end of the pushed speech; ``take_reached_marks`` returns the name once it is sent."""
-        utterance = self._words.open
-        end = self._end if utterance is None else utterance.end_of_speech(self._sample_rate)
-        self._marks.append((end, name))
-        self._advance_marks()
-
-    def take_reached_marks(self) -> tuple[str, ...]:
-        """Return the marks sent since the last call, in order; discarded marks are never returned."""
-        reached, self._reached_marks = tuple(self._reached_marks), []
-        return reached
 
     def finish(self) -> None:
         """End the utterance; silence after its speech does not count as an underrun."""
@@ -240,8 +223,6 @@ class Playout:
         self._ready_offset += len(packet) - len(edge)
         self._position += (len(packet) - len(edge)) // 2
         self._words.advance(self._position)
-        if self._marks:
-            self._advance_marks()
         self._speech_packets += 1
         self._silent_samples = 0
         missing = self._packet_samples - len(packet) // 2
@@ -254,10 +235,6 @@ class Playout:
     def _take_fade(self, now: float) -> bytes:
         edge, self._fade = self._fade, b""
         return edge if now <= self._fade_by else b""
-
-    def _advance_marks(self) -> None:
-        while self._marks and self._marks[0][0] <= self._position:
-            self._reached_marks.append(self._marks.popleft()[1])
 
     def _count_silence(self, samples: int) -> None:
         if self._awaits_text or (self._words.open is None and not self._waiting_samples):
@@ -295,5 +272,4 @@ class Playout:
         self._ready.clear()
         self._ready_offset = 0
         self._resampler.reset()
-        self._marks.clear()
         self._silent_samples = 0

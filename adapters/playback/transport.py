@@ -19,10 +19,6 @@ class Transport(Protocol[Packet_co]):
     """Takes speech; reports what was heard and how much is left to play. Times are monotonic seconds."""
 
     @property
-    def paced_by_peer(self) -> bool:
-        """Whether the peer keeps a queue and plays it at its own pace."""
-
-    @property
     def sample_rate(self) -> int:
         """Rate of the audio sent, Hz."""
 
@@ -36,20 +32,14 @@ class Transport(Protocol[Packet_co]):
     def due(self, now: float) -> Sequence[Packet_co]:
         """Return what is to be sent now: packets, or commands to the peer."""
 
-    def mark(self, name: str) -> None:
-        """Name the end of the pushed speech; ``take_reached_marks`` returns the name once it is played."""
-
     def finish(self) -> None:
         """End the utterance; the next chunk begins another one."""
 
     def discard(self, now: float) -> DiscardResult:
-        """Barge-in: drop the speech and marks not yet played; return what was dropped and what was heard."""
+        """Barge-in: drop the speech not yet played; return what was dropped and what was heard."""
 
     def take_heard_words(self) -> tuple[HeardWord | HeardMark, ...]:
         """Return the words and marks of SSML heard since the last call, in order."""
-
-    def take_reached_marks(self) -> tuple[str, ...]:
-        """Return the marks played since the last call, in order; discarded marks are never returned."""
 
     def lead_s(self, now: float) -> float:
         """Seconds of speech not yet played."""

@@ -128,14 +128,13 @@ def test_a_peer_without_reports_is_not_asked_for_any_and_is_known_from_time() ->
     take = line.peer.take
     line.peer.take = lambda outgoing, now: (sent.extend(outgoing), take(outgoing, now))[1]  # type: ignore[method-assign]
     line.push_words(4)
-    line.playout.mark("end")
     line.playout.finish()
     line.run(0.6, check=lambda: within(line.peer.held_s, 0.35))
     assert [heard.word.text for heard in take_words(line.playout)] == ["0", "1"]
-    assert line.playout.take_reached_marks() == () and not line.playout.is_idle(line.now)
+    assert not line.playout.is_idle(line.now)
     line.run(0.46)
     assert [heard.word.text for heard in take_words(line.playout)] == ["2", "3"]
-    assert line.playout.take_reached_marks() == ("end",) and line.playout.is_idle(line.now)
+    assert line.playout.is_idle(line.now)
     assert {type(item) for item in sent} == {PeerMedia}
     line.new_utterance()
     line.push_words(8)
@@ -252,46 +251,11 @@ def transports() -> list[Transport[object]]:
 @pytest.mark.parametrize("transport", transports(), ids=["we pace", "the peer paces"])
 def test_both_playouts_satisfy_the_transport_protocol(transport: Transport[object]) -> None:
     assert transport.sample_rate == 8_000
-    assert transport.paced_by_peer == isinstance(transport, PeerPlayout)
-    transport.mark("at once")
     transport.discard(100.0)
     transport.finish()
     assert transport.take_heard_words() == ()
     assert transport.lead_s(100.0) == 0
     assert transport.runs_dry_at(100.0) == 100.0
-
-
-def test_marks_are_reached_in_order_and_discarded_marks_never() -> None:
-    line = Line()
-    line.push_words(2)
-    line.playout.mark("first")
-    line.push_words(8)
-    line.playout.mark("second")
-    line.run(0.3)
-    assert line.playout.take_reached_marks() == ()
-    line.run(0.7)
-    assert line.playout.take_reached_marks() == ("first",)
-    line.playout.discard(line.now)
-    line.run(4.0)
-    assert line.playout.take_reached_marks() == ()
-
-
-def test_playout_reaches_a_mark_when_the_speech_before_it_is_sent() -> None:
-    line = Line()
-    playout = Playout(start=line.now)
-    line.playout = playout  # type: ignore[assignment]
-    line.push_words(2)
-    playout.mark("first")
-    line.push_words(2)
-    playout.mark("second")
-    playout.finish()
-    for packet in range(60):
-        playout.due(line.now + packet * 0.02)
-        if packet == 20:
-            assert playout.take_reached_marks() == ()
-        if packet == 40:
-            assert playout.take_reached_marks() == ("first",)
-    assert playout.take_reached_marks() == ("second",)
 
 
 @settings(max_examples=60, deadline=None)
