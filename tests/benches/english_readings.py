@@ -1,7 +1,7 @@
 """Share of English sentences that are read as a careful person reads them, and the time of a sentence.
 
-The lists are in ``tests/tts_engine/reading/languages/en/independent/``: "written => reading", by authors who had
-not seen the rules. ``{a|b}`` is a choice of equally usual words. Not compared: pauses, capitals, "oh" for
+The lists are in ``tests/tts_engine/reading/languages/en/independent/``: "written => reading", by authors who
+had not seen the rules. ``{a|b}`` is a choice of equally usual words. Not compared: pauses, capitals, "oh" for
 "zero", "and" after hundred, thousand and the units of money, and the respelling of names.
 Beside each list is the share that WeText of the extra ``cosyvoice`` reads right, compared in the same way.
 """

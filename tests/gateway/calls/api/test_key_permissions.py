@@ -201,7 +201,10 @@ def test_a_key_sees_its_own_calls_and_those_of_its_agents(tmp_path: Path) -> Non
 
 def test_the_page_s_key_may_do_nothing_with_a_call_of_another(tmp_path: Path) -> None:
     key = KeysFile(tmp_path / "keys.json").add("page", (Scope.PAGE,), KeyLimits())
-    settings: dict[str, Any] = {"keys_file": tmp_path / "keys.json", "recordings": tmp_path / "recordings"}
+    settings: dict[str, Any] = {
+        "keys_file": tmp_path / "keys.json",
+        "recordings_folder": tmp_path / "recordings",
+    }
 
     async def run() -> None:
         async with call_server(key=key, **settings) as server, server.http() as client:
