@@ -35,7 +35,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 
-from vivavoce.tts_engine.installation import install_command
+from vivavoce.tts_engine.packaging.installation import install_command
 
 try:
     from loguru import logger

@@ -16,7 +16,7 @@ from typing import Final
 from ..adapters.media.clock import Clock
 from ..adapters.media.media_servers import MediaServers
 from ..adapters.media.paced_media import SpeechDetector
-from ..tts_engine.plug_ins import with_plug_ins
+from ..tts_engine.packaging.plug_ins import with_plug_ins
 from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl
 from .access.keys import Scope

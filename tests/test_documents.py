@@ -26,8 +26,8 @@ from vivavoce.gateway.cluster.replicas.messages import ReplicaMetrics
 from vivavoce.gateway.configuration.former_settings import REMOVED, RENAMED
 from vivavoce.gateway.configuration.setting_keys import KEYS_OF_FURTHER_BUNDLES, SETTING_KEYS, reference
 from vivavoce.gateway.configuration.settings import Settings
-from vivavoce.tts_engine.installation import install_command
 from vivavoce.tts_engine.metrics import Metrics
+from vivavoce.tts_engine.packaging.installation import install_command
 
 ROOT = Path(__file__).parents[1]
 LAYERS = ("models", "tts_engine", "adapters", "gateway")

@@ -20,7 +20,7 @@ once, at the protocol's edge. Each protocol core adds one ``ProtocolError`` for 
 import functools
 from collections.abc import Callable
 
-from .installation import install_command
+from .packaging.installation import install_command
 
 
 class VivavoceError(Exception):

@@ -1,6 +1,6 @@
 """One utterance of a server: text out as messages, pieces of speech and words in.
 
-Source: the protocol is the native stream's, ``gateway/apis/README.md``.
+Source: the protocol is the native stream's, ``gateway/apis/dialects/native_stream/README.md``.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """All client dialects of one server, over one engine, access control, voice registry and request log.
 
 A new dialect is a folder in ``dialects/`` with a record in ``dialect.py``, and its name in ``DIALECTS``;
-``adapters/README.md`` has the steps.
+``dialects/README.md`` has the steps.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from ...tts_engine.plug_ins import with_plug_ins
+from ...tts_engine.packaging.plug_ins import with_plug_ins
 from ...tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from ...tts_engine.speech_engine import SpeechEngine
 from ..access.access_control import AccessControl

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vivavoce.tts_engine.installation import install_command
+from vivavoce.tts_engine.packaging.installation import install_command
 
 DATA = Path(__file__).parent / "data"
 

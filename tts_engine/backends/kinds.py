@@ -8,8 +8,8 @@ from ..cosyvoice.kind import COSYVOICE
 from ..errors import BundleError
 from ..hibari.kind import PACKAGED, load_phonemizer
 from ..kokoro.kind import kokoro_kind
+from ..packaging.plug_ins import with_plug_ins
 from ..piper.kind import PIPER
-from ..plug_ins import with_plug_ins
 from ..xtts.kind import XTTS
 from .voice_kind import Checkpoints, VoiceKind
 

@@ -1,4 +1,4 @@
-"""The dialect that ``adapters/README.md`` builds step by step: its code runs, speaks and is documented."""
+"""The dialect that the guide in ``gateway/apis/dialects/README.md`` builds: its code runs and speaks."""
 
 import importlib.util
 import io
@@ -15,9 +15,10 @@ import pytest
 
 from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.web.openapi.document import openapi_document
-from vivavoce.tts_engine import plug_ins
+from vivavoce.tts_engine.packaging import plug_ins
 
-GUIDE = Path(__file__).parents[3] / "adapters" / "README.md"
+ROOT = Path(__file__).parents[3]
+GUIDE = ROOT / "gateway/apis/dialects/README.md"
 MODULE_NAME = "vivavoce.gateway.apis.dialects.parrot_of_the_guide"
 PATH = "/parrot/speech/tone-440"
 
@@ -131,5 +132,4 @@ def test_the_guides_dialect_is_in_the_openapi_document(mounted: Any, run: Any) -
 def test_every_file_that_the_guide_names_exists() -> None:
     named = re.findall(r"`((?:gateway|tests)/[\w/]+(?:\.py|/))`", GUIDE.read_text(encoding="utf-8"))
     assert len(named) > 20
-    root = GUIDE.parents[1]
-    assert [name for name in named if not (root / name).exists()] == ["gateway/apis/dialects/parrot.py"]
+    assert [name for name in named if not (ROOT / name).exists()] == ["gateway/apis/dialects/parrot.py"]

@@ -22,7 +22,7 @@ from vivavoce.gateway.cli.bench import commands
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
-from vivavoce.tts_engine.installation import install_command
+from vivavoce.tts_engine.packaging.installation import install_command
 
 
 def command_paths(group: click.Group, *path: str) -> Iterator[list[str]]:

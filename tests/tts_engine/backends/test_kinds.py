@@ -9,13 +9,13 @@ import pytest
 
 from shared.engine.engine_streams import speak
 from shared.engine.standin_backend import StandInBackend
-from vivavoce.tts_engine import plug_ins
 from vivavoce.tts_engine.backends.base import ProcessPolicy
 from vivavoce.tts_engine.backends.kinds import find_kind
 from vivavoce.tts_engine.backends.loading import list_voices, load_backend
 from vivavoce.tts_engine.backends.voice_kind import LoadSettings, VoiceKind
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError
+from vivavoce.tts_engine.packaging import plug_ins
 
 
 def load_tones(settings: LoadSettings) -> StandInBackend:

@@ -10,8 +10,8 @@ from ....models.cosyvoice.config import FRAMES_PER_SPEECH_ID
 from ...decoding.fault_isolation import FaultIsolation
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
-from ..session_capacity import max_sessions_in_memory
 from .render_input import RenderInput, Samples
+from .session_capacity import max_sessions_in_memory
 
 SessionSpeech = tuple[FlowPrompt, int]  # the voice of a session, and the speech ids of its sentence so far
 

@@ -5,7 +5,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Final
 
-from ...plug_ins import with_plug_ins
+from ...packaging.plug_ins import with_plug_ins
 from ..kit.language import Language
 from .de.rules import GERMAN
 from .default import DEFAULT_LANGUAGE

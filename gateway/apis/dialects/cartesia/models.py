@@ -1,7 +1,6 @@
 """Requests and answers of Cartesia's speech API.
 
-Fields that have no meaning here are accepted and ignored, as are unknown ones; ``adapters/README.md`` lists
-them.
+Fields that have no meaning here are accepted and ignored, as are unknown ones; the README lists them.
 
 Source: docs.cartesia.ai, API version 2026-03-01; cartesia-python 4.2.0 (types/generation_request_param.py,
 websocket_response.py, tts_sse_event.py, voice.py).

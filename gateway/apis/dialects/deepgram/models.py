@@ -1,7 +1,6 @@
 """Requests, messages and answers of Deepgram's speech API, but those of ``/v2/speak`` sockets.
 
-Parameters that have no meaning here are accepted and ignored, as are unknown ones; ``adapters/README.md``
-lists them.
+Parameters that have no meaning here are accepted and ignored, as are unknown ones; the README lists them.
 
 Source: developers.deepgram.com/reference/text-to-speech, November 2026; deepgram-sdk 7.17.0 (speak/v1,
 speak/v2); livekit-plugins-deepgram 1.8.9 (tts.py, tts_v2.py); pipecat-ai 1.14.0 (services/deepgram).

@@ -1,7 +1,6 @@
 """Requests, messages and answers of ElevenLabs' speech API.
 
-Fields that have no meaning here are accepted and ignored, as are unknown ones; ``adapters/README.md`` lists
-them.
+Fields that have no meaning here are accepted and ignored, as are unknown ones; the README lists them.
 
 Source: elevenlabs.io/docs/api-reference (text-to-speech, its two WebSockets, voices, models), November 2026;
 elevenlabs-python 2.78.0 (text_to_speech/raw_client.py, realtime_tts.py); livekit-plugins-elevenlabs 1.8.9

@@ -1,7 +1,7 @@
 """Requests, messages and answers of Inworld's speech API.
 
 The client's fields are read in camelCase and in snake_case, as clients send both. Fields that have no meaning
-here are accepted and ignored, as are unknown ones; ``adapters/README.md`` lists them.
+here are accepted and ignored, as are unknown ones; the README lists them.
 
 Source: docs.inworld.ai/api-reference/ttsAPI, November 2026; pipecat-ai 1.14.0 (services/inworld/tts.py);
 livekit-plugins-inworld 1.8.9 (tts.py).

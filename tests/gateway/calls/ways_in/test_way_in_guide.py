@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from shared.audio.tones import pitch_of
 from shared.calls.websocket_calls import WebSocketCallServer, with_server
 from vivavoce.gateway.calls.call import Call
-from vivavoce.tts_engine import plug_ins
+from vivavoce.tts_engine.packaging import plug_ins
 
 GUIDE = Path(__file__).parents[4] / "gateway" / "README.md"
 MODULE_NAME = "vivavoce.gateway.calls.ways_in.intercom_of_the_guide"

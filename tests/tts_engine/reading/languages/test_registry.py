@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vivavoce.tts_engine import plug_ins
+from vivavoce.tts_engine.packaging import plug_ins
 from vivavoce.tts_engine.reading import multilingual_clause_normalizer
 from vivavoce.tts_engine.reading.kit.language import Language
 from vivavoce.tts_engine.reading.kit.lazy_pattern import LazyPattern

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
-from .errors import PlugInError
+from ..errors import PlugInError
 
 Record = TypeVar("Record")
 
@@ -34,7 +34,7 @@ def with_plug_ins(
 def _load(entry: EntryPoint) -> object:
     try:
         return entry.load()
-    except Exception as error:  # of the other package's modules
+    except (ImportError, AttributeError) as error:
         fault = f"{type(error).__name__}: {error}"
         raise PlugInError(f"{_describe(entry)} cannot be imported: {fault}") from error
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from vivavoce.tts_engine import installation
 from vivavoce.tts_engine.errors import MissingExtra
-from vivavoce.tts_engine.installation import install_command
+from vivavoce.tts_engine.packaging import installation
+from vivavoce.tts_engine.packaging.installation import install_command
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_code_that_is_not_installed_is_installed_from_its_folder(
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "distribution", not_found)
-    folder = Path(installation.__file__).parents[1]
+    folder = Path(installation.__file__).parents[2]
     assert shlex.split(install_command("stt"))[1:] == ["install", "-e", f"{folder}[stt]"]
 
 

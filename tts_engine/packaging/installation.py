@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
 _DISTRIBUTION = "vivavoce"
-_SOURCE_FOLDER = Path(__file__).parents[1]
+_SOURCE_FOLDER = Path(__file__).parents[2]
 
 
 def install_command(extra: str) -> str:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from vivavoce.tts_engine.errors import PlugInError
-from vivavoce.tts_engine.plug_ins import with_plug_ins
+from vivavoce.tts_engine.packaging.plug_ins import with_plug_ins
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Installed packages: the command that adds an extra, and the records that other packages add."""
