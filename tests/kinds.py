@@ -1,11 +1,10 @@
-"""Which files of the product are kinds, and which are the core: ``python tests/kinds.py [ROOT]`` prints them.
+"""Which files of the product are kinds, and which are the core: ``python tests/kinds.py`` prints them.
 
 A kind is one of many of its sort, behind one door: a client dialect, a way into a call, a voice family, a
 language, a place to run. A kit is what the kinds of one sort are made of; the core does without it. Every
 other file is the core. The source is read with ``ast``; nothing is imported.
 """
 
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -28,53 +27,39 @@ class Kind:
         return any(fnmatch(str(path), pattern) for pattern in self.files)
 
 
-def _dialect(name: str, *more: str) -> Kind:
-    return Kind("dialect", name, (f"gateway/apis/dialects/{name}/*", *more))
+ROOT: Final = Path(__file__).parents[1]
+# Files outside their folder.
+_MORE_FILES: Final = {
+    "dashscope": ("adapters/dashscope/*",),
+    "audiosocket": ("adapters/audiosocket/*", "gateway/cli/phones/audiosocket_phones.py"),
+    "rtp": ("adapters/rtp/*", "gateway/cli/phones/rtp_phones.py"),
+    "asterisk_websocket": ("adapters/media_streams/asterisk.py",),
+    "browser": ("adapters/webrtc/*",),
+}
 
 
-def _way_in(name: str, *more: str) -> Kind:
-    return Kind("way in", name, (f"gateway/calls/ways_in/{name}/*", *more))
+def _in_folder(sort: str, folder: str) -> list[Kind]:
+    """A kind for each folder in a folder."""
+    names = sorted(path.parent.name for path in (ROOT / folder).glob("*/__init__.py"))
+    return [Kind(sort, name, (f"{folder}/{name}/*", *_MORE_FILES.get(name, ()))) for name in names]
+
+
+def _voice_families() -> list[Kind]:
+    names = sorted(path.parent.name for path in (ROOT / "tts_engine").glob("*/kind.py"))
+    return [Kind("voice family", name, (f"models/{name}/*", f"tts_engine/{name}/*")) for name in names]
 
 
 def _carrier(name: str) -> Kind:
     return Kind("carrier", name, (f"adapters/media_streams/carriers/{name}.py",))
 
 
-def _voice_family(name: str) -> Kind:
-    return Kind(
-        "voice family",
-        name,
-        (f"models/{name}/*", f"tts_engine/{name}/*"),
-    )
-
-
-def _language(code: str) -> Kind:
-    return Kind("language", code, (f"tts_engine/reading/languages/{code}/*",))
-
-
 KINDS: Final = (
-    _dialect("cartesia"),
-    _dialect("cosyvoice_server"),
-    _dialect("dashscope", "adapters/dashscope/*"),
-    _dialect("deepgram"),
-    _dialect("elevenlabs"),
-    _dialect("inworld"),
-    _dialect("jambonz"),
-    _dialect("native_stream"),
-    _dialect("openai"),
-    _dialect("pai"),
-    _dialect("ray_serve"),
-    _dialect("xtts"),
-    _way_in("audiosocket", "adapters/audiosocket/*", "gateway/cli/phones/audiosocket_phones.py"),
-    _way_in("rtp", "adapters/rtp/*", "gateway/cli/phones/rtp_phones.py"),
-    _way_in("ari"),
-    _way_in("asterisk_websocket", "adapters/media_streams/asterisk.py"),
-    _way_in("media_streams"),
-    _way_in("browser", "adapters/webrtc/*"),
+    *_in_folder("dialect", "gateway/apis/dialects"),
+    *_in_folder("way in", "gateway/calls/ways_in"),
     *map(_carrier, ("exotel", "freeswitch", "jambonz", "plivo", "telnyx", "twilio", "vonage")),
     Kind("framework", "pipecat", ("adapters/pipecat/*",)),
-    *map(_voice_family, ("hibari", "piper", "kokoro", "cosyvoice", "xtts")),
-    *map(_language, "en zh ja de fr es it pt nl pl ru tr ko".split()),
+    *_voice_families(),
+    *_in_folder("language", "tts_engine/reading/languages"),
     Kind("place to run", "process", ("tts_engine/backends/process*.py",)),
     Kind("place to run", "cluster", ("gateway/cluster/*",)),
     Kind("bench", "bench", ("gateway/cli/bench/*",)),
@@ -111,9 +96,9 @@ def lines_by_owner(found: list[Module]) -> Counter[tuple[str, str]]:
     return lines
 
 
-def main(root: Path) -> None:
+def main() -> None:
     """Print the lines of the core and of each kind."""
-    lines = lines_by_owner(modules(root))
+    lines = lines_by_owner(modules(ROOT))
     for sort in dict.fromkeys(("core", "kit", *(kind.sort for kind in KINDS))):
         of_sort = {name: count for (owner, name), count in lines.items() if owner == sort}
         print(f"{sum(of_sort.values()):7} {sort}")
@@ -122,4 +107,4 @@ def main(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1])
+    main()
