@@ -1,6 +1,9 @@
 """The leg of a phone call, over AudioSocket or RTP: its media are in a media server."""
 
+import asyncio
 import logging
+from contextlib import suppress
+from typing import Final
 
 from ....adapters.media.remote_media import RemoteMedia
 from ..agents import Agent, run_agent
@@ -10,6 +13,8 @@ from ..transfers import CallTransfers, DialPlanTransfers
 from .leg import CallServices, CallSettings, LegCall, LegGroup
 
 logger = logging.getLogger(__name__)
+
+_END_TIMEOUT_S: Final = 5.0  # for the media server to end the calls
 
 
 class PhoneLeg:
@@ -85,3 +90,13 @@ class PhoneLeg:
     def fail(self, error: Exception) -> None:
         """Log a fault of the server and end the call."""
         self._leg_call.fail(error)
+
+
+async def end_phone_legs(group: LegGroup[PhoneLeg]) -> None:
+    """End every leg, also those whose media server does not answer, and wait until nothing is left of any."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_END_TIMEOUT_S):
+            await group.aclose()
+    for leg in tuple(group.legs):
+        leg.on_closed("the media server does not answer")
+    await group.wait_idle()

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -29,14 +29,13 @@ from ...call_options import LEAD_S, CallerSpeechAction, CallSpeechOptions
 from ...caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from ...expected_calls import ExpectedCall, ExpectedCalls
 from ...legs.leg import CallServices, CallSettings, LegGroup
-from ...legs.phone_leg import PhoneLeg
+from ...legs.phone_leg import PhoneLeg, end_phone_legs
 from ...registry import CallRegistry
 from ...transfers import CallTransfers
 
 logger = logging.getLogger(__name__)
 
 _FIRST_AUDIO_S = 0.1  # a phone that sends silence sends its first packet within 20 ms
-_END_TIMEOUT_S = 5.0  # a media server ends a call within milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +106,7 @@ class AudioSocketCallServer:
         """Close the listener, end every call, and wait until its tasks have ended."""
         self.registry.refuse_calls()
         await self._server.aclose("shutting down")
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_END_TIMEOUT_S):
-                await self._legs.aclose()
-        for leg in tuple(self._legs.legs):
-            leg.on_closed("the media server does not answer")
-        await self._legs.wait_idle()
+        await end_phone_legs(self._legs)
 
     @contextmanager
     def awaiting(self, call_id: UUID) -> Iterator["asyncio.Future[IdentifiedPhone]"]:

@@ -7,11 +7,10 @@ controller (``ari``). A media server takes the socket, and the call is a ``Call`
         '-> cancel
 """
 
-import asyncio
 import errno
 import logging
 import socket
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
@@ -28,12 +27,11 @@ from ...agents import Agent
 from ...call import Call
 from ...caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from ...legs.leg import CallServices, CallSettings, LegGroup
-from ...legs.phone_leg import PhoneLeg
+from ...legs.phone_leg import PhoneLeg, end_phone_legs
 from ...transfers import CallTransfers
 
 logger = logging.getLogger(__name__)
 
-_END_TIMEOUT_S: Final = 5.0  # a media server ends a call within milliseconds
 _RETRY_AFTER_S: Final = 5.0
 _MAX_ATTEMPTS: Final = 100  # to get an even port from the system; each second one is
 
@@ -86,12 +84,7 @@ class RtpCallServer:
         self._services.registry.refuse_calls()
         for reservation in tuple(self._reservations):
             self.cancel(reservation, "shutting down")
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_END_TIMEOUT_S):
-                await self._legs.aclose()
-        for leg in tuple(self._legs.legs):
-            leg.on_closed("the media server does not answer")
-        await self._legs.wait_idle()
+        await end_phone_legs(self._legs)
 
     def reserve(
         self,
