@@ -79,8 +79,10 @@ def copy_product(target: Path) -> None:
 
 
 def is_caught(fault: Fault, root: Path) -> bool:
-    """Plant a fault, run its tests, and take it back. Raises FaultNotPlanted."""
+    """Plant a fault, run its tests, and take it back. Raises FaultNotPlanted if they fail without it."""
     source = fault.source(root)
+    if _fails(fault.test_paths(root), root):
+        raise FaultNotPlanted("its tests fail without it")
     text = source.read_text()
     source.write_text(text.replace(fault.old, fault.new))
     try:

@@ -8,6 +8,9 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
+import httpx
+from websockets.exceptions import WebSocketException
+
 from .answers import difference
 from .player import Player
 from .server import served
@@ -18,6 +21,12 @@ logger = logging.getLogger(__name__)
 _STEPS_S: Final = (0.0, 0.004, 0.0)  # the voice's, so that a race shows itself
 _MAX_ANSWERS: Final = 40  # of a WebSocket; in longer speech, pieces join as the machine has time
 _PATIENCE_S: Final = 20.0  # for one session
+_BROKEN_SESSION: Final = (
+    OSError,
+    TimeoutError,
+    httpx.HTTPError,
+    WebSocketException,
+)  # no fault of the player
 
 
 async def play_all(
@@ -43,7 +52,7 @@ async def _play(player: Player, session: RecordedSession) -> dict[str, Any]:
     try:
         async with asyncio.timeout(_PATIENCE_S):
             return await player.play(session)
-    except Exception as error:
+    except _BROKEN_SESSION as error:
         return {"failed": repr(error)}
 
 

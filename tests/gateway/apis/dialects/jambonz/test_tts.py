@@ -86,6 +86,14 @@ def test_letters_that_the_voice_cannot_read_are_counted_in_a_header(run: Any) ->
     run(test)
 
 
+def test_without_a_rate_the_call_has_8_khz(run: Any) -> None:
+    async def test(served: Any) -> None:
+        async with open_socket(served, "voice=tone-330") as peer:
+            assert (await peer.next())["data"]["sample_rate"] == 8_000
+
+    run(test)
+
+
 def test_text_is_spoken_in_one_turn_after_another_at_the_rate_of_the_call(run: Any) -> None:
     async def test(served: Any) -> None:
         for rate in (8_000, 16_000):
