@@ -68,6 +68,7 @@ class CallServers:
     """The ways in of a running server, and what they share."""
 
     host: CallHost
+    ways: tuple[WayIn, ...]
     opened: Mapping[str, OpenWayIn]
     clock_task: "asyncio.Task[None]"
 
@@ -101,7 +102,8 @@ class CallServers:
         resources: AsyncExitStack,
     ) -> "CallServers":
         """Open the ways in; ``resources`` closes them. sockets: bound, by way in. Raises VivavoceError."""
-        wires = [way.wire.__module__ for way in all_ways_in() if way.wire is not None]
+        ways = all_ways_in()
+        wires = [way.wire.__module__ for way in ways if way.wire is not None]
         media = MediaServers(settings.calls.media_processes, _make_speech_detector, wire_modules=wires)
         resources.push_async_callback(media.aclose)
         await media.start()
@@ -142,18 +144,18 @@ class CallServers:
             sockets=sockets,
             opened=opened,
         )
-        for way in all_ways_in():
+        for way in ways:
             opened[way.name] = way_opened = await way.open(host)
             if way_opened.server is not None:
                 resources.push_async_callback(way_opened.server.aclose)
-        return cls(host, opened, clock_task)
+        return cls(host, ways, opened, clock_task)
 
     def mounts(self) -> list[Mount]:
         """Return the routes of calls."""
         host = self.host
         placing = [
             (way.placed_calls, place_call)
-            for way in all_ways_in()
+            for way in self.ways
             if way.placed_calls is not None and (place_call := self.opened[way.name].place_call) is not None
         ]
         call_routes = calls_api.routes(self.registry, host.expected, host.call_settings.speech, host.voices)

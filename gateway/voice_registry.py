@@ -293,7 +293,7 @@ class VoiceRegistry:
 
     def _check_policy(self) -> None:
         """Check that every voice named in the settings exists and can be loaded."""
-        named = {"voice": self._policy.default}
+        named = {"bundle.voice": self._policy.default}
         named |= {f"voices.aliases: {name}": voice for name, voice in self._policy.aliases.items()}
         for setting, voice in named.items():
             if voice is not None:

@@ -44,9 +44,7 @@ class PlayoutPace:
         """Wait, after speech of that length was sent, until more may be sent."""
         now = asyncio.get_running_loop().time()
         self._played_at = max(self._played_at, now) + seconds
-        wait_s = self._played_at - self._max_lead_s - now
-        if wait_s > 0:
-            await wait_at_most(self._ended, wait_s)
+        await wait_at_most(self._ended, self._played_at - self._max_lead_s - now)
 
     def end(self) -> None:
         """Wait no more."""

@@ -60,7 +60,7 @@ class OpenAIError(DescribedError):
     def headers(self) -> dict[str, str]:
         """The headers that the status calls for."""
         challenge = {"www-authenticate": "Bearer"} if self.status == 401 else {}
-        return {**DescribedError.headers.__get__(self), **challenge}
+        return {**super(OpenAIError, self).headers, **challenge}  # slots make another class: no bare super()
 
 
 def _make_body(described: OpenAIError, error: Exception, request_id: str) -> OpenAIErrorBody:
