@@ -1,7 +1,8 @@
 """Layers of the networks, channels-last: products, causal convolution, joined projections, time features.
 
 Parameters have upstream's names and shapes. After loading, ``prepare_modules`` packs each weight for the
-product that uses it and deletes the original, so that no weight is held twice. On a CPU the packing is
+product that uses it and deletes the original, so that no weight is held twice. Layers that are not prepared
+compute with their parameters, so that gradients reach them; only training does so. On a CPU the packing is
 oneDNN's: with a few rows in a product, as here, it takes 0.6 to 0.8 of the time of torch's own. Six rows take
 0.8 of the time of one or two, so every product gets at least six.
 
@@ -40,9 +41,8 @@ def _onednn_packs(dtype: torch.dtype) -> bool:
     return dtype == torch.float32
 
 
-def packed_linear(x: Tensor, matrix: Tensor | None, bias: Tensor | None) -> Tensor:
-    """x: (..., inputs) and a packed matrix -> (..., outputs). Raises RuntimeError before ``prepare``."""
-    matrix = _prepared(matrix)
+def packed_linear(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
+    """x: (..., inputs) and a matrix, packed or not -> (..., outputs)."""
     if not matrix.is_mkldnn:
         return F.linear(x, matrix, bias)
     if not x.numel():
@@ -80,7 +80,11 @@ class Linear(PreparedModule):
 
     def prepare(self) -> None:
         """Pack the weight."""
-        self.matrix = pack_matrix(_take_parameter(self, "weight"))
+        self.matrix = pack_matrix(self.as_matrix(_take_parameter(self, "weight")))
+
+    def as_matrix(self, weight: Tensor) -> Tensor:
+        """The weight as (outputs, inputs)."""
+        return weight
 
     def whole_matrix(self) -> Tensor:
         """(outputs, inputs), after ``prepare``."""
@@ -88,7 +92,8 @@ class Linear(PreparedModule):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (..., inputs) -> (..., outputs)."""
-        return packed_linear(x, self.matrix, self.bias)
+        matrix = self.as_matrix(self.get_parameter("weight")) if self.matrix is None else self.matrix
+        return packed_linear(x, matrix, self.bias)
 
 
 class PointwiseConv(Linear):
@@ -98,9 +103,9 @@ class PointwiseConv(Linear):
         super().__init__(inputs, outputs)
         self.weight = nn.Parameter(torch.empty(outputs, inputs, 1))
 
-    def prepare(self) -> None:
-        """Pack the weight."""
-        self.matrix = pack_matrix(_take_parameter(self, "weight").flatten(1))
+    def as_matrix(self, weight: Tensor) -> Tensor:
+        """The weight as (outputs, inputs)."""
+        return weight.flatten(1)
 
 
 class CausalConv(PreparedModule):
@@ -123,7 +128,7 @@ class CausalConv(PreparedModule):
 
     def prepare(self) -> None:
         """Pack the weight as (outputs, kernel * inputs)."""
-        self.matrix = pack_matrix(_take_parameter(self, "weight").permute(0, 2, 1).flatten(1))
+        self.matrix = pack_matrix(_kernel_matrix(_take_parameter(self, "weight")))
 
     def whole_matrix(self) -> Tensor:
         """(outputs, kernel * inputs), after ``prepare``."""
@@ -139,7 +144,13 @@ class CausalConv(PreparedModule):
         length = x.shape[1]
         # (N, T, kernel * inputs): each frame beside the ones before it
         columns = torch.cat([with_context[:, lag : lag + length] for lag in range(self.kernel)], 2)
-        return packed_linear(columns, self.matrix, self.bias), with_context[:, length:].contiguous()
+        matrix = _kernel_matrix(self.get_parameter("weight")) if self.matrix is None else self.matrix
+        return packed_linear(columns, matrix, self.bias), with_context[:, length:].contiguous()
+
+
+def _kernel_matrix(weight: Tensor) -> Tensor:
+    """(outputs, inputs, kernel) -> (outputs, kernel * inputs)."""
+    return weight.permute(0, 2, 1).flatten(1)
 
 
 class QkvProjection(PreparedModule):
@@ -182,10 +193,14 @@ class QkvProjection(PreparedModule):
 
     def project_queries(self, x: Tensor) -> Tensor:
         """(N, T, width) -> (N, T, inner)."""
+        if self.query_matrix is None:
+            return self.get_submodule(self.names[0])(x)  # type: ignore[no-any-return]
         return packed_linear(x, self.query_matrix, self.query_bias)
 
     def project_keys_values(self, x: Tensor) -> Tensor:
         """(N, T, width) -> (N, T, 2 * inner)."""
+        if self.key_value_matrix is None:
+            return torch.cat([self.get_submodule(name)(x) for name in self.names[1:]], -1)
         return packed_linear(x, self.key_value_matrix, self.key_value_bias)
 
 

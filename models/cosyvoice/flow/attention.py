@@ -12,13 +12,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention_memory import AttentionMemory, PagedBuffers, SeparateBuffers, split_by_buffer
-from .attention_plan import AttentionBlock, AttentionPlan, PagedAttentionPlan, RowGroup
+from .attention_plan import (
+    AttentionBlock,
+    AttentionPlan,
+    ContiguousAttentionPlan,
+    PagedAttentionPlan,
+    RowGroup,
+    WholeAttentionPlan,
+)
 from .policy import CacheForm
 
 # (inputs, their positions) -> keys and values, (N, 2, T, D)
 KeyValueProjection = Callable[[Tensor, Tensor], Tensor]
 # (queries (n, H, frames, d), their plan) -> what is added to the scores, (n, H, frames, visible)
-ScoreBias = Callable[[Tensor, RowGroup | PagedAttentionPlan], Tensor]
+ScoreBias = Callable[[Tensor, RowGroup | PagedAttentionPlan | WholeAttentionPlan], Tensor]
 
 
 def read_history(
@@ -33,7 +40,7 @@ def read_history(
     cache: (N, P, W, D), the buffer of one layer; P is 2 for keys and values, 1 for inputs. Returns the buffer
     itself if it holds float32 keys and values, or if it is separate or paged; otherwise a working copy.
     """
-    if isinstance(cache, SeparateBuffers | PagedBuffers) or isinstance(plan, PagedAttentionPlan):
+    if isinstance(cache, SeparateBuffers | PagedBuffers) or not isinstance(plan, ContiguousAttentionPlan):
         return cache
     if cache_form is CacheForm.KEYS_VALUES and cache.dtype == torch.float32:
         return cache
@@ -48,7 +55,7 @@ def read_history(
 
 def write_chunk(cache: AttentionMemory, new_values: Tensor, plan: AttentionPlan) -> None:
     """Write a chunk, (N, P, length, D), into the buffer in place. Pages are written by ``attend`` already."""
-    if isinstance(cache, PagedBuffers) or isinstance(plan, PagedAttentionPlan):
+    if isinstance(cache, PagedBuffers) or not isinstance(plan, ContiguousAttentionPlan):
         return
     for block in plan.blocks:
         for group in block.groups:
@@ -75,6 +82,8 @@ def attend(
     query: (N, length, H * d). new_values: (N, 2, length, H * d), keys and values of the chunk.
     history_and_chunk: of ``read_history``. bias: adds to the scores, e.g. for relative positions.
     """
+    if isinstance(plan, WholeAttentionPlan):
+        return _attend_whole(query, new_values, plan, heads, bias)
     if isinstance(plan, PagedAttentionPlan) or isinstance(history_and_chunk, PagedBuffers):
         assert isinstance(plan, PagedAttentionPlan) and isinstance(history_and_chunk, PagedBuffers)
         return _attend_pages(query, new_values, history_and_chunk.pool, plan, heads, bias)
@@ -95,6 +104,20 @@ def attend(
                 attended = F.scaled_dot_product_attention(query_rows, key, value, scores)
                 split_heads(output[first:last, block.start : block.stop], heads).copy_(attended)
     return output
+
+
+def _attend_whole(
+    query: Tensor, new_values: Tensor, plan: WholeAttentionPlan, heads: int, bias: ScoreBias | None
+) -> Tensor:
+    """``attend`` for whole utterances, without a memory and differentiable."""
+    query_rows, key, value = (split_heads(x, heads) for x in (query, new_values[:, 0], new_values[:, 1]))
+    scores = (
+        plan.visible_mask
+        if bias is None
+        else bias(query_rows, plan).masked_fill(~plan.visible_mask, -math.inf)
+    )
+    attended = F.scaled_dot_product_attention(query_rows, key, value, scores, plan.dropout)
+    return attended.transpose(1, 2).flatten(2)
 
 
 def _attend_pages(

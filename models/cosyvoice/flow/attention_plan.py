@@ -108,7 +108,48 @@ class PagedAttentionPlan:
         ]
 
 
-AttentionPlan = ContiguousAttentionPlan | PagedAttentionPlan
+@dataclass(frozen=True, slots=True)
+class WholeAttentionPlan:
+    """The plan of whole utterances, which need no memory; only training computes those."""
+
+    positions: Tensor  # (1, length) int64, the frames
+    visible_mask: Tensor  # (N, 1, length, length) bool
+    frame_mask: Tensor  # (N, length, 1), of a float type, 0 after the end of a row
+    dropout: float = 0.0  # share of the attention weights that are dropped
+
+    @property
+    def history_positions(self) -> Tensor:
+        """Empty, (1, 0)."""
+        return self.positions[:, :0]
+
+    @property
+    def distance_range(self) -> tuple[int, int]:
+        """As in RowGroup."""
+        length = self.positions.shape[1]
+        return 1 - length, length - 1
+
+    @property
+    def distances_back(self) -> Tensor:
+        """From each frame back to each other one: (length, length) int64."""
+        return self.positions[0][:, None] - self.positions[0]
+
+
+AttentionPlan = ContiguousAttentionPlan | PagedAttentionPlan | WholeAttentionPlan
+
+
+def make_whole_plan(
+    lengths: Tensor, block: int | None, dtype: torch.dtype, dropout: float = 0.0
+) -> WholeAttentionPlan:
+    """Plan utterances of ``lengths`` (N,) frames, padded at the right to the longest.
+
+    block: frames that attend to each other and to those before them; None: every frame attends to all.
+    """
+    positions = torch.arange(int(lengths.max()), device=lengths.device)
+    is_real = positions < lengths[:, None]
+    visible = is_real[:, None, None].expand(-1, -1, len(positions), -1)
+    if block is not None:
+        visible = visible & (positions // block <= (positions // block)[:, None])
+    return WholeAttentionPlan(positions[None], visible, is_real[..., None].to(dtype), dropout)
 
 
 @dataclass(frozen=True, slots=True)

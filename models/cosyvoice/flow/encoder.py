@@ -24,7 +24,7 @@ from ...networks.layers import CausalConv, Linear, QkvProjection, split_keys_val
 from ..config import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, EncoderConfig
 from .attention import ScoreBias, attend, split_heads
 from .attention_memory import AttentionMemory, layer_memories
-from .attention_plan import AttentionPlan, PagedAttentionPlan, RowGroup
+from .attention_plan import AttentionPlan, PagedAttentionPlan, RowGroup, WholeAttentionPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _RelativeAttention(QkvProjection):
         shift = (self.pos_bias_v - self.pos_bias_u)[:, None]
         scale = 1 / math.sqrt(projected.shape[-1])
 
-        def scores(query: Tensor, part: RowGroup | PagedAttentionPlan) -> Tensor:
+        def scores(query: Tensor, part: RowGroup | PagedAttentionPlan | WholeAttentionPlan) -> Tensor:
             by_distance = ((query + shift) * scale) @ projected.transpose(-1, -2)
             return table.gather_by_slot(by_distance, part)
 
@@ -130,11 +130,13 @@ class _EncoderLayer(nn.Module):
 class _DistanceTable:
     """The sine table for all distances of a plan, from the end of a block to its oldest key."""
 
-    def __init__(self, plan: AttentionPlan, width: int) -> None:
+    def __init__(self, plan: AttentionPlan, x: Tensor) -> None:
         self.min_distance, max_distance = plan.distance_range
-        self.sines = sine_table(self.min_distance, max_distance, width, plan.positions.device)
+        self.sines = sine_table(self.min_distance, max_distance, x.shape[2], x.device).to(x.dtype)
 
-    def gather_by_slot(self, by_distance: Tensor, part: RowGroup | PagedAttentionPlan) -> Tensor:
+    def gather_by_slot(
+        self, by_distance: Tensor, part: RowGroup | PagedAttentionPlan | WholeAttentionPlan
+    ) -> Tensor:
         """Scores by distance, (n, H, block, distances) -> scores by slot, (n, H, block, visible)."""
         index = part.distances_back - self.min_distance
         return by_distance.gather(3, index.expand(*by_distance.shape[:2], -1, -1))
@@ -207,7 +209,7 @@ class FlowEncoder(nn.Module):
 
 
 def _run_layers(layers: nn.ModuleList, x: Tensor, cache: AttentionMemory, plan: AttentionPlan) -> Tensor:
-    table = _DistanceTable(plan, x.shape[2])
+    table = _DistanceTable(plan, x)
     for layer, memory in zip(layers, layer_memories(cache), strict=True):
         x = layer(x, memory, plan, table)
     return x

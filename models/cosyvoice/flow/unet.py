@@ -60,9 +60,9 @@ class _ConvNorm(nn.Module):
 
     def forward(self, x: Tensor, context: Tensor, offset: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The output, with an offset added, (N, T, C'), and the next context."""
-        y, context = _convolve(cast(CausalConv, self.block["0"]), x, context)
-        norm = cast(nn.LayerNorm, self.block["2"])
-        if has_fused_kernels(x.device, powers=[self.channels]):
+        conv, norm = cast(CausalConv, self.block["0"]), cast(nn.LayerNorm, self.block["2"])
+        y, context = _convolve(conv, x, context)
+        if conv.matrix is not None and has_fused_kernels(x.device, powers=[self.channels]):
             from ..kernels.fused_kernels import norm_mish
 
             return norm_mish(y, norm, offset), context

@@ -84,7 +84,7 @@ class SpeechLm(nn.Module):
         with torch.device("meta"):
             network = cls(config, precision)
         weights.pop(TIED_HEAD_KEY, None)
-        load_weights(network, _fuse_weights(config, weights))
+        load_weights(network, fuse_weights(config, weights))
         return network
 
     def init_state(self, rows: int, capacity: int) -> SpeechLmState:
@@ -286,7 +286,7 @@ class _DecoderLayer(nn.Module):
         return attended.transpose(1, 2).reshape(rows, columns, -1)
 
 
-def _fuse_weights(config: SpeechLmConfig, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def fuse_weights(config: SpeechLmConfig, weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Take the tensors out of ``weights`` one by one, under the network's names, with fused matrices."""
     taken = {
         "text_embedding.weight": weights.pop(TEXT_EMBEDDING_KEY),

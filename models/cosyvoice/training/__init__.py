@@ -1,0 +1,1 @@
+"""Fine-tuning of CosyVoice: losses, datasets and the loop. A server never imports it."""
