@@ -40,7 +40,7 @@ from .calls.ways_in.rtp.way_in import RTP
 from .calls.ways_in.way_in import CallHost, OpenWayIn, TcpListener, WayIn
 from .configuration.settings import DEFAULT_NAME, Settings
 from .voice_registry import VoiceRegistry
-from .web.app import Mount
+from .web.app import CALLS_TAG, Mount
 
 # ARI takes the first external media, in this order, that its Asterisk has.
 WAYS_IN: Final = (BROWSER, ASTERISK_WEBSOCKET, MEDIA_STREAMS, AUDIOSOCKET, RTP, ARI)
@@ -160,8 +160,8 @@ class CallServers:
         ]
         call_routes = calls_api.routes(self.registry, host.expected, host.call_settings.speech, host.voices)
         return [
-            Mount(placed_calls.routes(placing), Scope.ORIGINATE),
-            Mount(call_routes, Scope.CALLS_OWN, [calls_api.ERROR_FORMAT]),
+            Mount(placed_calls.routes(placing), Scope.ORIGINATE, tag=CALLS_TAG),
+            Mount(call_routes, Scope.CALLS_OWN, [calls_api.ERROR_FORMAT], CALLS_TAG),
             *(mount for way in self.opened.values() for mount in way.mounts),
         ]
 

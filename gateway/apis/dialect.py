@@ -91,6 +91,7 @@ class Dialect:
     name: str
     open: Callable[[DialectHost], OpenDialect]
     sockets: tuple[WebSocketOperation, ...] = ()  # in the OpenAPI document
+    title: str = ""  # in the OpenAPI document; else its name
     # Listens for gRPC at (host, port) and returns what ends it and its port; raises MissingExtra,
     # AddressUnavailable. None for a dialect without gRPC.
     listen_grpc: Callable[[JobServer, tuple[str, int]], Awaitable[tuple[DrainableApi, int]]] | None = None

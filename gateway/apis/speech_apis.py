@@ -5,6 +5,7 @@ A new dialect is a folder in ``dialects/`` with a record in ``dialect.py``, and 
 """
 
 import asyncio
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from ..access.access_control import AccessControl
 from ..access.url_guard import UrlGuard
 from ..calls.api.operations import CALL_SOCKET
 from ..voice_registry import VoiceRegistry
-from ..web.app import Mount
+from ..web.app import CALLS_TAG, Mount
 from ..web.openapi.document import OpenApiRoutes
 from ..web.openapi.operations import WebSocketOperation
 from ..web.request_log import RequestLog
@@ -64,7 +65,16 @@ def all_dialects() -> tuple[Dialect, ...]:
 
 def socket_operations() -> tuple[WebSocketOperation, ...]:
     """The WebSockets in the OpenAPI document, which is of the whole server; the calls API mounts its own."""
-    return (*(operation for dialect in all_dialects() for operation in dialect.sockets), CALL_SOCKET)
+    sockets = (
+        replace(operation, tag=_tag_of(dialect))
+        for dialect in all_dialects()
+        for operation in dialect.sockets
+    )
+    return (*sockets, replace(CALL_SOCKET, tag=CALLS_TAG))
+
+
+def _tag_of(dialect: Dialect) -> str:
+    return dialect.title or dialect.name
 
 
 class SpeechApis:
@@ -94,6 +104,7 @@ class SpeechApis:
         self.job_server = JobServer(self._server, voices, policy.max_text_characters)
         host = DialectHost(self.job_server, guard, ExchangeFolder(exchange_folder), policy)
         self.opened = {dialect.name: dialect.open(host) for dialect in all_dialects()}
+        self._tags = {dialect.name: _tag_of(dialect) for dialect in all_dialects()}
         self._further: list[DrainableApi] = []  # with a port of their own
 
     async def listen_grpc(self, address: tuple[str, int]) -> int:
@@ -105,7 +116,11 @@ class SpeechApis:
 
     def mounts(self) -> list[Mount]:
         """Return the routes of each; they check keys themselves."""
-        mounts = [mount for dialect in self.opened.values() for mount in dialect.mounts]
+        mounts = [
+            replace(mount, tag=self._tags[name])
+            for name, dialect in self.opened.items()
+            for mount in dialect.mounts
+        ]
         return [*mounts, Mount(OpenApiRoutes(socket_operations()).routes(), None)]
 
     async def finish(self, within_s: float) -> None:

@@ -56,6 +56,11 @@ _STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
     RateLimited: 429,
     Overloaded: 503,
 }
+# Headings of the OpenAPI document.
+CALLS_TAG: Final = "Calls"
+BROWSER_TAG: Final = "Browser calls"
+OPERATION_TAG: Final = "Operation"
+
 _CLIENT_CLOSED_REQUEST: Final = 499  # as nginx has it; the client does not see it
 
 _HEALTH: Final = operation("health", "Whether the process is alive.", json_response(Status), public=True)
@@ -83,6 +88,7 @@ class Mount:
     router: APIRouter
     scope: Scope | None  # None for routes that check keys themselves
     error_formats: Sequence[ErrorFormat] = ()  # for paths near its routes that are no routes
+    tag: str = OPERATION_TAG  # of its routes in the OpenAPI document
 
 
 def make_app(
@@ -111,21 +117,26 @@ def make_app(
     app.add_middleware(IdentityMiddleware, access=access)
     for mount in mounts:
         keys = [] if mount.scope is None else [Depends(require_scope(access, mount.scope))]
-        app.include_router(mount.router, dependencies=keys)
+        app.include_router(mount.router, dependencies=keys, tags=[mount.tag])
 
-    @app.get("/health", **_HEALTH_ALIAS)
-    @app.get("/healthz", **_HEALTH)
+    @app.get("/health", tags=[OPERATION_TAG], **_HEALTH_ALIAS)
+    @app.get("/healthz", tags=[OPERATION_TAG], **_HEALTH)
     async def healthz() -> JSONResponse:
         return JSONResponse({"status": "ok"})
 
-    @app.get("/readyz", **_READINESS)
+    @app.get("/readyz", tags=[OPERATION_TAG], **_READINESS)
     async def readyz() -> JSONResponse:
         reason = unready()
         if reason is None:
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
 
-    @app.get("/metrics", dependencies=[Depends(require_scope(access, Scope.ADMIN))], **_METRICS)
+    @app.get(
+        "/metrics",
+        tags=[OPERATION_TAG],
+        dependencies=[Depends(require_scope(access, Scope.ADMIN))],
+        **_METRICS,
+    )
     async def metrics() -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 

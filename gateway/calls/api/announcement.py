@@ -28,7 +28,7 @@ class CallAnnouncement(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     call: Annotated[UUID | None, Field(description="Id of the call; a new one if absent.")] = None
-    number: Annotated[_Text, Field(description="Number of the caller.")] = ""
+    number: Annotated[_Text, Field(description="Number of the caller.", examples=["+15550100"])] = ""
     name: Annotated[_Text, Field(description="Name of the caller.")] = ""
     called: Annotated[_Text, Field(description="Number or extension that was called.")] = ""
     agent: Annotated[str | None, Field(description="Name in the setting `agents`.")] = None

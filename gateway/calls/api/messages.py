@@ -47,6 +47,7 @@ TransferTarget = Annotated[
             "Number, extension or SIP URI; over ARI also `call:ID`, the caller of another call. "
             "An attended transfer goes to an extension, or to an endpoint such as `PJSIP/200`."
         ),
+        examples=["200"],
     ),
 ]
 

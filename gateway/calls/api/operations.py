@@ -152,7 +152,9 @@ SPEAK: Final = operation(
         {409: "Another program is attached to the call."},
         {429: "The key has exceeded a limit; the text before that is spoken."},
     ),
-    body={"requestBody": {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    body={
+        "requestBody": {"content": {"text/plain": {"schema": {"type": "string"}, "example": "Good morning."}}}
+    },
 )
 CALL_SOCKET: Final = WebSocketOperation(
     "/v1/calls/{call_id}/socket",

@@ -15,7 +15,8 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.routing import BaseRoute
 
 from .... import __version__
-from .docs_page import html_page
+from .docs_page import html_page, page_headers
+from .examples import add_examples
 from .operations import JSON, SCHEMAS_KEY, WebSocketOperation, content_response, operation
 
 _DESCRIPTION: Final = (
@@ -26,6 +27,8 @@ _SECURITY_SCHEMES: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
+_FIRST_TAGS: Final = ("vivavoce stream", "Calls", "Browser calls")
+_LAST_TAGS: Final = ("Carriers", "Operation")
 # FastAPI's error for invalid parameters; every parameter here is a string of a path, which is never invalid.
 _UNUSED_SCHEMAS: Final = ("HTTPValidationError", "ValidationError")
 
@@ -35,8 +38,11 @@ def openapi_document(
 ) -> dict[str, Any]:
     """Return the document of an app's routes."""
     document = get_openapi(title="vivavoce", version=__version__, description=_DESCRIPTION, routes=routes)
-    # {}: no key is needed on a server without keys.
-    document["security"] = [{}, *({name: []} for name in _SECURITY_SCHEMES)]
+    for described in _operations(document):
+        described.setdefault("tags", ["Other"])
+        # {}: no key is needed on a server without keys.
+        described.setdefault("security", [{}, *({name: []} for name in _SECURITY_SCHEMES)])
+    document["tags"] = [{"name": name} for name in _ordered_tags(document, websockets)]
     document["x-websockets"] = {websocket.path: websocket.describe() for websocket in websockets}
     components = document.setdefault("components", {})
     components["securitySchemes"] = _SECURITY_SCHEMES
@@ -45,6 +51,7 @@ def openapi_document(
     for node in _objects(document):
         schemas |= node.pop(SCHEMAS_KEY, {})
     components["schemas"] = dict(sorted(schemas.items()))
+    add_examples(document)
     return document
 
 
@@ -71,11 +78,14 @@ class OpenApiRoutes:
         @router.get(
             "/docs",
             **operation(
-                "docs", "This document, to read.", content_response("HTML", "text/html"), public=True
+                "docs",
+                "This document, to read and to try.",
+                content_response("HTML", "text/html"),
+                public=True,
             ),
         )
         async def docs(request: Request) -> HTMLResponse:
-            return HTMLResponse(html_page(await self._document_of(request)))
+            return HTMLResponse(html_page(await self._document_of(request)), headers=page_headers())
 
         return router
 
@@ -86,11 +96,24 @@ class OpenApiRoutes:
         return self._document
 
 
+def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return (described for path in document["paths"].values() for described in path.values())
+
+
+def _ordered_tags(document: dict[str, Any], websockets: Sequence[WebSocketOperation]) -> list[str]:
+    """Return the tags: those of this server first, then those of other APIs, then the operator's."""
+    found = [tag for described in _operations(document) for tag in described["tags"]]
+    others = dict.fromkeys([*(websocket.tag for websocket in websockets), *found])
+    ordered = dict.fromkeys([*_FIRST_TAGS, *others])
+    return [tag for tag in ordered if tag in others and tag not in _LAST_TAGS] + [
+        tag for tag in _LAST_TAGS if tag in others
+    ]
+
+
 def _remove_fastapi_errors(document: dict[str, Any]) -> None:
-    for path in document["paths"].values():
-        for described in path.values():
-            if "HTTPValidationError" in str(described["responses"].get("422", "")):
-                del described["responses"]["422"]
+    for described in _operations(document):
+        if "HTTPValidationError" in str(described["responses"].get("422", "")):
+            del described["responses"]["422"]
     for name in _UNUSED_SCHEMAS:
         document["components"].get("schemas", {}).pop(name, None)
 

@@ -50,11 +50,17 @@ class WebSocketOperation:
     summary: str
     receives: object  # type of the client's JSON messages
     sends: object = None  # type of the server's JSON messages, None if there is no model of them
+    tag: str = ""  # the API that it belongs to
 
     def describe(self) -> Schema:
         """Return the description, with the messages' schemas in ``SCHEMAS_KEY``."""
         clients, schemas = _schema_of(self.receives, "validation")
-        description: Schema = {"summary": self.summary, "clientMessages": clients, SCHEMAS_KEY: schemas}
+        description: Schema = {
+            "summary": self.summary,
+            "tags": [self.tag],
+            "clientMessages": clients,
+            SCHEMAS_KEY: schemas,
+        }
         if self.sends is not None:
             servers, server_schemas = _schema_of(self.sends, "serialization")
             description |= {"serverMessages": servers, SCHEMAS_KEY: schemas | server_schemas}
@@ -139,10 +145,10 @@ def error_responses(
     }
 
 
-def json_body(model: type[BaseModel], content_type: str = JSON) -> Schema:
-    """Describe a request body by its model."""
+def json_body(model: type[BaseModel], content_type: str = JSON, *, example: Schema | None = None) -> Schema:
+    """Describe a request body by its model; its example is made of those of the fields if none is given."""
     schema, schemas = _schema_of(model, "validation")
-    content = {content_type: {"schema": schema}}
+    content = {content_type: {"schema": schema, **({"example": example} if example else {})}}
     return {"requestBody": {"required": True, "content": content}, SCHEMAS_KEY: schemas}
 
 
@@ -161,7 +167,8 @@ def event_stream(*events: type[BaseModel]) -> Schema:
     }
     item = {"type": "object", "properties": {"data": data}, "required": ["data"]}
     schemas = {name: one for _, some in described for name, one in some.items()}
-    return {EVENT_STREAM: {"itemSchema": item, SCHEMAS_KEY: schemas}}
+    # OpenAPI 3.1, which most tools read, has no word for the items of a stream: 3.2's as an extension.
+    return {EVENT_STREAM: {"schema": {"type": "string"}, "x-itemSchema": item, SCHEMAS_KEY: schemas}}
 
 
 def links(parameter: str, pointer: str, *operation_ids: str) -> dict[str, Schema]:

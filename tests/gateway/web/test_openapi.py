@@ -1,9 +1,13 @@
 """The OpenAPI document describes the routes that exist, and its page loads nothing from other hosts."""
 
 import asyncio
+import json
 import re
+import shlex
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +25,10 @@ from vivavoce.gateway.apis.speech_apis import SpeechApis, socket_operations
 from vivavoce.gateway.call_servers import WAYS_IN
 from vivavoce.gateway.calls.api import placed_calls, routes
 from vivavoce.gateway.calls.ways_in.browser.routes import routes as browser_routes
-from vivavoce.gateway.web.app import Mount, make_app
-from vivavoce.gateway.web.openapi.docs_page import html_page
+from vivavoce.gateway.web.app import BROWSER_TAG, CALLS_TAG, Mount, make_app
+from vivavoce.gateway.web.openapi.docs_page import curl_example, html_page, page_headers
 from vivavoce.gateway.web.openapi.document import openapi_document
+from vivavoce.gateway.web.openapi.examples import MissingExample, example_of
 from vivavoce.tts_engine.metrics import Metrics
 
 
@@ -42,9 +47,9 @@ def all_mounts(access: AccessControl) -> Iterator[list[Mount]]:
     apis = SpeechApis(engine, access, nothing, UrlGuard(), SpeechApiPolicy())
     yield [
         *apis.mounts(),
-        Mount(routes.routes(nothing, nothing, nothing, nothing), Scope.CALLS),
-        Mount(placed_calls.routes(placing), Scope.CALLS),
-        Mount(browser_routes(nothing), Scope.CALLS),
+        Mount(routes.routes(nothing, nothing, nothing, nothing), Scope.CALLS, tag=CALLS_TAG),
+        Mount(placed_calls.routes(placing), Scope.CALLS, tag=CALLS_TAG),
+        Mount(browser_routes(nothing), Scope.CALLS, tag=BROWSER_TAG),
     ]
     asyncio.run(apis.aclose())
 
@@ -179,13 +184,67 @@ def test_the_document_is_of_this_version_and_every_reference_resolves() -> None:
     assert "x-schemas" not in str(DOCUMENT)
 
 
+def test_the_document_is_valid_openapi() -> None:
+    validator = pytest.importorskip("openapi_spec_validator")
+    assert DOCUMENT["openapi"] == "3.1.0"
+    validator.validate(DOCUMENT)
+
+
+def test_every_operation_has_a_tag_and_says_whether_it_needs_a_key() -> None:
+    names = [tag["name"] for tag in DOCUMENT["tags"]]
+    assert names[:3] == ["vivavoce stream", "Calls", "Browser calls"]
+    assert names[-1] == "Operation"
+    used = {tag for operation in OPERATIONS.values() for tag in operation["tags"]}
+    assert used | {"vivavoce stream"} == set(names)
+    assert all(len(operation["tags"]) == 1 and "security" in operation for operation in OPERATIONS.values())
+    assert OPERATIONS["get", "/healthz"]["security"] == []
+    assert OPERATIONS["post", "/v1/audio/speech"]["tags"] == ["OpenAI"]
+    assert {"bearer": []} in OPERATIONS["post", "/v1/audio/speech"]["security"]
+
+
+def test_every_body_has_an_example_that_its_schema_allows() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    for route, operation in OPERATIONS.items():
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            schema = {**content["schema"], "components": DOCUMENT["components"]}
+            jsonschema.Draft202012Validator(schema).validate(content["example"])
+            assert content["example"] not in ({}, ""), route
+
+
+def test_a_required_field_without_an_example_is_named() -> None:
+    schema = {"properties": {"rate": {"type": "integer"}}, "required": ["rate"]}
+    with pytest.raises(MissingExample, match=r"/speak\.rate has no example"):
+        example_of(schema, {}, "/speak")
+
+
 def test_the_page_shows_every_operation_and_loads_nothing() -> None:
     html = html_page(DOCUMENT)
     for method, path in OPERATIONS:
         assert f"<code>{method.upper()} {path}</code>" in html
+        assert f'<form data-method={method.upper()} data-path="{path}"' in html
     for path in DOCUMENT["x-websockets"]:
         assert f"<code>WebSocket {path}</code>" in html
-    assert not re.search(r"<script|<link|src=|url\(|https?://", html)
+    assert not re.search(r"<script |<link|src=|url\(|@import", html)
+    assert re.findall(r"https?://[\w.]+", html) == ["https://example.org"] * html.count("https://")
+
+
+def test_a_browser_runs_no_script_but_that_of_the_page() -> None:
+    (script,) = re.findall(r"<script>(.*?)</script>", html_page(DOCUMENT), re.DOTALL)
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page_headers()["content-security-policy"]
+
+
+def test_the_commands_of_the_page_send_the_examples() -> None:
+    speech = OPERATIONS["post", "/tts/bytes"]
+    words = shlex.split(curl_example("POST", "/tts/bytes", speech).replace("\\\n", ""))
+    assert words[:4] == ["curl", "-X", "POST", "$VIVAVOCE/tts/bytes"]
+    assert json.loads(words[-1]) == speech["requestBody"]["content"]["application/json"]["example"]
+    assert "-H 'Authorization" not in curl_example("GET", "/healthz", OPERATIONS["get", "/healthz"])
+    voice = curl_example("POST", "/v1/audio/voices", OPERATIONS["post", "/v1/audio/voices"])
+    assert "-F 'audio_sample=@recording.wav'" in voice
+    assert "/v1/calls/CALL_ID" in curl_example(
+        "GET", "/v1/calls/{call_id}", OPERATIONS["get", "/v1/calls/{call_id}"]
+    )
 
 
 def test_the_page_shows_the_fields_of_a_body() -> None:

@@ -11,4 +11,4 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(CartesiaHttpApi(host.jobs), CartesiaSocketApi(host.server, host.voices))
 
 
-CARTESIA: Final = Dialect("cartesia", _open, (CARTESIA_SOCKET_OPERATION,))
+CARTESIA: Final = Dialect("cartesia", _open, (CARTESIA_SOCKET_OPERATION,), title="Cartesia")

@@ -56,6 +56,12 @@ _BYTES: Final = operation(
     _ERRORS,
     body=json_body(CartesiaSpeechRequest),
 )
+_EVENTS_EXAMPLE: Final = {
+    "model_id": "sonic-3",
+    "transcript": "Good morning.",
+    "voice": {"mode": "id", "id": "heart"},
+    "output_format": {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000},
+}
 _EVENTS: Final = operation(
     "cartesiaSpeechEvents",
     "Speak a transcript as server-sent events: Cartesia's request.",
@@ -67,7 +73,7 @@ _EVENTS: Final = operation(
         }
     },
     _ERRORS,
-    body=json_body(CartesiaSpeechRequest),
+    body=json_body(CartesiaSpeechRequest, example=_EVENTS_EXAMPLE),
 )
 _VOICES: Final = operation(
     "cartesiaVoices",

@@ -61,10 +61,13 @@ class CartesiaGenerationConfig(CartesiaModel):
 class CartesiaSpeechRequest(CartesiaModel):
     """Body of a request for speech over HTTP."""
 
-    model_id: Name
+    model_id: Annotated[Name, Field(examples=["sonic-3"])]
     transcript: Annotated[str, Field(max_length=MAX_TRANSCRIPT_CHARACTERS, examples=["Good morning."])]
-    voice: Name | CartesiaVoiceSpecifier
-    output_format: CartesiaOutputFormat
+    voice: Annotated[Name | CartesiaVoiceSpecifier, Field(examples=[{"mode": "id", "id": "heart"}])]
+    output_format: Annotated[
+        CartesiaOutputFormat,
+        Field(examples=[{"container": "wav", "encoding": "pcm_s16le", "sample_rate": 24_000}]),
+    ]
     language: Annotated[str | None, Field(max_length=35, description="BCP 47.")] = None
     locale: Annotated[str | None, Field(max_length=35, description="BCP 47, instead of 'language'.")] = None
     speed: Annotated[Literal["slow", "normal", "fast"] | float | None, Field(description="Older form.")] = (

@@ -21,4 +21,4 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(CosyVoiceHttpApi(host.jobs))
 
 
-COSYVOICE_SERVER: Final = Dialect("cosyvoice_server", _open, listen_grpc=_listen_grpc)
+COSYVOICE_SERVER: Final = Dialect("cosyvoice_server", _open, listen_grpc=_listen_grpc, title="CosyVoice")

@@ -33,13 +33,13 @@ class CosyVoiceForm(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True)
 
-    tts_text: Annotated[SpokenText, Field(description="Text to speak.")]
+    tts_text: Annotated[SpokenText, Field(description="Text to speak.", examples=["Good morning."])]
 
 
 class SftForm(CosyVoiceForm):
     """A text for a voice of the model."""
 
-    spk_id: _Name
+    spk_id: Annotated[_Name, Field(examples=["heart"])]
 
 
 class CrossLingualForm(CosyVoiceForm):
@@ -51,19 +51,25 @@ class CrossLingualForm(CosyVoiceForm):
 class ZeroShotForm(CrossLingualForm):
     """A text for the voice of a recording whose words are known."""
 
-    prompt_text: Annotated[str, Field(max_length=4096, description="Words of the recording.")]
+    prompt_text: Annotated[
+        str, Field(max_length=4096, description="Words of the recording.", examples=["Hello there."])
+    ]
 
 
 class InstructForm(SftForm):
     """A text for a voice of the model, and how to speak it."""
 
-    instruct_text: Annotated[str, Field(max_length=4096, description="Manner of speaking, in words.")]
+    instruct_text: Annotated[
+        str, Field(max_length=4096, description="Manner of speaking, in words.", examples=["Softly."])
+    ]
 
 
 class RecordingInstructForm(CrossLingualForm):
     """A text for the voice of a recording, and how to speak it."""
 
-    instruct_text: Annotated[str, Field(max_length=4096, description="Manner of speaking, in words.")]
+    instruct_text: Annotated[
+        str, Field(max_length=4096, description="Manner of speaking, in words.", examples=["Softly."])
+    ]
 
 
 class CosyVoiceErrorBody(BaseModel):

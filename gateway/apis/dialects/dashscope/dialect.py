@@ -14,4 +14,4 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(http, DashScopeSocketApi(host.server, host.voices), close=store.close)
 
 
-DASHSCOPE: Final = Dialect("dashscope", _open, (DASHSCOPE_SOCKET_OPERATION,))
+DASHSCOPE: Final = Dialect("dashscope", _open, (DASHSCOPE_SOCKET_OPERATION,), title="DashScope")

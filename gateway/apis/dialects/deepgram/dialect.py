@@ -11,4 +11,4 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(DeepgramHttpApi(host.jobs), DeepgramSocketApi(host.server, host.voices))
 
 
-DEEPGRAM: Final = Dialect("deepgram", _open, DEEPGRAM_SOCKET_OPERATIONS)
+DEEPGRAM: Final = Dialect("deepgram", _open, DEEPGRAM_SOCKET_OPERATIONS, title="Deepgram")

@@ -13,4 +13,4 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(ElevenLabsListings(host.jobs), ElevenLabsHttpApi(host.jobs), sockets)
 
 
-ELEVENLABS: Final = Dialect("elevenlabs", _open, ELEVENLABS_SOCKET_OPERATIONS)
+ELEVENLABS: Final = Dialect("elevenlabs", _open, ELEVENLABS_SOCKET_OPERATIONS, title="ElevenLabs")

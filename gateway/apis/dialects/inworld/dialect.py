@@ -11,4 +11,4 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(InworldHttpApi(host.jobs), InworldSocketApi(host.server, host.voices))
 
 
-INWORLD: Final = Dialect("inworld", _open, (INWORLD_SOCKET_OPERATION,))
+INWORLD: Final = Dialect("inworld", _open, (INWORLD_SOCKET_OPERATION,), title="Inworld")

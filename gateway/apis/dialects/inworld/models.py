@@ -72,7 +72,7 @@ class InworldAudioConfig(InworldModel):
 class InworldVoiceOptions(InworldModel):
     """Voice and delivery, of a request and of a context."""
 
-    voice_id: _Name
+    voice_id: Annotated[_Name, Field(examples=["heart"])]
     model_id: _Name | None = None
     audio_config: InworldAudioConfig = InworldAudioConfig()
     language: Annotated[str | None, Field(max_length=35, description="BCP 47.")] = None

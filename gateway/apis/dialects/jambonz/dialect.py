@@ -11,4 +11,4 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(JambonzHttpApi(host.jobs), JambonzSocketApi(host.server, host.voices))
 
 
-JAMBONZ: Final = Dialect("jambonz", _open, (JAMBONZ_SOCKET_OPERATION,))
+JAMBONZ: Final = Dialect("jambonz", _open, (JAMBONZ_SOCKET_OPERATION,), title="jambonz")

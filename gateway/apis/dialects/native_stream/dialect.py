@@ -14,4 +14,4 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect((Mount(sockets.routes(), None),), (sockets,))
 
 
-NATIVE_STREAM: Final = Dialect("native_stream", _open, (NATIVE_STREAM_OPERATION,))
+NATIVE_STREAM: Final = Dialect("native_stream", _open, (NATIVE_STREAM_OPERATION,), title="vivavoce stream")

@@ -14,4 +14,4 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(OpenAICompatibleApi(host.jobs, resolver), voices)
 
 
-OPENAI: Final = Dialect("openai", _open)
+OPENAI: Final = Dialect("openai", _open, title="OpenAI")

@@ -248,13 +248,15 @@ class CreateVoiceForm(BaseModel):
         AfterValidator(_check_voice_type),
         WithJsonSchema({"type": "string", "const": "audio_sample"}),
     ] = "audio_sample"
-    name: Annotated[_FormText, Field(min_length=1)]
+    name: Annotated[_FormText, Field(min_length=1, examples=["anna"])]
     ref_text: Annotated[_FormText, Field(description="Transcript of the recording.")] = ""
     language: _FormText = ""
     consent: Annotated[
         _FormText,
         Field(
-            min_length=1, description="The speaker's statement of consent, or the id of a recording of it."
+            min_length=1,
+            description="The speaker's statement of consent, or the id of a recording of it.",
+            examples=["I, Anna, allow this server to speak with my voice."],
         ),
     ]
 

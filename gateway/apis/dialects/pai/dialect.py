@@ -11,4 +11,4 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(PaiSocketApi(host.jobs), PaiHttpApi(host.jobs))
 
 
-PAI: Final = Dialect("pai", _open, (PAI_SOCKET_OPERATION,))
+PAI: Final = Dialect("pai", _open, (PAI_SOCKET_OPERATION,), title="PAI")

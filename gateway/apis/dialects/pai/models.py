@@ -52,7 +52,9 @@ class PaiParameters(SamplingFields):
     bit_rate: Annotated[
         int,
         BeforeValidator(_read_bit_rate),
-        WithJsonSchema({"type": "string", "description": "Of MP3; more than it allows is its most."}),
+        WithJsonSchema(
+            {"type": ["integer", "string"], "description": "Of MP3; more than it allows is its most."}
+        ),
     ] = 192_000
     volume: Annotated[float, Field(ge=0, le=10, description="Factor of the amplitude.")] = 1.0
     speed: Annotated[float, Field(ge=0.5, le=2.0, description="Factor of the usual speaking rate.")] = 1.0
@@ -145,7 +147,12 @@ class ReferenceAudioForm(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True)
 
     file: Annotated[UploadedRecording, WithJsonSchema({"type": "string", "format": "binary"})]
-    text: Annotated[str, Field(min_length=1, max_length=4_096, description="Words of the recording.")]
+    text: Annotated[
+        str,
+        Field(
+            min_length=1, max_length=4_096, description="Words of the recording.", examples=["Hello there."]
+        ),
+    ]
 
 
 class ReferenceAudioQuery(BaseModel):

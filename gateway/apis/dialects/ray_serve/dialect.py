@@ -10,4 +10,4 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(RayServeApi(host.jobs, host.guard, host.exchange_folder))
 
 
-RAY_SERVE: Final = Dialect("ray_serve", _open)
+RAY_SERVE: Final = Dialect("ray_serve", _open, title="CosyVoice on Ray Serve")

@@ -77,7 +77,9 @@ class VoiceTypeRequest(CosyVoiceSpeechRequest):
 class InstructionRequest(VoiceTypeRequest):
     """A text for a named voice, and how to speak it: ``instruct``."""
 
-    instruction: Annotated[str, Field(min_length=1, max_length=4_096, description="Manner of speaking.")]
+    instruction: Annotated[
+        str, Field(min_length=1, max_length=4_096, description="Manner of speaking.", examples=["Softly."])
+    ]
 
     @property
     def delivery(self) -> Delivery:
@@ -157,6 +159,7 @@ class CosyVoiceBatch(BaseModel):
             max_length=MAX_BATCH_ITEMS,
             description="Each has the fields of its endpoint, and 'mode': tts, zero_shot, cross_lingual or "
             "instruct; tts by default.",
+            examples=[[{"text": "Good morning."}, {"text": "Good night."}]],
         ),
     ]
     format: Annotated[CodecName | None, Field(description="Of the items that have none.")] = None

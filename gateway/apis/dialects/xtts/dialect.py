@@ -14,4 +14,4 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(speech, XttsVoicesApi(host.jobs, settings))
 
 
-XTTS: Final = Dialect("xtts", _open)
+XTTS: Final = Dialect("xtts", _open, title="XTTS")

@@ -47,14 +47,19 @@ def _known_language(language: object) -> object:
     return language.lower()
 
 
-Language = Annotated[str, BeforeValidator(_known_language), Field(description="Of the text.")]
+Language = Annotated[
+    str, BeforeValidator(_known_language), Field(description="Of the text.", examples=["en"])
+]
 Text = Annotated[SpokenText, Field(examples=["Good morning."])]
 Name = Annotated[str, Field(max_length=256)]
 # Not validated, because it is not read and may have millions of numbers.
 _Latent = Annotated[
     object,
     WithJsonSchema({"type": "array", "items": {"type": "array", "items": {"type": "number"}}}),
-    Field(description="As /clone_speaker returns it; the embedding alone names the voice."),
+    Field(
+        description="As /clone_speaker returns it; the embedding alone names the voice.",
+        examples=[[[0.1, -0.2]]],
+    ),
 ]
 
 
@@ -67,7 +72,7 @@ class XttsRequest(BaseModel):
 class XttsSettings(XttsRequest):
     """Settings of the requests that follow, of one key."""
 
-    temperature: Annotated[float, Field(ge=0.01, le=1.0)] = 0.75
+    temperature: Annotated[float, Field(ge=0.01, le=1.0, examples=[0.7])] = 0.75
     length_penalty: float = 1.0
     repetition_penalty: Annotated[float, Field(ge=0.1, le=10.0)] = 5.0
     top_k: Annotated[int, Field(ge=1, le=100)] = 50
@@ -82,7 +87,7 @@ class CoquiSpeechRequest(XttsRequest):
 
     text: Text
     language: Language
-    speaker_embedding: Annotated[list[float], Field(min_length=1, max_length=4096)]
+    speaker_embedding: Annotated[list[float], Field(min_length=1, max_length=4096, examples=[[0.1, -0.2]])]
     gpt_cond_latent: _Latent
     add_wav_header: Annotated[bool, Field(description="Of a stream.")] = True
     stream_chunk_size: Annotated[int | None, Field(ge=1, description="Speech ids of the first piece.")] = None
@@ -92,14 +97,18 @@ class NamedSpeechRequest(XttsRequest):
     """A text and the name of a voice: xtts-api-server."""
 
     text: Text
-    speaker_wav: Annotated[Name, Field(description="Name of a voice, with or without '.wav'.")]
+    speaker_wav: Annotated[
+        Name, Field(description="Name of a voice, with or without '.wav'.", examples=["heart"])
+    ]
     language: Language = "en"
 
 
 class FileSpeechRequest(NamedSpeechRequest):
     """A text, a voice and the name of a file: xtts-api-server."""
 
-    file_name_or_path: Annotated[Name, Field(description="A name inside the server's folder.")]
+    file_name_or_path: Annotated[
+        Name, Field(description="A name inside the server's folder.", examples=["morning.wav"])
+    ]
 
 
 class SpeakerSpeechRequest(SamplingFields, XttsRequest):

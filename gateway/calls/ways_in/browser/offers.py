@@ -13,7 +13,9 @@ class Offer(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    sdp: Annotated[str, Field(min_length=0)]  # without any limit, pydantic does not look for lone surrogates
+    sdp: Annotated[
+        str, Field(min_length=0, examples=["v=0\r\n..."])
+    ]  # without any limit, pydantic does not look for lone surrogates
     type: Literal["offer"]
     pc_id: Annotated[str, Field(max_length=64)] | None = None
     restart_pc: bool | None = None
@@ -27,7 +29,7 @@ class Offer(BaseModel):
 class Candidate(BaseModel):
     """One trickled ICE candidate; "" is the last."""
 
-    candidate: str
+    candidate: Annotated[str, Field(examples=["candidate:1 1 udp 2113937151 192.0.2.7 54321 typ host"])]
     sdp_mid: str | None = None
     sdp_mline_index: Annotated[int, Field(ge=0, le=64)] | None = None
 
@@ -35,5 +37,5 @@ class Candidate(BaseModel):
 class Candidates(BaseModel):
     """Trickled candidates of one connection."""
 
-    pc_id: Annotated[str, Field(max_length=64)]
+    pc_id: Annotated[str, Field(max_length=64, examples=["PC_ID"])]
     candidates: Annotated[list[Candidate], Field(max_length=256)]

@@ -1,7 +1,7 @@
 """Calls from browsers as a way in."""
 
 from ....access.keys import Scope
-from ....web.app import Mount
+from ....web.app import BROWSER_TAG, Mount
 from ...call_options import CallSpeechOptions
 from ..way_in import CallHost, OpenWayIn, WayIn
 from .calls import BrowserCalls
@@ -19,7 +19,7 @@ async def _open(host: CallHost) -> OpenWayIn:
         make_speech_detector=host.make_speech_detector,
         agent=host.agents.browser,
     )
-    return OpenWayIn(calls, mounts=(Mount(routes(calls), Scope.PAGE),))
+    return OpenWayIn(calls, mounts=(Mount(routes(calls), Scope.PAGE, tag=BROWSER_TAG),))
 
 
 def _make_settings(

@@ -11,7 +11,7 @@ async def _open(host: CallHost) -> OpenWayIn:
     settings = host.settings
     carriers = _make_settings(settings.media_streams, settings.http.public_url)
     access = CarrierAccess(carriers, host.access)
-    return OpenWayIn(mounts=(Mount(media_stream_routes(host.websockets, access), None),))
+    return OpenWayIn(mounts=(Mount(media_stream_routes(host.websockets, access), None, tag="Carriers"),))
 
 
 def _make_settings(table: MediaStreamsTable, public_url: str | None) -> CarrierSettings:
