@@ -1,8 +1,9 @@
 """Which files of the product are kinds, and which are the core: ``python tests/kinds.py`` prints them.
 
 A kind is one of many of its sort, behind one door: a client dialect, a way into a call, a voice family, a
-language, a place to run. A kit is what the kinds of one sort are made of; the core does without it. Every
-other file is the core. The source is read with ``ast``; nothing is imported.
+language, a place to run. A wire is a protocol core, which kinds of other sorts speak. A kit is what the kinds
+of one sort are made of; the core does without it. Every other file is the core. The source is read with
+``ast``; nothing is imported.
 """
 
 from collections import Counter
@@ -30,9 +31,8 @@ class Kind:
 ROOT: Final = Path(__file__).parents[1]
 # Files outside their folder.
 _MORE_FILES: Final = {
-    "dashscope": ("adapters/dashscope/*",),
-    "audiosocket": ("adapters/audiosocket/*", "gateway/cli/phones/audiosocket_phones.py"),
-    "rtp": ("adapters/rtp/*", "gateway/cli/phones/rtp_phones.py"),
+    "audiosocket": ("gateway/cli/phones/audiosocket_phones.py",),
+    "rtp": ("gateway/cli/phones/rtp_phones.py",),
     "asterisk_websocket": ("adapters/media_streams/asterisk.py",),
     "browser": ("adapters/webrtc/*",),
 }
@@ -49,6 +49,10 @@ def _voice_families() -> list[Kind]:
     return [Kind("voice family", name, (f"models/{name}/*", f"tts_engine/{name}/*")) for name in names]
 
 
+def _wire(name: str) -> Kind:
+    return Kind("wire", name, (f"adapters/{name}/*",))
+
+
 def _carrier(name: str) -> Kind:
     return Kind("carrier", name, (f"adapters/media_streams/carriers/{name}.py",))
 
@@ -56,6 +60,7 @@ def _carrier(name: str) -> Kind:
 KINDS: Final = (
     *_in_folder("dialect", "gateway/apis/dialects"),
     *_in_folder("way in", "gateway/calls/ways_in"),
+    *map(_wire, ("audiosocket", "dashscope", "rtp")),
     *map(_carrier, ("exotel", "freeswitch", "jambonz", "plivo", "telnyx", "twilio", "vonage")),
     Kind("framework", "pipecat", ("adapters/pipecat/*",)),
     *_voice_families(),
@@ -66,6 +71,7 @@ KINDS: Final = (
 )
 # By sort of kind, the files of its kit.
 KITS: Final = {
+    "dialect": ("gateway/apis/kits/*",),
     "language": ("tts_engine/reading/kit/table_rules/*", "tts_engine/reading/kit/han/*"),
 }
 

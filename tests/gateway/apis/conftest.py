@@ -28,8 +28,8 @@ from vivavoce.gateway.apis.dialects.jambonz.http_api import JambonzHttpApi
 from vivavoce.gateway.apis.dialects.jambonz.socket_api import JambonzSocketApi
 from vivavoce.gateway.apis.dialects.native_stream.socket_api import NativeStreamApi
 from vivavoce.gateway.apis.dialects.openai.speech_api import OpenAISpeechApi
-from vivavoce.gateway.apis.dialects.openai.voice_resolver import OpenAIVoiceResolver
 from vivavoce.gateway.apis.dialects.openai.voices_api import OpenAIVoicesApi
+from vivavoce.gateway.apis.kits.openai.voice_resolver import OpenAIVoiceResolver
 from vivavoce.gateway.apis.shell.model_names import ModelNames, ModelPolicy
 from vivavoce.gateway.apis.shell.speech_job import JobServer
 from vivavoce.gateway.apis.shell.speech_server import SpeechServer

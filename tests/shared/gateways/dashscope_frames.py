@@ -16,7 +16,7 @@ from vivavoce.adapters.dashscope.events import (
     TaskFailed,
     TaskStarted,
 )
-from vivavoce.gateway.apis.dialects.dashscope.frames import DashScopeFrameCodec
+from vivavoce.gateway.apis.dialects.dashscope.client_frames import DashScopeFrameCodec
 from vivavoce.gateway.apis.dialects.dashscope.parameters import SpeechParameters
 
 CODEC = DashScopeFrameCodec()

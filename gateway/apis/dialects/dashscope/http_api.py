@@ -52,6 +52,14 @@ from ....web.openapi.operations import (
 from ....web.request_body import with_bounded_body
 from ....web.request_log import RequestRecord
 from ....web.streamed_body import StreamedBody, cancel_on_disconnect
+from ...kits.dashscope.errors import (
+    DASHSCOPE_ERRORS,
+    DashScopeErrorBody,
+    DashScopeVoiceNotFound,
+    InvalidDashScopeField,
+)
+from ...kits.dashscope.frames import AudioData, CharacterUsage, dump_json, to_result_payload
+from ...kits.dashscope.validation import parse_message
 from ...shell.http_api import Endpoint, SpeechHttpApi
 from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
 from ...shell.speech_job import JobServer
@@ -59,16 +67,7 @@ from ...shell.speech_response import UNREAD_HEADER, UNREAD_HEADER_SCHEMA, Speech
 from ...shell.speech_server import SpeechServer
 from .audio_store import AudioStore, StoredAudio
 from .enrollment import DashScopeEnrollment
-from .errors import (
-    DASHSCOPE_ERRORS,
-    DashScopeErrorBody,
-    DashScopeVoiceNotFound,
-    InvalidDashScopeField,
-)
-from .frames import dump_json, to_result_payload
 from .models import (
-    AudioData,
-    CharacterUsage,
     MissingAudioBody,
     SpeechSynthesizerEvent,
     SpeechSynthesizerInput,
@@ -82,7 +81,6 @@ from .models import (
 )
 from .parameters import SpeechParameters
 from .request_mapping import DASHSCOPE_NAMES, make_synthesis_options, voice_of_dashscope_model
-from .validation import parse_message
 
 PATH: Final = "/api/v1/services/audio/tts"
 # A request with a recording inside: the 20 MB that the URL guard allows, in base64.

@@ -13,9 +13,10 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, WithJsonSchema
 
-from .errors import DashScopeModelNotFound
-from .parameters import MAX_TEXT_CHARACTERS, AudioFormatName, LanguageCode, SampleRate, SpeechParameters
-from .validation import DashScopeMessage, explained, to_integer
+from ...kits.dashscope.errors import DashScopeModelNotFound
+from ...kits.dashscope.frames import MAX_TEXT_CHARACTERS, CharacterUsage, ResultPayload
+from ...kits.dashscope.validation import DashScopeMessage, explained, to_integer
+from .parameters import AudioFormatName, LanguageCode, SampleRate, SpeechParameters
 
 HTTP_SAMPLE_RATE: Final = 24_000  # Hz; default of the HTTP API, as in its documentation
 DEFAULT_PROMPT_S: Final = 10.0  # seconds of a recording that the voice model reads
@@ -79,12 +80,6 @@ class SpeechSynthesizerRequest(DashScopeMessage):
     ]
 
 
-class CharacterUsage(BaseModel):
-    """Characters that were charged."""
-
-    characters: Annotated[int, Field(description="Han characters count twice.")]
-
-
 class StoredAudioLink(BaseModel):
     """Where the audio can be fetched."""
 
@@ -107,45 +102,6 @@ class SpeechSynthesizerResponse(BaseModel):
     request_id: str
     output: SpeechSynthesizerOutput
     usage: CharacterUsage
-
-
-class WordResult(BaseModel):
-    """A word of a sentence, with its place in ``original_text`` and its time in the audio."""
-
-    text: str
-    begin_index: int
-    end_index: int
-    begin_time: Annotated[int, Field(description="ms from the start of the audio of the whole text.")]
-    end_time: Annotated[int, Field(description="ms.")]
-
-
-class SentenceResult(BaseModel):
-    """A sentence of the text, counted from 0; its words come with its end, if they were asked for."""
-
-    index: int | None = None
-    words: tuple[WordResult, ...] = ()
-
-
-class AudioData(BaseModel):
-    """Audio inside an event."""
-
-    data: Annotated[str, Field(description="Base64, of the format that was asked for.")]
-
-
-class ResultOutput(BaseModel):
-    """What was spoken last. ``audio`` is in the events over HTTP; a WebSocket has it in binary frames."""
-
-    type: Literal["sentence-begin", "sentence-synthesis", "sentence-end"] | None = None
-    original_text: str | None = None
-    sentence: SentenceResult = SentenceResult()
-    audio: AudioData | None = None
-
-
-class ResultPayload(BaseModel):
-    """The payload of a frame or event while a text is spoken; ``usage`` is of the text so far."""
-
-    output: ResultOutput | None = None
-    usage: CharacterUsage | None = None
 
 
 class SpeechSynthesizerEvent(ResultPayload):

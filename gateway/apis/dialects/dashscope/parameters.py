@@ -30,8 +30,8 @@ from .....tts_engine.reading.pronunciation.lexicon import (
     fold_phrase,
 )
 from .....tts_engine.reading.pronunciation.pinyin import read_pinyin
-from .errors import InvalidDashScopeField
-from .validation import DashScopeMessage, explained, refused, to_integer
+from ...kits.dashscope.errors import InvalidDashScopeField
+from ...kits.dashscope.validation import DashScopeMessage, explained, refused, to_integer
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,6 @@ DashScopeCodec = Literal["mp3", "pcm", "wav", "opus"]
 CODECS: Final[tuple[Codec, ...]] = get_args(DashScopeCodec)
 SAMPLE_RATES: Final = (8_000, 16_000, 22_050, 24_000, 44_100, 48_000)  # Hz
 DEFAULT_SAMPLE_RATE: Final = 22_050  # Hz; the SDKs send 0 for it
-MAX_TEXT_CHARACTERS: Final = 20_000  # of one frame, and of one HTTP request
 MAX_VOICE_CHARACTERS: Final = 128
 MAX_INSTRUCTION_CHARACTERS: Final = 128
 MAX_SEED: Final = 65_535

@@ -20,18 +20,19 @@ from .....tts_engine.chunk import SAMPLE_RATE
 from ....access.access_control import Grant
 from ....sliced_inputs import run_in_slices
 from ....web.openapi.operations import WebSocketOperation
+from ...kits.dashscope.errors import DASHSCOPE_ERRORS
+from ...kits.dashscope.frames import ServerFrame
+from ...kits.dashscope.task_connection import SpeechTask, TaskConnection
 from ...shell.model_names import VoiceResolver
 from ...shell.speech import EncodedChunk
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
-from .errors import DASHSCOPE_ERRORS
-from .frames import ClientFrame, DashScopeFrameCodec, ServerFrame
+from .client_frames import ClientFrame, DashScopeFrameCodec
 from .parameters import SpeechParameters
 from .request_mapping import (
     DASHSCOPE_NAMES,
     make_synthesis_options,
     voice_of_dashscope_model,
 )
-from .task_connection import SpeechTask, TaskConnection
 
 PATH = "/api-ws/v1/inference"
 DASHSCOPE_SOCKET_OPERATION = WebSocketOperation(

@@ -10,7 +10,7 @@ The state machine has no I/O and no clock. A configuration holds for the utteran
 from dataclasses import dataclass
 from typing import assert_never
 
-from ..openai.errors import InvalidRequestError
+from ...kits.openai.errors import InvalidRequestError
 from .models import (
     InputCancelMessage,
     InputDoneMessage,

@@ -4,7 +4,7 @@ from typing import Final
 
 from ....web.app import Mount
 from ...dialect import Dialect, DialectHost, OpenDialect
-from ..openai.voice_resolver import OpenAIVoiceResolver
+from ...kits.openai.voice_resolver import OpenAIVoiceResolver
 from .socket_api import NATIVE_STREAM_OPERATION, NativeStreamApi
 
 

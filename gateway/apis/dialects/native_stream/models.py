@@ -16,10 +16,10 @@ from pydantic_core import PydanticCustomError
 
 from .....adapters.audio.encoders import Codec
 from .....tts_engine.chunk import Word
+from ...kits.openai.errors import InvalidRequestError
+from ...kits.openai.request_parsing import invalid_request_error, parse_json_object
+from ...kits.openai.speech_settings import OpenAIRequest, OpenAISpeechSettings
 from ...shell.format_names import CodecName
-from ..openai.errors import InvalidRequestError
-from ..openai.models import OpenAIRequest, OpenAISpeechSettings
-from ..openai.request_parsing import invalid_request_error, parse_json_object
 
 MAX_TEXT_CHARACTERS: Final = 64 * 1024  # of one message
 

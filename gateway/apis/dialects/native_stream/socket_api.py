@@ -23,10 +23,10 @@ from ....access.access_control import Grant
 from ....access.errors import GrantEnded
 from ....web.openapi.operations import WebSocketOperation
 from ....web.websocket import CLOSE_NORMAL, WebSocketConnection
+from ...kits.openai.errors import OPENAI_ERRORS, InvalidRequestError
+from ...kits.openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
 from ...shell.speech import EncodedChunk
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
-from ..openai.errors import OPENAI_ERRORS, InvalidRequestError
-from ..openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
 from .connection import (
     CloseRequested,
     ConfigAccepted,

@@ -21,7 +21,7 @@ from ...shell.speech import EncodedChunk
 from ...shell.speech_job import SpeechJob, check_file_length
 from .extension_models import CaptionedSpeech, CaptionedSpeechRequest, WordTimestamp
 from .http_api import REQUEST_ID_HEADER, openai_errors
-from .request_parsing import read_captioned_speech_request
+from .request_reading import read_captioned_speech_request
 from .speech_api import OpenAISpeechApi, OpenAISpeechResponse
 
 _SPEAK_WITH_CAPTIONS: Final = operation(

@@ -3,8 +3,8 @@
 from typing import Final
 
 from ...dialect import Dialect, DialectHost, OpenDialect
+from ...kits.openai.voice_resolver import OpenAIVoiceResolver
 from .captioned_speech import OpenAICompatibleApi
-from .voice_resolver import OpenAIVoiceResolver
 from .voices_api import OpenAIVoicesApi
 
 

@@ -8,7 +8,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from .models import CreateSpeechRequest, OpenAIAnswer
+from ...kits.openai.errors import OpenAIAnswer
+from .models import CreateSpeechRequest
 
 
 class AudioModel(OpenAIAnswer):

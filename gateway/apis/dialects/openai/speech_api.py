@@ -28,12 +28,13 @@ from ....web.openapi.operations import (
     json_response,
     operation,
 )
+from ...kits.openai.errors import OPENAI_ERRORS
+from ...kits.openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
 from ...shell.http_api import Endpoint, SpeechJobResponse
 from ...shell.model_names import OPENAI_MODEL_NAMES
 from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
 from ...shell.speech_job import JobServer, SpeechJob
 from ...shell.speech_response import UNREAD_HEADER_SCHEMA
-from .errors import OPENAI_ERRORS
 from .extension_models import AudioModel, AudioModelList
 from .http_api import REQUEST_ID_HEADER, OpenAIHttpApi, openai_errors
 from .models import (
@@ -46,8 +47,7 @@ from .models import (
     SpeechAudioError,
     SpeechUsage,
 )
-from .request_parsing import read_speech_request
-from .voice_resolver import OpenAIVoiceResolver, make_synthesis_options
+from .request_reading import read_speech_request
 
 _SPEECH_IDS_PER_S: Final = 25  # unit of `output_tokens`
 _NO_MODEL: Final = {404: "The model does not exist."}

@@ -27,8 +27,8 @@ from ....web.openapi.operations import (
     operation,
     query,
 )
+from ...kits.openai.errors import OpenAIResourceNotFound
 from ...shell.http_api import Endpoint
-from .errors import OpenAIResourceNotFound
 from .http_api import OpenAIHttpApi, openai_errors
 from .models import (
     CreateVoiceForm,
@@ -38,7 +38,7 @@ from .models import (
     OpenAIVoiceList,
     UploadedVoice,
 )
-from .request_parsing import read_voice_form
+from .request_reading import read_voice_form
 
 _PATH: Final = "/v1/audio/voices"
 _LIST: Final = operation(

@@ -6,29 +6,23 @@
 Source: see ``models``.
 """
 
-import json
 from base64 import b64encode
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .....adapters.dashscope.events import (
-    DashScopeClientFrame,
-    DashScopeServerEvent,
     InvalidFrame,
     RunTask,
 )
-from ....web.client_json import load_json
-from ..dashscope.frames import (
+from ...kits.dashscope.frames import (
     ContinueTaskPayload,
-    DashScopeFrameCodec,
     DashScopeTextInput,
     FinishTaskPayload,
     FrameHeader,
+    TaskFrameCodec,
 )
 from .models import PaiMetrics, PaiParameters
-
-_DASHSCOPE: Final = DashScopeFrameCodec()
 
 
 class PaiRunTaskPayload(BaseModel):
@@ -76,19 +70,18 @@ class PaiServerFrame(BaseModel):
     payload: PaiResult | dict[str, Any]
 
 
-class PaiFrameCodec:
-    """The codec of a ``DashScopeConnection``; has no state."""
+class PaiFrameCodec(TaskFrameCodec[PaiParameters]):
+    """The codec of PAI's socket."""
 
-    def decode(self, text: str) -> DashScopeClientFrame[PaiParameters]:
-        """Return what a text frame says."""
-        frame = _DASHSCOPE.decode(_without_payload_of_run_task(text))
-        if isinstance(frame, RunTask):
-            return _read_run_task(frame.task_id, text)
-        return cast(DashScopeClientFrame[PaiParameters], frame)
-
-    def encode(self, event: DashScopeServerEvent) -> str:
-        """Return the text frame of an event."""
-        return _DASHSCOPE.encode(event)
+    def read_run_task(self, task_id: str, payload: object) -> RunTask[PaiParameters] | InvalidFrame:
+        """Return the task, or the first fault of its payload."""
+        try:
+            task = PaiRunTaskPayload.model_validate(payload or {})
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, fault["loc"])) or "payload"
+            return InvalidFrame(task_id, RunTask.action, f"{place}: {fault['msg']}")
+        return RunTask(task_id, task.model, task.parameters, task.input.text)
 
 
 def encode_audio(task_id: str, audio: bytes, metrics: PaiMetrics) -> str:
@@ -98,27 +91,3 @@ def encode_audio(task_id: str, audio: bytes, metrics: PaiMetrics) -> str:
     )
     header = PaiFrameHeader(task_id=task_id, event="result-generated", attributes={})
     return PaiServerFrame(header=header, payload=result).model_dump_json()
-
-
-def _without_payload_of_run_task(text: str) -> str:
-    """Return a frame that DashScope's codec reads: its own run-task needs parameters that PAI's lacks."""
-    try:
-        frame = load_json(text)
-    except (ValueError, RecursionError):
-        return text
-    match frame:
-        case {"header": {"action": "run-task"}}:
-            payload = {"model": "cosyvoice-v2", "parameters": {"voice": "-"}}
-            return json.dumps({"header": frame["header"], "payload": payload})
-        case _:
-            return text
-
-
-def _read_run_task(task_id: str, text: str) -> RunTask[PaiParameters] | InvalidFrame:
-    try:
-        payload = PaiRunTaskPayload.model_validate(json.loads(text).get("payload") or {})
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, fault["loc"])) or "payload"
-        return InvalidFrame(task_id, RunTask.action, f"{place}: {fault['msg']}")
-    return RunTask(task_id, payload.model, payload.parameters, payload.input.text)

@@ -6,10 +6,10 @@ from typing import Final
 from .....adapters.audio.encoders import AudioFormat, AudioLayout
 from .....tts_engine.stream_request import Delivery, DeliveryMode
 from ....access.access_control import Grant
+from ...kits.dashscope.errors import DASHSCOPE_ERRORS
 from ...shell.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import JobServer
-from ..dashscope.errors import DASHSCOPE_ERRORS
 from .models import PaiErrorBody, PaiParameters
 
 _CATALOGUE_MODEL: Final = re.compile(r"cosyvoice.*", re.ASCII | re.IGNORECASE)

@@ -22,8 +22,9 @@ from vivavoce.adapters.dashscope.events import (
     TaskFinished,
     TaskStarted,
 )
-from vivavoce.gateway.apis.dialects.dashscope.errors import InvalidDashScopeField
-from vivavoce.gateway.apis.dialects.dashscope.parameters import MAX_TEXT_CHARACTERS, SpeechParameters
+from vivavoce.gateway.apis.dialects.dashscope.parameters import SpeechParameters
+from vivavoce.gateway.apis.kits.dashscope.errors import InvalidDashScopeField
+from vivavoce.gateway.apis.kits.dashscope.frames import MAX_TEXT_CHARACTERS
 
 # Frames of a client
 

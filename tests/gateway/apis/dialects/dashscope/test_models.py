@@ -8,11 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from vivavoce.gateway.apis.dialects.dashscope.errors import (
-    DashScopeErrorBody,
-    DashScopeModelNotFound,
-    InvalidDashScopeField,
-)
 from vivavoce.gateway.apis.dialects.dashscope.models import (
     CreateVoiceInput,
     ListVoiceInput,
@@ -23,7 +18,12 @@ from vivavoce.gateway.apis.dialects.dashscope.models import (
     VoiceCustomizationResponse,
 )
 from vivavoce.gateway.apis.dialects.dashscope.request_mapping import voice_of_dashscope_model
-from vivavoce.gateway.apis.dialects.dashscope.validation import DashScopeMessage, parse_message
+from vivavoce.gateway.apis.kits.dashscope.errors import (
+    DashScopeErrorBody,
+    DashScopeModelNotFound,
+    InvalidDashScopeField,
+)
+from vivavoce.gateway.apis.kits.dashscope.validation import DashScopeMessage, parse_message
 from vivavoce.gateway.apis.shell.model_names import ModelNames, ModelPolicy
 
 SPEECH = {"text": "Hello.", "voice": "anna"}

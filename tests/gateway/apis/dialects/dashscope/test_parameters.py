@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from vivavoce.gateway.apis.dialects.dashscope.errors import InvalidDashScopeField
 from vivavoce.gateway.apis.dialects.dashscope.parameters import SAMPLE_RATES, SpeechParameters
 from vivavoce.gateway.apis.dialects.dashscope.request_mapping import make_synthesis_options
-from vivavoce.gateway.apis.dialects.dashscope.validation import parse_message
+from vivavoce.gateway.apis.kits.dashscope.errors import InvalidDashScopeField
+from vivavoce.gateway.apis.kits.dashscope.validation import parse_message
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon, Pronunciation
 
 

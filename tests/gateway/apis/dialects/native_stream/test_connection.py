@@ -28,7 +28,7 @@ from vivavoce.gateway.apis.dialects.native_stream.models import (
     WordTime,
     parse_message,
 )
-from vivavoce.gateway.apis.dialects.openai.errors import InvalidRequestError
+from vivavoce.gateway.apis.kits.openai.errors import InvalidRequestError
 from vivavoce.tts_engine.chunk import Word
 
 

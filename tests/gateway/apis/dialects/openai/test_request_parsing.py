@@ -9,11 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivavoce.adapters.audio.encoders import AudioFormat
-from vivavoce.gateway.apis.dialects.openai.errors import (
-    OPENAI_ERRORS,
-    InvalidRequestError,
-    OpenAIError,
-)
 from vivavoce.gateway.apis.dialects.openai.models import (
     CreateSpeechRequest,
     SpeechAudioDelta,
@@ -21,9 +16,14 @@ from vivavoce.gateway.apis.dialects.openai.models import (
     SpeechAudioError,
     SpeechUsage,
 )
-from vivavoce.gateway.apis.dialects.openai.request_parsing import parse_speech_request
+from vivavoce.gateway.apis.dialects.openai.request_reading import parse_speech_request
 from vivavoce.gateway.apis.dialects.openai.speech_api import encode_server_sent_event
-from vivavoce.gateway.apis.dialects.openai.voice_resolver import make_synthesis_options
+from vivavoce.gateway.apis.kits.openai.errors import (
+    OPENAI_ERRORS,
+    InvalidRequestError,
+    OpenAIError,
+)
+from vivavoce.gateway.apis.kits.openai.voice_resolver import make_synthesis_options
 from vivavoce.tts_engine.errors import Overloaded, UnknownVoice
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of
 from vivavoce.tts_engine.stream_request import Delivery

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
+from pydantic import BaseModel, ConfigDict
+
 from .....tts_engine.errors import BadRequest, BadText, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import (
     KeyRefused,
@@ -21,7 +23,6 @@ from ....access.errors import (
 )
 from ...shell.error_table import DescribedError, ErrorTable, RequestBodyTooLong
 from ...shell.model_names import UnknownModel
-from .models import OpenAIErrorBody, OpenAIErrorDetail
 
 
 class InvalidRequestError(VivavoceError):
@@ -40,6 +41,27 @@ class InvalidRequestError(VivavoceError):
 
 class OpenAIResourceNotFound(BadRequest):
     """The path names nothing that exists."""
+
+
+class OpenAIAnswer(BaseModel):
+    """Base class of answers and of server-sent events."""
+
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
+
+
+class OpenAIErrorDetail(OpenAIAnswer):
+    """The error itself."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class OpenAIErrorBody(OpenAIAnswer):
+    """An error, as OpenAI's clients parse it."""
+
+    error: OpenAIErrorDetail
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,21 @@
-"""DashScope's WebSocket frames as pydantic models, and the codec between them and the events of a connection.
+"""Frames of DashScope's tasks as pydantic models, and the codec between them and the events of a connection.
 
     client   {"header": {"action", "task_id"}, "payload": {...}}     run-task, continue-task, finish-task
     server   {"header": {"task_id", "event", "attributes"}, "payload": {...}}
 
-The codec knows no state: whether a frame is allowed now is decided by ``adapters.dashscope.connection``.
+What run-task says is the dialect's. The codec knows no state: whether a frame is allowed now is decided by
+``adapters.dashscope.connection``.
 
 Source: dashscope-sdk-python 1.25.24 and 2.0.2 (audio/tts_v2/speech_synthesizer.py), dashscope-sdk-java at
 7be4b738, Alibaba Cloud Model Studio's CosyVoice WebSocket pages.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, Literal, NoReturn, assert_never
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Generic, Literal, NoReturn, TypeVar, assert_never
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field
 
 from .....adapters.dashscope.connection import MAX_TASK_ID_CHARACTERS
 from .....adapters.dashscope.events import (
@@ -25,7 +27,6 @@ from .....adapters.dashscope.events import (
     FlushTask,
     InvalidFrame,
     KeepTaskAlive,
-    RunTask,
     SentenceBegin,
     SentenceEnd,
     SentenceSynthesis,
@@ -37,18 +38,17 @@ from .....adapters.dashscope.events import (
 from .....tts_engine.chunk import Word
 from ....web.client_json import load_json
 from .errors import InvalidDashScopeField
-from .models import CharacterUsage, ResultOutput, ResultPayload, SentenceResult, WordResult
-from .parameters import MAX_TEXT_CHARACTERS, SpeechParameters
 from .validation import DashScopeMessage, explained, parse_message
 
+ParametersT = TypeVar("ParametersT")  # of run-task
+
+MAX_TEXT_CHARACTERS: Final = 20_000  # of one frame, and of one HTTP request
+PAYLOAD_NO_OBJECT: Final = "payload must be an object"
 _ACTIONS: Final = ("run-task", "continue-task", "finish-task")
 
 
-def _keep(value: object) -> object:
-    return value
-
-
-def _read_null_as_empty(value: object) -> object:
+def read_null_as_empty(value: object) -> object:
+    """Return {} for null; a validator."""
     return {} if value is None else value
 
 
@@ -88,25 +88,6 @@ class FinishInput(DashScopeMessage):
     directive: Annotated[Literal["cancel"], explained("input.directive must be 'cancel'")] | None = None
 
 
-class RunTaskPayload(DashScopeMessage):
-    """What a task speaks with; the Java SDK puts the first text here, too."""
-
-    task_group: Annotated[Literal["audio"], explained("payload.task_group must be 'audio'")] = "audio"
-    task: Annotated[Literal["tts"], explained("payload.task must be 'tts'")] = "tts"
-    function: Annotated[
-        Literal["SpeechSynthesizer"], explained("payload.function must be 'SpeechSynthesizer'")
-    ] = "SpeechSynthesizer"
-    model: Annotated[str, Field(strict=True, min_length=1), explained("payload.model is required")]
-    parameters: Annotated[SpeechParameters, BeforeValidator(_read_null_as_empty)]
-    input: DashScopeTextInput = DashScopeTextInput()
-
-    @model_validator(mode="after")
-    def _check_text_type(self) -> "RunTaskPayload":
-        if self.input.text:
-            self.parameters.is_ssml(self.input.text)  # raises InvalidDashScopeField
-        return self
-
-
 class ContinueTaskPayload(DashScopeMessage):
     """More text, or a flush."""
 
@@ -119,16 +100,56 @@ class FinishTaskPayload(DashScopeMessage):
     input: FinishInput = FinishInput()
 
 
-class ClientFrame(DashScopeMessage):
+class TaskFrame(DashScopeMessage):
     """A frame of a client, its payload not validated yet: that depends on the action."""
 
-    header: Annotated[FrameHeader, BeforeValidator(_read_null_as_empty)]
-    payload: Annotated[
-        dict[str, Any],
-        BeforeValidator(
-            _keep, json_schema_input_type=RunTaskPayload | ContinueTaskPayload | FinishTaskPayload
-        ),
-    ] = {}  # noqa: RUF012  # pydantic copies defaults
+    header: Annotated[FrameHeader, BeforeValidator(read_null_as_empty)]
+    payload: Any = {}  # noqa: RUF012  # pydantic copies defaults
+
+
+class CharacterUsage(BaseModel):
+    """Characters that were charged."""
+
+    characters: Annotated[int, Field(description="Han characters count twice.")]
+
+
+class WordResult(BaseModel):
+    """A word of a sentence, with its place in ``original_text`` and its time in the audio."""
+
+    text: str
+    begin_index: int
+    end_index: int
+    begin_time: Annotated[int, Field(description="ms from the start of the audio of the whole text.")]
+    end_time: Annotated[int, Field(description="ms.")]
+
+
+class SentenceResult(BaseModel):
+    """A sentence of the text, counted from 0; its words come with its end, if they were asked for."""
+
+    index: int | None = None
+    words: tuple[WordResult, ...] = ()
+
+
+class AudioData(BaseModel):
+    """Audio inside an event."""
+
+    data: Annotated[str, Field(description="Base64, of the format that was asked for.")]
+
+
+class ResultOutput(BaseModel):
+    """What was spoken last. ``audio`` is in the events over HTTP; a WebSocket has it in binary frames."""
+
+    type: Literal["sentence-begin", "sentence-synthesis", "sentence-end"] | None = None
+    original_text: str | None = None
+    sentence: SentenceResult = SentenceResult()
+    audio: AudioData | None = None
+
+
+class ResultPayload(BaseModel):
+    """The payload of a frame or event while a text is spoken; ``usage`` is of the text so far."""
+
+    output: ResultOutput | None = None
+    usage: CharacterUsage | None = None
 
 
 class ServerFrameHeader(BaseModel):
@@ -148,18 +169,28 @@ class ServerFrame(BaseModel):
     payload: ResultPayload = ResultPayload()
 
 
-class DashScopeFrameCodec:
-    """The codec of a ``DashScopeConnection``; has no state."""
+class TaskFrameCodec(ABC, Generic[ParametersT]):
+    """A codec of a ``DashScopeConnection``; has no state."""
 
-    def decode(self, text: str) -> DashScopeClientFrame[SpeechParameters]:
+    @abstractmethod
+    def read_run_task(self, task_id: str, payload: object) -> DashScopeClientFrame[ParametersT]:
+        """Return what a run-task frame says; may raise InvalidDashScopeField."""
+
+    def decode(self, text: str) -> DashScopeClientFrame[ParametersT]:
         """Return what a text frame says."""
         try:
-            frame = parse_message(ClientFrame, _parse_json(text))
+            frame = parse_message(TaskFrame, _parse_json(text))
         except InvalidDashScopeField as error:
             return UnreadableFrame(str(error))
         task_id, action = frame.header.task_id, frame.header.action
         try:
-            return _READERS[action](task_id, frame.payload)
+            if action == "run-task":
+                return self.read_run_task(task_id, frame.payload)
+            if not isinstance(frame.payload, dict):
+                return UnreadableFrame(PAYLOAD_NO_OBJECT)
+            return (_read_continue_task if action == "continue-task" else _read_finish_task)(
+                task_id, frame.payload
+            )
         except InvalidDashScopeField as error:
             return InvalidFrame(task_id, action, str(error))
 
@@ -206,11 +237,6 @@ def dump_json(message: BaseModel) -> str:
     return json.dumps(message.model_dump(exclude_none=True), separators=(",", ":"))
 
 
-def _read_run_task(task_id: str, data: Mapping[str, object]) -> RunTask[SpeechParameters]:
-    payload = parse_message(RunTaskPayload, data)
-    return RunTask(task_id, payload.model, payload.parameters, payload.input.text)
-
-
 def _read_continue_task(task_id: str, data: Mapping[str, object]) -> ContinueTask | FlushTask | KeepTaskAlive:
     fields = parse_message(ContinueTaskPayload, data).input
     if fields.text:
@@ -221,15 +247,6 @@ def _read_continue_task(task_id: str, data: Mapping[str, object]) -> ContinueTas
 def _read_finish_task(task_id: str, data: Mapping[str, object]) -> FinishTask | CancelTask:
     directive = parse_message(FinishTaskPayload, data).input.directive
     return FinishTask(task_id) if directive is None else CancelTask(task_id)
-
-
-_READERS: Final[
-    Mapping[str, Callable[[str, Mapping[str, object]], DashScopeClientFrame[SpeechParameters]]]
-] = {
-    "run-task": _read_run_task,
-    "continue-task": _read_continue_task,
-    "finish-task": _read_finish_task,
-}
 
 
 def _parse_json(text: str) -> object:

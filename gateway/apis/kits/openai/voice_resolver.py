@@ -14,7 +14,7 @@ from ....voice_registry import NewVoice, VoiceRegistry
 from ...shell.model_names import OPENAI_MODEL_NAMES, ModelNames
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import ReferenceRecording
-from .models import OpenAISpeechSettings
+from .speech_settings import OpenAISpeechSettings
 
 
 class OpenAIVoiceResolver:

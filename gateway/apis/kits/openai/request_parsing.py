@@ -1,74 +1,22 @@
-"""Request bodies and forms of OpenAI's API parsed into models, with OpenAI's error for the first fault.
+"""JSON of OpenAI's requests and messages parsed into models, with OpenAI's error for the first fault.
 
-    bytes -> parse_json_object -> pydantic -> CreateSpeechRequest, or InvalidRequestError
+    bytes -> parse_json_object -> validate -> a model, or InvalidRequestError
 
 Clients compare ``code`` and ``param``, so pydantic's error types are mapped to OpenAI's codes here and
-nowhere else. The native stream's messages are parsed by the same functions.
+nowhere else.
 """
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
-from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
 
 from ....web.client_json import load_json
-from ....web.request_body import with_bounded_body
-from ...shell.error_table import RequestBodyTooLong
 from .errors import InvalidRequestError
-from .extension_models import CaptionedSpeechRequest
-from .models import (
-    MAX_BODY_BYTES,
-    MAX_NAME_CHARACTERS,
-    CreateSpeechRequest,
-    CreateVoiceForm,
-)
+from .speech_settings import MAX_NAME_CHARACTERS
 
 M = TypeVar("M", bound=BaseModel)
-
-_THREAD_PARSING_BYTES: Final = 2**18  # above this, parsing would hold up the event loop for milliseconds
-_MAX_RECORDINGS: Final = 16  # of one voice
-_MAX_FORM_FIELDS: Final = 20  # the form has six; clients may send others
-_MAX_FORM_FIELD_BYTES: Final = 64 * 1024  # of a text; the file is bounded by the body
-
-
-async def read_speech_request(request: Request, max_text_characters: int) -> CreateSpeechRequest:
-    """Read and parse the body of a speech request; a long body is parsed on a thread.
-
-    Raises InvalidRequestError, or RequestBodyTooLong before the whole of an excessive body is read.
-    """
-    return await _read(request, CreateSpeechRequest, max_text_characters)
-
-
-async def read_captioned_speech_request(request: Request, max_text_characters: int) -> CaptionedSpeechRequest:
-    """Read and parse the body of a request for speech with word times, as ``read_speech_request``."""
-    return await _read(request, CaptionedSpeechRequest, max_text_characters)
-
-
-def parse_speech_request(body: bytes, max_text_characters: int) -> CreateSpeechRequest:
-    """Parse the body of a speech request; raises InvalidRequestError."""
-    return _parse(CreateSpeechRequest, body, max_text_characters)
-
-
-async def read_voice_form(request: Request) -> tuple[CreateVoiceForm, list[bytes]]:
-    """Read the form of a new voice; returns it with the bytes of each ``audio_sample``, one or more.
-
-    Raises InvalidRequestError, RequestBodyTooLong.
-    """
-    form = _bounded(request).form(
-        max_files=_MAX_RECORDINGS, max_fields=_MAX_FORM_FIELDS, max_part_size=_MAX_FORM_FIELD_BYTES
-    )
-    try:
-        async with form as fields:
-            parsed = _validate(CreateVoiceForm, dict(fields))
-            samples = [each for each in fields.getlist("audio_sample") if isinstance(each, UploadFile)]
-            return parsed, [await each.read() for each in samples]
-    except HTTPException as error:
-        raise InvalidRequestError(f"the form cannot be read: {error.detail}") from None
 
 
 def parse_json_object(body: str | bytes) -> dict[str, Any]:
@@ -93,23 +41,8 @@ def invalid_request_error(error: ValidationError, *models: type[BaseModel]) -> I
     return InvalidRequestError(message, name, code)
 
 
-async def _read(request: Request, model: type[M], max_text_characters: int) -> M:
-    body = await _bounded(request).body()
-    if len(body) > _THREAD_PARSING_BYTES:
-        return await asyncio.to_thread(_parse, model, body, max_text_characters)
-    return _parse(model, body, max_text_characters)
-
-
-def _parse(model: type[M], body: bytes, max_text_characters: int) -> M:
-    return _validate(model, parse_json_object(body), {"max_text_characters": max_text_characters})
-
-
-def _bounded(request: Request) -> Request:
-    problem = f"the body has more than the {MAX_BODY_BYTES:,} bytes that are allowed"
-    return with_bounded_body(request, MAX_BODY_BYTES, RequestBodyTooLong(problem))
-
-
-def _validate(model: type[M], values: Mapping[str, object], context: Mapping[str, Any] | None = None) -> M:
+def validate(model: type[M], values: Mapping[str, object], context: Mapping[str, Any] | None = None) -> M:
+    """Validate the fields of a request; raises InvalidRequestError."""
     try:
         return model.model_validate(values, context=dict(context or {}))
     except ValidationError as error:

@@ -1,0 +1,1 @@
+"""Kits of client dialects: the requests of OpenAI and the tasks of DashScope."""

@@ -1,0 +1,1 @@
+"""DashScope's tasks over a WebSocket, which PAI speaks too."""
