@@ -7,6 +7,7 @@ a second signal: everything closes at once; SIGHUP: see ``stop_signals``
 
 import asyncio
 import contextlib
+import functools
 import logging
 import socket
 import time
@@ -37,8 +38,10 @@ from .configuration.settings import DEFAULT_NAME, Settings
 from .configuration.settings_loader import SettingsError, is_loopback
 from .engine_opening import GatewaySharing, ServedBundles, models_of, open_engine, open_shared_store
 from .listening_sockets import bind_socket, bound_address, format_address
+from .operation.process_metrics import process_metrics
+from .operation.service_notification import ServiceNotifier
+from .operation.stop_signals import StopSignals
 from .process_tuning import limit_memory_arenas, trim_memory_while, tune_process
-from .stop_signals import StopSignals
 from .voice_registry import VoicePolicy, VoiceRegistry
 from .web.app import make_app, warm_up_app
 from .web.connection_limits import ConnectionLimits
@@ -103,6 +106,8 @@ class Gateway:
                 store.share_access(access)
             watching = start_background_task(access.watch(), "keys", resources)
             apis = await _open_apis(settings, engine, access, voices, resources)
+            pids = functools.partial(_child_processes, calls, engine)
+            resources.enter_context(process_metrics(engine.metrics.registry, pids))
             app = make_app(
                 unready=lambda: calls.unready_reason,
                 registry=engine.metrics.registry,
@@ -143,6 +148,11 @@ class Gateway:
     async def aclose(self) -> None:
         """End all calls and close everything."""
         await self.resources.aclose()
+
+
+def _child_processes(calls: CallServers, engine: SpeechEngine) -> dict[str, tuple[int, ...]]:
+    """Return the ids of the processes that play and render speech beside this one, by what they do."""
+    return {"media": calls.host.media.pids, "voice": engine.process_ids}
 
 
 def _make_http_server(app: FastAPI, sock: socket.socket, http: HttpTable) -> HttpServer:
@@ -209,6 +219,7 @@ async def serve(
     """
     limit_memory_arenas()
     raise_descriptor_limit()
+    notifier = ServiceNotifier()
     async with StopSignals() as stop_signals:
         opening_task = asyncio.create_task(Gateway.open(settings))
         if await stop_signals.interrupts(opening_task):
@@ -217,9 +228,12 @@ async def serve(
             tune_process()
             reloading = _replace_bundles_at(stop_signals.hung_up, gateway.bundles, read_settings)
             start_background_task(reloading, "bundles", gateway.resources)
+            start_background_task(notifier.report_alive(), "watchdog", gateway.resources)
             announce(_ready_line(gateway))
+            notifier.ready()
             if not await stop_signals.interrupts(gateway.wait_for_failure()):
                 return
+            notifier.stopping()
             logger.info("Shutting down: %d calls may finish their sentence", len(gateway.calls.registry))
             await stop_signals.interrupts(asyncio.create_task(gateway.finish()))
 

@@ -62,6 +62,11 @@ class Grant:
     lexicon: LexiconFile | None = field(default=None, compare=False, repr=False)  # ahead of the server's
     trace_id: str = field(default_factory=new_trace_id, compare=False)  # names the streams in logs
 
+    @property
+    def key_name(self) -> str:
+        """The operator's name of the key, for logs; that of a request without a key is its id."""
+        return self.key_id if self.record is None else self.record.name
+
     def allows(self, scope: Scope) -> bool:
         """Return whether the key has the scope."""
         return scope in self.scopes

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ...tts_engine.errors import Overloaded
 from ..access.access_control import Grant
+from ..operation.log_fields import set_log_fields
 from ..web.errors import ResourceConflict, ResourceNotFound
 from .call import Call
 from .call_end import CallResults, EndedCall
@@ -151,6 +152,7 @@ class CallRegistry:
         active_call = ActiveCall(call, kind, peer, time.time(), time.monotonic(), owner)
         self._calls_by_leg[leg] = active_call
         self._engine.metrics.active_calls.inc()
+        set_log_fields(call=call.call_id, trace=call.call_id)
         logger.info("Call %s opened from %s", call.call_id, peer)
         self._changed.set()
         return active_call
@@ -247,4 +249,5 @@ def _log_numbers(active_call: ActiveCall, reason: str) -> None:
         report.dropped,
         stats.underruns,
         active_call.call.speech.discarded_ms,
+        extra={"call": active_call.call.call_id, "trace": active_call.call.call_id},
     )

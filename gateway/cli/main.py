@@ -133,7 +133,7 @@ def serve(config_file: Path | None, ari_password_file: Path | None, **flags: obj
     if ari_password_file is not None:
         flags["ari_password"] = _read_first_line(ari_password_file, "--ari-password-file")
     loaded = load_settings(config_file, flags)
-    _configure_logging(loaded.server.log_level)
+    _configure_logging(loaded.server.log_level, loaded.server.log_format)
     from ..serve import serve as serve_calls
 
     read_settings = functools.partial(load_settings, config_file, flags)
@@ -147,16 +147,18 @@ def _read_first_line(file: Path, flag: str) -> str:
         raise VivavoceError(f"{flag}: cannot read {file}: {error}") from None
 
 
-def _configure_logging(level: str) -> None:
-    """Log to standard error."""
+def _configure_logging(level: str, line_format: str) -> None:
+    """Log to standard error; line_format: "text" or "json"."""
     import logging
 
-    from ..log_limit import LimitedHandler
-    from .log_format import PlainLineFormatter
+    from ..operation.log_format import JsonLineFormatter, PlainLineFormatter, has_no_text
+    from ..operation.log_limit import LimitedHandler
 
     limited = LimitedHandler(logging.StreamHandler())
     logging.basicConfig(level=level, handlers=[limited])
-    limited.setFormatter(PlainLineFormatter())
+    if line_format == "json":
+        limited.addFilter(has_no_text)
+    limited.setFormatter(JsonLineFormatter() if line_format == "json" else PlainLineFormatter())
     for name in ("uvicorn", "aioice"):
         logging.getLogger(name).setLevel("WARNING")  # their INFO lines report every connection
 

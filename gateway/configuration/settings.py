@@ -54,6 +54,12 @@ class ServerTable(SettingsTable):
         title="DEBUG (shows what is said), INFO, WARNING or ERROR",
         description="`DEBUG` (includes spoken text), `INFO`, `WARNING` or `ERROR`",
     )
+    log_format: Literal["text", "json"] = Field(
+        default="text",
+        title="text or json",
+        description="`json`: a line is an object, with the call, stream, key and trace; without spoken text, "
+        "also at `DEBUG`",
+    )
 
 
 class Settings(SettingsTable):

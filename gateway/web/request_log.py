@@ -19,6 +19,7 @@ from starlette.websockets import WebSocketDisconnect
 from ...tts_engine.errors import SynthesisFailed, VivavoceError
 from ...tts_engine.metrics import Metrics
 from ..access.access_control import Grant
+from ..operation.log_fields import set_log_fields
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class RequestLog:
         "cancelled" (the client left, or reads nothing) or "failed" (SynthesisFailed, or an unexpected error).
         """
         record = RequestRecord(api, grant, request_id, self._clock)
+        set_log_fields(stream=request_id, key=grant.key_name, trace=grant.trace_id)
         started_at = self._clock()
         active = self._metrics.active_requests.labels(api)
         active.inc()
