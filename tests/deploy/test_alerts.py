@@ -1,4 +1,4 @@
-"""Prometheus' alerts and Grafana's queries: each asks for metrics and labels that exist, and each alert fires."""
+"""Prometheus' alerts and Grafana's queries: each asks for series that exist, and each alert fires."""
 
 import json
 import re

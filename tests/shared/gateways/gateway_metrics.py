@@ -1,4 +1,4 @@
-"""A registry with every metric of a gateway of a cluster on a machine with a card, for tests of its documents."""
+"""A registry with every metric of a gateway of a cluster on a machine with a card."""
 
 from types import SimpleNamespace
 
