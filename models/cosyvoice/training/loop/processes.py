@@ -5,7 +5,6 @@ processes afterwards, so that the loss is that of one process with the same rows
 that another has run out of, because all follow one plan.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -58,11 +57,10 @@ class TrainingProcesses:
 
 def join_processes(device: torch.device) -> TrainingProcesses:
     """Join the processes that torchrun started, over NCCL on cards and Gloo on CPUs; alone without it."""
-    count = int(os.environ.get("WORLD_SIZE", "1"))
-    if count == 1:
+    if not dist.is_torchelastic_launched():
         return TrainingProcesses()
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return TrainingProcesses(dist.get_rank(), count)
+    return TrainingProcesses(dist.get_rank(), dist.get_world_size())
 
 
 def leave_processes(processes: TrainingProcesses) -> None:
@@ -72,10 +70,10 @@ def leave_processes(processes: TrainingProcesses) -> None:
 
 
 def local_device(device: torch.device) -> torch.device:
-    """The card of this process, by torchrun's LOCAL_RANK; the device itself for a CPU or one process."""
-    if device.type != "cuda" or "LOCAL_RANK" not in os.environ:
+    """The card of this process among those of its machine; the device itself for a CPU or one process."""
+    if device.type != "cuda" or not dist.is_torchelastic_launched():
         return device
-    local = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    local = torch.device("cuda", dist.get_node_local_rank())
     torch.cuda.set_device(local)
     return local
 
