@@ -85,7 +85,7 @@ def test_without_a_key_for_calls_no_route_shows_the_credential(tmp_path: Path) -
     async def scenario(server: BrowserServer) -> None:
         del server.client.headers["authorization"]
         assert (await server.client.post("/start", json={})).status_code == 401
-        for path in ("/status", "/openapi.json", "/healthz", "/metrics", "/page/call.js"):
+        for path in ("/status", "/openapi.json", "/healthz", "/metrics", "/call/call.js"):
             assert "turn.example" not in (await server.client.get(path)).text
 
     with_server(scenario, ice_servers=ICE_SERVERS, **limited_key(tmp_path, 100))
