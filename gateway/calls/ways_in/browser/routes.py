@@ -64,7 +64,7 @@ def routes(calls: BrowserCalls) -> APIRouter:
         if transport != "webrtc":
             raise HTTPException(400, f"transport {transport!r}; only 'webrtc' can be started here")
         session: dict[str, object] = {"sessionId": calls.issue_session_id(grant_of(request))}
-        if servers := calls.settings.ice_servers:
+        if servers := calls.settings.dated_ice_servers():
             session["iceConfig"] = {"iceServers": [server.fields() for server in servers]}
         return JSONResponse(session, headers={"Cache-Control": "no-store"})  # it may contain a credential
 
