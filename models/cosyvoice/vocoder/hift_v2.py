@@ -145,8 +145,10 @@ class HiftV2(HiftNetwork):
         config, edge = self.config, self.config.n_fft // 2
         spectrum = self.spectra.analyse(F.pad(source, (edge, edge), mode="reflect")[:, 0])
         x = self.run_stages(self.conv_pre.same_padded(mel), _PaddedRunner(self, spectrum))
-        whole = self.spectra.overlap_add(self.spectra.inverse(x)) / self.spectra.envelope(x.shape[2])
-        return whole[:, edge:-edge].clamp(-config.max_amplitude, config.max_amplitude)
+        # The envelope is 0 at both ends: cut before the division, so that it has a gradient.
+        whole = self.spectra.overlap_add(self.spectra.inverse(x))[:, edge:-edge]
+        samples = whole / self.spectra.envelope(x.shape[2])[:, edge:-edge]
+        return samples.clamp(-config.max_amplitude, config.max_amplitude)
 
 
 class _PaddedRunner(StageRunner):
