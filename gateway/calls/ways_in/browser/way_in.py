@@ -6,7 +6,7 @@ from ...call_options import CallSpeechOptions
 from ..way_in import CallHost, OpenWayIn, WayIn
 from .calls import BrowserCalls
 from .chat import ChatSettings
-from .routes import page_routes, routes
+from .routes import routes
 from .settings import BrowserCallSettings, BrowserTable, LanguageModelTable
 
 
@@ -19,11 +19,7 @@ async def _open(host: CallHost) -> OpenWayIn:
         make_speech_detector=host.make_speech_detector,
         agent=host.agents.browser,
     )
-    mounts = (
-        Mount(routes(calls), Scope.PAGE, tag=BROWSER_TAG),
-        Mount(page_routes(host.access), None, tag=BROWSER_TAG),
-    )
-    return OpenWayIn(calls, mounts)
+    return OpenWayIn(calls, mounts=(Mount(routes(calls), Scope.PAGE, tag=BROWSER_TAG),))
 
 
 def _make_settings(

@@ -1,1 +1,0 @@
-"""The loop of a training run: steps, checkpoints, processes and metrics."""

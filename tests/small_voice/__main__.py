@@ -1,0 +1,191 @@
+"""Makes the small bundle from nothing: ``python -m small_voice OUT``, with PYTHONPATH=tests.
+
+Parts that are done are kept in OUT and not made again; a part that was ended goes on from its last
+checkpoint.
+
+    recordings -> speech tokenizer -> language model      two processes of one thread each
+             \\-> vocoder           -> flow
+"""
+
+import argparse
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from small_voice import bundle, corpus, flow, language_model, vocoder, words
+from small_voice.optimise import Schedule, Task, optimise
+from small_voice.sizes import LANGUAGE_MODEL
+from small_voice.speech_tokenizer import SpeechTokenizer, SpeechTokenizerTask
+from small_voice.teacher import record, recordings
+from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, QWEN_FOLDER
+from vivavoce.models.cosyvoice.front_end.text_tokenizer import TextTokenizer
+
+SEED, UNSEEN_SEED = 1, 2
+SENTENCES = 7_000  # 6.3 h of speech
+PROCESSES = 2
+_TOKENIZER_FILES = 6  # of 250 recordings: what the part needs of them
+_VOCODER_FILES = 12
+_SCHEDULES = {
+    "tokenizer": Schedule(steps=1_000, rate=2e-3, clip=5.0),
+    "vocoder": Schedule(steps=6_000, rate=2e-3, betas=(0.8, 0.99), decay=0.0, clip=5.0),
+    "flow": Schedule(steps=8_000, rate=1e-3),
+    "lm": Schedule(steps=10_000, rate=1.5e-3),
+}
+
+
+class Workplace:
+    """The folder of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recordings = folder / "recordings"
+        self.bundle = folder / "bundle"
+
+    def files(self, count: int | None = None) -> list[Path]:
+        """The files of recordings."""
+        names = [f"{index:03}.npz" for index in range(1_000)]
+        return [file for name in names if (file := self.recordings / name).exists()][:count]
+
+    def checkpoint(self, part: str) -> Path:
+        """The checkpoint of a part."""
+        return self.folder / f"{part}.pt"
+
+    def train(self, part: str, task: Task) -> dict[str, torch.Tensor]:
+        """Train a part on its schedule; its averaged weights."""
+        return optimise(task, _SCHEDULES[part], self.checkpoint(part), SEED)
+
+
+def train_tokenizer(place: Workplace) -> None:
+    """Train the speech tokenizer; write it, and the speech ids of all recordings."""
+    torch.manual_seed(SEED)
+    network, files = SpeechTokenizer(), place.files(_TOKENIZER_FILES)
+    utterances = corpus.load(files)
+    task = SpeechTokenizerTask(
+        network,
+        corpus.load_whisper(files),
+        [one.mel for one in utterances],
+        [one.recording.phonemes for one in utterances],
+        [one.recording.f0 for one in utterances],
+    )
+    network.load_state_dict(place.train("tokenizer", task), strict=False)
+    network.eval()
+    bundle.write_speech_tokenizer(place.bundle, network)
+    ids = {}
+    with torch.inference_mode():
+        for file in place.files():
+            whisper = corpus.load_whisper([file])
+            ids[file.stem] = [network.ids(torch.from_numpy(one).float()[None])[0].numpy() for one in whisper]
+    arrays: dict[str, Any] = {}
+    for name, rows in ids.items():
+        arrays[name] = np.concatenate(rows).astype(np.int16)
+        arrays[f"{name}.lengths"] = np.array([len(row) for row in rows])
+    np.savez(place.folder / "speech_ids.npz", **arrays)
+
+
+def speech_ids(place: Workplace) -> list[np.ndarray]:
+    """The speech ids of all recordings."""
+    with np.load(place.folder / "speech_ids.npz") as kept:
+        return [
+            row.astype(np.int64)
+            for file in place.files()
+            for row in np.split(kept[file.stem], np.cumsum(kept[f"{file.stem}.lengths"])[:-1])
+        ]
+
+
+def train_language_model(place: Workplace) -> None:
+    """Train the language model on all recordings and write it."""
+    tokenizer = TextTokenizer.load(place.bundle / QWEN_FOLDER, LANGUAGE_MODEL.version)
+    sentences = []
+    said = (one for file in place.files() for one in recordings(file))
+    for one, ids in zip(said, speech_ids(place), strict=True):
+        text, of_words = words.text_ids(tokenizer, one.text)
+        spoken = one.words[FRAMES_PER_SPEECH_ID // 2 :: FRAMES_PER_SPEECH_ID]
+        sentence = language_model.Sentence(
+            tuple(text), tuple(of_words), tuple(ids.tolist()), tuple(spoken.tolist())
+        )
+        sentences.append(sentence)
+    network = language_model.new_network(SEED)
+    weights = place.train("lm", language_model.LanguageModelTask(network, sentences))
+    bundle.write_language_model(place.bundle, weights)
+
+
+def train_flow(place: Workplace) -> None:
+    """Train the flow on all recordings and write it."""
+    network = flow.new_network(SEED)
+    mels = [one.mel for one in corpus.load(place.files())]
+    embedding = bundle.write_speaker(place.bundle)
+    weights = place.train("flow", flow.FlowTask(network, speech_ids(place), mels, embedding))
+    bundle.write_flow(place.bundle, weights)
+
+
+def train_vocoder(place: Workplace) -> None:
+    """Train the vocoder and write it."""
+    utterances = corpus.load(place.files(_VOCODER_FILES))
+    network = vocoder.new_network(SEED)
+    task = vocoder.VocoderTask(
+        network,
+        [one.mel for one in utterances],
+        [one.recording.f0 for one in utterances],
+        [one.recording.samples for one in utterances],
+    )
+    weights = place.train("vocoder", task)
+    bundle.write_vocoder(place.bundle, weights)
+
+
+def write_settings(place: Workplace) -> None:
+    """Write the text tokenizer, made of all texts, and the settings."""
+    texts = [one.text for file in place.files() for one in recordings(file)]
+    words.write_tokenizer(texts, place.bundle / QWEN_FOLDER)
+    bundle.write_settings(place.bundle)
+    bundle.write_speaker(place.bundle)
+
+
+_PARTS: dict[str, tuple[Callable[[Workplace], None], str]] = {
+    "settings": (write_settings, "cosyvoice2.yaml"),
+    "tokenizer": (train_tokenizer, "speech_tokenizer_v2.onnx"),
+    "vocoder": (train_vocoder, "hift.safetensors"),
+    "flow": (train_flow, "flow.safetensors"),
+    "lm": (train_language_model, "llm.safetensors"),
+}
+
+
+def make_part(folder: Path, part: str) -> None:
+    """Make a part of the bundle, unless its file is there."""
+    torch.set_num_threads(1)
+    place = Workplace(folder)
+    make, file = _PARTS[part]
+    if not (place.bundle / file).exists():
+        make(place)
+
+
+def make_all(folder: Path) -> None:
+    """Make the recordings and all parts, two processes at a time."""
+    place = Workplace(folder)
+    record(place.recordings, SENTENCES, SEED, PROCESSES)
+    with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
+        pool.submit(make_part, folder, "settings").result()
+        vocoder_done = pool.submit(make_part, folder, "vocoder")
+        pool.submit(make_part, folder, "tokenizer").result()
+        later = [pool.submit(make_part, folder, part) for part in ("lm", "flow")]
+        for done in (vocoder_done, *later):
+            done.result()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="small_voice", description=__doc__)
+    parser.add_argument("out", type=Path, help="folder of the run; the bundle is OUT/bundle")
+    parser.add_argument("--part", choices=_PARTS, help="make this part only, of what OUT has")
+    arguments = parser.parse_args()
+    if arguments.part:
+        make_part(arguments.out, arguments.part)
+    else:
+        make_all(arguments.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Writes the trained networks as a CosyVoice 2 bundle, in 16 bits.
+
+    cosyvoice2.yaml, CosyVoice-BlankEN/    sizes, sampling, text tokenizer
+    llm, flow, hift .safetensors           weights
+    speech_tokenizer_v2.onnx               trained
+    campplus.onnx                          a stand-in: a fixed projection of the mean spectrum, not trained
+    spk2info.pt                            the one speaker
+
+A folder is a bundle when all of these are there.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor
+
+from small_voice import speech_tokenizer
+from small_voice.sizes import BUNDLE, LANGUAGE_MODEL
+from small_voice.speech_tokenizer import SpeechTokenizer
+from vivavoce.models.checkpoint.weight_files import write_safetensors
+from vivavoce.models.cosyvoice.checkpoint.bundle import SPEAKER_ENCODER_FILE, speech_tokenizer_name
+from vivavoce.models.cosyvoice.checkpoint.random_settings import qwen_settings, yaml_settings
+from vivavoce.models.cosyvoice.checkpoint.speakers import SPEAKERS_FILE
+from vivavoce.models.cosyvoice.config import QWEN_FOLDER, SPEAKER_WIDTH
+from vivavoce.models.cosyvoice.training.networks import lm_tensors
+
+SPEAKER = "small"
+_BANDS = 80
+# The ids of one voice repeat: upstream's rule against repetitions would end every long vowel and every pause.
+_SAMPLING = {"top_p: 0.8": "top_p: 0.6", "tau_r: 0.1": "tau_r: 1.5"}
+
+
+def write_settings(folder: Path) -> None:
+    """Write the yaml and the config.json of the Qwen folder, which holds the text tokenizer already."""
+    settings = yaml_settings(BUNDLE)
+    for released, ours in _SAMPLING.items():
+        assert settings.count(released) == 1, released
+        settings = settings.replace(released, ours)
+    (folder / "cosyvoice2.yaml").write_text(settings, "utf-8")
+    qwen = {
+        "config.json": qwen_settings(LANGUAGE_MODEL),
+        "generation_config.json": {"max_new_tokens": 2048},
+        "tokenizer_config.json": {"model_max_length": 32_768, "tokenizer_class": "Qwen2Tokenizer"},
+    }
+    for name, content in qwen.items():
+        (folder / QWEN_FOLDER / name).write_text(json.dumps(content, indent=1), "utf-8")
+
+
+def write_language_model(folder: Path, weights: Mapping[str, Tensor]) -> None:
+    """Write llm.safetensors of the network's weights."""
+    _write(folder / "llm.safetensors", lm_tensors(LANGUAGE_MODEL, weights))
+
+
+def write_flow(folder: Path, weights: Mapping[str, Tensor]) -> None:
+    """Write flow.safetensors."""
+    _write(folder / "flow.safetensors", weights)
+
+
+def write_vocoder(folder: Path, weights: Mapping[str, Tensor]) -> None:
+    """Write hift.safetensors."""
+    _write(folder / "hift.safetensors", weights)
+
+
+def write_speech_tokenizer(folder: Path, network: SpeechTokenizer) -> None:
+    """Write the ONNX file of the speech tokenizer."""
+    onnx.save(speech_tokenizer.to_onnx(network), folder / speech_tokenizer_name(LANGUAGE_MODEL.version))
+
+
+def write_speaker(folder: Path) -> NDArray[np.float32]:
+    """Write the speaker network's stand-in and the speaker; returns the speaker's embedding, (192,)."""
+    draw = np.random.default_rng(7)
+    projection = draw.standard_normal((_BANDS, SPEAKER_WIDTH)).astype(np.float32) / math.sqrt(_BANDS)
+    onnx.save(_speaker_encoder(projection), folder / SPEAKER_ENCODER_FILE)
+    embedding = draw.standard_normal(SPEAKER_WIDTH).astype(np.float32)
+    torch.save({SPEAKER: {"embedding": torch.from_numpy(embedding)[None]}}, folder / SPEAKERS_FILE)
+    return embedding
+
+
+def _write(path: Path, weights: Mapping[str, Tensor]) -> None:
+    write_safetensors(path, {key: tensor.detach().half().contiguous() for key, tensor in weights.items()})
+
+
+def _speaker_encoder(projection: NDArray[np.float32]) -> onnx.ModelProto:
+    """input (1, T, 80) -> output (1, 192)."""
+    nodes = [
+        helper.make_node("Abs", ["input"], ["size"]),
+        helper.make_node("ReduceMean", ["size", "time"], ["mean"], keepdims=0),
+        helper.make_node("MatMul", ["mean", "projection"], ["output"]),
+    ]
+    weights = [
+        numpy_helper.from_array(np.array([1]), "time"),
+        numpy_helper.from_array(projection, "projection"),
+    ]
+    inputs = [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, "T", _BANDS])]
+    outputs = [helper.make_tensor_value_info("output", TensorProto.FLOAT, [1, SPEAKER_WIDTH])]
+    graph = helper.make_graph(nodes, "campplus", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)

@@ -1,0 +1,115 @@
+"""Words that a recogniser hears wrong in unseen sentences, part by part: who made the mistake.
+
+    teacher    the recordings themselves
+    vocoder    samples of the recordings' mel
+    flow       samples of the mel of the recordings' speech ids
+    bundle     all of it, by the engine, streamed
+
+Each includes the mistakes of the recogniser and of the parts above it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benches.transcript_scoring import MistakeKind, score
+from benches.word_errors import load_recogniser, to_telephone_band, to_wide_band, transcribe
+from small_voice import corpus, world
+from small_voice.teacher import Recording, Teacher
+from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, MEL_BANDS
+from vivavoce.models.cosyvoice.flow.state import FlowChunk
+from vivavoce.models.cosyvoice.front_end.features import mel_spectrogram
+from vivavoce.models.cosyvoice.networks import RenderNetworks
+from vivavoce.tts_engine.engine import Engine
+
+Float = NDArray[np.float32]
+CHANNELS = {"wide band": to_wide_band, "u-law": to_telephone_band}
+
+
+def unseen_sentences(count: int, seed: int, seen: Iterable[str]) -> list[str]:
+    """Sentences of the world with another seed, none of which was seen."""
+    known = set(seen)
+    return list(islice((text for text in world.sentences(seed) if text not in known), count))
+
+
+def words_wrong(
+    sentences: Sequence[str],
+    speech: Sequence[Float],
+    channel: Callable[[Float], Float],
+    show: Callable[[str], None] = lambda line: None,
+) -> float:
+    """Percent of the words that the recogniser hears wrong, of 24 kHz speech through a channel."""
+    model, words, wrong = load_recogniser(), 0, 0
+    for text, samples in zip(sentences, speech, strict=True):
+        spoken = " ".join(word.text for word in world.spoken_words(text)).lower()
+        heard = transcribe(model, channel(samples)).text
+        result = score(spoken, heard)
+        words += result.words
+        mistakes = result.count_wrong(MistakeKind.WORD)
+        wrong += mistakes
+        if mistakes:
+            show(f"{mistakes}  {spoken}\n   {heard}")
+    return 100 * wrong / words
+
+
+def say_mel(networks: RenderNetworks, mel: torch.Tensor) -> Float:
+    """Samples of a mel, (80, T), at once."""
+    vocoder = networks.vocoder
+    state = vocoder.init_state(1)
+    noise = torch.randn(
+        1,
+        vocoder.noise_samples(mel.shape[1], state, last=True),
+        vocoder.config.sine_count,
+        generator=torch.Generator().manual_seed(5),
+    )
+    with torch.inference_mode():
+        return vocoder.finish(mel[None], noise, state)[0].numpy()
+
+
+def mel_of_ids(networks: RenderNetworks, ids: NDArray[np.int64], embedding: Float) -> torch.Tensor:
+    """The flow's mel, (80, 2 L), of speech ids without a prompt, in one chunk of blocks."""
+    flow = networks.flow
+    with torch.inference_mode():
+        speaker = flow.project_speaker(torch.from_numpy(embedding)[None])
+        state = flow.init_state(speaker, FRAMES_PER_SPEECH_ID * len(ids))
+        no_prompt = torch.zeros(1, MEL_BANDS, FRAMES_PER_SPEECH_ID * len(ids))
+        chunk = FlowChunk(torch.from_numpy(ids)[None], torch.zeros(1, 0, dtype=torch.int64), no_prompt)
+        mel, _ = flow.step(chunk, state)
+        return mel[0]
+
+
+def say_with_engine(bundle: Path, sentences: Sequence[str]) -> list[Float]:
+    """Each sentence as a stream of the engine."""
+
+    async def say() -> list[Float]:
+        engine = await Engine.open(str(bundle))
+        try:
+            return [await _streamed(engine, text) for text in sentences]
+        finally:
+            await engine.aclose()
+
+    return asyncio.run(say())
+
+
+async def _streamed(engine: Engine, text: str) -> Float:
+    async with engine.stream(seed=7) as stream:
+        stream.push_text(text)
+        stream.end_input()
+        pcm = b"".join([chunk.pcm async for chunk in stream])
+    return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
+
+
+def record_unseen(sentences: Sequence[str]) -> Iterator[Recording]:
+    """What the teacher says."""
+    teacher = Teacher()
+    return map(teacher.speak, sentences)
+
+
+def mel_of(recording: Recording) -> torch.Tensor:
+    """(80, T) float32."""
+    return torch.from_numpy(mel_spectrogram(recording.waveform, corpus.MEL_MAX_HZ))

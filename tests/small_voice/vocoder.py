@@ -1,0 +1,153 @@
+"""Trains the vocoder: mel to samples, by spectra at several resolutions, without discriminators.
+
+One voice and a known pitch need none: the source has the harmonics, and the network shapes them. The pitch
+predictor learns the teacher's f0; the rest is trained with that f0, so that both learn at once.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from small_voice.optimise import Losses
+from vivavoce.models.cosyvoice.config import SAMPLE_RATE, HiftConfig
+from vivavoce.models.cosyvoice.front_end.features import MEL_HOP
+from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2, continued_phase_sines
+from vivavoce.models.networks.weight_norm import WeightNorm, WeightNormConv, WeightNormTransposedConv
+
+CONFIG = HiftConfig(
+    base_channels=96,
+    f0_channels=64,
+    kernels=(3, 7),
+    dilations=((1, 3), (1, 3)),
+    source_kernels=(7, 7, 7),
+    source_dilations=((1, 3), (1, 3), (1, 3)),
+)
+_CROP, _EDGE = 32, 4  # mel frames of a crop, and at its ends without a loss
+_ROWS = 10
+_RESOLUTIONS = ((256, 60), (512, 120), (1024, 240), (2048, 480))  # window, hop
+_FLOOR = 1e-4  # of a magnitude, under its logarithm
+_HZ = 100.0  # of the pitch, that count as one
+
+
+def new_network(seed: int) -> HiftV2:
+    """A vocoder with first weights, to be trained."""
+    torch.manual_seed(seed)
+    network = HiftV2(CONFIG)
+    for name, parameter in network.named_parameters():
+        if parameter.ndim > 1:
+            gain = 1.0 if "f0_predictor" in name else 0.5  # many of the others are added up
+            nn.init.normal_(parameter, std=gain / math.sqrt(parameter[0].numel()))
+        else:
+            nn.init.constant_(parameter, 1.0 if name.endswith("alpha") else 0.0)
+    for part in network.modules():
+        if isinstance(part, WeightNorm):
+            directions = part.original1.detach()
+            part.original0.data = directions.flatten(1).norm(dim=1).view_as(part.original0)
+    # Faint at first, and a pitch as of the voice.
+    network.conv_post.get_parameter("parametrizations.weight.original0").data *= 0.2
+    network.conv_post.bias.data[: CONFIG.n_fft // 2 + 1] = -4.0
+    network.f0_predictor.classifier.bias.data[:] = 150.0
+    for layer in network.f0_predictor.convs():
+        layer.bias = nn.Parameter(layer.bias.detach().double())
+    network.spectra.prepare()
+    return network
+
+
+def fold_weights(network: HiftV2) -> None:
+    """Multiply the weights out as ``prepare`` does, with a gradient."""
+    for layer in network.modules():
+        if isinstance(layer, WeightNormConv | WeightNormTransposedConv):
+            parts = layer.get_submodule("parametrizations.weight")
+            assert isinstance(parts, WeightNorm)
+            direction = parts.original1
+            length = direction.flatten(1).norm(dim=1).view_as(parts.original0)
+            weight = direction * (parts.original0 / length)
+            if isinstance(layer, WeightNormConv):
+                layer.is_channels_last = layer.dtype is torch.float32
+                weight = weight[:, :, None] if layer.is_channels_last else weight.double()
+            layer.weight = weight
+
+
+class VocoderTask:
+    """The losses of a vocoder on crops of recordings.
+
+    mels: (80, T) each; f0: (T,) Hz; samples: (480 T,) int16.
+    """
+
+    def __init__(
+        self,
+        network: HiftV2,
+        mels: Sequence[NDArray[np.float16]],
+        f0: Sequence[NDArray[np.float32]],
+        samples: Sequence[NDArray[np.int16]],
+    ) -> None:
+        self.network, self._mels, self._f0, self._samples = network, mels, f0, samples
+
+    def losses(self, draw: np.random.Generator, progress: float) -> Losses:
+        """Of a batch: ``spectra`` and ``mel`` of the samples, ``pitch``."""
+        mel, f0, wave = self._crops(draw)
+        fold_weights(self.network)
+        predicted = self.network.f0_predictor(mel)
+        phase = torch.from_numpy(draw.random((len(mel), CONFIG.sine_count)))
+        sines, _ = continued_phase_sines(f0, phase, CONFIG, beginning=False)
+        source = self.network.m_source(sines, f0, torch.randn(*sines.shape))
+        made = self.network.decode(mel, source)
+        inner = slice(_EDGE * MEL_HOP, -_EDGE * MEL_HOP)
+        made, wave = made[:, inner], wave[:, inner]
+        return {
+            "spectra": spectral_loss(made, wave),
+            "mel": 2 * (log_mel(made) - log_mel(wave)).abs().mean(),
+            "pitch": F.smooth_l1_loss(predicted / _HZ, f0 / _HZ, beta=0.05),
+        }
+
+    def _crops(self, draw: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        mels, f0, waves = [], [], []
+        for at in draw.integers(len(self._mels), size=_ROWS):
+            first = int(draw.integers(max(1, self._mels[at].shape[1] - _CROP)))
+            span = slice(first, first + _CROP)
+            mels.append(self._mels[at][:, span])
+            f0.append(self._f0[at][span])
+            waves.append(self._samples[at][first * MEL_HOP : (first + _CROP) * MEL_HOP])
+        mel = torch.from_numpy(np.stack(mels)).float()
+        wave = torch.from_numpy(np.stack(waves)).float() / 32768
+        return mel, torch.from_numpy(np.stack(f0)), wave
+
+
+def spectral_loss(made: Tensor, wave: Tensor) -> Tensor:
+    """Distance of magnitudes, on average over resolutions: of logarithms, and relative to the whole."""
+    total = made.new_zeros(())
+    for window, hop in _RESOLUTIONS:
+        ours, theirs = magnitudes(made, window, hop), magnitudes(wave, window, hop)
+        total = total + (ours.clamp(min=_FLOOR).log() - theirs.clamp(min=_FLOOR).log()).abs().mean()
+        total = total + (ours - theirs).norm() / theirs.norm().clamp(min=1e-2)
+    return total / len(_RESOLUTIONS)
+
+
+def magnitudes(wave: Tensor, window: int, hop: int) -> Tensor:
+    """(B, N) -> (B, bins, frames)."""
+    shape = torch.hann_window(window)
+    spectrum = torch.stft(wave, window, hop, window=shape, return_complex=True, normalized=True)
+    return (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
+
+
+def log_mel(wave: Tensor) -> Tensor:
+    """(B, N) -> (B, 100, frames): bands up to half the rate."""
+    return (_bands() @ magnitudes(wave, 1024, 240)).clamp(min=_FLOOR).log()
+
+
+@cache
+def _bands() -> Tensor:
+    """(100, 513): triangles, evenly spaced on the mel scale."""
+    hz = np.linspace(0, SAMPLE_RATE / 2, 513)
+    mel = 2595 * np.log10(1 + hz / 700)
+    edges = np.linspace(0, mel[-1], 102)
+    rising = (mel - edges[:-2, None]) / (edges[1] - edges[0])
+    falling = (edges[2:, None] - mel) / (edges[1] - edges[0])
+    triangles = np.maximum(0, np.minimum(rising, falling))
+    return torch.from_numpy(triangles / np.maximum(triangles.sum(1, keepdims=True), 1e-6)).float()
