@@ -16,7 +16,7 @@ STAMP      := $(call stamp_of,$(EXTRAS))
 TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all test-nightly test-pipecat-oldest test-pipecat-client lint audit bench check-golden gpu-check train-small clean
+.PHONY: help setup run test test-all test-nightly test-pipecat-oldest test-pipecat-client lint audit bench check-golden gpu-check image-lock train-small clean
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 28
 	@echo
@@ -107,6 +107,16 @@ OUT    ?= gpu-check
 DEVICE ?= cuda
 gpu-check: $(TEST_STAMP) ## check and measure a graphics card in at most 25 minutes, OUT=FOLDER; EXTRAS needs cosyvoice
 	PYTHONPATH=tests $(BIN)/python -m gpu_check --out $(OUT) --device $(DEVICE) $(if $(QUICK),--quick)
+
+# uv resolves for the image's Python, which may be another than this one.
+IMAGE := examples/deploy/image
+image-lock: $(TEST_STAMP) ## renew the lock files of the image
+	$(PIP) --quiet 'uv>=0.9'
+	@for target in cpu:onnx cuda:cosyvoice; do \
+		$(BIN)/uv pip compile pyproject.toml --extra $${target#*:} --extra grpc --extra redis --extra otel --upgrade --quiet \
+			--python-version 3.13 --python-platform x86_64-manylinux_2_28 --generate-hashes --no-emit-index-url \
+			--custom-compile-command 'make image-lock' --output-file $(IMAGE)/requirements-$${target%:*}.txt || exit 1; \
+	done
 
 # OUT keeps what is done; run again, the training goes on where it was ended.
 train-small: OUT := $(if $(filter file,$(origin OUT)),out/small-voice,$(OUT))

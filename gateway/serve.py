@@ -41,9 +41,10 @@ from .listening_sockets import bind_socket, bound_address, format_address
 from .operation.process_metrics import process_metrics
 from .operation.service_notification import ServiceNotifier
 from .operation.stop_signals import StopSignals
+from .page import routes as page
 from .process_tuning import limit_memory_arenas, trim_memory_while, tune_process
 from .voice_registry import VoicePolicy, VoiceRegistry
-from .web.app import make_app, warm_up_app
+from .web.app import Mount, make_app, warm_up_app
 from .web.connection_limits import ConnectionLimits
 from .web.http_server import HttpServer
 
@@ -112,7 +113,11 @@ class Gateway:
                 unready=lambda: calls.unready_reason,
                 registry=engine.metrics.registry,
                 access=access,
-                mounts=[*apis.mounts(), *calls.mounts()],
+                mounts=[
+                    *apis.mounts(),
+                    *calls.mounts(),
+                    Mount(page.routes(access, voices, settings.apis.max_input_characters), None),
+                ],
             )
             await warm_up_app(app)
             http_task = await _start_http(_make_http_server(app, web, http), resources)

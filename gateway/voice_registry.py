@@ -58,6 +58,8 @@ class ListedVoice:
     language: str  # BCP 47
     description: str
     stored: StoredVoice | None = None  # None for a voice of the bundle
+    further_languages: tuple[str, ...] = ()  # that it speaks too, with an accent
+    follows_instructions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,15 @@ class VoiceRegistry:
     def bundle_voices(self) -> tuple[ListedVoice, ...]:
         """The voices of the bundle, which every key may use."""
         return tuple(
-            ListedVoice(one.id, one.id, one.language, one.description) for one in self._bundle_voices.values()
+            ListedVoice(
+                one.id,
+                one.id,
+                one.language,
+                one.description,
+                further_languages=one.further_languages,
+                follows_instructions=self._voices.follows_instructions(one.id),
+            )
+            for one in self._bundle_voices.values()
         )
 
     def usable_voices(self, grant: Grant) -> tuple[ListedVoice, ...]:
@@ -180,7 +190,14 @@ class VoiceRegistry:
         return (
             *self.bundle_voices(),
             *(
-                ListedVoice(one.id, one.name, one.language or MULTIPLE_LANGUAGES, "enrolled", one)
+                ListedVoice(
+                    one.id,
+                    one.name,
+                    one.language or MULTIPLE_LANGUAGES,
+                    "enrolled",
+                    one,
+                    follows_instructions=self._voices.follows_instructions(one.id),
+                )
                 for one in self.enrolled_voices(grant)
             ),
         )
@@ -199,6 +216,11 @@ class VoiceRegistry:
     def fits_model(self, stored: StoredVoice) -> bool:
         """Whether a stored voice was enrolled with the loaded model, so that it can speak."""
         return (store := self._store()) is not None and stored.version == store.version
+
+    @property
+    def keeps_clones(self) -> bool:
+        """Whether a bundle clones voices, and there is a folder for them."""
+        return self._store() is not None
 
     def cloning_voices(self) -> EnrollableVoices:
         """The voices to which recordings are added. Raises BadRequest if no bundle clones."""

@@ -101,6 +101,11 @@ class EngineSetVoices(Voices):
             raise UnknownVoice(f"no voice {voice_id[:140]!r}; loaded: {', '.join(self._voices)}")
         return found
 
+    def follows_instructions(self, voice_id: str) -> bool:
+        """As ``Voices.follows_instructions``."""
+        engine, own_id = self.owner(voice_id)
+        return engine.voices.follows_instructions(own_id)
+
     def id_in(self, member: NamedEngine, own_id: str) -> str | None:
         """The id of a voice that is ``own_id`` in an engine of the set, None if that has none."""
         if own_id not in member.engine.voices:

@@ -19,7 +19,7 @@ from .errors import GrantEnded, KeyRefused
 from .grant_ends import ConnectionGrants, ending_with_grants
 from .keys import Scope as KeyScope
 
-_PAGE_PATH = "/"
+_PAGE_PATHS: Final = ("/", "/call")  # a tab each
 CLOSE_REFUSED: Final = 1008  # "policy violation" of RFC 6455, 7.4.1
 _DISCARD_UNSENT: Final = struct.pack("ii", 1, 0)  # struct linger: on, for no time
 _LAST_MESSAGE_S: Final = 0.5  # for the last message to a client that may read nothing
@@ -60,7 +60,7 @@ class PageCookieMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] != "http" or scope["path"] != _PAGE_PATH:
+        if scope["type"] != "http" or scope["path"] not in _PAGE_PATHS:
             await self._app(scope, receive, send)
             return
         cookie = self._cookie(scope)

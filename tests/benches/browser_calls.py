@@ -33,11 +33,12 @@ from vivavoce.gateway.calls.agents import Agent, llm_tokens
 from vivavoce.gateway.calls.legs.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
-from vivavoce.gateway.calls.ways_in.browser.routes import routes
+from vivavoce.gateway.calls.ways_in.browser.routes import page_routes, routes
 from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cli.received_audio import audible_span
 from vivavoce.gateway.configuration.settings_loader import load_settings
+from vivavoce.gateway.page import routes as page
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
@@ -171,22 +172,26 @@ async def serve_browser_calls(
     ticking = asyncio.create_task(clock.run())
     settings = settings or BrowserCallSettings(greeting="")
     registry = CallRegistry(engine, max_calls=_MAX_CALLS)
-    voices = VoiceRegistry(engine.voices)
+    voices, access = VoiceRegistry(engine.voices), AccessControl.open_to_all()
     calls = BrowserCalls(
         clock=clock, services=CallServices(engine, registry), voices=voices, settings=settings, agent=agent
     )
     app = make_app(
         unready=lambda: None,
         registry=engine.metrics.registry,
-        access=AccessControl.open_to_all(),
-        mounts=[Mount(routes(calls), Scope.CALLS)],
+        access=access,
+        mounts=[
+            Mount(routes(calls), Scope.CALLS),
+            Mount(page_routes(access), None),
+            Mount(page.routes(access, voices, max_input_characters=4_096), None),
+        ],
     )
     sock = socket.create_server(("127.0.0.1", 0))
     http = HttpServer(app, sock)
     answering = asyncio.create_task(http.run_until_closed())
     try:
         await http.wait_started(answering)
-        yield calls, f"http://127.0.0.1:{sock.getsockname()[1]}"
+        yield calls, f"http://127.0.0.1:{sock.getsockname()[1]}/call"
     finally:
         await calls.aclose()
         http.close()
@@ -280,7 +285,7 @@ async def _run_gateway() -> AsyncIterator[tuple[Gateway, str]]:
     )
     async with contextlib.aclosing(await Gateway.open(settings)) as gateway:
         host, port = gateway.addresses.http
-        yield gateway, f"http://{host}:{port}"
+        yield gateway, f"http://{host}:{port}/call"
 
 
 async def _measure_latency(tab: BrowserTab, utterances: int) -> list[BenchFigure]:

@@ -326,6 +326,9 @@ def test_a_host_that_is_not_an_address_is_an_error() -> None:
         "media_streams.auth_tokens = {twilio = 12345678}",
         'browser.ice_servers = [{urls = "turn:turn.example", credential = "12345678"}]',
         'browser.ice_servers = [{urls = "turn:turn.example", user = "u", credential = "12345678"}]',
+        'browser.ice_servers = [{urls = "turn:t.example", secret = "12345678"}]',
+        'browser.ice_servers = [{urls = "turn:t.example", username = "u", credential = "1", '
+        'secret = "1234567890123456"}]',
         'browser.ice_servers = [{urls = "http://turn.example", username = "u", credential = "12345678"}]',
     ],
 )

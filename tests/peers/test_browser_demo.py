@@ -232,7 +232,7 @@ def test_a_server_that_goes_away_is_named_before_the_browser_notices() -> None:
         async with (
             server_process() as (process, url),
             open_chromium() as browser,
-            probed_call(browser, url) as tab,
+            probed_call(browser, f"{url}/call") as tab,
         ):
             away = f"The server at {url.removeprefix('http://')} does not answer."
             await tab.run("bench.next('onset')")
@@ -256,7 +256,7 @@ def test_a_server_that_stalls_is_named_and_the_call_goes_on() -> None:
         async with (
             server_process() as (process, url),
             open_chromium() as browser,
-            probed_call(browser, url) as tab,
+            probed_call(browser, f"{url}/call") as tab,
         ):
             await tab.run("bench.next('onset')")
             process.send_signal(signal.SIGSTOP)

@@ -72,7 +72,7 @@ def test_pipecat_s_page_loads_and_offers_to_connect() -> None:
     # The test does not press Connect: the page would load code from Daily's server.
     async def scenario(fixture: BrowserFixture) -> None:
         tab = await fixture.browser.new_tab()
-        await tab.open(fixture.url + "/client/")
+        await tab.open(fixture.url.removesuffix("/call") + "/client/")
         await tab.wait_until(
             "[...document.querySelectorAll('button')].some((b) => b.innerText === 'Connect')"
         )

@@ -65,6 +65,10 @@ class BundleVoices(EnrollableVoices):
         """Digest of the encoders' files; read at the first use."""
         return self._digest_encoders()
 
+    def follows_instructions(self, voice_id: str) -> bool:
+        """As ``Voices.follows_instructions``."""
+        return True
+
     def read_prompt(self, content: bytes) -> VoicePrompt:
         """Read the content of a saved prompt. Raises VoicePromptError."""
         return VoicePrompt.from_bytes(content)

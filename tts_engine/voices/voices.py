@@ -55,6 +55,10 @@ class Voices:
         """The id of the voice called ``name`` in the bundle of another voice, None if it has none."""
         return name if name in self else None
 
+    def follows_instructions(self, voice_id: str) -> bool:
+        """Whether a voice that these contain speaks as ``Delivery.instruction`` says."""
+        return False
+
     def fits_model(self, voice_id: str) -> bool:
         """Whether a voice that these contain was made for the model of this engine."""
         return True

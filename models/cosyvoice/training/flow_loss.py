@@ -22,7 +22,7 @@ from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, MEL_BANDS
 from ..flow.attention_plan import WholeAttentionPlan, make_whole_plan
 from ..flow.flow import Flow
 from ..flow.policy import CacheForm
-from .loss import TrainingLoss
+from .loss import TrainingLoss, in_full_precision
 
 _LEAST_NOISE = 1e-6  # share of the noise that is left at time 1
 
@@ -62,7 +62,7 @@ def flow_loss(flow: Flow, batch: FlowBatch, draws: FlowDraws, dropout: float = 0
     """The loss of a batch. dropout: of the attention of version 2's encoder."""
     frame_plan = _plan(batch, draws, frames=True)
     velocity, wanted = flow_velocity(flow, batch, draws, dropout)
-    errors = ((velocity - wanted) * frame_plan.frame_mask).square()
+    errors = ((in_full_precision(velocity) - wanted) * frame_plan.frame_mask).square()
     frames = FRAMES_PER_SPEECH_ID * int(batch.lengths.sum())
     return TrainingLoss(errors.sum(), MEL_BANDS * frames)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -22,3 +23,8 @@ class TrainingLoss:
     def accuracy(self) -> float:
         """Share of the targets that are the likeliest id."""
         return self.correct / self.count
+
+
+def in_full_precision(x: Tensor) -> Tensor:
+    """The tensor in float32 at least: losses are summed in it."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -20,7 +20,7 @@ def test_head_is_answered_wherever_get_is() -> None:
         document = (await client.get("/openapi.json")).json()
         paths = [path for path, methods in document["paths"].items() if "get" in methods]
         assert {"/", "/health", "/healthz", "/readyz", "/metrics", "/docs", "/v1/models"} <= set(paths)
-        for path in [*paths, "/page/call.js", "/v1/models/tts-1/"]:
+        for path in [*paths, "/page/speak.js", "/call/call.js", "/v1/models/tts-1/"]:
             got, head = await client.get(path), await client.head(path)
             assert (head.status_code, head.content) == (got.status_code, b""), path
             assert head.headers["content-type"] == got.headers["content-type"]

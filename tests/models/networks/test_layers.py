@@ -12,6 +12,7 @@ from vivavoce.models.networks.layers import (  # noqa: E402
     PointwiseConv,
     QkvProjection,
     load_weights,
+    prepare_modules,
     sinusoidal_time_features,
     split_keys_values,
 )
@@ -105,11 +106,27 @@ def test_loading_names_missing_and_unknown_keys() -> None:
         load_weights(conv, {"weight": torch.zeros(5, 3, 4), "other": torch.zeros(1)})
 
 
-def test_an_unprepared_layer_raises() -> None:
-    with pytest.raises(RuntimeError, match="prepare"):
-        CausalConv(3, 5, 4)(torch.zeros(1, 2, 3), torch.zeros(1, 3, 3))
-    with pytest.raises(RuntimeError, match="prepare"):
-        QkvProjection(6, 4, True, ("q", "k", "v")).project_keys_values(torch.zeros(1, 2, 6))
+def test_an_unprepared_layer_computes_as_a_prepared_one_and_gives_gradients() -> None:
+    layers = (CausalConv(6, 5, 4), QkvProjection(6, 4, True, ("q", "k", "v")), PointwiseConv(6, 3))
+
+    def outputs() -> list[torch.Tensor]:
+        conv, projection, pointwise = layers
+        x = torch.linspace(-1, 1, 7 * 6).view(1, 7, 6)
+        parts = (projection.project_queries(x), projection.project_keys_values(x), pointwise(x))
+        return [conv(x, conv.initial_context(1))[0], *parts]
+
+    generator = torch.Generator().manual_seed(3)
+    for parameter in (parameter for layer in layers for parameter in layer.parameters()):
+        torch.nn.init.normal_(parameter, generator=generator)
+    trained = outputs()
+    sum(output.sum() for output in trained).backward()
+    gradients = [parameter.grad for layer in layers for parameter in layer.parameters()]
+    assert all(gradient is not None and bool(gradient.any()) for gradient in gradients)
+    for layer in layers:
+        layer.requires_grad_(False)
+        prepare_modules(layer)
+    for before, after in zip(trained, outputs(), strict=True):
+        torch.testing.assert_close(before.detach(), after)
 
 
 def test_split_keys_values_gives_keys_then_values() -> None:

@@ -22,7 +22,7 @@ from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
 from vivavoce.gateway.calls.ways_in.browser.chat import ChatSettings
 from vivavoce.gateway.calls.ways_in.browser.leg import BrowserLeg
-from vivavoce.gateway.calls.ways_in.browser.routes import routes
+from vivavoce.gateway.calls.ways_in.browser.routes import page_routes, routes
 from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
 from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
@@ -137,6 +137,7 @@ async def serve_browsers(
             raise BadRequest("an empty offer")
 
     settings = {"greeting": "", **settings}
+    access = access or AccessControl.open_to_all()
     async with await Engine.open(backend=StandInBackend((440, 660))) as engine:
         clock = Clock()
         ticking = asyncio.create_task(clock.run())
@@ -150,8 +151,8 @@ async def serve_browsers(
         app = make_app(
             unready=lambda: None,
             registry=engine.metrics.registry,
-            access=access or AccessControl.open_to_all(),
-            mounts=[Mount(routes(calls), Scope.PAGE)],
+            access=access,
+            mounts=[Mount(routes(calls), Scope.PAGE), Mount(page_routes(access), None)],
         )
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(

@@ -26,7 +26,7 @@ from starlette.datastructures import UploadFile
 
 from .....adapters.audio.encoders import AudioFormat, AudioLayout
 from ...kits.openai.errors import OpenAIAnswer, OpenAIErrorDetail
-from ...kits.openai.speech_settings import OpenAIRequest, OpenAISpeechSettings
+from ...kits.openai.speech_settings import MAX_NAME_CHARACTERS, OpenAIRequest, OpenAISpeechSettings
 
 # Listed by /v1/models. Other versions of these are known too: see ``OPENAI_MODEL_NAMES``.
 OPENAI_MODELS: Final = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15")
@@ -139,6 +139,12 @@ class CreateVoiceForm(BaseModel):
         return {"audio_sample": None} | {name: value for name, value in fields.items() if value != ""}
 
 
+class RenameVoiceRequest(OpenAIRequest):
+    """A new name of a voice; its id stays."""
+
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS, examples=["Anna"])]
+
+
 class OpenAIModel(OpenAIAnswer):
     """A name that ``model`` may have."""
 
@@ -162,6 +168,12 @@ class OpenAIVoice(BaseModel):
     name: str
     language: str | None = None
     description: str | None = None
+    further_languages: Annotated[
+        list[str] | None, Field(description="That it speaks too; absent if there are none.")
+    ] = None
+    follows_instructions: Annotated[
+        bool | None, Field(description="Whether 'instructions' have an effect; absent if not.")
+    ] = None
     object: Literal["audio.voice"] | None = None
     type: Literal["audio_sample"] | None = None
     created_at: Annotated[int | None, Field(description="Unix seconds.")] = None

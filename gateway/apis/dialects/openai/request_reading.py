@@ -13,7 +13,7 @@ from ...kits.openai.errors import InvalidRequestError
 from ...kits.openai.request_parsing import parse_json_object, validate
 from ...shell.error_table import RequestBodyTooLong
 from .extension_models import CaptionedSpeechRequest
-from .models import MAX_BODY_BYTES, CreateSpeechRequest, CreateVoiceForm
+from .models import MAX_BODY_BYTES, CreateSpeechRequest, CreateVoiceForm, RenameVoiceRequest
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -39,6 +39,11 @@ async def read_captioned_speech_request(request: Request, max_text_characters: i
 def parse_speech_request(body: bytes, max_text_characters: int) -> CreateSpeechRequest:
     """Parse the body of a speech request; raises InvalidRequestError."""
     return _parse(CreateSpeechRequest, body, max_text_characters)
+
+
+async def read_voice_name(request: Request) -> str:
+    """Read the new name of a voice. Raises InvalidRequestError, RequestBodyTooLong."""
+    return validate(RenameVoiceRequest, parse_json_object(await _bounded(request).body())).name
 
 
 async def read_voice_form(request: Request) -> tuple[CreateVoiceForm, list[bytes]]:

@@ -1,4 +1,4 @@
-"""OpenAI's custom voices: ``GET``, ``POST`` and ``DELETE`` of ``/v1/audio/voices``.
+"""OpenAI's custom voices: ``GET``, ``POST`` and ``DELETE`` of ``/v1/audio/voices``, and ``PATCH`` of ours.
 
 OpenAI's clients and vLLM-Omni's use the same path and expect different answers, so an answer has the fields
 of both. The consent is kept with the voice: the speaker's statement, or, with OpenAI's clients, the id of its
@@ -7,7 +7,8 @@ recording.
 Source: openai-python 3.54 resources/audio/voices.py, types/audio/voice.py; vLLM-Omni at 0131cb55.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from fastapi import Request
@@ -22,6 +23,7 @@ from ....web.openapi.operations import (
     ENROLLMENT_NOTE,
     RATE_LIMITED,
     form_body,
+    json_body,
     json_response,
     links,
     operation,
@@ -36,9 +38,10 @@ from .models import (
     OpenAIDeletedVoice,
     OpenAIVoice,
     OpenAIVoiceList,
+    RenameVoiceRequest,
     UploadedVoice,
 )
-from .request_reading import read_voice_form
+from .request_reading import read_voice_form, read_voice_name
 
 _PATH: Final = "/v1/audio/voices"
 _LIST: Final = operation(
@@ -67,13 +70,25 @@ _CREATE: Final = operation(
     description=ENROLLMENT_NOTE,
     body=form_body(CreateVoiceForm),
 )
+_CHANGE_ERRORS: Final = {
+    400: "The voice is the operator's.",
+    404: "No such voice is enrolled.",
+    503: "The disk is full.",
+}
+_RENAME: Final = operation(
+    "renameVoice",
+    "Give a voice of the key's another name.",
+    json_response(OpenAIVoice),
+    openai_errors(_CHANGE_ERRORS, BODY_TOO_LONG),
+    description="Needs the scope 'enrol'. The voice keeps its id.",
+    path_parameters=("voice_id",),
+    body=json_body(RenameVoiceRequest),
+)
 _DELETE: Final = operation(
     "deleteVoice",
     "Delete a voice of the key's.",
     json_response(OpenAIDeletedVoice),
-    openai_errors(
-        {400: "The voice is the operator's.", 404: "No such voice is enrolled.", 503: "The disk is full."}
-    ),
+    openai_errors(_CHANGE_ERRORS),
     description="Needs the scope 'enrol'.",
     path_parameters=("voice_id",),
 )
@@ -85,6 +100,7 @@ class OpenAIVoicesApi(OpenAIHttpApi):
     def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
         yield f"GET {_PATH}", self.listing(self._list), _LIST
         yield f"POST {_PATH}", self.answering(Scope.ENROLL, self._create), _CREATE
+        yield f"PATCH {_PATH}/{{voice_id}}", self.answering(Scope.ENROLL, self._rename), _RENAME
         yield f"DELETE {_PATH}/{{voice_id}}", self.answering(Scope.ENROLL, self._delete), _DELETE
 
     def _list(self, request: Request, grant: Grant | None) -> OpenAIVoiceList:
@@ -118,17 +134,39 @@ class OpenAIVoicesApi(OpenAIHttpApi):
             voice=_uploaded_voice(stored, grant),
         )
 
+    async def _rename(self, request: Request, grant: Grant) -> OpenAIVoice:
+        name = await read_voice_name(request)
+        with _missing_as_not_found():
+            stored = await self.host.voices.rename(self._named_in_path(request, grant), name, grant)
+        return OpenAIVoice(id=stored.id, name=stored.name, language=stored.about.language or None)
+
     async def _delete(self, request: Request, grant: Grant) -> OpenAIDeletedVoice:
-        try:
-            voice_id = self.host.voices.resolve_as_written(request.path_params["voice_id"], grant)
+        with _missing_as_not_found():
+            voice_id = self._named_in_path(request, grant)
             await self.host.voices.remove(voice_id, grant)
-        except UnknownVoice as error:
-            raise OpenAIResourceNotFound(str(error)) from None
         return OpenAIDeletedVoice(id=voice_id)
+
+    def _named_in_path(self, request: Request, grant: Grant) -> str:
+        return self.host.voices.resolve_as_written(request.path_params["voice_id"], grant)
+
+
+@contextmanager
+def _missing_as_not_found() -> Iterator[None]:
+    try:
+        yield
+    except UnknownVoice as error:
+        raise OpenAIResourceNotFound(str(error)) from None
 
 
 def _listed_voice(voice: ListedVoice) -> OpenAIVoice:
-    listed = OpenAIVoice(id=voice.id, name=voice.name, language=voice.language, description=voice.description)
+    listed = OpenAIVoice(
+        id=voice.id,
+        name=voice.name,
+        language=voice.language,
+        description=voice.description,
+        further_languages=list(voice.further_languages) or None,
+        follows_instructions=voice.follows_instructions or None,
+    )
     if voice.stored is None:
         return listed
     enrolled = {"object": "audio.voice", "type": "audio_sample", "created_at": int(voice.stored.created_at)}

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
+from ....page.routes import OTHER_TAB
 from ....web.openapi.operations import content_response, json_body, json_response, links, operation
 from ....web.responses import Status, native_errors
 from ...api.messages import VoiceDescription
@@ -90,11 +91,18 @@ OFFER: Final = _offer("offer", "")
 TRICKLE: Final = _trickle("trickle", "", _NO_CALL)
 OFFER_IN_SESSION: Final = _offer("offerInSession", " in a session", _NO_SESSION)
 TRICKLE_IN_SESSION: Final = _trickle("trickleInSession", " in a session", _NO_SESSION)
-PAGE: Final = operation("page", "The page.", content_response("HTML", "text/html"), native_errors())
+PAGE: Final = operation(
+    "callPage",
+    "The page of calls.",
+    content_response("HTML", "text/html"),
+    OTHER_TAB,
+    native_errors(),
+)
 PAGE_FILE: Final = operation(
-    "pageFile",
-    "A file of the page.",
+    "callPageFile",
+    "A file of the page of calls.",
     content_response("The file.", "text/javascript", "text/css", "text/html"),
+    OTHER_TAB,
     native_errors({404: "No such file."}),
 )
 STATUS: Final = operation("startable", "What a browser can start.", json_response(Startable), native_errors())

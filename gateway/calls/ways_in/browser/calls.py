@@ -151,7 +151,6 @@ async def _check_webrtc_offer(offer_sdp: str) -> None:
 async def _connect_by_webrtc(offer_sdp: str, leg: BrowserLeg, settings: BrowserCallSettings) -> BrowserPeer:
     from .....adapters.webrtc import peer  # imports aiortc, which takes a second
 
-    policy = peer.WebRtcPeerPolicy(
-        settings.connect_s, settings.silent_s, settings.ice_servers, settings.ports
-    )
+    ice_servers = settings.dated_ice_servers()
+    policy = peer.WebRtcPeerPolicy(settings.connect_s, settings.silent_s, ice_servers, settings.ports)
     return await peer.WebRtcPeer.answer(offer_sdp, leg, policy)

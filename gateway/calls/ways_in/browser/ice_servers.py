@@ -1,4 +1,4 @@
-"""The setting ``browser.ice_servers``: STUN and TURN servers, as a URL or with user and credential."""
+"""The setting ``browser.ice_servers``: STUN and TURN servers, as URLs or with their credentials."""
 
 from typing import Annotated, Self
 
@@ -16,13 +16,17 @@ _Url = Annotated[
 
 
 class IceServerSetting(BaseModel):
-    """One server: ``"stun:HOST:PORT"``, or a table with urls, and for TURN with username and credential."""
+    """One server: ``"stun:HOST:PORT"``, or a table, for TURN with username and credential, or secret.
+
+    secret: coturn's static-auth-secret, of which each call's credentials are made.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     urls: Annotated[tuple[_Url, ...], Field(min_length=1)]
     username: Annotated[str, Field(min_length=1)] | None = None
     credential: Annotated[SecretStr, Field(min_length=1)] | None = None
+    secret: Annotated[SecretStr, Field(min_length=16)] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -35,11 +39,16 @@ class IceServerSetting(BaseModel):
 
     @model_validator(mode="after")
     def _require_credential(self) -> Self:
-        if self.server().turn_urls and not (self.username and self.credential):
-            raise ValueError("TURN needs username and credential")
+        server = self.server()
+        has_credentials = bool(self.username and self.credential)
+        if server.turn_urls and has_credentials == bool(server.secret):
+            raise ValueError("TURN needs either username and credential, or secret")
         return self
 
     def server(self) -> IceServer:
-        """Return the server with its credential in the clear."""
-        secret = None if self.credential is None else self.credential.get_secret_value()
-        return IceServer(self.urls, self.username, secret)
+        """Return the server with its secrets in the clear."""
+        return IceServer(self.urls, self.username, _in_the_clear(self.credential), _in_the_clear(self.secret))
+
+
+def _in_the_clear(value: SecretStr | None) -> str | None:
+    return None if value is None else value.get_secret_value()

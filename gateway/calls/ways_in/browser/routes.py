@@ -1,6 +1,6 @@
 """HTTP routes of browser calls: the page, the signalling, and Pipecat's own page.
 
-    GET   /                              the page; its files are under /page
+    GET   /call                          the page of calls; its files are under /call
     POST  /api/offer                     {sdp, type, pc_id?, restart_pc?} -> {sdp, type, pc_id}
     PATCH /api/offer                     {pc_id, candidates: [{candidate, sdp_mid, sdp_mline_index}]}
     POST  /start                         -> {sessionId, iceConfig?}; both above also in /sessions/{id}
@@ -22,7 +22,11 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import TypeAdapter, ValidationError
 from starlette.staticfiles import StaticFiles
 
+from ....access.access_control import AccessControl
 from ....access.dependencies import grant_of
+from ....access.keys import Scope
+from ....page.page_files import PageFiles
+from ....page.routes import CALL_PATH
 from ...api.descriptions import describe_voices
 from ...api.messages import describe_validation_error
 from . import api_operations
@@ -33,16 +37,6 @@ T = TypeVar("T")
 
 PAGE_DIRECTORY = Path(__file__).parent / "page"
 _MAX_BODY_BYTES = 128 * 1024  # of an offer of maximal length, every character escaped
-_PAGE_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-        "media-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "Permissions-Policy": "microphone=(self), camera=()",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-cache",
-}
 _OFFER = TypeAdapter(Offer)
 _CANDIDATES = TypeAdapter(Candidates)
 
@@ -50,7 +44,6 @@ _CANDIDATES = TypeAdapter(Candidates)
 def routes(calls: BrowserCalls) -> APIRouter:
     """Return the routes of browser calls and their page, to be mounted behind access control."""
     router = APIRouter()
-    page = StaticFiles(directory=PAGE_DIRECTORY)
 
     @router.post("/api/offer", **api_operations.OFFER)
     async def offer(request: Request) -> JSONResponse:
@@ -71,7 +64,7 @@ def routes(calls: BrowserCalls) -> APIRouter:
         if transport != "webrtc":
             raise HTTPException(400, f"transport {transport!r}; only 'webrtc' can be started here")
         session: dict[str, object] = {"sessionId": calls.issue_session_id(grant_of(request))}
-        if servers := calls.settings.ice_servers:
+        if servers := calls.settings.dated_ice_servers():
             session["iceConfig"] = {"iceServers": [server.fields() for server in servers]}
         return JSONResponse(session, headers={"Cache-Control": "no-store"})  # it may contain a credential
 
@@ -85,15 +78,25 @@ def routes(calls: BrowserCalls) -> APIRouter:
         _check_started(calls, session_id, request)
         return await _take_candidates(calls, request)
 
-    @router.get("/", **api_operations.PAGE)
-    async def index(request: Request) -> Response:
-        return await _page_file(page, "index.html", request)
-
-    @router.get("/page/{name}", **api_operations.PAGE_FILE)
-    async def page_file(name: str, request: Request) -> Response:
-        return await _page_file(page, name, request)
-
     _add_pipecat_client(router)
+    return router
+
+
+def page_routes(access: AccessControl) -> APIRouter:
+    """Return the routes of the page of calls, which send a key that may not call to the tab Speak."""
+    router = APIRouter()
+    files = PageFiles(PAGE_DIRECTORY)
+
+    async def page_file(name: str, request: Request) -> Response:
+        if not access.grant(request.headers).allows(Scope.PAGE):
+            return RedirectResponse("/")
+        return await files.response(name, request)
+
+    @router.get(CALL_PATH, **api_operations.PAGE)
+    async def page(request: Request) -> Response:
+        return await page_file("call.html", request)
+
+    router.get(f"{CALL_PATH}/{{name}}", **api_operations.PAGE_FILE)(page_file)
     return router
 
 
@@ -155,9 +158,3 @@ def _check_started(calls: BrowserCalls, session_id: str, request: Request) -> No
 
 def _peer_name(request: Request) -> str:
     return f"{request.client.host}:{request.client.port}" if request.client else "?"
-
-
-async def _page_file(files: StaticFiles, name: str, request: Request) -> Response:
-    response = await files.get_response(name, request.scope)
-    response.headers.update(_PAGE_HEADERS)
-    return response

@@ -1,5 +1,6 @@
 """Settings of browser calls."""
 
+import time
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -24,7 +25,7 @@ class BrowserTable(SettingsTable):
         JSON,
         Field(
             title='a list of "stun:HOST:PORT" and of tables {urls = ["turn:HOST:PORT"], '
-            'username = "...", credential = "..."}'
+            'username = "...", credential = "..."} or {urls = ["turn:HOST:PORT"], secret = "..."}'
         ),
     ] = Field(
         default=(),  # no outside host is contacted
@@ -69,3 +70,7 @@ class BrowserCallSettings:
     ports: MediaPorts | None = None  # of this end's UDP sockets; None: any that the system chooses
     chat: ChatSettings | None = None  # None: no language model
     caller_speech_action: CallerSpeechAction = CallerSpeechAction.DISCARD  # the caller interrupts by speaking
+
+    def dated_ice_servers(self) -> tuple[IceServer, ...]:
+        """Return the servers with credentials for a call that begins now."""
+        return tuple(server.dated(time.time()) for server in self.ice_servers)

@@ -6,7 +6,7 @@ from ...call_options import CallSpeechOptions
 from ..way_in import CallHost, OpenWayIn, WayIn
 from .calls import BrowserCalls
 from .chat import ChatSettings
-from .routes import routes
+from .routes import page_routes, routes
 from .settings import BrowserCallSettings, BrowserTable, LanguageModelTable
 
 
@@ -19,7 +19,11 @@ async def _open(host: CallHost) -> OpenWayIn:
         make_speech_detector=host.make_speech_detector,
         agent=host.agents.browser,
     )
-    return OpenWayIn(calls, mounts=(Mount(routes(calls), Scope.PAGE, tag=BROWSER_TAG),))
+    mounts = (
+        Mount(routes(calls), Scope.PAGE, tag=BROWSER_TAG),
+        Mount(page_routes(host.access), None, tag=BROWSER_TAG),
+    )
+    return OpenWayIn(calls, mounts)
 
 
 def _make_settings(

@@ -50,8 +50,6 @@ ROUTES: Final = {
     ("POST", "/v1/media-streams/{carrier_name}/answer"): (ALL, NONE),
     ("GET", "/v1/media-streams/{carrier_name}/{token}/answer"): (ALL, NONE),
     ("POST", "/v1/media-streams/{carrier_name}/{token}/answer"): (ALL, NONE),
-    ("GET", "/"): (PAGE, NONE),
-    ("GET", "/page/{name}"): (PAGE, NONE),
     ("GET", "/status"): (PAGE, NONE),
     ("POST", "/start"): (PAGE, NONE),
     ("POST", "/api/offer"): (PAGE, NONE),
@@ -69,11 +67,10 @@ REQUESTS: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("POST", "/v1/calls/expected"): {"json": {}},
 }
 # Paths with parameters that name nothing: a request that is permitted is answered 404.
-MISSING: Final = {"/page/{name}", "/client/{path:path}", "/sessions/{session_id}/api/offer", "/api/offer"}
+MISSING: Final = {"/client/{path:path}", "/sessions/{session_id}/api/offer", "/api/offer"}
 PARAMETERS: Final = {
     "carrier_name": "twilio",
     "token": "t",
-    "name": "call.js",
     "session_id": "s",
     "path:path": "x",
 }

@@ -78,7 +78,7 @@ def test_scores_by_distance_equal_a_loop_over_frames(encoder: FlowEncoder) -> No
     from vivavoce.models.cosyvoice.flow.encoder import _DistanceTable
 
     plan = make_plan([0, 0], LENGTH, block=25, capacity=LENGTH)
-    attended = attention(x, cache, plan, _DistanceTable(plan, WIDTH))
+    attended = attention(x, cache, plan, _DistanceTable(plan, x))
     q = attention.project_queries(x).unflatten(-1, (heads, size))
     k, v = attention.project_keys_values(x).unflatten(-1, (2, heads, size)).unbind(2)
     rows = []

@@ -1,5 +1,5 @@
 // One call from this page: its audio output, its text and its controls.
-// gateway/calls/messages.py describes the messages on the data channel.
+// gateway/calls/api/messages.py describes the messages on the data channel.
 
 import { CallConnection, start } from "./connection.js";
 import { Transcript } from "./transcript.js";
@@ -39,7 +39,7 @@ class AudioOutput {
 
   static async open(onMeter) {
     const context = new AudioContext({ latencyHint: "interactive" });
-    await context.audioWorklet.addModule("/page/audio_worklets.js");
+    await context.audioWorklet.addModule("/call/audio_worklets.js");
     await context.resume();
     return new AudioOutput(context, onMeter);
   }

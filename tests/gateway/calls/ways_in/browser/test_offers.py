@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -81,11 +82,23 @@ def test_a_client_that_starts_a_session_gets_the_ice_servers_with_their_credenti
     with_server(scenario, ice_servers=ICE_SERVERS)
 
 
+def test_each_session_gets_credentials_of_the_secret_that_end_within_a_day() -> None:
+    async def scenario(server: BrowserServer) -> None:
+        started = await server.client.post("/start", json={"transport": "webrtc"})
+        ((ice_server),) = started.json()["iceConfig"]["iceServers"]
+        assert set(ice_server) == {"urls", "username", "credential"}
+        ends_at = int(ice_server["username"].partition(":")[0])
+        assert 86_000 < ends_at - time.time() <= 86_400
+        assert "shared secret" not in started.text
+
+    with_server(scenario, ice_servers=(IceServer(("turn:turn.example",), secret="shared secret"),))
+
+
 def test_without_a_key_for_calls_no_route_shows_the_credential(tmp_path: Path) -> None:
     async def scenario(server: BrowserServer) -> None:
         del server.client.headers["authorization"]
         assert (await server.client.post("/start", json={})).status_code == 401
-        for path in ("/status", "/openapi.json", "/healthz", "/metrics", "/page/call.js"):
+        for path in ("/status", "/openapi.json", "/healthz", "/metrics", "/call/call.js"):
             assert "turn.example" not in (await server.client.get(path)).text
 
     with_server(scenario, ice_servers=ICE_SERVERS, **limited_key(tmp_path, 100))

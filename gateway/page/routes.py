@@ -1,0 +1,109 @@
+"""Routes of the page, which works over HTTP alone, and of what a server tells it.
+
+    GET /              the tab Speak; a key that may call and not speak is sent to the tab Call
+    GET /page/{name}   a file of the page
+    GET /v1/server     what the server does for the key
+
+The page is a client of the speech APIs. Its tab Call is the page of the browser calls, a way into a call.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from pydantic import BaseModel, Field
+
+from ... import __version__
+from ...tts_engine.errors import UnknownVoice
+from ..access.access_control import AccessControl, Grant
+from ..access.errors import ScopeMissing
+from ..access.keys import Scope
+from ..voice_registry import VoiceRegistry
+from ..web.openapi.operations import Responses, content_response, json_response, operation
+from ..web.responses import native_errors
+from .page_files import PageFiles
+
+FILES: Final = Path(__file__).parent / "files"
+CALL_PATH: Final = "/call"
+_PAGE_SCOPES: Final = (Scope.SPEAK, Scope.PAGE)
+
+
+OTHER_TAB: Final[Responses] = {307: {"description": "The key has the scope of the other tab."}}
+
+
+class ServerDescription(BaseModel):
+    """What a server does for a key."""
+
+    version: str
+    needs_key: Annotated[bool, Field(description="Whether requests without a key are refused.")]
+    scopes: Annotated[list[str], Field(description="Of the key; all, on a server without keys.")]
+    max_input_characters: Annotated[int, Field(description="Of the text of one request for speech.")]
+    default_voice: Annotated[str | None, Field(description="Id of the voice of requests that name none.")]
+    clones_voices: Annotated[bool, Field(description="Whether POST /v1/audio/voices makes a voice.")]
+
+
+_PAGE: Final = operation(
+    "page",
+    "The page.",
+    content_response("HTML", "text/html"),
+    OTHER_TAB,
+    native_errors(),
+)
+_PAGE_FILE: Final = operation(
+    "pageFile",
+    "A file of the page.",
+    content_response("The file.", "text/javascript", "text/css", "text/html"),
+    native_errors({404: "No such file."}),
+)
+_SERVER: Final = operation(
+    "describeServer", "What the server does for the key.", json_response(ServerDescription), native_errors()
+)
+
+
+def routes(access: AccessControl, voices: VoiceRegistry, max_input_characters: int) -> APIRouter:
+    """Return the routes, which check keys themselves."""
+    router = APIRouter()
+    files = PageFiles(FILES)
+
+    @router.get("/", **_PAGE)
+    async def page(request: Request) -> Response:
+        if not _grant(access, request).allows(Scope.SPEAK):
+            return RedirectResponse(CALL_PATH)
+        return await files.response("index.html", request)
+
+    @router.get("/page/{name}", **_PAGE_FILE)
+    async def page_file(name: str, request: Request) -> Response:
+        _grant(access, request)
+        return await files.response(name, request)
+
+    @router.get("/v1/server", **_SERVER)
+    async def describe_server(request: Request) -> JSONResponse:
+        grant = access.grant(request.headers)
+        grant.require(Scope.SPEAK)
+        description = ServerDescription(
+            version=__version__,
+            needs_key=grant.record is not None,
+            scopes=sorted(grant.scopes),
+            max_input_characters=max_input_characters,
+            default_voice=_default_voice(voices, grant),
+            clones_voices=grant.allows(Scope.ENROLL) and voices.keeps_clones,
+        )
+        return JSONResponse(description.model_dump())
+
+    return router
+
+
+def _grant(access: AccessControl, request: Request) -> Grant:
+    """The grant of a key that may use a tab of the page; raises ScopeMissing for another."""
+    grant = access.grant(request.headers)
+    if not any(map(grant.allows, _PAGE_SCOPES)):
+        raise ScopeMissing(f"the page needs a key with the scope {' or '.join(_PAGE_SCOPES)}")
+    return grant
+
+
+def _default_voice(voices: VoiceRegistry, grant: Grant) -> str | None:
+    try:
+        return voices.resolve(None, grant)
+    except UnknownVoice:  # a bundle that has none before the first one is cloned
+        return None

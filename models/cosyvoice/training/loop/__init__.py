@@ -1,0 +1,1 @@
+"""The loop of a training run: steps, checkpoints, processes and metrics."""

@@ -1,0 +1,174 @@
+"""The training loop: it learns, goes on after a kill as if nothing had been, and adds up over processes."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the [train] extra is not installed")
+
+from shared.training import made_up_dataset  # noqa: E402
+from shared.training.made_up_dataset import random_part, write_dataset  # noqa: E402
+from vivavoce.models.cosyvoice.training.dataset import TrainingDataset  # noqa: E402
+from vivavoce.models.cosyvoice.training.draws import DrawSeed  # noqa: E402
+from vivavoce.models.cosyvoice.training.loop.run_folder import (  # noqa: E402
+    TrainingRunError,
+    TrainingRunFolder,
+)
+from vivavoce.models.cosyvoice.training.loop.settings import TrainingSettings  # noqa: E402
+from vivavoce.models.cosyvoice.training.loop.trainer import Trainer, TrainingStep  # noqa: E402
+from vivavoce.models.cosyvoice.training.loss import TrainingLoss  # noqa: E402
+
+SETTINGS = TrainingSettings(
+    learning_rate=2e-3,
+    warmup_steps=10,
+    max_frames=500,
+    accumulate=1,
+    epochs=1000,
+    averaging=0.9,
+    held_out=0.1,
+)
+PARTS = ("lm", "flow")
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> TrainingDataset:
+    return write_dataset(tmp_path_factory.mktemp("dataset"), 22)
+
+
+def train(
+    name: str, dataset: TrainingDataset, folder: Path, settings: TrainingSettings, **options: Any
+) -> list[TrainingStep]:
+    steps: list[TrainingStep] = []
+    part = options.pop("part", None) or random_part(name)
+    Trainer(part, dataset, settings, TrainingRunFolder(folder), on_step=steps.append, **options).train()
+    return steps
+
+
+def test_the_language_model_learns_20_utterances_by_heart(dataset: TrainingDataset, tmp_path: Path) -> None:
+    steps = train("lm", dataset, tmp_path, replace(SETTINGS, learning_rate=5e-3, max_steps=300))
+    assert max(step.accuracy for step in steps[-20:]) >= 0.99
+
+
+def test_the_loss_of_the_flow_falls_below_a_tenth(dataset: TrainingDataset, tmp_path: Path) -> None:
+    steps = train("flow", dataset, tmp_path, replace(SETTINGS, max_steps=300))
+    last = sum(step.loss for step in steps[-20:]) / 20
+    assert last < steps[0].loss / 10
+
+
+def program(*arguments: object, launcher: Sequence[str] = ()) -> "subprocess.Popen[str]":
+    command = [sys.executable, *launcher, made_up_dataset.__file__, *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_killed_run_goes_on_with_the_same_losses_to_the_last_bit(
+    name: str, dataset: TrainingDataset, tmp_path: Path
+) -> None:
+    whole, _ = program(dataset.folder, tmp_path / "whole", name, 14).communicate()
+    killed = program(dataset.folder, tmp_path / "killed", name, 14)
+    assert killed.stdout is not None
+    for line in killed.stdout:
+        if line.startswith("6 "):
+            killed.kill()
+            break
+    killed.communicate()
+    rest, _ = program(dataset.folder, tmp_path / "killed", name, 14).communicate()
+    assert len(whole.splitlines()) == 14
+    resumed = rest.splitlines()
+    assert 7 <= len(resumed) <= 10  # from the checkpoint after step 4, or a later one
+    assert whole.splitlines()[-len(resumed) :] == resumed
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_two_processes_have_the_loss_of_one_with_the_same_rows(
+    name: str, dataset: TrainingDataset, tmp_path: Path
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    rendezvous = f"--rdzv-endpoint=127.0.0.1:{port}"
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d", rendezvous)
+    two, _ = program(dataset.folder, tmp_path / "two", name, 6, 200, launcher=launcher).communicate()
+    one = train(
+        name,
+        dataset,
+        tmp_path / "one",
+        TrainingSettings(
+            learning_rate=1e-3,
+            warmup_steps=5,
+            max_frames=400,
+            epochs=100,
+            max_steps=6,
+            checkpoint_steps=4,
+            held_out=0.1,
+        ),
+    )
+    found = [float.fromhex(line.split()[1]) for line in two.splitlines()]
+    assert found == pytest.approx([step.loss for step in one], rel=1e-5)
+
+
+def test_accumulated_batches_and_halved_ones_have_the_loss_of_the_whole(
+    dataset: TrainingDataset, tmp_path: Path
+) -> None:
+    class SmallMemory(type(random_part("lm"))):  # type: ignore[misc]
+        def loss(self, dataset: TrainingDataset, numbers: Sequence[int], *draws: Any) -> TrainingLoss:
+            if len(numbers) > 2:
+                raise torch.OutOfMemoryError
+            return super().loss(dataset, numbers, *draws)  # type: ignore[no-any-return]
+
+    settings, notices = replace(SETTINGS, max_steps=3, max_frames=800), list[str]()
+    wanted = train("lm", dataset, tmp_path / "whole", settings)
+    small = SmallMemory(random_part("lm").network)
+    halved = train("lm", dataset, tmp_path / "halved", settings, part=small, on_notice=notices.append)
+    assert [step.loss for step in halved] == pytest.approx([step.loss for step in wanted], rel=1e-5)
+    assert notices and all("halved" in sentence for sentence in notices)
+
+
+def test_a_loss_that_is_no_number_stops_the_run_with_the_name_of_the_utterance(
+    dataset: TrainingDataset, tmp_path: Path
+) -> None:
+    class Poisoned(type(random_part("flow"))):  # type: ignore[misc]
+        def loss(self, dataset: TrainingDataset, numbers: Sequence[int], seed: DrawSeed, step: int) -> Any:
+            found = super().loss(dataset, numbers, seed, step)
+            if any(dataset.entries[number].name == "utterance 7" for number in numbers) and step >= 6:
+                return replace(found, total=found.total * float("nan"))
+            return found
+
+    poisoned = Poisoned(random_part("flow").network)
+    settings = replace(SETTINGS, checkpoint_steps=2, max_steps=40, held_out=0.01)
+    with pytest.raises(TrainingRunError, match=r"of: utterance 7\."):
+        train("flow", dataset, tmp_path, settings, part=poisoned)
+    found = TrainingRunFolder(tmp_path).latest()
+    assert found is not None and all(bool(tensor.isfinite().all()) for tensor in found[1].values())
+
+
+def test_a_run_that_is_stopped_has_a_checkpoint_of_its_last_step(
+    dataset: TrainingDataset, tmp_path: Path
+) -> None:
+    steps: list[TrainingStep] = []
+    trainer = Trainer(random_part("lm"), dataset, SETTINGS, TrainingRunFolder(tmp_path), on_step=steps.append)
+    trainer.train(should_stop=lambda: len(steps) == 3)
+    found = TrainingRunFolder(tmp_path).latest()
+    assert found is not None and found[0].step == 3
+
+
+def test_validation_draws_the_same_each_time(dataset: TrainingDataset, tmp_path: Path) -> None:
+    trainer = Trainer(random_part("flow"), dataset, SETTINGS, TrainingRunFolder(tmp_path))
+    assert trainer.validation() == trainer.validation()
+
+
+def test_a_run_is_not_continued_with_other_settings(tmp_path: Path) -> None:
+    TrainingRunFolder(tmp_path).open({"part": "lm", "learning_rate": 1e-5})
+    TrainingRunFolder(tmp_path).open({"part": "lm", "learning_rate": 1e-5})
+    with pytest.raises(TrainingRunError, match="begun with learning_rate"):
+        TrainingRunFolder(tmp_path).open({"part": "lm", "learning_rate": 1e-4})

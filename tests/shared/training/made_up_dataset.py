@@ -1,0 +1,100 @@
+"""A data set of made-up utterances for the reduced networks, and a program that trains on it.
+
+python made_up_dataset.py DATASET RUN lm|flow STEPS     as torchrun starts it, too
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import tiny_config
+from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import flow_shapes, llm_shapes
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion
+from vivavoce.models.cosyvoice.training.dataset import (
+    DatasetAbout,
+    DatasetWriter,
+    PreparedUtterance,
+    TrainingDataset,
+)
+from vivavoce.models.cosyvoice.training.dropout import DROPOUT, add_dropout
+from vivavoce.models.cosyvoice.training.loop.processes import join_processes, leave_processes
+from vivavoce.models.cosyvoice.training.loop.run_folder import TrainingRunFolder
+from vivavoce.models.cosyvoice.training.loop.settings import TrainingSettings
+from vivavoce.models.cosyvoice.training.loop.trainer import Trainer, TrainingStep
+from vivavoce.models.cosyvoice.training.networks import trainable_flow, trainable_lm
+from vivavoce.models.cosyvoice.training.parts import FlowPart, LmPart, TrainedPart
+
+ABOUT = DatasetAbout(version=2, digest="made up")
+
+
+def made_up_utterance(number: int, ids: int = 0) -> PreparedUtterance:
+    """An utterance of some ids; equal numbers give equal ones."""
+    draws = np.random.default_rng(number)
+    count = ids or int(draws.integers(20, 60))
+    text = tuple(draws.integers(0, 300, count // 4).tolist())
+    mel = np.repeat(draws.standard_normal((count // 5 + 1, 80)), 10, 0)[: 2 * count] - 4
+    speech = draws.integers(0, 6561, count).astype(np.int32)
+    embedding = draws.standard_normal(192).astype(np.float32)
+    return PreparedUtterance(
+        f"utterance {number}", "made up", "anna", text, speech, mel.astype(np.float32), embedding
+    )
+
+
+def write_dataset(folder: Path, count: int) -> TrainingDataset:
+    """A data set of made-up utterances."""
+    writer = DatasetWriter(folder, ABOUT)
+    for number in range(count):
+        writer.add(made_up_utterance(number))
+    writer.flush()
+    return TrainingDataset(folder)
+
+
+def random_part(
+    name: str, version: CosyVoiceVersion = CosyVoiceVersion.V2, dropout: float = 0.0
+) -> TrainedPart:
+    """A reduced network with random weights."""
+    config, generator = tiny_config(version), torch.Generator().manual_seed(0)
+    shapes = llm_shapes(config.lm) if name == "lm" else flow_shapes(config.flow)
+    weights = {
+        key: 1 + torch.zeros(shape)
+        if len(shape) == 1 and key.endswith("weight")
+        else torch.randn(shape, generator=generator) / (shape[-1] ** 0.5 if len(shape) > 1 else 50)
+        for key, shape in shapes.items()
+    }
+    if name == "lm":
+        return LmPart(trainable_lm(config.lm, weights))
+    flow = trainable_flow(config.flow, weights)
+    if dropout:
+        add_dropout(flow, dropout)
+    return FlowPart(flow, dropout=dropout)
+
+
+def main(dataset: str, run: str, name: str, steps: str, max_frames: str = "400") -> None:
+    """Train and print a line for each step."""
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    processes = join_processes(torch.device("cpu"))
+    settings = TrainingSettings(
+        learning_rate=1e-3,
+        warmup_steps=5,
+        max_frames=int(max_frames),
+        epochs=100,
+        max_steps=int(steps),
+        checkpoint_steps=4,
+        held_out=0.1,
+    )
+
+    def show(step: TrainingStep) -> None:
+        if processes.is_first:
+            print(step.step, step.loss.hex(), step.validation_loss, flush=True)
+
+    folder = TrainingRunFolder(Path(run))
+    part = random_part(name, dropout=DROPOUT if processes.count == 1 else 0.0)
+    Trainer(part, TrainingDataset(Path(dataset)), settings, folder, processes=processes, on_step=show).train()
+    leave_processes(processes)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
