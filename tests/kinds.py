@@ -35,6 +35,7 @@ _MORE_FILES: Final = {
     "rtp": ("gateway/cli/phones/rtp_phones.py",),
     "asterisk_websocket": ("adapters/media_streams/asterisk.py",),
     "browser": ("adapters/webrtc/*",),
+    "cosyvoice": ("gateway/cli/finetune/*",),
 }
 
 
@@ -46,7 +47,10 @@ def _in_folder(sort: str, folder: str) -> list[Kind]:
 
 def _voice_families() -> list[Kind]:
     names = sorted(path.parent.name for path in (ROOT / "tts_engine").glob("*/kind.py"))
-    return [Kind("voice family", name, (f"models/{name}/*", f"tts_engine/{name}/*")) for name in names]
+    return [
+        Kind("voice family", name, (f"models/{name}/*", f"tts_engine/{name}/*", *_MORE_FILES.get(name, ())))
+        for name in names
+    ]
 
 
 def _wire(name: str) -> Kind:

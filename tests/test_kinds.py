@@ -20,7 +20,7 @@ REGISTRIES = {
         "gateway/configuration/settings.py",
     ),
     "carrier": ("gateway/calls/ways_in/media_streams/carriers.py",),
-    "voice family": ("tts_engine/backends/kinds.py",),
+    "voice family": ("tts_engine/backends/kinds.py", "gateway/cli/main.py"),
     "language": ("tts_engine/reading/languages/registry.py", "tts_engine/reading/languages/default.py"),
     "place to run": (
         "gateway/cli/main.py",

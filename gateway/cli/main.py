@@ -18,6 +18,7 @@ from ...tts_engine.errors import VivavoceError
 from ..cluster.commands import cluster
 from .bench.commands import bench
 from .bundle import bundle
+from .finetune.commands import finetune
 from .keys import keys
 from .options import AS_JSON, DEVICE, PRECISIONS, CommandGroup, device_option, executor_option
 from .phones.wires import AUDIOSOCKET, MAKE_PHONES
@@ -53,6 +54,7 @@ def _commands() -> None:
 _commands.add_command(bench)
 _commands.add_command(bundle)
 _commands.add_command(cluster)
+_commands.add_command(finetune)
 _commands.add_command(keys)
 _commands.add_command(voices)
 

@@ -134,6 +134,25 @@ def _recording(entry: object) -> ClonedRecording | None:
     )
 
 
+def write_speakers(source: Path, target: Path, embeddings: Mapping[str, NDArray[np.float32]]) -> None:
+    """Write a spk2info.pt: the speakers of ``source``, if it exists, and some of whom there is an embedding.
+
+    Raises WeightFileError if the source is damaged, and OSError.
+    """
+    import torch
+
+    from ...checkpoint.weight_files import read_pickled_data
+
+    entries = read_pickled_data(source) if source.exists() else {}
+    if not isinstance(entries, dict):
+        raise WeightFileError(f"{source.name}: holds no table of speakers; {_REMEDY}")
+    added = {
+        name: {"embedding": torch.from_numpy(embedding.copy())[None]}
+        for name, embedding in embeddings.items()
+    }
+    torch.save(entries | added, target)
+
+
 def write_exported_speakers(path: Path, speakers: Mapping[str, BundleSpeaker]) -> None:
     """Write speakers as plain arrays, which are read without torch."""
     arrays: dict[str, NDArray[np.generic]] = {"names": np.array(list(speakers), str)}

@@ -8,6 +8,7 @@ The engine stores and finds prompts; this module only makes one.
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/frontend.py:95-126 (features), 167-185 (alignment).
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from ..config import (
     CODEBOOK_SIZE,
     SAMPLE_RATE,
     SPEAKER_WIDTH,
+    SPEECH_IDS_PER_S,
     CosyVoiceVersion,
 )
 from . import features
@@ -30,6 +32,17 @@ Float = NDArray[np.float32]
 Ids = NDArray[np.int32]
 
 MAX_TRANSCRIPT_CHARACTERS = 1000  # 30 s of speech have about 500
+_SAMPLES_PER_ID = SAMPLE_RATE // SPEECH_IDS_PER_S
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedUtterance:
+    """What the networks are trained with of an utterance of N ids."""
+
+    speech_ids: Ids  # (N,) int32
+    mel: Float  # (2 N, 80), natural log
+    embedding: Float  # (192,), of the speaker
+    samples: Float  # (960 N,), 24 kHz
 
 
 class VoiceEncoder:
@@ -84,6 +97,22 @@ class VoiceEncoder:
         """
         speech = check_recording(samples, sample_rate)
         return self._speech_ids(resample(speech, sample_rate, features.SPEECH_RATE))
+
+    def encode_utterance(self, samples: Float, sample_rate: int) -> "EncodedUtterance":
+        """Encode an utterance to train with, of 0.1 to 30 s: (N,) floats, padded with zeros to whole ids.
+
+        Raises VoicePromptError.
+        """
+        speech = resample(samples / max(1.0, float(np.abs(samples).max())), sample_rate, SAMPLE_RATE)
+        padded = np.pad(speech, (0, -len(speech) % _SAMPLES_PER_ID))
+        speech_16k = resample(padded, SAMPLE_RATE, features.SPEECH_RATE)
+        mel = features.mel_spectrogram(padded, self._mel_max_hz)
+        ids = self._speech_ids(speech_16k)
+        return EncodedUtterance(ids, mel.T, self._embedding(speech_16k), padded)
+
+    def embed_speaker(self, samples: Float, sample_rate: int) -> Float:
+        """The speaker embedding of a recording, (192,). Raises VoicePromptError."""
+        return self._embedding(resample(samples, sample_rate, features.SPEECH_RATE))
 
     def _speech_ids(self, speech_16k: Float) -> Ids:
         mel = features.whisper_log_mel(speech_16k)[None]

@@ -104,6 +104,7 @@ class DatasetIndex:
     about: DatasetAbout
     entries: list[UtteranceEntry] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)  # name: [stamp, why]
+    bundle: str = ""  # folder of the bundle
     shards: int = 0
 
     def write(self, folder: Path) -> None:
@@ -128,7 +129,8 @@ class DatasetIndex:
                 )
             about = stored["about"] | {"instruct_ids": tuple(stored["about"]["instruct_ids"])}
             entries = [UtteranceEntry(**entry) for entry in stored["entries"]]
-            return cls(DatasetAbout(**about), entries, stored["left_out"], stored["shards"])
+            rest = {key: stored[key] for key in ("left_out", "bundle", "shards")}
+            return cls(DatasetAbout(**about), entries, **rest)
         except FileNotFoundError as error:
             raise DatasetError(f"{folder}: no data set; run vivavoce finetune prepare first") from error
         except (OSError, ValueError, KeyError, TypeError) as error:

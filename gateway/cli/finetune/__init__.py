@@ -1,0 +1,1 @@
+"""The commands ``vivavoce finetune prepare | train | evaluate | export``."""

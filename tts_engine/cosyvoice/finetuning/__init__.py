@@ -1,0 +1,1 @@
+"""Fine-tuning of a CosyVoice bundle: recordings to a data set, training, evaluation and export."""

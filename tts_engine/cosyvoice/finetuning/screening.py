@@ -1,0 +1,90 @@
+"""Reasons to leave a recording out of a data set: by its sound, its length for its text, and its voice."""
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....models.cosyvoice.training.dataset import UtteranceEntry
+
+Float = NDArray[np.float32]
+
+MIN_UTTERANCE_S, MAX_UTTERANCE_S = 1.0, 30.0  # the speech tokenizer takes 30 s
+MIN_SAMPLE_RATE = 16_000
+_SILENT_DBFS = -50.0  # of the loudest 20 ms
+_FULL_SCALE, _MAX_CLIPPED = 0.999, 0.002  # share of the samples
+_MIN_LETTERS_PER_S, _MAX_LETTERS_PER_S = 2.0, 35.0
+_LETTERS_OF_AN_IDEOGRAPH = 3  # in the time it takes to say it
+_MAX_RATE_FACTOR = 2.5  # from the median rate of the speaker
+_MIN_SIMILARITY = 0.3  # cosine; of one speaker it is above 0.5, of two below 0.3 as a rule
+
+
+@dataclass(frozen=True, slots=True)
+class SoundLevels:
+    """Peak and loudest 20 ms, in dBFS, and the share of samples at full scale."""
+
+    peak_dbfs: float
+    loudest_dbfs: float
+    clipped: float
+
+
+def measure_levels(samples: Float, sample_rate: int) -> SoundLevels:
+    """Levels of a recording, (N,) in [-1, 1]."""
+    window = max(1, sample_rate // 50)
+    windows = samples[: len(samples) // window * window].reshape(-1, window).astype(np.float64)
+    power = float((windows**2).mean(1).max()) if len(windows) else 0.0
+    magnitude = np.abs(samples)
+    peak = float(magnitude.max()) if len(samples) else 0.0
+    clipped = float((magnitude >= _FULL_SCALE).mean()) if len(samples) else 0.0
+    return SoundLevels(
+        20 * float(np.log10(max(peak, 1e-6))), 10 * float(np.log10(max(power, 1e-12))), clipped
+    )
+
+
+def fault_of_sound(samples: Float, sample_rate: int, text: str) -> str | None:
+    """Why a recording cannot be used; None if it can."""
+    seconds = len(samples) / sample_rate
+    if not MIN_UTTERANCE_S <= seconds <= MAX_UTTERANCE_S:
+        kind = "too short" if seconds < MIN_UTTERANCE_S else "too long"
+        return f"{kind}: {seconds:.1f} s; {MIN_UTTERANCE_S:g} to {MAX_UTTERANCE_S:g} s are used"
+    levels = measure_levels(samples, sample_rate)
+    if levels.loudest_dbfs < _SILENT_DBFS:
+        return f"silent: its loudest 20 ms are at {levels.loudest_dbfs:.0f} dBFS"
+    if levels.clipped > _MAX_CLIPPED:
+        return f"clipped: {levels.clipped:.1%} of its samples are at full scale"
+    rate = letters(text) / seconds
+    if not _MIN_LETTERS_PER_S <= rate <= _MAX_LETTERS_PER_S:
+        return f"does not fit its text: {rate:.1f} letters a second; is the transcript its own?"
+    return None
+
+
+def letters(text: str) -> int:
+    """Letters and digits of a text; an ideograph counts as several."""
+    return sum(
+        _LETTERS_OF_AN_IDEOGRAPH if "CJK" in unicodedata.name(character, "") else 1
+        for character in text
+        if character.isalnum()
+    )
+
+
+def find_outliers(entries: Sequence[UtteranceEntry], similarities: Mapping[str, float]) -> dict[str, str]:
+    """Utterances that differ from the others of their speaker, by name, and how.
+
+    similarities: by name, the cosine to the speaker's mean embedding.
+    """
+    rates = {entry.name: letters(entry.text) / entry.seconds for entry in entries}
+    of_speaker: dict[str, list[float]] = {}
+    for entry in entries:
+        of_speaker.setdefault(entry.speaker, []).append(rates[entry.name])
+    medians = {speaker: float(np.median(found)) for speaker, found in of_speaker.items()}
+    outliers = {}
+    for entry in entries:
+        median = medians[entry.speaker]
+        rate, similarity = rates[entry.name], similarities[entry.name]
+        if not median / _MAX_RATE_FACTOR <= rate <= median * _MAX_RATE_FACTOR:
+            outliers[entry.name] = f"does not fit its text: {rate:.1f} letters a second, others {median:.1f}"
+        elif similarity < _MIN_SIMILARITY:
+            outliers[entry.name] = f"another speaker: similarity {similarity:.2f} to the others"
+    return outliers
