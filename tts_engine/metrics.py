@@ -51,6 +51,11 @@ class Metrics:
         )
         self.packets = Counter("vivavoce_packets", "Packets sent to listeners.", registry=registry)
         self.active_calls = Gauge("vivavoce_active_calls", "Calls connected now.", registry=registry)
+        self.load = Gauge(
+            "vivavoce_load_ratio",
+            "Part of the capacity for calls and streams that is in use; 1: another one is refused.",
+            registry=registry,
+        )
         self.active_streams = Gauge(
             "vivavoce_active_streams", "Utterance streams open now.", registry=registry
         )

@@ -23,7 +23,7 @@ from .call import Call
 from .call_end import CallResults, EndedCall
 from .caller import NO_OWNER, CallOwner
 from .pressure.call_pressure import CallPressure
-from .pressure.processor_load import ProcessorLoad
+from .pressure.processor_load import MAX_LOAD, ProcessorLoad
 from .pressure.processor_time import ProcessorUse
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class CallRegistry:
                 lambda: sum(active_call.call.speech.is_speaking for active_call in self),
             )
         )
+        engine.metrics.load.set_function(lambda: self.load)
         self._results = CallResults()
         self._draining = False
         self._changed = asyncio.Event()
@@ -118,6 +119,18 @@ class CallRegistry:
                 retry_after_s=_RETRY_AFTER_S,
             )
         return self.pressure.refusal(time.monotonic()) or self._engine.refusal()
+
+    @property
+    def load(self) -> float:
+        """The part of the capacity that is in use, 0 to 1; 1: another call would be refused."""
+        if self.refusal() is not None:
+            return 1.0
+        shares = (
+            len(self._calls_by_leg) / self._max_calls,
+            self._engine.active_streams / max(1, self._engine.max_streams),
+            self.pressure.processor.share(0, time.monotonic()) / MAX_LOAD,
+        )
+        return min(1.0, max(shares))
 
     def require_place(self, *, peer: str) -> None:
         """Raise Overloaded, which is counted and logged here, if another call would be refused."""

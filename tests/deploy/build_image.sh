@@ -22,6 +22,11 @@ make_base() {
         touch "$root/.complete"
     fi
     mkdir -p "$root/etc/ssl"
+    # As Debian's own slim images: no manuals and no translations.
+    for files in doc man locale info; do
+        rm -rf "$root/usr/share/$files"/*
+        echo "path-exclude /usr/share/$files/*" >>"$root/etc/dpkg/dpkg.cfg.d/slim"
+    done
     cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/host.crt"
     printf '[global]\ncert = /etc/ssl/host.crt\n' >"$root/etc/pip.conf"
     container=$(buildah "${storage[@]}" from scratch)

@@ -86,6 +86,17 @@ def test_calls_of_every_kind_and_admitted_connections_count_towards_max_calls(
     assert "Call from 10.0.0.9:5 refused: 2 calls are up, which is max_calls" in log.text
 
 
+def test_the_load_grows_with_the_calls_and_is_one_when_another_would_be_refused() -> None:
+    async def test(fixture: RegistryFixture) -> None:
+        loads = [fixture.metric("load_ratio")]
+        for _ in range(2):
+            fixture.admit()
+            loads.append(fixture.metric("load_ratio"))
+        assert loads == [0, 0.5, 1]
+
+    with_registry(test)
+
+
 def test_an_overloaded_engine_refuses_calls_with_its_own_reason() -> None:
     async def test(fixture: RegistryFixture) -> None:
         streams = []
