@@ -9,15 +9,17 @@ checkpoint.
 
 import argparse
 import multiprocessing
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from small_voice import bundle, corpus, flow, language_model, vocoder, words
+from small_voice import bundle, corpus, flow, language_model, listen, vocoder, words, world
 from small_voice.optimise import Schedule, Task, optimise
 from small_voice.sizes import LANGUAGE_MODEL
 from small_voice.speech_tokenizer import SpeechTokenizer, SpeechTokenizerTask
@@ -156,7 +158,6 @@ _PARTS: dict[str, tuple[Callable[[Workplace], None], str]] = {
 
 def make_part(folder: Path, part: str) -> None:
     """Make a part of the bundle, unless its file is there."""
-    torch.set_num_threads(1)
     place = Workplace(folder)
     make, file = _PARTS[part]
     if not (place.bundle / file).exists():
@@ -176,12 +177,41 @@ def make_all(folder: Path) -> None:
             done.result()
 
 
+_WRITERS = {"vocoder": bundle.write_vocoder, "flow": bundle.write_flow, "lm": bundle.write_language_model}
+
+
+def write_unfinished(folder: Path) -> Path:
+    """A bundle of what the checkpoints have so far, to listen to during a run."""
+    place = Workplace(folder)
+    unfinished = folder / "unfinished"
+    shutil.copytree(place.bundle, unfinished, dirs_exist_ok=True)
+    for part, write in _WRITERS.items():
+        saved = torch.load(place.checkpoint(part), weights_only=True)
+        print(f"{part}: step {saved['step']} of {_SCHEDULES[part].steps}")
+        write(unfinished, saved["average"])
+    return unfinished
+
+
+def hear(folder: Path, count: int) -> None:
+    """Print the words wrong in unseen sentences, part by part."""
+    place = Workplace(folder)
+    heard = place.bundle if (place.bundle / "llm.safetensors").exists() else write_unfinished(folder)
+    sentences = listen.unseen_sentences(count, UNSEEN_SEED, islice(world.sentences(SEED), SENTENCES))
+    for part, speech in listen.speech_of_parts(heard, sentences):
+        for name, channel in listen.CHANNELS.items():
+            wrong = listen.words_wrong(sentences, speech, channel, print)
+            print(f"{part:10} {name:10} {wrong:5.1f} % words wrong of {count} sentences", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="small_voice", description=__doc__)
     parser.add_argument("out", type=Path, help="folder of the run; the bundle is OUT/bundle")
     parser.add_argument("--part", choices=_PARTS, help="make this part only, of what OUT has")
+    parser.add_argument("--listen", type=int, metavar="N", help="print the words wrong in N unseen sentences")
     arguments = parser.parse_args()
-    if arguments.part:
+    if arguments.listen:
+        hear(arguments.out, arguments.listen)
+    elif arguments.part:
         make_part(arguments.out, arguments.part)
     else:
         make_all(arguments.out)

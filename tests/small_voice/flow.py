@@ -49,6 +49,10 @@ class FlowTask:
         self._embedding = torch.from_numpy(embedding)
         self._encoded: Tensor | None = None
         network.encoder_proj.register_forward_hook(self._keep_encoded)
+        # Both outputs begin at the mean mel, which lies far from 0.
+        mean = torch.from_numpy(np.mean([mel.mean(1, np.float32) for mel in mels], 0))
+        for layer in ("encoder_proj", "decoder.estimator.final_proj"):
+            network.get_parameter(f"{layer}.bias").data.copy_(mean)
 
     def losses(self, draw: np.random.Generator, progress: float) -> Losses:
         """Of a batch: ``velocity``, and ``encoder``, the mean distance of its output from the mel."""

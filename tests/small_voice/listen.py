@@ -14,17 +14,22 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from benches.transcript_scoring import MistakeKind, score
 from benches.word_errors import load_recogniser, to_telephone_band, to_wide_band, transcribe
 from small_voice import corpus, world
+from small_voice.bundle import SPEAKER
 from small_voice.teacher import Recording, Teacher
+from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, MEL_BANDS
 from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.front_end.features import mel_spectrogram
-from vivavoce.models.cosyvoice.networks import RenderNetworks
+from vivavoce.models.cosyvoice.networks import RenderNetworks, load_render_networks
+from vivavoce.models.networks.devices import CPU
 from vivavoce.tts_engine.engine import Engine
 
 Float = NDArray[np.float32]
@@ -57,7 +62,7 @@ def words_wrong(
     return 100 * wrong / words
 
 
-def say_mel(networks: RenderNetworks, mel: torch.Tensor) -> Float:
+def say_mel(networks: RenderNetworks, mel: Tensor) -> Float:
     """Samples of a mel, (80, T), at once."""
     vocoder = networks.vocoder
     state = vocoder.init_state(1)
@@ -71,7 +76,7 @@ def say_mel(networks: RenderNetworks, mel: torch.Tensor) -> Float:
         return vocoder.finish(mel[None], noise, state)[0].numpy()
 
 
-def mel_of_ids(networks: RenderNetworks, ids: NDArray[np.int64], embedding: Float) -> torch.Tensor:
+def mel_of_ids(networks: RenderNetworks, ids: NDArray[np.int64], embedding: Float) -> Tensor:
     """The flow's mel, (80, 2 L), of speech ids without a prompt, in one chunk of blocks."""
     flow = networks.flow
     with torch.inference_mode():
@@ -104,12 +109,27 @@ async def _streamed(engine: Engine, text: str) -> Float:
     return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
 
 
-def record_unseen(sentences: Sequence[str]) -> Iterator[Recording]:
-    """What the teacher says."""
+def speech_of_parts(bundle: Path, sentences: Sequence[str]) -> Iterator[tuple[str, list[Float]]]:
+    """Each part, and the sentences as it says them: (N,) samples at 24 kHz."""
+    checked = open_bundle(bundle)
+    networks, embedding = load_render_networks(checked, None, CPU), checked.speakers()[SPEAKER].embedding
+    tokenizer = onnxruntime.InferenceSession(checked.speech_tokenizer)
     teacher = Teacher()
-    return map(teacher.speak, sentences)
+    recordings = [teacher.speak(text) for text in sentences]
+    yield "teacher", [recording.waveform for recording in recordings]
+    yield "vocoder", [say_mel(networks, mel_of(recording)) for recording in recordings]
+    ids = [ids_of(tokenizer, recording) for recording in recordings]
+    yield "flow", [say_mel(networks, mel_of_ids(networks, row, embedding)) for row in ids]
+    yield "bundle", say_with_engine(bundle, sentences)
 
 
-def mel_of(recording: Recording) -> torch.Tensor:
+def ids_of(tokenizer: onnxruntime.InferenceSession, recording: Recording) -> NDArray[np.int64]:
+    """The speech ids of a recording, (L,)."""
+    whisper = corpus.whisper_features(recording)[None]
+    feed = {"feats": whisper, "feats_length": np.array([whisper.shape[2]], np.int32)}
+    return np.asarray(tokenizer.run(None, feed)[0][0], np.int64)
+
+
+def mel_of(recording: Recording) -> Tensor:
     """(80, T) float32."""
     return torch.from_numpy(mel_spectrogram(recording.waveform, corpus.MEL_MAX_HZ))

@@ -6,7 +6,7 @@ takes the same steps. A checkpoint is written every minute, beside a line of the
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -64,7 +64,7 @@ def optimise(task: Task, schedule: Schedule, checkpoint: Path, seed: int) -> dic
         parameters.values(), schedule.rate, schedule.betas, weight_decay=schedule.decay
     )
     first = _resume(checkpoint, network, average, optimizer)
-    written, sums = time.monotonic(), dict[str, float]()
+    written, recent = time.monotonic(), list[Losses]()
     for step in range(first, schedule.steps):
         for group in optimizer.param_groups:
             group["lr"] = schedule.rate_at(step)
@@ -79,20 +79,24 @@ def optimise(task: Task, schedule: Schedule, checkpoint: Path, seed: int) -> dic
         keep = min(_AVERAGE, (step + 1) / (step + 10))
         for name, parameter in parameters.items():
             average[name].lerp_(parameter.detach(), 1 - keep)
-        for name, loss in losses.items():
-            sums[name] = sums.get(name, 0.0) + loss.item()
+        recent.append({name: loss.detach() for name, loss in losses.items()})
         last = step + 1 == schedule.steps
         if (step + 1) % _LOG_EVERY == 0 or last:
-            shown = "  ".join(f"{name} {total / _LOG_EVERY:.4f}" for name, total in sums.items())
-            print(
-                f"{time.strftime('%H:%M:%S')}  {checkpoint.stem} {step + 1}/{schedule.steps}  {shown}",
-                flush=True,
-            )
-            sums.clear()
+            _print_means(f"{checkpoint.stem} {step + 1}/{schedule.steps}", recent)
+            recent.clear()
         if last or time.monotonic() - written > schedule.checkpoint_every_s:
             _save(checkpoint, step + 1, network, average, optimizer)
             written = time.monotonic()
     return average
+
+
+def _print_means(title: str, recent: Sequence[Losses]) -> None:
+    """Print the mean of each loss over the last steps that had it."""
+    named = {
+        name: [losses[name] for losses in recent if name in losses] for losses in recent for name in losses
+    }
+    means = "  ".join(f"{name} {torch.stack(found).mean():.4f}" for name, found in named.items())
+    print(f"{time.strftime('%H:%M:%S')}  {title}  {means}", flush=True)
 
 
 def _resume(

@@ -53,6 +53,7 @@ def new_network(seed: int) -> HiftV2:
     network.conv_post.get_parameter("parametrizations.weight.original0").data *= 0.2
     network.conv_post.bias.data[: CONFIG.n_fft // 2 + 1] = -4.0
     network.f0_predictor.classifier.bias.data[:] = 150.0
+    network.f0_predictor.classifier.weight.data *= _HZ  # else it would take all steps to grow to Hz
     for layer in network.f0_predictor.convs():
         layer.bias = nn.Parameter(layer.bias.detach().double())
     network.spectra.prepare()
