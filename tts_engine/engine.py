@@ -56,6 +56,7 @@ from .segmenter import Segmenter
 from .session import Session
 from .speech_engine import SpeechEngine
 from .stream import Stream
+from .stream_log import StreamLog
 from .stream_request import StreamRequest
 from .text_reader import TextReader, wants_text
 from .voices.languages import OtherLanguage, language_read
@@ -249,9 +250,11 @@ class Engine(SpeechEngine):
                 raise refusal
             segmenter = self._segmenter(request, all_lexicons)
             session = Session(self._backend.open_slot(request), opened_at=time.monotonic())
-            stream = Stream(self, session, segmenter, loop, self._config.max_characters, segmenter_in)
+            log = StreamLog(request)
+            stream = Stream(self, session, segmenter, loop, self._config.max_characters, segmenter_in, log)
             self._streams[session] = stream
         self.metrics.active_streams.inc()
+        log.write_opened(request, self._backend)
         return stream
 
     def language_spoken(self, voice: str | None, language: str) -> str | None:

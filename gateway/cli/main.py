@@ -1,4 +1,4 @@
-"""The command line: ``vivavoce serve | settings | say | phone | keys | voices | bundle | cluster | bench``.
+"""The command line: ``vivavoce serve | settings | say | phone | keys | voices | cluster | bench ...``.
 
 A command imports its modules when it runs, so that ``--help`` and usage errors are fast. This module turns
 errors into one sentence on standard error and a non-zero exit code. Results go to standard output.
@@ -18,6 +18,7 @@ from ...tts_engine.errors import VivavoceError
 from ..cluster.commands import cluster
 from .bench.commands import bench
 from .bundle import bundle
+from .compare_runs import compare_runs
 from .finetune.commands import finetune
 from .keys import keys
 from .options import AS_JSON, DEVICE, PRECISIONS, CommandGroup, device_option, executor_option
@@ -54,6 +55,7 @@ def _commands() -> None:
 _commands.add_command(bench)
 _commands.add_command(bundle)
 _commands.add_command(cluster)
+_commands.add_command(compare_runs)
 _commands.add_command(finetune)
 _commands.add_command(keys)
 _commands.add_command(voices)

@@ -6,7 +6,7 @@ packaged voice steps one slot on each worker; CosyVoice steps many slots at once
 for each stage.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol, runtime_checkable
@@ -170,6 +170,15 @@ class SeparateProcess(Protocol):
 
     def refusal(self) -> Overloaded | None:
         """The error with which a slot would be refused now because of the process."""
+
+
+@runtime_checkable
+class ChunkedBackend(Protocol):
+    """A backend that cuts speech into chunks by a policy of its own."""
+
+    @property
+    def chunk_policy(self) -> Mapping[str, int]:
+        """The lengths of its chunks, in units of its model."""
 
 
 @runtime_checkable

@@ -77,6 +77,11 @@ class CosyVoiceRenderer(SessionRenderer[CosyVoiceSession]):
         self._render_stage = render_stage
 
     @property
+    def chunk_policy(self) -> dict[str, int]:
+        """As ``ChunkedBackend.chunk_policy``, in speech ids."""
+        return {"first_hop": self._sentence_config.first_hop, "max_hop": self._sentence_config.max_hop}
+
+    @property
     def memory_slots(self) -> int:
         """As ``SessionRenderer``, within the memory of the render stage."""
         slots = super().memory_slots

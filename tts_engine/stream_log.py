@@ -1,0 +1,83 @@
+"""The records of streams in the log, as JSON: what each was opened with, and each chunk (DEBUG). No text.
+
+    stream 4bf9...#7 opened: {"voice": "heart", "seed": 7, ...}
+    stream 4bf9...#7 chunk: {"index": 0, "samples": [0, 12000], "sha256": "9f86...", ...}
+
+``vivavoce compare-runs`` reads them back, and tells where two runs of the same input part.
+"""
+
+import hashlib
+import itertools
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from .backends.base import ChunkedBackend, SlotRequest
+from .chunk import AudioChunk
+
+logger = logging.getLogger(__name__)
+
+OPENED: Final = "opened"
+CHUNK: Final = "chunk"
+# What the samples depend on besides this package.
+_COMPUTING_PACKAGES: Final = ("numpy", "onnxruntime", "torch", "tensorrt")
+_numbers = itertools.count()
+
+
+class StreamLog:
+    """The records of one stream. Its id is the trace and a number of this process."""
+
+    def __init__(self, request: SlotRequest) -> None:
+        self.id = f"{request.trace_id}#{next(_numbers)}"
+
+    def write_opened(self, request: SlotRequest, backend: object) -> None:
+        """Write what the stream was opened with."""
+        policy = backend.chunk_policy if isinstance(backend, ChunkedBackend) else {}
+        fields = {
+            "voice": request.voice,
+            "seed": request.seed,
+            "speed": request.speed,
+            "language": request.delivery.language,
+            "mode": request.delivery.mode,
+            "first_hop": request.delivery.first_hop,
+            "backend": type(backend).__name__,
+            "chunk_policy": dict(policy),
+            "versions": _versions(tuple(name for name in _COMPUTING_PACKAGES if name in sys.modules)),
+        }
+        self._write(logging.INFO, OPENED, fields)
+
+    def add(self, chunk: AudioChunk) -> None:
+        """Write a chunk's record; its samples are hashed only if it is written."""
+        if not logger.isEnabledFor(logging.DEBUG):
+            return
+        made = chunk.provenance
+        fields = {
+            "index": chunk.index,
+            "speech_ids": made.speech_ids,
+            "mel_frames": made.mel_frames,
+            "samples": chunk.samples,
+            "sha256": hashlib.sha256(chunk.pcm).hexdigest(),
+            "wall_s": round(made.wall_s, 6),
+            "device_s": round(made.device_s, 6),
+            "final": chunk.final,
+        }
+        self._write(logging.DEBUG, CHUNK, fields)
+
+    def _write(self, level: int, kind: str, fields: Mapping[str, object]) -> None:
+        logger.log(level, "stream %s %s: %s", self.id, kind, json.dumps(fields), extra={"stream": self.id})
+
+
+@cache
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """Return the versions of this package and of those that compute in this process."""
+    found = {}
+    for name in ("vivavoce", *packages):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue  # such as onnxruntime-gpu
+    return found
