@@ -266,11 +266,15 @@ async def _replace_bundles_at(
 def _make_access_control(table: AccessTable, http: HttpTable) -> AccessControl:
     """Return the access control of HTTP; raise SettingsError if the keys file holds no valid key."""
     is_open_knowingly = table.keys_file is not None or table.without_key == "everything"
+    if http.public_url is not None and not is_open_knowingly:
+        logger.warning(
+            "http.public_url is %s and there is no keys file: whoever the proxy lets in can use everything",
+            http.public_url,
+        )
     origins = Origins(
         frozenset(http.allowed_origins or ()),
         loopback_names_only=is_loopback(http.host),
-        # Else everyone whom a proxy lets in could do everything.
-        public_url=http.public_url if is_open_knowingly else None,
+        public_url=http.public_url,
     )
     if table.keys_file is None:
         return AccessControl.open_to_all(origins)

@@ -45,10 +45,10 @@ class CallEnd:
         self._close = close
         self._transfers = transfers
 
-    async def finish(self) -> None:
+    async def finish(self, reason: str = "finished") -> None:
         """End the call after the sentence being spoken; later utterances are not begun."""
         await self._speech.finish()
-        self.hang_up("finished")
+        self.hang_up(reason)
 
     def hang_up(self, reason: str = "hung up here") -> None:
         """End the connection at once."""

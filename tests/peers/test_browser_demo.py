@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benches.browser_calls import hang_up, probed_call, probed_tab
+from benches.browser_calls import hang_up, probed_call, probed_tab, start_call
 from shared.browser.chromium import BrowserTab, open_chromium
 from shared.browser.chromium_calls import (
     LONG,
@@ -275,3 +275,60 @@ def run_within(scenario: Coroutine[None, None, None]) -> None:
             await scenario
 
     asyncio.run(run())
+
+
+def test_a_server_that_is_shut_down_is_named() -> None:
+    async def scenario() -> None:
+        async with (
+            server_process() as (process, url),
+            open_chromium() as browser,
+            probed_call(browser, f"{url}/call") as tab,
+        ):
+            await tab.run("bench.next('onset')")
+            process.terminate()
+            await tab.wait_until("!notice.hidden")
+            assert await tab.run("notice.textContent") == "The server is shutting down."
+
+    run_within(scenario())
+
+
+def test_the_turns_of_an_earlier_call_stay_above_a_line() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
+            await type_in(tab, "The first call.")
+            await wait_heard(tab, "The first call.")
+            await hang_up(tab)
+            await start_call(tab)
+            await type_in(tab, "The second call.")
+            await wait_heard(tab, "The second call.")
+            assert await tab.run(TEXTS) == ["The first call.", "", "The second call."]
+            assert await tab.run("turns.children[1].className") == "again"
+
+    with_browser(scenario)
+
+
+def test_the_measured_times_do_not_contradict_each_other() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
+            for text in ("One.", "Two.", "Three."):
+                await type_in(tab, text)
+                await wait_heard(tab, text)
+                await tab.wait_until("!bench.audible")
+                total, engine = await tab.run(
+                    "['n-ttfa', 'n-engine'].map((id) => parseInt(document.getElementById(id).textContent))"
+                )
+                assert 0 < engine <= total
+
+    with_browser(scenario)
+
+
+def test_record_reads_stop_while_it_records() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
+            button = "document.getElementById('record')"
+            await tab.run(f"{button}.click()")
+            assert (await tab.run(f"{button}.textContent")).startswith("Stop")
+            await tab.run(f"{button}.click()")
+            assert await tab.run(f"{button}.textContent") == "Record"
+
+    with_browser(scenario)

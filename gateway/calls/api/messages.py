@@ -346,6 +346,9 @@ class HungUpMessage(CallMessage):
     """The last message: the call has ended."""
 
     type: Literal["hung_up"]
+    reason: Annotated[
+        str | None, Field(description="Why the server ended a browser's call; absent on other calls.")
+    ] = None
 
 
 ServerMessage = (

@@ -50,7 +50,7 @@ export class Recording {
 // Reads a sound file; throws an Error with the reason if it cannot be used.
 export async function readFile(file) {
   if (file.size > MAX_FILE_BYTES) {
-    throw new Error(`The file has ${Math.round(file.size / 2 ** 20)} MB; at most ${MAX_FILE_BYTES / 2 ** 20} may be. Ten seconds of speech are enough: cut it.`);
+    throw new Error(`The file has ${Math.round(file.size / 2 ** 20)} MB; at most ${MAX_FILE_BYTES / 2 ** 20} MB may be. Ten seconds of speech are enough: cut it.`);
   }
   const decoder = new OfflineAudioContext(1, 1, 48_000);
   const audio = await decoder.decodeAudioData(await file.arrayBuffer()).catch(() => {

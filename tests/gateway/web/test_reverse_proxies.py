@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from aiortc import RTCPeerConnection
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -87,17 +88,36 @@ class ProxiedServer:
             event_hooks={"request": [name_server]},
         )
 
+    def open_socket(self, key: str) -> connect:
+        """A socket as the page opens it."""
+        return connect(
+            f"wss://{NAME}:{self.port}/v1/audio/speech/stream",
+            host="127.0.0.1",
+            port=self.port,
+            ssl=self.tls,
+            additional_headers={"origin": self.origin, **({"authorization": f"Bearer {key}"} if key else {})},
+            proxy=None,
+        )
+
+    @property
+    def page_headers(self) -> dict[str, str]:
+        """Those of the requests of the page."""
+        return {"origin": self.origin, "sec-fetch-site": "same-origin"}
+
     @property
     def origin(self) -> str:
         return f"https://{NAME}:{self.port}"
 
 
 @asynccontextmanager
-async def proxied(proxy: str, folder: Path) -> AsyncIterator[ProxiedServer]:
+async def proxied(proxy: str, folder: Path, keyed: bool) -> AsyncIterator[ProxiedServer]:
     port = free_port()
-    keys = folder / "keys.json"
-    key = KeysFile(keys).add("page", (Scope.SPEAK, Scope.CALLS), KeyLimits())
-    async with running_gateway(access_keys_file=keys, http_public_url=f"https://{NAME}:{port}") as url:
+    keys, key = folder / "keys.json", ""
+    access = {}
+    if keyed:
+        key = KeysFile(keys).add("page", (Scope.SPEAK, Scope.CALLS), KeyLimits())
+        access["access_keys_file"] = keys
+    async with running_gateway(http_public_url=f"https://{NAME}:{port}", **access) as url:
         command = PROXIES[proxy](folder, NAME, port, url.removeprefix("http://"))
         environment = {"HOME": str(folder), "PATH": SEARCH_PATH}
         process = await asyncio.create_subprocess_exec(
@@ -124,17 +144,37 @@ async def _until_ready(server: ProxiedServer, process: asyncio.subprocess.Proces
                 await asyncio.sleep(0.05)
 
 
-async def check_page_and_keys(server: ProxiedServer) -> None:
-    page = {"origin": server.origin, "sec-fetch-site": "same-origin"}
+async def check_keys(server: ProxiedServer) -> None:
     async with server.client() as stranger:
         assert (await stranger.get("/")).status_code == 401
-        assert (await stranger.post("/start", json={}, headers=page)).status_code == 401
+        assert (await stranger.post("/start", json={}, headers=server.page_headers)).status_code == 401
+    with pytest.raises(InvalidStatus):
+        async with server.open_socket("wrong"):
+            pass
     async with server.client(server.key) as client:
         shown = await client.get("/")
-        assert shown.status_code == 200 and "<html" in shown.text
         assert "secure" in shown.headers["set-cookie"].lower()  # X-Forwarded-Proto is passed and read
-        started = await client.post("/start", json={"transport": "webrtc"}, headers=page)
-        assert started.status_code == 200 and started.json()["sessionId"]
+
+
+async def check_page(server: ProxiedServer) -> None:
+    async with server.client(server.key) as client:
+        for path in ("/", "/call", "/page/speak.js", "/v1/server"):
+            shown = await client.get(path, headers=server.page_headers)
+            assert shown.status_code == 200, (path, shown.text)
+
+
+async def check_signalling(server: ProxiedServer) -> None:
+    connection = RTCPeerConnection()
+    connection.addTransceiver("audio", direction="recvonly")
+    connection.createDataChannel("vivavoce")
+    await connection.setLocalDescription(await connection.createOffer())
+    offer = {"type": "offer", "sdp": connection.localDescription.sdp}
+    async with server.client(server.key) as client:
+        started = await client.post("/start", json={"transport": "webrtc"}, headers=server.page_headers)
+        assert started.status_code == 200 and started.json()["sessionId"], started.text
+        answered = await client.post("/api/offer", json=offer, headers=server.page_headers)
+        assert answered.status_code == 200 and answered.json()["type"] == "answer", answered.text
+    await connection.close()
 
 
 async def check_streamed_speech(server: ProxiedServer) -> None:
@@ -149,20 +189,7 @@ async def check_streamed_speech(server: ProxiedServer) -> None:
 
 
 async def check_websocket(server: ProxiedServer) -> None:
-    def open_socket(key: str) -> connect:
-        return connect(
-            f"wss://{NAME}:{server.port}/v1/audio/speech/stream",
-            host="127.0.0.1",
-            port=server.port,
-            ssl=server.tls,
-            additional_headers={"authorization": f"Bearer {key}", "origin": server.origin},
-            proxy=None,
-        )
-
-    with pytest.raises(InvalidStatus):
-        async with open_socket("wrong"):
-            pass
-    async with open_socket(server.key) as stream:
+    async with server.open_socket(server.key) as stream:
         await stream.send(json.dumps({"type": "session.config", "response_format": "pcm"}))
         await stream.send(json.dumps({"type": "input.text", "text": "One two three."}))
         await stream.send(json.dumps({"type": "input.done"}))
@@ -174,13 +201,19 @@ async def check_websocket(server: ProxiedServer) -> None:
         assert sum(len(message) for message in received if isinstance(message, bytes)) > 10_000, received
 
 
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "open"])
 @pytest.mark.parametrize("proxy", PROXIES)
-def test_a_server_on_loopback_serves_under_its_public_name_through(proxy: str, tmp_path: Path) -> None:
+def test_a_server_on_loopback_serves_under_its_public_name_through(
+    proxy: str, keyed: bool, tmp_path: Path
+) -> None:
     need_programs(proxy, "openssl")
 
     async def run() -> None:
-        async with asyncio.timeout(300), proxied(proxy, tmp_path) as server:
-            await check_page_and_keys(server)
+        async with asyncio.timeout(300), proxied(proxy, tmp_path, keyed) as server:
+            if keyed:
+                await check_keys(server)
+            await check_page(server)
+            await check_signalling(server)
             await check_streamed_speech(server)
             await check_websocket(server)
 

@@ -79,19 +79,28 @@ class SpeakPage:
 
 
 @asynccontextmanager
-async def opened_page(browser: Chromium, url: str, *init_scripts: str) -> AsyncIterator[SpeakPage]:
-    """Open the tab Speak, and check at the end that it had no error."""
+async def opened_page(
+    browser: Chromium, url: str, *init_scripts: str, key: str = ""
+) -> AsyncIterator[SpeakPage]:
+    """Open the tab Speak, as a user who enters the key, and check at the end that it had no error."""
     tab = await browser.new_tab()
     for script in (_PROBE, *init_scripts):
         await tab.add_init_script(script)
+    if key:
+        await tab.command("Network.enable")
+        await tab.command("Network.setExtraHTTPHeaders", headers={"authorization": f"Bearer {key}"})
     await tab.open(url)
-    await tab.wait_until("document.querySelector('.voice') || !notice.hidden")
+    if key:  # from now on, the page has its cookie
+        await tab.command("Network.setExtraHTTPHeaders", headers={})
+    await tab.wait_until("document.querySelector('.voice, #clone:not([hidden])') || !notice.hidden")
     yield SpeakPage(tab, url, browser)
     assert await tab.run("probe.errors") == []
     await tab.close()
 
 
-def on_page(test: Callable[[SpeakPage], Awaitable[None]], *init_scripts: str, **settings: Any) -> None:
+def on_page(
+    test: Callable[[SpeakPage], Awaitable[None]], *init_scripts: str, key: str = "", **settings: Any
+) -> None:
     """Run a test on the page of a gateway of two tones, with those settings."""
 
     async def run() -> None:
@@ -99,7 +108,7 @@ def on_page(test: Callable[[SpeakPage], Awaitable[None]], *init_scripts: str, **
             asyncio.timeout(TIMEOUT_S),
             running_gateway(**settings) as url,
             open_chromium() as browser,
-            opened_page(browser, url, *init_scripts) as page,
+            opened_page(browser, url, *init_scripts, key=key) as page,
         ):
             await test(page)
 

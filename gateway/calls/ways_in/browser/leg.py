@@ -172,7 +172,7 @@ class BrowserLeg:
         """Hang up."""
         if self._leg_call.is_over:
             return
-        self._channel.send(HungUpMessage(type="hung_up"))
+        self._channel.send(HungUpMessage(type="hung_up", reason=reason))
         if self.peer is None:
             self.on_closed(reason)
         else:

@@ -10,6 +10,7 @@ const MAX_RECORDING_S = 1_800; // 350 MB of samples at 48 kHz
 const REOPEN_MARGIN_S = 0.2; // on top of the jitter buffer's delay, in which discarded audio may still arrive
 const ONSET_MARGIN_S = 0.03; // before the first sound of an utterance, by which the jitter buffer may be shorter
 const CONNECT_TIMEOUT_MS = 8_000; // ICE through a TURN server takes up to 5 s
+const OPUS_SAMPLES_PER_MS = 48;
 const SERVER_CHECK_MS = 250;
 const SERVER_SILENCE_MS = 1_250; // the server sends 50 packets a second, and stalls of its machine are shorter
 
@@ -131,10 +132,10 @@ let call = null; // { connection, sound, microphone, ... } while there is one
 // firstText: spoken as soon as the call is up; "" leaves the first words to the server.
 async function begin(firstText) {
   show.notice("");
-  transcript.clear();
+  transcript.beginCall();
   for (const id of ["n-ttfa", "n-engine", "n-stop", "n-lead", "n-jitter", "n-concealed", "n-lost", "n-underruns"]) show.number(id, "–");
   render("calling");
-  const current = { connection: null, sound: null, microphone: null, answers: false, askedAt: null, cutAt: null,
+  const current = { connection: null, sound: null, microphone: null, answers: false, askedAt: null, engineMs: null, cutAt: null,
     audible: false, jitterS: 0.05, before: null, startedAt: 0, timers: [], firstText, isUp: false,
     packets: 0, heardAt: 0, isSilent: false, isProbing: false,
     isReplacing: false }; // from a text or question that interrupts until its first sound
@@ -250,17 +251,13 @@ function onMessage(current, message) {
   switch (message.type) {
     case "started": onStarted(current, message); break;
     case "utterance":
-      if (!current.turnsSeen?.has(message.turn)) {
-        (current.turnsSeen ??= new Set()).add(message.turn);
-        if (!current.audible) current.askedAt ??= current.sound.now;
-      }
       transcript.addText(message.turn, message.text);
       break;
     case "speech_started":
       transcript.begin(message.utterance, message.turn);
       if (current.isReplacing) current.sound.openGate(Math.max(0, current.jitterS - ONSET_MARGIN_S));
       current.isReplacing = false;
-      if (message.after_text_ms !== undefined && current.askedAt !== null) show.number("n-engine", `${Math.round(message.after_text_ms)} ms`);
+      if (message.after_text_ms !== undefined && !current.audible) onSpeechReady(current, message.after_text_ms);
       break;
     case "word": transcript.markWord(message.utterance, message.text_start, message.text_stop); break;
     case "speech_finished": transcript.finish(message.utterance); break;
@@ -275,8 +272,17 @@ function onMessage(current, message) {
       show.number("n-underruns", String(message.underruns));
       break;
     case "error": show.notice(message.message); break;
-    case "hung_up": end(current, "The other side hung up."); break;
+    case "hung_up":
+      if (message.reason === "shutting down") end(current, "The call is over.", "The server is shutting down.");
+      else end(current, "The other side hung up.");
+      break;
   }
+}
+
+// Text that was not typed here was written on the server, as long before its first audio as the server says.
+function onSpeechReady(current, afterTextMs) {
+  current.askedAt ??= current.sound.now - afterTextMs / 1_000;
+  current.engineMs = afterTextMs;
 }
 
 function onStarted(current, message) {
@@ -306,13 +312,18 @@ function onAudioOutput(current, message) {
     const ttfaMs = 1_000 * (at - current.askedAt + current.sound.outputDelay);
     current.askedAt = null;
     show.number("n-ttfa", `${Math.round(ttfaMs)} ms`);
+    if (current.engineMs !== null) show.number("n-engine", `${Math.round(current.engineMs)} ms`);
+    current.engineMs = null;
     dispatch("first-sound", { ms: ttfaMs });
   }
   if (!current.audible && current.cutAt !== null) {
-    const stopMs = 1_000 * Math.max(0, at - current.cutAt + current.sound.outputDelay);
+    const wasSounding = at > current.cutAt; // else it hit a pause, and nothing had to stop
+    const stopMs = 1_000 * (at - current.cutAt + current.sound.outputDelay);
     current.cutAt = null;
-    show.number("n-stop", `${Math.round(stopMs)} ms`);
-    dispatch("stopped", { ms: stopMs });
+    if (wasSounding) {
+      show.number("n-stop", `${Math.round(stopMs)} ms`);
+      dispatch("stopped", { ms: stopMs });
+    }
   }
   dispatch(message.kind, { time: at });
 }
@@ -330,7 +341,7 @@ async function updateNumbers(current) {
   if (emitted > 0) current.jitterS = (entry.jitterBufferDelay - before.jitterBufferDelay) / emitted;
   current.before = entry;
   show.number("n-jitter", `${Math.round(1_000 * current.jitterS)} ms`);
-  show.number("n-concealed", (entry.concealedSamples ?? 0).toLocaleString("en"));
+  show.number("n-concealed", `${Math.round((entry.concealedSamples ?? 0) / OPUS_SAMPLES_PER_MS)} ms`);
   show.number("n-lost", String(entry.packetsLost ?? 0));
 }
 
@@ -419,7 +430,7 @@ function toggleRecording() {
   if (!call?.sound) return;
   if (call.sound.samples) { stopRecording(); return; }
   call.sound.record();
-  $("record").setAttribute("aria-pressed", "true");
+  showRecording(true);
 }
 
 function stopRecording(current = call) {
@@ -432,7 +443,12 @@ function stopRecording(current = call) {
   link.download = `vivavoce-${new Date().toISOString().slice(0, 19).replace(/[:T]/g, "-")}.wav`;
   link.textContent = `Save what you heard, ${clock(seconds)}`;
   link.hidden = false;
-  $("record").setAttribute("aria-pressed", "false");
+  showRecording(false);
+}
+
+function showRecording(isOn) {
+  $("record").classList.toggle("on", isOn);
+  $("record").firstChild.data = isOn ? "Stop" : "Record";
   $("recorded").textContent = "";
 }
 

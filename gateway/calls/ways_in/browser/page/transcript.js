@@ -10,8 +10,10 @@ export class Transcript {
     this.turnsByUtterance = new Map(); // by number of the utterance, from its first audio on
   }
 
-  clear() {
-    for (const element of [this.list, this.liveRegion]) element.replaceChildren();
+  // The turns of an earlier call stay above a line; the numbers of turns begin again.
+  beginCall() {
+    this.liveRegion.replaceChildren();
+    if (this.list.children.length) this.append("again");
     this.turns.clear();
     this.turnsByUtterance.clear();
   }
