@@ -64,7 +64,7 @@ def _carrier(name: str) -> Kind:
 KINDS: Final = (
     *_in_folder("dialect", "gateway/apis/dialects"),
     *_in_folder("way in", "gateway/calls/ways_in"),
-    *map(_wire, ("audiosocket", "dashscope", "rtp")),
+    *map(_wire, ("audiosocket", "client", "dashscope", "rtp")),
     *map(_carrier, ("exotel", "freeswitch", "jambonz", "plivo", "telnyx", "twilio", "vonage")),
     Kind("framework", "pipecat", ("adapters/pipecat/*",)),
     *_voice_families(),
@@ -77,6 +77,15 @@ KINDS: Final = (
 KITS: Final = {
     "dialect": ("gateway/apis/kits/*",),
     "language": ("tts_engine/reading/kit/table_rules/*", "tts_engine/reading/kit/han/*"),
+    "voice family": (
+        "models/checkpoint/*",
+        "models/decoding/*",
+        "models/networks/*",
+        "models/onnx_graphs/*",
+        "models/phonemes/*",
+        "models/signal/*",
+        "tts_engine/voice_kit/*",
+    ),
 }
 
 

@@ -75,7 +75,11 @@ def settings_after(statement: str, **changed: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "statement",
-    ["import vivavoce", "import vivavoce.models.onnx_sessions", "import vivavoce.adapters.voice_activity"],
+    [
+        "import vivavoce",
+        "import vivavoce.models.devices.onnx_sessions",
+        "import vivavoce.adapters.voice_activity",
+    ],
 )
 def test_every_part_of_the_package_turns_the_reports_of_libraries_off(statement: str) -> None:
     assert settings_after(statement) == OFF

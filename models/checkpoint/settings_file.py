@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from .bundle_files import require_file
+from ..bundle_files import require_file
 
 MAX_SETTINGS_BYTES = 1_000_000
 MAX_NUMBER = 2**24

@@ -20,10 +20,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .bundle_files import TensorShape as TensorShape
-from .bundle_files import WeightFileError as WeightFileError
-from .bundle_files import require_file as require_file
-from .bundle_files import weight_path as weight_path
+from ..bundle_files import TensorShape as TensorShape
+from ..bundle_files import WeightFileError as WeightFileError
+from ..bundle_files import require_file as require_file
+from ..bundle_files import weight_path as weight_path
 
 TensorInfo = tuple[TensorShape, torch.dtype]
 

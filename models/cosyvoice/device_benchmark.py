@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..decoding.uniforms import seeded_uniforms
-from ..networks.devices import to_device, to_host
-from ..networks.execution import Precision
+from ..devices.execution import Precision
+from ..devices.torch_devices import to_device, to_host
 from .checkpoint.bundle import CosyVoiceBundle
 from .config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
 from .flow.flow import Flow

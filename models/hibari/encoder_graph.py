@@ -19,7 +19,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper
 
 from ..onnx_graphs.graph_builder import CONTRIB_DOMAIN
-from ..onnx_parts import assemble_part, constant, needed_nodes, nodes_between
+from ..onnx_graphs.onnx_parts import assemble_part, constant, needed_nodes, nodes_between
 
 HIDDEN = "/Concat_43_output_0"
 _HEADS = 2  # of every attention

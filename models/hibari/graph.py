@@ -29,7 +29,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper
 
-from ..onnx_parts import assemble_part, constant, nodes_between
+from ..onnx_graphs.onnx_parts import assemble_part, constant, nodes_between
 from .decoder_layout import CHANNELS, CONTEXT_FRAMES, EDGE_FRAMES, HIDDEN_CHANNELS, KERNEL, LAYERS
 from .encoder_graph import HIDDEN, make_encoder
 

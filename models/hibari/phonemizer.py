@@ -15,7 +15,7 @@ import hibari
 import numpy as np
 from numpy.typing import NDArray
 
-from ..english_ipa import SpelledWord, from_ipa
+from ..phonemes.english_ipa import SpelledWord, from_ipa
 from .prepared_files import PreparedFiles
 
 ASSETS = Path(hibari.__file__).parent / "assets"

@@ -36,7 +36,7 @@ from hibari.g2p.lexicon import Lexicon
 from hibari.g2p.tagger import Tagger
 from hibari.g2p.tokenize import Tokenizer
 
-from ..onnx_sessions import CPU_SESSIONS, session_options, sums_are_exact
+from ..devices.onnx_sessions import CPU_SESSIONS, session_options, sums_are_exact
 from ..whole_files import written_whole
 from .cmudict import read_names, read_words
 from .string_table import StringTable, encode_table

@@ -22,16 +22,16 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from ..english_ipa import SpelledWord
-from ..limiter import limit
-from ..onnx_providers import CPU, OnnxDevice
-from ..onnx_sessions import (
+from ..devices.onnx_providers import CPU, OnnxDevice
+from ..devices.onnx_sessions import (
     OnnxSessions,
     optimized_graph_options,
     options_that_free_memory,
     session_options,
 )
-from ..room_tone import RoomTone
+from ..phonemes.english_ipa import SpelledWord
+from ..signal.limiter import limit
+from ..signal.room_tone import RoomTone
 from . import harmonic_vocoder
 from .decoder_layout import CHANNELS, EDGE_FRAMES, HIDDEN_CHANNELS, LAYERS, LOOKAHEAD_FRAMES
 from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, Band, HarmonicVocoderState

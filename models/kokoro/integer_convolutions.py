@@ -21,9 +21,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from ..devices.onnx_sessions import CPU_SESSIONS, session_options
 from ..onnx_graphs.graph_builder import CONTRIB_DOMAIN
-from ..onnx_parts import needed_nodes
-from ..onnx_sessions import CPU_SESSIONS, session_options
+from ..onnx_graphs.onnx_parts import needed_nodes
 
 _MIN_OUTPUTS = 16  # channels; fewer are no work for a product
 _TO_THE_END = np.iinfo(np.int64).max

@@ -21,8 +21,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from ..devices.onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions, session_options
 from ..onnx_graphs.exact_products import signed_products_are_exact, use_unsigned_weights
-from ..onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions, session_options
 from .integer_convolutions import fastest_form, replace_convolutions
 
 SAMPLE_RATE = 24_000

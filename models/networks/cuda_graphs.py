@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from .devices import new_pinned
+from ..devices.torch_devices import new_pinned
 from .state import State, map_state, tensors
 
 Key = TypeVar("Key", bound=Hashable)

@@ -34,7 +34,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from .execution import Precision
+from ..devices.execution import Precision
 from .layers import MIN_PRODUCT_ROWS, Linear
 
 _LEAST_SCALE = 1e-30  # of a row; its inverse is still finite

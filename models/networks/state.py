@@ -19,7 +19,7 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor
 
-from .devices import to_device
+from ..devices.torch_devices import to_device
 
 State = TypeVar("State")
 

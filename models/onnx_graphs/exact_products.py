@@ -18,7 +18,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from ..onnx_sessions import session_options, sums_are_exact
+from ..devices.onnx_sessions import session_options, sums_are_exact
 
 # Operators with a product of integers, and their inputs with the weight and with its zero point.
 _WEIGHT_INPUTS: Final = {

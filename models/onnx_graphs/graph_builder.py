@@ -22,7 +22,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
-from ..onnx_sessions import CPU_SESSIONS, session_options
+from ..devices.onnx_sessions import CPU_SESSIONS, session_options
 
 OPSET = 23
 CONTRIB_DOMAIN = "com.microsoft"  # operators of ONNX Runtime

@@ -31,7 +31,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from ..onnx_parts import assemble_part, constant, nodes_between
+from ..onnx_graphs.onnx_parts import assemble_part, constant, nodes_between
 from .config import PiperVoiceError
 
 NOISE, NOISE_START = "noise", "noise_start"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..onnx_sessions import OnnxSessions
+from ..devices.onnx_sessions import OnnxSessions
 from .graph import LocalGraph
 
 Float = NDArray[np.float32]

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions
+from ..devices.onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions
 from .config import PiperConfig, PiperVoiceError, read_config
 from .graph import NOISE, NOISE_START, PiperGraphs, split_graph
 from .range_renderer import RangeRenderer, RangeState

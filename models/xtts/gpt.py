@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..decoding.kv_memory import KvStepPlan, SpeechLmState, empty_state, place_columns
-from ..networks.devices import to_device
-from ..networks.execution import Precision
+from ..devices.execution import Precision
+from ..devices.torch_devices import to_device
 from ..networks.layers import load_weights
 from ..networks.precision import MatrixRole, linear_class
 from .config import XttsGptConfig

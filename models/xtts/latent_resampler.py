@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..config_checks import require
-from ..networks.devices import to_device
+from ..checkpoint.config_checks import require
+from ..devices.torch_devices import to_device
 from .config import FRAMES_PER_LATENT, XTTS_INPUT_RATE, XTTS_SAMPLE_RATE
 
 MIN_SPEED = 0.05  # slower is held here, as upstream does

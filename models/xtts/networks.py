@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..host_memory import release_free_heap
-from ..networks.devices import CPU
-from ..networks.execution import Precision
+from ..devices.execution import Precision
+from ..devices.host_memory import release_free_heap
+from ..devices.torch_devices import CPU
 from .checkpoint.bundle import XttsBundle
 from .checkpoint.tensor_shapes import MEL_NORMS_KEY
 from .checkpoint.weight_file import load_model, map_model, model_path

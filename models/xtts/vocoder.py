@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..networks.devices import to_device
+from ..devices.torch_devices import to_device
 from ..networks.layers import load_weights
 from ..networks.weight_norm import WeightNormConv, WeightNormTransposedConv, join_columns
 from .config import VOCODER_HOP, XttsVocoderConfig

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..checkpoint.config_checks import require
 from ..checkpoint.tensor_digest import add_tensor
-from ..config_checks import require
-from ..recording_resampler import resample
+from ..signal.recording_resampler import resample
 from .conditioning import ConditioningEncoder
 from .config import SPEAKER_RATE, XTTS_INPUT_RATE
 from .features import conditioning_mel, normalized_log_mel, speaker_mel

@@ -44,7 +44,7 @@ def v3_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _bundle(tmp_path_factory: pytest.TempPathFactory, version: str) -> Path:
-    from vivavoce.models.checkpoint.bundle_files import BundleSize
+    from vivavoce.models.bundle_files import BundleSize
     from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
     from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from ...models.networks.execution import DeviceError
-from ...models.onnx_providers import CPU, DEVICE_NAMES, DEVICE_PATTERN, OnnxDevice, find_onnx_device
+from ...models.devices.execution import DeviceError
+from ...models.devices.onnx_providers import CPU, DEVICE_NAMES, DEVICE_PATTERN, OnnxDevice, find_onnx_device
 from ..errors import BadRequest, BundleError
 from .base import Backend
 
@@ -25,7 +25,7 @@ def load_on_device(load: Callable[[OnnxDevice], Backend], device: OnnxDevice) ->
     """Load a voice, and compute something with it; on the CPU if the device fails at that."""
     if device.is_cpu:
         return load(CPU)
-    from ...models.onnx_sessions import ONNX_RUNTIME_ERRORS, last_line, log_fallback
+    from ...models.devices.onnx_sessions import ONNX_RUNTIME_ERRORS, last_line, log_fallback
 
     try:
         return load(device)

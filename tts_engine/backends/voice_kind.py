@@ -167,8 +167,8 @@ def translated_errors(
     package that is not installed.
     """
     try:
-        from ...models.checkpoint.bundle_files import WeightFileError
-        from ...models.networks.execution import DeviceError
+        from ...models.bundle_files import WeightFileError
+        from ...models.devices.execution import DeviceError
 
         faults: tuple[type[Exception], ...] = (WeightFileError, DeviceError, *import_faults())
     except ImportError as error:
@@ -186,7 +186,7 @@ def translated_errors(
 def card_name_of(device: str) -> str:
     """Name of the graphics card ``device``, empty for a CPU. Raises BundleError if it is absent."""
     with translated_errors("a device", "cosyvoice", lambda: ()):
-        from ...models.networks.devices import card_name, find_device
+        from ...models.devices.torch_devices import card_name, find_device
 
         return card_name(find_device(device))
 

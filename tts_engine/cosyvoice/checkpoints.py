@@ -73,7 +73,7 @@ class CosyVoiceCheckpoints:
     def random_bytes(self, version: int, size: str) -> int:
         """As ``Checkpoints.random_bytes``."""
         with bundle_errors():
-            from ...models.checkpoint.bundle_files import BundleSize
+            from ...models.bundle_files import BundleSize
             from ...models.cosyvoice.checkpoint.random_bundle import weight_bytes
             from ...models.cosyvoice.config import CosyVoiceVersion
 
@@ -89,7 +89,7 @@ class CosyVoiceCheckpoints:
     ) -> None:
         """As ``Checkpoints.write_random``."""
         with bundle_errors(), writing_errors(folder):
-            from ...models.checkpoint.bundle_files import BundleSize
+            from ...models.bundle_files import BundleSize
             from ...models.cosyvoice.checkpoint import random_bundle
             from ...models.cosyvoice.config import CosyVoiceVersion
 
@@ -109,7 +109,7 @@ def _export(folder: Path, precision: str) -> Iterator[CheckedFile]:
     with bundle_errors():
         from ...models.cosyvoice.checkpoint.bundle import open_bundle
         from ...models.cosyvoice.onnx_graphs.export import MATRIX_FORMATS, export_bundle
-        from ...models.networks.execution import Precision
+        from ...models.devices.execution import Precision
 
         if precision not in list(MATRIX_FORMATS):
             raise BadRequest(f"precision is {precision!r}; it must be {', '.join(MATRIX_FORMATS)}")
@@ -125,7 +125,7 @@ def _build_engines(folder: Path, precision: str, device: str) -> Iterator[Checke
         from ...models.cosyvoice.onnx_graphs.export import export_rendering
         from ...models.cosyvoice.tensorrt_engines.engine_builder import import_tensorrt
         from ...models.cosyvoice.tensorrt_engines.networks import EngineLoader
-        from ...models.networks.devices import find_device
+        from ...models.devices.torch_devices import find_device
         from .policy import parse_precision
 
         module, card, bundle = import_tensorrt(), find_device(device), open_bundle(folder)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
 from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
-from ...models.networks.execution import DeviceError, Executor, is_torch_installed
-from ...models.onnx_providers import CPU, OnnxDevice, find_onnx_device
-from ...models.onnx_sessions import CPU_SESSIONS, OnnxSessions
-from ..decoding.policy import require_device
+from ...models.devices.execution import DeviceError, Executor, is_torch_installed
+from ...models.devices.onnx_providers import CPU, OnnxDevice, find_onnx_device
+from ...models.devices.onnx_sessions import CPU_SESSIONS, OnnxSessions
+from ..voice_kit.policy import require_device
 from .bundle_voices import BundleVoices
 from .policy import CosyVoicePolicy
 

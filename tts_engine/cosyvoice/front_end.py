@@ -19,11 +19,11 @@ from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from ...models.cosyvoice.lm.generation import LmPrompt
 from ...models.cosyvoice.lm.sampling import SamplingParameters
 from ..backends.base import SlotRequest
-from ..decoding.policy import requested_sampling
 from ..errors import BadRequest
 from ..reading.multilingual_clause_normalizer import MULTILINGUAL_VOICE_SCRIPTS, LanguageGrammars
 from ..segmenter import Segmenter
 from ..stream_request import Delivery, DeliveryMode
+from ..voice_kit.policy import requested_sampling
 from ..voices.store import VoiceStore
 from .bundle_voices import BundleVoices, SpeakerProfile
 from .checkpoints import bundle_errors

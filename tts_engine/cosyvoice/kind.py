@@ -87,7 +87,7 @@ def measure(
     with bundle_errors():
         from ...models.cosyvoice.checkpoint.bundle import open_bundle
         from ...models.cosyvoice.device_benchmark import DeviceBenchmarkSize, measure_device
-        from ...models.networks.devices import find_device
+        from ...models.devices.torch_devices import find_device
         from .policy import parse_precision
 
         found, chosen = find_device(device), parse_precision(precision)

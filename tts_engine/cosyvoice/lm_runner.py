@@ -23,8 +23,8 @@ from ...models.cosyvoice.lm.decode_turn import DecodeTurn
 from ...models.cosyvoice.lm.generation import Generation, LmInput, LmPrompt, SamplingRequest
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from ..decoding.kv_rows import KvRows
-from ..decoding.recently_used import RecentlyUsed
+from ..recently_used import RecentlyUsed
+from ..voice_kit.kv_rows import KvRows
 
 if TYPE_CHECKING:
     from ...models.cosyvoice.lm.decode_graphs import DecodeGraphs

@@ -14,9 +14,9 @@ from ...models.cosyvoice.onnx_graphs.graph_files import bundle_digest
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.onnx_runtime.networks import load_array_lm, load_array_render_networks
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from ...models.networks.execution import Executor, is_torch_installed
-from ...models.onnx_providers import find_onnx_device
-from ...models.onnx_sessions import OnnxSessions
+from ...models.devices.execution import Executor, is_torch_installed
+from ...models.devices.onnx_providers import find_onnx_device
+from ...models.devices.onnx_sessions import OnnxSessions
 from ..backends.base import Stage
 from ..backends.hosted_backend import HostedBackend
 from .checkpoints import bundle_errors
@@ -111,6 +111,6 @@ def _sessions_of(policy: CosyVoicePolicy) -> OnnxSessions:
 
 
 def _torch_device(policy: CosyVoicePolicy) -> Any:
-    from ...models.networks.devices import find_device
+    from ...models.devices.torch_devices import find_device
 
     return find_device(policy.device)

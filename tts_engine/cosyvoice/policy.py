@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ...models.cosyvoice.flow.policy import EXACT_POLICY, HALF_PRECISION_POLICY, FlowPolicy
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
-from ...models.networks.execution import Executor, Precision, is_torch_installed
-from ...models.onnx_providers import is_for_onnxruntime_only
+from ...models.devices.execution import Executor, Precision, is_torch_installed
+from ...models.devices.onnx_providers import is_for_onnxruntime_only
 from ..backends.devices import require_onnx_device
-from ..decoding.policy import DecodingPolicy, require_device
 from ..errors import BadRequest, MissingExtra
+from ..voice_kit.policy import DecodingPolicy, require_device
 
 
 class Interleave(Enum):

@@ -23,8 +23,8 @@ from ...models.cosyvoice.lm.silence_filter import SilenceFilter
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import SlotTurn
-from ..decoding.fault_isolation import FaultIsolation
-from ..decoding.session_renderer import Samples, SessionRenderer, row_count
+from ..voice_kit.fault_isolation import FaultIsolation
+from ..voice_kit.session_renderer import Samples, SessionRenderer, row_count
 from .front_end import PreparedRequest
 from .lm_runner import MAX_BATCHED_INPUTS, LmRunner
 from .policy import CosyVoicePolicy, Interleave
@@ -185,7 +185,7 @@ def _stream_of(lm: "LmNetwork | ArraySpeechLm") -> AbstractContextManager[object
     """The device stream of a worker."""
     if isinstance(lm, ArraySpeechLm):
         return nullcontext()
-    from ...models.networks.devices import separate_stream
+    from ...models.devices.torch_devices import separate_stream
 
     return separate_stream(lm.device)
 

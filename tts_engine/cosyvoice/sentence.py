@@ -19,8 +19,8 @@ from ...models.cosyvoice.lm.generation import (
     SpecialIds,
 )
 from ...models.cosyvoice.lm.silence_filter import SilenceFilter
-from ..decoding.word_timing import WordTimeEstimator
 from ..segmenter import BoundaryKind, Segment
+from ..voice_kit.word_timing import WordTimeEstimator
 from .conditioning import VoiceConditioning
 from .lm_runner import PromptPrefix
 from .text_encoder import CosyVoiceTextEncoder, Words

@@ -20,8 +20,8 @@ from ...models.cosyvoice.lm.generation import SamplingRequest
 from ...models.decoding.uniforms import seeded_uniforms
 from ..backends.base import StepResult
 from ..chunk import SAMPLE_RATE, Word
-from ..decoding.word_timing import words_in_stream
 from ..segmenter import BoundaryKind, Segment
+from ..voice_kit.word_timing import words_in_stream
 from .conditioning import VoiceConditioning
 from .rendering.render_input import RenderInput, Samples
 from .sentence import SentenceConfig, SpokenSentence, TextPiece

@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
 
-from ...models.arpabet import to_arpabet
-from ...models.english_ipa import from_ipa
+from ...models.phonemes.arpabet import to_arpabet
+from ...models.phonemes.english_ipa import from_ipa
 from ..reading.pronunciation.pinyin import with_tone_mark
 from ..reading.pronunciation.pinyin_words import with_pinyin
 from ..reading.unicode_scripts import join_words

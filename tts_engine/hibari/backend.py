@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...models.english_ipa import SpelledWord
+from ...models.devices.onnx_providers import CPU, OnnxDevice
 from ...models.hibari import voice as hibari_voice
 from ...models.hibari.harmonic_vocoder import SAMPLE_RATES, Band
 from ...models.hibari.phonemizer import PhonemeLine, Phonemizer
-from ...models.onnx_providers import CPU, OnnxDevice
-from ...models.room_tone import RoomTone
+from ...models.phonemes.english_ipa import SpelledWord
+from ...models.signal.room_tone import RoomTone
 from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult, segment_speed
 from ..chunk import SAMPLE_RATE, Word
 from ..process_limits import available_cores

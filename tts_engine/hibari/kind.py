@@ -4,8 +4,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ...models.english_ipa import EnglishPhonemizer
-from ...models.onnx_providers import OnnxDevice
+from ...models.devices.onnx_providers import OnnxDevice
+from ...models.phonemes.english_ipa import EnglishPhonemizer
 from ..backends.base import Backend
 from ..backends.devices import load_on_device, require_onnx_device
 from ..backends.hosted_backend import BackendParts, host_backend

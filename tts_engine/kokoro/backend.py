@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.english_ipa import EnglishPhonemizer, SpelledWord
+from ...models.devices.onnx_providers import CPU, OnnxDevice
+from ...models.devices.onnx_sessions import OnnxSessions
 from ...models.kokoro.voice import (
     MAX_PHONEMES,
     SAMPLE_RATE,
@@ -28,13 +29,16 @@ from ...models.kokoro.voice import (
     mix_styles,
     read_styles,
 )
-from ...models.limiter import limit
-from ...models.onnx_providers import CPU, OnnxDevice
-from ...models.onnx_sessions import OnnxSessions
-from ...models.room_tone import RoomTone
-from ...models.speech_edges import SilenceTrimmer
+from ...models.phonemes.english_ipa import EnglishPhonemizer, SpelledWord
+from ...models.signal.limiter import limit
+from ...models.signal.room_tone import RoomTone
+from ...models.signal.speech_edges import SilenceTrimmer
 from ..backends.base import SlotRequest, segment_speed
-from ..backends.clause_backend import (
+from ..errors import BundleError, UnknownVoice
+from ..process_limits import available_cores
+from ..reading.normalizer import SpokenWord
+from ..segmenter import Segment, Segmenter
+from ..voice_kit.clause_backend import (
     ClauseBackend,
     RenderedPiece,
     SpeakerSound,
@@ -43,12 +47,8 @@ from ..backends.clause_backend import (
     measure_sound,
     warn_if_slow,
 )
-from ..backends.espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
-from ..backends.voice_reader import VoiceReader
-from ..errors import BundleError, UnknownVoice
-from ..process_limits import available_cores
-from ..reading.normalizer import SpokenWord
-from ..segmenter import Segment, Segmenter
+from ..voice_kit.espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
+from ..voice_kit.voice_reader import VoiceReader
 from ..voices.languages import require_language
 from ..voices.voices import Voice, Voices
 

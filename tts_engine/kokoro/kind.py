@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from ...models.english_ipa import EnglishPhonemizer
+from ...models.phonemes.english_ipa import EnglishPhonemizer
 from ..backends.base import Backend
 from ..backends.devices import load_on_device, require_onnx_device
 from ..backends.voice_kind import LoadSettings, VoiceKind, require_default_networks

@@ -13,16 +13,20 @@ from pathlib import Path
 
 import numpy as np
 
-from ...models.limiter import limit
-from ...models.onnx_providers import CPU, OnnxDevice
-from ...models.onnx_sessions import OnnxSessions
+from ...models.devices.onnx_providers import CPU, OnnxDevice
+from ...models.devices.onnx_sessions import OnnxSessions
 from ...models.piper.config import PiperConfig, PiperVoiceError, read_config
 from ...models.piper.stream_resampler import StreamResampler
 from ...models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, PiperVoice
-from ...models.room_tone import RoomTone
-from ...models.speech_edges import SilenceTrimmer
+from ...models.signal.limiter import limit
+from ...models.signal.room_tone import RoomTone
+from ...models.signal.speech_edges import SilenceTrimmer
 from ..backends.base import SlotRequest, segment_speed
-from ..backends.clause_backend import (
+from ..chunk import SAMPLE_RATE
+from ..errors import BundleError
+from ..reading.normalizer import SpokenWord
+from ..segmenter import Segment, Segmenter
+from ..voice_kit.clause_backend import (
     ClauseBackend,
     RenderedPiece,
     SpeakerSound,
@@ -31,12 +35,8 @@ from ..backends.clause_backend import (
     measure_sound,
     warn_if_slow,
 )
-from ..backends.espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
-from ..backends.voice_reader import VoiceReader
-from ..chunk import SAMPLE_RATE
-from ..errors import BundleError
-from ..reading.normalizer import SpokenWord
-from ..segmenter import Segment, Segmenter
+from ..voice_kit.espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced
+from ..voice_kit.voice_reader import VoiceReader
 from ..voices.languages import require_language
 from ..voices.voices import Voice, Voices
 

@@ -4,7 +4,7 @@ import logging
 from functools import partial
 from pathlib import Path
 
-from ...models.networks.devices import find_device
+from ...models.devices.torch_devices import find_device
 from ...models.xtts.checkpoint.bundle import LICENSE_NOTICE, XttsBundle, open_bundle
 from ...models.xtts.checkpoint.settings import XttsBundleSettings
 from ...models.xtts.config import XTTS_IDS_PER_S
@@ -12,11 +12,11 @@ from ...models.xtts.networks import XttsNetworks, load_networks, load_voice_enco
 from ...models.xtts.text.tokenizer import XttsTokenizer
 from ...models.xtts.voice import XttsVoice
 from ..backends.base import SlotRequest
-from ..decoding.policy import requested_sampling
 from ..errors import BadRequest
 from ..reading.multilingual_clause_normalizer import LanguageGrammars
 from ..reading.normalizer import TextNormalizer
 from ..segmenter import Segmenter
+from ..voice_kit.policy import requested_sampling
 from .bundle_voices import XttsVoices
 from .checkpoints import bundle_errors
 from .languages import readable_scripts, xtts_language

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...models.decoding.uniforms import PeekableUniforms, seeded_uniforms
-from ...models.networks.devices import find_device
+from ...models.devices.torch_devices import find_device
 from ...models.xtts.checkpoint.bundle import open_bundle
 from ...models.xtts.gpt import XttsGpt
 from ...models.xtts.networks import load_networks

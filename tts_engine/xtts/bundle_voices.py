@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.recording_resampler import resample
+from ...models.signal.recording_resampler import resample
 from ...models.xtts.checkpoint.voice_prompt import XttsVoicePrompt
 from ...models.xtts.config import XTTS_INPUT_RATE
 from ...models.xtts.voice import VoiceConditioningConfig, XttsVoice, XttsVoiceEncoder

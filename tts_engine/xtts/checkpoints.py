@@ -67,7 +67,7 @@ class XttsCheckpoints:
     def random_bytes(self, version: int, size: str) -> int:
         """As ``Checkpoints.random_bytes``."""
         with bundle_errors():
-            from ...models.checkpoint.bundle_files import BundleSize
+            from ...models.bundle_files import BundleSize
             from ...models.xtts.checkpoint.random_bundle import weight_bytes
 
             return weight_bytes(BundleSize(size))
@@ -82,7 +82,7 @@ class XttsCheckpoints:
     ) -> None:
         """As ``Checkpoints.write_random``."""
         with bundle_errors(), writing_errors(folder):
-            from ...models.checkpoint.bundle_files import BundleSize
+            from ...models.bundle_files import BundleSize
             from ...models.xtts.checkpoint import random_bundle
 
             random_bundle.write_random_bundle(folder, BundleSize(size), seed, on_bytes_written)

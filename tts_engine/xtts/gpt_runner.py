@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...models.decoding.kv_memory import SpeechLmState
-from ...models.networks.devices import to_device, to_host
+from ...models.devices.torch_devices import to_device, to_host
 from ...models.xtts.decode_graphs import XttsDecodeGraphs
 from ...models.xtts.gpt import TorchXttsGpt, XttsGpt
 from ...models.xtts.voice import XttsVoice
-from ..decoding.kv_rows import KvRows
-from ..decoding.recently_used import RecentlyUsed
+from ..recently_used import RecentlyUsed
+from ..voice_kit.kv_rows import KvRows
 
 Latent = Tensor  # (hidden,) on the device
 

@@ -3,11 +3,11 @@
 import math
 from dataclasses import dataclass, replace
 
-from ...models.networks.execution import Precision
+from ...models.devices.execution import Precision
 from ...models.xtts.config import XTTS_IDS_PER_S
-from ..decoding.policy import DecodingPolicy, require_device
 from ..errors import BadRequest
 from ..segmenter import SegmentPolicy
+from ..voice_kit.policy import DecodingPolicy, require_device
 
 # The model speaks very short texts badly, so clauses are collected into longer segments than usual.
 _SEGMENTS = SegmentPolicy(first_min_words=4, min_words=8)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ...models.networks.devices import to_device, to_host
+from ...models.devices.torch_devices import to_device, to_host
 from ...models.networks.state import gather, join_states
 from ...models.xtts.latent_resampler import LatentResampler
 from ...models.xtts.vocoder import XttsVocoder, XttsVocoderState

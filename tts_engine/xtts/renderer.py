@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from ...models.networks.devices import separate_stream
+from ...models.devices.torch_devices import separate_stream
 from ...models.xtts.networks import XttsNetworks
 from ..backends.base import SlotTurn
-from ..decoding.fault_isolation import FaultIsolation
-from ..decoding.session_renderer import Samples, SessionRenderer, row_count
+from ..voice_kit.fault_isolation import FaultIsolation
+from ..voice_kit.session_renderer import Samples, SessionRenderer, row_count
 from .gpt_runner import DecodedColumn, XttsGptRunner, XttsGptTurn
 from .policy import XttsPolicy
 from .render_runner import XttsRenderInput, XttsRenderRunner

@@ -18,8 +18,8 @@ from ...models.xtts.sampling import PREFIX_ID, XttsSampling, XttsSamplingInputs,
 from ...models.xtts.voice import XttsVoice
 from ..backends.base import StepResult
 from ..chunk import SAMPLE_RATE, Word
-from ..decoding.word_timing import WordTimeEstimator, words_in_stream
 from ..segmenter import Segment
+from ..voice_kit.word_timing import WordTimeEstimator, words_in_stream
 from ..voices.languages import primary_language
 from .gpt_runner import DecodedColumn, Latent, XttsGptInput, XttsGptTurn
 from .policy import XttsPolicy

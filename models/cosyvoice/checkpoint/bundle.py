@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...checkpoint.bundle_files import TensorShape, WeightFileError, require_file, weight_path
+from ...bundle_files import TensorShape, WeightFileError, require_file, weight_path
 from ...checkpoint.settings_file import BundleConfigError
-from ...networks.execution import is_torch_installed
+from ...devices.execution import is_torch_installed
 from ..config import QWEN_FOLDER, SPEAKER_WIDTH, TIED_KEYS, CosyVoiceConfig, CosyVoiceVersion
 from ..front_end.text_tokenizer import TextTokenizer
 from ..lm.sampling import SamplingParameters

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...bundle_files import BundleFile
 from ...checkpoint import weight_files
-from ...checkpoint.bundle_files import BundleFile
 from ..config import QWEN_FOLDER, TIED_KEYS
 from .bundle import SECOND_LM_FILE, CosyVoiceBundle
 from .speakers import SPEAKERS_FILE

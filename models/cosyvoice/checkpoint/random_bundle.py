@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
-from ...checkpoint.bundle_files import BundleSize, TensorShape, TensorShapes
+from ...bundle_files import BundleSize, TensorShape, TensorShapes
 from ...checkpoint.random_weights import ROTARY_KEY_SUFFIX, rotary_frequencies, scale_for_key
 from ..config import (
     QWEN_FOLDER,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checkpoint.bundle_files import WeightFileError
+from ...bundle_files import WeightFileError
 from ..config import MEL_BANDS, SPEAKER_WIDTH, SpeechLmConfig
 from ..front_end.text_tokenizer import END_OF_PROMPT_TOKEN, TextTokenizer
 from ..front_end.voice_prompt import VoicePrompt, align_prompt

@@ -9,7 +9,7 @@ flow/DiT/dit.py, transformer/upsample_encoder.py, hifigan/generator.py, hifigan/
 with the state dicts of freshly built ones at the released config.
 """
 
-from ...checkpoint.bundle_files import TensorShape, TensorShapes
+from ...bundle_files import TensorShape, TensorShapes
 from ..config import (
     LOOKAHEAD_IDS,
     MEL_BANDS,

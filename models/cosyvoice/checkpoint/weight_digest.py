@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from ...checkpoint.bundle_files import weight_path
+from ...bundle_files import weight_path
 from ...checkpoint.tensor_digest import add_tensor
 from ...checkpoint.weight_files import map_weight_file
 from ..config import TIED_HEAD_KEY

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...host_memory import release_pages
+from ...devices.host_memory import release_pages
 from ...networks.state import tensors
 
 

@@ -29,7 +29,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from ...networks.devices import CPU, to_device
+from ...devices.torch_devices import CPU, to_device
 
 BLOCKS_PER_ATTENTION = 4
 

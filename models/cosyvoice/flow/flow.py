@@ -39,7 +39,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...networks.devices import to_device
+from ...devices.torch_devices import to_device
 from ...networks.layers import Linear, PreparedModule
 from ...networks.state import map_state
 from ..config import (

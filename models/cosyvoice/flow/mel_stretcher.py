@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...networks.devices import to_device
+from ...devices.torch_devices import to_device
 from .array_mel_stretcher import ArrayMelStretcher
 
 

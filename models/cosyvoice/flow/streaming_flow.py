@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...networks.devices import to_device
+from ...devices.torch_devices import to_device
 from ..config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS, FlowConfig
 from .attention_memory import slot_capacity
 from .policy import FlowPolicy

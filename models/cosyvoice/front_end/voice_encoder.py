@@ -15,8 +15,8 @@ import numpy as np
 import onnxruntime
 from numpy.typing import ArrayLike, NDArray
 
-from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
-from ...recording_resampler import resample
+from ...devices.onnx_sessions import CPU_SESSIONS, OnnxSessions
+from ...signal.recording_resampler import resample
 from ..config import (
     CODEBOOK_SIZE,
     SAMPLE_RATE,

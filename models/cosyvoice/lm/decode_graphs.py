@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 
 from ...decoding.kv_memory import SpeechLmState, input_and_write_positions, plan_kv_step
+from ...devices.torch_devices import to_host
 from ...networks.cuda_graphs import CapturedSteps, GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets
-from ...networks.devices import to_host
 from .decoding import DecodeTurn, RowRequest, collect_requests
 from .device_sampling import (
     NO_ID,

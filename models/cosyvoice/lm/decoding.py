@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 
 from ...decoding.kv_memory import SpeechLmState, last_valid_hidden
-from ...networks.devices import to_device, to_host
+from ...devices.torch_devices import to_device, to_host
 from .decode_turn import DecodeTurn as DecodeTurn
 from .decode_turn import RowRequest as RowRequest
 from .decode_turn import collect_requests as collect_requests

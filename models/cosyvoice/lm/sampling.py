@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...config_checks import require
+from ...checkpoint.config_checks import require
 from ...decoding.uniforms import Float, Integer, UniformSource, draw_columns, softmax
 
 

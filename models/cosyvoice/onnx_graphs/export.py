@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 from onnx import helper
 
-from ...networks.execution import Precision
+from ...devices.execution import Precision
 from ...onnx_graphs.graph_builder import OPSET
 from ...onnx_graphs.matrix_products import MatrixFormat
 from ..checkpoint.bundle import CosyVoiceBundle

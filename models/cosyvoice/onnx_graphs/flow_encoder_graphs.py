@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from ...networks.execution import Precision
+from ...devices.execution import Precision
 from ...onnx_graphs.graph_builder import OnnxGraphFile
 from ..config import FRAMES_PER_SPEECH_ID, MEL_BANDS, EncoderConfig, FlowConfig
 from .graph_values import GraphValue, arange, concat

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from ...networks.execution import Precision
+from ...devices.execution import Precision
 from ...networks.layers import load_weights
 from ...onnx_graphs.graph_builder import OnnxGraphFile
 from ..config import MEL_BANDS, DitConfig, FlowConfig, UnetConfig

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import onnxruntime
 
-from ...checkpoint.bundle_files import WeightFileError
-from ...host_memory import release_file_pages
-from ...networks.execution import Precision, is_torch_installed
+from ...bundle_files import WeightFileError
+from ...devices.execution import Precision, is_torch_installed
+from ...devices.host_memory import release_file_pages
+from ...devices.onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions
 from ...onnx_graphs.exact_products import exact_integer_options
-from ...onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 
 GRAPH_FOLDER = "onnx"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ...networks.execution import Precision
+from ...devices.execution import Precision
 from ...onnx_graphs.graph_builder import CONTRIB_DOMAIN
 from .graph_values import GraphValue, constant
 

@@ -14,9 +14,9 @@ import onnxruntime
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from ...host_memory import release_array_pages
-from ...networks.execution import Precision
-from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
+from ...devices.execution import Precision
+from ...devices.host_memory import release_array_pages
+from ...devices.onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS, FlowConfig
 from ..flow.policy import EXACT_POLICY, FlowPolicy

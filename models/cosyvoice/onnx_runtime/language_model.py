@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import onnxruntime
 
-from ...networks.execution import Precision
+from ...devices.execution import Precision
+from ...devices.onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ...onnx_graphs.decoder_steps import DecoderSteps
-from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import SpeechLmConfig
 from ..lm.decode_turn import DecodeTurn, collect_requests

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...host_memory import release_free_heap
-from ...networks.execution import DeviceError, Precision
-from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
+from ...devices.execution import DeviceError, Precision
+from ...devices.host_memory import release_free_heap
+from ...devices.onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..flow.policy import CacheForm, FlowPolicy
 from .flow import ArrayFlow

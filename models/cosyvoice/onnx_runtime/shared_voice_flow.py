@@ -16,8 +16,8 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from ...networks.execution import Precision
-from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
+from ...devices.execution import Precision
+from ...devices.onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import UnetConfig
 from ..flow.policy import EXACT_POLICY, FlowPolicy

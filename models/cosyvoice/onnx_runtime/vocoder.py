@@ -7,7 +7,7 @@ import numpy as np
 import onnxruntime
 from numpy.random import Generator, RandomState
 
-from ...onnx_sessions import CPU_SESSIONS, OnnxSessions
+from ...devices.onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import (
     MEL_BANDS,

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ...networks.execution import DeviceError
+from ...devices.execution import DeviceError
 from .shape_profiles import ShapeProfile, SizeRange
 
 if TYPE_CHECKING:

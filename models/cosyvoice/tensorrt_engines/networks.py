@@ -16,8 +16,8 @@ from pathlib import Path
 import onnx
 import torch
 
-from ...networks.devices import card_name, free_bytes
-from ...networks.execution import DeviceError, Precision
+from ...devices.execution import DeviceError, Precision
+from ...devices.torch_devices import card_name, free_bytes
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..onnx_graphs.graph_files import DIGEST_KEY, GRAPH_FOLDER, bundle_digest, graph_path, open_graph
 from ..onnx_runtime.flow import ArrayFlow

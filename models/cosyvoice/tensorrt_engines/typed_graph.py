@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from ...networks.execution import DeviceError, Precision
+from ...devices.execution import DeviceError, Precision
 
 TENSORRT_PRECISIONS: Mapping[Precision, int] = {
     Precision.FP32: TensorProto.FLOAT,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ...checkpoint.bundle_files import BundleFile
+from ...bundle_files import BundleFile
 from ...checkpoint.settings_file import BundleConfigError
 from ...checkpoint.weight_files import WeightFileError, list_differences
 from ..text.tokenizer import VOCABULARY_FILE, XttsTokenizer

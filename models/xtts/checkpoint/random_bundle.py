@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...checkpoint.bundle_files import BundleSize
+from ...bundle_files import BundleSize
 from ...checkpoint.random_weights import Float, scale_for_key
 from ..config import (
     CONDITIONING_LATENTS,

@@ -9,7 +9,7 @@ resnet.py), as listed in manifest_xtts_v2.json of the golden vectors.
 
 import torch
 
-from ...checkpoint.bundle_files import TensorShape, TensorShapes
+from ...bundle_files import TensorShape, TensorShapes
 from ...checkpoint.weight_files import TensorInfo
 from ..config import (
     CONDITIONING_MEL_BANDS,

@@ -43,7 +43,7 @@ def measure_exported(folder: Path, precision: str) -> Iterator[BenchFigure]:
     from vivavoce.models.cosyvoice.flow.policy import EXACT_POLICY
     from vivavoce.models.cosyvoice.onnx_runtime.networks import load_array_flow, load_array_lm
     from vivavoce.models.cosyvoice.onnx_runtime.vocoder import ArrayVocoder
-    from vivavoce.models.networks.execution import Precision
+    from vivavoce.models.devices.execution import Precision
 
     before = resident_bytes()
     yield BenchFigure("memory, interpreter and packages", before / 1e6, "MB")

@@ -8,7 +8,7 @@ from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released,
 from vivavoce.gateway.cli.bench.report import BenchReport
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import is_exported
-from vivavoce.models.networks.execution import Precision
+from vivavoce.models.devices.execution import Precision
 
 MODULE = "benches.cosyvoice.exported"
 

@@ -19,7 +19,7 @@ from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.networks import load_flow
 from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow
 from vivavoce.models.cosyvoice.onnx_runtime.networks import load_array_flow
-from vivavoce.models.networks.execution import Precision
+from vivavoce.models.devices.execution import Precision
 
 VOICE_IDS = 3 * BLOCK_IDS + LOOKAHEAD_IDS
 CHUNKS = (BLOCK_IDS, 2 * BLOCK_IDS)  # behind the voice's blocks

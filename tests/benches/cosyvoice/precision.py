@@ -29,7 +29,7 @@ from vivavoce.models.cosyvoice.networks import load_lm
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import graph_path, is_exported
 from vivavoce.models.decoding.kv_memory import SpeechLmState
 from vivavoce.models.decoding.uniforms import seeded_uniforms
-from vivavoce.models.networks.execution import Executor, Precision
+from vivavoce.models.devices.execution import Executor, Precision
 from vivavoce.models.networks.layers import Linear
 from vivavoce.tts_engine.cosyvoice.checkpoints import bundle_errors
 from vivavoce.tts_engine.cosyvoice.policy import parse_precision

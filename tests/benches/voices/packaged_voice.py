@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
-from vivavoce.models.english_ipa import SpelledWord
 from vivavoce.models.hibari.cmudict import read_names, read_words
 from vivavoce.models.hibari.phonemizer import Phonemizer
 from vivavoce.models.hibari.voice import EncodedLine
+from vivavoce.models.phonemes.english_ipa import SpelledWord
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
 from vivavoce.tts_engine.hibari.backend import VOICE, HibariBackend
 from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind

@@ -17,7 +17,7 @@ from rich.console import Console
 from benches.cosyvoice.bench_process import measure_in_process, print_figures
 from benches.cosyvoice.stopwatch import THREADS, Stopwatch, median_time
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport
-from vivavoce.models.networks.execution import Precision
+from vivavoce.models.devices.execution import Precision
 
 MODULE = "benches.xtts.comparison"
 SCORE_ERROR = "benches.xtts.score_error"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benches.cosyvoice.bench_process import print_figures
 from vivavoce.gateway.cli.bench.report import BenchFigure
-from vivavoce.models.networks.execution import Precision
+from vivavoce.models.devices.execution import Precision
 from vivavoce.models.xtts.checkpoint.bundle import XttsBundle, open_bundle
 from vivavoce.models.xtts.gpt import XttsPrompt
 from vivavoce.models.xtts.networks import load_networks

@@ -38,7 +38,7 @@ from vivavoce.gateway.cluster.shared_store.redis_link import RedisLink  # noqa: 
 from vivavoce.gateway.cluster.shared_store.shared_voices import SharedVoices  # noqa: E402
 from vivavoce.gateway.engine_opening import open_engine  # noqa: E402
 from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry  # noqa: E402
-from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
+from vivavoce.models.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.tts_engine.chunk import AudioChunk  # noqa: E402

@@ -7,7 +7,7 @@ import torch
 
 from golden.reference.comparison import Comparison, compare, read_arrays
 from vivavoce.models.cosyvoice.front_end import features
-from vivavoce.models.recording_resampler import resample
+from vivavoce.models.signal.recording_resampler import resample
 
 _FEATURE_TOLERANCE = 1e-4
 _RESAMPLED_TOLERANCE = 1e-5

@@ -20,7 +20,7 @@ from vivavoce.models.cosyvoice.config import (
 from vivavoce.models.cosyvoice.flow.flow import Flow
 from vivavoce.models.cosyvoice.flow.policy import FlowPolicy
 from vivavoce.models.cosyvoice.flow.state import FlowChunk
-from vivavoce.models.networks.devices import CPU
+from vivavoce.models.devices.torch_devices import CPU
 
 _MEL_TOLERANCE = 5e-4
 _STEP_EDGES = (25, 50, 100)  # ids at which the stepped run is cut

@@ -25,7 +25,7 @@ from vivavoce.models.cosyvoice.config import (
     SpeechLmConfig,
     UnetConfig,
 )
-from vivavoce.models.networks.devices import CPU
+from vivavoce.models.devices.torch_devices import CPU
 from vivavoce.models.networks.layers import load_weights
 
 

@@ -24,8 +24,8 @@ from vivavoce.models.cosyvoice.lm.generation import LmInput
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
 from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder
 from vivavoce.models.decoding.kv_memory import SpeechLmState
-from vivavoce.models.networks.devices import CPU
-from vivavoce.models.networks.execution import Precision
+from vivavoce.models.devices.execution import Precision
+from vivavoce.models.devices.torch_devices import CPU
 
 VECTORS = Path(__file__).parents[2] / "golden" / "data"
 _MEL_TOLERANCE = 5e-4

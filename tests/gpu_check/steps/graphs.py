@@ -38,9 +38,9 @@ from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_vocoder
 from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder, step_together
 from vivavoce.models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
 from vivavoce.models.decoding.uniforms import seeded_uniforms
+from vivavoce.models.devices.execution import Precision
+from vivavoce.models.devices.torch_devices import separate_stream, to_device
 from vivavoce.models.networks import kernel_support
-from vivavoce.models.networks.devices import separate_stream, to_device
-from vivavoce.models.networks.execution import Precision
 
 _ROWS = 4
 _ROUNDS_AT_ONCE = 3

@@ -10,7 +10,7 @@ from gpu_check.steps.streams import TEXT, listen, open_engine
 
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.flow.policy import state_bytes_per_s
-from vivavoce.models.networks.devices import free_bytes
+from vivavoce.models.devices.torch_devices import free_bytes
 from vivavoce.tts_engine.cosyvoice.policy import policy_for
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import VivavoceError

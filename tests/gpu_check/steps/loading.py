@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from gpu_check.findings import CheckOptions, Finding
 
-from vivavoce.models.checkpoint.bundle_files import BundleSize
+from vivavoce.models.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.networks import load_networks
-from vivavoce.models.networks.devices import free_bytes
+from vivavoce.models.devices.torch_devices import free_bytes
 
 
 def measure(options: CheckOptions) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpu_check.findings import CheckOptions, Finding
 from gpu_check.steps.graphs import FlowCheck, largest_distance, without_fused_kernels
 
-from vivavoce.models.checkpoint.bundle_files import BundleSize
+from vivavoce.models.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion

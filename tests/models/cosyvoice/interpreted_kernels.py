@@ -23,8 +23,8 @@ from vivavoce.models.cosyvoice.flow.policy import CacheForm
 from vivavoce.models.cosyvoice.kernels import flow_kernels, fused_kernels, lm_kernels
 from vivavoce.models.cosyvoice.lm import speech_lm
 from vivavoce.models.decoding.kv_memory import plan_kv_step
+from vivavoce.models.devices.execution import Precision
 from vivavoce.models.networks import half_matrices, layers
-from vivavoce.models.networks.execution import Precision
 from vivavoce.models.networks.half_matrices import LARGEST_FACTOR, split_matrix
 from vivavoce.models.networks.precision import MatrixRole, linear_class
 from vivavoce.models.networks.state import map_state, tensors

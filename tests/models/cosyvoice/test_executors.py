@@ -13,7 +13,7 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
+from vivavoce.models.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.checkpoint.weight_files import convert_to_safetensors  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import (  # noqa: E402
     CosyVoiceBundle,
@@ -37,8 +37,8 @@ from vivavoce.models.cosyvoice.onnx_runtime.networks import (  # noqa: E402
     load_array_render_networks,
 )
 from vivavoce.models.cosyvoice.tensorrt_engines.networks import load_engines  # noqa: E402
-from vivavoce.models.networks.devices import CPU  # noqa: E402
-from vivavoce.models.networks.execution import DeviceError, Executor, Precision  # noqa: E402
+from vivavoce.models.devices.execution import DeviceError, Executor, Precision  # noqa: E402
+from vivavoce.models.devices.torch_devices import CPU  # noqa: E402
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from benches.cosyvoice.precision import logit_error  # noqa: E402
-from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
+from vivavoce.models.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_lm  # noqa: E402
-from vivavoce.models.networks.execution import Precision  # noqa: E402
+from vivavoce.models.devices.execution import Precision  # noqa: E402
 from vivavoce.models.networks.layers import Linear, load_weights  # noqa: E402
 from vivavoce.models.networks.precision import MatrixRole, linear_class  # noqa: E402
 

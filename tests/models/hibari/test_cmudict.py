@@ -2,9 +2,9 @@
 
 import random
 
-from vivavoce.models.english_ipa import SpelledWord
 from vivavoce.models.hibari.cmudict import read_names, read_words
 from vivavoce.models.hibari.phonemizer import Phonemizer
+from vivavoce.models.phonemes.english_ipa import SpelledWord
 
 
 def test_every_sound_of_the_words_is_in_the_voice_s_alphabet() -> None:

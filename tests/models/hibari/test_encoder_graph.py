@@ -8,9 +8,9 @@ import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from vivavoce.models.devices.onnx_sessions import CPU_SESSIONS
 from vivavoce.models.hibari.encoder_graph import HIDDEN, make_encoder
-from vivavoce.models.onnx_parts import assemble_part, constant, nodes_between
-from vivavoce.models.onnx_sessions import CPU_SESSIONS
+from vivavoce.models.onnx_graphs.onnx_parts import assemble_part, constant, nodes_between
 
 OUTPUTS = [HIDDEN, "/Round_output_0", "f0"]
 

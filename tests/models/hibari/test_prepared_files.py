@@ -11,7 +11,8 @@ import onnxruntime
 import pytest
 from hibari.g2p import G2P
 
-from vivavoce.models.english_ipa import SpelledWord
+from vivavoce.models.devices.onnx_providers import CPU, OnnxDevice
+from vivavoce.models.devices.onnx_sessions import CPU_SESSIONS, OnnxSessions
 from vivavoce.models.hibari import prepared_files
 from vivavoce.models.hibari.cmudict import read_names
 from vivavoce.models.hibari.prepared_files import HibariGraphMismatchError, PreparedFiles
@@ -21,8 +22,7 @@ from vivavoce.models.onnx_graphs.exact_products import (
     signed_products_are_exact,
     use_unsigned_weights,
 )
-from vivavoce.models.onnx_providers import CPU, OnnxDevice
-from vivavoce.models.onnx_sessions import CPU_SESSIONS, OnnxSessions
+from vivavoce.models.phonemes.english_ipa import SpelledWord
 
 ASSETS = Path(hibari.__file__).parent / "assets"
 TEXT = "I read the record that she will record; the {live} show, 'the \"bow\", and vivavoce's O'Neill."

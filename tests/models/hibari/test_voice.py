@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from shared.audio.speech_level import active_speech_level
 from shared.process_footprint import allocated_mb
-from vivavoce.models.english_ipa import SpelledWord
 from vivavoce.models.hibari.harmonic_vocoder import SAMPLE_RATE, SAMPLE_RATES, Band
 from vivavoce.models.hibari.phonemizer import MAX_PHONEMES, PhonemeLine
 from vivavoce.models.hibari.voice import (
@@ -26,6 +25,7 @@ from vivavoce.models.hibari.voice import (
     raise_end,
     word_times,
 )
+from vivavoce.models.phonemes.english_ipa import SpelledWord
 
 SENTENCES = (
     "Thank you for calling, how can I help you today?",

@@ -4,13 +4,13 @@ import numpy as np
 import onnx
 import pytest
 
+from vivavoce.models.devices.onnx_sessions import CPU_SESSIONS
 from vivavoce.models.kokoro.integer_convolutions import (
     ConvolutionForm,
     fastest_form,
     quantized_convolution,
     replace_convolutions,
 )
-from vivavoce.models.onnx_sessions import CPU_SESSIONS
 
 # Weights with which a form is exact on every processor: without VNNI, int8 ones add two products in 16 bits.
 EXACT_WEIGHTS = {ConvolutionForm.SIGNED_PRODUCT: (64, 192), ConvolutionForm.UNSIGNED_PRODUCT: (0, 256)}

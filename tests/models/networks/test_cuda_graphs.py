@@ -11,8 +11,8 @@ torch = pytest.importorskip(
 
 from torch import Tensor  # noqa: E402
 
+from vivavoce.models.devices.torch_devices import CPU, compute_exactly  # noqa: E402
 from vivavoce.models.networks.cuda_graphs import StagingBuffer, StepGraph, bucket, buckets, new_graph_pool  # noqa: E402
-from vivavoce.models.networks.devices import CPU, compute_exactly  # noqa: E402
 
 
 @dataclass(frozen=True)

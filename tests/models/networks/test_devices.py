@@ -9,7 +9,7 @@ torch = pytest.importorskip(
 )
 
 from vivavoce.models import host_memory  # noqa: E402
-from vivavoce.models.networks.devices import CPU, free_bytes  # noqa: E402
+from vivavoce.models.devices.torch_devices import CPU, free_bytes  # noqa: E402
 
 
 def group(folder: Path, limit: str) -> Path:

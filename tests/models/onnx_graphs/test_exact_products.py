@@ -6,6 +6,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from vivavoce.models.devices.onnx_sessions import CPU_SESSIONS, session_options, sums_are_exact
 from vivavoce.models.onnx_graphs import exact_products
 from vivavoce.models.onnx_graphs.exact_products import (
     exact_integer_options,
@@ -13,7 +14,6 @@ from vivavoce.models.onnx_graphs.exact_products import (
     signed_products_are_exact,
     use_unsigned_weights,
 )
-from vivavoce.models.onnx_sessions import CPU_SESSIONS, session_options, sums_are_exact
 
 INPUTS, OUTPUTS = 48, 24
 X = np.random.default_rng(1).integers(0, 256, (5, INPUTS), np.uint8)

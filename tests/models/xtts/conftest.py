@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # imported in the fixtures, which run with torch only
 
 @pytest.fixture(scope="session")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> "XttsBundle":
-    from vivavoce.models.checkpoint.bundle_files import BundleSize
+    from vivavoce.models.bundle_files import BundleSize
     from vivavoce.models.xtts.checkpoint.bundle import open_bundle
     from vivavoce.models.xtts.checkpoint.random_bundle import write_random_bundle
 

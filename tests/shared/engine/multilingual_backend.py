@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult
-from vivavoce.tts_engine.backends.voice_reader import VoiceReader
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
+from vivavoce.tts_engine.voice_kit.voice_reader import VoiceReader
 from vivavoce.tts_engine.voices.voices import Voice, Voices
 
 

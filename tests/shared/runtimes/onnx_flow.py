@@ -18,7 +18,7 @@ from vivavoce.models.cosyvoice.flow.unet import UnetState
 from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow, ArrayFlowState
 from vivavoce.models.cosyvoice.onnx_runtime.graph_runs import State
 from vivavoce.models.cosyvoice.onnx_runtime.networks import can_run_policy
-from vivavoce.models.networks.devices import CPU
+from vivavoce.models.devices.torch_devices import CPU
 from vivavoce.models.networks.state import tensors
 
 

@@ -12,8 +12,8 @@ from vivavoce.models.cosyvoice.config import SpeechLmConfig
 from vivavoce.models.cosyvoice.lm.generation import LmInput, lm_input_index
 from vivavoce.models.cosyvoice.onnx_runtime.language_model import ArrayLmState, ArraySpeechLm
 from vivavoce.models.decoding.kv_memory import SpeechLmState
-from vivavoce.models.networks.devices import CPU
-from vivavoce.models.networks.execution import Precision
+from vivavoce.models.devices.execution import Precision
+from vivavoce.models.devices.torch_devices import CPU
 
 
 class OnnxSpeechLm:

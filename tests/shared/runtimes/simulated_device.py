@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from vivavoce.models.networks.devices import CPU
+from vivavoce.models.devices.torch_devices import CPU
 
 DEVICE = torch.device("meta")
 COPIES = (torch.ops.aten.copy_, torch.ops.aten._to_copy)

@@ -15,7 +15,7 @@ sys.modules["torch"] = None  # type: ignore[assignment]  # so its import fails, 
 
 from shared.voices.tiny_cosyvoice import BRIEF, pcm, run, speak  # noqa: E402
 from vivavoce.models.cosyvoice.lm.decode_turn import DecodeTurn  # noqa: E402
-from vivavoce.models.networks.execution import Precision  # noqa: E402
+from vivavoce.models.devices.execution import Precision  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.lm_runner import LmRunner  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import policy_for  # noqa: E402

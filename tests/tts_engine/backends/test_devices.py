@@ -9,11 +9,11 @@ import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
 
 from shared.voices.tiny_piper import write_tiny_piper
-from vivavoce.models.english_ipa import SpelledWord
+from vivavoce.models.devices.onnx_providers import PROVIDERS, OnnxDevice, find_onnx_device, installed_devices
+from vivavoce.models.devices.onnx_sessions import CPU_SESSIONS, OnnxSessions
 from vivavoce.models.hibari.phonemizer import PhonemeLine
 from vivavoce.models.hibari.voice import HibariVoice
-from vivavoce.models.onnx_providers import PROVIDERS, OnnxDevice, find_onnx_device, installed_devices
-from vivavoce.models.onnx_sessions import CPU_SESSIONS, OnnxSessions
+from vivavoce.models.phonemes.english_ipa import SpelledWord
 from vivavoce.tts_engine.backends.base import Backend
 from vivavoce.tts_engine.backends.loading import load_backend
 from vivavoce.tts_engine.engine import Engine

@@ -28,7 +28,7 @@ from shared.voices.tiny_cosyvoice import (
     spoken_ids,
     words_of,
 )
-from vivavoce.models.checkpoint.bundle_files import BundleSize
+from vivavoce.models.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion

@@ -16,7 +16,7 @@ from shared.voices.tiny_cosyvoice import (  # noqa: E402
     run,
     speak,
 )
-from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
+from vivavoce.models.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402

@@ -27,10 +27,10 @@ from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule  # noqa: E4
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.rendering.flow_runner import GraphFlowRunner  # noqa: E402
-from vivavoce.tts_engine.decoding.fault_isolation import is_device_lost  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.errors import SynthesisFailed  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
+from vivavoce.tts_engine.voice_kit.fault_isolation import is_device_lost  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

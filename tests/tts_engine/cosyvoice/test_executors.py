@@ -12,8 +12,8 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: make tes
 
 from shared.voices.cosyvoice_bundles import export_bundle
 from shared.voices.tiny_cosyvoice import BRIEF, pcm, run, speak
-from vivavoce.models.networks.execution import Executor, Precision
-from vivavoce.models.onnx_providers import installed_devices
+from vivavoce.models.devices.execution import Executor, Precision
+from vivavoce.models.devices.onnx_providers import installed_devices
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest

@@ -12,9 +12,9 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: make tes
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.flow.policy import EXACT_POLICY
 from vivavoce.models.cosyvoice.onnx_runtime.networks import load_array_flow
-from vivavoce.models.networks.execution import DeviceError, Executor, Precision
-from vivavoce.models.onnx_providers import CPU, PROVIDERS, OnnxDevice
-from vivavoce.models.onnx_sessions import OnnxSessions
+from vivavoce.models.devices.execution import DeviceError, Executor, Precision
+from vivavoce.models.devices.onnx_providers import CPU, PROVIDERS, OnnxDevice
+from vivavoce.models.devices.onnx_sessions import OnnxSessions
 from vivavoce.tts_engine.cosyvoice import enrolment, policy
 from vivavoce.tts_engine.cosyvoice.enrolment import encoder_device
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy, policy_for

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.voices.tiny_cosyvoice import BRIEF
-from vivavoce.models.networks.execution import Precision
+from vivavoce.models.devices.execution import Precision
 from vivavoce.tts_engine.backends.base import ProcessPolicy
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.engine import Engine

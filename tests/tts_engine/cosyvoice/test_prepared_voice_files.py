@@ -17,7 +17,7 @@ from torch import Tensor
 from shared.voices.cosyvoice_bundles import export_bundle
 from shared.voices.tiny_cosyvoice import BRIEF, pcm, run, speak
 from shared.voices.voice_prompts import prompt
-from vivavoce.models.checkpoint.bundle_files import BundleSize
+from vivavoce.models.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
@@ -26,7 +26,7 @@ from vivavoce.models.cosyvoice.flow.streaming_flow import StreamingFlow
 from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow, ArrayFlowState
 from vivavoce.models.cosyvoice.onnx_runtime.graph_runs import Float, Integers
 from vivavoce.models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from vivavoce.models.networks.execution import Executor
+from vivavoce.models.devices.execution import Executor
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.lm_runner import LmRunner, PromptPrefix
 from vivavoce.tts_engine.cosyvoice.loading import voice_files_of

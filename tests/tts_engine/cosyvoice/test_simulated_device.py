@@ -13,7 +13,7 @@ torch = pytest.importorskip(
 from torch import Tensor  # noqa: E402
 
 from shared.runtimes.simulated_device import DEVICE, DeviceSimulation  # noqa: E402
-from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
+from vivavoce.models.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
@@ -21,10 +21,10 @@ from vivavoce.models.cosyvoice.flow.state import FlowChunk  # noqa: E402
 from vivavoce.models.cosyvoice.lm import decoding  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks  # noqa: E402
+from vivavoce.models.devices.execution import DeviceError, Precision  # noqa: E402
+from vivavoce.models.devices.torch_devices import CPU, find_device, to_device, to_host  # noqa: E402
 from vivavoce.models.networks import devices  # noqa: E402
 from vivavoce.models.networks.cuda_graphs import buckets  # noqa: E402
-from vivavoce.models.networks.devices import CPU, find_device, to_device, to_host  # noqa: E402
-from vivavoce.models.networks.execution import DeviceError, Precision  # noqa: E402
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage, StepResult  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.front_end import CosyVoiceFrontEnd  # noqa: E402

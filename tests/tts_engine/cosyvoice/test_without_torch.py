@@ -18,7 +18,7 @@ from shared.voices.tiny_cosyvoice import BRIEF, pcm, run, speak
 from shared.voices.voice_prompts import prompt
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.lm.decode_turn import DecodeTurn
-from vivavoce.models.networks.execution import Executor
+from vivavoce.models.devices.execution import Executor
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.lm_runner import LmRunner
 from vivavoce.tts_engine.engine import Engine

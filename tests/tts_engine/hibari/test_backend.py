@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shared.audio.speech_level import active_speech_level
 from shared.unreadable_texts import UNREADABLE_TEXTS
-from vivavoce.models.english_ipa import SpelledWord
+from vivavoce.models.phonemes.english_ipa import SpelledWord
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
 from vivavoce.tts_engine.engine import Engine, EngineConfig

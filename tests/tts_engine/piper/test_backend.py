@@ -12,12 +12,12 @@ from shared.audio.speech_level import active_speech_level
 from shared.engine.engine_streams import speak
 from shared.voices.installed_voices import joe_folder
 from shared.voices.tiny_piper import write_tiny_piper
-from vivavoce.tts_engine.backends.espeak import EspeakPhonemizer
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, UnreadableText
 from vivavoce.tts_engine.piper.backend import PIECE_S
 from vivavoce.tts_engine.stream_request import Delivery
+from vivavoce.tts_engine.voice_kit.espeak import EspeakPhonemizer
 
 TEXT = "Good morning, and thank you for waiting. Your order of the day arrives on March 3rd."
 

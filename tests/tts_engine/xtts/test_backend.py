@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.voices.tiny_cosyvoice import FINAL_SILENCE, content, pcm, run, speak, spoken_ids, words_of
-from vivavoce.models.networks.execution import Precision
+from vivavoce.models.devices.execution import Precision
 from vivavoce.models.xtts.checkpoint.bundle import open_bundle
 from vivavoce.models.xtts.config import XTTS_IDS_PER_S
 from vivavoce.models.xtts.gpt import XttsPrompt

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXT
 
 from shared.engine.cosyvoice_sessions import SessionDriver
 from shared.voices.tiny_cosyvoice import recording
-from vivavoce.models.networks.execution import Precision
+from vivavoce.models.devices.execution import Precision
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
 from vivavoce.tts_engine.segmenter import Segment
 from vivavoce.tts_engine.stream_request import Delivery

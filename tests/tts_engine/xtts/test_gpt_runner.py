@@ -9,7 +9,7 @@ pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXT
 import numpy as np
 import torch
 
-from vivavoce.models.networks.execution import Precision
+from vivavoce.models.devices.execution import Precision
 from vivavoce.models.xtts.checkpoint.bundle import open_bundle
 from vivavoce.models.xtts.gpt import XttsGpt, XttsPrompt
 from vivavoce.models.xtts.networks import load_networks

@@ -13,7 +13,7 @@ torch = pytest.importorskip(
 
 from shared.engine.cosyvoice_sessions import TEXTS, SessionDriver  # noqa: E402
 from shared.runtimes.simulated_device import DEVICE, DeviceSimulation  # noqa: E402
-from vivavoce.models.networks.devices import CPU  # noqa: E402
+from vivavoce.models.devices.torch_devices import CPU  # noqa: E402
 from vivavoce.models.xtts.checkpoint.bundle import XttsBundle, open_bundle  # noqa: E402
 from vivavoce.models.xtts.networks import load_networks, load_voice_encoder  # noqa: E402
 from vivavoce.tts_engine.xtts.backend import XttsBackend  # noqa: E402

@@ -25,8 +25,8 @@ from ....models.cosyvoice.onnx_runtime.flow import ArrayFlowState
 from ....models.cosyvoice.onnx_runtime.networks import ArrayRenderNetworks
 from ....models.cosyvoice.onnx_runtime.vocoder import ArrayVocoderStream
 from ....models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from ....models.host_memory import free_host_bytes, release_free_heap
-from ...decoding.recently_used import RecentlyUsed
+from ....models.devices.host_memory import free_host_bytes, release_free_heap
+from ...recently_used import RecentlyUsed
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
 from .render_input import RenderInput, Samples

@@ -20,7 +20,7 @@ from ....models.cosyvoice.flow.flow_graphs import FlowGraphs, PagedVoice, Sequen
 from ....models.cosyvoice.flow.policy import CacheForm
 from ....models.cosyvoice.flow.state import FlowChunk, FlowState
 from ....models.cosyvoice.flow.streaming_flow import StreamingFlow
-from ....models.networks.devices import free_bytes, to_device
+from ....models.devices.torch_devices import free_bytes, to_device
 from .voice_memory import OwnSequence as OwnSequence
 from .voice_memory import PreparedVoice as PreparedVoice
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...backends.divided_stages import RenderReplicaDescription, RenderReplicaLost, RenderTransport
-from ...decoding.fault_isolation import FaultIsolation
 from ...errors import SynthesisFailed
+from ...voice_kit.fault_isolation import FaultIsolation
 from ..conditioning import FlowPrompt
 from .render_input import RenderInput, Samples
 from .render_messages import (

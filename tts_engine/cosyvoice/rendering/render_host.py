@@ -22,10 +22,10 @@ from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...backends.base import Stage
 from ...backends.divided_stages import RenderReplicaDescription
 from ...chunk import SAMPLE_RATE
-from ...decoding.fault_isolation import FaultIsolation, is_device_lost, is_out_of_memory
 from ...errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
 from ...metrics import Metrics
 from ...scheduler import ComputeCost, SchedulerPolicy, admit, step_cost_s
+from ...voice_kit.fault_isolation import FaultIsolation, is_device_lost, is_out_of_memory
 from ..conditioning import FlowPrompt
 from .render_input import RenderInput, Samples
 from .render_messages import (

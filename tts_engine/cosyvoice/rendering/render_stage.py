@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ....models.cosyvoice.config import FRAMES_PER_SPEECH_ID
-from ...decoding.fault_isolation import FaultIsolation
+from ...voice_kit.fault_isolation import FaultIsolation
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
 from .render_input import RenderInput, Samples

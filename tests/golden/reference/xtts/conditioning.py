@@ -14,7 +14,7 @@ from golden.reference.xtts.networks import (
     read_recordings,
     read_second_channel,
 )
-from vivavoce.models.recording_resampler import resample
+from vivavoce.models.signal.recording_resampler import resample
 from vivavoce.models.xtts import features
 from vivavoce.models.xtts.config import SPEAKER_RATE, XTTS_INPUT_RATE
 from vivavoce.models.xtts.voice import VoiceConditioningConfig, XttsVoiceEncoder

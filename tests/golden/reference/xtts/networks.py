@@ -12,7 +12,7 @@ from torch import Tensor
 
 from golden.reference.comparison import read_arrays
 from golden.reference.golden_config import read_config
-from vivavoce.models.recording_resampler import resample
+from vivavoce.models.signal.recording_resampler import resample
 from vivavoce.models.xtts.checkpoint.random_bundle import random_tensor
 from vivavoce.models.xtts.checkpoint.tensor_shapes import model_tensors
 from vivavoce.models.xtts.config import (

@@ -16,8 +16,8 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
+from vivavoce.models.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.checkpoint import weight_files  # noqa: E402
-from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.checkpoint.settings_file import BundleConfigError, parse_yaml  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import InvalidBundleError, detect_version, open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.inventory import list_bundle_files  # noqa: E402

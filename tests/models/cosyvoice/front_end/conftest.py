@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module", params=[2, 3])
 def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> "CosyVoiceBundle":
-    from vivavoce.models.checkpoint.bundle_files import BundleSize
+    from vivavoce.models.bundle_files import BundleSize
     from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
     from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
     from vivavoce.models.cosyvoice.config import CosyVoiceVersion

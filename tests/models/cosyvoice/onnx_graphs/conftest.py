@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from vivavoce.models.checkpoint.bundle_files import BundleSize
+from vivavoce.models.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion

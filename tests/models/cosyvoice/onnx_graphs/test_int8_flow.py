@@ -15,9 +15,9 @@ from vivavoce.models.cosyvoice.onnx_graphs.graph_values import GraphValue
 from vivavoce.models.cosyvoice.onnx_graphs.products import int8_product
 from vivavoce.models.cosyvoice.onnx_runtime.flow import ArrayFlow, ArrayFlowState
 from vivavoce.models.cosyvoice.onnx_runtime.shared_voice_flow import SharedVoiceFlow
+from vivavoce.models.devices.onnx_sessions import CPU_SESSIONS
 from vivavoce.models.onnx_graphs.exact_products import exact_integer_options
 from vivavoce.models.onnx_graphs.graph_builder import OnnxGraphFile
-from vivavoce.models.onnx_sessions import CPU_SESSIONS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -28,7 +28,7 @@ from vivavoce.models.cosyvoice.onnx_graphs.lm_graphs import (  # noqa: E402
     write_lm_step,
 )
 from vivavoce.models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm  # noqa: E402
-from vivavoce.models.networks.execution import Precision  # noqa: E402
+from vivavoce.models.devices.execution import Precision  # noqa: E402
 from vivavoce.models.onnx_graphs.matrix_products import MatrixFormat  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"

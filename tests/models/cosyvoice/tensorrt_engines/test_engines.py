@@ -16,7 +16,7 @@ torch = pytest.importorskip(
 from shared.runtimes.onnx_flow import OnnxFlow  # noqa: E402
 from shared.runtimes.onnx_vocoder import OnnxVocoder  # noqa: E402
 from shared.runtimes.simulated_tensorrt import SimulatedTensorrt  # noqa: E402
-from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
+from vivavoce.models.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
@@ -27,8 +27,8 @@ from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle  # noqa: 
 from vivavoce.models.cosyvoice.onnx_runtime.networks import ArrayRenderNetworks, load_array_render_networks  # noqa: E402
 from vivavoce.models.cosyvoice.tensorrt_engines.networks import EngineLoader  # noqa: E402
 from vivavoce.models.cosyvoice.tensorrt_engines.typed_graph import write_typed_graph  # noqa: E402
-from vivavoce.models.networks.devices import CPU  # noqa: E402
-from vivavoce.models.networks.execution import DeviceError, Precision  # noqa: E402
+from vivavoce.models.devices.execution import DeviceError, Precision  # noqa: E402
+from vivavoce.models.devices.torch_devices import CPU  # noqa: E402
 
 EDGES = (0, 75, 100, 150, 157)  # ids: a prompt, then chunks as a listener gets them
 

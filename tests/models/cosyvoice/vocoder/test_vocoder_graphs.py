@@ -14,8 +14,8 @@ from vivavoce.models.cosyvoice.vocoder import vocoder_graphs  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs  # noqa: E402
+from vivavoce.models.devices.torch_devices import CPU  # noqa: E402
 from vivavoce.models.networks.cuda_graphs import StepGraph  # noqa: E402
-from vivavoce.models.networks.devices import CPU  # noqa: E402
 from vivavoce.models.networks.layers import load_weights  # noqa: E402
 from vivavoce.models.networks.state import map_state, tensors  # noqa: E402
 

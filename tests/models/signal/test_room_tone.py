@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vivavoce.models.room_tone import RoomTone
+from vivavoce.models.signal.room_tone import RoomTone
 
 
 def silence(level_db: float = -70.0, samples: int = 24_000) -> NDArray[np.float32]:

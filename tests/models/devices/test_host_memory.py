@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vivavoce.models.host_memory import release_file_pages
+from vivavoce.models.devices.host_memory import release_file_pages
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

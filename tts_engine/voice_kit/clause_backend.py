@@ -13,14 +13,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.room_tone import RoomTone
-from ...models.speech_edges import gain_to_level
+from ...models.signal.room_tone import RoomTone
+from ...models.signal.speech_edges import gain_to_level
+from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
 from ..chunk import SAMPLE_RATE, Word
 from ..process_limits import available_cores
 from ..reading.unicode_scripts import estimate_seconds, group_written_words
 from ..segmenter import Segment, Segmenter, SpokenWord
 from ..voices.voices import Voices
-from .base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
 
 logger = logging.getLogger(__name__)
 

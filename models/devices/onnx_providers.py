@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .networks.execution import DeviceError
+from .execution import DeviceError
 
 
 @dataclass(frozen=True, slots=True)

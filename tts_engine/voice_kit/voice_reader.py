@@ -1,5 +1,6 @@
 """Segmenters for a voice of one language, from the reader that has most rules for it."""
 
+from ..backends.base import SlotRequest
 from ..errors import MissingExtra
 from ..reading.languages.default import DEFAULT_LANGUAGE
 from ..reading.languages.registry import languages_by_code
@@ -8,7 +9,6 @@ from ..reading.normalizer import TextNormalizer
 from ..reading.unicode_scripts import ALL_SCRIPTS, CYRILLIC, GREEK, LATIN, ReadableScripts
 from ..segmenter import Segmenter
 from ..voices.languages import primary_language
-from .base import SlotRequest
 
 # Of languages without a grammar
 _SCRIPTS = {

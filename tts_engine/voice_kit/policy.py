@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ...models.networks.execution import DeviceError, Precision
+from ...models.devices.execution import DeviceError, Precision
 from ..errors import BadRequest, BundleError
 from ..stream_request import Delivery
 
@@ -42,7 +42,7 @@ class DecodingPolicy:
 
 def require_device(name: str) -> str:
     """The device with that name, as "cpu" or "cuda:0". Needs torch. Raises BundleError without the device."""
-    from ...models.networks.devices import find_device
+    from ...models.devices.torch_devices import find_device
 
     try:
         return str(find_device(name))

@@ -4,10 +4,10 @@ import lzma
 
 import pytest
 
-from vivavoce.models.arpabet import from_arpabet, to_arpabet
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.models.english_ipa import from_ipa
 from vivavoce.models.hibari.cmudict import DATA
+from vivavoce.models.phonemes.arpabet import from_arpabet, to_arpabet
+from vivavoce.models.phonemes.english_ipa import from_ipa
 
 SOUNDS = """
 AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z ZH

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vivavoce.tts_engine.backends.espeak import EspeakPhonemizer, PhonemeWord, align_words
 from vivavoce.tts_engine.errors import BundleError, SynthesisFailed
+from vivavoce.tts_engine.voice_kit.espeak import EspeakPhonemizer, PhonemeWord, align_words
 
 # Answers in capital letters; "hang" is never answered, "die" ends it, "once" does if FILE is absent, and
 # "late" goes on to write when its answer is complete.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vivavoce.tts_engine.decoding.kv_rows import KvRows
+from vivavoce.tts_engine.voice_kit.kv_rows import KvRows
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from ..host_memory import free_host_bytes
 from .execution import DeviceError
+from .host_memory import free_host_bytes
 
 CPU = torch.device("cpu")
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from vivavoce.models.room_tone import RoomTone
+from vivavoce.models.signal.room_tone import RoomTone
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
-from vivavoce.tts_engine.backends.clause_backend import ClauseBackend, RenderedPiece
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, Segmenter, SpokenWord
+from vivavoce.tts_engine.voice_kit.clause_backend import ClauseBackend, RenderedPiece
 from vivavoce.tts_engine.voices.voices import Voice, Voices
 
 LINE = Segment((SpokenWord("one", ",", 0, 3),), 0, 4, BoundaryKind.CLAUSE)

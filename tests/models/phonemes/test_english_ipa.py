@@ -2,8 +2,8 @@
 
 import pytest
 
-from vivavoce.models.english_ipa import SpelledWord, from_ipa
 from vivavoce.models.hibari.phonemizer import Phonemizer
+from vivavoce.models.phonemes.english_ipa import SpelledWord, from_ipa
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from vivavoce.tts_engine.decoding.word_timing import TimedWord, WordTimeEstimator
 from vivavoce.tts_engine.reading.languages.en.rules import normalize
 from vivavoce.tts_engine.reading.unicode_scripts import estimate_seconds
 from vivavoce.tts_engine.segmenter import SpokenWord
+from vivavoce.tts_engine.voice_kit.word_timing import TimedWord, WordTimeEstimator
 
 
 def words(*texts: str, start: int = 0) -> tuple[SpokenWord, ...]:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from vivavoce.tts_engine.backends.base import SlotTurn, Stage, StepResult
-from vivavoce.tts_engine.decoding.fault_isolation import FaultIsolation
-from vivavoce.tts_engine.decoding.policy import DecodingPolicy
-from vivavoce.tts_engine.decoding.session_renderer import Samples, SessionRenderer, row_count
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
+from vivavoce.tts_engine.voice_kit.fault_isolation import FaultIsolation
+from vivavoce.tts_engine.voice_kit.policy import DecodingPolicy
+from vivavoce.tts_engine.voice_kit.session_renderer import Samples, SessionRenderer, row_count
 
 CHUNK_IDS = 6
 POLICY = DecodingPolicy(slots=3, ids_per_decode_step=2)

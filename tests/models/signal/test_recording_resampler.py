@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vivavoce.models.recording_resampler import resample
+from vivavoce.models.signal.recording_resampler import resample
 
 
 def tone(hz: float, rate: int) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 import pytest
 
 from vivavoce.tts_engine.backends.base import SlotRequest
-from vivavoce.tts_engine.backends.voice_reader import VoiceReader
+from vivavoce.tts_engine.voice_kit.voice_reader import VoiceReader
 
 
 def words_of(language: str, text: str) -> tuple[list[str], int]:

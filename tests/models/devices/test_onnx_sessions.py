@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
 
 from vivavoce.models import onnx_sessions
-from vivavoce.models.networks.execution import DeviceError
-from vivavoce.models.onnx_providers import (
+from vivavoce.models.devices.execution import DeviceError
+from vivavoce.models.devices.onnx_providers import (
     CPU,
     PROVIDERS,
     OnnxDevice,
@@ -22,7 +22,7 @@ from vivavoce.models.onnx_providers import (
     installed_devices,
     is_for_onnxruntime_only,
 )
-from vivavoce.models.onnx_sessions import ONNX_RUNTIME_ERRORS, OnnxSessions
+from vivavoce.models.devices.onnx_sessions import ONNX_RUNTIME_ERRORS, OnnxSessions
 
 CPU_PROVIDER = ("CPUExecutionProvider", {})
 CUDA_OPTIONS = {"use_tf32": "0"}

@@ -3,7 +3,7 @@
 import weakref
 from collections.abc import Collection, Mapping
 
-from vivavoce.tts_engine.decoding.fault_isolation import FaultIsolation
+from vivavoce.tts_engine.voice_kit.fault_isolation import FaultIsolation
 
 OPENED_ORDER = {0: 10, 1: 11, 2: 12}
 INPUTS = {0: "a", 1: "b", 2: "c"}

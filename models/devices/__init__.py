@@ -1,0 +1,1 @@
+"""Devices that networks compute on: processors, cards, ONNX Runtime's providers."""

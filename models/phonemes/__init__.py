@@ -1,0 +1,1 @@
+"""Phonemes of English in the notations that voices take."""

@@ -1,0 +1,1 @@
+"""Parts that several voice families are made of: sessions that decode, batches, clauses, espeak."""
