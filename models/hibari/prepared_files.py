@@ -55,8 +55,8 @@ _MAKERS = (
     "graph.py",
     "encoder_graph.py",
     "decoder_layout.py",
-    "../arpabet.py",
-    "../onnx_parts.py",
+    "../phonemes/arpabet.py",
+    "../onnx_graphs/onnx_parts.py",
     "../onnx_graphs/exact_products.py",
 )
 _WEIGHTS_KEY = '"weights":{"'

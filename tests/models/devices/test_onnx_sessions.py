@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
 
-from vivavoce.models import onnx_sessions
+from vivavoce.models.devices import onnx_sessions
 from vivavoce.models.devices.execution import DeviceError
 from vivavoce.models.devices.onnx_providers import (
     CPU,

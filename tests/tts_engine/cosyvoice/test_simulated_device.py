@@ -23,7 +23,7 @@ from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule  # noqa: E4
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks  # noqa: E402
 from vivavoce.models.devices.execution import DeviceError, Precision  # noqa: E402
 from vivavoce.models.devices.torch_devices import CPU, find_device, to_device, to_host  # noqa: E402
-from vivavoce.models.networks import devices  # noqa: E402
+from vivavoce.models.devices import torch_devices  # noqa: E402
 from vivavoce.models.networks.cuda_graphs import buckets  # noqa: E402
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage, StepResult  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
@@ -173,7 +173,7 @@ def test_int8_is_refused_on_other_devices(bundle: CosyVoiceBundle) -> None:
 
 def test_the_policy_of_a_gpu_has_more_slots_and_half_precision_state(monkeypatch: pytest.MonkeyPatch) -> None:
     assert policy_for("int8", "cpu") == CosyVoicePolicy(precision=Precision.INT8, device="cpu")
-    monkeypatch.setattr(devices, "find_device", lambda name: torch.device("cuda", 1))
+    monkeypatch.setattr(torch_devices, "find_device", lambda name: torch.device("cuda", 1))
     on_card = policy_for("bf16", "cuda:1")
     assert (on_card.slots, on_card.max_render_rows, on_card.device) == (32, 8, "cuda:1")
     assert on_card.overlap

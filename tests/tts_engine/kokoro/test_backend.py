@@ -14,7 +14,7 @@ from shared.voices.installed_voices import kokoro_folder
 from shared.voices.tiny_kokoro import write_tiny_kokoro
 from shared.voices.voice_registry_setup import SPEAKER
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
-from vivavoce.tts_engine.backends import clause_backend
+from vivavoce.tts_engine.voice_kit import clause_backend
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, UnknownVoice, UnreadableText

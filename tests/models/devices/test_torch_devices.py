@@ -8,7 +8,7 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from vivavoce.models import host_memory  # noqa: E402
+from vivavoce.models.devices import host_memory  # noqa: E402
 from vivavoce.models.devices.torch_devices import CPU, free_bytes  # noqa: E402
 
 
