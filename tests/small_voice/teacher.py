@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from small_voice import world
 from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, SAMPLE_RATE
 from vivavoce.models.cosyvoice.front_end.features import MEL_HOP
-from vivavoce.models.english_ipa import SpelledWord
 from vivavoce.models.hibari import voice as hibari
 from vivavoce.models.hibari.harmonic_vocoder import HOP as TEACHER_HOP
 from vivavoce.models.hibari.phonemizer import PhonemeLine
+from vivavoce.models.phonemes.english_ipa import SpelledWord
 from vivavoce.tts_engine.reading.unicode_scripts import join_words
 
 ID_SAMPLES = FRAMES_PER_SPEECH_ID * MEL_HOP

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...checkpoint.weight_files import write_safetensors
-from ...networks.devices import CPU, compute_exactly, find_device
+from ...devices.torch_devices import CPU, compute_exactly, find_device
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import TIED_HEAD_KEY
 from .dropout import DROPOUT, add_dropout

@@ -21,9 +21,9 @@ from vivavoce.models.cosyvoice.flow.state import FlowChunk  # noqa: E402
 from vivavoce.models.cosyvoice.lm import decoding  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks  # noqa: E402
+from vivavoce.models.devices import torch_devices  # noqa: E402
 from vivavoce.models.devices.execution import DeviceError, Precision  # noqa: E402
 from vivavoce.models.devices.torch_devices import CPU, find_device, to_device, to_host  # noqa: E402
-from vivavoce.models.devices import torch_devices  # noqa: E402
 from vivavoce.models.networks.cuda_graphs import buckets  # noqa: E402
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage, StepResult  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402

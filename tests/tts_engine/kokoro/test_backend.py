@@ -14,7 +14,6 @@ from shared.voices.installed_voices import kokoro_folder
 from shared.voices.tiny_kokoro import write_tiny_kokoro
 from shared.voices.voice_registry_setup import SPEAKER
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
-from vivavoce.tts_engine.voice_kit import clause_backend
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, UnknownVoice, UnreadableText
@@ -23,6 +22,7 @@ from vivavoce.tts_engine.kokoro.backend import parse_mixture
 from vivavoce.tts_engine.reading.multilingual_clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import SpokenWord
 from vivavoce.tts_engine.stream_request import Delivery
+from vivavoce.tts_engine.voice_kit import clause_backend
 from vivavoce.tts_engine.voice_kit.espeak import PhonemeWord
 
 TEXT = "Good morning, and thank you for waiting. Your PIN is 0417."

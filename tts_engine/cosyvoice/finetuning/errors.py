@@ -15,11 +15,11 @@ def finetuning_errors() -> Iterator[None]:
     Raises MissingExtra if a package is not installed.
     """
     try:
-        from ....models.checkpoint.bundle_files import WeightFileError
+        from ....models.bundle_files import WeightFileError
         from ....models.cosyvoice.checkpoint.bundle import InvalidBundleError
         from ....models.cosyvoice.training.dataset import DatasetError
         from ....models.cosyvoice.training.loop.run_folder import TrainingRunError
-        from ....models.networks.execution import DeviceError
+        from ....models.devices.execution import DeviceError
     except ImportError as error:
         raise MissingExtra(_WORK, "train") from error
     try:

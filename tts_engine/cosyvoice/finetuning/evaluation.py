@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ....models.cosyvoice.front_end.voice_encoder import VoiceEncoder
 from ....models.cosyvoice.training.dataset import TrainingDataset, UtteranceEntry
-from ....models.recording_resampler import resample
+from ....models.signal.recording_resampler import resample
 from ...chunk import SAMPLE_RATE
 from ...engine import Engine
 
