@@ -29,7 +29,7 @@ from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, MEL_BANDS
 from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.front_end.features import mel_spectrogram
 from vivavoce.models.cosyvoice.networks import RenderNetworks, load_render_networks
-from vivavoce.models.networks.devices import CPU
+from vivavoce.models.devices.torch_devices import CPU
 from vivavoce.tts_engine.engine import Engine
 
 Float = NDArray[np.float32]
