@@ -20,7 +20,7 @@ TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 28
 	@echo
-	@echo "Variables: PYTHON=python3.12; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,otel,test-chart,test-voices,triton; ARGS='--http-port 8081' of make run"
+	@echo "Variables: PYTHON=python3.12; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,otel,test-chart,test-voices,triton,train; ARGS='--http-port 8081' of make run"
 
 setup: $(STAMP) ## install vivavoce into .venv; EXTRAS=pipecat adds an extra
 run: $(STAMP) ## install what serving needs, and serve an example script on 127.0.0.1
@@ -59,7 +59,7 @@ test: $(TEST_STAMP) ## run the tests but for the long ones
 	@echo "The tests take about 7 minutes on two cores. Those marked slow are left out; make test-all runs them too."
 	$(call run_tests,-m "not slow")
 
-test-all: $(TEST_STAMP) ## run all tests but the nightly ones, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,otel,test-chart,test-voices,triton skips the fewest
+test-all: $(TEST_STAMP) ## run all tests but the nightly ones, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,otel,test-chart,test-voices,triton,train skips the fewest
 	$(call run_tests,)
 
 test-nightly: $(TEST_STAMP) ## test the benches of developers, and that planted faults are caught

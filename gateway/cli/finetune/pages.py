@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ....tts_engine.chunk import SAMPLE_RATE
-from ....tts_engine.cosyvoice.finetuning.evaluation import SourceFigures, SpokenSentence
+from ....tts_engine.cosyvoice.finetuning.evaluation import EvaluatedSentence, SourceFigures
 from ....tts_engine.cosyvoice.finetuning.preparation import PreparationReport
 
 _STYLE = """
@@ -40,7 +40,7 @@ def write_preparation_page(report: PreparationReport, path: Path) -> None:
 
 
 def write_evaluation_page(
-    figures: Sequence[SourceFigures], spoken: Sequence[SpokenSentence], path: Path
+    figures: Sequence[SourceFigures], spoken: Sequence[EvaluatedSentence], path: Path
 ) -> None:
     """Write the comparison of a run, with every sentence to play from every source. Raises OSError."""
     sources = [one.source for one in figures]
@@ -49,7 +49,7 @@ def write_evaluation_page(
         f"<td class=number>{one.similarity:.3f}</td></tr>"
         for one in figures
     )
-    by_text: dict[str, dict[str, SpokenSentence]] = {}
+    by_text: dict[str, dict[str, EvaluatedSentence]] = {}
     for one in spoken:
         by_text.setdefault(one.text, {})[one.source] = one
     rows = "".join(
@@ -66,7 +66,7 @@ def write_evaluation_page(
     _write_page(path, "Evaluation", body)
 
 
-def _player(one: SpokenSentence | None) -> str:
+def _player(one: EvaluatedSentence | None) -> str:
     if one is None:
         return "<td></td>"
     sound = base64.b64encode(wav_bytes(one)).decode()
@@ -74,7 +74,7 @@ def _player(one: SpokenSentence | None) -> str:
     return f"<td><audio controls src='data:audio/wav;base64,{sound}'></audio>{heard}</td>"
 
 
-def wav_bytes(one: SpokenSentence) -> bytes:
+def wav_bytes(one: EvaluatedSentence) -> bytes:
     """The sentence as a WAV file."""
     file = io.BytesIO()
     with wave.open(file, "wb") as out:

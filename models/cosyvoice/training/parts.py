@@ -1,4 +1,4 @@
-"""What of a bundle is trained: the language model or the flow, each with its batches and its loss.
+"""The trained parts of a bundle, the language model and the flow, each with its batches and its loss.
 
 A part gives ``losses`` of some utterances of a data set. All its random choices come from a ``DrawSeed``, so
 that a batch may be split between processes or halved.

@@ -152,7 +152,9 @@ def test_without_torch_a_missing_folder_is_named_and_then_the_command_that_adds_
         assert sentence in done.stderr
 
 
-@pytest.mark.parametrize("group", [[], ["bench"], ["bundle"], ["keys"], ["voices"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "group", [[], ["bench"], ["bundle"], ["finetune"], ["keys"], ["voices"]], ids=" ".join
+)
 def test_a_group_without_a_command_prints_its_help(
     group: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,7 +178,9 @@ def test_the_help_of_a_command_ends_with_an_example_that_it_accepts(path: list[s
     command.make_context(path[-1], example[len(path) :])
 
 
-@pytest.mark.parametrize("group", [[], ["bench"], ["bundle"], ["keys"], ["voices"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "group", [[], ["bench"], ["bundle"], ["finetune"], ["keys"], ["voices"]], ids=" ".join
+)
 def test_the_summary_of_a_command_is_whole(group: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     exit_code(*group)
     summaries = capsys.readouterr().out.partition("Commands:\n")[2]

@@ -38,7 +38,7 @@ class SpeechRecogniser(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenSentence:
+class EvaluatedSentence:
     """One sentence as one source says it."""
 
     text: str
@@ -79,11 +79,11 @@ async def speak_sentences(
     *,
     sources: Sequence[str] = SOURCES,
     on_progress: Callable[[], None] = lambda: None,
-) -> list[SpokenSentence]:
+) -> list[EvaluatedSentence]:
     """Every sentence from every source. on_progress: called after each. Raises what ``Engine.open`` does."""
     numbers = {entry.name: number for number, entry in enumerate(dataset.entries)}
     judge = _Judge(dataset, encoder, recogniser)
-    spoken: list[SpokenSentence] = []
+    spoken: list[EvaluatedSentence] = []
 
     def add(entry: UtteranceEntry, source: str, samples: Float) -> None:
         spoken.append(judge.judge(entry, source, samples))
@@ -130,14 +130,14 @@ class _Judge:
     def __init__(self, dataset: TrainingDataset, encoder: VoiceEncoder, recogniser: SpeechRecogniser) -> None:
         self._dataset, self._encoder, self._recogniser = dataset, encoder, recogniser
 
-    def judge(self, entry: UtteranceEntry, source: str, samples: Float) -> SpokenSentence:
+    def judge(self, entry: UtteranceEntry, source: str, samples: Float) -> EvaluatedSentence:
         heard = self._recogniser.transcribe(resample(samples, SAMPLE_RATE, _RECOGNISER_RATE))
         expected = words_of(entry.text)
         mean = self._dataset.speaker_embedding(entry.speaker)
         embedding = self._encoder.embed_speaker(samples, SAMPLE_RATE)
         similarity = float(embedding @ mean) / max(float(np.linalg.norm(embedding)), 1e-12)
         wrong = count_wrong_words(expected, words_of(heard))
-        return SpokenSentence(entry.text, source, heard, wrong, len(expected), similarity, samples)
+        return EvaluatedSentence(entry.text, source, heard, wrong, len(expected), similarity, samples)
 
 
 def words_of(text: str) -> list[str]:
@@ -158,7 +158,7 @@ def count_wrong_words(expected: Sequence[str], heard: Sequence[str]) -> int:
     return costs[-1]
 
 
-def summarize(spoken: Sequence[SpokenSentence]) -> list[SourceFigures]:
+def summarize(spoken: Sequence[EvaluatedSentence]) -> list[SourceFigures]:
     """The figures of each source, in the order of ``SOURCES``."""
     figures = []
     for source in SOURCES:

@@ -14,10 +14,10 @@ from ..enrolment import load_voice_encoder
 from .evaluation import (
     AT_ONCE,
     SOURCES,
+    EvaluatedSentence,
     EvaluationPlan,
     SourceFigures,
     SpeechRecogniser,
-    SpokenSentence,
     choose_checkpoint,
     speak_sentences,
     summarize,
@@ -36,7 +36,7 @@ class RunEvaluation:
     checkpoint: str
     by_checkpoint: dict[str, SourceFigures]  # empty unless one was to be chosen
     figures: list[SourceFigures]
-    spoken: list[SpokenSentence]
+    spoken: list[EvaluatedSentence]
 
 
 def evaluate_run(
@@ -72,7 +72,7 @@ def evaluate_run(
 
     def speak(
         one: TrainedRun, entries: list[UtteranceEntry], sources: tuple[str, ...]
-    ) -> list[SpokenSentence]:
+    ) -> list[EvaluatedSentence]:
         speaker = entries[0].speaker
         prompt = next((each for each in prompts if _is_prompt(each, speaker)), None)
         base = Path(run.settings["bundle"]) if with_base else None

@@ -1,5 +1,6 @@
 """Writes a bundle with trained weights and the voices of the data set as named ones."""
 
+import contextlib
 import json
 import shutil
 from collections.abc import Sequence
@@ -73,16 +74,15 @@ def export_runs(runs: Sequence[TrainedRun], out: Path, voice: str | None = None)
     dataset = TrainingDataset(Path(runs[0].settings["dataset"]))
     replaced = {bundle_parts.WEIGHT_FILES[run.options.part] for run in runs}
     out.mkdir(parents=True, exist_ok=True)
-    try:
+    with contextlib.ExitStack() as unfinished:
+        unfinished.callback(shutil.rmtree, out, ignore_errors=True)
         _copy_bundle(base, out, replaced)
         for run in runs:
             bundle_parts.write_weights(bundle, run.options, run.checkpoint, out)
         names = _add_speakers(base, out, dataset, voice)
         (out / _CARD).write_text(_model_card(runs, dataset, names, out), "utf-8")
         open_bundle(out)
-    except BaseException:
-        shutil.rmtree(out, ignore_errors=True)
-        raise
+        unfinished.pop_all()
     return names
 
 
