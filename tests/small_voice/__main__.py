@@ -33,10 +33,10 @@ PROCESSES = 2
 _TOKENIZER_FILES = 6  # of 250 recordings: what the part needs of them
 _VOCODER_FILES = 12
 _SCHEDULES = {
-    "tokenizer": Schedule(steps=1_000, rate=2e-3, clip=5.0),
-    "vocoder": Schedule(steps=6_000, rate=2e-3, betas=(0.8, 0.99), decay=0.0, clip=5.0),
-    "flow": Schedule(steps=8_000, rate=1e-3),
-    "lm": Schedule(steps=10_000, rate=1.5e-3),
+    "tokenizer": Schedule(steps=3_000, rate=2e-3, clip=5.0),
+    "vocoder": Schedule(steps=9_000, rate=2e-3, betas=(0.8, 0.99), decay=0.0, clip=5.0),
+    "flow": Schedule(steps=9_000, rate=1e-3),
+    "lm": Schedule(steps=14_000, rate=1.5e-3),
 }
 
 
@@ -200,7 +200,7 @@ def hear(folder: Path, count: int) -> None:
     for part, speech in listen.speech_of_parts(heard, sentences):
         for name, channel in listen.CHANNELS.items():
             wrong = listen.words_wrong(sentences, speech, channel, print)
-            print(f"{part:10} {name:10} {wrong:5.1f} % words wrong of {count} sentences", flush=True)
+            print(f"{part:14} {name:10} {wrong:5.1f} % words wrong of {count} sentences", flush=True)
 
 
 def main() -> None:

@@ -16,7 +16,8 @@ from small_voice.optimise import Losses
 from small_voice.sizes import FLOW
 from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, MEL_BANDS
 from vivavoce.models.cosyvoice.flow.flow import Flow
-from vivavoce.models.cosyvoice.training.flow_loss import FlowBatch, FlowDraws, flow_loss
+from vivavoce.models.cosyvoice.training.draws import DrawSeed, draw_flow
+from vivavoce.models.cosyvoice.training.flow_loss import FlowBatch, flow_loss
 
 _CROP, _ROWS = 75, 12  # ids, crops of a batch; three blocks of attention
 
@@ -57,7 +58,8 @@ class FlowTask:
     def losses(self, draw: np.random.Generator, progress: float) -> Losses:
         """Of a batch: ``velocity``, and ``encoder``, the mean distance of its output from the mel."""
         batch = self._batch(draw)
-        draws = self._draws(draw, batch)
+        frames = (FRAMES_PER_SPEECH_ID * batch.lengths).tolist()
+        draws = draw_flow(DrawSeed(int(draw.integers(2**31))), 0, range(_ROWS), frames)
         velocity = flow_loss(self.network, batch, draws).mean
         assert self._encoded is not None
         is_real = torch.arange(batch.mel.shape[1]) < FRAMES_PER_SPEECH_ID * batch.lengths[:, None]
@@ -85,15 +87,4 @@ class FlowTask:
             lengths,
             mel[:, : FRAMES_PER_SPEECH_ID * longest],
             self._embedding.expand(_ROWS, -1),
-        )
-
-    def _draws(self, draw: np.random.Generator, batch: FlowBatch) -> FlowDraws:
-        frames = FRAMES_PER_SPEECH_ID * batch.lengths.numpy()
-        prompts = (draw.random(_ROWS) < 0.5) * (draw.random(_ROWS) * 0.3 * frames)
-        return FlowDraws(
-            bool(draw.random() < 0.5),
-            torch.from_numpy(prompts.astype(np.int64)),
-            torch.from_numpy(draw.random(_ROWS)).float(),
-            torch.randn(batch.mel.shape),
-            torch.from_numpy(draw.random(_ROWS) > 0.2),
         )

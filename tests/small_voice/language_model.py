@@ -17,13 +17,13 @@ from small_voice.optimise import Losses
 from small_voice.sizes import LANGUAGE_MODEL
 from vivavoce.models.cosyvoice.lm.generation import LmInputKind
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
+from vivavoce.models.cosyvoice.training.draws import INTERLEAVED_SHARE
 from vivavoce.models.cosyvoice.training.lm_loss import join_lm_rows, lm_loss
 from vivavoce.models.cosyvoice.training.lm_rows import NO_TARGET, LmRow, LmUtterance, make_lm_row
 
 _GUIDED_LAYER, _GUIDED_HEAD = 1, 0
 _GUIDED_SHARE = 0.6  # of the run; the weight of the second loss falls to 0 until then
 _BATCH_INPUTS = 2400  # with padding
-_INTERLEAVED_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class LanguageModelTask:
     def losses(self, draw: np.random.Generator, progress: float) -> Losses:
         """Of a batch: ``ids``, ``guide``, and ``wrong``, the share of ids that are not the likeliest."""
         sentences = self._drawn(draw)
-        interleaved = draw.random(len(sentences)) < _INTERLEAVED_SHARE
+        interleaved = draw.random(len(sentences)) < INTERLEAVED_SHARE
         rows = [
             make_lm_row(
                 LANGUAGE_MODEL, LmUtterance(one.text_ids, one.speech_ids), interleaved=bool(is_interleaved)

@@ -1,11 +1,14 @@
 """Words that a recogniser hears wrong in unseen sentences, part by part: who made the mistake.
 
-    teacher    the recordings themselves
-    vocoder    samples of the recordings' mel
-    flow       samples of the mel of the recordings' speech ids
-    bundle     all of it, by the engine, streamed
+    teacher         the recordings themselves
+    mel             the recordings' mel, made audible without a network
+    flow            the flow's mel of the recordings' speech ids, made audible without a network
+    vocoder         the vocoder's samples of the recordings' mel
+    flow, vocoder   the vocoder's samples of the flow's mel
+    bundle          all of it, by the engine, streamed
 
-Each includes the mistakes of the recogniser and of the parts above it.
+Each includes the mistakes of the recogniser and of the parts above it. A mel becomes audible by Griffin and
+Lim's algorithm, so that the flow can be judged while the vocoder is still being trained.
 """
 
 import asyncio
@@ -16,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -25,14 +29,16 @@ from small_voice import corpus, world
 from small_voice.bundle import SPEAKER
 from small_voice.teacher import Recording, Teacher
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
-from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, MEL_BANDS
+from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, MEL_BANDS, SAMPLE_RATE
 from vivavoce.models.cosyvoice.flow.state import FlowChunk
-from vivavoce.models.cosyvoice.front_end.features import mel_spectrogram
+from vivavoce.models.cosyvoice.front_end import features
+from vivavoce.models.cosyvoice.front_end.features import MEL_HOP, MEL_WINDOW, mel_spectrogram
 from vivavoce.models.cosyvoice.networks import RenderNetworks, load_render_networks
 from vivavoce.models.devices.torch_devices import CPU
 from vivavoce.tts_engine.engine import Engine
 
 Float = NDArray[np.float32]
+_ITERATIONS = 40  # of the search for phases
 CHANNELS = {"wide band": to_wide_band, "u-law": to_telephone_band}
 
 
@@ -76,6 +82,25 @@ def say_mel(networks: RenderNetworks, mel: Tensor) -> Float:
         return vocoder.finish(mel[None], noise, state)[0].numpy()
 
 
+def invert_mel(mel: Tensor) -> Float:
+    """Samples of a mel, (80, T), whose phases are found by iteration.
+
+    Source: D. W. Griffin and J. S. Lim, Signal Estimation from Modified Short-Time Fourier Transform (1984).
+    """
+    filters = features._slaney_filters(SAMPLE_RATE, MEL_WINDOW, MEL_BANDS, corpus.MEL_MAX_HZ)
+    magnitude = (torch.from_numpy(np.linalg.pinv(filters)).float() @ mel.exp()).clamp(min=1e-5)
+    window, frames = torch.hann_window(MEL_WINDOW), mel.shape[1]
+    turns = torch.rand(magnitude.shape, generator=torch.Generator().manual_seed(5))
+    spectrum = torch.polar(magnitude, 2 * torch.pi * turns)
+    # The mel's frames lie half a hop later than those of torch, which are centred on multiples of the hop.
+    for _ in range(_ITERATIONS):
+        padded = F.pad(spectrum, (1, 1))
+        wave = torch.istft(padded, MEL_WINDOW, MEL_HOP, window=window, length=MEL_HOP * (frames + 1))
+        made = torch.stft(wave, MEL_WINDOW, MEL_HOP, window=window, return_complex=True)[:, 1 : frames + 1]
+        spectrum = torch.polar(magnitude, made.angle())
+    return wave[MEL_HOP // 2 : -(MEL_HOP // 2)].numpy()
+
+
 def mel_of_ids(networks: RenderNetworks, ids: NDArray[np.int64], embedding: Float) -> Tensor:
     """The flow's mel, (80, 2 L), of speech ids without a prompt, in one chunk of blocks."""
     flow = networks.flow
@@ -117,9 +142,12 @@ def speech_of_parts(bundle: Path, sentences: Sequence[str]) -> Iterator[tuple[st
     teacher = Teacher()
     recordings = [teacher.speak(text) for text in sentences]
     yield "teacher", [recording.waveform for recording in recordings]
-    yield "vocoder", [say_mel(networks, mel_of(recording)) for recording in recordings]
-    ids = [ids_of(tokenizer, recording) for recording in recordings]
-    yield "flow", [say_mel(networks, mel_of_ids(networks, row, embedding)) for row in ids]
+    mels = [mel_of(recording) for recording in recordings]
+    yield "mel", list(map(invert_mel, mels))
+    flow_mels = [mel_of_ids(networks, ids_of(tokenizer, one), embedding) for one in recordings]
+    yield "flow", list(map(invert_mel, flow_mels))
+    yield "vocoder", [say_mel(networks, mel) for mel in mels]
+    yield "flow, vocoder", [say_mel(networks, mel) for mel in flow_mels]
     yield "bundle", say_with_engine(bundle, sentences)
 
 

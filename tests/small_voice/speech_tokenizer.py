@@ -23,7 +23,7 @@ from small_voice.optimise import Losses
 from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, MEL_BANDS
 from vivavoce.models.hibari.phonemizer import ASSETS
 
-LEVELS, DIMENSIONS = 3, 6
+LEVELS, DIMENSIONS = 3, 7
 CODEBOOK_SIZE = LEVELS**DIMENSIONS
 _WHISPER_BANDS, _WHISPER_FRAMES_PER_ID = 128, 4
 _WIDTH = 128
@@ -61,7 +61,7 @@ class SpeechTokenizer(nn.Module):
         )
 
     def bounded(self, whisper: Tensor) -> Tensor:
-        """(B, 128, 4 L) -> (B, 6, L) within -1..1, before rounding."""
+        """(B, 128, 4 L) -> (B, 7, L) within -1..1, before rounding."""
         x = whisper
         for conv in self.convs:
             x = F.relu(conv(x))
@@ -73,7 +73,7 @@ class SpeechTokenizer(nn.Module):
         return (digits * torch.tensor(_PLACES)[:, None]).sum(1)
 
     def read(self, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, 6, L) -> phonemes (B, 2 L, 192), voicing and pitch (B, 2 L, 2), mel (B, 2 L, 80)."""
+        """(B, 7, L) -> phonemes (B, 2 L, 192), voicing and pitch (B, 2 L, 2), mel (B, 2 L, 80)."""
         read = self.reader(codes).unflatten(1, (FRAMES_PER_SPEECH_ID, -1))
         frames = read.permute(0, 3, 1, 2).flatten(1, 2)
         phonemes, pitch, mel = torch.split(frames, [_PHONEMES, 2, MEL_BANDS], 2)
@@ -115,7 +115,7 @@ class SpeechTokenizerTask:
             ),
             "voicing": F.binary_cross_entropy_with_logits(read_pitch[..., 0], voiced),
             "pitch": 4 * ((read_pitch[..., 1] - pitch).abs() * voiced).mean(),
-            "mel": (read_mel - mel.mT).abs().mean(),
+            "mel": 2 * (read_mel - mel.mT).abs().mean(),
             "wrong": (read_phonemes.argmax(2) != phonemes)[phonemes != _INAUDIBLE].float().mean(),
         }
 
