@@ -24,7 +24,7 @@ help: ## list the targets
 
 setup: $(STAMP) ## install vivavoce into .venv; EXTRAS=pipecat adds an extra
 run: $(STAMP) ## install what serving needs, and serve an example script on 127.0.0.1
-	@echo "When the server is ready, open the HTTP address that it prints and press Call, or call its AudioSocket"
+	@echo "When the server is ready, open the HTTP address that it prints and press Play, or call its AudioSocket"
 	@echo "address from another terminal: $(BIN)/vivavoce phone HOST PORT --seconds 40 --out heard.wav"
 	@$(BIN)/vivavoce serve --agent script:examples/script.txt $(ARGS)
 

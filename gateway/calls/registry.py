@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _END_TIMEOUT_S = 2.0  # for connections to end after they were told to
 _SHUTTING_DOWN: Final = "shutting down"
+_FINISHED: Final = "shutting down after its sentence"
 _RETRY_AFTER_S = 5.0  # a call lasts minutes, but of a hundred calls one ends soon
 GRANT_ENDED: Final = "its API key is not valid any more"  # why a call ends
 
@@ -196,7 +197,7 @@ class CallRegistry:
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await asyncio.gather(
-                    *(active_call.call.end.finish(_SHUTTING_DOWN) for active_call in self),
+                    *(active_call.call.end.finish(_FINISHED) for active_call in self),
                     return_exceptions=True,
                 )
         for leg in tuple(self._calls_by_leg):

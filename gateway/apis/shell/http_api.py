@@ -30,6 +30,7 @@ from .model_names import ServiceNames
 from .speech import EncodedChunk, EncodedStream
 from .speech_job import JobServer, SpeechJob
 from .speech_response import ActiveResponses, SpeechResponse
+from .unspoken_languages import UnspokenLanguage
 
 Endpoint = Callable[..., Awaitable[Response]]
 JsonHandler = Callable[[Request, Grant], Awaitable[Any]]  # returns a model, or what JSON is made of
@@ -182,12 +183,20 @@ class SpeechJobResponse(SpeechResponse):
                 return await cancel_on_disconnect(self.request.receive, self._speak(job, grant, record))
 
     async def _speak(self, job: SpeechJob, grant: Grant, record: RequestRecord) -> Response | None:
+        self.report_language(self._find_unspoken(job, grant))
         if job.is_whole:
             audio = await self.host.speak_file(job, grant, record, self._use)
             return await self.complete(job, audio, grant)
         self.begin(job)
         await self.host.speak(job, grant, record, write=self.write, on_open=self._use)
         return await self.end()
+
+    def _find_unspoken(self, job: SpeechJob, grant: Grant) -> UnspokenLanguage | None:
+        if job.document is not None or job.recording is not None or job.options.delivery.language:
+            return None
+        voices = self.host.voices
+        voice_id = job.options.voice or voices.resolve(None, grant)
+        return self.host.server.unspoken_languages.find(job.text, voice_id, voices)
 
     def _use(self, utterance: EncodedStream) -> None:
         self.utterance = utterance

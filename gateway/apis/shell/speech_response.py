@@ -11,6 +11,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, MutableMapping
 from typing import Final
+from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -21,6 +22,7 @@ from ....tts_engine.errors import VivavoceError
 from ...access.grant_ends import ending_with_grants
 from ...web.openapi.operations import BINARY_CONTENT, Responses, Schema
 from ...web.streamed_body import StreamedBody
+from .unspoken_languages import UnspokenLanguage
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +31,16 @@ UNREAD_HEADER_SCHEMA: Final[Mapping[str, Schema]] = {
     UNREAD_HEADER: {
         "description": "Letters of the text that the voice cannot read; absent if it read all.",
         "schema": {"type": "integer"},
-    }
+    },
+    "x-text-language": {
+        "description": "Language of the text that the voice does not speak, a guess, ISO 639-1; absent if "
+        "there is none.",
+        "schema": {"type": "string"},
+    },
+    "x-text-language-voice": {
+        "description": "Id of a voice that speaks that language; absent if there is none.",
+        "schema": {"type": "string"},
+    },
 }
 
 
@@ -66,6 +77,14 @@ class SpeechResponse(Response, ABC):
         """Add a header of letters that the voice cannot read, if there are any; before the first byte."""
         if characters:
             self.stream_headers[UNREAD_HEADER] = str(characters)
+
+    def report_language(self, found: UnspokenLanguage | None) -> None:
+        """Add headers of a language that the voice does not speak; before the first byte."""
+        if found is None:
+            return
+        self.stream_headers["x-text-language"] = found.language
+        if found.voice is not None:
+            self.stream_headers["x-text-language-voice"] = quote(found.voice, safe="/:@+")
 
     @abstractmethod
     async def respond(self) -> Response | None:

@@ -18,6 +18,7 @@ from ...web.websocket import WebSocketConnection, WebSocketConnections, reject_h
 from .encoding_threads import EncodingThreads
 from .model_names import ModelNames
 from .speech import EncodedStream, SynthesisOptions, open_encoded_stream
+from .unspoken_languages import UnspokenLanguages
 
 # What serves the sockets of each path.
 SocketHandlers = Mapping[str, Callable[[WebSocket], Awaitable[None]]]
@@ -42,6 +43,7 @@ class SpeechServer:
         self.log = log
         self.models = models or ModelNames()
         self.encoding_threads = EncodingThreads()
+        self.unspoken_languages = UnspokenLanguages()
         self._lexicons = lexicons
         self._draining = False
 

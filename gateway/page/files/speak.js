@@ -8,7 +8,7 @@ import { json, request } from "./server.js";
 import { SNIPPETS } from "./snippets.js";
 import * as subtitles from "./subtitles.js";
 import { MAX_CHARACTERS, Take } from "./take.js";
-import { VoiceList } from "./voices.js";
+import { languageName, VoiceList } from "./voices.js";
 
 const $ = (id) => document.getElementById(id);
 const EXAMPLES = {
@@ -97,7 +97,13 @@ async function play() {
 
 function arrived() {
   if (take.length) isStarting = false;
+  if (take.unspoken && $("notice").hidden) noticeLanguage(take.unspoken);
   render();
+}
+
+function noticeLanguage({ language, voice }) {
+  const advice = voice ? `The voice ${voice} speaks it.` : "No voice of this server speaks it.";
+  notice(`The text seems to be in ${languageName(language)}, which this voice reads by its own rules. ${advice}`);
 }
 
 function refused(error) { isStarting = false; notice(error.message); render(); }

@@ -18,6 +18,7 @@ export class Take {
     this.length = 0; // samples
     this.words = []; // { text, start, stop, from, to }: seconds, and the place in the text
     this.isComplete = false;
+    this.unspoken = null; // of the text's language
     this.listeners = new Set(); // called when something has arrived
     this.heardS = () => Infinity; // of a listener, for whom the take waits
     this.abortion = new AbortController();
@@ -61,6 +62,7 @@ export class Take {
     if (!input.trim()) return;
     const body = { ...this.options, input, response_format: "pcm" };
     const response = await request("POST", "/dev/captioned_speech", body, this.abortion.signal);
+    this.unspoken ??= unspokenLanguage(response.headers);
     for await (const { audio, timestamps } of lines(response)) {
       this.append(decodeSamples(audio));
       for (const { word, start_time: start, end_time: stop } of timestamps) {
@@ -99,6 +101,12 @@ export function pieces(text, maxCharacters) {
     rest = rest.slice(whole.length);
   }
   return [...found, rest];
+}
+
+// { language, voice } of a text in a language that its voice does not speak, else null.
+function unspokenLanguage(headers) {
+  const language = headers.get("x-text-language");
+  return language && { language, voice: decodeURIComponent(headers.get("x-text-language-voice") ?? "") };
 }
 
 // Without half of a surrogate pair at the end.

@@ -15,7 +15,7 @@ const GREETINGS = {
 
 const primary = (tag) => tag.split("-")[0].toLowerCase();
 
-function languageName(tag) {
+export function languageName(tag) {
   if (tag === MULTIPLE) return "several languages";
   try {
     return new Intl.DisplayNames(["en"], { type: "language" }).of(tag) ?? tag;

@@ -166,7 +166,8 @@ def test_finish_calls_finishes_sentences_ends_other_connections_and_refuses_new_
             await asyncio.sleep(0.005)
         call.speech.discard()  # so that finish need not wait for the playout
         await finishing
-        assert (speaking_leg.ended, waiting_leg.ended) == ("finished", "shutting down")
+        assert speaking_leg.ended == "shutting down after its sentence"
+        assert waiting_leg.ended == "shutting down"
         assert fixture.metric("active_calls") == 0
 
     with_registry(test)

@@ -273,7 +273,7 @@ function onMessage(current, message) {
       break;
     case "error": show.notice(message.message); break;
     case "hung_up":
-      if (message.reason === "shutting down") end(current, "The call is over.", "The server is shutting down.");
+      if (message.reason?.startsWith("shutting down")) end(current, "The call is over.", "The server is shutting down.");
       else end(current, "The other side hung up.");
       break;
   }

@@ -252,7 +252,7 @@ def test_a_server_that_shuts_down_refuses_calls_and_finishes_sentences() -> None
         await peer.until_received("word")
         await server.calls.registry.finish_calls(TIMEOUT_S)
         assert [word["text"] for word in peer.of_type("word")] == ["One", "two", "three"]
-        assert peer.closed == "finished"
+        assert peer.closed == "shutting down after its sentence"
         refused = await server.client.post("/api/offer", json=OFFER)
         assert refused.status_code == 503
         assert "shutting down" in refused.json()["error"]

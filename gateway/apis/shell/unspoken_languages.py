@@ -1,0 +1,56 @@
+"""Notices of texts in a language that their voice does not speak, where the request states no language."""
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from ....tts_engine.reading.text_language import likely_language
+from ....tts_engine.voices.languages import primary_language
+from ....tts_engine.voices.voices import MULTIPLE_LANGUAGES
+from ...voice_registry import ListedVoice, VoiceRegistry
+
+logger = logging.getLogger(__name__)
+
+_NO_LANGUAGE: Final = "zxx"  # BCP 47, of a voice that makes other sounds
+_MAX_LOGGED: Final = 1_000  # pairs of voice and language, each once
+
+
+@dataclass(frozen=True, slots=True)
+class UnspokenLanguage:
+    """The language that a text seems to be in, and a voice of the bundles that speaks it, if there is one."""
+
+    language: str  # ISO 639-1
+    voice: str | None
+
+
+class UnspokenLanguages:
+    """Finds and logs such texts of one server."""
+
+    def __init__(self) -> None:
+        self._logged: set[tuple[str, str]] = set()
+
+    def find(self, text: str, voice_id: str, voices: VoiceRegistry) -> UnspokenLanguage | None:
+        """The language of a text, if a voice of the bundles is to read it that does not speak it."""
+        language = likely_language(text)
+        listed = () if language is None else voices.bundle_voices()
+        voice = next((each for each in listed if each.id == voice_id), None)
+        if language is None or voice is None or _speaks(voice, language):
+            return None
+        other = next((each.id for each in listed if _speaks(each, language)), None)
+        self._log(voice_id, language, other)
+        return UnspokenLanguage(language, other)
+
+    def _log(self, voice_id: str, language: str, other: str | None) -> None:
+        if (voice_id, language) in self._logged or len(self._logged) >= _MAX_LOGGED:
+            return
+        self._logged.add((voice_id, language))
+        advice = "no voice of the bundles speaks it" if other is None else f"the voice {other} speaks it"
+        logger.warning(
+            "a text seems to be in %s, which the voice %s reads by its own rules; %s",
+            *(language, voice_id, advice),
+        )
+
+
+def _speaks(voice: ListedVoice, language: str) -> bool:
+    spoken = {primary_language(each) for each in (voice.language, *voice.further_languages)}
+    return bool({language, MULTIPLE_LANGUAGES, _NO_LANGUAGE} & spoken)
