@@ -50,15 +50,6 @@ class Metrics:
             "vivavoce_late_packets", "Packets sent over 20 ms after they were due.", registry=registry
         )
         self.packets = Counter("vivavoce_packets", "Packets sent to listeners.", registry=registry)
-        self.active_calls = Gauge("vivavoce_active_calls", "Calls connected now.", registry=registry)
-        self.load = Gauge(
-            "vivavoce_load_ratio",
-            "Part of the capacity for calls and streams that is in use; 1: another one is refused.",
-            registry=registry,
-        )
-        self.active_streams = Gauge(
-            "vivavoce_active_streams", "Utterance streams open now.", registry=registry
-        )
         self.refusals = Counter(
             "vivavoce_refusals", "Calls and streams refused at once.", ["reason"], registry=registry
         )
@@ -76,6 +67,7 @@ class Metrics:
             registry=registry,
         )
         self.failures = Counter("vivavoce_stream_failures", "Streams ended by an error.", registry=registry)
+        self._add_load(registry)
         self._add_requests(registry)
 
     @property
@@ -83,6 +75,18 @@ class Metrics:
         """Seconds of speech rendered so far: the value of ``audio_seconds``."""
         (metric,) = self.audio_seconds.collect()
         return next(sample.value for sample in metric.samples if sample.name.endswith("_total"))
+
+    def _add_load(self, registry: CollectorRegistry) -> None:
+        """Add the metrics of how many calls and streams are open."""
+        self.active_calls = Gauge("vivavoce_active_calls", "Calls connected now.", registry=registry)
+        self.load = Gauge(
+            "vivavoce_load_ratio",
+            "Part of the capacity for calls and streams that is in use; 1: another one is refused.",
+            registry=registry,
+        )
+        self.active_streams = Gauge(
+            "vivavoce_active_streams", "Utterance streams open now.", registry=registry
+        )
 
     def _add_requests(self, registry: CollectorRegistry) -> None:
         """Add the metrics of the speech APIs, by API and key id."""

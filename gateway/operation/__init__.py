@@ -1,1 +1,1 @@
-"""What an operator sees of the process: its log, its metrics, its traces, and how it starts and stops."""
+"""The process as its operator sees it: log, metrics, traces, start and stop."""

@@ -23,7 +23,7 @@ from ...models.cosyvoice.lm.decode_turn import DecodeTurn
 from ...models.cosyvoice.lm.generation import Generation, LmInput, LmPrompt, SamplingRequest
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from ..recently_used import RecentlyUsed
+from ..backends.recently_used import RecentlyUsed
 from ..voice_kit.kv_rows import KvRows
 
 if TYPE_CHECKING:

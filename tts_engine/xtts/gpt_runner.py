@@ -20,7 +20,7 @@ from ...models.devices.torch_devices import to_device, to_host
 from ...models.xtts.decode_graphs import XttsDecodeGraphs
 from ...models.xtts.gpt import TorchXttsGpt, XttsGpt
 from ...models.xtts.voice import XttsVoice
-from ..recently_used import RecentlyUsed
+from ..backends.recently_used import RecentlyUsed
 from ..voice_kit.kv_rows import KvRows
 
 Latent = Tensor  # (hidden,) on the device

@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from ....tts_engine.backends.recently_used import RecentlyUsed
 from ....tts_engine.reading.pronunciation.lexicon import Lexicon, Pronunciation
-from ....tts_engine.recently_used import RecentlyUsed
 
 _MAX_KEPT: Final = 64  # lexicons of keys; those of requests have at most 100 words and push out few
 

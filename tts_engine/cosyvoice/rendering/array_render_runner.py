@@ -26,7 +26,7 @@ from ....models.cosyvoice.onnx_runtime.networks import ArrayRenderNetworks
 from ....models.cosyvoice.onnx_runtime.vocoder import ArrayVocoderStream
 from ....models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ....models.devices.host_memory import free_host_bytes, release_free_heap
-from ...recently_used import RecentlyUsed
+from ...backends.recently_used import RecentlyUsed
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
 from .render_input import RenderInput, Samples

@@ -45,7 +45,7 @@ from ....models.cosyvoice.vocoder.vocoder import Vocoder, step_together
 from ....models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
 from ....models.devices.torch_devices import to_device, to_host
 from ....models.networks.state import join_states, map_state, tensors
-from ...recently_used import RecentlyUsed
+from ...backends.recently_used import RecentlyUsed
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
 from .flow_runner import EagerFlowRunner, FlowRunner, GraphFlowRunner, supports_graphs

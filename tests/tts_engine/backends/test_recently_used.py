@@ -1,6 +1,6 @@
 """A bounded table: a value is made once, and the one that was not used longest is dropped."""
 
-from vivavoce.tts_engine.recently_used import RecentlyUsed
+from vivavoce.tts_engine.backends.recently_used import RecentlyUsed
 
 
 def test_the_value_that_was_not_used_longest_is_made_again() -> None:
