@@ -39,10 +39,11 @@ _COMMON_WORDS: Final = {
     "tr": "ve bir bu için ile çok değil merhaba teşekkürler siz ben nasıl var mı günaydın bugün",
     "cs": "a je se na v že to jsem není dobrý den prosím děkuji jak pro jsou váš dnes",
 }
-_LANGUAGES_OF: Final[dict[str, list[str]]] = {}
-for _language, _words in _COMMON_WORDS.items():
-    for _word in _words.split():
-        _LANGUAGES_OF.setdefault(_word, []).append(_language)
+_WORDS_OF: Final = {language: frozenset(words.split()) for language, words in _COMMON_WORDS.items()}
+_LANGUAGES_OF: Final = {
+    word: [language for language, words in _WORDS_OF.items() if word in words]
+    for word in frozenset[str]().union(*_WORDS_OF.values())
+}
 
 
 def likely_language(text: str) -> str | None:
