@@ -108,9 +108,11 @@ def train(
         )
     run = TrainingRunFolder(run_folder)
     about = {"bundle": str(bundle_folder.resolve()), "dataset": str(dataset_folder.resolve())}
-    run.open(about | asdict(options) | {"settings": asdict(settings)})
     chosen = bundle_parts.device_of_process(device)
     processes = bundle_parts.join_processes(chosen)
+    if processes.is_first:
+        run.open(about | asdict(options) | {"settings": asdict(settings)})
+    processes.wait()
     metrics: TrainingMetrics | None = None
 
     def report(step: "TrainingStep") -> None:

@@ -1,0 +1,92 @@
+"""``vivavoce finetune``: each command says what it did and names the next one; faults are one sentence."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the [train] extra is not installed")
+pytest.importorskip("tensorboardX", reason="the [train] extra is not installed")
+
+from shared.training.recorded_voice import write_recordings
+from shared.voices.cosyvoice_bundles import write_random_bundle
+from vivavoce.gateway.cli.main import main
+
+pytestmark = pytest.mark.usefixtures("decoded_in_this_process", "one_thread")
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    write_random_bundle(tmp_path / "bundle", 2, "tiny", 1)
+    return tmp_path / "bundle"
+
+
+def test_recordings_become_a_bundle_command_by_command(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recordings, data, lm, voice = (tmp_path / name for name in ("recordings", "data", "data-lm", "voice"))
+    write_recordings(recordings, 4)
+    (recordings / "alone.wav").write_bytes(b"")
+    assert run("finetune", "prepare", recordings, "--bundle", bundle, "--out", data) == 0
+    said = capsys.readouterr()
+    assert "left out: alone.wav: no transcript\n4 recordings kept, 0.2 minutes, 4 of them new" in said.out
+    assert f"Next: vivavoce finetune train {data} --part lm --out {lm}\n" in said.out
+    assert "Less than 30 minutes" in said.err
+    page = (data / "report.html").read_text("utf-8")
+    assert "alone.wav" in page and "<svg" in page
+
+    assert run("finetune", "train", data, "--part", "lm", "--out", lm, "--epochs", 1) == 0
+    said = capsys.readouterr()
+    assert "steps, validation loss" in said.out and f"Next: vivavoce finetune evaluate {lm}" in said.out
+
+    assert run("finetune", "export", lm, "--out", voice, "--voice", "anna") == 0
+    said = capsys.readouterr()
+    assert f"{voice}: a bundle with the voice anna\n" in said.out
+    assert "anna" in said.out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("prepare EMPTY --bundle BUNDLE --out DATA", "no recording with a transcript"),
+        ("prepare EMPTY --bundle EMPTY --out DATA", "no recording with a transcript"),
+        ("train EMPTY --part lm --out RUN", "no data set; run vivavoce finetune prepare first"),
+        ("export EMPTY --out RUN", "no training run"),
+    ],
+)
+def test_faults_are_one_sentence(
+    bundle: Path, tmp_path: Path, command: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "EMPTY").mkdir()
+    places = {name: str(tmp_path / name) for name in ("EMPTY", "DATA", "RUN")} | {"BUNDLE": str(bundle)}
+    assert run("finetune", *(places.get(word, word) for word in command.split())) == 1
+    said = capsys.readouterr().err
+    assert said.strip().splitlines()[-1].startswith("vivavoce: ") and sentence in said
+
+
+def test_a_bundle_without_its_tokenizer_is_named(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_recordings(tmp_path / "recordings", 2)
+    (bundle / "speech_tokenizer_v2.onnx").unlink()
+    assert (
+        run("finetune", "prepare", tmp_path / "recordings", "--bundle", bundle, "--out", tmp_path / "d") == 1
+    )
+    assert "speech_tokenizer_v2.onnx" in capsys.readouterr().err
+
+
+def test_without_the_extra_the_command_that_adds_it_is_printed(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_recordings(tmp_path / "recordings", 2)
+    data = tmp_path / "data"
+    assert run("finetune", "prepare", tmp_path / "recordings", "--bundle", bundle, "--out", data) == 0
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    assert run("finetune", "train", data, "--part", "lm", "--out", tmp_path / "run") == 1
+    assert "needs the extra 'train'" in capsys.readouterr().err
