@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import logging
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine
@@ -118,6 +119,24 @@ def test_a_hang_up_during_the_negotiation_leaves_no_connection() -> None:
             assert await tab.run("document.body.dataset.state") == "idle"
 
     with_browser(scenario)
+
+
+def test_a_hang_up_before_the_connection_is_told_to_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_tab(fixture.browser, fixture.url) as tab:
+            # Without candidates, there is no path between browser and server.
+            await tab.run("RTCPeerConnection.prototype.setRemoteDescription = async () => {}")
+            await tab.run("document.getElementById('call').click()")
+            while not any(leg.peer for leg in fixture.calls._group.legs):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)
+            await tab.run("document.getElementById('call').click()")
+            await fixture.calls.wait_idle()
+
+    with caplog.at_level(logging.INFO):
+        with_browser(scenario)
+    assert "no UDP path" not in caplog.text
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 # The transcript

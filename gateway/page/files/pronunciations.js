@@ -31,6 +31,7 @@ export class Pronunciations {
     const { value, selectionStart, selectionEnd } = this.handlers.text;
     const word = value.slice(selectionStart, selectionEnd).trim();
     if (!word || word.length > MAX_WORD || /\n/.test(word)) return;
+    if (word === this.word && !$("pronounce").hidden) return; // what is written of it stays
     this.word = word;
     $("word").textContent = word;
     $("respelling").value = this.kept.value[word] ?? "";

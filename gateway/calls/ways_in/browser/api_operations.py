@@ -8,7 +8,7 @@ from ....page.routes import OTHER_TAB
 from ....web.openapi.operations import content_response, json_body, json_response, links, operation
 from ....web.responses import Status, native_errors
 from ...api.messages import VoiceDescription
-from .offers import Candidates, Offer
+from .offers import Candidates, HangUp, Offer
 
 _BAD_BODY: Final = {400: "The body is unusable.", 413: "The body is too long.", 415: "The body is not JSON."}
 _INVALID_FIELD: Final = {422: "A field is invalid."}
@@ -89,6 +89,13 @@ def _trickle(operation_id: str, place: str, errors: dict[int, str]) -> dict[str,
 
 OFFER: Final = _offer("offer", "")
 TRICKLE: Final = _trickle("trickle", "", _NO_CALL)
+HANG_UP: Final = operation(
+    "hangUpBrowser",
+    "End a call from a browser, also one that is not connected yet.",
+    json_response(Status),
+    native_errors(_BAD_BODY, _INVALID_FIELD, _NO_CALL),
+    body=json_body(HangUp),
+)
 OFFER_IN_SESSION: Final = _offer("offerInSession", " in a session", _NO_SESSION)
 TRICKLE_IN_SESSION: Final = _trickle("trickleInSession", " in a session", _NO_SESSION)
 PAGE: Final = operation(

@@ -106,6 +106,13 @@ class BrowserCalls:
         for candidate in candidates.candidates:
             await peer.add_candidate(candidate.candidate, candidate.sdp_mid, candidate.sdp_mline_index)
 
+    def hang_up(self, pc_id: str, grant: Grant) -> None:
+        """End a call of the key; raises CallUnknown."""
+        leg = self._find_leg(pc_id, grant)
+        if leg is None:
+            raise CallUnknown(f"no call {pc_id!r} is up")
+        leg.end("the page hung up")
+
     async def aclose(self) -> None:
         """Admit no more calls, end every call, and wait until nothing is left of any."""
         self.registry.refuse_calls()

@@ -3,6 +3,7 @@
     GET   /call                          the page of calls; its files are under /call
     POST  /api/offer                     {sdp, type, pc_id?, restart_pc?} -> {sdp, type, pc_id}
     PATCH /api/offer                     {pc_id, candidates: [{candidate, sdp_mid, sdp_mline_index}]}
+    DELETE /api/offer                    {pc_id}: hang up, also before the connection is up
     POST  /start                         -> {sessionId, iceConfig?}; both above also in /sessions/{id}
     GET   /status                        transports and voices
     GET   /client                        Pipecat's own page, if pipecat-ai-prebuilt is installed
@@ -31,7 +32,7 @@ from ...api.descriptions import describe_voices
 from ...api.messages import describe_validation_error
 from . import api_operations
 from .calls import BrowserCalls
-from .offers import Candidates, Offer
+from .offers import Candidates, HangUp, Offer
 
 T = TypeVar("T")
 
@@ -39,6 +40,7 @@ PAGE_DIRECTORY = Path(__file__).parent / "page"
 _MAX_BODY_BYTES = 128 * 1024  # of an offer of maximal length, every character escaped
 _OFFER = TypeAdapter(Offer)
 _CANDIDATES = TypeAdapter(Candidates)
+_HANG_UP = TypeAdapter(HangUp)
 
 
 def routes(calls: BrowserCalls) -> APIRouter:
@@ -52,6 +54,11 @@ def routes(calls: BrowserCalls) -> APIRouter:
     @router.patch("/api/offer", **api_operations.TRICKLE)
     async def candidates(request: Request) -> JSONResponse:
         return await _take_candidates(calls, request)
+
+    @router.delete("/api/offer", **api_operations.HANG_UP)
+    async def hang_up(request: Request) -> JSONResponse:
+        calls.hang_up(_validated(_HANG_UP, await _json(request)).pc_id, grant_of(request))
+        return JSONResponse({"status": "success"})
 
     @router.get("/status", **api_operations.STATUS)
     async def status(request: Request) -> JSONResponse:

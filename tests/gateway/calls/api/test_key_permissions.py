@@ -54,6 +54,7 @@ ROUTES: Final = {
     ("POST", "/start"): (PAGE, NONE),
     ("POST", "/api/offer"): (PAGE, NONE),
     ("PATCH", "/api/offer"): (PAGE, NONE),
+    ("DELETE", "/api/offer"): (PAGE, NONE),
     ("POST", "/sessions/{session_id}/api/offer"): (PAGE, NONE),
     ("PATCH", "/sessions/{session_id}/api/offer"): (PAGE, NONE),
 }

@@ -185,7 +185,8 @@ function end(over, reason, problem = "") {
 function release(over) {
   if (over.sound?.samples) stopRecording(over);
   over.timers.forEach(clearInterval);
-  over.connection?.close();
+  if (over.isUp) over.connection?.close();
+  else over.connection?.hangUp();
   over.microphone?.getTracks().forEach((track) => track.stop());
   over.sound?.close();
 }

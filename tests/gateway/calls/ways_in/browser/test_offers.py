@@ -52,6 +52,17 @@ def test_a_restarted_connection_is_a_new_call_and_ends_the_old_one() -> None:
     with_server(scenario)
 
 
+def test_a_hang_up_ends_a_call_that_is_not_connected_yet() -> None:
+    async def scenario(server: BrowserServer) -> None:
+        answer = await server.client.post("/api/offer", json=OFFER)
+        named = {"pc_id": answer.json()["pc_id"]}
+        assert (await server.client.request("DELETE", "/api/offer", json=named)).status_code == 200
+        assert server.peers[-1].closed == "the page hung up"
+        assert (await server.client.request("DELETE", "/api/offer", json=named)).status_code == 404
+
+    with_server(scenario)
+
+
 def test_a_pipecat_client_starts_a_session_and_calls_in_it() -> None:
     async def scenario(server: BrowserServer) -> None:
         assert (await server.client.get("/status")).json()["transports"] == ["webrtc"]
