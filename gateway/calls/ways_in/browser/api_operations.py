@@ -8,7 +8,7 @@ from ....page.routes import OTHER_TAB
 from ....web.openapi.operations import content_response, json_body, json_response, links, operation
 from ....web.responses import Status, native_errors
 from ...api.messages import VoiceDescription
-from .offers import Candidates, HangUp, Offer
+from .offers import BrowserHangUp, Candidates, Offer
 
 _BAD_BODY: Final = {400: "The body is unusable.", 413: "The body is too long.", 415: "The body is not JSON."}
 _INVALID_FIELD: Final = {422: "A field is invalid."}
@@ -94,7 +94,7 @@ HANG_UP: Final = operation(
     "End a call from a browser, also one that is not connected yet.",
     json_response(Status),
     native_errors(_BAD_BODY, _INVALID_FIELD, _NO_CALL),
-    body=json_body(HangUp),
+    body=json_body(BrowserHangUp),
 )
 OFFER_IN_SESSION: Final = _offer("offerInSession", " in a session", _NO_SESSION)
 TRICKLE_IN_SESSION: Final = _trickle("trickleInSession", " in a session", _NO_SESSION)

@@ -26,7 +26,7 @@ class Offer(BaseModel):
     ] = False
 
 
-class HangUp(BaseModel):
+class BrowserHangUp(BaseModel):
     """The end of a connection, also of one that is not up yet and has no data channel."""
 
     pc_id: Annotated[str, Field(max_length=64, examples=["PC_ID"])]

@@ -32,7 +32,7 @@ from ...api.descriptions import describe_voices
 from ...api.messages import describe_validation_error
 from . import api_operations
 from .calls import BrowserCalls
-from .offers import Candidates, HangUp, Offer
+from .offers import BrowserHangUp, Candidates, Offer
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ PAGE_DIRECTORY = Path(__file__).parent / "page"
 _MAX_BODY_BYTES = 128 * 1024  # of an offer of maximal length, every character escaped
 _OFFER = TypeAdapter(Offer)
 _CANDIDATES = TypeAdapter(Candidates)
-_HANG_UP = TypeAdapter(HangUp)
+_HANG_UP = TypeAdapter(BrowserHangUp)
 
 
 def routes(calls: BrowserCalls) -> APIRouter:
