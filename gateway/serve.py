@@ -41,6 +41,7 @@ from .listening_sockets import bind_socket, bound_address, format_address
 from .operation.process_metrics import process_metrics
 from .operation.service_notification import ServiceNotifier
 from .operation.stop_signals import StopSignals
+from .operation.traces import export_traces
 from .page import routes as page
 from .process_tuning import limit_memory_arenas, trim_memory_while, tune_process
 from .voice_registry import VoicePolicy, VoiceRegistry
@@ -109,6 +110,8 @@ class Gateway:
             apis = await _open_apis(settings, engine, access, voices, resources)
             pids = functools.partial(_child_processes, calls, engine)
             resources.enter_context(process_metrics(engine.metrics.registry, pids))
+            if (traces := export_traces(engine.metrics)) is not None:
+                resources.push_async_callback(asyncio.to_thread, traces.close)
             app = make_app(
                 unready=lambda: calls.unready_reason,
                 registry=engine.metrics.registry,

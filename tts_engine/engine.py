@@ -42,6 +42,7 @@ from .reading.languages.default import DEFAULT_LANGUAGE
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
+from .records.stream_log import StreamLog
 from .scheduler import (
     Admission,
     ComputeCost,
@@ -56,7 +57,6 @@ from .segmenter import Segmenter
 from .session import Session
 from .speech_engine import SpeechEngine
 from .stream import Stream
-from .stream_log import StreamLog
 from .stream_request import StreamRequest
 from .text_reader import TextReader, wants_text
 from .voices.languages import OtherLanguage, language_read
@@ -205,7 +205,8 @@ class Engine(SpeechEngine):
 
     def open_stream(self, request: StreamRequest, admission: Admission = Admission.NEW) -> Stream:
         """As ``SpeechEngine.open_stream``."""
-        return self._open_slot_stream(self._slot_request(request), request.lexicons, admission)
+        slot_request = self._slot_request(request)
+        return self._open_slot_stream(slot_request, request.lexicons, admission, request.parent_span)
 
     async def open_conversion(
         self, samples: NDArray[np.float32], sample_rate: int, request: StreamRequest
@@ -236,6 +237,7 @@ class Engine(SpeechEngine):
         request: SlotRequest,
         lexicons: Sequence[Lexicon] = (),
         admission: Admission = Admission.NEW,
+        parent_span: str = "",
     ) -> Stream:
         loop = asyncio.get_running_loop()
         own_lexicons = [self._config.lexicon.current()] if self._config.lexicon else []
@@ -250,7 +252,7 @@ class Engine(SpeechEngine):
                 raise refusal
             segmenter = self._segmenter(request, all_lexicons)
             session = Session(self._backend.open_slot(request), opened_at=time.monotonic())
-            log = StreamLog(request)
+            log = StreamLog(request, parent_span)
             stream = Stream(self, session, segmenter, loop, self._config.max_characters, segmenter_in, log)
             self._streams[session] = stream
         self.metrics.active_streams.inc()
@@ -333,9 +335,11 @@ class Engine(SpeechEngine):
         The session stops counting towards admission at once, unless it is rendered to its end: then when its
         final chunk is taken, or it is cancelled, which release it again.
         """
-        if self._streams.pop(session, None) is None:
+        stream = self._streams.pop(session, None)
+        if stream is None:
             self._untaken.discard(session)
             return
+        stream.log.close(session, self.metrics.on_span)
         if session.is_fully_rendered and session.cancelled_at is None:
             self._untaken.add(session)
         if not session.running:

@@ -3,7 +3,11 @@
 Each engine has a ``Metrics`` with a registry of its own, so that two engines in a process do not mix.
 """
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from .records.spans import Span
 
 _TTFA_BUCKETS_S = (0.01, 0.02, 0.03, 0.045, 0.06, 0.09, 0.12, 0.2, 0.35, 0.6, 1.0, 2.0)
 _LEAD_BUCKETS_S = (0.0, 0.02, 0.06, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
@@ -15,6 +19,7 @@ class Metrics:
     """Counters, gauges and histograms. Times are in seconds; names start with ``vivavoce_``."""
 
     def __init__(self) -> None:
+        self.on_span: Callable[[Span], None] | None = None  # exports traces; None: no span is made
         self.registry = registry = CollectorRegistry()
         self.ttfa = Histogram(
             "vivavoce_ttfa_seconds",

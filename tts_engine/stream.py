@@ -13,11 +13,11 @@ from .chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 from .errors import StreamClosed, SynthesisFailed, UnreadableText
 from .reading.clause_boundaries import BoundaryKind
 from .reading.pronunciation.lexicon import Pronunciation
+from .records.stream_log import StreamLog
 from .segmenter import Segment, Segmenter
 from .session import Session
 from .speech_engine import SpeechStream
 from .stream_buffers import ChunkQueue, PushedText
-from .stream_log import StreamLog
 from .text_reader import TextReader, TextReaderHost
 
 # Every stream ends with a chunk of silence: the last chunk does not depend on timing, and a text without any
@@ -58,7 +58,7 @@ class Stream(SpeechStream):
         self._session = session
         self.reader = TextReader(host, session, segmenter, loop)
         self._segmenter_in = segmenter_in
-        self._log = log
+        self.log = log
         self._rate = 1.0  # of the text from here on
         self._language: str | None = None  # the same; None: the stream's
         self._input_ended = False
@@ -213,7 +213,7 @@ class Stream(SpeechStream):
             sentence_stop=sentence_stop,
             sample_rate=self._sample_rate,
         )
-        self._log.add(chunk)
+        self.log.add(chunk)
         session.samples, session.chunks = stop, session.chunks + 1
         session.unread_s += chunk.seconds
         self._call_on_loop(self._receive_chunk, chunk)

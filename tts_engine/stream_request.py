@@ -1,11 +1,12 @@
 """The request of a stream: its voice and pace, and how its text is spoken."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from .errors import BadRequest
 from .reading.pronunciation.lexicon import Lexicon
+from .records.spans import current_span
 
 _MIN_SPEED: Final = 0.5
 _MAX_SPEED: Final = 2.0
@@ -56,6 +57,7 @@ class StreamRequest:
     delivery: Delivery = Delivery()
     lexicons: tuple[Lexicon, ...] = ()  # ahead of the engine's own, the first one first
     trace_id: str = "-"  # names the stream in logs, of this process and of others that speak it
+    parent_span: str = field(default_factory=current_span, compare=False)  # what its spans belong to
 
     def __post_init__(self) -> None:
         if not _MIN_SPEED <= self.speed <= _MAX_SPEED:

@@ -18,6 +18,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from ...tts_engine.errors import SynthesisFailed, VivavoceError
 from ...tts_engine.metrics import Metrics
+from ...tts_engine.records.spans import Span, new_span_id, set_current_span
 from ..access.access_control import Grant
 from ..operation.log_fields import set_log_fields
 
@@ -42,6 +43,7 @@ class RequestRecord:
         self.voice = "-"  # the engine's id, once known
         self.characters = 0
         self.audio_s = 0.0
+        self.span_id = new_span_id()
         self.first_byte_s: float | None = None  # from the first text to the first audio
         self._clock = clock
         self._first_text_at: float | None = None
@@ -57,6 +59,24 @@ class RequestRecord:
         if self.first_byte_s is None and self._first_text_at is not None:
             self.first_byte_s = self._clock() - self._first_text_at
         self.audio_s += seconds
+
+    def emit_spans(self, on_span: Callable[[Span], None], started_at: float, outcome: str) -> None:
+        """Hand over the spans of the request, which ends now; times are monotonic seconds."""
+        first_text_at, now = self._first_text_at, self._clock()
+        attributes: dict[str, str | int | float] = {
+            "key": self.key_id,
+            "voice": self.voice,
+            "outcome": outcome,
+            "request": self.id,
+            "characters": self.characters,
+        }
+        failed = outcome == "failed"
+        on_span(
+            Span(f"request {self.api}", self.trace_id, started_at, now, "", self.span_id, attributes, failed)
+        )
+        if first_text_at is not None and self.first_byte_s is not None:
+            first_byte_at = first_text_at + self.first_byte_s
+            on_span(Span("first byte", self.trace_id, first_text_at, first_byte_at, self.span_id))
 
 
 class RequestLog:
@@ -74,6 +94,7 @@ class RequestLog:
         "cancelled" (the client left, or reads nothing) or "failed" (SynthesisFailed, or an unexpected error).
         """
         record = RequestRecord(api, grant, request_id, self._clock)
+        set_current_span(record.span_id)
         set_log_fields(stream=request_id, key=grant.key_name, trace=grant.trace_id)
         started_at = self._clock()
         active = self._metrics.active_requests.labels(api)
@@ -93,6 +114,8 @@ class RequestLog:
         finally:
             active.dec()
             self._end(record, outcome, self._clock() - started_at)
+            if self._metrics.on_span is not None:
+                record.emit_spans(self._metrics.on_span, started_at, outcome)
 
     def _end(self, record: RequestRecord, outcome: str, took_s: float) -> None:
         api, key = record.api, record.key_id

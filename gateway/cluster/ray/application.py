@@ -28,6 +28,7 @@ from ....tts_engine.engine import Engine
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.process_limits import raise_descriptor_limit
 from ....tts_engine.voices.recording import Recording
+from ...operation.traces import export_traces
 from ...process_tuning import tune_process
 from ..replicas.cluster_metrics import replica_families
 from ..replicas.messages import (
@@ -71,6 +72,7 @@ class VoiceReplica:
         self._replica, self._deployment = context.replica_id.unique_id, context.deployment
         engine, digest = await open_engine(*stages)
         self._metrics = engine.metrics
+        export_traces(engine.metrics)
         encoders = None if enrolment is None else RayEncoders(enrolment)
         self._host = ReplicaHost(engine, self._replica, digest, encoders)
         await self._host.prepare_cloning()

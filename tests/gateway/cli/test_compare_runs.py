@@ -12,9 +12,9 @@ import pytest
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.cli import main
 from vivavoce.gateway.operation.log_format import JsonLineFormatter, PlainLineFormatter
-from vivavoce.tts_engine import stream_log
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
 from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.records import stream_log
 
 TEXT = "One two three. Four five six. Seven eight nine."
 

@@ -11,13 +11,16 @@ import itertools
 import json
 import logging
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from .backends.base import ChunkedBackend, SlotRequest
-from .chunk import AudioChunk
+from ..backends.base import ChunkedBackend, SlotRequest
+from ..chunk import SAMPLE_RATE, AudioChunk
+from ..session import Session
+from .spans import Span
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +34,10 @@ _numbers = itertools.count()
 class StreamLog:
     """The records of one stream. Its id is the trace and a number of this process."""
 
-    def __init__(self, request: SlotRequest) -> None:
+    def __init__(self, request: SlotRequest, parent_span: str = "") -> None:
         self.id = f"{request.trace_id}#{next(_numbers)}"
+        self._trace_id, self._parent = request.trace_id, parent_span
+        self._voice = request.voice
 
     def write_opened(self, request: SlotRequest, backend: object) -> None:
         """Write what the stream was opened with."""
@@ -66,6 +71,23 @@ class StreamLog:
             "final": chunk.final,
         }
         self._write(logging.DEBUG, CHUNK, fields)
+
+    def close(self, session: Session, on_span: Callable[[Span], None] | None) -> None:
+        """Hand the spans of a stream that has ended to ``on_span``, if there is one."""
+        if on_span is None:
+            return
+        now = time.monotonic()
+        attributes: dict[str, str | int | float] = {
+            "voice": self._voice,
+            "audio_s": session.samples / SAMPLE_RATE,
+            "chunks": session.chunks,
+        }
+        speech = Span("speech", self._trace_id, session.opened_at, now, self._parent, attributes=attributes)
+        on_span(speech)
+        read_at, heard_at = session.first_segment_at, session.first_audio_at
+        if read_at is not None:
+            on_span(Span("reading", self._trace_id, session.opened_at, read_at, speech.id))
+            on_span(Span("first audio", self._trace_id, read_at, heard_at or now, speech.id))
 
     def _write(self, level: int, kind: str, fields: Mapping[str, object]) -> None:
         logger.log(level, "stream %s %s: %s", self.id, kind, json.dumps(fields), extra={"stream": self.id})

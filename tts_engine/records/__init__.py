@@ -1,0 +1,1 @@
+"""Records of streams: their lines in the log, and spans of their time."""
