@@ -1,6 +1,7 @@
 """Spans as a collector on loopback receives them: of a request, and of a stream that a replica speaks."""
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,7 +79,7 @@ def test_a_request_is_one_tree_from_its_text_to_its_first_byte(monkeypatch: pyte
     times = [root.start_time_unix_nano, found["reading"].start_time_unix_nano]
     times += [found["first audio"].end_time_unix_nano, found["first byte"].end_time_unix_nano]
     clock_error_ns = 2_000_000  # two clocks are read for each
-    assert all(after - before > -clock_error_ns for before, after in zip(times, times[1:], strict=False))
+    assert all(after - before > -clock_error_ns for before, after in itertools.pairwise(times))
     attributes = {one.key: one.value for one in root.attributes}
     assert attributes["characters"].int_value == len("One two three.")
     assert "One two" not in str(found)
