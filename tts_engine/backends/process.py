@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_WORKERS = 8  # reply pipes, created before the child reports how many workers it has
 _EXIT_TIMEOUT_S = 5.0  # then the child is killed; it normally exits when its request pipe closes
+_REAPED_S = 0.001
 _RETRY_AFTER_S = 2.0  # the packaged voice loads in 1 to 2 s
 _RESTART_RETRY_S = 1.0  # after a start that failed
 
@@ -392,9 +393,11 @@ def _end_process(
         process.join()
     for connection in replies:
         connection.close()
-    code = process.exitcode
+    # Another thread that starts a process may be reaping this one: its code comes within microseconds.
+    while (code := process.exitcode) is None:
+        time.sleep(_REAPED_S)
     process.close()
-    return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+    return f"signal {-code}" if code < 0 else f"exit status {code}"
 
 
 def _pickled(load: Callable[[], HostedBackend]) -> bytes:

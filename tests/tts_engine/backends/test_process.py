@@ -5,6 +5,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import itertools
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from multiprocessing import popen_fork
 from pathlib import Path
 from typing import Any
 
@@ -360,6 +362,23 @@ def test_a_dozen_starts_leak_no_descriptor_thread_or_process() -> None:
                 ProcessBackend.start_backend(functools.partial(os._exit, 3))
     assert all(now <= then for now, then in zip(left(), before, strict=True))
     assert all(is_gone(pid) for pid in pids)
+
+
+def test_a_process_that_another_thread_reaps_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = ProcessBackend.start_backend(TONES)
+    pid, polls, poll = backend.pid, itertools.count(), popen_fork.Popen.poll
+
+    def poll_late(popen: popen_fork.Popen, flag: int = os.WNOHANG) -> int | None:
+        """Know no exit code in the first polls, as while another thread is in ``waitpid``."""
+        if popen.pid == pid and next(polls) < 8:
+            return None
+        return poll(popen, flag)
+
+    kill(pid)
+    monkeypatch.setattr(popen_fork.Popen, "poll", poll_late)
+    backend.close()
+    assert next(polls) > 8
+    assert is_gone(pid)
 
 
 PARENT_PROGRAM = """

@@ -11,7 +11,7 @@ pytest.importorskip("tensorboardX", reason="the [train] extra is not installed")
 
 from shared.training.recorded_voice import write_recordings  # noqa: E402
 from vivavoce import Engine  # noqa: E402
-from vivavoce.models.checkpoint.bundle_files import BundleSize  # noqa: E402
+from vivavoce.models.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="the [train] extra is not installed")
 
 from shared.audio.harmonic_voice import harmonic_voice
 from shared.training.recorded_voice import TEXT, wav, write_recording, write_recordings
-from vivavoce.models.checkpoint.bundle_files import BundleSize
+from vivavoce.models.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.training import dataset as datasets
