@@ -168,7 +168,7 @@ def event_stream(*events: type[BaseModel]) -> Schema:
     item = {"type": "object", "properties": {"data": data}, "required": ["data"]}
     schemas = {name: one for _, some in described for name, one in some.items()}
     # OpenAPI 3.1, which most tools read, has no word for the items of a stream: 3.2's as an extension.
-    return {EVENT_STREAM: {"schema": {"type": "string"}, "x-itemSchema": item, SCHEMAS_KEY: schemas}}
+    return {EVENT_STREAM: {"x-itemSchema": item, SCHEMAS_KEY: schemas}}
 
 
 def links(parameter: str, pointer: str, *operation_ids: str) -> dict[str, Schema]:

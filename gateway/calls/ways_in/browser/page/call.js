@@ -173,7 +173,7 @@ function onNotConnected(current) {
 function end(over, reason, problem = "") {
   if (call !== over) return;
   call = null;
-  release(over);
+  release(over, problem);
   transcript.close();
   document.body.classList.remove("talking");
   render("idle");
@@ -182,10 +182,11 @@ function end(over, reason, problem = "") {
   if (document.activeElement === document.body) $("call").focus(); // the focused button was disabled
 }
 
-function release(over) {
+function release(over, problem = "") {
   if (over.sound?.samples) stopRecording(over);
   over.timers.forEach(clearInterval);
-  if (over.isUp) over.connection?.close();
+  // Without a path, the server is left to find that out, and to log it.
+  if (over.isUp || problem) over.connection?.close();
   else over.connection?.hangUp();
   over.microphone?.getTracks().forEach((track) => track.stop());
   over.sound?.close();
