@@ -46,8 +46,8 @@ $(VENV)/.installed+%: pyproject.toml | $(BIN)/python
 # for the clock; RERUNS is for them, on a machine that other programs share: `--reruns 1 --reruns-delay 10` in CI.
 RERUNS ?=
 COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
-# Of developers' measurements: no part of what is served.
-NIGHTLY_TESTS := $(addprefix tests/benches/,cosyvoice mix xtts voices ways_in routing \
+# Of developers' measurements, and of the check of a card, on a processor: no part of what is served.
+NIGHTLY_TESTS := tests/gpu_check $(addprefix tests/benches/,cosyvoice mix xtts voices ways_in routing \
 	test_word_errors.py test_transcript_scoring.py test_pipecat_calls.py)
 # The second run starts whatever the first gives; the target fails if either does.
 run_tests = failed=0; \
