@@ -393,11 +393,22 @@ def _end_process(
         process.join()
     for connection in replies:
         connection.close()
-    # Another thread that starts a process may be reaping this one: its code comes within microseconds.
-    while (code := process.exitcode) is None:
-        time.sleep(_REAPED_S)
+    code = _exit_code(process)
+    if code is None:
+        return "an unknown exit status"
     process.close()
     return f"signal {-code}" if code < 0 else f"exit status {code}"
+
+
+def _exit_code(process: SpawnProcess) -> int | None:
+    """Return the exit code of a process that has ended; None if it does not become known.
+
+    Another thread that starts a process may be reaping this one: its code comes within microseconds.
+    """
+    give_up_at = time.monotonic() + _EXIT_TIMEOUT_S
+    while (code := process.exitcode) is None and time.monotonic() < give_up_at:
+        time.sleep(_REAPED_S)
+    return code
 
 
 def _pickled(load: Callable[[], HostedBackend]) -> bytes:
