@@ -26,7 +26,7 @@ from ..tts_engine.voices.enrollable import EnrollableVoices
 from ..tts_engine.voices.recording import Recording, RecordingLimits, hash_recording, read_recordings
 from ..tts_engine.voices.storable_prompt import StorablePrompt
 from ..tts_engine.voices.store import StoredVoice, VoiceMetadata, VoiceStore, checked_id
-from ..tts_engine.voices.voices import MULTIPLE_LANGUAGES, Voices
+from ..tts_engine.voices.voices import MULTIPLE_LANGUAGES, Voice, Voices
 from .access.access_control import ANONYMOUS_KEY_ID, Grant
 from .access.keys import Scope
 from .enrolment import PromptSharing, RecordingEncoder, enroll_speakers
@@ -170,6 +170,10 @@ class VoiceRegistry:
         """The id of a voice for every alias, OpenAI's names included."""
         default = self._default()
         return {**dict.fromkeys(OPENAI_VOICE_NAMES, default), **self._policy.aliases}
+
+    def bundle_voice(self, voice_id: str) -> Voice | None:
+        """The voice of the bundle with that id; None if there is none."""
+        return self._bundle_voices.get(voice_id)
 
     def bundle_voices(self) -> tuple[ListedVoice, ...]:
         """The voices of the bundle, which every key may use."""

@@ -53,6 +53,8 @@ def likely_language(text: str) -> str | None:
 
 
 def _language_of_script(text: str) -> str | None:
+    if text.isascii():
+        return None
     letters = len(_LETTER.findall(text))
     for language, script in _SCRIPTS.items():
         share = len(script.findall(text)) / max(letters, 1)

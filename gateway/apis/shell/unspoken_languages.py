@@ -6,7 +6,7 @@ from typing import Final
 
 from ....tts_engine.reading.text_language import likely_language
 from ....tts_engine.voices.languages import primary_language
-from ....tts_engine.voices.voices import MULTIPLE_LANGUAGES
+from ....tts_engine.voices.voices import MULTIPLE_LANGUAGES, Voice
 from ...voice_registry import ListedVoice, VoiceRegistry
 
 logger = logging.getLogger(__name__)
@@ -31,12 +31,10 @@ class UnspokenLanguages:
 
     def find(self, text: str, voice_id: str, voices: VoiceRegistry) -> UnspokenLanguage | None:
         """The language of a text, if a voice of the bundles is to read it that does not speak it."""
-        language = likely_language(text)
-        listed = () if language is None else voices.bundle_voices()
-        voice = next((each for each in listed if each.id == voice_id), None)
-        if language is None or voice is None or _speaks(voice, language):
+        voice = voices.bundle_voice(voice_id)
+        if voice is None or (language := likely_language(text)) is None or _speaks(voice, language):
             return None
-        other = next((each.id for each in listed if _speaks(each, language)), None)
+        other = next((each.id for each in voices.bundle_voices() if _speaks(each, language)), None)
         self._log(voice_id, language, other)
         return UnspokenLanguage(language, other)
 
@@ -51,6 +49,6 @@ class UnspokenLanguages:
         )
 
 
-def _speaks(voice: ListedVoice, language: str) -> bool:
+def _speaks(voice: Voice | ListedVoice, language: str) -> bool:
     spoken = {primary_language(each) for each in (voice.language, *voice.further_languages)}
     return bool({language, MULTIPLE_LANGUAGES, _NO_LANGUAGE} & spoken)
