@@ -41,6 +41,8 @@ class StreamLog:
 
     def write_opened(self, request: SlotRequest, backend: object) -> None:
         """Write what the stream was opened with."""
+        if not logger.isEnabledFor(logging.INFO):
+            return
         policy = backend.chunk_policy if isinstance(backend, ChunkedBackend) else {}
         fields = {
             "voice": request.voice,
