@@ -18,7 +18,6 @@ import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
 from small_voice import speech_tokenizer
@@ -26,6 +25,7 @@ from small_voice.sizes import BUNDLE, LANGUAGE_MODEL
 from small_voice.speech_tokenizer import SpeechTokenizer
 from vivavoce.models.checkpoint.weight_files import write_safetensors
 from vivavoce.models.cosyvoice.checkpoint.bundle import SPEAKER_ENCODER_FILE, speech_tokenizer_name
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import speaker_encoder
 from vivavoce.models.cosyvoice.checkpoint.random_settings import qwen_settings, yaml_settings
 from vivavoce.models.cosyvoice.checkpoint.speakers import SPEAKERS_FILE
 from vivavoce.models.cosyvoice.config import QWEN_FOLDER, SPEAKER_WIDTH
@@ -77,7 +77,7 @@ def write_speaker(folder: Path) -> NDArray[np.float32]:
     """Write the speaker network's stand-in and the speaker; returns the speaker's embedding, (192,)."""
     draw = np.random.default_rng(7)
     projection = draw.standard_normal((_BANDS, SPEAKER_WIDTH)).astype(np.float32) / math.sqrt(_BANDS)
-    onnx.save(_speaker_encoder(projection), folder / SPEAKER_ENCODER_FILE)
+    onnx.save(speaker_encoder(projection), folder / SPEAKER_ENCODER_FILE)
     embedding = draw.standard_normal(SPEAKER_WIDTH).astype(np.float32)
     torch.save({SPEAKER: {"embedding": torch.from_numpy(embedding)[None]}}, folder / SPEAKERS_FILE)
     return embedding
@@ -85,20 +85,3 @@ def write_speaker(folder: Path) -> NDArray[np.float32]:
 
 def _write(path: Path, weights: Mapping[str, Tensor]) -> None:
     write_safetensors(path, {key: tensor.detach().half().contiguous() for key, tensor in weights.items()})
-
-
-def _speaker_encoder(projection: NDArray[np.float32]) -> onnx.ModelProto:
-    """input (1, T, 80) -> output (1, 192)."""
-    nodes = [
-        helper.make_node("Abs", ["input"], ["size"]),
-        helper.make_node("ReduceMean", ["size", "time"], ["mean"], keepdims=0),
-        helper.make_node("MatMul", ["mean", "projection"], ["output"]),
-    ]
-    weights = [
-        numpy_helper.from_array(np.array([1]), "time"),
-        numpy_helper.from_array(projection, "projection"),
-    ]
-    inputs = [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, "T", _BANDS])]
-    outputs = [helper.make_tensor_value_info("output", TensorProto.FLOAT, [1, SPEAKER_WIDTH])]
-    graph = helper.make_graph(nodes, "campplus", inputs, outputs, weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)

@@ -161,13 +161,13 @@ def _noise(shape: TensorShape, salt: str) -> NDArray[np.float32]:
 
 
 def _write_onnx(folder: Path, config: CosyVoiceConfig, seed: int) -> None:
-    onnx.save(_speaker_encoder(seed), folder / SPEAKER_ENCODER_FILE)
+    projection = _noise((_FILTER_BANK_BANDS, SPEAKER_WIDTH), f"{seed}/speaker")
+    onnx.save(speaker_encoder(projection), folder / SPEAKER_ENCODER_FILE)
     onnx.save(_speech_tokenizer(config, seed), folder / speech_tokenizer_name(config.version))
 
 
-def _speaker_encoder(seed: int) -> onnx.ModelProto:
-    """A model that projects the mean spectrum."""
-    projection = _noise((_FILTER_BANK_BANDS, SPEAKER_WIDTH), f"{seed}/speaker")
+def speaker_encoder(projection: NDArray[np.float32]) -> onnx.ModelProto:
+    """A model that projects the mean spectrum, by (80, 192): input (1, T, 80) -> output (1, 192)."""
     nodes = [
         helper.make_node("Abs", ["input"], ["size"]),
         helper.make_node("ReduceMean", ["size", "time"], ["mean"], keepdims=0),

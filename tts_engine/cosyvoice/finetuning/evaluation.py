@@ -91,8 +91,7 @@ async def speak_sentences(
 
     if RECORDED in sources:
         for entry in plan.sentences:
-            stored = dataset.samples(numbers[entry.name])
-            add(entry, RECORDED, stored.astype(np.float32) / np.float32(32_768))
+            add(entry, RECORDED, _to_float(dataset.samples(numbers[entry.name])))
     engine = await Engine.open(str(plan.trained), warm_up=False)
     try:
         for entry in plan.sentences:
@@ -104,7 +103,7 @@ async def speak_sentences(
     if BASE in sources and plan.base is not None and plan.prompt is not None:
         engine = await Engine.open(str(plan.base), warm_up=False)
         try:
-            prompt = dataset.samples(numbers[plan.prompt.name]).astype(np.float32) / np.float32(32_768)
+            prompt = _to_float(dataset.samples(numbers[plan.prompt.name]))
             voice = engine.voices.enroll(prompt, SAMPLE_RATE, plan.prompt.text)
             for entry in plan.sentences:
                 add(entry, BASE, await _speak(engine, entry.text, voice.id, True))
@@ -123,7 +122,11 @@ async def _speak(engine: Engine, text: str, voice: str, streamed: bool) -> Float
             stream.push_text(piece)
         stream.end_input()
         pcm = b"".join([chunk.pcm async for chunk in stream])
-    return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32_768)
+    return _to_float(np.frombuffer(pcm, "<i2"))
+
+
+def _to_float(samples: NDArray[np.int16]) -> Float:
+    return samples.astype(np.float32) / np.float32(32_768)
 
 
 class _Judge:
