@@ -108,10 +108,7 @@ class Gateway:
                 store.share_access(access)
             watching = start_background_task(access.watch(), "keys", resources)
             apis = await _open_apis(settings, engine, access, voices, resources)
-            pids = functools.partial(_child_processes, calls, engine)
-            resources.enter_context(process_metrics(engine.metrics.registry, pids))
-            if (traces := export_traces(engine.metrics)) is not None:
-                resources.push_async_callback(asyncio.to_thread, traces.close)
+            _observe(engine, calls, resources)
             app = make_app(
                 unready=lambda: calls.unready_reason,
                 registry=engine.metrics.registry,
@@ -156,6 +153,14 @@ class Gateway:
     async def aclose(self) -> None:
         """End all calls and close everything."""
         await self.resources.aclose()
+
+
+def _observe(engine: SpeechEngine, calls: CallServers, resources: AsyncExitStack) -> None:
+    """Show the metrics of the processes, and export traces if a collector is named; raises MissingExtra."""
+    pids = functools.partial(_child_processes, calls, engine)
+    resources.enter_context(process_metrics(engine.metrics.registry, pids))
+    if (traces := export_traces(engine.metrics)) is not None:
+        resources.push_async_callback(asyncio.to_thread, traces.close)
 
 
 def _child_processes(calls: CallServers, engine: SpeechEngine) -> dict[str, tuple[int, ...]]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import BadRequest
 
 _RECORD: Final = re.compile(r"stream (?P<id>\S+) (?P<kind>opened|chunk): (?P<fields>\{.*\})")
@@ -53,7 +54,7 @@ def difference(first: LoggedStream, second: LoggedStream) -> str | None:
         return f"opened differently: {changed}"
     for one, other in zip(first.chunks, second.chunks, strict=False):
         if changed := _changed(one, other):
-            start_s = one["samples"][0] / 24_000
+            start_s = one["samples"][0] / SAMPLE_RATE
             return f"chunk {one['index']}, from {start_s:.2f} s: {changed}"
     if len(first.chunks) != len(second.chunks):
         return f"{len(first.chunks)} chunks and {len(second.chunks)}, the common ones alike"

@@ -65,6 +65,14 @@ def _labels_by_series() -> dict[str, set[str]]:
 SERIES = _labels_by_series()
 
 
+@pytest.fixture
+def promtool() -> str:
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not installed (apt-get install prometheus)")
+    return found
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query_asks_for_series_and_labels_that_exist(name: str) -> None:
     query = re.sub(r'"[^"]*"', '""', QUERIES[name])
@@ -91,10 +99,7 @@ def test_each_alert_names_its_line_of_the_runbook() -> None:
 
 
 @pytest.mark.parametrize("alert", [rule["alert"] for rule in RULES])
-def test_an_alert_fires_when_it_should_and_only_then(alert: str, tmp_path: Path) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed (apt-get install prometheus)")
+def test_an_alert_fires_when_it_should_and_only_then(alert: str, promtool: str, tmp_path: Path) -> None:
     (tmp_path / "alerts.yaml").write_bytes((FOLDER / "alerts.yaml").read_bytes())
     for column, fires in ((1, True), (2, False)):
         series = [{"series": case[0], "values": case[column]} for case in CASES[alert]]
@@ -113,9 +118,7 @@ def test_an_alert_fires_when_it_should_and_only_then(alert: str, tmp_path: Path)
         ), done
 
 
-def test_the_scrape_configuration_is_valid(tmp_path: Path) -> None:
-    if (promtool := shutil.which("promtool")) is None:
-        pytest.skip("promtool is not installed (apt-get install prometheus)")
+def test_the_scrape_configuration_is_valid(promtool: str, tmp_path: Path) -> None:
     for name in ("prometheus.yaml", "alerts.yaml"):
         (tmp_path / name).write_bytes((FOLDER / name).read_bytes())
     command = [promtool, "check", "config", "--syntax-only", "prometheus.yaml"]
