@@ -128,6 +128,12 @@ class ReadingTable(SettingsTable):
         description="a part of an SSML document, and with `bundles` a text, in a language that its voice "
         "does not speak: `refuse`, `warn` or `other-voice`",
     )
+    guessed_language: Literal["warn", "refuse"] = Field(
+        default="warn",  # a guess can be wrong
+        title="warn or refuse",
+        description="a text of the speech APIs that seems to be in a language that its voice does not speak, "
+        "where the request states none: `warn` (log, headers) or `refuse`",
+    )
 
     @property
     def style(self) -> ReadingStyle:

@@ -28,7 +28,6 @@ from .access.origins import Origins
 from .access.settings import AccessTable, HttpTable
 from .access.url_guard import UrlGuard, UrlPolicy
 from .apis.dialect import SpeechApiPolicy
-from .apis.settings import ApisTable
 from .apis.shell.model_names import ModelPolicy
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
@@ -205,7 +204,7 @@ async def _open_apis(
 ) -> SpeechApis:
     """Open the speech APIs, with gRPC if it has a port; raise VivavoceError."""
     guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.apis.reference_hosts)))
-    policy = _make_api_policy(settings.apis, voices, models_of(engine))
+    policy = _make_api_policy(settings, voices, models_of(engine))
     named = {name: path for name, path in settings.lexicons.items() if name != DEFAULT_NAME}
     lexicons = NamedLexicons(named) if named else None
     apis = SpeechApis(engine, access, voices, guard, policy, settings.apis.exchange_folder, lexicons)
@@ -297,12 +296,16 @@ def _make_access_control(table: AccessTable, http: HttpTable) -> AccessControl:
     return access
 
 
-def _make_api_policy(apis: ApisTable, voices: VoiceRegistry, bundles: Mapping[str, str]) -> SpeechApiPolicy:
+def _make_api_policy(
+    settings: Settings, voices: VoiceRegistry, bundles: Mapping[str, str]
+) -> SpeechApiPolicy:
     """Return the settings of the speech APIs; raise VivavoceError for an alias of a missing voice."""
+    apis = settings.apis
     models = ModelPolicy(apis.model_aliases, apis.strict_models, bundles)
     for name, voice in models.voices.items():
         voices.check_configured(f"apis.model_aliases: {name}", voice)
-    return SpeechApiPolicy(apis.max_input_characters, models)
+    refuses = settings.reading.guessed_language == "refuse"
+    return SpeechApiPolicy(apis.max_input_characters, models, refuses)
 
 
 def _ready_line(gateway: Gateway) -> str:

@@ -27,6 +27,7 @@ class SpeechApiPolicy:
 
     max_text_characters: int = 4_096  # of one request; OpenAI's own limit
     models: ModelPolicy = field(default_factory=ModelPolicy)
+    refuses_guessed_languages: bool = False  # of texts that their voice does not speak
 
 
 class DrainableApi(Protocol):

@@ -100,7 +100,10 @@ class SpeechApis:
         lexicons: those that requests name.
         """
         models = ModelNames(policy.models)
-        self._server = SpeechServer(engine, access, RequestLog(engine.metrics), models, lexicons)
+        self._server = SpeechServer(
+            *(engine, access, RequestLog(engine.metrics), models, lexicons),
+            refuses_guessed_languages=policy.refuses_guessed_languages,
+        )
         self.job_server = JobServer(self._server, voices, policy.max_text_characters)
         host = DialectHost(self.job_server, guard, ExchangeFolder(exchange_folder), policy)
         self.opened = {dialect.name: dialect.open(host) for dialect in all_dialects()}

@@ -27,6 +27,7 @@ from shared.served_apis import TIMEOUT_S, serve_every_api
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.apis.dialect import SpeechApiPolicy
 from vivavoce.gateway.apis.shell.speech_socket import MAX_CONTEXTS
 from vivavoce.gateway.web.backpressure import BackpressureSender
 
@@ -203,6 +204,22 @@ def test_a_text_that_the_voice_cannot_read_is_an_error(
             await after_error(client, "unreadable")
 
     servers.run(test)
+
+
+@every_socket
+def test_a_text_in_a_language_that_the_voice_lacks_is_refused_where_the_settings_say_so(
+    driver: SocketDriver, servers: Servers
+) -> None:
+    async def test(served: Any) -> None:
+        async with open_socket(driver, served) as client:
+            await client.write("a", "Guten Tag, wie geht es Ihnen heute? ")
+            await client.error("unreadable")
+            await client.send(*driver.end_of_failed("a"))
+            if driver.closes_on_error is None:
+                await client.speak("b", TEXT)
+                await client.spoken(6, "b")
+
+    servers.run(test, "strict", language="en", policy=SpeechApiPolicy(refuses_guessed_languages=True))
 
 
 @every_socket

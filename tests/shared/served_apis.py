@@ -107,6 +107,7 @@ async def serve_every_api(
     reference_hosts: tuple[str, ...] = (),
     exchange_folder: Path | None = None,
     backend: Any = None,
+    policy: SpeechApiPolicy | None = None,
     **backend_options: Any,
 ) -> AsyncIterator[ServedSpeechApis]:
     options = {"pitches_hz": (440, 330), **backend_options}
@@ -117,7 +118,7 @@ async def serve_every_api(
     async with Engine(backend, config, metrics) as engine:
         voices = VoiceRegistry(engine.voices)
         guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(reference_hosts), timeout_s=2 * TIMEOUT_S))
-        apis = SpeechApis(engine, access, voices, guard, SpeechApiPolicy(), exchange_folder)
+        apis = SpeechApis(engine, access, voices, guard, policy or SpeechApiPolicy(), exchange_folder)
         app = make_app(unready=lambda: None, registry=metrics.registry, access=access, mounts=apis.mounts())
         with closing(voices):
             async with (

@@ -1,14 +1,14 @@
-"""A guess at the language of a text, for a notice that its voice does not speak it.
+"""A guess at the language of a text, to tell that its voice does not speak it.
 
 Scripts of one language decide at once. Languages in Latin letters are told apart by their commonest words: at
-least two of them, and twice as many as of any other language. It is a guess: nothing is refused for it.
+least two of them, and twice as many as of any other language. It is a guess.
 """
 
 import re
 from collections import Counter
 from typing import Final
 
-_MAX_CHARACTERS: Final = 2_000  # of the beginning; the rest is in the same language
+MAX_CHARACTERS: Final = 2_000  # of the beginning; the rest is in the same language
 _MIN_WORDS: Final = 2
 _LEAD: Final = 2  # times the words of the second language
 _MIN_SCRIPT_SHARE: Final = 0.5  # of the letters
@@ -48,7 +48,7 @@ _LANGUAGES_OF: Final = {
 
 def likely_language(text: str) -> str | None:
     """The language of a text, ISO 639-1; None if it is not clear."""
-    text = text[:_MAX_CHARACTERS]
+    text = text[:MAX_CHARACTERS]
     return _language_of_script(text) or _language_of_words(text)
 
 

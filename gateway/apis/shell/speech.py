@@ -13,7 +13,7 @@ not in this module.
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Self, get_args
@@ -117,13 +117,15 @@ def open_encoded_stream(
     threads: EncodingThreads | None = None,
     lexicons: Sequence[Lexicon] = (),
     trace_id: str = "-",
+    check_text: Callable[[str], None] | None = None,
 ) -> "EncodedStream":
     """Return an utterance; ``async with`` opens its stream of the engine.
 
     threads: shared by the utterances of a server; None for threads of its own. lexicons: ahead of the
-    engine's, after that of the options. trace_id: names the stream in logs.
+    engine's, after that of the options. trace_id: names the stream in logs. check_text: gets each text whose
+    language is not stated, and may raise LanguageNotSpoken.
     """
-    return EncodedStream(engine, options, threads or EncodingThreads(), lexicons, trace_id)
+    return EncodedStream(engine, options, threads or EncodingThreads(), lexicons, trace_id, check_text)
 
 
 class EncodedStream:
@@ -139,8 +141,10 @@ class EncodedStream:
         threads: EncodingThreads,
         lexicons: Sequence[Lexicon],
         trace_id: str,
+        check_text: Callable[[str], None] | None,
     ) -> None:
         self._engine, self._trace_id = engine, trace_id
+        self._check_text = check_text
         self._lexicons = (*([options.lexicon] if options.lexicon else []), *lexicons)
         self._threads = threads
         self._options = options
@@ -237,6 +241,12 @@ class EncodedStream:
 
     def _take_document(self, document: SsmlDocument) -> SlicedWork[None]:
         if self._fault is not None:
+            return
+        try:
+            if self._check_text is not None and not document.languages:
+                self._check_text(document.text)
+        except LanguageNotSpoken as error:
+            self._fail(error)
             return
         self.set_prosody(document.prosody)
         yield from push_document_in_slices(self._stream, document, tempo=self._tempo)

@@ -18,7 +18,7 @@ from ...web.websocket import WebSocketConnection, WebSocketConnections, reject_h
 from .encoding_threads import EncodingThreads
 from .model_names import ModelNames
 from .speech import EncodedStream, SynthesisOptions, open_encoded_stream
-from .unspoken_languages import UnspokenLanguages
+from .unspoken_languages import LanguageCheck, UnspokenLanguages
 
 # What serves the sockets of each path.
 SocketHandlers = Mapping[str, Callable[[WebSocket], Awaitable[None]]]
@@ -36,6 +36,8 @@ class SpeechServer:
         log: RequestLog,
         models: ModelNames | None = None,
         lexicons: NamedLexicons | None = None,
+        *,
+        refuses_guessed_languages: bool = False,
     ) -> None:
         """Take what the APIs share. lexicons: None if requests that name one are spoken without it."""
         self.engine = engine
@@ -45,6 +47,7 @@ class SpeechServer:
         self.encoding_threads = EncodingThreads()
         self.unspoken_languages = UnspokenLanguages()
         self._lexicons = lexicons
+        self._refuses_guessed_languages = refuses_guessed_languages
         self._draining = False
 
     def start_draining(self) -> None:
@@ -54,12 +57,18 @@ class SpeechServer:
     def open_stream(self, options: SynthesisOptions, grant: Grant) -> EncodedStream:
         """Return an utterance of a key, whose lexicon is ahead of the server's.
 
-        Raises BadRequest for the name of a lexicon that is not in the settings.
+        Raises BadRequest for the name of a lexicon that is not in the settings, and UnknownVoice.
         """
         named = self._lexicons.current(options.lexicon_names) if self._lexicons else ()
         return open_encoded_stream(
-            self.engine, options, self.encoding_threads, (*named, *grant.lexicons()), grant.trace_id
+            *(self.engine, options, self.encoding_threads, (*named, *grant.lexicons()), grant.trace_id),
+            self._language_check(options),
         )
+
+    def _language_check(self, options: SynthesisOptions) -> Callable[[str], None] | None:
+        if not self._refuses_guessed_languages or options.delivery.language:
+            return None
+        return LanguageCheck(self.engine.voices.get(options.voice)).push
 
     def authorize(self, headers: Mapping[str, str], scope: Scope = Scope.SPEAK) -> Grant:
         """Return the grant of a request's key.

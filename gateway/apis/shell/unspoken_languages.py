@@ -1,10 +1,11 @@
-"""Notices of texts in a language that their voice does not speak, where the request states no language."""
+"""Notices and refusals of texts in a language that their voice lacks, where the request states none."""
 
 import logging
 from dataclasses import dataclass
 from typing import Final
 
-from ....tts_engine.reading.text_language import likely_language
+from ....tts_engine.errors import LanguageNotSpoken
+from ....tts_engine.reading.text_language import MAX_CHARACTERS, likely_language
 from ....tts_engine.voices.languages import primary_language
 from ....tts_engine.voices.voices import MULTIPLE_LANGUAGES, Voice
 from ...voice_registry import ListedVoice, VoiceRegistry
@@ -47,6 +48,27 @@ class UnspokenLanguages:
             "a text seems to be in %s, which the voice %s reads by its own rules; %s",
             *(language, voice_id, advice),
         )
+
+
+class LanguageCheck:
+    """Refuses the text of one utterance as soon as it is clearly in a language that its voice lacks."""
+
+    def __init__(self, voice: Voice) -> None:
+        self._voice = voice
+        self._text = ""
+
+    def push(self, text: str) -> None:
+        """Take the next part of the text; raises LanguageNotSpoken."""
+        if len(self._text) >= MAX_CHARACTERS:
+            return
+        self._text += text[:MAX_CHARACTERS]
+        language = likely_language(self._text)
+        if language is not None and not _speaks(self._voice, language):
+            spoken = ", ".join((self._voice.language, *self._voice.further_languages))
+            raise LanguageNotSpoken(
+                f"the text seems to be in {language!r}; the voice {self._voice.id} speaks {spoken}. "
+                f"A request that states a language is not refused for a guess"
+            )
 
 
 def _speaks(voice: Voice | ListedVoice, language: str) -> bool:

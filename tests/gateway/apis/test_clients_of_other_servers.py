@@ -14,6 +14,7 @@ from shared.engine.standin_backend import WORD_S
 from shared.gateways.running_gateway import PITCHES_HZ, ask_gateway
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.apis.dialect import SpeechApiPolicy
 from vivavoce.gateway.apis.shell import speech_job
 from vivavoce.tts_engine.errors import UnknownVoice
 from vivavoce.tts_engine.voices.store import VoiceStore
@@ -282,6 +283,23 @@ def test_a_text_that_the_full_engine_refuses_is_free_in_every_dialect(
         assert await status() == 429
 
     run_every_api(test, access=AccessControl(keys), max_streams=1)
+
+
+@pytest.mark.parametrize("path", SPEECH_REQUESTS)
+def test_a_text_in_a_language_that_the_voice_lacks_is_refused_where_the_settings_say_so(
+    path: str, run_every_api: Any
+) -> None:
+    german = "Guten Tag, wie geht es Ihnen heute?"
+    body = json.dumps(SPEECH_REQUESTS[path])
+    states_a_language = '"language"' in body
+
+    async def test(served: Any) -> None:
+        answer = await served.client.post(path, json=json.loads(body.replace(TEN_LETTERS, german)))
+        assert answer.status_code == (200 if states_a_language else 400)
+        assert states_a_language or "seems to be in 'de'" in answer.text
+        assert (await served.client.post(path, json=json.loads(body))).status_code == 200
+
+    run_every_api(test, language="en", policy=SpeechApiPolicy(refuses_guessed_languages=True))
 
 
 def test_a_text_for_an_unknown_voice_of_dashscope_is_free(tmp_path: Path, run_every_api: Any) -> None:

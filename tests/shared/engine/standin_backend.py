@@ -37,8 +37,9 @@ class StandInBackend:
         workers: int = 1,
         max_batch_size: int = 1,
         slots: int = 256,
+        language: str = "zxx",
     ) -> None:
-        voices = (Voice(f"tone-{pitch}", "zxx", f"a tone of {pitch} Hz") for pitch in pitches_hz)
+        voices = (Voice(f"tone-{pitch}", language, f"a tone of {pitch} Hz") for pitch in pitches_hz)
         self.voices = Voices(tuple(voices))
         self.warm_up_text = "Hello."
         self.workers = (ALL_STAGES,) * workers
