@@ -24,7 +24,6 @@ from ..tts_engine.metrics import Metrics
 from ..tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ..tts_engine.scheduler import SchedulerPolicy
 from ..tts_engine.speech_engine import SpeechEngine
-from ..tts_engine.voices.languages import OtherLanguage
 from ..tts_engine.voices.voices import Voices
 from .access.access_control import AccessControl
 from .configuration.settings import DEFAULT_NAME, ClusterTable, Settings
@@ -50,9 +49,7 @@ async def open_engine(settings: Settings) -> SpeechEngine:
                 further = await _open_further(bundle, settings, config, main.metrics)
                 await opened.enter_async_context(further)
                 members.append(_member(name, further, bundle))
-            engine = EngineSet(
-                tuple(members), settings.bundle.voice, OtherLanguage(settings.reading.other_language)
-            )
+            engine = EngineSet(tuple(members), settings.bundle.voice, settings.reading.stated_language)
         opened.pop_all()
     if not settings.engine.process:
         lower_rendering_priority()
@@ -176,7 +173,7 @@ def _engine_config(settings: Settings, lexicon: LexiconFile | None) -> EngineCon
         scheduler=SchedulerPolicy(max_streams=settings.engine.max_streams),
         reading=settings.reading.style,
         lexicon=lexicon,
-        other_language=OtherLanguage(settings.reading.other_language),
+        other_language=settings.reading.stated_language,
     )
 
 

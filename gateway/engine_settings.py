@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 
 from ..tts_engine.backends.devices import DEVICE_NAMES, DEVICE_PATTERN
 from ..tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
+from ..tts_engine.voices.languages import OtherLanguage
 from .configuration.settings_table import JSON, FiniteFloat, Integer, NamedText, SettingsTable
 
 MAIN_BUNDLE = "vivavoce"  # of the table ``[bundle]``, as the APIs call their model
@@ -122,18 +123,23 @@ class ReadingTable(SettingsTable):
         description="conventions of English numbers: `en-US`, `en-CA` (month first), `en-GB`, `en-IE`, "
         '`en-AU`, `en-NZ`, `en-ZA` (day first, "oh"), `en-IN` (day first)',
     )
-    other_language: Literal["refuse", "warn", "other-voice"] = Field(
-        default="refuse",
-        title="refuse, warn or other-voice",
+    other_language: Literal["refuse", "refuse-guessed", "warn", "other-voice"] = Field(
+        default="refuse",  # a guess can be wrong
+        title="refuse, refuse-guessed, warn or other-voice",
         description="a part of an SSML document, and with `bundles` a text, in a language that its voice "
-        "does not speak: `refuse`, `warn` or `other-voice`",
+        "does not speak: `refuse`, `warn` or `other-voice`; `refuse-guessed` also refuses a text of the "
+        "speech APIs that seems to be in one and states none, for which the others warn",
     )
-    guessed_language: Literal["warn", "refuse"] = Field(
-        default="warn",  # a guess can be wrong
-        title="warn or refuse",
-        description="a text of the speech APIs that seems to be in a language that its voice does not speak, "
-        "where the request states none: `warn` (log, headers) or `refuse`",
-    )
+
+    @property
+    def refuses_guessed_language(self) -> bool:
+        """Whether a text is refused that only seems to be in a language that its voice does not speak."""
+        return self.other_language == "refuse-guessed"
+
+    @property
+    def stated_language(self) -> OtherLanguage:
+        """What happens to a text that states a language that its voice does not speak."""
+        return OtherLanguage.REFUSE if self.refuses_guessed_language else OtherLanguage(self.other_language)
 
     @property
     def style(self) -> ReadingStyle:

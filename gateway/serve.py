@@ -304,8 +304,7 @@ def _make_api_policy(
     models = ModelPolicy(apis.model_aliases, apis.strict_models, bundles)
     for name, voice in models.voices.items():
         voices.check_configured(f"apis.model_aliases: {name}", voice)
-    refuses = settings.reading.guessed_language == "refuse"
-    return SpeechApiPolicy(apis.max_input_characters, models, refuses)
+    return SpeechApiPolicy(apis.max_input_characters, models, settings.reading.refuses_guessed_language)
 
 
 def _ready_line(gateway: Gateway) -> str:

@@ -21,7 +21,7 @@ class CallSpeechOptions:
     seed: int = 0
     lexicon: LexiconFile | None = None  # of the writer's key, ahead of the server's
 
-    def stream_request(self, listener_rate: int, trace_id: str) -> StreamRequest:
+    def stream_request(self, listener_rate: int, trace_id: str, parent_span: str) -> StreamRequest:
         """Return what an utterance's stream is opened with; listener_rate: as of ``Delivery``, Hz."""
         return StreamRequest(
             self.voice,
@@ -30,6 +30,7 @@ class CallSpeechOptions:
             Delivery(listener_rate=listener_rate),
             () if self.lexicon is None else (self.lexicon.current(),),
             trace_id,
+            parent_span,
         )
 
 

@@ -17,6 +17,7 @@ from ...adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ...adapters.ssml.document import SsmlDocument
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
+from ...tts_engine.records.spans import new_span_id
 from ...tts_engine.scheduler import Admission
 from ..background_tasks import wait_at_most
 from .call_options import CallSpeechOptions
@@ -59,6 +60,7 @@ class CallSpeech:
     ) -> None:
         self.discarded_ms = 0.0
         self.call_id = call_id
+        self.span_id = new_span_id()  # of the call
         self._engine = engine
         self._media = media
         self._events = events
@@ -207,7 +209,7 @@ class CallSpeech:
             await self._wait_for_place(turn)
             if turn.discarded.is_set():
                 return UtteranceOutcome.DISCARDED
-            request = speech.stream_request(self._media.sample_rate, self.call_id)
+            request = speech.stream_request(self._media.sample_rate, self.call_id, self.span_id)
             self._stream = self._engine.open_stream(request, Admission.OVERDUE)
             async with (
                 self._stream as stream,

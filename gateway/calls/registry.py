@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ...tts_engine.errors import Overloaded
+from ...tts_engine.records.spans import Span
 from ..access.access_control import Grant
 from ..operation.log_fields import set_log_fields
 from ..web.errors import ResourceConflict, ResourceNotFound
@@ -186,6 +187,8 @@ class CallRegistry:
             )
             self._engine.metrics.active_calls.dec()
             _log_numbers(active_call, reason)
+            if (on_span := self._engine.metrics.on_span) is not None:
+                on_span(_span_of(active_call, reason))
 
     def refuse_calls(self) -> None:
         """Admit no more calls; those that are up go on."""
@@ -266,4 +269,16 @@ def _log_numbers(active_call: ActiveCall, reason: str) -> None:
         stats.underruns,
         active_call.call.speech.discarded_ms,
         extra={"call": active_call.call.call_id, "trace": active_call.call.call_id},
+    )
+
+
+def _span_of(active_call: ActiveCall, reason: str) -> Span:
+    call, stats = active_call.call, active_call.call.media.report.stats
+    return Span(
+        f"call {active_call.kind}",
+        call.call_id,
+        active_call.opened_monotonic_s,
+        time.monotonic(),
+        id=call.speech.span_id,
+        attributes={"end": reason, "packets": stats.packets, "underruns": stats.underruns},
     )

@@ -6,6 +6,9 @@
        |- reading                           until the text of its first clause is complete and read
        |- first audio                       from there to its first audio
 
+    call audiosocket                        from the answer to the hang-up
+    |- speech                               each utterance, as above
+
 The variables are OpenTelemetry's own; spans are sent in batches by a thread, as OTLP over HTTP.
 """
 

@@ -15,6 +15,7 @@ from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.registry import CallAlreadyAttached, CallRegistry, CallUnknown
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import Overloaded
+from vivavoce.tts_engine.records.spans import Span
 
 
 class RegistryFixture:
@@ -93,6 +94,26 @@ def test_the_load_grows_with_the_calls_and_is_one_when_another_would_be_refused(
             fixture.admit()
             loads.append(fixture.metric("load_ratio"))
         assert loads == [0, 0.5, 1]
+
+    with_registry(test)
+
+
+def test_the_utterances_of_a_call_are_in_its_span() -> None:
+    async def test(fixture: RegistryFixture) -> None:
+        spans: list[Span] = []
+        fixture.engine.metrics.on_span = spans.append
+        leg = fixture.admit()
+        await leg.open("7f0c2d1e-5a4b-4c3d-9e8f-112233445566").speech.speak("One two.")
+        leg.end("hung up")
+        whole, speech, reading, first_audio = (
+            *(span for span in spans if span.name == "call audiosocket"),
+            *(span for span in spans if span.name != "call audiosocket"),
+        )
+        assert (speech.name, reading.name, first_audio.name) == ("speech", "reading", "first audio")
+        assert (whole.parent, speech.parent) == ("", whole.id)
+        assert reading.parent == first_audio.parent == speech.id
+        assert {span.trace_number for span in spans} == {0x7F0C2D1E5A4B4C3D9E8F112233445566}
+        assert whole.start <= speech.start and speech.stop <= whole.stop
 
     with_registry(test)
 
