@@ -105,6 +105,9 @@ class CallMedia(Protocol):
     def set_caller_audio(self, options: CallerAudioOptions) -> None:
         """Set what is done with the caller's audio."""
 
+    def set_held(self, held: bool) -> None:
+        """Stop the speech, because nobody hears it, or go on with it at a word's beginning."""
+
     def set_recording(self, recorded: bool) -> None:
         """Report all audio of both sides (``on_recorded``), or stop that."""
 

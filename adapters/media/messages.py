@@ -101,6 +101,22 @@ class SetRecording:
 
 
 @dataclass(frozen=True, slots=True)
+class SetHeld:
+    """Stop the speech, because nobody hears it, or go on with it."""
+
+    call: int
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendKeys:
+    """Press keys of the far end: ``0-9 * # A-D``."""
+
+    call: int
+    digits: str
+
+
+@dataclass(frozen=True, slots=True)
 class HangUp:
     """End the call."""
 
@@ -109,7 +125,15 @@ class HangUp:
 
 
 ControlMessage = (
-    OpenPhoneCall | PushSpeech | FinishSpeech | DiscardSpeech | SetCallerAudio | SetRecording | HangUp
+    OpenPhoneCall
+    | PushSpeech
+    | FinishSpeech
+    | DiscardSpeech
+    | SetCallerAudio
+    | SetRecording
+    | SetHeld
+    | SendKeys
+    | HangUp
 )
 
 # Media to control

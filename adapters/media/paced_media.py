@@ -139,6 +139,16 @@ class PacedMedia(Generic[Packet]):
         """Set what is done with the caller's audio."""
         self._caller_audio = options
 
+    def set_held(self, held: bool) -> None:
+        """Stop the speech, because nobody hears it, or go on with it at a word's beginning."""
+        now = self._now()
+        if held:
+            self.playout.hold(now)
+        else:
+            self.playout.release(now)
+        self._send_due(now)
+        self._report_words()
+
     def set_recording(self, recorded: bool) -> None:
         """Report all audio of both sides, or stop that."""
         self._is_recorded = recorded

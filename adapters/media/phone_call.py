@@ -28,7 +28,9 @@ from .messages import (
     PushSpeech,
     ReceivedAudio,
     ReceivedKey,
+    SendKeys,
     SetCallerAudio,
+    SetHeld,
     SetRecording,
     SpeechCut,
     SpeechPlayed,
@@ -39,7 +41,9 @@ from .phone_wire import CallerAudioQueue, PhoneWire, WireEnded
 
 _MAX_UNSENT_BYTES: Final = 1 << 20  # to control; with more, audio is dropped
 
-CallMessage = PushSpeech | FinishSpeech | DiscardSpeech | SetCallerAudio | SetRecording | HangUp
+CallMessage = (
+    PushSpeech | FinishSpeech | DiscardSpeech | SetCallerAudio | SetRecording | SetHeld | SendKeys | HangUp
+)
 
 
 class PhoneCall:
@@ -110,6 +114,10 @@ class PhoneCall:
                 self._media.set_caller_audio(options)
             case SetRecording(recorded=recorded):
                 self._media.set_recording(recorded)
+            case SetHeld(held=held):
+                self._media.set_held(held)
+            case SendKeys(digits=digits):
+                self._wire.send_keys(digits)
             case HangUp(reason=reason):
                 self._end(reason)
             case _:

@@ -48,6 +48,9 @@ class PhoneWire(Protocol):
     def send(self, packet: bytes) -> None:
         """Send one s16le packet of 20 ms; raises WireEnded."""
 
+    def send_keys(self, digits: str) -> None:
+        """Press keys of the far end, ``0-9 * # A-D``; a wire without keys of its own ignores them."""
+
     def skip(self, packets: int) -> None:
         """Note that so many packets were not sent, because their time had passed."""
 

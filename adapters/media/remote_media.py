@@ -32,7 +32,9 @@ from .messages import (
     PushSpeech,
     ReceivedAudio,
     ReceivedKey,
+    SendKeys,
     SetCallerAudio,
+    SetHeld,
     SetRecording,
     SpeechCut,
     SpeechPlayed,
@@ -87,6 +89,7 @@ class RemoteMedia:
         self._listener: MediaListener | None = None
         self._caller_audio = CallerAudioOptions()
         self._is_recorded = False
+        self._held_at: float | None = None  # from when nothing is played
         self._report = MediaReport()
         self._earlier_report = MediaReport()  # last report of media servers that are gone
         self._dry_at = 0.0  # estimate of when the queued speech will have been played
@@ -139,7 +142,8 @@ class RemoteMedia:
     def push(self, chunk: AudioChunk, utterance: int) -> None:
         """Queue a chunk."""
         self._pushes += 1
-        self._dry_at = max(self._dry_at, self._now()) + chunk.seconds
+        now = self._now() if self._held_at is None else self._held_at
+        self._dry_at = max(self._dry_at, now) + chunk.seconds
         self._unreported.append((self._pushes, chunk.seconds))
         self._send(PushSpeech(self._number, chunk, utterance, self._own_discards), -1)
 
@@ -164,15 +168,31 @@ class RemoteMedia:
         self._is_recorded = recorded
         self._send(SetRecording(self._number, recorded), -1)
 
+    def set_held(self, held: bool) -> None:
+        """Stop the speech, because nobody hears it, or go on with it."""
+        if held is (self._held_at is not None):
+            return
+        now = self._now()
+        if self._held_at is not None:
+            self._dry_at += now - self._held_at
+        self._held_at = now if held else None
+        self._send(SetHeld(self._number, held), -1)
+
+    def send_keys(self, digits: str) -> None:
+        """Press keys of the far end: ``0-9 * # A-D``."""
+        self._send(SendKeys(self._number, digits), -1)
+
     def lead_s(self, now: float) -> float:
         """Return the seconds of speech not yet played."""
         if self._report.at:
             now = min(now, self._report.at + self._options.max_assumed_s)
+        if self._held_at is not None:
+            now = min(now, self._held_at)
         return max(0.0, self._dry_at - now)
 
     def runs_dry_at(self, now: float) -> float:
         """Return the time at which the queued speech will have been played, at least ``now``."""
-        return max(now, self._dry_at)
+        return now + self.lead_s(now)
 
     # Messages
 
@@ -198,6 +218,8 @@ class RemoteMedia:
         self.open()
         self._send(SetCallerAudio(self._number, self._caller_audio), -1)
         self._send(SetRecording(self._number, self._is_recorded), -1)
+        if self._held_at is not None:
+            self._send(SetHeld(self._number, True), -1)
         listener = self._listener
         if listener is not None:
             while self._unanswered_discards:
@@ -251,6 +273,8 @@ class RemoteMedia:
             self._unreported.popleft()
         if not self._unanswered_discards:
             self._dry_at = report.runs_dry_at + sum(seconds for _, seconds in self._unreported)
+            if self._held_at is not None:
+                self._held_at = report.at
 
     def _forget_queue(self) -> None:
         self._dry_at = 0.0

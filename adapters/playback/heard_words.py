@@ -126,6 +126,22 @@ class HeardWords:
             self._queue.popleft()
         return self._queue[0] if self._queue else None
 
+    def word_edge(self, position: int) -> int:
+        """Return where speech that stopped at ``position`` goes on.
+
+        That is the beginning of the word there if it was not heard, or else its end.
+        """
+        unheard = next((entry for entry in self._unheard if isinstance(entry[2], Word)), None)
+        if unheard is not None:
+            _, utterance, word = unheard
+            assert isinstance(word, Word)
+            if (begin := self._position_of(utterance, word.start_s)) < position:
+                return begin
+        current = self.utterance_at(position)
+        if current is None or not current.heard:
+            return position
+        return max(position, self._position_of(current, current.heard[-1].stop_s))
+
     def take_heard_words(self) -> tuple[HeardWord | HeardMark, ...]:
         """Return the words and marks heard since the last call, in order, at most the newest 2,000."""
         if not self._unreported:
@@ -157,8 +173,10 @@ class HeardWords:
             # One at the beginning is heard with the first sample.
             yield utterance.begin + max(1, round(mark.at_s * self._sample_rate)), utterance, mark
         for word in chunk.words:
-            middle = round((word.start_s + word.stop_s) / 2 * self._sample_rate)
-            yield utterance.begin + middle, utterance, word
+            yield self._position_of(utterance, (word.start_s + word.stop_s) / 2), utterance, word
+
+    def _position_of(self, utterance: PlayedUtterance, at_s: float) -> int:
+        return utterance.begin + round(at_s * self._sample_rate)
 
     def _begin(self, chunk: AudioChunk, position: int, end: int, number: int | None) -> PlayedUtterance:
         self.utterance_at(position)

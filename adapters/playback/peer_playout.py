@@ -28,6 +28,7 @@ from .playout import MAX_LEAD_S, UNDERRUN_AFTER_S, PlayoutStats
 
 MARK_EVERY_MS: Final = 200
 MAX_AHEAD_S: Final = 1.0
+_HISTORY_S: Final = 1.0  # of played speech that is kept: longer words are cut by a hold
 MAX_REPORT_DELAY_S: Final = 1.0  # of the report of a mark, after the time at which it should have been played
 
 
@@ -90,6 +91,9 @@ class PeerPlayout:
         self._words = HeardWords(sample_rate)
 
         self._ready = bytearray()  # not yet sent
+        self._history = bytearray()  # sent, the newest at the end
+        self._max_history = 2 * (self._max_ahead + round(_HISTORY_S * sample_rate))  # bytes
+        self._is_held = False  # by the listener, who hears nothing
         self._control: deque[PeerClear] = deque()  # to send before any speech
         self._sent = 0  # samples of speech, dropped speech included
         self._marked = 0  # position of the last mark sent
@@ -156,6 +160,8 @@ class PeerPlayout:
             self._played, self._played_at = self._sent, now  # the queue ran empty: new audio plays from now
         while (size := self._sendable(position)) > 0:
             out.append(PeerMedia(bytes(self._ready[:size])))
+            self._history += self._ready[:size]
+            del self._history[: -self._max_history]
             del self._ready[:size]
             self._sent += size // 2
             self._sent_packets += size // self._packet_bytes
@@ -164,6 +170,27 @@ class PeerPlayout:
             if self._sent - self._marked >= self._mark_every or len(self._ready) < self._packet_bytes:
                 out += self._request_mark()
         return out
+
+    def hold(self, now: float) -> None:
+        """Drop the peer's queue, and send nothing until ``release``; then a word's beginning comes first."""
+        if self._is_held:
+            return
+        position = self._position(now)
+        self._words.advance(position)
+        kept = self._history + self._ready
+        edge = max(self._words.word_edge(position), self._end - len(kept) // 2)
+        size = 2 * max(0, self._end - edge)
+        size = min(len(kept), size + -size % self._packet_bytes)
+        end = self._end
+        self._drop_queue(now)
+        self._ready = kept[len(kept) - size :]
+        self._sent = self._played = self._marked = end - size // 2
+        self._is_held = True
+
+    def release(self, now: float) -> None:
+        """Go on with the speech."""
+        self._is_held = False
+        self._played_at, self._dry_since = now, None
 
     def pause(self) -> None:
         """Send no speech until ``resume``: the peer's queue is full."""
@@ -230,7 +257,7 @@ class PeerPlayout:
         return self._played + int(elapsed * self._sample_rate)
 
     def _sendable(self, position: int) -> int:
-        if self._paused:
+        if self._paused or self._is_held:
             return 0
         room = 2 * max(0, self._max_ahead - (self._sent - position))
         until_mark = 2 * (self._mark_every - (self._sent - self._marked))
@@ -249,7 +276,7 @@ class PeerPlayout:
 
     def _count_dry(self, now: float) -> None:
         utterance = self._words.open
-        if utterance is None or self._awaits_text or self._sent <= utterance.begin:
+        if self._is_held or utterance is None or self._awaits_text or self._sent <= utterance.begin:
             return  # silence between utterances, before the first audio of one, or while its text is written
         if self._dry_since is None:
             self._dry_since = now
@@ -265,5 +292,6 @@ class PeerPlayout:
         self._sent = self._played = self._marked = self._end
         self._played_at = now
         self._ready.clear()
+        self._history.clear()
         self._resampler.reset()
         self._pending_marks.clear()

@@ -29,6 +29,7 @@ UNDERRUN_AFTER_S: Final = 0.060  # of silence where speech is expected; less is 
 MAX_CATCH_UP_S: Final = 0.200  # of a stall after which two packets are sent at once
 FADE_S: Final = 0.005
 MAX_FADE_DELAY_S: Final = 0.018  # from discard() to a packet with the fade: silence begins within 20 ms
+_HISTORY_S: Final = 1.0  # of sent speech that is kept: longer words are cut by a hold
 MAX_LEAD_S: Final = 120.0  # bounds the queue: 2 min of 8 kHz speech are 1.9 MB
 
 
@@ -75,6 +76,7 @@ class Playout:
         self._sample_rate = sample_rate
         self._ptime_s = ptime_ms / 1000
         self._packet_samples = sample_rate * ptime_ms // 1000
+        self._history = round(_HISTORY_S * sample_rate)  # samples
         self._silence = bytes(2 * self._packet_samples)
         self._resampler = ChunkResampler(sample_rate, resampler)
 
@@ -90,6 +92,7 @@ class Playout:
         self._position = 0  # samples of speech sent or dropped: position of _ready_offset
         self._words = HeardWords(sample_rate)
 
+        self._is_held = False  # by the listener, who hears nothing
         self._awaits_text = False  # the writer pauses: silence after the queue is no underrun
         self._silent_samples = 0  # sent since the last speech, while speech is expected
         self._speech_packets = self._late = self._skipped = self._underruns = self._discards = 0
@@ -137,6 +140,21 @@ class Playout:
             return
         self._append(self._resampler.drain())
         self._words.finish(position=self._position, end=self._end)
+
+    def hold(self, now: float) -> None:
+        """Send silence until ``release``, from where speech goes on at a word's beginning."""
+        if self._is_held:
+            return
+        self._is_held = True
+        edge = min(self._words.word_edge(self._position), self._end)
+        moved = max(2 * (edge - self._position), -self._ready_offset)
+        self._ready_offset += moved
+        self._position += moved // 2
+
+    def release(self, now: float) -> None:
+        """Go on with the speech."""
+        self._is_held = False
+        self._silent_samples = 0
 
     def due(self, now: float) -> list[bytes]:
         """Return the s16le packets due at ``now``: none, one, or two to catch up.
@@ -195,8 +213,9 @@ class Playout:
         return max(now, self._speech_until)
 
     def _append(self, pcm: bytes) -> None:
-        del self._ready[: self._ready_offset]
-        self._ready_offset = 0
+        if (surplus := self._ready_offset - 2 * self._history) > 0:
+            del self._ready[:surplus]
+            self._ready_offset -= surplus
         self._ready += pcm
 
     @property
@@ -214,6 +233,8 @@ class Playout:
         # From the slot number, not from the last due time: rounding errors do not add up.
         self._due_at = self._start + self._slot * self._ptime_s
         edge = self._take_fade(now) if self._fade else b""
+        if self._is_held:
+            return edge + self._silence[len(edge) :]
         packet = (
             edge + self._ready[self._ready_offset : self._ready_offset + 2 * self._packet_samples - len(edge)]
         )
@@ -237,7 +258,7 @@ class Playout:
         return edge if now <= self._fade_by else b""
 
     def _count_silence(self, samples: int) -> None:
-        if self._awaits_text or (self._words.open is None and not self._waiting_samples):
+        if self._is_held or self._awaits_text or (self._words.open is None and not self._waiting_samples):
             return
         limit = int(UNDERRUN_AFTER_S * self._sample_rate)
         # Count the underrun once, in the packet that crosses the limit.

@@ -38,6 +38,12 @@ class Transport(Protocol[Packet_co]):
     def discard(self, now: float) -> DiscardResult:
         """Barge-in: drop the speech not yet played; return what was dropped and what was heard."""
 
+    def hold(self, now: float) -> None:
+        """Stop: the listener hears nothing until ``release``, from where speech goes on at a word."""
+
+    def release(self, now: float) -> None:
+        """Go on with the speech."""
+
     def take_heard_words(self) -> tuple[HeardWord | HeardMark, ...]:
         """Return the words and marks of SSML heard since the last call, in order."""
 

@@ -34,7 +34,7 @@ from .rtcp import (
 from .source_lock import Address, SourceLock
 from .srtp import SrtpKeys, SrtpSession
 from .stream_sender import RtpStreamSender
-from .telephone_events import TelephoneEventDecoder
+from .telephone_events import TelephoneEventDecoder, TelephoneEventEncoder
 
 _REPORT_EVERY_S: Final = 5.0  # on average
 _MAX_COLLISIONS: Final = 3  # then our own packets come back to us, as from an echo service
@@ -115,6 +115,7 @@ class RtpConnection:
         self._collisions = 0
         self._buffer = JitterBuffer(self._codec.sample_rate)
         self._keys = TelephoneEventDecoder()
+        self._pressed = TelephoneEventEncoder()
         self._events: deque[RtpEvent] = deque()
         self._max_payload = round(_MAX_PACKET_S * self._codec.sample_rate) * self._codec.sample_bytes
         self._cname = f"{numbers.getrandbits(64):016x}"
@@ -286,8 +287,19 @@ class RtpConnection:
 
     def encode_packet(self, pcm: bytes) -> bytes:
         """Return the datagram of the next packet; ``pcm`` is s16le at the codec's rate."""
-        packet = self._sender.encode(pcm)
+        packet = self._encode(pcm)
         return packet if self._srtp is None else self._srtp.protect(packet)
+
+    def _encode(self, pcm: bytes) -> bytes:
+        key_type, samples = self._options.key_type, len(pcm) // 2
+        if key_type is None or (part := self._pressed.next(samples)) is None:
+            return self._sender.encode(pcm)
+        return self._sender.encode_event(key_type, part.payload, samples, is_first=part.is_first)
+
+    def press(self, digits: str) -> None:
+        """Send keys, ``0-9 * # A-D``, one after another in place of audio, if a type was agreed for them."""
+        if self._options.key_type is not None:
+            self._pressed.press(digits)
 
     def skip(self, samples: int) -> None:
         """Note that ``samples`` were not sent, because their time had passed."""

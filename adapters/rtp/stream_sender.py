@@ -33,6 +33,7 @@ class RtpStreamSender:
         self._numbers = numbers
         self._sequence = numbers.getrandbits(15)  # the first cycle ends late (RFC 3550, 5.1)
         self._has_pause = True  # before the next packet
+        self._event_at = 0  # timestamp of the key being pressed
         self.change_ssrc()
 
     def change_ssrc(self) -> None:
@@ -43,12 +44,21 @@ class RtpStreamSender:
 
     def encode(self, pcm: bytes) -> bytes:
         """Return the datagram of the next packet; ``pcm`` is s16le at the codec's rate."""
-        payload = self._codec.encode(pcm)
         kind = self._codec.payload_type | (_MARKER if self._has_pause else 0)
-        header = HEADER.pack(_VERSION_FLAGS, kind, self._sequence, self.timestamp, self.ssrc)
         self._has_pause = False
+        return self._pack(kind, self.timestamp, self._codec.encode(pcm), len(pcm) // 2)
+
+    def encode_event(self, payload_type: int, payload: bytes, samples: int, *, is_first: bool) -> bytes:
+        """Return the datagram of a part of a key, sent instead of ``samples`` of audio."""
+        if is_first:
+            self._event_at = self.timestamp
+        kind = payload_type | (_MARKER if is_first else 0)
+        return self._pack(kind, self._event_at, payload, samples)
+
+    def _pack(self, kind: int, timestamp: int, payload: bytes, samples: int) -> bytes:
+        header = HEADER.pack(_VERSION_FLAGS, kind, self._sequence, timestamp, self.ssrc)
         self._sequence = (self._sequence + 1) & 0xFFFF
-        self.timestamp = (self.timestamp + len(pcm) // 2) & 0xFFFFFFFF
+        self.timestamp = (self.timestamp + samples) & 0xFFFFFFFF
         self.packets += 1
         self.payload_bytes += len(payload)
         return header + payload

@@ -100,6 +100,10 @@ class RtpWire:
             except OSError:
                 self.dropped += 1
 
+    def send_keys(self, digits: str) -> None:
+        """Press keys of the far end, one after another, in place of the audio."""
+        self._connection.press(digits)
+
     def skip(self, packets: int) -> None:
         """Advance the timestamps by packets that were not sent."""
         self._connection.skip(packets * self._sample_rate // _PACKETS_PER_S)

@@ -5,19 +5,22 @@ what the caller does; its leg reports the end of the connection.
 """
 
 import asyncio
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ...adapters.audio.dtmf import encode_dtmf
 from ...adapters.media.call_media import CallMedia, MediaReport
+from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.metrics import Metrics
 from .call_end import CallEnd
 from .call_listening import CallListening
 from .call_options import LEAD_S, CallSpeechOptions
 from .call_speech import CallSpeech
 from .caller import UNKNOWN_CALLER, Caller
-from .events import CallEvents, HungUp, PlayoutReport, RecordingEnded
+from .events import CallEvents, HoldChanged, HungUp, PlayoutReport, RecordingEnded
 from .pressure.call_pressure import CallPressure, PlayoutCounters
 from .recordings import CallRecording, CallRecordings, RecordingFailed
 from .transfers import CallTransfers
@@ -25,7 +28,10 @@ from .transfers import CallTransfers
 if TYPE_CHECKING:
     from ...tts_engine.speech_engine import SpeechEngine
 
-_DEFAULT_SPEECH = CallSpeechOptions()
+KeySender = Callable[[str], Awaitable[None]]
+
+_KEY_PAUSE_S: Final = 0.5
+_DEFAULT_SPEECH: Final = CallSpeechOptions()
 
 
 class Call:
@@ -42,6 +48,8 @@ class Call:
 
     Attributes:
         speech, listening, recording, end: the parts of the call.
+        on_hold: whether the caller hears nothing, and the speech waits.
+        key_sender: takes keys, ``0-9 * # A-D``, and has the far end get them; None: they are sent as tones.
         is_taken_over: whether the caller decides what is spoken; an agent that speaks unasked then ends.
     """
 
@@ -64,6 +72,8 @@ class Call:
         self.caller = caller
         self.media = media
         self.is_taken_over = False
+        self.on_hold = False
+        self.key_sender: KeySender | None = None
         closed = asyncio.Event()
         self.listening = CallListening(call_id, media)
         self.events = events = self.listening.events
@@ -85,6 +95,33 @@ class Call:
         self.on_key = self.listening.on_key
         self.on_recorded = self.recording.take
         media.set_listener(self)
+
+    def set_hold(self, on_hold: bool) -> None:
+        """Take that the caller put the call on hold, or is back. The speech waits, and goes on at a word."""
+        if on_hold == self.on_hold:
+            return
+        self.on_hold = on_hold
+        self.media.set_held(on_hold)
+        self.speech.set_waiting(on_hold)
+        self.listening.set_hold(on_hold)
+        self.events.emit(HoldChanged(on_hold))
+
+    async def send_keys(self, digits: str) -> None:
+        """Press keys of the far end, after the utterance that is being spoken.
+
+        Raises VivavoceError, as the way in does.
+
+        Args:
+            digits: ``0-9 * # A-D``, and ``w`` for half a second between two.
+        """
+        async with self.speech.silence():
+            for keys in re.findall("w|[^w]+", digits):
+                if keys == "w":
+                    await asyncio.sleep(_KEY_PAUSE_S)
+                elif self.key_sender is not None:
+                    await self.key_sender(keys)
+                else:
+                    await self.speech.play(encode_dtmf(keys, SAMPLE_RATE))
 
     def on_closed(self) -> None:
         """End everything of the call: its leg is gone."""

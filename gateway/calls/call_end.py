@@ -2,13 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from .call_speech import CallSpeech
 from .caller import CallOwner
-from .transfers import AttendedTransfer, CallNotTransferable, CallTransfers
+from .transfers import (
+    AttendedTransfer,
+    CallNotTransferable,
+    CallTransfers,
+    RefusedTransferAction,
+    TransferFailed,
+)
 
 _KEPT_S: Final = 600.0  # after the end of the call
 _MAX_KEPT: Final = 10_000
@@ -54,9 +60,35 @@ class CallEnd:
         """End the connection at once."""
         self._close(reason)
 
-    def transfer(self, target: str) -> None:
-        """End the call and transfer the caller; raises CallNotTransferable."""
-        self._require_transfers().check(target)
+    def transfer(
+        self, target: str, if_refused: RefusedTransferAction = RefusedTransferAction.KEEP
+    ) -> Coroutine[Any, Any, None] | None:
+        """Transfer the caller, and end the call; raises CallNotTransferable.
+
+        Return None if that is done, or else what waits for the caller's telephone, which makes the transfer.
+        It raises TransferFailed if that refuses; ``if_refused`` says what happens then.
+        """
+        transfers = self._require_transfers()
+        transfers.check(target)
+        referring = transfers.refer(target)
+        if referring is None:
+            self.leave_for(target)
+            return None
+        return self._leave_referred(target, referring, if_refused)
+
+    async def _leave_referred(
+        self, target: str, referring: Awaitable[None], if_refused: RefusedTransferAction
+    ) -> None:
+        try:
+            await referring
+        except TransferFailed:
+            if if_refused is RefusedTransferAction.DIAL_PLAN:
+                self.hang_up(f"the transfer to {target} was refused")
+            raise
+        self.leave_for(target)
+
+    def leave_for(self, target: str) -> None:
+        """End the call, and let the caller go to ``target``, which was checked."""
         self.result = replace(self.result, transfer_to=target)
         self.hang_up(f"transferred to {target}")
 

@@ -23,6 +23,7 @@ class CallListening:
         self._media = media
         self._keys: asyncio.Queue[str] = asyncio.Queue(_MAX_WAITING_KEYS)
         self._caller_speech_action = CallerSpeechAction.TELL
+        self._on_hold = False
         self._silent = asyncio.Event()
         self._silent.set()
 
@@ -34,6 +35,11 @@ class CallListening:
     @caller_speech_action.setter
     def caller_speech_action(self, action: CallerSpeechAction) -> None:
         self._caller_speech_action = action
+        self._set_caller_audio()
+
+    def set_hold(self, on_hold: bool) -> None:
+        """Listen to the caller, or not: on hold a telephone system plays music."""
+        self._on_hold = on_hold
         self._set_caller_audio()
 
     async def wait_caller_silent(self, timeout_s: float) -> None:
@@ -73,7 +79,9 @@ class CallListening:
 
     def _set_caller_audio(self) -> None:
         discards = self._caller_speech_action is CallerSpeechAction.DISCARD
-        detects = discards or self.events.has_listeners  # only if something reacts to it
+        reacts = discards or self.events.has_listeners  # something does, to the caller's speech
+        detects = reacts and not self._on_hold
+        forwards = self.events.wants_caller_audio and not self._on_hold
         if not detects:
             self._silent.set()  # an earlier "speaking" would never end
-        self._media.set_caller_audio(CallerAudioOptions(detects, discards, self.events.wants_caller_audio))
+        self._media.set_caller_audio(CallerAudioOptions(detects, discards, forwards))

@@ -8,14 +8,15 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ...adapters.media.call_media import CallMedia
 from ...adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ...adapters.ssml.document import SsmlDocument
-from ...tts_engine.chunk import AudioChunk
+from ...tts_engine.chunk import AudioChunk, Provenance
 from ...tts_engine.errors import UnreadableText, VivavoceError
 from ...tts_engine.records.spans import new_span_id
 from ...tts_engine.scheduler import Admission
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 _MAX_WRITTEN_CHARACTERS = 8 * 1024  # in one TextWritten; a data channel takes 64 KiB in one message
 _MAX_WAIT_FOR_PLACE_S = 2.0  # longer, the caller takes the call for dead
 _RETRY_S = 0.05
+_NO_PROVENANCE = Provenance(None, None, 0.0, 0.0)
 _NOTHING_DISCARDED = SpeechDiscarded(None, 0.0, "")
 
 
@@ -80,6 +82,7 @@ class CallSpeech:
         self._played = asyncio.Event()  # all of them have been played or discarded
         self._played.set()
         self._ending = False
+        self._is_waiting = False  # nobody hears
 
     @property
     def is_speaking(self) -> bool:
@@ -145,6 +148,27 @@ class CallSpeech:
             self._unanswered_discards.append((answer, self._tracker.begun))
             self._media.discard()
         return answer
+
+    def set_waiting(self, waits: bool) -> None:
+        """Take no more speech from the engine, because nobody hears it, or go on."""
+        self._is_waiting = waits
+
+    @asynccontextmanager
+    async def silence(self) -> AsyncIterator[None]:
+        """Let nothing be spoken in the context; what is being spoken is heard before."""
+        async with self._speak_lock:
+            await self.wait_played()
+            yield
+
+    async def play(self, pcm: bytes) -> None:
+        """Play sounds that are no speech, within ``silence``; s16le at 24 kHz. Return when they are heard."""
+        samples = len(pcm) // 2
+        chunk = AudioChunk(pcm, 0, (0, samples), (0, 0), (), _NO_PROVENANCE, final=True)
+        self._pushes += 1
+        self._played.clear()
+        self._media.push(chunk, self._tracker.begun)
+        self._media.finish()
+        await self.wait_played()
 
     async def finish(self) -> None:
         """End with the sentence being spoken, and wait until it is heard; later utterances are not begun."""
@@ -239,6 +263,8 @@ class CallSpeech:
 
     async def _play_stream(self, stream: "SpeechStream", feed: TextFeed, turn: Turn) -> UtteranceOutcome:
         async for chunk in stream:
+            while self._is_waiting and not turn.discarded.is_set():
+                await wait_at_most(turn.discarded, _RETRY_S)
             if turn.discarded.is_set():
                 return UtteranceOutcome.DISCARDED
             if feed.ends_before(chunk):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...tts_engine.chunk import Mark, Word
+from .outgoing.states import OutgoingState
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,21 @@ class KeyPressed:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldChanged:
+    """The caller put the call on hold, and hears nothing; or is back. Speech waits meanwhile."""
+
+    on_hold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingStateChanged:
+    """A call that the gateway makes has come further."""
+
+    state: OutgoingState
+    sip: int | None = None  # status of SIP, if one is known
+
+
+@dataclass(frozen=True, slots=True)
 class PlayoutReport:
     """Counters of the playout so far, emitted once a second."""
 
@@ -124,6 +140,8 @@ CallStateEvent = (
     | CallerSpeaking
     | CallerSilent
     | KeyPressed
+    | HoldChanged
+    | OutgoingStateChanged
     | PlayoutReport
     | RecordingEnded
     | HungUp

@@ -23,6 +23,7 @@ from ..web.errors import ResourceConflict, ResourceNotFound
 from .call import Call
 from .call_end import CallResults, EndedCall
 from .caller import NO_OWNER, CallOwner
+from .outgoing.outgoing_calls import OutgoingCalls
 from .pressure.call_pressure import CallPressure
 from .pressure.processor_load import MAX_LOAD, ProcessorLoad
 from .pressure.processor_time import ProcessorUse
@@ -98,6 +99,7 @@ class CallRegistry:
         )
         engine.metrics.load.set_function(lambda: self.load)
         self._results = CallResults()
+        self.outgoing = OutgoingCalls()  # that ways in of this server make
         self._draining = False
         self._changed = asyncio.Event()
 

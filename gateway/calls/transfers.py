@@ -1,7 +1,9 @@
 """Transfers of callers: what a way in can do, and the errors of what it cannot."""
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Final, Protocol
+from enum import Enum
+from typing import Any, Final, Protocol
 
 from ...tts_engine.errors import BadRequest
 from ..web.errors import ResourceConflict
@@ -15,6 +17,13 @@ class CallNotTransferable(BadRequest):
 
 class TransferFailed(ResourceConflict):
     """Nobody could be reached; the caller is still on the call. The message says why."""
+
+
+class RefusedTransferAction(Enum):
+    """What a call does when its transfer is refused."""
+
+    KEEP = "keep"  # the call goes on
+    DIAL_PLAN = "dial_plan"  # the call ends, and the caller goes on in the dial plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,13 @@ class CallTransfers(Protocol):
     def check(self, target: str) -> None:
         """Raise CallNotTransferable unless the caller can be transferred to ``target`` when the call ends."""
 
+    def refer(self, target: str) -> Coroutine[Any, Any, None] | None:
+        """Have the caller's own telephone call ``target``; None: the caller leaves when the call ends.
+
+        The result returns once the telephone has taken the transfer; it raises TransferFailed if the call
+        goes on.
+        """
+
     async def attend(self, transfer: AttendedTransfer) -> None:
         """Transfer the caller once the target has answered, which ends the call.
 
@@ -47,6 +63,9 @@ class DialPlanTransfers:
         if target.startswith(CALL_PREFIX):
             raise CallNotTransferable("a call of this kind cannot be joined with another")
         check_no_endpoint(target)
+
+    def refer(self, target: str) -> None:
+        """Do nothing: the dial plan transfers the caller."""
 
     async def attend(self, transfer: AttendedTransfer) -> None:
         """Raise CallNotTransferable."""

@@ -10,7 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ....tts_engine.errors import BadRequest
 from ...web.request_body import with_bounded_body
 from ..caller import Caller
-from .messages import OptionalAttendedOptions, ResultText, TransferTarget, describe_validation_error
+from ..transfers import RefusedTransferAction
+from .messages import (
+    IfRefused,
+    OptionalAttendedOptions,
+    ResultText,
+    TransferTarget,
+    describe_validation_error,
+)
 
 MAX_BODY_BYTES: Final = 64 * 1024
 FORM: Final = "application/x-www-form-urlencoded"
@@ -51,6 +58,7 @@ class TransferOrder(BaseModel):
     to: TransferTarget
     result: ResultText = ""
     attended: OptionalAttendedOptions = None
+    if_refused: IfRefused = RefusedTransferAction.KEEP
 
 
 def is_form(request: Request) -> bool:

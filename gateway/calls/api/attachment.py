@@ -6,11 +6,11 @@ registry lets one program at a time attach to a call, and the page of a browser 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, assert_never
+from typing import Any, Protocol, assert_never
 
 from ....tts_engine.errors import UnknownVoice, VivavoceError
 from ...background_tasks import cancel_and_wait
@@ -42,6 +42,7 @@ from .messages import (
     KeyMessage,
     RecordingMessage,
     RecordMessage,
+    SendKeysMessage,
     ServerMessage,
     SpeechMessage,
     TextMessage,
@@ -110,7 +111,7 @@ class CallAttachment:
             on_error=self._on_error,
         )
         self._dictated: set[int] = set()  # utterances being heard that the peer wrote itself
-        self._transfers: set[asyncio.Task[None]] = set()  # attended
+        self._tasks: set[asyncio.Task[None]] = set()  # transfers, keys being sent
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def open(self) -> None:
@@ -132,10 +133,10 @@ class CallAttachment:
     async def aclose(self) -> None:
         """Send no more events, stop speaking what the peer wrote, and wait until every task has ended.
 
-        An attended transfer that is under way is given up, if the call is still up.
+        A transfer that is under way is given up, if the call is still up.
         """
         self._call.events.remove_listener(self._on_event)
-        await cancel_and_wait(*self._transfers)
+        await cancel_and_wait(*self._tasks)
         await self._utterances.aclose()
 
     def execute_or_report(self, message: ClientMessage) -> None:
@@ -170,6 +171,8 @@ class CallAttachment:
                 self._call.listening.caller_speech_action = action
             case AskMessage(text=text):
                 self._ask(text)
+            case SendKeysMessage(digits=digits):
+                self._start(self._call.send_keys(digits))
             case KeyMessage(digit=digit):
                 self._call.listening.press(digit)
             case _:
@@ -190,18 +193,22 @@ class CallAttachment:
         self._calls.require_transfer(message.to)
         self._call.end.result = replace(self._call.end.result, value=message.result)
         if (options := message.attended) is None:
-            self._call.end.transfer(message.to)
-            return
-        transfer = AttendedTransfer(message.to, options.announcement, options.ring_s)
-        transferring = asyncio.create_task(self._call.end.transfer_attended(transfer))
-        self._transfers.add(transferring)
-        transferring.add_done_callback(self._on_transfer_ended)
+            if (referring := self._call.end.transfer(message.to, message.if_refused)) is not None:
+                self._start(referring)
+        else:
+            transfer = AttendedTransfer(message.to, options.announcement, options.ring_s)
+            self._start(self._call.end.transfer_attended(transfer))
 
-    def _on_transfer_ended(self, transferring: "asyncio.Task[None]") -> None:
-        self._transfers.discard(transferring)
-        if transferring.cancelled():
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_ended)
+
+    def _on_task_ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
             return
-        error = transferring.exception()
+        error = task.exception()
         if isinstance(error, VivavoceError):
             self._send(describe_error(error))
         elif error is not None:

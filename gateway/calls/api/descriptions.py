@@ -5,13 +5,16 @@ from typing import assert_never
 from ....tts_engine.errors import Overloaded, VivavoceError
 from ...access.errors import RateLimited
 from ...voice_registry import KeyVoices
+from ..caller import Caller
 from ..events import (
     CallerSilent,
     CallerSpeaking,
     CallStateEvent,
+    HoldChanged,
     HungUp,
     KeyPressed,
     MarkHeard,
+    OutgoingStateChanged,
     PlayoutReport,
     RecordingEnded,
     SpeechDiscarded,
@@ -20,6 +23,7 @@ from ..events import (
     TextWritten,
     WordHeard,
 )
+from ..outgoing.outgoing_calls import OutgoingCall
 from ..registry import ActiveCall
 from ..utterance_tracker import UtteranceOutcome
 from .messages import (
@@ -30,9 +34,12 @@ from .messages import (
     CallerSpeakingMessage,
     CallStatsMessage,
     DiscardedMessage,
+    HoldMessage,
     HungUpMessage,
     KeyPressedMessage,
     MarkMessage,
+    OutgoingDescription,
+    OutgoingStateMessage,
     RecordingMessage,
     ServerMessage,
     SpeechFinishedMessage,
@@ -59,18 +66,34 @@ def describe_voices(voices: KeyVoices) -> list[VoiceDescription]:
     ]
 
 
+def _describe_caller(caller: Caller) -> CallerDescription:
+    return CallerDescription(
+        number=caller.number, name=caller.name, called=caller.called, variables=dict(caller.variables)
+    )
+
+
+def describe_outgoing(call: OutgoingCall) -> OutgoingDescription:
+    """Return the description of a call that the gateway makes."""
+    return OutgoingDescription(
+        call=call.call_id,
+        kind=call.kind,
+        caller=_describe_caller(call.caller),
+        placed_at=round(call.placed_at, 3),
+        state=call.state,
+        sip=call.sip,
+    )
+
+
 def describe_call(active_call: ActiveCall) -> CallDescription:
-    """Return the description of a call."""
-    caller = active_call.call.caller
+    """Return the description of a call that is up."""
     return CallDescription(
         call=active_call.call.call_id,
         kind=active_call.kind,
         peer=active_call.peer,
-        caller=CallerDescription(
-            number=caller.number, name=caller.name, called=caller.called, variables=dict(caller.variables)
-        ),
+        caller=_describe_caller(active_call.call.caller),
         opened_at=round(active_call.opened_at, 3),
         held=active_call.attached,
+        on_hold=active_call.call.on_hold,
         sample_rate=active_call.call.media.sample_rate,
     )
 
@@ -88,6 +111,10 @@ def describe_event(event: CallStateEvent) -> ServerMessage:
             return CallerSilentMessage(type="caller_silent")
         case KeyPressed(digit):
             return KeyPressedMessage(type="dtmf", digit=digit)
+        case HoldChanged(on_hold):
+            return HoldMessage(type="hold", on=on_hold)
+        case OutgoingStateChanged(state, sip):
+            return OutgoingStateMessage(type="call_state", state=state, sip=sip)
         case PlayoutReport(lead_ms, packets, late_packets, skipped_packets, underruns):
             return CallStatsMessage(
                 type="stats",

@@ -42,7 +42,8 @@ def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: Ex
         calls.require_transfer(order.to)
         call.end.result = replace(call.end.result, value=order.result)
         if order.attended is None:
-            call.end.transfer(order.to)
+            if (referring := call.end.transfer(order.to, order.if_refused)) is not None:
+                await referring
         else:
             options = order.attended
             await call.end.transfer_attended(AttendedTransfer(order.to, options.announcement, options.ring_s))

@@ -18,6 +18,7 @@ from ...access.errors import ScopeMissing
 from ...access.keys import Scope
 from ..call_end import CallResult
 from ..caller import CallOwner
+from ..outgoing.outgoing_calls import OutgoingCall
 from ..registry import ActiveCall, CallRegistry, CallUnknown
 from ..transfers import CALL_PREFIX
 
@@ -43,6 +44,11 @@ class KeyCalls:
         if not self._is_usable(active_call):
             raise CallUnknown(f"no call {call_id!r} is up")
         return active_call
+
+    def outgoing(self, call_id: str) -> OutgoingCall | None:
+        """Return a call that the server makes, or made lately; None if there is none of that id."""
+        call = self._registry.outgoing.get(call_id)
+        return call if call is not None and self._may_use(call.owner) else None
 
     def result(self, call_id: str) -> CallResult:
         """Return the result of a call, up or ended within the last minutes; raises CallUnknown."""

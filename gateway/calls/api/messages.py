@@ -1,9 +1,10 @@
 """Messages between a call and its attached peers: programs on a WebSocket, pages on a data channel.
 
     client -> server   text | flush | end | discard | hang_up | transfer | record | speech | on_speech |
-                       ask | dtmf
+                       ask | dtmf | send_keys
     server -> client   started | audio | speech_started | word | mark | speech_finished |
-                       discarded | caller_speaking | caller_silent | dtmf | recording | error | hung_up
+                       discarded | caller_speaking | caller_silent | dtmf | hold | call_state |
+                       recording | error | hung_up
                        with all events: utterance | stats, and more fields of speech_started
 
 Each is a JSON object with a ``type``. Pure: text in, values out.
@@ -16,6 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from ....tts_engine.errors import BadRequest
 from ...web.client_json import require_few_values
 from ..call_options import CallerSpeechAction
+from ..outgoing.states import OutgoingState
+from ..transfers import RefusedTransferAction
 from ..utterance_tracker import UtteranceOutcome
 
 MAX_TEXT_CHARACTERS = 64 * 1024  # in one message
@@ -114,13 +117,23 @@ OptionalAttendedOptions = Annotated[
 ]
 
 
+IfRefused = Annotated[
+    RefusedTransferAction,
+    Field(
+        description="If the caller's telephone refuses a transfer to an address: keep the call, or let the "
+        "caller go on in the dial plan."
+    ),
+]
+
+
 class TransferMessage(CallMessage):
-    """Ends the call and transfers the caller; if an attended transfer fails, an `error` says why."""
+    """Transfers the caller and ends the call; if the transfer fails, an `error` says why."""
 
     type: Literal["transfer"]
     to: TransferTarget
     result: ResultText = ""
     attended: OptionalAttendedOptions = None
+    if_refused: IfRefused = RefusedTransferAction.KEEP
 
 
 class RecordMessage(CallMessage):
@@ -162,6 +175,29 @@ class KeyMessage(CallMessage):
     digit: Annotated[str, Field(pattern=r"^[0-9*#A-D]$", description="One of 0-9 * # A-D.")]
 
 
+KeysToSend = Annotated[
+    str,
+    Field(
+        pattern=r"^[0-9*#A-Dw]{1,64}$",
+        description="Of 0-9 * # A-D; w is a pause of half a second.",
+        examples=["2w1234#"],
+    ),
+]
+
+
+class KeysOrder(CallMessage):
+    """Keys of the far end to press."""
+
+    digits: KeysToSend
+
+
+class SendKeysMessage(CallMessage):
+    """Presses keys of the far end, as to get through its menu, after the utterance being spoken."""
+
+    type: Literal["send_keys"]
+    digits: KeysToSend
+
+
 ClientMessage = (
     TextMessage
     | CommandMessage
@@ -172,6 +208,7 @@ ClientMessage = (
     | CallerSpeechActionMessage
     | AskMessage
     | KeyMessage
+    | SendKeysMessage
 )
 CLIENT_MESSAGE: TypeAdapter[ClientMessage] = TypeAdapter(
     Annotated[ClientMessage, Field(discriminator="type")]
@@ -210,7 +247,24 @@ class CallDescription(CallMessage):
     caller: CallerDescription
     opened_at: Annotated[float, Field(description="Unix seconds.")]
     held: Annotated[bool, Field(description="Whether a program is attached to the call.")]
+    on_hold: Annotated[bool, Field(description="Whether the caller put the call on hold.")]
     sample_rate: Annotated[int, Field(description="Hz, of the speech sent; the caller's is in `audio`.")]
+
+
+SipStatus = Annotated[
+    int | None, Field(description="SIP status, or the one that says the same; null if none is known.")
+]
+
+
+class OutgoingDescription(CallMessage):
+    """A call that the gateway makes or made, and that is not up."""
+
+    call: Annotated[str, Field(description="Id of the call.")]
+    kind: str
+    caller: CallerDescription
+    placed_at: Annotated[float, Field(description="Unix seconds.")]
+    state: OutgoingState
+    sip: SipStatus
 
 
 class CallStartedMessage(CallDescription):
@@ -310,6 +364,21 @@ class KeyPressedMessage(CallMessage):
     digit: Annotated[str, Field(description="One of 0-9 * # A-D.")]
 
 
+class HoldMessage(CallMessage):
+    """The caller put the call on hold, or is back. Meanwhile speech waits; it goes on at a word."""
+
+    type: Literal["hold"]
+    on: bool
+
+
+class OutgoingStateMessage(CallMessage):
+    """A call that the gateway makes has come further."""
+
+    type: Literal["call_state"]
+    state: OutgoingState
+    sip: SipStatus
+
+
 class RecordingMessage(CallMessage):
     """A recording has begun or ended, as this peer asked, or ended by itself."""
 
@@ -363,6 +432,8 @@ ServerMessage = (
     | CallerSpeakingMessage
     | CallerSilentMessage
     | KeyPressedMessage
+    | HoldMessage
+    | OutgoingStateMessage
     | RecordingMessage
     | CallStatsMessage
     | CallErrorMessage

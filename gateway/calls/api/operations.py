@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, RootModel
 
 from ...web.openapi.operations import (
     Responses,
@@ -15,7 +15,7 @@ from ...web.openapi.operations import (
 from ...web.responses import native_errors
 from ..utterance_tracker import UtteranceOutcome
 from .announcement import FORM, CallAnnouncement, TransferOrder
-from .messages import CallDescription, ClientMessage, ServerMessage
+from .messages import CallDescription, ClientMessage, KeysOrder, OutgoingDescription, ServerMessage
 
 
 def _json_or_text(model: type[BaseModel]) -> Responses:
@@ -32,6 +32,10 @@ def _announcement_body() -> dict[str, Any]:
 _NO_CALL: Final = {404: "No such call is up."}
 
 
+class AnyCallDescription(RootModel[CallDescription | OutgoingDescription]):
+    """A call that is up, or one that the gateway makes and that is not."""
+
+
 class CallList(BaseModel):
     """The calls that are up."""
 
@@ -43,6 +47,13 @@ class HungUpCall(BaseModel):
 
     call: str
     status: Annotated[str, Field(json_schema_extra={"const": "hung up"})]
+
+
+class SentKeys(BaseModel):
+    """Keys that the far end has got."""
+
+    call: str
+    digits: str
 
 
 class TransferredCall(BaseModel):
@@ -98,19 +109,32 @@ LIST_CALLS: Final = operation(
     native_errors(),
 )
 GET_CALL: Final = operation(
-    "getCall", "Look a call up.", json_response(CallDescription), native_errors(_NO_CALL)
+    "getCall",
+    "Look a call up; one that the gateway makes also while it rings, and for 10 minutes after its end.",
+    json_response(AnyCallDescription),
+    native_errors(_NO_CALL),
+)
+SEND_KEYS: Final = operation(
+    "sendKeys",
+    "Press keys of the far end, after the utterance being spoken; answered when they are sent.",
+    json_response(SentKeys),
+    native_errors({400: "The body is wrong."}, _NO_CALL, {429: "The key has exceeded a limit."}),
+    body=json_body(KeysOrder),
 )
 HANG_UP: Final = operation(
-    "hangUp", "Hang up.", json_response(HungUpCall), native_errors({400: "The result is too long."}, _NO_CALL)
+    "hangUp",
+    "Hang up, or cancel a call that rings.",
+    json_response(HungUpCall),
+    native_errors({400: "The result is too long."}, _NO_CALL),
 )
 TRANSFER: Final = operation(
     "transfer",
-    "Hang up, and transfer the caller; an attended transfer is answered when both are joined, or cannot be.",
+    "Transfer the caller, and hang up; answered when that is done, or cannot be.",
     json_response(TransferredCall),
     native_errors(
         {400: "The body is wrong, or a call of this kind cannot be transferred."},
         _NO_CALL,
-        {409: "The target of an attended transfer could not be reached; the call goes on."},
+        {409: "The target could not be reached, or the caller's telephone refused; the call goes on."},
     ),
     body=json_body(TransferOrder),
 )

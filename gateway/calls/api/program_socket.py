@@ -18,11 +18,14 @@ from ...background_tasks import cancel_and_wait
 from ...voice_registry import VoiceRegistry
 from ...web.websocket import close_socket
 from ..call_options import CallSpeechOptions
+from ..events import HungUp, OutgoingStateChanged
+from ..outgoing.outgoing_calls import OutgoingCall
+from ..outgoing.states import OutgoingState
 from ..registry import CallAlreadyAttached, CallRegistry, CallUnknown
 from .attachment import AttachmentOptions, CallAttachment
-from .descriptions import describe_error
+from .descriptions import describe_error, describe_event
 from .key_calls import KeyCalls
-from .messages import BadCallMessage, ClientMessage, ServerMessage, parse_client_message
+from .messages import BadCallMessage, ClientMessage, HangUpMessage, ServerMessage, parse_client_message
 from .utterance_queue import MAX_WAITING_CHARACTERS
 
 logger = logging.getLogger(__name__)
@@ -127,6 +130,7 @@ class ProgramSocket:
         self._options = options
         self._outbox = Outbox()
         self._attachment: CallAttachment | None = None
+        self._ringing: OutgoingCall | None = None  # that it waits for
         self._early_messages: deque[ClientMessage] = deque()  # received before the call was there
         self._early_characters = 0
 
@@ -170,6 +174,8 @@ class ProgramSocket:
 
     async def _attach(self, call_id: str) -> int:
         calls = self._calls
+        if (outgoing := calls.outgoing(call_id)) is not None and not await self._wait_answered(outgoing):
+            return CLOSE_NORMAL
         active_call = await calls.next_unattached() if call_id == NEXT_CALL_ID else calls.get(call_id)
         with calls.attach(active_call):
             attachment = CallAttachment(
@@ -188,6 +194,28 @@ class ProgramSocket:
                 await attachment.wait_over()
         return CLOSE_NORMAL
 
+    async def _wait_answered(self, call: OutgoingCall) -> bool:
+        """Send each state of a call that the gateway makes; return whether it is up."""
+        decided = asyncio.Event()
+
+        def tell(call: OutgoingCall) -> None:
+            self._outbox.put(describe_event(OutgoingStateChanged(call.state, call.sip)))
+            if call.is_answered or call.state.is_over:
+                decided.set()
+
+        call.listeners.add(tell)
+        self._ringing = call
+        try:
+            tell(call)
+            await decided.wait()
+        finally:
+            self._ringing = None
+            call.listeners.discard(tell)
+        if call.state is OutgoingState.ANSWERED:
+            return True
+        self._outbox.put(describe_event(HungUp()))
+        return False
+
     async def _receive_messages(self) -> None:
         while (received := await self._socket.receive())["type"] != "websocket.disconnect":
             try:
@@ -195,7 +223,9 @@ class ProgramSocket:
             except BadCallMessage as error:
                 self._outbox.put(describe_error(error))
                 continue
-            if self._attachment is None:
+            if self._ringing is not None and isinstance(message, HangUpMessage):
+                self._ringing.cancel()
+            elif self._attachment is None:
                 self._early_messages.append(message)
             else:
                 self._attachment.execute_or_report(message)

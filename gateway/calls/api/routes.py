@@ -4,7 +4,8 @@
     GET    /v1/calls/{id}
     POST   /v1/calls/{id}/speech         speak the request's body, plain text or SSML, as it arrives
     POST   /v1/calls/{id}/discard        barge-in: how much was cut, what had been heard
-    DELETE /v1/calls/{id}                hang up; ?result= is kept for the telephone system
+    POST   /v1/calls/{id}/keys           press keys of the far end
+    DELETE /v1/calls/{id}                hang up, or cancel what rings; ?result= is kept for the dial plan
     POST   /v1/calls/{id}/recording      record from now on; DELETE ends the recording
     POST   /v1/calls/{id}/transfer       hang up, and transfer the caller
     GET    /v1/calls/{id}/result         what a program decided on a call that is over
@@ -32,15 +33,15 @@ from ...web.responses import ErrorBody
 from ...web.unmatched import ErrorFormat
 from ..call_options import CallSpeechOptions
 from ..expected_calls import ExpectedCalls
-from ..registry import CallRegistry
+from ..registry import CallRegistry, CallUnknown
 from . import operations
-from .descriptions import describe_call
+from .descriptions import describe_call, describe_outgoing
 from .dial_plan_routes import add_dial_plan_routes
 from .key_calls import KeyCalls
 from .messages import MAX_RESULT_CHARACTERS, BadCallMessage
 from .program_socket import HANG_UP_REASON, ProgramOptions, ProgramSocket
 from .recording_routes import add_recording_routes
-from .speech_routes import add_speech_route
+from .speech_routes import add_speech_routes
 
 # Other paths below /v1 are OpenAI's.
 ERROR_FORMAT = ErrorFormat("/v1/calls", lambda status, message: ErrorBody(error=message))
@@ -59,7 +60,7 @@ def routes(
     router = APIRouter(prefix="/v1/calls")
     add_dial_plan_routes(router, registry, expected)
     add_recording_routes(router, registry)
-    add_speech_route(router, registry, speech)
+    add_speech_routes(router, registry, speech)
 
     @router.get("", **operations.LIST_CALLS)
     async def list_calls(request: Request) -> JSONResponse:
@@ -68,11 +69,22 @@ def routes(
 
     @router.get("/{call_id}", **operations.GET_CALL)
     async def get_call(call_id: str, request: Request) -> JSONResponse:
-        return JSONResponse(describe_call(KeyCalls.of(registry, request).get(call_id)).fields())
+        calls = KeyCalls.of(registry, request)
+        try:
+            return JSONResponse(describe_call(calls.get(call_id)).fields())
+        except CallUnknown:
+            if (outgoing := calls.outgoing(call_id)) is None:
+                raise
+            return JSONResponse(describe_outgoing(outgoing).fields())
 
     @router.delete("/{call_id}", **operations.HANG_UP)
     async def hang_up(call_id: str, request: Request, result: str = "") -> JSONResponse:
-        call = KeyCalls.of(registry, request).get(call_id).call
+        calls = KeyCalls.of(registry, request)
+        outgoing = calls.outgoing(call_id)
+        if outgoing is not None and not outgoing.is_answered:
+            outgoing.cancel()
+            return JSONResponse({"call": call_id, "status": "hung up"})
+        call = calls.get(call_id).call
         if len(result) > MAX_RESULT_CHARACTERS:
             raise BadCallMessage(f"result: at most {MAX_RESULT_CHARACTERS} characters are kept")
         call.end.result = replace(call.end.result, value=result)

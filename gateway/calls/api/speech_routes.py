@@ -1,4 +1,4 @@
-"""The part of the calls API that speaks the body of a request."""
+"""The part of the calls API that speaks the body of a request, or presses keys of the far end."""
 
 import codecs
 from collections.abc import AsyncGenerator, Callable
@@ -19,10 +19,11 @@ from ..registry import CallRegistry
 from ..utterance_tracker import UtteranceOutcome
 from . import operations
 from .key_calls import KeyCalls
+from .messages import KeysOrder
 
 
-def add_speech_route(router: APIRouter, registry: CallRegistry, speech: CallSpeechOptions) -> None:
-    """Add the route to the router of the calls API. speech: how calls are spoken on."""
+def add_speech_routes(router: APIRouter, registry: CallRegistry, speech: CallSpeechOptions) -> None:
+    """Add the routes to the router of the calls API. speech: how calls are spoken on."""
 
     @router.post("/{call_id}/speech", **operations.SPEAK)
     async def speak(call_id: str, request: Request) -> JSONResponse:
@@ -39,6 +40,13 @@ def add_speech_route(router: APIRouter, registry: CallRegistry, speech: CallSpee
         if outcome is UtteranceOutcome.UNREADABLE:
             raise UnreadableText()
         return JSONResponse({"call": call_id, "outcome": outcome.value})
+
+    @router.post("/{call_id}/keys", **operations.SEND_KEYS)
+    async def send_keys(call_id: str, keys: KeysOrder, request: Request) -> JSONResponse:
+        calls = KeyCalls.of(registry, request)
+        calls.grant.charge_request()
+        await calls.get(call_id).call.send_keys(keys.digits)
+        return JSONResponse({"call": call_id, "digits": keys.digits})
 
 
 class _ChargedBody:

@@ -324,7 +324,8 @@ class AriController:
                     ring_s=consultation.ring_s,
                 )
                 await consultation.wait_announced(caller)
-                caller.end.transfer(CALL_PREFIX + target)
+                self.check_transfer(ari_call, CALL_PREFIX + target)
+                caller.end.leave_for(CALL_PREFIX + target)
                 undo.pop_all()
         except AriFailed as error:
             raise TransferFailed(f"{consultation.target} cannot be called: {error}") from None
@@ -343,6 +344,9 @@ class AriTransfers:
     def check(self, target: str) -> None:
         """Raise CallNotTransferable if the caller cannot be transferred to ``target``."""
         self._controller.check_transfer(self._ari_call, target)
+
+    def refer(self, target: str) -> None:
+        """Do nothing: the caller is transferred when the call ends."""
 
     async def attend(self, transfer: AttendedTransfer) -> None:
         """Call the target, announce the caller, and join both; raises CallNotTransferable, TransferFailed."""

@@ -37,6 +37,7 @@ ROUTES: Final = {
     ("DELETE", "/v1/calls/{call_id}"): (ALL, OWN),
     ("POST", "/v1/calls/{call_id}/discard"): (ALL, OWN),
     ("POST", "/v1/calls/{call_id}/speech"): (ALL, OWN),
+    ("POST", "/v1/calls/{call_id}/keys"): (ALL, OWN),
     ("POST", "/v1/calls/{call_id}/recording"): (ALL, OWN),
     ("DELETE", "/v1/calls/{call_id}/recording"): (ALL, OWN),
     ("POST", "/v1/calls/{call_id}/transfer"): (ALL, OWN),
@@ -65,6 +66,7 @@ if find_spec("pipecat_ai_prebuilt") is not None:  # of an extra
 REQUESTS: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("DELETE", "/v1/calls/{call_id}"): {"params": {"result": 1_001 * "x"}},
     ("POST", "/v1/calls/{call_id}/speech"): {"content": "Yes."},
+    ("POST", "/v1/calls/{call_id}/keys"): {"json": {"digits": "1"}},
     ("POST", "/v1/calls/expected"): {"json": {}},
 }
 # Paths with parameters that name nothing: a request that is permitted is answered 404.
@@ -88,6 +90,7 @@ MESSAGES: Final[dict[str, dict[str, Any]]] = {
     "on_speech": {"action": "discard"},
     "ask": {"text": "Who is there?"},
     "dtmf": {"digit": "5"},
+    "send_keys": {"digits": "5"},
 }
 
 

@@ -1,0 +1,87 @@
+"""The calls that the gateway makes, from their placing until a while after their end.
+
+A way in adds each call that it places, and reports its states. Programs may wait for the answer, and look up
+how a call ended. Once it is answered, the call itself is in the registry, under the same id.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..caller import NO_OWNER, Caller, CallOwner
+from .states import OutgoingState, failed_state, may_follow
+
+KEPT_S: Final = 600.0  # after the end of the call
+MAX_KEPT: Final = 10_000
+
+StateListener = Callable[["OutgoingCall"], None]
+
+
+@dataclass(slots=True, eq=False)
+class OutgoingCall:
+    """A call that the gateway makes."""
+
+    call_id: str
+    kind: str  # as that of ``ActiveCall``
+    caller: Caller  # the number that is shown, and the one that is called
+    cancel: Callable[[], None]  # ends the ringing; must not block
+    owner: CallOwner = NO_OWNER
+    state: OutgoingState = OutgoingState.PLACED
+    sip: int | None = None  # SIP status of the last state, if one is known
+    placed_at: float = field(default_factory=time.time)  # Unix s
+    listeners: set[StateListener] = field(default_factory=set)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the call itself is in the registry, or was."""
+        return self.state in (OutgoingState.ANSWERED, OutgoingState.ENDED)
+
+    def report(self, state: OutgoingState, sip: int | None = None) -> None:
+        """Take a state; one that is no news is ignored. Report an answer once the call is in the registry."""
+        if not may_follow(self.state, state):
+            return
+        self.state, self.sip = state, sip
+        for listener in tuple(self.listeners):
+            listener(self)
+
+    def report_gone(self, sip: int | None = None) -> None:
+        """Take the end of the call: after an answer, or with a SIP status that says why there was none."""
+        if self.state is OutgoingState.ANSWERED:
+            self.report(OutgoingState.ENDED)
+        else:
+            self.report(failed_state(sip), sip)
+
+
+class OutgoingCalls:
+    """The outgoing calls of a server: those that are not over, and the last 10,000 of the last 10 minutes."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._calls: dict[str, OutgoingCall] = {}
+        self._expires_at: dict[str, float] = {}  # of those that are over; oldest first
+
+    def add(self, call: OutgoingCall) -> None:
+        """Add a call that is being placed."""
+        self._calls[call.call_id] = call
+        call.listeners.add(self._on_state)
+
+    def get(self, call_id: str) -> OutgoingCall | None:
+        """Return a call; None if none of that id was placed lately."""
+        self._forget_old()
+        return self._calls.get(call_id)
+
+    def _on_state(self, call: OutgoingCall) -> None:
+        if call.state.is_over:
+            call.cancel = lambda: None
+            self._expires_at[call.call_id] = self._now() + KEPT_S
+            self._forget_old()
+
+    def _forget_old(self) -> None:
+        now = self._now()
+        while self._expires_at:
+            oldest = next(iter(self._expires_at))
+            if self._expires_at[oldest] > now and len(self._expires_at) <= MAX_KEPT:
+                return
+            del self._expires_at[oldest]
+            self._calls.pop(oldest, None)
