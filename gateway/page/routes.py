@@ -19,6 +19,7 @@ from ...tts_engine.errors import UnknownVoice
 from ..access.access_control import AccessControl, Grant
 from ..access.errors import ScopeMissing
 from ..access.keys import Scope
+from ..transcription import can_transcribe
 from ..voice_registry import VoiceRegistry
 from ..web.openapi.operations import Responses, content_response, json_response, operation
 from ..web.responses import native_errors
@@ -41,6 +42,9 @@ class ServerDescription(BaseModel):
     max_input_characters: Annotated[int, Field(description="Of the text of one request for speech.")]
     default_voice: Annotated[str | None, Field(description="Id of the voice of requests that name none.")]
     clones_voices: Annotated[bool, Field(description="Whether POST /v1/audio/voices makes a voice.")]
+    transcribes: Annotated[
+        bool, Field(description="Whether POST /v1/audio/transcriptions writes down a recording.")
+    ]
 
 
 _PAGE: Final = operation(
@@ -81,13 +85,15 @@ def routes(access: AccessControl, voices: VoiceRegistry, max_input_characters: i
     async def describe_server(request: Request) -> JSONResponse:
         grant = access.grant(request.headers)
         grant.require(Scope.SPEAK)
+        clones_voices = grant.allows(Scope.ENROLL) and voices.keeps_clones
         description = ServerDescription(
             version=__version__,
             needs_key=grant.record is not None,
             scopes=sorted(grant.scopes),
             max_input_characters=max_input_characters,
             default_voice=_default_voice(voices, grant),
-            clones_voices=grant.allows(Scope.ENROLL) and voices.keeps_clones,
+            clones_voices=clones_voices,
+            transcribes=clones_voices and can_transcribe(),
         )
         return JSONResponse(description.model_dump())
 

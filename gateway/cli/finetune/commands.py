@@ -201,8 +201,8 @@ def evaluate(
 
     with finetuning_errors(), _progress("speaking") as progress:
         from ....tts_engine.cosyvoice.finetuning.evaluation_run import evaluate_run
+        from ...transcription import WhisperRecogniser
         from .pages import write_evaluation_page
-        from .recogniser import WhisperRecogniser
 
         bar = progress.add_task("", total=None)
         found = evaluate_run(

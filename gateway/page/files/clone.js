@@ -10,6 +10,7 @@ export class Cloning {
   // handlers: made(voice)
   constructor(handlers) {
     this.handlers = handlers;
+    this.transcribes = false; // whether the server writes down what is said
     this.recording = null;
     this.microphone = null;
     $("record").onclick = () => (this.microphone ? this.stop() : this.record());
@@ -22,6 +23,7 @@ export class Cloning {
 
   open() {
     this.recording = null;
+    this.proposed = ""; // by the page, for the transcript
     $("cloning-form").reset();
     this.notice("");
     this.say("");
@@ -50,8 +52,8 @@ export class Cloning {
   stop() {
     const recording = this.microphone.stop();
     this.microphone = null;
+    if (!$("transcript").value) $("transcript").value = this.proposed = scriptText();
     this.take(recording);
-    if (!$("transcript").value) $("transcript").value = $("script").textContent.replace(/[“”]/g, "").trim();
   }
 
   async choose() {
@@ -76,6 +78,17 @@ export class Cloning {
     URL.revokeObjectURL($("recording").src);
     $("recording").src = URL.createObjectURL(recording.file());
     this.render();
+    if (this.recording && this.transcribes) this.proposeTranscript(recording);
+  }
+
+  // Writes what is said into the field, unless the user has written something else there.
+  async proposeTranscript(recording) {
+    const field = $("transcript"), form = new FormData();
+    if (field.value !== this.proposed) return;
+    form.append("file", recording.file(), "recording.wav");
+    const { text } = await json("POST", "/v1/audio/transcriptions", form).catch(() => ({ text: "" }));
+    if (this.recording !== recording || field.value !== this.proposed || !text) return;
+    field.value = this.proposed = isReading(text, scriptText()) ? scriptText() : text;
   }
 
   async make() {
@@ -115,4 +128,13 @@ export class Cloning {
 
   notice(problem) { $("cloning-notice").textContent = problem; $("cloning-notice").hidden = !problem; }
   say(text) { $("recorded").textContent = text; }
+}
+
+const scriptText = () => $("script").textContent.replace(/[“”]/g, "").trim();
+const wordsOf = (text) => text.toLowerCase().match(/[\p{L}']+/gu) ?? [];
+
+// Whether a speaker has read the script, in which the recogniser may have misheard some words.
+function isReading(heard, script) {
+  const said = new Set(wordsOf(heard)), asked = wordsOf(script);
+  return asked.filter((word) => said.has(word)).length > asked.length / 2;
 }

@@ -418,6 +418,7 @@ json("GET", "/v1/server").then((described) => {
   server = described;
   voices.defaultId = described.default_voice;
   $("clone").hidden = !described.clones_voices;
+  cloning.transcribes = described.transcribes;
   showSnippet();
 }).catch((error) => notice(error.message));
 fetch("/status").then(({ ok }) => { $("call-tab").hidden = !ok; }).catch(() => {}); // what a browser can call

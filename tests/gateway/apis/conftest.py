@@ -28,6 +28,7 @@ from vivavoce.gateway.apis.dialects.jambonz.http_api import JambonzHttpApi
 from vivavoce.gateway.apis.dialects.jambonz.socket_api import JambonzSocketApi
 from vivavoce.gateway.apis.dialects.native_stream.socket_api import NativeStreamApi
 from vivavoce.gateway.apis.dialects.openai.speech_api import OpenAISpeechApi
+from vivavoce.gateway.apis.dialects.openai.transcriptions_api import OpenAITranscriptionsApi
 from vivavoce.gateway.apis.dialects.openai.voices_api import OpenAIVoicesApi
 from vivavoce.gateway.apis.kits.openai.voice_resolver import OpenAIVoiceResolver
 from vivavoce.gateway.apis.shell.model_names import ModelNames, ModelPolicy
@@ -115,7 +116,7 @@ async def _serve_apis(
             for each in (
                 ElevenLabsListings(host),
                 *(api, sockets, cartesia, elevenlabs, deepgram, inworld),
-                *(JambonzSocketApi(server, voices), OpenAIVoicesApi(host)),
+                *(JambonzSocketApi(server, voices), OpenAIVoicesApi(host), OpenAITranscriptionsApi(host)),
                 *(InworldHttpApi(host), CartesiaHttpApi(host), ElevenLabsHttpApi(host)),
                 *(DeepgramHttpApi(host), JambonzHttpApi(host)),
             )

@@ -107,6 +107,7 @@ def test_a_server_tells_what_it_does_for_a_key(tmp_path: Path) -> None:
             "max_input_characters": 500,
             "default_voice": "tone-440",
             "clones_voices": False,
+            "transcribes": False,
         }
 
     ask_gateway(questions, access_keys_file=tmp_path / "keys.json", apis_max_input_characters=500)

@@ -20,6 +20,7 @@ from shared.gateways.made_settings import make_settings
 from shared.voices.cosyvoice_bundles import write_random_bundle
 from shared.voices.tiny_cosyvoice import BRIEF
 from vivavoce.gateway.serve import Gateway
+from vivavoce.gateway.transcription import RecordingTranscriber
 from vivavoce.tts_engine.cosyvoice import policy
 
 pytestmark = needs_chromium
@@ -64,13 +65,20 @@ def test_four_clicks_make_a_voice_that_speaks(tmp_path: Path, monkeypatch: pytes
         agents_default="none",
     )
 
+    monkeypatch.setattr("vivavoce.gateway.page.routes.can_transcribe", lambda: True)
+    said = [
+        "The harbour was still asleep when the boats came in. Nobody spoke, there was only water.",
+        "Anna.",
+    ]
+    monkeypatch.setattr(RecordingTranscriber, "_transcribe", lambda self, data: said[0])
+
     async def scenario(page: SpeakPage) -> None:
         await page.write("One.")
         await page.tab.wait_until("!document.getElementById('clone').hidden")
         await page.click("clone")
         await page.click("record")  # stops by itself; Chromium's microphone beeps
         await page.tab.wait_until("recorded.textContent.endsWith('s recorded.')")
-        assert "harbour" in await page.tab.run("transcript.value")
+        assert (await page.tab.run("transcript.value")).endswith("far away a bell that rang twice.")
         await page.click("consent")
         await page.click("make-voice")
         await page.until_spoken()
@@ -80,6 +88,14 @@ def test_four_clicks_make_a_voice_that_speaks(tmp_path: Path, monkeypatch: pytes
         await page.tab.wait_until(f"{VOICES}[1] === 'Anna'")
         await page.click("delete")
         await page.tab.wait_until(f"{VOICES}.length === 1")
+        del said[0]
+        await page.click("clone")
+        await choose(page, wav_of(TONE))
+        await page.tab.wait_until("transcript.value === 'Anna.'")
+        await page.tab.run("transcript.value = 'What I wrote.'")
+        await choose(page, wav_of(TONE))
+        await page.tab.wait_until("recorded.textContent.endsWith('s recorded.')")
+        assert await page.tab.run("transcript.value") == "What I wrote."
 
     async def run() -> None:
         async with (

@@ -139,6 +139,18 @@ class CreateVoiceForm(BaseModel):
         return {"audio_sample": None} | {name: value for name, value in fields.items() if value != ""}
 
 
+class TranscriptionForm(BaseModel):
+    """A recording to write down; other fields of OpenAI's clients are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True)
+
+    file: Annotated[
+        UploadFile,
+        BeforeValidator(_require_file),
+        WithJsonSchema({"type": "string", "format": "binary", "description": "A sound file."}),
+    ]
+
+
 class RenameVoiceRequest(OpenAIRequest):
     """A new name of a voice; its id stays."""
 
@@ -205,6 +217,12 @@ class OpenAICreatedVoice(OpenAIVoice):
 
     success: Literal[True] = True
     voice: UploadedVoice
+
+
+class OpenAITranscription(OpenAIAnswer):
+    """What is said in a recording."""
+
+    text: str
 
 
 class OpenAIDeletedVoice(OpenAIAnswer):

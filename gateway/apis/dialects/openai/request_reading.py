@@ -13,7 +13,13 @@ from ...kits.openai.errors import InvalidRequestError
 from ...kits.openai.request_parsing import parse_json_object, validate
 from ...shell.error_table import RequestBodyTooLong
 from .extension_models import CaptionedSpeechRequest
-from .models import MAX_BODY_BYTES, CreateSpeechRequest, CreateVoiceForm, RenameVoiceRequest
+from .models import (
+    MAX_BODY_BYTES,
+    CreateSpeechRequest,
+    CreateVoiceForm,
+    RenameVoiceRequest,
+    TranscriptionForm,
+)
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -59,6 +65,18 @@ async def read_voice_form(request: Request) -> tuple[CreateVoiceForm, list[bytes
             parsed = validate(CreateVoiceForm, dict(fields))
             samples = [each for each in fields.getlist("audio_sample") if isinstance(each, UploadFile)]
             return parsed, [await each.read() for each in samples]
+    except HTTPException as error:
+        raise InvalidRequestError(f"the form cannot be read: {error.detail}") from None
+
+
+async def read_transcription_form(request: Request) -> bytes:
+    """Read the form of a recording to write down; returns the file. Raises as ``read_voice_form``."""
+    form = _bounded(request).form(
+        max_files=1, max_fields=_MAX_FORM_FIELDS, max_part_size=_MAX_FORM_FIELD_BYTES
+    )
+    try:
+        async with form as fields:
+            return await validate(TranscriptionForm, {"file": None} | dict(fields)).file.read()
     except HTTPException as error:
         raise InvalidRequestError(f"the form cannot be read: {error.detail}") from None
 
