@@ -37,13 +37,14 @@ from .calls.ways_in.audiosocket.way_in import AUDIOSOCKET
 from .calls.ways_in.browser.way_in import BROWSER
 from .calls.ways_in.media_streams.way_in import MEDIA_STREAMS
 from .calls.ways_in.rtp.way_in import RTP
+from .calls.ways_in.sip.way_in import SIP
 from .calls.ways_in.way_in import CallHost, OpenWayIn, TcpListener, WayIn
 from .configuration.settings import DEFAULT_NAME, Settings
 from .voice_registry import VoiceRegistry
 from .web.app import CALLS_TAG, Mount
 
 # ARI takes the first external media, in this order, that its Asterisk has.
-WAYS_IN: Final = (BROWSER, ASTERISK_WEBSOCKET, MEDIA_STREAMS, AUDIOSOCKET, RTP, ARI)
+WAYS_IN: Final = (BROWSER, ASTERISK_WEBSOCKET, MEDIA_STREAMS, AUDIOSOCKET, RTP, ARI, SIP)
 _ENTRY_POINTS: Final = "vivavoce.ways_in"
 DEFAULT_PHONE_AGENT: Final = "keys"  # without an agent in the settings; a browser then gets the greeting
 _UNREADY_REASONS: Final = {  # by the reason of a refusal; any other is "full"

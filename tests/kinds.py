@@ -64,7 +64,7 @@ def _carrier(name: str) -> Kind:
 KINDS: Final = (
     *_in_folder("dialect", "gateway/apis/dialects"),
     *_in_folder("way in", "gateway/calls/ways_in"),
-    *map(_wire, ("audiosocket", "client", "dashscope", "rtp")),
+    *map(_wire, ("audiosocket", "client", "dashscope", "rtp", "sip")),
     *map(_carrier, ("exotel", "freeswitch", "jambonz", "plivo", "telnyx", "twilio", "vonage")),
     Kind("framework", "pipecat", ("adapters/pipecat/*",)),
     *_voice_families(),
@@ -76,6 +76,7 @@ KINDS: Final = (
 # By sort of kind, the files of its kit.
 KITS: Final = {
     "dialect": ("gateway/apis/kits/*",),
+    "way in": ("gateway/calls/kits/*",),
     "language": ("tts_engine/reading/kit/table_rules/*", "tts_engine/reading/kit/han/*"),
     "voice family": (
         "models/checkpoint/*",

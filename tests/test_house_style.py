@@ -25,6 +25,7 @@ BOUNDARIES = {
     "gateway/web/websocket.py",
     "gateway/engine_opening.py",
     "gateway/calls/legs/leg.py",
+    "gateway/calls/ways_in/sip/server.py",
     "tts_engine/voice_kit/fault_isolation.py",
     "tts_engine/engine.py",
     "tts_engine/backends/process_child.py",

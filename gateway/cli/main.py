@@ -95,6 +95,9 @@ _BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the pac
 )
 @click.option("--rtp-host", metavar="HOST", help="Address of RTP calls.  [default: 127.0.0.1]")
 @click.option("--rtp-ports", metavar="FIRST-LAST", help="UDP ports of RTP calls.  [default: any]")
+@click.option("--sip", "sip_enabled", is_flag=True, default=None, help="Answer SIP phones and trunks.")
+@click.option("--sip-host", metavar="HOST", help="Address of SIP and its media.  [default: 127.0.0.1]")
+@click.option("--sip-port", metavar="PORT", help="UDP and TCP; 0: any free one.  [default: 5060]")
 @click.option("--ari-url", metavar="URL", help="Asterisk's REST interface, http://127.0.0.1:8088/ari.")
 @click.option(
     "--ari-password-file",

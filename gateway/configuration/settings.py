@@ -16,6 +16,7 @@ from ..calls.ways_in.audiosocket.settings import AudioSocketTable
 from ..calls.ways_in.browser.settings import BrowserTable, LanguageModelTable
 from ..calls.ways_in.media_streams.settings import MediaStreamsTable
 from ..calls.ways_in.rtp.settings import RtpTable
+from ..calls.ways_in.sip.settings import SipTable
 from ..engine_settings import (
     BundleTable,
     EngineTable,
@@ -99,6 +100,7 @@ class Settings(SettingsTable):
     recordings: RecordingsTable = RecordingsTable()
     audiosocket: AudioSocketTable = AudioSocketTable()
     rtp: RtpTable = RtpTable()
+    sip: SipTable = SipTable()
     ari: AriTable = AriTable()
     media_streams: MediaStreamsTable = MediaStreamsTable()
     browser: BrowserTable = BrowserTable()

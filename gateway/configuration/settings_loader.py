@@ -42,6 +42,8 @@ def load_settings(file: Path | None = None, flags: Mapping[str, object] | None =
     _check_loopback("http.host", settings.http.host, settings)
     _check_loopback("audiosocket.host", settings.audiosocket.host, settings)
     _check_loopback("rtp.host", settings.rtp.host, settings)
+    if settings.sip.is_on:
+        _check_loopback("sip.host", settings.sip.host, settings)
     _check_keys(settings)
     if settings.recordings.all_calls and settings.recordings.folder is None:
         raise SettingsError("recordings.all_calls: got true without a folder; name it: recordings.folder.")

@@ -4,8 +4,8 @@ from .....adapters.rtp.codec import RtpCodec
 from .....adapters.rtp.connection import RtpOptions
 from .....adapters.rtp.source_lock import Address
 from ....listening_sockets import format_address
+from ...kits.rtp_calls import RtpCallServer
 from ..external_media import SystemCall, SystemChannel
-from .call_server import RtpCallServer
 
 
 class RtpExternalMedia:

@@ -15,7 +15,7 @@ from .....adapters.rtp.srtp import SRTP_KEY_BYTES, SrtpKeys, SrtpSuite
 from ....access.access_control import Grant
 from ...api.placed_calls import BadCallRequest
 from ...caller import CallOwner
-from .call_server import RtpCallServer
+from ...kits.rtp_calls import RtpCallServer
 
 
 class SrtpParameters(BaseModel):

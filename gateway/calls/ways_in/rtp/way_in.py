@@ -7,8 +7,8 @@ from .....adapters.rtp.codec import CODECS
 from .....adapters.rtp.wire import RtpOpening
 from ....web.openapi.operations import json_response
 from ...api.placed_calls import PlacedCalls
+from ...kits.rtp_calls import RtpCallServer, RtpCallSettings
 from ..way_in import CallHost, OpenWayIn, WayIn
-from .call_server import RtpCallServer, RtpCallSettings
 from .external_media import RtpExternalMedia
 from .placed_calls import RtpCallPlace, RtpCallRequest, place_call
 
@@ -19,6 +19,7 @@ _SILENT_S: Final = 120.0  # without ``calls.silent_s``; a peer that is gone does
 async def _open(host: CallHost) -> OpenWayIn:
     settings = host.settings
     policy = RtpCallSettings(
+        kind="rtp",
         host=settings.rtp.host,
         ports=settings.rtp.ports,
         first_packet_s=_FIRST_PACKET_S,

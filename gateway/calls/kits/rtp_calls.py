@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from .....adapters.ice_settings import MAX_PORT, MediaPorts
-from .....adapters.media.media_servers import MediaServers
-from .....adapters.media.messages import PhoneCallOptions
-from .....adapters.rtp.connection import RtpOptions
-from .....adapters.rtp.source_lock import Address
-from .....adapters.rtp.wire import RtpOpening
-from .....tts_engine.errors import Overloaded
-from ....access.access_control import Grant
-from ...agents import Agent
-from ...call import Call
-from ...caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
-from ...legs.leg import CallServices, CallSettings, LegGroup
-from ...legs.phone_leg import PhoneLeg, end_phone_legs
-from ...transfers import CallTransfers
+from ....adapters.ice_settings import MAX_PORT, MediaPorts
+from ....adapters.media.media_servers import MediaServers
+from ....adapters.media.messages import PhoneCallOptions
+from ....adapters.rtp.connection import RtpOptions
+from ....adapters.rtp.source_lock import Address
+from ....adapters.rtp.wire import RtpOpening
+from ....tts_engine.errors import Overloaded
+from ...access.access_control import Grant
+from ..agents import Agent
+from ..call import Call
+from ..caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
+from ..legs.leg import CallServices, CallSettings, LegGroup
+from ..legs.phone_leg import PhoneLeg, end_phone_legs
+from ..transfers import CallTransfers
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +44,12 @@ class RtpPortsExhausted(Overloaded):
 class RtpCallSettings:
     """Settings of the gateway's RTP calls."""
 
+    kind: str  # of the calls, as ``ActiveCall.kind``
     host: str  # address of the ports
     ports: MediaPorts | None  # None: any that the system chooses
     first_packet_s: float  # until the first packet of a peer that nobody named
-    silent_s: float  # without any packet of the caller: no other sign tells that the peer is gone
+    # Without any packet of the caller, if no other sign tells that the peer is gone; None: one does.
+    silent_s: float | None
     call: CallSettings
     stalled_s: float = 10.0  # a conversation does not survive a longer interruption of the network
 
@@ -102,7 +104,14 @@ class RtpCallServer:
         """
         registry, call = self._services.registry, self._policy.call
         leg = PhoneLeg(
-            "rtp", peer, caller, self._legs, self._services, call, transfers=transfers, owner=owner
+            self._policy.kind,
+            peer,
+            caller,
+            self._legs,
+            self._services,
+            call,
+            transfers=transfers,
+            owner=owner,
         )
         with ExitStack() as undo:
             registry.admit(leg, peer=peer, grant=grant)

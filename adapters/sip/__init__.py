@@ -1,0 +1,1 @@
+"""SIP without I/O: messages, transactions, calls, registration and descriptions of sessions."""

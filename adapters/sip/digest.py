@@ -1,0 +1,187 @@
+"""Digest authentication of both sides: the answer to a challenge, and the check of an answer.
+
+Nonces of ours are signed and expire: no state is kept for strangers. A nonce counter that does not grow is
+refused, so that an answer seen on the wire opens nothing.
+
+Source: RFC 7616 (digest), RFC 8760 (SHA-256 in SIP), RFC 3261, 22.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .headers import quote, unquote
+from .message import SipRequest
+
+_HASHES: Final[Mapping[str, Callable[[bytes], Any]]] = {"SHA-256": hashlib.sha256, "MD5": hashlib.md5}
+_PARAMETER: Final = re.compile(r'\s*([A-Za-z][\w-]*)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]+)\s*(?:,|$)')
+_UNQUOTED: Final = frozenset(("algorithm", "nc", "qop", "stale"))
+_NONCE_S: Final = 300
+_MAX_COUNTED: Final = 10_000  # nonces whose counters are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """User and password of one account."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+def parse_digest(value: str) -> dict[str, str] | None:
+    """Return the parameters of a challenge or an answer; None: it is no digest, or cannot be read."""
+    scheme, _, text = value.strip().partition(" ")
+    if scheme.lower() != "digest":
+        return None
+    parameters: dict[str, str] = {}
+    at = 0
+    text = text.strip()
+    while at < len(text):
+        found = _PARAMETER.match(text, at)
+        if found is None:
+            return None
+        parameters[found[1].lower()] = unquote(found[2])
+        at = found.end()
+    return parameters
+
+
+def _format_digest(parameters: Mapping[str, str]) -> str:
+    values = (f"{name}={value if name in _UNQUOTED else quote(value)}" for name, value in parameters.items())
+    return "Digest " + ", ".join(values)
+
+
+def _response_of(given: Mapping[str, str], credentials: Credentials, method: str, body: bytes) -> str | None:
+    """Return the proof that an answer with these parameters needs; None: an algorithm that is not known."""
+    algorithm = given.get("algorithm", "MD5")
+    make = _HASHES.get(algorithm.upper().removesuffix("-SESS"))
+    if make is None:
+        return None
+
+    def digest(text: str) -> str:
+        return str(make(text.encode("utf-8", "surrogateescape")).hexdigest())
+
+    secret = digest(f"{credentials.user}:{given['realm']}:{credentials.password}")
+    if algorithm.upper().endswith("-SESS"):
+        secret = digest(f"{secret}:{given['nonce']}:{given.get('cnonce', '')}")
+    what = f"{method}:{given['uri']}"
+    if given.get("qop") == "auth-int":
+        what += f":{make(body).hexdigest()}"
+    if "qop" not in given:
+        return digest(f"{secret}:{given['nonce']}:{digest(what)}")
+    proof = (given["nonce"], given.get("nc", ""), given.get("cnonce", ""), given["qop"], digest(what))
+    return digest(f"{secret}:{':'.join(proof)}")
+
+
+def answer_challenge(
+    challenges: Iterable[str],
+    credentials: Credentials,
+    method: str,
+    uri: str,
+    *,
+    count: int = 1,
+    body: bytes = b"",
+    cnonce: str = "",
+) -> str | None:
+    """Return the answer to the best of some challenges; None: there is none that can be answered.
+
+    count: how often the nonce has been used, this time included.
+    """
+    known = [parameters for each in challenges if (parameters := parse_digest(each)) is not None]
+    ranks = list(_HASHES)
+    usable = [
+        each
+        for each in known
+        if {"realm", "nonce"} <= each.keys() and _hash_name(each.get("algorithm", "MD5")) in ranks
+    ]
+    if not usable:
+        return None
+    best = min(usable, key=lambda each: ranks.index(_hash_name(each.get("algorithm", "MD5"))))
+    given = {"username": credentials.user, "realm": best["realm"], "nonce": best["nonce"], "uri": uri}
+    given |= {name: best[name] for name in ("algorithm", "opaque") if name in best}
+    offered = [each.strip().lower() for each in best.get("qop", "").split(",")]
+    if any(offered):
+        if not {"auth", "auth-int"} & set(offered):
+            return None
+        qop = "auth" if "auth" in offered else "auth-int"
+        given |= {"qop": qop, "nc": f"{count:08x}", "cnonce": cnonce or secrets.token_hex(8)}
+    proof = _response_of(given, credentials, method, body)
+    return None if proof is None else _format_digest(given | {"response": proof})
+
+
+def _hash_name(algorithm: str) -> str:
+    return algorithm.upper().removesuffix("-SESS")
+
+
+def _equal(first: str, second: str) -> bool:
+    """Compare in a time that does not tell how much is equal."""
+    return hmac.compare_digest(first.encode("utf-8", "replace"), second.encode("utf-8", "replace"))
+
+
+class DigestChallenger:
+    """Challenges requests, and checks their answers.
+
+    Args:
+        password_of: returns the password of a user; None: there is no such user.
+    """
+
+    def __init__(self, realm: str, password_of: Callable[[str], str | None]) -> None:
+        self._realm = realm
+        self._password_of = password_of
+        self._secret = secrets.token_bytes(32)
+        self._counters: dict[str, int] = {}  # by nonce, oldest first
+
+    def challenges(self, now: float) -> list[str]:
+        """Return the values of WWW-Authenticate, the better one first."""
+        nonce = self._make_nonce(int(now))
+        common = {"realm": self._realm, "nonce": nonce, "qop": "auth"}
+        return [
+            "Digest "
+            + ", ".join([f'{name}="{value}"' for name, value in common.items()])
+            + f", algorithm={algorithm}"
+            for algorithm in _HASHES
+        ]
+
+    def verify(self, request: SipRequest, now: float) -> str | None:
+        """Return the user who sent a request; None if its answer is missing, wrong, old or used before."""
+        for value in request.headers.all("authorization"):
+            given = parse_digest(value)
+            if given is not None and (user := self._verify(given, request, now)) is not None:
+                return user
+        return None
+
+    def _verify(self, given: dict[str, str], request: SipRequest, now: float) -> str | None:
+        if not {"username", "realm", "nonce", "uri", "response", "qop", "nc"} <= given.keys():
+            return None
+        nonce, count = given["nonce"], given["nc"]
+        if given["realm"] != self._realm or given["uri"] != request.uri:
+            return None
+        if not self._is_fresh(nonce, now) or not re.fullmatch("[0-9a-fA-F]{8}", count):
+            return None
+        password = self._password_of(given["username"])
+        # A user who does not exist costs the same time.
+        credentials = Credentials(given["username"], password if password is not None else "")
+        proof = _response_of(given, credentials, request.method, request.body)
+        is_right = proof is not None and _equal(proof, given["response"])
+        if not is_right or password is None or int(count, 16) <= self._counters.get(nonce, 0):
+            return None
+        self._counters[nonce] = int(count, 16)
+        if len(self._counters) > _MAX_COUNTED:
+            del self._counters[next(iter(self._counters))]
+        return given["username"]
+
+    def _make_nonce(self, second: int) -> str:
+        salt = secrets.token_hex(4)
+        return f"{second:x}-{salt}-{self._sign(f'{second:x}-{salt}')}"
+
+    def _sign(self, text: str) -> str:
+        return hmac.new(self._secret, text.encode("utf-8", "replace"), "sha256").hexdigest()[:24]
+
+    def _is_fresh(self, nonce: str, now: float) -> bool:
+        text, _, signature = nonce.rpartition("-")
+        if not _equal(self._sign(text), signature):
+            return False
+        return 0 <= now - int(text.partition("-")[0], 16) <= _NONCE_S + 1

@@ -1,0 +1,180 @@
+"""A call of ours, from the INVITE to the dialog.
+
+    INVITE --> 1xx --> 2xx, ACK --> up
+           '-> 3xx to 6xx: it is over, with that status; a redirection is not followed, it may cost anything
+    cancel --> CANCEL after the first 1xx --> 487; a 2xx that crosses it is acknowledged, and ended
+
+If a proxy asks several phones, and two answer, the second is acknowledged, and ended.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from .dialog import ALLOW, MAX_FORWARDS, Dialog
+from .digest import Credentials
+from .headers import NameAddress, SipSyntaxError, SipUri
+from .message import SipHeaders, SipRequest, SipResponse
+from .requests import ChallengedRequest, SessionHost
+from .session import SDP, SessionState, SipSession
+from .session_timer import DEFAULT_INTERVAL_S
+from .transactions import SipFlow, new_branch
+
+_NO_LIMIT: Final = 10.0**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingInvite:
+    """What an INVITE of ours says."""
+
+    target: SipUri  # the Request-URI, and To
+    caller: NameAddress  # From, without a tag
+    contact: SipUri
+    flow: SipFlow  # where it goes
+    description: bytes
+    routes: tuple[str, ...] = ()  # an outbound proxy
+    headers: tuple[tuple[str, str], ...] = ()  # Replaces, P-Asserted-Identity and others
+    call_id: str = ""
+    tag: str = ""
+    interval_s: int = field(default=DEFAULT_INTERVAL_S)
+
+
+class OutgoingSession(SipSession):
+    """A call that we make; it begins with ``start``, after the listener is set."""
+
+    def __init__(
+        self,
+        host: SessionHost,
+        invite: OutgoingInvite,
+        credentials: Credentials | None,
+        on_over: Callable[[SipSession], None],
+        on_dialog: Callable[["OutgoingSession"], None],
+    ) -> None:
+        super().__init__(host, credentials, on_over, is_ours=True)
+        self.invite = invite
+        self._on_dialog = on_dialog
+        self._cseq = 0
+        self._interval_s = invite.interval_s
+        self._description = invite.description
+        self._inviting: ChallengedRequest | None = None
+        self._has_progress = False
+        self._is_cancelled = False
+
+    def start(self, *, max_ring_s: float = _NO_LIMIT) -> None:
+        """Send the INVITE; it is cancelled if it is not answered in time."""
+        if max_ring_s < _NO_LIMIT:
+            self._retry = self._host.timers.set(max_ring_s, lambda: self.hang_up("no answer"))
+        self._inviting = ChallengedRequest(
+            self._host,
+            self._make_invite,
+            self.invite.flow,
+            self._credentials,
+            self._receive,
+            lambda reason: self.end(408, reason),
+        )
+
+    def hang_up(self, reason: str = "", *, cause: int = 16) -> None:
+        """End the call; before the answer, cancel it."""
+        if self.state is not SessionState.NEW:
+            super().hang_up(reason, cause=cause)
+        elif not self._is_cancelled:
+            self._is_cancelled = True
+            if self._has_progress:
+                self._cancel()
+
+    def _make_invite(self, more: tuple[tuple[str, str], ...]) -> SipRequest:
+        invite = self.invite
+        self._cseq += 1
+        transport = invite.flow.transport.upper()
+        caller = NameAddress(invite.caller.uri, invite.caller.display_name, {"tag": invite.tag})
+        pairs = [
+            ("via", f"SIP/2.0/{transport} {self._host.sent_by(invite.flow)};rport;branch={new_branch()}"),
+            *(("route", route) for route in invite.routes),
+            ("max-forwards", MAX_FORWARDS),
+            ("from", str(caller)),
+            ("to", f"<{invite.target}>"),
+            ("call-id", invite.call_id),
+            ("cseq", f"{self._cseq} INVITE"),
+            ("contact", f"<{invite.contact}>"),
+            ("allow", ALLOW),
+            ("supported", "timer, replaces"),
+            ("session-expires", str(self._interval_s)),
+            *invite.headers,
+            *more,
+        ]
+        if invite.description:
+            pairs.append(("content-type", SDP))
+        return SipRequest("INVITE", str(invite.target), SipHeaders(tuple(pairs)), invite.description)
+
+    def _receive(self, request: SipRequest, response: SipResponse) -> None:
+        if 200 <= response.status < 300:
+            self._accept(request, response)
+        elif self.state is not SessionState.NEW:
+            return
+        elif response.status < 200:
+            self._note_progress(response)
+        elif response.status == 422:
+            self._invite_again(response.headers.get("min-se"))
+        else:
+            self.end(response.status, response.reason)
+
+    def _invite_again(self, min_interval: str) -> None:
+        wanted = re.fullmatch(r"(\d{1,5})\s*(?:;.*)?", min_interval)
+        if wanted is None or int(wanted[1]) <= self._interval_s:
+            self.end(422, "the peer asks for no interval that can be")
+            return
+        self._interval_s = int(wanted[1])
+        self.start()
+
+    def _note_progress(self, response: SipResponse) -> None:
+        if not self._has_progress:
+            self._has_progress = True
+            if self._is_cancelled:
+                self._cancel()
+        if response.status > 100 and not self._is_cancelled:
+            self.listener.on_progress(response.status, response.body)
+
+    def _accept(self, request: SipRequest, response: SipResponse) -> None:
+        try:
+            dialog = Dialog.of_response(request, response, self.invite.flow, self.invite.contact)
+        except SipSyntaxError as error:
+            self.end(500, str(error))
+            return
+        if self.dialog is not None:
+            if dialog.key == self.dialog.key:
+                self.acknowledge(request.cseq)  # ours was lost
+            else:
+                self._leave(dialog, request.cseq)  # another phone answered too
+            return
+        if self.state is not SessionState.NEW:
+            self._leave(dialog, request.cseq)
+            return
+        self.dialog = dialog
+        self._on_dialog(self)
+        if self._retry is not None:
+            self._retry.cancel()
+        self._take_answer(request, response)
+        self.state = SessionState.UP
+        if self._is_cancelled:
+            self.hang_up("cancelled")
+            return
+        self.listener.on_answered(response.body)
+
+    def _leave(self, dialog: Dialog, cseq: int) -> None:
+        flow = dialog.next_hop
+        sent_by = self._host.sent_by(flow)
+        self._host.send(bytes(dialog.request("ACK", sent_by, cseq=cseq)), flow)
+        bye = dialog.request("BYE", sent_by)
+        self._host.begin(bye, flow, lambda response: None, lambda reason: None)
+
+    def _cancel(self) -> None:
+        assert self._inviting is not None
+        request = self._inviting.request
+        kept = {"from", "to", "call-id", "route", "max-forwards"}
+        pairs = [pair for pair in request.headers.pairs if pair[0] in kept]
+        headers = SipHeaders((("via", str(request.via)), *pairs, ("cseq", f"{request.cseq} CANCEL")))
+        cancel = SipRequest("CANCEL", request.uri, headers)
+        # If the peer never ends the INVITE, the call is over all the same.
+        self._retry = self._host.timers.set(32, lambda: self.end(487, "cancelled"))
+        self._host.begin(cancel, self.invite.flow, lambda response: None, lambda reason: None)

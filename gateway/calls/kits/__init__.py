@@ -1,0 +1,1 @@
+"""Parts that several ways in are made of."""

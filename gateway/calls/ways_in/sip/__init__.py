@@ -1,0 +1,1 @@
+"""Calls over SIP, from phones, telephone systems and trunks."""
