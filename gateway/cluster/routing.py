@@ -1,13 +1,15 @@
 """Chooses the replica that renders one more stream, by what the stream costs; refuses it where none has room.
 
-The choice minimizes the expected time to first audio, plus a little for the load of the replica:
+The choice minimizes the expected time to first audio, plus a little for the load that the stream leaves:
 
-    wait + recording to encode + first audio + load_s * load + pressure_s * short_lead_share
+    wait + reference of a voice that is cold there + first audio
+    + load_s * load / (1 - load) + pressure_s * short_lead_share
 
-Replicas whose scores are close are equal; one of them that has the voice in memory is preferred.
+Several gateways that read the same old reports would all choose the same replica. So they compare two
+replicas, drawn at random, unless the reports are fresh. A gateway that is alone with its replicas compares
+many: it knows all streams itself, and works off the waits that were reported.
 
-Gateways that read the same old reports would all choose the same replica. So they compare two replicas, drawn
-at random, unless the reports are fresh.
+A report is not believed beyond what is possible: see ``checked``.
 
 No clock and no I/O: replicas report a ``ReplicaState``, and time comes in as a number. ``RoutingTable``
 belongs to one thread. ``python -m benches routing`` compares it with other policies.
@@ -15,6 +17,7 @@ belongs to one thread. ``python -m benches routing`` compares it with other poli
 Source: Mitzenmacher, How Useful Is Old Information?, IEEE TPDS 11(1), 2000.
 """
 
+import math
 import random
 import unicodedata
 from collections.abc import Collection, Iterable
@@ -24,6 +27,8 @@ from ...tts_engine.errors import Overloaded
 
 _WIDE_CHARACTER_LENGTH = 3.0  # a Han character or kana is spoken for as long as three Latin letters
 _RETRY_AFTER_S = 1.0
+_MAX_WAIT_S, _MAX_COST = 3600.0, 1000.0  # of a report; more is a fault of the replica
+_MIN_SPARE = 0.05  # of a replica's time, where the price of its load stops growing faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +46,8 @@ class StreamWork:
 
     first_audio_s: float  # seconds of speech up to the first audio
     audio_s: float  # seconds of speech in total
-    reference_s: float = (
-        0.0  # seconds of a recording to encode first; 0 for a voice whose conditioning is kept
-    )
-    voice: str = ""  # key of the voice; "" has no affinity
+    reference_s: float = 0.0  # seconds of the recording that the voice is made of; none if it is warm
+    voice: str = ""  # key of a cloned voice; "" has no affinity
 
 
 def estimate_work(
@@ -55,7 +58,7 @@ def estimate_work(
     reference_s: float = 0.0,
     voice: str = "",
 ) -> StreamWork:
-    """The work of a stream that begins with ``text``. reference_s: of a recording that is not yet encoded."""
+    """The work of a stream that begins with ``text``, as ``StreamWork``."""
     rate = rate or SpeechRate()
     characters = sum(
         _WIDE_CHARACTER_LENGTH if unicodedata.east_asian_width(character) in "WF" else 1.0
@@ -78,6 +81,8 @@ class ReplicaState:
     wait_s: float = 0.0  # before the first step of a new stream can begin
     short_lead_share: float = 0.0  # 0 to 1: of the speaking streams, those that soon run dry
     voices: frozenset[str] = frozenset()  # keys of voices whose prompts are in memory
+    gateways: int = 2  # that send it streams; with one, that one knows them all
+    is_full: bool = False  # refuses one more stream
     is_in_order: bool = False  # renders one stream to its end before the next, unlike the engine
     is_draining: bool = False  # finishes its streams and takes no others
 
@@ -89,13 +94,13 @@ class RoutingPolicy:
     max_candidates: int = 32  # replicas compared for one stream
     max_stale_candidates: int = 2  # the same, with older reports
     fresh_s: float = 0.005  # an answer to a question just asked; replicas change with each step
-    load_s: float = 0.01  # seconds of wait that a load of 1 counts as
+    load_s: float = 0.002  # seconds of wait that a load of a half counts as
     pressure_s: float = 0.1  # seconds of wait that a short_lead_share of 1 counts as
-    tie_s: float = 0.002  # scores within this of the best are equal
-    encode_s_per_reference_s: float = 0.02  # compute seconds that encode one second of a recording
+    reference_cost: float = 0.02  # compute seconds for one second of a recording that is cold
     unmeasured_compute_s: float = 0.1  # compute_s_per_audio_s of a replica that has not measured it
     max_load: float = 0.85  # share of a replica's time that its streams may cost
     max_report_age_s: float = 5.0  # a replica that is silent for longer gets no streams
+    doubted_wait_s: float = 1.0  # of a replica that reports a wait that cannot be
 
 
 def choose_replica(
@@ -105,20 +110,40 @@ def choose_replica(
     open_replicas = [replica for replica in replicas if _has_room(replica, policy)]
     if not open_replicas:
         raise Overloaded(_refusal_message(replicas), reason="replicas", retry_after_s=_RETRY_AFTER_S)
-    scores = [(_score(replica, work, policy), replica) for replica in open_replicas]
-    best, chosen = min(scores, key=lambda scored: scored[0])
-    if not work.voice or work.voice in chosen.voices:
-        return chosen
-    warm = [
-        (score, replica)
-        for score, replica in scores
-        if score <= best + policy.tie_s and work.voice in replica.voices
-    ]
-    return min(warm, key=lambda scored: scored[0])[1] if warm else chosen
+    return min(open_replicas, key=lambda replica: _score(replica, work, policy))
+
+
+def checked(state: ReplicaState, policy: RoutingPolicy) -> ReplicaState:
+    """The report without impossible values: a long wait and an unmeasured cost take their places."""
+
+    def is_possible(value: float, most: float) -> bool:
+        return math.isfinite(value) and 0.0 <= value <= most
+
+    if (
+        is_possible(state.wait_s, _MAX_WAIT_S)
+        and is_possible(state.compute_s_per_audio_s, _MAX_COST)
+        and is_possible(state.short_lead_share, 1.0)
+        and state.open_streams >= 0
+    ):
+        return state
+    return replace(
+        state,
+        wait_s=state.wait_s if is_possible(state.wait_s, _MAX_WAIT_S) else policy.doubted_wait_s,
+        compute_s_per_audio_s=(
+            state.compute_s_per_audio_s if is_possible(state.compute_s_per_audio_s, _MAX_COST) else 0.0
+        ),
+        short_lead_share=state.short_lead_share if is_possible(state.short_lead_share, 1.0) else 1.0,
+        open_streams=max(0, state.open_streams),
+    )
+
+
+def work_at(replica: ReplicaState, work: StreamWork) -> StreamWork:
+    """The work that a stream is at a replica: the reference of a warm voice costs nothing."""
+    return replace(work, reference_s=0.0) if work.voice and work.voice in replica.voices else work
 
 
 def _has_room(replica: ReplicaState, policy: RoutingPolicy) -> bool:
-    if replica.is_draining or replica.open_streams >= replica.max_streams:
+    if replica.is_draining or replica.is_full or replica.open_streams >= replica.max_streams:
         return False
     # A replica that is too slow for real time still serves one stream at a time.
     return not replica.open_streams or _load(replica, replica.open_streams + 1, policy) <= policy.max_load
@@ -130,18 +155,19 @@ def _load(replica: ReplicaState, streams: int, policy: RoutingPolicy) -> float:
 
 
 def _score(replica: ReplicaState, work: StreamWork, policy: RoutingPolicy) -> float:
+    load = _load(replica, replica.open_streams + 1, policy)
     return (
         replica.wait_s
         + _compute_s(replica, work, work.first_audio_s, policy)
-        + policy.load_s * _load(replica, replica.open_streams, policy)
+        + policy.load_s * load / max(_MIN_SPARE, 1.0 - load)
         + policy.pressure_s * replica.short_lead_share
     )
 
 
 def _compute_s(replica: ReplicaState, work: StreamWork, audio_s: float, policy: RoutingPolicy) -> float:
     """Compute seconds for the first ``audio_s`` seconds of a stream's speech."""
-    encode_s = work.reference_s * policy.encode_s_per_reference_s
-    return encode_s + audio_s * (replica.compute_s_per_audio_s or policy.unmeasured_compute_s)
+    reference_s = work_at(replica, work).reference_s * policy.reference_cost
+    return reference_s + audio_s * (replica.compute_s_per_audio_s or policy.unmeasured_compute_s)
 
 
 def _refusal_message(replicas: Collection[ReplicaState]) -> str:
@@ -176,14 +202,18 @@ class RoutingTable:
 
     def report(self, state: ReplicaState, now: float) -> None:
         """Take a replica's report. now: monotonic seconds, when the report was made or asked for."""
-        self._replicas[state.id] = _KnownReplica(state, now, now)
+        self._replicas[state.id] = _KnownReplica(checked(state, self._policy), now, now)
+
+    def age_s(self, replica_id: str, now: float) -> float:
+        """Seconds since the replica's last report."""
+        return now - self._replicas[replica_id].reported_at
 
     def remove(self, replica_id: str) -> None:
         """Forget a replica that ended; nothing happens if it is unknown."""
         self._replicas.pop(replica_id, None)
 
     def route(self, work: StreamWork, now: float, among: Iterable[str] | None = None) -> ReplicaState:
-        """Choose a replica, and count the stream there until the replica's next report.
+        """The replica chosen, as it was known before; it counts the stream until its next report.
 
         among: ids of the replicas that may be chosen; None for all. Raises Overloaded if none has room.
         """
@@ -207,6 +237,8 @@ class RoutingTable:
         policy = self._policy
         drawn = self._random.sample(ids, min(len(ids), policy.max_candidates))
         known = [self._replicas[each] for each in drawn]
+        if all(each.state.gateways <= 1 for each in known):
+            return drawn
         age_s = now - min((each.reported_at for each in known), default=now)
         wait_s = sum(each.state.wait_s for each in known) / max(1, len(known))
         return drawn if age_s <= max(policy.fresh_s, wait_s) else drawn[: policy.max_stale_candidates]

@@ -32,6 +32,12 @@ class PromptCache:
         """Size of all prompts in the cache."""
         return self._used_bytes
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """Keys of the prompts in the cache."""
+        with self._lock:
+            return frozenset(self._prompts)
+
     def __contains__(self, key: object) -> bool:
         return key in self._prompts
 

@@ -37,6 +37,11 @@ class RayReplicas:
         self._handles = (handle, *other_stages)
         self._gateway = uuid.uuid4().hex
 
+    @property
+    def may_grow(self) -> bool:
+        """Not known."""
+        return False
+
     async def discover(self) -> list[ReplicaDescription]:
         """The replicas that answer. Raises ReplicaLost if none can be asked."""
         try:

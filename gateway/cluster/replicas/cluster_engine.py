@@ -1,7 +1,7 @@
 """An engine whose streams are spoken by replicas in other processes, as a ``SpeechEngine``.
 
     directory: the replicas that run now --poll--> ReplicaLink, one for each
-    stream() -> a replica, chosen by cost -> ClusterStream
+    open_stream() -> first clause known -> a replica, chosen by cost -> speaks the ClusterStream
     replica lost -> its streams go on at another replica, or end with an error
 
 A replica whose bundle differs from the first one's is refused, because a stream that moves there would change
@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from ....tts_engine.stream_request import StreamRequest
 from ....tts_engine.voices.languages import language_read
 from ....tts_engine.voices.packed_prompt import PackedPrompt
 from ...background_tasks import cancel_and_wait
-from ..routing import RoutingPolicy, RoutingTable, estimate_work
+from ..routing import ReplicaState, RoutingPolicy, RoutingTable, StreamWork, estimate_work, work_at
 from .cluster_metrics import REPORT_INTERVAL_S, ClusterMetrics
 from .cluster_stream import ClusterStream
 from .cluster_voices import ClusterVoices, EnrollableClusterVoices, voices_of
@@ -49,6 +49,7 @@ from .messages import (
 )
 from .replica_link import ReplicaChannel, ReplicaLink
 from .sent_lexicons import LexiconPacker
+from .waiting_streams import WaitingStreams
 
 logger = logging.getLogger(__name__)
 
@@ -56,11 +57,16 @@ _POLL_INTERVAL_S = 1.0  # a new replica takes streams, and a leaving one takes n
 _MAX_MOVES = 2  # of a stream: a text that ends one replica must not end all of them
 _RETRY_AFTER_S = 2.0
 # A replica that has not measured its cost admits up to ``max_streams``; the routing must not refuse first.
-_ROUTING = RoutingPolicy(unmeasured_compute_s=0.001)
+_ROUTING = RoutingPolicy(unmeasured_compute_s=0.001, reference_cost=0.005)
+_REFERENCE_BYTES_PER_S = 17_000.0  # of a prompt, for a second of its recording
 
 
 class ReplicaDirectory(Protocol):
     """Finds replicas."""
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether more replicas are starting, or may be started."""
 
     async def discover(self) -> Sequence[ReplicaDescription]:
         """The replicas that take streams now. Raises ReplicaLost if none can be asked."""
@@ -75,19 +81,38 @@ class ReplicaDirectory(Protocol):
         """Leave the cluster."""
 
 
+class StreamRouter(Protocol):
+    """Chooses replicas, as ``RoutingTable``."""
+
+    def report(self, state: ReplicaState, now: float) -> None: ...
+
+    def remove(self, replica_id: str) -> None: ...
+
+    def age_s(self, replica_id: str, now: float) -> float: ...
+
+    def route(self, work: StreamWork, now: float, among: Iterable[str] | None = None) -> ReplicaState: ...
+
+
 class ClusterEngine(SpeechEngine):
     """The replicas of one deployment as an engine. ``connect`` makes one."""
 
-    def __init__(self, directory: ReplicaDirectory, config: EngineConfig, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        directory: ReplicaDirectory,
+        config: EngineConfig,
+        metrics: Metrics,
+        routing: StreamRouter | None = None,
+    ) -> None:
         self.metrics = metrics
         self._cluster_metrics = ClusterMetrics(metrics.registry)
         self.voices: ClusterVoices | EnrollableClusterVoices = ClusterVoices(())
         self._config = config
         self._directory = directory
         self._links: dict[str, ReplicaLink] = {}
-        self._speaking: dict[ClusterStream, ReplicaLink] = {}
+        self._speaking: dict[ClusterStream, ReplicaLink | None] = {}  # None until a replica is chosen
+        self._waiting = WaitingStreams(self._place, self._refuse, lambda: directory.may_grow)
         self._numbers = itertools.count(1)
-        self._routing = RoutingTable(_ROUTING)
+        self._routing = routing or RoutingTable(_ROUTING)
         self._lexicons = LexiconPacker()
         self._digest: str | None = None
         self._refused: set[str] = set()
@@ -102,12 +127,14 @@ class ClusterEngine(SpeechEngine):
         *,
         voice_store: Path | None = None,
         within_s: float = 30.0,
+        routing: StreamRouter | None = None,
     ) -> "ClusterEngine":
         """Wait for a first replica and take it. Raises BundleError if none is ready ``within_s``.
 
-        voice_store: folder of the gateway's enrolled voices, for replicas that clone.
+        voice_store: folder of the gateway's enrolled voices, for replicas that clone. routing: None routes by
+        cost.
         """
-        engine = cls(directory, config, Metrics())
+        engine = cls(directory, config, Metrics(), routing)
         try:
             async with asyncio.timeout(within_s):
                 while not engine._links:
@@ -172,9 +199,11 @@ class ClusterEngine(SpeechEngine):
             message = f"{len(self._speaking)} streams are open, at most {max_streams} are allowed"
             return Overloaded(message, reason="streams", retry_after_s=1.0)
         refusals = [link.load.refusal for link in self._open_links()]
+        if None in refusals or self._waiting.has_room:
+            return None
         if not refusals:
             return Overloaded("no replica is ready", reason="replicas", retry_after_s=_RETRY_AFTER_S)
-        return None if None in refusals else refusals[0]
+        return refusals[0]
 
     async def open_conversion(
         self, samples: NDArray[np.float32], sample_rate: int, request: StreamRequest
@@ -187,7 +216,11 @@ class ClusterEngine(SpeechEngine):
         return language_read(self.voices.get(voice), language, self._config.other_language)
 
     def open_stream(self, request: StreamRequest, admission: Admission = Admission.NEW) -> ClusterStream:
-        """As ``SpeechEngine.open_stream``; the replicas admit every stream as a new one."""
+        """As ``SpeechEngine.open_stream``; the replicas admit every stream as a new one.
+
+        A replica is chosen when the first clause is known. If none has room then, the stream fails with
+        Overloaded, or waits for a replica that may be started.
+        """
         if self._closing:
             raise BadRequest("the engine is closed")
         refusal = self.refusal()
@@ -205,7 +238,7 @@ class ClusterEngine(SpeechEngine):
             sent,
         )
         stream = ClusterStream(self, next(self._numbers), opening, self._config.max_characters, prompt)
-        self._place(stream)
+        self._speaking[stream] = None
         self.metrics.active_streams.inc()
         return stream
 
@@ -230,23 +263,41 @@ class ClusterEngine(SpeechEngine):
             for link in self._open_links()
             if link.replica not in stream.tried and link.load.refusal is None
         ]
-        prompt_id = stream.prompt.id if stream.prompt else ""
-        work = estimate_work(stream.text, text_ended=stream.input_ended, voice=prompt_id)
-        link = self._links[self._routing.route(work, time.monotonic(), fit).id]
+        work, now = _work_of(stream), time.monotonic()
+        chosen = self._routing.route(work, now, fit)
+        link = self._links[chosen.id]
         stream.tried.add(link.replica)
-        logger.debug("%s is placed at replica %s", stream, link.replica)
+        self._note_choice(stream, chosen, work_at(chosen, work), self._routing.age_s(chosen.id, now))
         self._speaking[stream] = link
         link.open(stream)
         for action in (_opening(stream, link), *stream.remainder()):
             link.send(StreamCommand(stream.number, action))
 
+    def _note_choice(
+        self, stream: ClusterStream, chosen: ReplicaState, work: StreamWork, age_s: float
+    ) -> None:
+        self._cluster_metrics.routed_audio.observe(work.audio_s)
+        self._cluster_metrics.report_age.observe(age_s)
+        logger.debug(
+            "%s, %.2f s of %.1f s of speech first, %.1f s of a cold reference, is placed; it waits %.0f ms "
+            "there beside %d streams of cost %.3f, as reported %.0f ms ago by replica %s",
+            *(stream, work.first_audio_s, work.audio_s, work.reference_s, 1000 * chosen.wait_s),
+            *(chosen.open_streams, chosen.compute_s_per_audio_s, 1000 * age_s, chosen.id),
+        )
+
+    def _refuse(self, stream: ClusterStream, refusal: Overloaded) -> None:
+        self.metrics.refusals.labels(refusal.reason).inc()
+        stream.fail(refusal)
+
     # Called by streams
 
     def send(self, stream: ClusterStream, action: StreamInput | CancelStream | ReportPlayout) -> None:
-        """Send an action to the replica that speaks the stream, if it still does."""
+        """Send an action to the replica that speaks the stream, if it still does; or choose that replica."""
         link = self._speaking.get(stream)
         if link is not None:
             link.send(StreamCommand(stream.number, action))
+        elif stream in self._speaking and not isinstance(action, CancelStream | ReportPlayout):
+            self._waiting.consider(stream)
 
     def move(self, stream: ClusterStream, error: VivavoceError) -> None:
         """Have another replica speak what is left, if the error is the replica's; else end the stream."""
@@ -267,18 +318,20 @@ class ClusterEngine(SpeechEngine):
         stream.fail(error)
 
     def _note_move(self, stream: ClusterStream, before: ReplicaLink, error: VivavoceError) -> None:
-        now = self._speaking[stream].replica
-        if now == before.replica:
+        now = self._speaking[stream]
+        if now is None or now is before:
             return
         self._cluster_metrics.moved_streams.inc()
-        logger.info("%s moves from replica %s to %s: %s", stream, before.replica, now, error)
+        logger.info("%s moves from replica %s to %s: %s", stream, before.replica, now.replica, error)
 
     def forget(self, stream: ClusterStream) -> None:
         """Forget a stream that ended."""
-        link = self._speaking.pop(stream, None)
-        if link is not None:
+        if stream not in self._speaking:
+            return
+        self._waiting.forget(stream)
+        if (link := self._speaking.pop(stream)) is not None:
             link.forget(stream)
-            self.metrics.active_streams.dec()
+        self.metrics.active_streams.dec()
 
     # Replicas
 
@@ -308,9 +361,6 @@ class ClusterEngine(SpeechEngine):
                 logger.info("replica %s joined", description.replica)
         for link in list(self._links.values()):
             link.is_leaving = link.replica not in found
-            if not link.is_leaving:
-                link.load = found[link.replica].load
-                self._report(link)
             if link.is_leaving and not link.streams:
                 del self._links[link.replica]
                 self._routing.remove(link.replica)
@@ -327,8 +377,8 @@ class ClusterEngine(SpeechEngine):
         return [link for link in self._links.values() if not link.is_leaving]
 
     def _report(self, link: ReplicaLink) -> None:
-        state = replace(link.load.state(link.replica), voices=link.prompts)
-        self._routing.report(state, time.monotonic())
+        self._routing.report(link.load.state(link.replica, link.prompts), time.monotonic())
+        self._waiting.retry()
 
     def _accepts(self, description: ReplicaDescription) -> bool:
         """Whether a replica speaks as the others do; the first one decides how."""
@@ -356,6 +406,16 @@ class ClusterEngine(SpeechEngine):
         logger.error("replica %s is lost with %d streams: %s", link.replica, len(streams), error)
         for stream in streams:
             self.move(stream, error)
+
+
+def _work_of(stream: ClusterStream) -> StreamWork:
+    prompt = stream.prompt
+    return estimate_work(
+        stream.text,
+        text_ended=stream.input_ended,
+        reference_s=prompt.nbytes / _REFERENCE_BYTES_PER_S if prompt else 0.0,
+        voice=prompt.id if prompt else "",
+    )
 
 
 def _opening(stream: ClusterStream, link: ReplicaLink) -> OpenStream:

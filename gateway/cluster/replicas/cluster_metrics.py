@@ -9,13 +9,15 @@ side. Each gateway has the metrics of all replicas, so a sum over several gatewa
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Metric
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
 from prometheus_client.registry import Collector
 
 from ....tts_engine.metrics import Metrics
 from .messages import ReplicaMetrics
 
 REPORT_INTERVAL_S = 2.0
+_WORK_BUCKETS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
+_AGE_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _MAX_AGE_S = 10.0  # of a report; a replica that ended disappears after as long
 
 
@@ -33,7 +35,7 @@ class ClusterMetrics(Collector):
     """The metrics of one gateway's cluster, in its registry. clock: monotonic seconds.
 
     Attributes:
-        lost_replicas, moved_streams: counted by the engine.
+        lost_replicas, moved_streams, routed_audio, report_age: observed by the engine.
     """
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,6 +44,18 @@ class ClusterMetrics(Collector):
         )
         self.moved_streams = Counter(
             "vivavoce_moved_streams", "Streams that went on at another replica.", registry=registry
+        )
+        self.routed_audio = Histogram(
+            "vivavoce_routed_audio_seconds",
+            "Speech expected of the streams for which a replica was chosen.",
+            buckets=_WORK_BUCKETS_S,
+            registry=registry,
+        )
+        self.report_age = Histogram(
+            "vivavoce_replica_report_age_seconds",
+            "Age of the report of the replica that was chosen.",
+            buckets=_AGE_BUCKETS_S,
+            registry=registry,
         )
         self._clock = clock
         self._reports: dict[str, tuple[float, ReplicaMetrics]] = {}  # by replica, with the time

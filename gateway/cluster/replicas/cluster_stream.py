@@ -6,6 +6,7 @@ words, is lost with the replica; nothing that was received is spoken again.
 """
 
 import logging
+import re
 import time
 from dataclasses import replace
 from typing import Protocol
@@ -34,6 +35,9 @@ from .messages import (
 
 logger = logging.getLogger(__name__)
 
+# Of the first clause, as early as a replica could speak it: a mark with a space after it, or one of Chinese.
+_CLAUSE_END = re.compile(r"[.,;:!?…]\s|[。，、！？；：\n]")
+_MAX_UNPLACED_CHARACTERS = 40  # without a mark; a reader may cut such a text anywhere
 _FINAL_SILENCE = bytes(2 * SAMPLE_RATE // 50)  # 20 ms, as at the end of every stream
 
 
@@ -61,6 +65,7 @@ class ClusterStream(SpeechStream):
         opening: what opens it at a replica.
         prompt: of its voice, if that is an enrolled one.
         input_ended: no more text will come.
+        has_clause: enough text has come to choose a replica.
         tried: the replicas that were asked to speak it.
     """
 
@@ -82,7 +87,7 @@ class ClusterStream(SpeechStream):
         self._pushed = PushedText(max_characters)
         self._rate = 1.0
         self._language: str | None = None
-        self.input_ended = self._cancelled = False
+        self.input_ended = self.has_clause = self._cancelled = False
         self._chunks = ChunkQueue()
         # Where the replica's stream begins within this one.
         self._first_sample = self._first_character = self._first_index = self._earlier_unread = 0
@@ -146,6 +151,8 @@ class ClusterStream(SpeechStream):
 
     def _give(self, given: StreamInput) -> None:
         self._log.add(given)
+        if not self.has_clause:
+            self.has_clause = isinstance(given, Flush | EndInput) or _has_clause(self.text)
         self._cluster.send(self, given)
 
     def cancel(self) -> None:
@@ -252,3 +259,7 @@ class ClusterStream(SpeechStream):
         )
         if chunk.final:
             self._cluster.forget(self)
+
+
+def _has_clause(text: str) -> bool:
+    return len(text) > _MAX_UNPLACED_CHARACTERS or _CLAUSE_END.search(text) is not None

@@ -33,6 +33,9 @@ class HostedVoices:
     """The voices of a replica's engine, and the prompts that gateways sent. Belongs to one event loop.
 
     encoders: encode recordings in the place of this process; None encodes here.
+
+    Attributes:
+        warm: ids of the prompts in memory; another object after each change.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class HostedVoices:
         self._voices = voices
         self._encoders = encoders
         self._prompts = PromptCache(max_prompt_bytes)
+        self.warm: frozenset[str] = frozenset()
 
     async def offer(self) -> CloningOffer | None:
         """What becomes of recordings here; None without cloning. May read files for a second."""
@@ -68,6 +72,8 @@ class HostedVoices:
         """
         voices = self._cloning()
         voice_id = voices.register_prompt(self._prompts.get(sent.id, lambda: _read(sent, voices))).id
+        if sent.id not in self.warm:
+            self.warm = self._prompts.keys
         try:
             yield voice_id
         finally:

@@ -1,7 +1,8 @@
-"""Statistics of a replica for autoscaling: what its listeners notice, and what its streams cost."""
+"""Statistics of a replica, for autoscaling and routing: what its listeners notice, what its streams cost."""
 
 from collections.abc import Iterable
 
+from ....tts_engine.chunk import AudioChunk
 from ....tts_engine.speech_engine import SpeechEngine
 
 SHORT_LEAD_S = 0.1  # a listener with less to play soon hears nothing
@@ -34,6 +35,28 @@ class ListenerStats:
             for sample in family.samples
             if sample.name.endswith("_bucket")
         }
+
+
+class FirstAudioWait:
+    """Estimates how long a new stream waits at an engine before its first step can begin."""
+
+    _WEIGHT = 0.1  # of the newest chunk in the averages
+
+    def __init__(self) -> None:
+        self._first_chunk_s = 0.4  # of speech
+        self._step_s = 0.0  # that rendered a chunk
+
+    def observe(self, chunk: AudioChunk) -> None:
+        """Take a chunk that was rendered."""
+        if chunk.index == 0:
+            self._first_chunk_s += self._WEIGHT * (chunk.seconds - self._first_chunk_s)
+        self._step_s += self._WEIGHT * (chunk.provenance.wall_s - self._step_s)
+
+    def wait_s(self, waiting: int, engine: SpeechEngine) -> float:
+        """Seconds: of the first chunks of streams that wait already, and of half of the running step."""
+        cost = engine.compute_s_per_audio_s
+        busy_share = min(1.0, engine.active_streams * cost)
+        return waiting * self._first_chunk_s * cost + busy_share * self._step_s / 2
 
 
 def _p95_s(before: dict[float, float], after: dict[float, float]) -> float:

@@ -130,13 +130,34 @@ class ReplicaLoad:
     max_streams: int
     compute_s_per_audio_s: float  # of the busiest worker; 0 until it is measured
     refusal: Overloaded | None  # of one more stream; None: it would be admitted
+    wait_s: float = 0.0  # before the first step of a new stream can begin
+    short_lead_share: float = 0.0  # of the speaking streams, those that soon run dry
+    gateways: int = 1  # that are attached
 
-    def state(self, replica: str) -> ReplicaState:
-        """The load as the routing takes it."""
-        return ReplicaState(replica, self.open_streams, self.max_streams, self.compute_s_per_audio_s)
+    def state(self, replica: str, voices: frozenset[str] = frozenset()) -> ReplicaState:
+        """The load as the routing takes it. voices: ids of the prompts that the replica has."""
+        return ReplicaState(
+            replica,
+            self.open_streams,
+            self.max_streams,
+            self.compute_s_per_audio_s,
+            self.wait_s,
+            self.short_lead_share,
+            voices,
+            self.gateways,
+            is_full=self.refusal is not None,
+        )
 
 
-ReplicaEvent = StreamChunk | StreamFailed | ReplicaLoad
+@dataclass(frozen=True, slots=True)
+class WarmVoices:
+    """Changes of the prompts that a replica has in memory, by id; all of them at first."""
+
+    added: frozenset[str]
+    removed: frozenset[str] = frozenset()
+
+
+ReplicaEvent = StreamChunk | StreamFailed | ReplicaLoad | WarmVoices
 
 
 @dataclass(frozen=True, slots=True)

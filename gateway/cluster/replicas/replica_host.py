@@ -7,18 +7,19 @@ streams are cancelled. Belongs to one event loop.
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from ....tts_engine.chunk import AudioChunk
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.speech_engine import SpeechEngine, SpeechStream
 from ....tts_engine.voices.recording import Recording
+from ...background_tasks import wait_at_most
 from .hosted_voices import HostedVoices, RecordingEncoders
-from .listener_stats import ListenerStats
+from .listener_stats import SHORT_LEAD_S, FirstAudioWait, ListenerStats
 from .messages import (
     CancelStream,
     CloningOffer,
@@ -37,6 +38,7 @@ from .messages import (
     StreamCommand,
     StreamFailed,
     StreamInput,
+    WarmVoices,
     portable_error,
 )
 from .sent_lexicons import LexiconUnpacker
@@ -45,7 +47,10 @@ logger = logging.getLogger(__name__)
 
 MAX_SILENCE_S = 10.0  # gateways send something every second; a stall of the network may last 5 s
 _MAX_UNTAKEN_S = 1.0  # of audio sent and not taken by a listener; the engine renders another second ahead
-_REPORT_INTERVAL_S = 1.0  # of the load to each gateway, if nothing else is sent
+_HEARTBEAT_S = 1.0  # to each gateway, if nothing else is sent
+_REPORT_INTERVAL_S = 0.05  # of the load of a busy replica, if it changes
+_CLOCK_STEP_S = 1e-6  # by which a timer may be early
+_WAIT_CHANGE_S, _SHARE_CHANGE = 0.005, 0.02  # what a gateway should know of
 _MAX_COMMANDS = 10_000  # in a batch
 _MAX_GAP_S = 0.06  # of nothing inside speech; more is an underrun
 
@@ -70,6 +75,7 @@ class ReplicaHost:
         self._replica = replica
         self._bundle_digest = bundle_digest
         self._stats = ListenerStats(engine)
+        self._first_audio = FirstAudioWait()
         self._voices = HostedVoices(engine.voices, encoders)
         self._lexicons = LexiconUnpacker()
         self.cloning: CloningOffer | None = None
@@ -96,21 +102,20 @@ class ReplicaHost:
     async def events(self, link_id: str) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
         """Attach a gateway: yield what happens to its streams until it is silent; closing it cancels them.
 
-        The first batch has the load only and says that commands may come. When nothing happens, a batch with
-        the load comes every second, so that the gateway notices a connection that is dead in one direction.
+        The first batch has the load and says that commands may come. While the replica is busy, changes of
+        its load come 50 ms after the last ones; those of admission and open streams at once. When nothing
+        happens, a batch with the load comes every second, so that the gateway notices a connection that is
+        dead in one direction.
         """
-        link = self._links[link_id] = _GatewayLink(self._engine, self._voices, self._lexicons)
-        last_load: ReplicaLoad | None = None
+        link = _GatewayLink(self._engine, self._voices, self._lexicons, self._first_audio)
+        self._links[link_id] = link
+        reports = _Reports()
         try:
             while not link.is_silent:
-                load = self._load()
-                news = () if last_load is not None and _equal(load, last_load) else (load,)
-                batch = (*link.take_events(), *news)
+                batch = (*link.take_events(), *reports.news(self._load(), self._voices.warm))
                 if batch:
-                    last_load = load
                     yield batch
-                if not await link.wait_for_events():
-                    last_load = None
+                await link.wait_for_events(reports.due_in_s(self._engine.active_streams > 0))
             logger.warning("gateway %s was silent for %.0f s; its streams end", link_id, MAX_SILENCE_S)
         finally:
             await link.aclose()
@@ -138,21 +143,76 @@ class ReplicaHost:
         self._links.clear()
 
     def _load(self) -> ReplicaLoad:
-        engine = self._engine
+        engine, now = self._engine, time.monotonic()
+        leads = [lead for link in self._links.values() for lead in link.leads_s(now)]
+        waiting = sum(link.waiting_streams for link in self._links.values())
         return ReplicaLoad(
-            engine.active_streams, engine.max_streams, engine.compute_s_per_audio_s, engine.refusal()
+            engine.active_streams,
+            engine.max_streams,
+            engine.compute_s_per_audio_s,
+            engine.refusal(),
+            self._first_audio.wait_s(waiting, engine),
+            sum(lead < SHORT_LEAD_S for lead in leads) / max(1, len(leads)),
+            len(self._links),
         )
 
 
-def _equal(one: ReplicaLoad, other: ReplicaLoad) -> bool:
-    return one.open_streams == other.open_streams and (one.refusal is None) is (other.refusal is None)
+class _Reports:
+    """What one gateway was told of the replica's load, and when it is told again."""
+
+    def __init__(self) -> None:
+        self._load: ReplicaLoad | None = None
+        self._warm: frozenset[str] = frozenset()
+        self._told_at = -math.inf
+
+    def news(self, load: ReplicaLoad, warm: frozenset[str]) -> Iterator[ReplicaEvent]:
+        """What the gateway should be told now."""
+        now = asyncio.get_running_loop().time()
+        if warm != self._warm:
+            yield WarmVoices(warm - self._warm, self._warm - warm)
+            self._warm = warm
+        age_s = now - self._told_at + _CLOCK_STEP_S
+        before = self._load
+        if (
+            before is None
+            or age_s >= _HEARTBEAT_S
+            or _differs_in_streams(load, before)
+            or (age_s >= _REPORT_INTERVAL_S and _differs_in_waits(load, before))
+        ):
+            self._load, self._told_at = load, now
+            yield load
+
+    def due_in_s(self, is_busy: bool) -> float:
+        """Seconds until there may be news that no event announces."""
+        interval_s = _REPORT_INTERVAL_S if is_busy else _HEARTBEAT_S
+        return max(0.001, self._told_at + interval_s - asyncio.get_running_loop().time())
+
+
+def _differs_in_streams(one: ReplicaLoad, other: ReplicaLoad) -> bool:
+    return one.open_streams != other.open_streams or (one.refusal is None) is not (other.refusal is None)
+
+
+def _differs_in_waits(one: ReplicaLoad, other: ReplicaLoad) -> bool:
+    return (
+        abs(one.wait_s - other.wait_s) > _WAIT_CHANGE_S
+        or abs(one.short_lead_share - other.short_lead_share) > _SHARE_CHANGE
+        or abs(one.compute_s_per_audio_s - other.compute_s_per_audio_s) > 0.1 * other.compute_s_per_audio_s
+        or one.gateways != other.gateways
+    )
 
 
 class _GatewayLink:
     """The streams of one gateway, and the events that it has not fetched yet."""
 
-    def __init__(self, engine: SpeechEngine, voices: HostedVoices, lexicons: LexiconUnpacker) -> None:
+    def __init__(
+        self,
+        engine: SpeechEngine,
+        voices: HostedVoices,
+        lexicons: LexiconUnpacker,
+        first_audio: FirstAudioWait,
+    ) -> None:
         self._engine, self._lexicons = engine, lexicons
+        self.first_audio = first_audio
         self.metrics = engine.metrics
         self._voices = voices
         self._streams: dict[int, _HostedStream] = {}
@@ -169,14 +229,10 @@ class _GatewayLink:
         """Whether the gateway sent nothing for ``MAX_SILENCE_S``."""
         return asyncio.get_running_loop().time() >= self._silent_at
 
-    async def wait_for_events(self) -> bool:
-        """Wait for an event, at most for a second; whether there is one."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_REPORT_INTERVAL_S):
-                await self._changed.wait()
-        happened = self._changed.is_set()
+    async def wait_for_events(self, within_s: float) -> None:
+        """Wait for an event, at most ``within_s``."""
+        await wait_at_most(self._changed, within_s)
         self._changed.clear()
-        return happened
 
     def take_events(self) -> tuple[ReplicaEvent, ...]:
         """All events since the last call."""
@@ -218,6 +274,11 @@ class _GatewayLink:
         with self._voices.registered(opening.prompt) as voice:
             return self._engine.open_stream(replace(request, voice=voice, delivery=delivery))
 
+    @property
+    def waiting_streams(self) -> int:
+        """Streams with text whose first audio has not come."""
+        return sum(hosted.is_waiting for hosted in self._streams.values())
+
     def leads_s(self, now: float) -> Iterator[float]:
         """Seconds that listeners of streams with all their text have to play. now: monotonic s."""
         for hosted in self._streams.values():
@@ -248,9 +309,14 @@ class _HostedStream:
         self._untaken_s = 0.0  # sent, and not taken by the listener
         self._taken = asyncio.Event()
         self._cancelled = False
-        self.input_ended = False
+        self.input_ended = self._has_text = False
         self.runs_dry_at: float | None = None  # monotonic s, as the listener reported
         self.task = asyncio.create_task(self._send_chunks(), name=f"stream {number}")
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has text and no audio."""
+        return self._has_text and self._first_audio_s is None
 
     def run(self, action: StreamInput | CancelStream | ReportPlayout) -> None:
         """Carry out a step. Boundary: an error ends the stream."""
@@ -267,6 +333,7 @@ class _HostedStream:
         match action:
             case PushText(text, pronunciation, pause_s):
                 stream.push_text(text, pronunciation, pause_s)
+                self._has_text = True
             case SetRate(rate):
                 stream.set_rate(rate)
             case SetLanguage(language):
@@ -310,6 +377,7 @@ class _HostedStream:
     def _count(self, chunk: AudioChunk) -> None:
         """Count a chunk that was sent, and what its listener had left to play."""
         now = time.monotonic()
+        self._link.first_audio.observe(chunk)
         if self.runs_dry_at is not None:
             if self.input_ended and not chunk.final:  # else the text may be what was late
                 lead_s = self.runs_dry_at - now

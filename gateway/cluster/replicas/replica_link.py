@@ -23,6 +23,7 @@ from .messages import (
     StreamChunk,
     StreamCommand,
     StreamFailed,
+    WarmVoices,
 )
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class ReplicaLink:
         streams: open streams by their number.
         load: as the replica reported it last.
         is_leaving: the replica takes no new stream; it ends when its streams have ended.
-        prompts: ids of the prompts that the replica was sent.
+        prompts: ids of the prompts that the replica has, as far as known.
     """
 
     def __init__(
@@ -196,5 +197,7 @@ class ReplicaLink:
         if isinstance(event, ReplicaLoad):
             self.load = event
             self._on_load(self)
+        elif isinstance(event, WarmVoices):
+            self.prompts = (self.prompts - event.removed) | event.added
         elif (stream := self.streams.get(event.stream)) is not None:
             stream.receive(event)

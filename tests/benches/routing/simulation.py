@@ -93,9 +93,7 @@ def power_of_two(seed: int) -> Router:
 
 def by_cost(seed: int) -> Router:
     """The product's router."""
-    return RoutingTable(
-        RoutingPolicy(encode_s_per_reference_s=ENCODE_S_PER_REFERENCE_S, max_load=math.inf), seed=seed
-    )
+    return RoutingTable(RoutingPolicy(reference_cost=ENCODE_S_PER_REFERENCE_S, max_load=math.inf), seed=seed)
 
 
 def simulate(load: ClusterLoad, make_router: Callable[[int], Router]) -> list[SimulatedStream]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import logging
 from contextlib import aclosing
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +13,7 @@ from shared.cluster.local_replicas import LocalReplica, LocalReplicas, open_clus
 from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
 from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
+from vivavoce.gateway.cluster.replicas import waiting_streams
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.messages import CancelStream, OpenStream, ReportPlayout
 from vivavoce.gateway.cluster.replicas.sent_lexicons import LexiconPacker, LexiconUnpacker, SentLexicon
@@ -36,9 +38,19 @@ T = TypeVar("T")
 
 
 async def speak(stream: Stream, text: str = TEXT) -> list[AudioChunk]:
+    await give(stream, text)
+    return await hear(stream)
+
+
+async def give(stream: Stream, text: str = TEXT) -> None:
+    """Push a text, and wait until a replica is chosen for it."""
+    stream.push_text(text)
+    stream.end_input()
+    await asyncio.sleep(0)
+
+
+async def hear(stream: Stream) -> list[AudioChunk]:
     async with stream:
-        stream.push_text(text)
-        stream.end_input()
         return [chunk async for chunk in stream]
 
 
@@ -166,9 +178,10 @@ def test_a_stream_goes_on_at_another_replica_after_any_chunk_without_a_word_lost
     async def run() -> None:
         async with open_cluster(2) as (engine, directory):
             stream = engine.stream()
+            await give(stream)
             speaker = next(each for each in directory.replicas if each.name in stream.tried)
             speaker.max_chunks = chunks
-            heard = await speak(stream)
+            heard = await hear(stream)
             assert heard_words(heard) == [word.strip(",.!") for word in WORDS]
             check_contiguous(heard)
             assert not speaker.is_alive
@@ -227,10 +240,11 @@ def test_other_streams_do_not_notice_a_lost_replica() -> None:
     async def run() -> None:
         async with open_cluster(2) as (engine, directory):
             streams = [engine.stream() for _ in range(6)]
+            await asyncio.gather(*map(give, streams))
             placed = {stream: engine._speaking[stream].replica for stream in streams}
             assert sorted(placed.values()) == ["replica-1"] * 3 + ["replica-2"] * 3
             directory.replicas[0].max_chunks = 4
-            heard = await asyncio.gather(*map(speak, streams))
+            heard = await asyncio.gather(*map(hear, streams))
             for chunks in heard:
                 assert heard_words(chunks) == [word.strip(",.!") for word in WORDS]
             kept = [stream for stream in streams if placed[stream] == "replica-2"]
@@ -308,12 +322,14 @@ def test_a_leaving_replica_ends_its_streams_and_takes_no_new_one() -> None:
     async def run() -> None:
         async with open_cluster(2) as (engine, directory):
             stream = engine.stream()
+            stream.push_text(TEXT)
+            await asyncio.sleep(0)
             leaving = next(each for each in directory.replicas if each.name in stream.tried)
             directory.listed.remove(leaving)
             await until(lambda: leaving.name not in engine.replicas)
             others = [engine.stream() for _ in range(3)]
+            await asyncio.gather(*map(give, others))
             assert all(leaving.name not in other.tried for other in others)
-            stream.push_text(TEXT)
             stream.end_input()
             assert heard_words([chunk async for chunk in stream]) == [word.strip(",.!") for word in WORDS]
             assert stream.tried == {leaving.name}
@@ -335,6 +351,75 @@ def test_requests_are_checked_before_a_replica_is_asked() -> None:
                 engine.voices.enroll(b"", 16_000)  # type: ignore[arg-type]
             assert [voice.id for voice in engine.voices] == ["tone-440"]
             assert not any(isinstance(each.action, OpenStream) for each in directory.replicas[0].commands)
+
+    asyncio.run(run())
+
+
+def test_a_replica_is_chosen_when_the_first_clause_or_the_whole_text_is_known(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def run() -> None:
+        async with open_cluster(1) as (engine, _):
+            streams = [engine.stream() for _ in range(4)]
+            for text in ("One", " two", " three"):
+                for stream in streams:
+                    stream.push_text(text)
+                await asyncio.sleep(0)
+            assert not any(stream.tried for stream in streams)
+            streams[0].push_text(", four")
+            streams[1].push_text(" four five six seven eight nine ten eleven")
+            streams[2].flush()
+            streams[3].end_input()
+            await asyncio.sleep(0)
+            assert all(stream.tried for stream in streams)
+            caplog.clear()
+            await give(engine.stream(), "One two three four five.")
+            await give(engine.stream(), "One two three four five. " * 100)
+
+    with caplog.at_level(logging.DEBUG, logger="vivavoce"):
+        asyncio.run(run())
+    choices = [record.args for record in caplog.records if "is placed" in record.msg]
+    assert [round(args[2]) for args in choices] == [2, 167]  # seconds of speech
+
+
+def test_streams_wait_for_a_replica_that_starts_and_are_refused_without_one() -> None:
+    async def run() -> None:
+        directory = LocalReplicas()
+        await directory.add(config=EngineConfig(scheduler=SchedulerPolicy(max_streams=1)))
+        async with await ClusterEngine.connect(directory, EngineConfig()) as engine:
+            first = engine.stream()
+            first.push_text(TEXT)
+            await until(lambda: engine.refusal() is not None)
+            with pytest.raises(Overloaded):
+                engine.stream()
+            directory.may_grow = True
+            second = engine.stream()
+            await give(second)
+            assert not second.tried
+            await directory.add()
+            assert len(await hear(second)) > 5
+            first.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_waits_for_room_in_vain_is_refused_with_the_time_to_retry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting_streams, "MAX_WAIT_S", 0.05)
+
+    async def run() -> None:
+        directory = LocalReplicas()
+        directory.may_grow = True
+        await directory.add(config=EngineConfig(scheduler=SchedulerPolicy(max_streams=1)))
+        async with await ClusterEngine.connect(directory, EngineConfig()) as engine:
+            first = engine.stream()
+            first.push_text(TEXT)
+            await until(lambda: engine.replica_streams == 1)
+            with pytest.raises(Overloaded) as refusal:
+                await speak(engine.stream())
+            assert refusal.value.retry_after_s > 0 and engine.active_streams == 1
+            first.cancel()
 
     asyncio.run(run())
 

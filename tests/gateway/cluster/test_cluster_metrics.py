@@ -60,10 +60,11 @@ def test_a_gateway_shows_what_its_replicas_rendered_and_what_it_lost(monkeypatch
         async with open_cluster(2) as (engine, directory):
             registry = engine.metrics.registry
             stream = engine.stream()
-            speaker = next(each for each in directory.replicas if each.name in stream.tried)
             async with stream:
                 stream.push_text(TEXT)
                 stream.end_input()
+                await asyncio.sleep(0)
+                speaker = next(each for each in directory.replicas if each.name in stream.tried)
                 spoken = [await anext(stream)]
                 stream.set_deadline(time.monotonic() - 60.0)  # the listener has heard nothing for a minute
                 spoken += [await anext(stream) for _ in range(6)]

@@ -31,10 +31,18 @@ OTHER_CLOCK_S = -86_400.0  # the replica's clock is a day behind the gateway's
 WORD_COUNT = 100
 
 
-async def words_of(stream: Stream) -> list[str]:
-    async with stream:
+async def give_text(*streams: Stream) -> None:
+    """Have replicas chosen for the streams."""
+    for stream in streams:
         stream.push_text(TEXT)
         stream.end_input()
+    await asyncio.sleep(0)
+
+
+async def words_of(stream: Stream) -> list[str]:
+    async with stream:
+        if not stream.text:
+            await give_text(stream)
         return [word.text async for chunk in stream for word in chunk.words]
 
 
@@ -46,6 +54,7 @@ def test_streams_of_a_stalled_replica_go_on_at_another_one_and_it_serves_again_a
     async def run() -> None:
         async with open_cluster(2) as (engine, directory):
             streams = [engine.stream() for _ in range(4)]
+            await give_text(*streams)
             stalled = next(each for each in directory.replicas if each.name in streams[0].tried)
             stalled.hangs = True
             for words in await asyncio.gather(*map(words_of, streams)):
@@ -57,6 +66,7 @@ def test_streams_of_a_stalled_replica_go_on_at_another_one_and_it_serves_again_a
             directory.listed = [stalled]  # the routing may prefer the other one
             await until(lambda: engine.replicas == (stalled.name,))
             after = [engine.stream() for _ in range(4)]
+            await give_text(*after)
             assert all(stalled.name in each.tried for each in after)
             for words in await asyncio.gather(*map(words_of, after)):
                 assert words == WORDS

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -153,6 +154,36 @@ def test_a_replica_that_answers_and_sends_no_events_is_lost(run_virtually: Run) 
         await asyncio.sleep(5.1)
         assert [str(error) for error in losses.errors] == ["replica one sent nothing for 5 s"]
         await link.aclose()
+
+    run_virtually(run())
+
+
+class BusyEngine:
+    """Speaks one stream; its cost changes all the time."""
+
+    voices, active_streams, max_streams, compute_s_per_audio_s = (), 1, 8, 0.0
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+
+    def refusal(self) -> None:
+        self.compute_s_per_audio_s += 0.05
+        self.compute_s_per_audio_s *= 2
+        return None
+
+
+def test_a_busy_replica_reports_changes_of_its_load_every_50_ms(run_virtually: Run) -> None:
+    async def run() -> None:
+        host = ReplicaHost(BusyEngine(), "one", "digest")  # type: ignore[arg-type]
+        loop = asyncio.get_running_loop()
+        begin, times = loop.time(), []
+        async with aclosing(host.events("gateway")) as batches:
+            async for (load,) in batches:
+                assert isinstance(load, ReplicaLoad)
+                times.append(round(loop.time() - begin, 3))
+                if len(times) == 5:
+                    break
+        assert times == [0.0, 0.05, 0.1, 0.15, 0.2]
 
     run_virtually(run())
 

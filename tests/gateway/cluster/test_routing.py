@@ -1,5 +1,6 @@
 """Routing by cost: the choice, admission across replicas, and the knowledge of one gateway."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -59,9 +60,9 @@ def test_a_replica_whose_listeners_run_dry_is_avoided() -> None:
     assert chosen(pressed, replace(IDLE, wait_s=0.02)) == "idle"
 
 
-def test_a_warm_voice_decides_between_equals_and_no_more() -> None:
-    warm = replace(IDLE, id="warm", voices=frozenset({"anna"}), wait_s=0.001)
-    work = replace(WORK, voice="anna")
+def test_a_warm_voice_is_worth_the_cost_of_its_reference_and_no_more() -> None:
+    warm = replace(IDLE, id="warm", voices=frozenset({"anna"}), wait_s=0.019)
+    work = replace(WORK, voice="anna", reference_s=1.0)
     assert chosen(IDLE, warm, work=work) == "warm"
     assert chosen(IDLE, warm) == "idle"
     assert chosen(IDLE, replace(warm, wait_s=0.05), work=work) == "idle"
@@ -115,6 +116,37 @@ def test_a_silent_or_removed_replica_gets_no_streams() -> None:
     table.remove("alive")
     with pytest.raises(Overloaded):
         table.route(WORK, 6.0)
+
+
+@pytest.mark.parametrize("lie", [math.nan, math.inf, -1.0, 1e12])
+def test_a_replica_that_lies_about_its_wait_comes_last_and_one_about_its_cost_counts_as_unmeasured(
+    lie: float,
+) -> None:
+    table = RoutingTable()
+    table.report(replace(IDLE, id="liar", wait_s=lie), 0.0)
+    table.report(replace(IDLE, wait_s=0.9), 0.0)
+    assert table.route(WORK, 0.0).id == "idle"
+    table = RoutingTable()
+    table.report(replace(IDLE, id="liar", compute_s_per_audio_s=lie, open_streams=-3), 0.0)
+    table.report(replace(IDLE, compute_s_per_audio_s=0.2), 0.0)
+    assert table.route(WORK, 0.0).id == "liar"  # like any that has measured nothing
+
+
+def test_a_replica_that_refuses_gets_no_stream() -> None:
+    assert chosen(replace(IDLE, id="full", is_full=True), replace(IDLE, wait_s=9.0)) == "idle"
+
+
+def test_a_gateway_that_is_alone_compares_all_replicas_however_old_their_reports() -> None:
+    table = RoutingTable(seed=0)
+    for number in range(16):
+        table.report(replace(IDLE, id=str(number), wait_s=1.0 * (number != 7), gateways=1), 0.0)
+    assert table.route(WORK, 0.9).id == "7"
+
+
+def test_a_load_is_spread_before_a_slow_replica_is_full() -> None:
+    slow = replace(IDLE, id="slow", compute_s_per_audio_s=0.15, open_streams=5)
+    fast = replace(IDLE, id="fast", open_streams=9, wait_s=0.01)
+    assert chosen(slow, fast) == "fast"
 
 
 def test_only_the_replicas_named_are_chosen_from() -> None:

@@ -91,6 +91,7 @@ class LocalReplicas:
     def __init__(self) -> None:
         self.replicas: list[LocalReplica] = []
         self.listed: list[LocalReplica] = []
+        self.may_grow = False
 
     async def add(
         self, digest: str = "same", backend: Backend | None = None, config: EngineConfig | None = None
