@@ -19,7 +19,7 @@ from ..tts_engine.backends.kinds import find_kind
 from ..tts_engine.backends.loading import load_backend
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.engine_set import EngineSet, NamedEngine
-from ..tts_engine.errors import BadRequest, MissingExtra, VivavoceError
+from ..tts_engine.errors import BadRequest, VivavoceError
 from ..tts_engine.metrics import Metrics
 from ..tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ..tts_engine.scheduler import SchedulerPolicy
@@ -190,11 +190,9 @@ async def _open_cluster(
         raise BadRequest("lexicons.default: with the executor ray, name it in args of the cluster's file")
     if metrics is not None:
         raise BadRequest("the replicas of a cluster get another bundle when they are deployed again")
-    try:
-        from .cluster.ray.ray_connection import open_ray_engine
-        from .cluster.ray.replica_settings import ReplicaSettings
-    except ModuleNotFoundError as error:
-        raise MissingExtra("the executor ray", "ray") from error
+    from .cluster.ray.ray_engine import open_ray_engine
+    from .cluster.ray.replica_settings import ReplicaSettings
+
     replica = ReplicaSettings(
         bundle=bundle.folder,
         precision=bundle.precision,

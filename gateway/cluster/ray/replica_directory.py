@@ -1,117 +1,205 @@
-"""The replicas of a Ray Serve application, as a gateway finds and calls them: over handles, without a proxy.
+"""The replicas of a Ray Serve application, as a gateway finds them: by a process of its own.
 
-describe         broadcast to the running replicas, every second
-report_metrics   broadcast to those of all stages, every two seconds
-events           one streaming call to each replica; its items are batches of events
-run_commands     one unary call at a time to each replica, with a batch of commands
-encode           one unary call for the recordings of a voice
+    gateway --pipe--> discovery process --Ray--> head: which replicas run, how many are to come
+       |                                    `--> new replicas: their descriptions
+       `------------------- TCP ------------> replicas: streams, see ``replica_socket``
+
+Ray's library is not in the gateway's process, so a cluster without its head ends no gateway. A discovery
+process that ends or is silent is replaced; what was found before stays known.
 """
 
 import asyncio
-import uuid
-from collections.abc import AsyncGenerator, Sequence
+import logging
+import os
+import pickle
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
+from typing import Any
 
-from ray.exceptions import RayError
-from ray.serve.exceptions import RayServeException
-from ray.serve.handle import DeploymentHandle
+from ....tts_engine.errors import BadRequest
+from ...background_tasks import cancel_and_wait, finish_within
+from ..replicas.messages import ReplicaDescription, ReplicaLost, ReplicaMetrics
+from ..replicas.replica_socket import SocketChannel
+from .discovery_messages import (
+    HEADER,
+    RELEASE,
+    ClusterReport,
+    DiscoverySettings,
+    FoundReplica,
+    StageMetrics,
+    frame,
+    link_security,
+)
 
-from ....tts_engine.errors import VivavoceError
-from ....tts_engine.voices.recording import Recording
-from ..replicas.messages import ReplicaDescription, ReplicaEvent, ReplicaLost, ReplicaMetrics, StreamCommand
+logger = logging.getLogger(__name__)
 
-_DISCOVERY_TIMEOUT_S = 2.0
-_FAULTS = (RayError, RayServeException)
+_MAX_SILENCE_S = 10.0  # of the process, which reports every second; Ray's library loads for 3 to 6 s
+_START_WITHIN_S = 60.0
+_RESTART_AFTER_S = 1.0
+_CLOSE_WITHIN_S = 10.0
+_MAX_ASKED_S = 5.0
+# Ray's library waits as long for a head that is gone, instead of ending the process.
+_RECONNECT_S = {"RAY_gcs_rpc_server_reconnect_timeout_s": "1000000000"}
 
 
 class RayReplicas:
-    """The running replicas behind a handle; a ``ReplicaDirectory``.
+    """The running replicas of a cluster; a ``ReplicaDirectory``. Made by ``start``.
 
-    other_stages: the deployments that only replicas call.
+    Attributes:
+        fault: why the cluster's head cannot be asked; "" if it can.
     """
 
-    def __init__(
-        self, handle: "DeploymentHandle[object]", other_stages: Sequence["DeploymentHandle[object]"] = ()
-    ) -> None:
-        self._handle = handle
-        self._handles = (handle, *other_stages)
-        self._gateway = uuid.uuid4().hex
+    def __init__(self, settings: DiscoverySettings) -> None:
+        self.fault = "the cluster is being asked"
+        self._settings = settings
+        self._security = link_security(os.environ)
+        self._report = ClusterReport()
+        self._descriptions: dict[bytes, ReplicaDescription] = {}
+        self._refused: set[str] = set()
+        self._process: Process | None = None
+        self._metrics: asyncio.Future[StageMetrics] | None = None
+        self._running = asyncio.create_task(self._run(), name="discovery of replicas")
 
     @property
     def may_grow(self) -> bool:
-        """Not known."""
-        return False
+        """As ``ReplicaDirectory.may_grow``."""
+        report = self._report
+        return report.starting > 0 or len(report.found) < max(report.desired, report.max_replicas)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """As ``ReplicaDirectory.counts``."""
+        return {"desired": self._report.desired, "starting": self._report.starting}
+
+    @property
+    def report(self) -> ClusterReport:
+        """The last one that the head answered."""
+        return self._report
 
     async def discover(self) -> list[ReplicaDescription]:
-        """The replicas that answer. Raises ReplicaLost if none can be asked."""
-        try:
-            found = await self._handle.broadcast("describe").results_async(
-                timeout_s=_DISCOVERY_TIMEOUT_S, return_exceptions=True
-            )
-        except (*_FAULTS, TimeoutError) as error:
-            raise ReplicaLost(str(error)) from error
-        return [each for each in found if isinstance(each, ReplicaDescription)]
+        """The replicas that were running last. Raises ReplicaLost while they are not known."""
+        if self.fault:
+            raise ReplicaLost(self.fault)
+        return [each for each in map(self._description, self._report.found) if each is not None]
 
     async def report_metrics(self) -> list[ReplicaMetrics]:
-        """The metrics of the replicas that answer, of all stages."""
-        answers = await asyncio.gather(*map(_ask_metrics, self._handles))
-        return [each for answer in answers for each in answer if isinstance(each, ReplicaMetrics)]
+        """The metrics of the stages that gateways do not call."""
+        process = self._process
+        if process is None or process.stdin is None or self._metrics is not None:
+            return []
+        self._metrics = asyncio.get_running_loop().create_future()
+        try:
+            process.stdin.write(b"m")
+            async with asyncio.timeout(_MAX_ASKED_S):
+                return list((await self._metrics).replicas)
+        except (OSError, TimeoutError):
+            return []
+        finally:
+            self._metrics = None
 
-    def connect(self, description: ReplicaDescription) -> "RayChannel":
+    def connect(self, description: ReplicaDescription) -> SocketChannel:
         """A channel to a replica."""
-        return RayChannel(self._handle, description.replica, f"{self._gateway}-{uuid.uuid4().hex[:8]}")
+        assert description.endpoint is not None
+        return SocketChannel(description.replica, description.endpoint, self._security)
 
     async def aclose(self) -> None:
-        """Stop the routers of the handles."""
-        await asyncio.gather(*(handle.shutdown_async() for handle in self._handles))
+        """End the process."""
+        await cancel_and_wait(self._running)
 
+    def _description(self, found: FoundReplica) -> ReplicaDescription | None:
+        """The description of a replica, if it is of this release."""
+        if found.release != RELEASE:
+            if found.replica not in self._refused:
+                self._refused.add(found.replica)
+                logger.error(
+                    "replica %s is refused: it is release %s, this gateway is %s",
+                    *(found.replica, found.release, RELEASE),
+                )
+            return None
+        if found.description not in self._descriptions:
+            self._descriptions[found.description] = pickle.loads(found.description)
+        return self._descriptions[found.description]
 
-async def _ask_metrics(handle: "DeploymentHandle[object]") -> Sequence[object]:
-    """The answers of a deployment; none if one of its replicas hangs."""
-    with suppress(*_FAULTS, TimeoutError):
-        answers: Sequence[object] = await handle.broadcast("report_metrics").results_async(
-            timeout_s=_DISCOVERY_TIMEOUT_S, return_exceptions=True
+    # The process
+
+    async def _run(self) -> None:
+        """Keep a process running. Boundary: whatever ends one, there is another."""
+        while True:
+            try:
+                await self._read_reports()
+            except (OSError, EOFError, TimeoutError, pickle.PickleError) as error:
+                self._note_fault(f"the discovery process ended ({error or type(error).__name__})")
+            except Exception:
+                logger.exception("the discovery of replicas failed")
+                self._note_fault("the discovery of replicas failed")
+            await asyncio.sleep(_RESTART_AFTER_S)
+
+    async def _read_reports(self) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", f"{__package__}.discovery"),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=None if logger.isEnabledFor(logging.DEBUG) else DEVNULL,  # Ray's traces are pages
+            start_new_session=True,  # the terminal's Control-C is the gateway's
+            env=os.environ | _RECONNECT_S | {"PYTHONPATH": _search_path()},
         )
-        return answers
-    return ()
-
-
-class RayChannel:
-    """Calls of one gateway to one replica; a ``ReplicaChannel``."""
-
-    def __init__(self, handle: "DeploymentHandle[object]", replica: str, link_id: str) -> None:
-        self._replica, self._link_id = replica, link_id
-        self._run_commands = handle.options(method_name="run_commands")
-        self._events = handle.options(method_name="events", stream=True)
-        self._encode = handle.options(method_name="encode")
-
-    async def send(self, commands: tuple[StreamCommand, ...]) -> None:
-        """Have a batch carried out. Raises ReplicaLost."""
+        self._process = process
+        assert process.stdin is not None
         try:
-            await self._run_commands.remote(self._replica, self._link_id, commands)
-        except _FAULTS as error:
-            raise self._lost(error) from error
-
-    async def events(self) -> AsyncGenerator[tuple[ReplicaEvent, ...], None]:
-        """Attach, and yield batches of events. Raises ReplicaLost."""
-        batches = self._events.remote(self._replica, self._link_id)
-        try:
-            async for batch in batches:
-                yield batch
-        except _FAULTS as error:
-            raise self._lost(error) from error
+            process.stdin.write(frame(self._settings))
+            limit_s = _START_WITHIN_S
+            while True:
+                self._receive(await finish_within(self._next(process), limit_s))
+                limit_s = _MAX_SILENCE_S
         finally:
-            batches.cancel()
+            self._process = None
+            process.stdin.close()
+            await _end(process)
 
-    async def encode(self, recordings: Sequence[Recording], transcript: str) -> bytes | VivavoceError:
-        """As ``ReplicaHost.encode``. Raises ReplicaLost."""
-        try:
-            answer: bytes | VivavoceError = await self._encode.remote(self._replica, recordings, transcript)
-        except _FAULTS as error:
-            raise self._lost(error) from error
-        return answer
+    async def _next(self, process: Process) -> Any:
+        assert process.stdout is not None
+        (count,) = HEADER.unpack(await process.stdout.readexactly(HEADER.size))
+        return pickle.loads(await process.stdout.readexactly(count))
 
-    def _lost(self, error: Exception) -> ReplicaLost:
-        return ReplicaLost(
-            f"replica {self._replica} is lost ({type(error).__name__})"
-        )  # Ray's text is a page
+    def _receive(self, message: ClusterReport | StageMetrics) -> None:
+        if isinstance(message, StageMetrics):
+            if self._metrics is not None and not self._metrics.done():
+                self._metrics.set_result(message)
+        elif message.fault:
+            self._note_fault(message.fault)
+        else:
+            if self.fault:
+                logger.info("the cluster's head answers")
+            if message.deployment != self._report.deployment:
+                logger.info("streams go to the deployment %s", message.deployment)
+            self.fault, self._report = "", message
+
+    def _note_fault(self, fault: str) -> None:
+        if fault != self.fault:
+            logger.warning("replicas are not looked for: %s", fault)
+        self.fault = fault
+
+
+def _search_path() -> str:
+    """Where this process finds its modules, for its child."""
+    return os.pathsep.join(os.path.abspath(each) for each in sys.path if each)
+
+
+async def _end(process: Process) -> None:
+    """Wait until a process that lost its input has ended, and kill it otherwise."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_WITHIN_S):
+            await process.wait()
+            return
+    process.kill()
+    await process.wait()
+
+
+def check_address(address: str) -> None:
+    """Raise BadRequest for Ray Client."""
+    if address.startswith("ray://"):
+        raise BadRequest(
+            f"engine.executor is 'ray:{address}'; Ray Client streams no audio: join this machine to the "
+            "cluster (ray start --address=HOST:6379) and use 'ray'"
+        )

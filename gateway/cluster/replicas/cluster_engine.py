@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -64,9 +64,15 @@ _REFERENCE_BYTES_PER_S = 17_000.0  # of a prompt, for a second of its recording
 class ReplicaDirectory(Protocol):
     """Finds replicas."""
 
+    fault: str  # why it cannot be asked; "" if it can
+
     @property
     def may_grow(self) -> bool:
         """Whether more replicas are starting, or may be started."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Replicas that are "desired" and "starting"."""
 
     async def discover(self) -> Sequence[ReplicaDescription]:
         """The replicas that take streams now. Raises ReplicaLost if none can be asked."""
@@ -75,7 +81,7 @@ class ReplicaDirectory(Protocol):
         """A transport to a replica."""
 
     async def report_metrics(self) -> Sequence[ReplicaMetrics]:
-        """The metrics of the replicas that answer, of all stages."""
+        """The metrics of the replicas that gateways have no link to: those of other stages."""
 
     async def aclose(self) -> None:
         """Leave the cluster."""
@@ -143,9 +149,8 @@ class ClusterEngine(SpeechEngine):
                         await asyncio.sleep(_POLL_INTERVAL_S / 4)
         except TimeoutError:
             await directory.aclose()
-            raise BundleError(
-                f"no replica was ready within {within_s:g} s; see vivavoce cluster status"
-            ) from None
+            fault = directory.fault or "see vivavoce cluster status"
+            raise BundleError(f"no replica was ready within {within_s:g} s: {fault}") from None
         first = next(iter(engine._links.values()))
         engine.voices = voices_of(first.description, engine._open_links, voice_store)
         engine._polling = [
@@ -202,7 +207,8 @@ class ClusterEngine(SpeechEngine):
         if None in refusals or self._waiting.has_room:
             return None
         if not refusals:
-            return Overloaded("no replica is ready", reason="replicas", retry_after_s=_RETRY_AFTER_S)
+            message = ": ".join(filter(None, ("no replica is ready", self._directory.fault)))
+            return Overloaded(message, reason="replicas", retry_after_s=_RETRY_AFTER_S)
         return refusals[0]
 
     async def open_conversion(
@@ -342,11 +348,16 @@ class ClusterEngine(SpeechEngine):
 
     async def _poll_metrics(self) -> None:
         while True:
-            self._cluster_metrics.take(await self._directory.report_metrics())
+            # Of all gateways, only the one that shows the first replica shows the other stages.
+            if self._links and self._cluster_metrics.has(min(self._links)):
+                self._cluster_metrics.take(await self._directory.report_metrics())
             await asyncio.sleep(REPORT_INTERVAL_S)
 
     async def _update_links(self) -> None:
         """Take new replicas, and leave those that no longer take streams once they have none."""
+        await self._leave_finished()
+        for state, count in {"running": len(self._open_links()), **self._directory.counts}.items():
+            self._cluster_metrics.replicas.labels(state).set(count)
         try:
             found = {each.replica: each for each in await self._directory.discover()}
         except ReplicaLost as error:
@@ -355,22 +366,29 @@ class ClusterEngine(SpeechEngine):
         for description in found.values():
             if description.replica not in self._links and self._accepts(description):
                 channel = self._directory.connect(description)
-                link = ReplicaLink(description, channel, self._report, self._lose)
+                link = ReplicaLink(description, channel, self._report, self._take_metrics, self._lose)
                 self._links[description.replica] = link
                 self._report(link)
                 logger.info("replica %s joined", description.replica)
-        for link in list(self._links.values()):
-            link.is_leaving = link.replica not in found
-            if link.is_leaving and not link.streams:
-                del self._links[link.replica]
-                self._routing.remove(link.replica)
-                await link.aclose()
-                logger.info("replica %s left", link.replica)
+        for link in self._links.values():
+            link.is_leaving = link.load.is_draining or link.replica not in found
         self._digest = next((each.description.bundle_digest for each in self._links.values()), None)
         if self._links:
             replica, link = next(iter(self._links.items()))
             newest = found.get(replica, link.description)
             self.voices.become(newest.voices, newest.cloning)
+
+    async def _leave_finished(self) -> None:
+        """Close the links of leaving replicas that have no stream."""
+        for link in list(self._links.values()):
+            if link.is_leaving and not link.streams:
+                del self._links[link.replica]
+                self._routing.remove(link.replica)
+                await link.aclose()
+                logger.info("replica %s left", link.replica)
+
+    def _take_metrics(self, reported: ReplicaMetrics) -> None:
+        self._cluster_metrics.take([reported])
 
     def _open_links(self) -> list[ReplicaLink]:
         """The replicas that take streams."""
@@ -398,6 +416,11 @@ class ClusterEngine(SpeechEngine):
 
     def _lose(self, link: ReplicaLink, error: ReplicaLost) -> None:
         """Go on without a replica: its streams move."""
+        if link.is_leaving and not link.streams:
+            self._routing.remove(link.replica)
+            self._links.pop(link.replica, None)
+            logger.info("replica %s ended", link.replica)
+            return
         self._cluster_metrics.lost_replicas.inc()
         self._routing.remove(link.replica)
         if self._links.get(link.replica) is link:

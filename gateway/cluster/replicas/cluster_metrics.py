@@ -6,29 +6,30 @@ A name of its own keeps them apart from the gateway's streams, which are the sam
 side. Each gateway has the metrics of all replicas, so a sum over several gateways counts them more than once.
 """
 
+import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.registry import Collector
 
 from ....tts_engine.metrics import Metrics
 from .messages import ReplicaMetrics
 
-REPORT_INTERVAL_S = 2.0
+REPORT_INTERVAL_S = 5.0
 _WORK_BUCKETS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 _AGE_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
-_MAX_AGE_S = 10.0  # of a report; a replica that ended disappears after as long
+_MAX_AGE_S = 15.0  # of a report; a replica that ended disappears after as long
 
 
-def replica_families(metrics: Metrics) -> tuple[Metric, ...]:
-    """The metrics that mean something at a replica, which has neither calls nor requests."""
+def replica_families(metrics: Metrics) -> bytes:
+    """The metrics that mean something at a replica, which has neither calls nor requests, packed."""
     counted = (
         *(metrics.ttfa, metrics.steps, metrics.playout_lead, metrics.cancel_latency),
         *(metrics.active_streams, metrics.audio_seconds, metrics.unread_characters),
         *(metrics.underruns, metrics.refusals, metrics.failures),
     )
-    return tuple(family for each in counted for family in each.collect())
+    return pickle.dumps([family for each in counted for family in each.collect()], protocol=5)
 
 
 class ClusterMetrics(Collector):
@@ -57,6 +58,9 @@ class ClusterMetrics(Collector):
             buckets=_AGE_BUCKETS_S,
             registry=registry,
         )
+        self.replicas = Gauge(
+            "vivavoce_cluster_replicas", "Replicas that take streams here.", ["state"], registry=registry
+        )
         self._clock = clock
         self._reports: dict[str, tuple[float, ReplicaMetrics]] = {}  # by replica, with the time
         registry.register(self)
@@ -67,12 +71,16 @@ class ClusterMetrics(Collector):
         self._reports |= {each.replica: (now, each) for each in reports}
         self._forget_old()
 
+    def has(self, replica: str) -> bool:
+        """Whether this gateway shows the metrics of a replica."""
+        return replica in self._reports
+
     def collect(self) -> Iterator[Metric]:
         """One family for each name, with the samples of all replicas that reported lately."""
         self._forget_old()
         families: dict[str, Metric] = {}
         for _, report in self._reports.values():
-            for reported in report.families:
+            for reported in pickle.loads(report.families):  # of a peer that may run programs here
                 name = _replica_name(reported.name)
                 family = families.setdefault(name, Metric(name, reported.documentation, reported.type))
                 _add_samples(family, reported, report)

@@ -9,8 +9,6 @@ Times are durations, never clock readings, so that the clocks of the machines ma
 
 from dataclasses import dataclass
 
-from prometheus_client import Metric
-
 from ....tts_engine.chunk import AudioChunk
 from ....tts_engine.errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
 from ....tts_engine.reading.pronunciation.lexicon import Pronunciation
@@ -133,6 +131,7 @@ class ReplicaLoad:
     wait_s: float = 0.0  # before the first step of a new stream can begin
     short_lead_share: float = 0.0  # of the speaking streams, those that soon run dry
     gateways: int = 1  # that are attached
+    is_draining: bool = False  # it ends after its streams, and should get no others
 
     def state(self, replica: str, voices: frozenset[str] = frozenset()) -> ReplicaState:
         """The load as the routing takes it. voices: ids of the prompts that the replica has."""
@@ -146,6 +145,7 @@ class ReplicaLoad:
             voices,
             self.gateways,
             is_full=self.refusal is not None,
+            is_draining=self.is_draining,
         )
 
 
@@ -157,7 +157,16 @@ class WarmVoices:
     removed: frozenset[str] = frozenset()
 
 
-ReplicaEvent = StreamChunk | StreamFailed | ReplicaLoad | WarmVoices
+@dataclass(frozen=True, slots=True)
+class ReplicaMetrics:
+    """The metrics of a replica, as it counts them since its start."""
+
+    replica: str  # id
+    deployment: str  # "voice", "decode", "render" or "enrolment"
+    families: bytes  # as ``cluster_metrics.replica_families`` packs them
+
+
+ReplicaEvent = StreamChunk | StreamFailed | ReplicaLoad | WarmVoices | ReplicaMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +178,12 @@ class CloningOffer:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaMetrics:
-    """The metrics of a replica, as it counts them since its start."""
+class ReplicaEndpoint:
+    """Where a replica takes connections of gateways."""
 
-    replica: str  # id
-    deployment: str  # "voice", "decode" or "render"
-    families: tuple[Metric, ...]
+    address: str
+    port: int
+    token: str  # which they must know
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +195,7 @@ class ReplicaDescription:
     voices: tuple[Voice, ...]  # the default first
     load: ReplicaLoad
     cloning: CloningOffer | None = None  # None: it clones no voices
+    endpoint: ReplicaEndpoint | None = None  # of the socket transport
 
 
 def portable_error(error: Exception) -> VivavoceError:

@@ -18,6 +18,8 @@ from ....tts_engine.errors import VivavoceError
 from ....tts_engine.speech_engine import SpeechEngine, SpeechStream
 from ....tts_engine.voices.recording import Recording
 from ...background_tasks import wait_at_most
+from .cluster_metrics import REPORT_INTERVAL_S as METRICS_INTERVAL_S
+from .cluster_metrics import replica_families
 from .hosted_voices import HostedVoices, RecordingEncoders
 from .listener_stats import SHORT_LEAD_S, FirstAudioWait, ListenerStats
 from .messages import (
@@ -31,6 +33,7 @@ from .messages import (
     ReplicaEvent,
     ReplicaLoad,
     ReplicaLost,
+    ReplicaMetrics,
     ReportPlayout,
     SetLanguage,
     SetRate,
@@ -51,6 +54,7 @@ _HEARTBEAT_S = 1.0  # to each gateway, if nothing else is sent
 _REPORT_INTERVAL_S = 0.05  # of the load of a busy replica, if it changes
 _CLOCK_STEP_S = 1e-6  # by which a timer may be early
 _WAIT_CHANGE_S, _SHARE_CHANGE = 0.005, 0.02  # what a gateway should know of
+_FINISHING_S = 0.5
 _MAX_COMMANDS = 10_000  # in a batch
 _MAX_GAP_S = 0.06  # of nothing inside speech; more is an underrun
 
@@ -70,8 +74,9 @@ class ReplicaHost:
         replica: str,
         bundle_digest: str,
         encoders: RecordingEncoders | None = None,
+        deployment: str = "voice",
     ) -> None:
-        self._engine = engine
+        self._engine, self._deployment = engine, deployment
         self._replica = replica
         self._bundle_digest = bundle_digest
         self._stats = ListenerStats(engine)
@@ -79,7 +84,8 @@ class ReplicaHost:
         self._voices = HostedVoices(engine.voices, encoders)
         self._lexicons = LexiconUnpacker()
         self.cloning: CloningOffer | None = None
-        self._links: dict[str, _GatewayLink] = {}
+        self._links: dict[str, _GatewayLink] = {}  # the oldest first
+        self._is_finishing = False
 
     async def prepare_cloning(self) -> None:
         """Find out what becomes of recordings; without it, gateways enrol no voices. Takes up to a second."""
@@ -112,7 +118,8 @@ class ReplicaHost:
         reports = _Reports()
         try:
             while not link.is_silent:
-                batch = (*link.take_events(), *reports.news(self._load(), self._voices.warm))
+                news = reports.news(self._load(), self._voices.warm)
+                batch = (*link.take_events(), *news, *self._metrics_for(link, reports))
                 if batch:
                     yield batch
                 await link.wait_for_events(reports.due_in_s(self._engine.active_streams > 0))
@@ -136,6 +143,22 @@ class ReplicaHost:
         now = time.monotonic()
         return self._stats.take(lead for link in self._links.values() for lead in link.leads_s(now))
 
+    async def finish(self) -> None:
+        """Take no further streams, and wait until those that are open have ended."""
+        self._is_finishing = True
+        for link in self._links.values():
+            link.wake()
+        while True:
+            await asyncio.sleep(_FINISHING_S)  # streams that were on their way have come
+            if not any(link.open_streams for link in self._links.values()):
+                return
+
+    def _metrics_for(self, link: "_GatewayLink", reports: "_Reports") -> Iterator[ReplicaMetrics]:
+        """The metrics, for the oldest gateway only: so a replica's series are exported once."""
+        if next(iter(self._links.values()), None) is link and reports.metrics_are_due():
+            families = replica_families(self._engine.metrics)
+            yield ReplicaMetrics(self._replica, self._deployment, families)
+
     async def aclose(self) -> None:
         """End all links. The engine stays open."""
         for link in list(self._links.values()):
@@ -154,6 +177,7 @@ class ReplicaHost:
             self._first_audio.wait_s(waiting, engine),
             sum(lead < SHORT_LEAD_S for lead in leads) / max(1, len(leads)),
             len(self._links),
+            self._is_finishing,
         )
 
 
@@ -163,7 +187,7 @@ class _Reports:
     def __init__(self) -> None:
         self._load: ReplicaLoad | None = None
         self._warm: frozenset[str] = frozenset()
-        self._told_at = -math.inf
+        self._told_at = self._metrics_at = -math.inf
 
     def news(self, load: ReplicaLoad, warm: frozenset[str]) -> Iterator[ReplicaEvent]:
         """What the gateway should be told now."""
@@ -182,6 +206,14 @@ class _Reports:
             self._load, self._told_at = load, now
             yield load
 
+    def metrics_are_due(self) -> bool:
+        """Whether metrics should be sent now; then they are."""
+        now = asyncio.get_running_loop().time()
+        if now - self._metrics_at < METRICS_INTERVAL_S:
+            return False
+        self._metrics_at = now
+        return True
+
     def due_in_s(self, is_busy: bool) -> float:
         """Seconds until there may be news that no event announces."""
         interval_s = _REPORT_INTERVAL_S if is_busy else _HEARTBEAT_S
@@ -189,7 +221,11 @@ class _Reports:
 
 
 def _differs_in_streams(one: ReplicaLoad, other: ReplicaLoad) -> bool:
-    return one.open_streams != other.open_streams or (one.refusal is None) is not (other.refusal is None)
+    return (
+        one.open_streams != other.open_streams
+        or (one.refusal is None) is not (other.refusal is None)
+        or one.is_draining is not other.is_draining
+    )
 
 
 def _differs_in_waits(one: ReplicaLoad, other: ReplicaLoad) -> bool:
@@ -228,6 +264,15 @@ class _GatewayLink:
     def is_silent(self) -> bool:
         """Whether the gateway sent nothing for ``MAX_SILENCE_S``."""
         return asyncio.get_running_loop().time() >= self._silent_at
+
+    @property
+    def open_streams(self) -> int:
+        """Streams that have not ended."""
+        return len(self._streams)
+
+    def wake(self) -> None:
+        """Have the events looked at."""
+        self._changed.set()
 
     async def wait_for_events(self, within_s: float) -> None:
         """Wait for an event, at most ``within_s``."""

@@ -1,8 +1,9 @@
 """The gateway's end: the streams that one replica speaks, their commands in batches, and its events.
 
 One batch is on its way at a time, so that commands arrive in order, and all that came up meanwhile is in the
-next one: a busy link sends few, large batches. A batch that is not answered for ``MAX_ANSWER_S`` means that
-the replica is lost, whatever the cause; so does a replica without an event for ``MAX_SILENCE_S``.
+next one: a busy link sends few, large batches. A replica is lost when its transport says so, and when it
+sends or takes nothing for ``MAX_SILENCE_S``: three signs of life are missing then, while a busy machine may
+withhold one.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from .messages import (
     ReplicaEvent,
     ReplicaLoad,
     ReplicaLost,
+    ReplicaMetrics,
     ReportPlayout,
     StreamChunk,
     StreamCommand,
@@ -28,8 +30,7 @@ from .messages import (
 
 logger = logging.getLogger(__name__)
 
-MAX_ANSWER_S = 1.5  # a lost replica must be replaced within 2 s
-MAX_SILENCE_S = 5.0  # of a replica, which sends something every second
+MAX_SILENCE_S = 3.5  # of a replica, which sends something every second
 _HEARTBEAT_S = 1.0  # between two batches of a link with nothing to say
 _REPORT_INTERVAL_S = 0.05  # reports of playout wait for as long, to share a batch
 _MAX_REPORTED_S = 0.5  # of audio taken; then the report is sent at once
@@ -62,7 +63,8 @@ class LinkedStream(Protocol):
 class ReplicaLink:
     """A replica and the streams that it speaks.
 
-    on_load: called when the replica reports its load. on_lost: called once, if the replica is lost.
+    on_load: called when the replica reports its load. on_metrics: when it reports metrics.
+    on_lost: called once, if the replica is lost.
 
     Attributes:
         streams: open streams by their number.
@@ -76,6 +78,7 @@ class ReplicaLink:
         description: ReplicaDescription,
         channel: ReplicaChannel,
         on_load: "Callable[[ReplicaLink], None]",
+        on_metrics: Callable[[ReplicaMetrics], None],
         on_lost: "Callable[[ReplicaLink, ReplicaLost], None]",
     ) -> None:
         self.replica = description.replica
@@ -84,7 +87,7 @@ class ReplicaLink:
         self.is_leaving = False
         self.prompts: frozenset[str] = frozenset()
         self._channel = channel
-        self._on_load, self._on_lost = on_load, on_lost
+        self._on_load, self._on_metrics, self._on_lost = on_load, on_metrics, on_lost
         self.load = description.load
         self._commands: list[StreamCommand] = []
         self._reports: dict[int, ReportPlayout] = {}
@@ -132,7 +135,7 @@ class ReplicaLink:
         """Send what waits, then leave the replica, which cancels the streams that are left."""
         if self._commands and self._attached.is_set() and not self._task.done():
             with suppress(ReplicaLost, TimeoutError):
-                async with asyncio.timeout(MAX_ANSWER_S):
+                async with asyncio.timeout(MAX_SILENCE_S):
                     await self._channel.send(self._take_batch())
         await cancel_and_wait(self._task)
 
@@ -158,9 +161,9 @@ class ReplicaLink:
 
     async def _within(self, waiting: Coroutine[Any, Any, object]) -> None:
         try:
-            await finish_within(waiting, MAX_ANSWER_S)
+            await finish_within(waiting, MAX_SILENCE_S)
         except TimeoutError:
-            raise ReplicaLost(f"replica {self.replica} did not answer for {MAX_ANSWER_S} s") from None
+            raise ReplicaLost(f"replica {self.replica} took nothing for {MAX_SILENCE_S:g} s") from None
 
     async def _wait_for_commands(self) -> None:
         with suppress(TimeoutError):
@@ -196,7 +199,10 @@ class ReplicaLink:
     def _receive(self, event: ReplicaEvent) -> None:
         if isinstance(event, ReplicaLoad):
             self.load = event
+            self.is_leaving |= event.is_draining
             self._on_load(self)
+        elif isinstance(event, ReplicaMetrics):
+            self._on_metrics(event)
         elif isinstance(event, WarmVoices):
             self.prompts = (self.prompts - event.removed) | event.added
         elif (stream := self.streams.get(event.stream)) is not None:

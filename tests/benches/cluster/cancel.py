@@ -13,11 +13,8 @@ import numpy as np
 
 from benches.cluster.deployed_cluster import Deployments, stages_apart, voice_replicas
 from benches.cluster.listener import text_of
-from shared.cluster.ray_replicas import CostlySettings
+from shared.cluster.ray_replicas import CostlySettings, join_here
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
-from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine
-from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
-from vivavoce.tts_engine.engine import EngineConfig
 
 _MAX_CANCEL_MS = 50.0
 _RENDER_STEP_S = 0.05
@@ -51,7 +48,7 @@ def measure(stages: str, streams: int) -> BenchReport:
 async def _measure(streams: int, files: list[Path]) -> dict[str, list[float]]:
     """Milliseconds from each cancel to the first time noted in a file after it, by the file's name."""
     found: dict[str, list[float]] = {file.name: [] for file in files}
-    async with await open_ray_engine("auto", ReplicaSettings(), EngineConfig()) as engine:
+    async with await join_here() as engine:
         for _ in range(streams):
             stream = engine.stream()
             stream.push_text(_TEXT)

@@ -13,13 +13,10 @@ from ray.util.state import list_actors
 
 from benches.cluster.listener import StreamListener, text_of
 from benches.cluster.packaged_replica import ClusterLoad, measure_engines
-from shared.cluster.ray_replicas import CostlySettings, build, open_costly_engine
+from shared.cluster.ray_replicas import CostlySettings, build, join_here, open_costly_engine
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cluster.ray.application import APPLICATION
-from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine
-from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
-from vivavoce.tts_engine.engine import EngineConfig
 
 _STREAMS_PER_REPLICA = 20
 _WORDS = 30  # of each stream
@@ -62,7 +59,7 @@ def _ray() -> Iterator[None]:
 @asynccontextmanager
 async def _replicas(settings: CostlySettings, count: int) -> AsyncIterator[ClusterEngine]:
     await asyncio.to_thread(_deploy, settings, count)
-    async with await open_ray_engine("auto", ReplicaSettings(), EngineConfig()) as engine:
+    async with await join_here() as engine:
         yield engine
 
 

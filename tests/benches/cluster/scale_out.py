@@ -15,14 +15,11 @@ from ray import serve
 
 from benches.cluster.deployed_cluster import Deployments, stages_apart, voice_replicas
 from benches.cluster.listener import StreamListener, text_of
-from shared.cluster.ray_replicas import CostlySettings
+from shared.cluster.ray_replicas import CostlySettings, join_here
 from shared.cluster.ray_stages import RENDERED_AGAIN
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cluster.ray.application import APPLICATION
-from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine
-from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
-from vivavoce.tts_engine.engine import EngineConfig
 from vivavoce.tts_engine.errors import Overloaded
 
 _REPLICAS = 3
@@ -136,7 +133,7 @@ class _ScaleOut:
 
 
 async def _measure(stage: _ScaledStage) -> tuple[BenchFigure, ...]:
-    async with await open_ray_engine("auto", ReplicaSettings(), EngineConfig()) as engine:
+    async with await join_here() as engine:
         load = _Load(engine, stage.text)
         load.add(_WARM_UP_CLIENTS)
         await asyncio.sleep(_WARM_UP_S)

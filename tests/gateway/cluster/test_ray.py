@@ -15,12 +15,11 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray has many
 from click.testing import CliRunner  # noqa: E402
 from ray import serve  # noqa: E402
 
+from shared.cluster.ray_replicas import join_here  # noqa: E402
 from shared.engine.standin_backend import StandInBackend  # noqa: E402
-from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine  # noqa: E402
-from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings  # noqa: E402
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine  # noqa: E402
 from vivavoce.tts_engine.chunk import AudioChunk  # noqa: E402
-from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
+from vivavoce.tts_engine.engine import Engine  # noqa: E402
 from vivavoce.tts_engine.stream import Stream  # noqa: E402
 
 TEXT = "One two three four, five six seven. Eight nine ten, and eleven! Twelve thirteen fourteen fifteen."
@@ -66,7 +65,7 @@ def deploy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 
 def with_engine(test: Callable[[ClusterEngine], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
-        engine = await open_ray_engine("auto", ReplicaSettings(), EngineConfig())
+        engine = await join_here()
         try:
             await test(engine)
         finally:

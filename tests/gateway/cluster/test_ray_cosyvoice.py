@@ -30,9 +30,9 @@ from shared.cluster.redis_server import RedisServer  # noqa: E402
 from shared.voices.tiny_cosyvoice import recording  # noqa: E402
 from shared.voices.voice_registry_setup import ANNA  # noqa: E402
 from vivavoce.gateway.cluster.ray.operations import bring_up, deployment_states  # noqa: E402
-from vivavoce.gateway.cluster.ray.replica_directory import RayChannel  # noqa: E402
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine  # noqa: E402
 from vivavoce.gateway.cluster.replicas.cluster_voices import EnrollableClusterVoices  # noqa: E402
+from vivavoce.gateway.cluster.replicas.replica_socket import SocketChannel  # noqa: E402
 from vivavoce.gateway.cluster.shared_store.conditioning import SharedConditioning  # noqa: E402
 from vivavoce.gateway.cluster.shared_store.redis_link import RedisLink  # noqa: E402
 from vivavoce.gateway.cluster.shared_store.shared_voices import SharedVoices  # noqa: E402
@@ -118,7 +118,9 @@ async def compare(
     """
     async with await Engine.open(str(bundle), executor="torch") as here:
         expected = [await speak(here, seed) for seed in (1, 2)]
-    engine = await open_engine(make_settings(engine_executor="ray", voices_store=store))
+    engine = await open_engine(
+        make_settings(engine_executor=f"ray:{ray.get_runtime_context().gcs_address}", voices_store=store)
+    )
     try:
         speaking = [asyncio.create_task(speak(engine, seed)) for seed in (1, 2)]
         await asyncio.to_thread(disturb)
@@ -181,15 +183,15 @@ def test_three_gateways_enrol_a_recording_once_and_every_replica_speaks_it_alike
 ) -> None:
     deploy("together", {"voice": 2})
     encoded: list[str] = []
-    encode_there = RayChannel.encode
+    encode_there = SocketChannel.encode
 
     async def counted(
-        channel: RayChannel, recordings: Sequence[Recording], transcript: str
+        channel: SocketChannel, recordings: Sequence[Recording], transcript: str
     ) -> bytes | VivavoceError:
         encoded.append(transcript)
         return await encode_there(channel, recordings, transcript)
 
-    monkeypatch.setattr(RayChannel, "encode", counted)
+    monkeypatch.setattr(SocketChannel, "encode", counted)
 
     async def test() -> None:
         async with AsyncExitStack() as opened:
@@ -197,7 +199,11 @@ def test_three_gateways_enrol_a_recording_once_and_every_replica_speaks_it_alike
             gateways = []
             for number in range(3):
                 store = tmp_path / str(number)
-                engine = await open_engine(make_settings(engine_executor="ray", voices_store=store))
+                engine = await open_engine(
+                    make_settings(
+                        engine_executor=f"ray:{ray.get_runtime_context().gcs_address}", voices_store=store
+                    )
+                )
                 opened.push_async_callback(engine.aclose)
                 assert isinstance(engine, ClusterEngine)
                 assert isinstance(engine.voices, EnrollableClusterVoices) and engine.voices.store
@@ -248,7 +254,9 @@ async def speak_when_admitted(engine: Engine, voice: str | None) -> tuple[list[A
 
 async def cancel_together(store: Path) -> None:
     """Cancel several streams in one batch of commands; then speak one."""
-    engine = await open_engine(make_settings(engine_executor="ray", voices_store=store))
+    engine = await open_engine(
+        make_settings(engine_executor=f"ray:{ray.get_runtime_context().gcs_address}", voices_store=store)
+    )
     try:
         streams = [engine.stream(seed=seed) for seed in range(6)]
         for stream in streams:

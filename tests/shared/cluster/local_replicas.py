@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
-from vivavoce.gateway.cluster.replicas.cluster_metrics import replica_families
 from vivavoce.gateway.cluster.replicas.messages import (
     ReplicaDescription,
     ReplicaEvent,
@@ -92,6 +91,8 @@ class LocalReplicas:
         self.replicas: list[LocalReplica] = []
         self.listed: list[LocalReplica] = []
         self.may_grow = False
+        self.fault = ""
+        self.counts = {"desired": 0, "starting": 0}
 
     async def add(
         self, digest: str = "same", backend: Backend | None = None, config: EngineConfig | None = None
@@ -110,8 +111,7 @@ class LocalReplicas:
         return next(each for each in self.replicas if each.name == description.replica)
 
     async def report_metrics(self) -> list[ReplicaMetrics]:
-        living = [each for each in self.listed if each.is_alive]
-        return [ReplicaMetrics(each.name, "voice", replica_families(each.engine.metrics)) for each in living]
+        return []
 
     async def aclose(self) -> None:
         for each in self.replicas:

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import ray
 from pydantic import BaseModel
 from ray.serve import Application
 
 from vivavoce.gateway.cluster.ray.application import bind_replicas
+from vivavoce.gateway.cluster.ray.ray_engine import open_ray_engine
+from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
+from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine, StreamRouter
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
-from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.engine import Engine, EngineConfig
 
 from ..engine.standin_backend import StandInBackend
 
@@ -53,6 +57,12 @@ def note_time(file: Path | None) -> None:
 
 async def open_costly_engine(settings: CostlySettings) -> tuple[Engine, str]:
     return await Engine.open(backend=CostlyBackend(settings), warm_up=False), settings.digest
+
+
+async def join_here(routing: StreamRouter | None = None) -> ClusterEngine:
+    """A gateway's engine of the Ray cluster that this process has joined; other tests may run another Ray."""
+    address = ray.get_runtime_context().gcs_address
+    return await open_ray_engine(address, ReplicaSettings(), EngineConfig(), routing=routing)
 
 
 def build(args: CostlySettings) -> Application:

@@ -1,0 +1,188 @@
+"""The process by which a gateway finds replicas: the only one beside the replicas that Ray's library runs in.
+
+Ray ends a process that cannot reach the head for a minute, and its calls may hang. So the gateway starts this
+process, reads its reports, and starts another one when it ends; streams do not pass through it.
+"""
+
+import asyncio
+import os
+import pickle
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import ray
+from ray import serve
+from ray.exceptions import RayError
+from ray.serve.context import _get_global_client
+from ray.serve.exceptions import RayServeException
+from ray.serve.handle import DeploymentHandle
+
+from ....tts_engine.errors import VivavoceError
+from ..replicas.messages import ReplicaMetrics
+from .discovery_messages import HEADER, ClusterReport, DiscoverySettings, FoundReplica, StageMetrics, frame
+from .ray_connection import APPLICATION, LOCAL, deploy_here, join_cluster
+
+_INTERVAL_S = 1.0
+_ANSWER_WITHIN_S = 3.0
+_MAX_FAULTY_S = 15.0  # in which Ray's library reconnects by itself
+_CALLED = ("voice", "decode")  # deployments that gateways call, by name
+_FAULTS = (RayError, RayServeException, TimeoutError, ConnectionError, RuntimeError)
+
+
+class Discovery:
+    """Asks the head of the cluster, and the replicas that it has not asked yet."""
+
+    def __init__(self) -> None:
+        self._handles: dict[str, DeploymentHandle[object]] = {}
+        self._asked: frozenset[str] = frozenset()
+        self._found: tuple[FoundReplica, ...] = ()
+        self._deployment = ""
+
+    async def report(self) -> ClusterReport:
+        """The cluster now."""
+        try:
+            deployments = await _within(asyncio.to_thread(_deployments))
+        except _FAULTS as error:
+            return ClusterReport(fault=f"the cluster's head does not answer ({type(error).__name__})")
+        name = next((each for each in _CALLED if each in deployments), "")
+        if not name:
+            return ClusterReport(fault=f"no application {APPLICATION!r} runs in the cluster")
+        details = deployments[name]
+        states = {each["replica_id"]: each["state"] for each in details["replicas"]}
+        running = frozenset(each for each, state in states.items() if state == "RUNNING")
+        if (name, running) != (self._deployment, self._asked) or len(self._found) < len(running):
+            self._found = await self._describe(name)
+            self._deployment, self._asked = name, running
+        scaling = details["deployment_config"].get("autoscaling_config") or {}
+        return ClusterReport(
+            tuple(each for each in self._found if each.replica in running),
+            name,
+            details["target_num_replicas"] or len(running),
+            sum(state in ("STARTING", "UPDATING", "RECOVERING") for state in states.values()),
+            scaling.get("max_replicas", 0),
+        )
+
+    async def stage_metrics(self) -> StageMetrics:
+        """The metrics of the replicas that gateways do not call."""
+        with suppress(*_FAULTS):
+            names = [each for each in await _within(asyncio.to_thread(_deployments)) if each not in _CALLED]
+            answers = await asyncio.gather(*(self._broadcast(each, "report_metrics") for each in names))
+            found = [each for answer in answers for each in answer if isinstance(each, ReplicaMetrics)]
+            return StageMetrics(tuple(found))
+        return StageMetrics(())
+
+    async def _describe(self, name: str) -> tuple[FoundReplica, ...]:
+        found = await self._broadcast(name, "introduce")
+        return tuple(FoundReplica(**each) for each in found if isinstance(each, dict))
+
+    async def _broadcast(self, name: str, method: str) -> Sequence[object]:
+        """The answers of a deployment's running replicas; none from those that hang."""
+        if name not in self._handles:
+            self._handles[name] = serve.get_deployment_handle(name, APPLICATION)
+        with suppress(*_FAULTS):
+            answers: Sequence[object] = (
+                await self._handles[name]
+                .broadcast(method)
+                .results_async(timeout_s=_ANSWER_WITHIN_S, return_exceptions=True)
+            )
+            return answers
+        return ()
+
+
+def _deployments() -> Mapping[str, Mapping[str, Any]]:
+    """The application's deployments by name, as Serve's controller describes them."""
+    client = _get_global_client()
+    applications = client.get_serve_details()["applications"] if client else {}
+    found: Mapping[str, Mapping[str, Any]] = applications.get(APPLICATION, {}).get("deployments", {})
+    return found
+
+
+async def _within(waiting: Any) -> Any:
+    async with asyncio.timeout(_ANSWER_WITHIN_S):
+        return await waiting
+
+
+async def _requests() -> AsyncIterator[bytes]:
+    """The gateway's requests, until it closes the pipe."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while request := await reader.read(1):
+        yield request
+
+
+class _Reporter:
+    """Sends reports to the gateway. pipe: the descriptor of the way there."""
+
+    def __init__(self, settings: DiscoverySettings, pipe: int) -> None:
+        self._settings, self._pipe = settings, pipe
+        self._discovery = Discovery()
+
+    async def run(self) -> None:
+        """Report every second, and answer requests, until the gateway closes the pipe."""
+        reporting = asyncio.create_task(self._report_on())
+        async for _ in _requests():
+            self._send(await self._discovery.stage_metrics())
+        reporting.cancel()
+
+    async def _report_on(self) -> None:
+        await self._join()
+        faulty_since = time.monotonic()
+        while True:
+            report = await self._discovery.report()
+            self._send(report)
+            if not report.fault:
+                faulty_since = time.monotonic()
+            elif time.monotonic() - faulty_since > _MAX_FAULTY_S and await asyncio.to_thread(_head_listens):
+                os._exit(1)  # another cluster has the head's address, which only a new process can join
+            await asyncio.sleep(_INTERVAL_S)
+
+    async def _join(self) -> None:
+        settings = self._settings
+        while True:
+            try:
+                await asyncio.to_thread(join_cluster, settings.address)
+                if settings.address == LOCAL:
+                    await asyncio.to_thread(deploy_here, settings.local)
+                return
+            except (VivavoceError, RuntimeError, OSError) as error:
+                self._send(ClusterReport(fault=str(error)))
+            await asyncio.sleep(_INTERVAL_S)
+
+    def _send(self, message: object) -> None:
+        os.write(self._pipe, frame(message))
+
+
+def _head_listens() -> bool:
+    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+    with suppress(OSError), socket.create_connection((host, int(port)), 1.0):
+        return True
+    return False
+
+
+def _read_settings() -> DiscoverySettings:
+    (count,) = HEADER.unpack(os.read(0, HEADER.size))
+    content = b""
+    while len(content) < count:
+        content += os.read(0, count - len(content))
+    settings: DiscoverySettings = pickle.loads(content)
+    return settings
+
+
+def main() -> None:
+    """Run until the gateway closes the pipe."""
+    pipe = os.dup(1)
+    os.dup2(2, 1)  # Ray prints
+    settings = _read_settings()
+    asyncio.run(_Reporter(settings, pipe).run())
+    if settings.address == LOCAL:
+        ray.shutdown()
+    os._exit(0)  # the threads of Ray's library may wait for a head that is gone
+
+
+if __name__ == "__main__":
+    main()
