@@ -39,6 +39,7 @@ _START_WITHIN_S = 60.0
 _RESTART_AFTER_S = 1.0
 _CLOSE_WITHIN_S = 10.0
 _MAX_ASKED_S = 5.0
+_FAULTS = (OSError, EOFError, TimeoutError, pickle.PickleError, AttributeError, ImportError, ValueError)
 # Ray's library waits as long for a head that is gone, instead of ending the process.
 _RECONNECT_S = {"RAY_gcs_rpc_server_reconnect_timeout_s": "1000000000"}
 
@@ -124,15 +125,12 @@ class RayReplicas:
     # The process
 
     async def _run(self) -> None:
-        """Keep a process running. Boundary: whatever ends one, there is another."""
+        """Keep a process running."""
         while True:
             try:
                 await self._read_reports()
-            except (OSError, EOFError, TimeoutError, pickle.PickleError) as error:
+            except _FAULTS as error:
                 self._note_fault(f"the discovery process ended ({error or type(error).__name__})")
-            except Exception:
-                logger.exception("the discovery of replicas failed")
-                self._note_fault("the discovery of replicas failed")
             await asyncio.sleep(_RESTART_AFTER_S)
 
     async def _read_reports(self) -> None:

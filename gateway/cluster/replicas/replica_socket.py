@@ -65,7 +65,6 @@ class ReplicaServer:
         self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Boundary: a fault ends the connection."""
         try:
             async with asyncio.timeout(_HELLO_WITHIN_S):
                 hello = json.loads(await _read_frame(reader, _MAX_HELLO_BYTES))
@@ -76,8 +75,6 @@ class ReplicaServer:
             await (self._encode if hello["wants"] == "encode" else self._link)(reader, writer)
         except (*_FAULTS, TimeoutError, ReplicaLost) as error:
             logger.debug("a connection ended: %s", error or type(error).__name__)
-        except Exception:
-            logger.exception("a connection failed")
         finally:
             writer.close()
 
