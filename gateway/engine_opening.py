@@ -174,6 +174,7 @@ def _engine_config(settings: Settings, lexicon: LexiconFile | None) -> EngineCon
         reading=settings.reading.style,
         lexicon=lexicon,
         other_language=settings.reading.stated_language,
+        follows_directions=settings.reading.directions == "follow",
     )
 
 
@@ -199,6 +200,7 @@ async def _open_cluster(
         device=bundle.device,
         max_streams=settings.engine.max_streams,
         locale=settings.reading.locale,
+        directions=settings.reading.directions,
     )
     return await open_ray_engine(address, replica, config, settings.voices.store)
 

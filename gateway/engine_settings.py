@@ -131,6 +131,14 @@ class ReadingTable(SettingsTable):
         "speech APIs that seems to be in one and states none, for which the others warn",
     )
 
+    directions: Literal["follow", "speak"] = Field(
+        default="follow",
+        title="follow or speak",
+        description="directions in plain text: `follow` skips `<think>` blocks, calls of tools and fenced "
+        'JSON of language models, and makes `[pause:1.5s]` and `<break time="1s"/>` a pause; `speak` '
+        "reads them as text",
+    )
+
     @property
     def refuses_guessed_language(self) -> bool:
         """Whether a text is refused that only seems to be in a language that its voice does not speak."""

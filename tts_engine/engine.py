@@ -38,6 +38,7 @@ from .backends.base import (
 from .backends.loading import load_backend
 from .errors import BadRequest, LanguageNotSpoken, Overloaded, UnknownVoice
 from .metrics import Metrics
+from .reading.directions import Directions, PlainText
 from .reading.languages.default import DEFAULT_LANGUAGE
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
@@ -71,7 +72,8 @@ _UNREAD_WARNING_INTERVAL_S = 60.0
 class EngineConfig:
     """Settings of an engine. max_characters: of text in one stream. reading: of English numbers.
 
-    lexicon: says words in every stream. other_language: for parts of a text.
+    lexicon: says words in every stream. other_language: for parts of a text. follows_directions: those in
+    plain text, see ``reading/directions.py``.
     """
 
     scheduler: SchedulerPolicy = field(default_factory=SchedulerPolicy)
@@ -79,6 +81,7 @@ class EngineConfig:
     reading: ReadingStyle = DEFAULT_READING_STYLE
     lexicon: LexiconFile | None = None
     other_language: OtherLanguage = OtherLanguage.REFUSE
+    follows_directions: bool = True
 
 
 class Engine(SpeechEngine):
@@ -253,7 +256,17 @@ class Engine(SpeechEngine):
             segmenter = self._segmenter(request, all_lexicons)
             session = Session(self._backend.open_slot(request), opened_at=time.monotonic())
             log = StreamLog(request, parent_span)
-            stream = Stream(self, session, segmenter, loop, self._config.max_characters, segmenter_in, log)
+            directions = Directions() if self._config.follows_directions else PlainText()
+            stream = Stream(
+                self,
+                session,
+                segmenter,
+                directions,
+                loop,
+                self._config.max_characters,
+                segmenter_in,
+                log,
+            )
             self._streams[session] = stream
         self.metrics.active_streams.inc()
         log.write_opened(request, self._backend)
@@ -410,6 +423,7 @@ class Engine(SpeechEngine):
         """Schedule a batch and mark its sessions as running; the lock is held."""
         turns = {}
         backend = self._backend
+        self._deliver_silence()
         for session in schedule(
             self._streams,
             lambda session: backend.stage(session.slot),
@@ -465,6 +479,16 @@ class Engine(SpeechEngine):
         stream.deliver(result, wall_s)
         if result.segment_done:
             session.current = None
+        self._end_if_rendered(session, stream)
+
+    def _deliver_silence(self) -> None:
+        """Deliver the silence that is due between segments; the lock is held."""
+        for session, stream in tuple(self._streams.items()):
+            if session.silence_s and (seconds := session.take_silence()):
+                stream.deliver_silence(seconds)
+                self._end_if_rendered(session, stream)
+
+    def _end_if_rendered(self, session: Session, stream: Stream) -> None:
         if session.is_fully_rendered:
             stream.deliver_end()
         if session.is_fully_rendered or session.cancelled_at is not None:
@@ -487,8 +511,8 @@ class Engine(SpeechEngine):
 def _next_turn(session: Session) -> SlotTurn:
     if session.current is not None:
         return SlotTurn(session.slot, None, runs_dry_at=runs_dry_at(session))
-    session.current = session.pending.popleft()
-    return SlotTurn(session.slot, session.current.segment, session.current.pause_s, runs_dry_at(session))
+    begun = session.begin_next()
+    return SlotTurn(session.slot, begun.segment, begun.pause_s, runs_dry_at(session))
 
 
 def _join_all(threads: list[threading.Thread]) -> None:

@@ -114,6 +114,10 @@ class Segmenter:
         """Add text, split anywhere; the segments that it completes. pronunciation: of the whole text."""
         return [segment for piece in self._reader.push(text, pronunciation) for segment in self._add(piece)]
 
+    def skip(self, characters: int) -> None:
+        """Count characters of the text that are not spoken."""
+        self._reader.skip(characters)
+
     def flush(self, ending: BoundaryKind = BoundaryKind.SENTENCE) -> list[Segment]:
         """End the buffered text; its segments. The next text begins with a short first segment again.
 

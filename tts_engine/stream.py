@@ -12,6 +12,7 @@ from .backends.base import StepResult
 from .chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 from .errors import StreamClosed, SynthesisFailed, UnreadableText
 from .reading.clause_boundaries import BoundaryKind
+from .reading.directions import PlainText
 from .reading.pronunciation.lexicon import Pronunciation
 from .records.stream_log import StreamLog
 from .segmenter import Segment, Segmenter
@@ -25,6 +26,7 @@ from .text_reader import TextReader, TextReaderHost
 _FINAL_SILENCE_S = 0.02
 # The silence is longer where the last word would end after the audio: its end is estimated when it begins.
 _MAX_FINAL_SILENCE_S = 1.0
+_MAX_SILENCE_S = 1.0  # in a chunk of silence between segments
 
 
 class StreamHost(TextReaderHost, Protocol):
@@ -41,6 +43,7 @@ class Stream(SpeechStream):
     """A stream of an ``Engine``. A session is its state on the workers' side.
 
     Args:
+        directions: finds those in the text.
         segmenter_in: makes another segmenter, of a part of the text in a language; raises LanguageNotSpoken.
     """
 
@@ -49,6 +52,7 @@ class Stream(SpeechStream):
         host: StreamHost,
         session: Session,
         segmenter: Segmenter,
+        directions: PlainText,
         loop: asyncio.AbstractEventLoop,
         max_characters: int,
         segmenter_in: Callable[[str | None], Segmenter],
@@ -56,7 +60,7 @@ class Stream(SpeechStream):
     ) -> None:
         self._host = host
         self._session = session
-        self.reader = TextReader(host, session, segmenter, loop)
+        self.reader = TextReader(host, session, segmenter, loop, directions)
         self._segmenter_in = segmenter_in
         self.log = log
         self._rate = 1.0  # of the text from here on
@@ -167,19 +171,40 @@ class Stream(SpeechStream):
         current = self._session.current
         if current is not None:
             self._text_range = rendered.text or (current.segment.start, current.segment.stop)
-        self._last_word_stop_s = max([self._last_word_stop_s, *(word.stop_s for word in rendered.words)])
+        words = self._moved(rendered.words)
+        self._last_word_stop_s = max([self._last_word_stop_s, *(word.stop_s for word in words)])
         if len(rendered.samples):
             provenance = Provenance(rendered.speech_ids, rendered.mel_frames, wall_s, rendered.device_s)
             stop = _sentence_stop(current.segment) if current and rendered.segment_done else None
             self._sample_rate = rendered.sample_rate
-            self._send_chunk(_pcm(rendered.samples), rendered.words, provenance, sentence_stop=stop)
+            self._send_chunk(_pcm(rendered.samples), words, provenance, sentence_stop=stop)
+
+    def deliver_silence(self, seconds: float) -> None:
+        """Send silence between segments; the words after it are heard later by that much."""
+        session, before = self._session, self._session.samples
+        while seconds > 0.0:
+            part_s = min(seconds, _MAX_SILENCE_S)
+            silence = bytes(2 * round(part_s * self._sample_rate))
+            self._send_chunk(silence, (), Provenance(None, None, 0.0, 0.0))
+            seconds -= part_s
+        session.inserted_samples += session.samples - before
+
+    def _moved(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
+        """Count the times of words from the stream's first sample, instead of the backend's."""
+        inserted_s = self._session.inserted_samples / SAMPLE_RATE
+        if not inserted_s:
+            return words
+        return tuple(
+            replace(word, start_s=word.start_s + inserted_s, stop_s=word.stop_s + inserted_s)
+            for word in words
+        )
 
     def deliver_end(self) -> None:
         """Send the silence that ends every stream, or an error if the text has words and none was spoken."""
         segmenter = self.reader.segmenter
         if segmenter.unread_characters:
             self._host.report_unread(segmenter.unread_characters)
-        if segmenter.has_words and not self._session.samples:
+        if segmenter.has_words and self._session.samples == self._session.inserted_samples:
             self.deliver_failure(UnreadableText())
             return
         beyond_s = max(0.0, self._last_word_stop_s - self._session.samples / SAMPLE_RATE)

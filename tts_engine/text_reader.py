@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from .reading.clause_boundaries import BoundaryKind
+from .reading.directions import DirectedText, PlainText
 from .reading.pronunciation.lexicon import Pronunciation
 from .segmenter import Segment, Segmenter
 from .session import Session, TextInput
@@ -50,13 +51,20 @@ class TextReader:
     """
 
     def __init__(
-        self, host: TextReaderHost, session: Session, segmenter: Segmenter, loop: asyncio.AbstractEventLoop
+        self,
+        host: TextReaderHost,
+        session: Session,
+        segmenter: Segmenter,
+        loop: asyncio.AbstractEventLoop,
+        directions: PlainText,
     ) -> None:
+        """directions: finds those in the text."""
         self.segmenter = segmenter
         self._loop = loop
         self._characters_left = _MAX_CHARACTERS_A_TURN
         self._host = host
         self._session = session
+        self._directions = directions
 
     def push(self, text: str, pronunciation: Pronunciation | None, pause_s: float | None) -> None:
         """Read more text; see ``Stream.push_text``."""
@@ -120,19 +128,33 @@ class TextReader:
     def _read_text(
         self, text: str, pronunciation: Pronunciation | None, pause_s: float | None, now: float
     ) -> Iterator[None]:
-        held: list[Segment] = []  # with a pause, the last segment waits until it is known to be the last
-        for part in _slices(text) if pronunciation is None else [text]:
-            segments = held + self.segmenter.push(part, pronunciation)
-            held = [] if pause_s is None else segments[-1:]
-            self._queue(segments[: len(segments) - len(held)], now)
+        if pronunciation is None:
+            for part in _slices(text):
+                self._read_directed(self._directions.push(part), now)
+                yield
+        else:
+            self._read_directed(self._directions.flush(), now)
+            self._queue(self.segmenter.push(text, pronunciation), now)
             yield
         if pause_s is not None:
-            segments = held + self.segmenter.flush(BoundaryKind.FORCED)
-            with self._host.lock:
-                self._session.add_before_pause(segments, pause_s, now=now)
-                self._host.wake()
+            self._read_directed(self._directions.flush(), now)
+            self._pause(pause_s, now)
+
+    def _read_directed(self, stretches: Sequence[DirectedText], now: float) -> None:
+        for stretch in stretches:
+            if stretch.is_spoken:
+                self._queue(self.segmenter.push(stretch.text), now)
+            else:
+                self.segmenter.skip(len(stretch.text))
+            if stretch.pause_s is not None:
+                self._pause(stretch.pause_s, now)
+
+    def _pause(self, pause_s: float, now: float) -> None:
+        """Put a pause after the text so far; the sentence may go on after it."""
+        self._queue(self.segmenter.flush(BoundaryKind.FORCED), now, pause_s)
 
     def _read_buffered(self, ending: BoundaryKind, now: float) -> Iterator[None]:
+        self._read_directed(self._directions.flush(), now)
         self._queue(self.segmenter.flush(ending), now)
         yield
 
@@ -146,6 +168,7 @@ class TextReader:
         self.segmenter = segmenter
 
     def _read_last(self, finish: Callable[[], None], now: float) -> Iterator[None]:
+        self._read_directed(self._directions.flush(), now)
         segments = self.segmenter.flush()
         with self._host.lock:
             self._session.add_last(segments, now=now)
@@ -154,13 +177,15 @@ class TextReader:
             self._host.wake()
         yield
 
-    def _queue(self, segments: Sequence[Segment], now: float) -> None:
-        """Queue segments to be rendered. now: when their text came, monotonic s."""
-        if not segments:
+    def _queue(self, segments: Sequence[Segment], now: float, pause_s: float | None = None) -> None:
+        """Queue segments to be rendered. now: when their text came, monotonic s. pause_s: after them."""
+        if not segments and pause_s is None:
             return
         with self._host.lock:
             for segment in segments:
                 self._session.add(segment, now=now)
+            if pause_s is not None:
+                self._session.pause(pause_s)
             self._host.wake()
 
 

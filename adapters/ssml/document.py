@@ -302,7 +302,7 @@ class _SsmlReader:
             self.pieces[-1] = replace(self.pieces[-1], text=self.pieces[-1].text.rstrip())
 
     def _pause(self, attributes: dict[str, str]) -> None:
-        """Put silence after the text so far; before any text there is none."""
+        """Put silence after the text so far."""
         seconds = _STRENGTHS.get(attributes.get("strength", "medium"), 0.5)
         if "time" in attributes:
             parts = _TIME.fullmatch(attributes["time"].strip())
@@ -313,10 +313,11 @@ class _SsmlReader:
             return
         self._text = self._text.rstrip()
         self._end_piece()
-        if self.pieces:
-            last = self.pieces[-1]
-            self.pieces[-1] = replace(last, pause_s=min(MAX_BREAK_S, (last.pause_s or 0.0) + seconds))
-            self._text = " "  # keeps the words apart
+        if not self.pieces:
+            self.pieces.append(SsmlPiece(""))
+        last = self.pieces[-1]
+        self.pieces[-1] = replace(last, pause_s=min(MAX_BREAK_S, (last.pause_s or 0.0) + seconds))
+        self._text = " " if last.text else ""  # keeps the words apart
 
     def _set_mark(self, attributes: dict[str, str]) -> None:
         self._marks += 1

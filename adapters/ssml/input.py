@@ -21,12 +21,15 @@ from .document import (
 )
 
 # The beginning of a document, in group 1, or all of the text as far as it may become one.
-_OPENING: Final = re.compile(r"\s*+(?:(<speak[\s/>])|(?:<(?:s(?:p(?:e(?:a(?:k)?)?)?)?)?)?\Z)")
+_OPENING: Final = re.compile(
+    r"\s*+(?:<\?xml\s[^<>]{0,200}>\s*+)?"
+    r"(?:(<speak[\s/>])|(?:<(?:s(?:p(?:e(?:ak?)?)?)?|\?(?:x(?:m(?:l(?:\s[^<>]{0,200})?)?)?)?)?)?\Z)"
+)
 _END: Final = re.compile(r"</speak\s{0,8}>")
 _MAX_END_CHARACTERS: Final = 16
 _MAX_DOCUMENTS: Final = 1_000  # in an utterance
 _SLICE_PIECES: Final = 8  # given to a stream in a slice
-_EMPTY: Final = re.compile(r"\s*<speak[^<>]*/>")
+_EMPTY: Final = re.compile(r"\s*(?:<\?xml\s[^<>]*>\s*)?<speak[^<>]*/>")
 
 
 class DocumentSink(Protocol):

@@ -111,6 +111,65 @@ def test_any_split_of_the_text_gives_the_same_chunks(split: int, stand_in: MakeS
     run(test())
 
 
+# Written; words, and seconds of silence that are asked for
+DIRECTED = [
+    ("[pause:1s]One two.", ["One", "two"], 1.0),
+    ('One<break time="1.5s"/> two [pause 300ms]three.', ["One", "two", "three"], 1.8),
+    ("One, [pause:2s] two.", ["One", "two"], 2.0),
+    ("One.[pause:700ms][pause:300ms]", ["One"], 1.0),
+    ("[pause:1.25s]", [], 1.25),
+    ("<think>Let me see.</think>One <tool_call>{}</tool_call>two.", ["One", "two"], 0.0),
+]
+
+
+@pytest.mark.parametrize("split", [0, 1])
+@pytest.mark.parametrize(("text", "words", "silence_s"), DIRECTED)
+def test_directions_are_followed_and_words_stay_where_their_tones_are(
+    text: str, words: list[str], silence_s: float, split: int, stand_in: MakeStandIn
+) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=stand_in()) as engine:
+            chunks = await speak(engine, text, split=split)
+            said = [word for chunk in chunks for word in chunk.words]
+            assert [word.text for word in said] == words
+            assert [text[word.text_start : word.text_stop] for word in said] == words
+            assert chunks[-1].samples[1] / SAMPLE_RATE == pytest.approx(
+                len(words) * WORD_S + silence_s + 0.02, abs=0.01
+            )
+            samples = np.frombuffer(pcm(chunks), "<i2")
+            for word in said:
+                middle = round((word.start_s + WORD_S / 2) * SAMPLE_RATE)
+                assert np.abs(samples[middle - 100 : middle + 100]).max() > 4000
+
+    run(test())
+
+
+def test_a_pause_after_speech_that_was_rendered_is_as_long(stand_in: MakeStandIn) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=stand_in()) as engine, engine.stream() as stream:
+            stream.push_text("One two, ")
+            before = [await anext(stream)]
+            while not before[-1].awaits_text:
+                before.append(await anext(stream))
+            stream.push_text("[pause:1s] three.")
+            stream.end_input()
+            chunks = [*before, *await collect(stream)]
+            (three,) = [word for chunk in chunks for word in chunk.words if word.text == "three"]
+            assert three.start_s == pytest.approx(2 * WORD_S + 1.0, abs=0.001)
+
+    run(test())
+
+
+def test_directions_are_spoken_where_they_are_switched_off() -> None:
+    async def test() -> None:
+        config = EngineConfig(follows_directions=False)
+        async with await Engine.open(backend=StandInBackend(), config=config) as engine:
+            chunks = await speak(engine, "<think>One</think> two.")
+            assert "One" in [word.text for chunk in chunks for word in chunk.words]
+
+    run(test())
+
+
 def test_speech_begins_before_the_text_is_complete(stand_in: MakeStandIn) -> None:
     async def test() -> None:
         async with await Engine.open(backend=stand_in()) as engine, engine.stream() as stream:

@@ -14,7 +14,7 @@ FOLDED_CHARACTERS = {
     **dict.fromkeys("\t\r\x1f", " "),
     **dict.fromkeys("\n\x0b\x0c\x1c\x1d\x1e\x85\u2028", "\n"),
     "\u2029": "\n\n",
-    **dict.fromkeys("‘’‚‛ʼʹ′＇", "'"),
+    **dict.fromkeys("‘’‚‛ʼʹ′＇´", "'"),
     **dict.fromkeys("“”„‟«»″＂", '"'),
     **dict.fromkeys("‐‑−﹣－", "-"),
     **dict.fromkeys("‒–", "–"),

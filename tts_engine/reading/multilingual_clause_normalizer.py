@@ -11,18 +11,19 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 from ..errors import BadRequest
 from .clause_boundaries import BoundaryRules
 from .folding import FOLDED_CHARACTERS, fold
 from .kit.lazy_pattern import LazyPattern
-from .kit.markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
+from .kit.markup_rules import ACTED_SOUNDS, LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from .kit.reading_context import ReadingContext
 from .kit.tokenizer import (
     STABLE_MARGIN_CHARACTERS,
     DraftWord,
     Grammar,
+    Rule,
     ScanState,
     any_of,
     compile_rules,
@@ -79,6 +80,21 @@ def _read_verbatim(scan: ScanState, match: re.Match[str]) -> int:
 
 def _read_mark(scan: ScanState, match: re.Match[str]) -> int:
     scan.emit_mark(unicodedata.normalize("NFC", match.group()), match.start(), match.end())
+    return match.end()
+
+
+def _mark_rules(marks: frozenset[str]) -> tuple[Rule, ...]:
+    """Return the rules of a model's marks, and of directions that they act: "[laughs]", "(sighs)"."""
+    acted = (
+        (rf"\[(?i:{sound})\](?!\()|\((?i:{sound})\)|\*(?i:{sound})\*(?!\w)", partial(_read_acted, mark=mark))
+        for mark, sound in ACTED_SOUNDS.items()
+        if mark in marks
+    )
+    return compile_rules((_mark_pattern(marks), _read_mark), *acted) if marks else ()
+
+
+def _read_acted(scan: ScanState, match: re.Match[str], mark: str) -> int:
+    scan.emit_mark(mark, match.start(), match.end())
     return match.end()
 
 
@@ -162,7 +178,7 @@ class MultilingualClauseNormalizer:
         self._language_grammars = grammars
         self._language = self._previous_language = language
         self._latin_language = _latin_language(language)
-        self._marks = compile_rules((_mark_pattern(marks), _read_mark)) if marks else ()
+        self._marks = _mark_rules(marks)
         self._marked_grammars: dict[str, Grammar] = {}
         self._context = ReadingContext()
         self.pronunciations = PronunciationFinder()

@@ -146,6 +146,13 @@ class TextNormalizer:
             clauses += self._take_clauses(final=False)
         return clauses
 
+    def skip(self, characters: int) -> None:
+        """Count characters that are not read; words on both sides stay apart."""
+        if self._text[-1:].isalnum():
+            self._text += " "
+            self._positions.append(self._pushed)
+        self._pushed += characters
+
     def flush(self, ending: BoundaryKind = BoundaryKind.SENTENCE) -> list[NormalizedClause]:
         """Return the clauses that are still held; the next text begins a new line.
 

@@ -46,7 +46,7 @@ def test_phonemes_of_another_alphabet_are_left_to_the_voice() -> None:
         ('One<break time="1.5s"/>two', [("One", 1.5), (" two", None)]),
         ('One, <break time="300ms"/> two', [("One,", 0.3), (" two", None)]),
         ('One<break time="1s"/> <break time="500ms"/>two', [("One", 1.5), (" two", None)]),
-        ('<break time="1s"/>One<break strength="none"/> two', [("One two", None)]),
+        ('<break time="1s"/>One<break strength="none"/> two', [("", 1.0), ("One two", None)]),
         ('<sub alias="a b">One</sub><break/> two', [("One", 0.5), (" two", None)]),
         ('One<break time="9999s"/>', [("One", 20.0)]),
     ],

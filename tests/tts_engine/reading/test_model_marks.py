@@ -40,6 +40,8 @@ def segments(text: str, language: str) -> list[Segment]:
         ("en", "A [M][AY0][N][UW1][T] part,[breath] ok.", "A [M][AY0][N][UW1][T] part,|[breath] okay."),
         ("en", "<strong>Wait.</strong>", "<strong>Wait.</strong>"),
         ("de", "[laughter]", "[laughter]."),
+        ("en", "[laughs] Yes. (sighs) No, *chuckles* no.", "[laughter] Yes.|[sigh] No,|[laughter] no."),
+        ("en", "[coughs] Yes. [nervously] No.", "Yes.|No."),
         ("en", "See [sigh](https://a.io/b) now.", "See sigh now."),
     ],
 )

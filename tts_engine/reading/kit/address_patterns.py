@@ -38,7 +38,7 @@ def address_patterns(
     domain = rf"(?:{label}\.){{1,8}}(?:{top_level_domains})(?![{word_character}-]|\.[{word_character}])"
     return AddressPatterns(
         url=rf"(?:https?|ftp)://{url_character}{{1,300}}",
-        email=rf"(?:mailto:)?[A-Za-z0-9][{word_character}.+-]{{0,63}}"
+        email=rf"(?:mailto:)?[A-Za-z0-9][{word_character}.+'-]{{0,63}}"
         rf"@(?:[A-Za-z0-9-]{{1,63}}\.){{1,8}}[A-Za-z]{{2,24}}{email_end}",
         website=rf"(?:www\.{url_character}{{1,200}}|{domain}(?:[:/?#]{url_character}{{0,200}})?)",
     )

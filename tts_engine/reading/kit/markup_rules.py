@@ -62,12 +62,48 @@ MODEL_MARK_ROWS: tuple[RuleRow, ...] = (
     (rf"(?:{_PINYIN_SYLLABLE}|{_PINYIN_FINAL})(?!\()", _skip),
 )
 
+# Directions to a speaker, as language models write them and other engines take them: "[laughs]", "(sighs)",
+# "*clears throat*". Moods are directions in square brackets only; in a parenthesis they may be text.
+_SOUNDS_MADE = (
+    r"(?:(?:softly|quietly|nervously|deeply|loudly|lightly|nervous|soft|deep|long|short|small|starts?) )?"
+    r"(?:laugh(?:s|ing|ter)?|chuckl(?:es?|ing)|giggl(?:es?|ing)|sigh(?:s|ing)?|gasp(?:s|ing)?|cough(?:s|ing)?"
+    r"|sneez(?:es?|ing)|sniff(?:s|ing)?|sniffl(?:es?|ing)|sob(?:s|bing)?|cry(?:ing)?|cries|groan(?:s|ing)?"
+    r"|moan(?:s|ing)?|yawn(?:s|ing)?|gulp(?:s|ing)?|swallow(?:s|ing)?|snort(?:s|ing)?|wheez(?:es?|ing)"
+    r"|clear(?:s|ing)?(?: (?:his|her|their|my))? throat|exhal(?:es?|ing)|inhal(?:es?|ing)"
+    r"|(?:takes a )?breath(?:es|ing)?|whisper(?:s|ing|ed)?|shout(?:s|ing)?|scream(?:s|ing)?|hum(?:s|ming)?"
+    r"|mumbl(?:es?|ing)|pauses?|smil(?:es|ing)|grin(?:s|ning)|nods|shrugs|winks|claps|applause|beep)"
+    r"(?: (?:softly|quietly|nervously|deeply|loudly|hard(?:er)?|slightly|lightly|again))?"
+)
+_MOODS = (
+    "excited(?:ly)?|thoughtful(?:ly)?|sarcastic(?:ally)?|curious(?:ly)?|happy|happily|sad(?:ly)?|angry|angrily|calm(?:ly)?"
+    "|serious(?:ly)?|cheerful(?:ly)?|nervous(?:ly)?|surprised|confused|warm(?:ly)?|soft(?:ly)?|gentl[ey]|sings?|singing|music"
+    "|mischievous(?:ly)?|dramatic(?:ally)?|hesitant(?:ly)?|hesitates|tired|annoyed|empathetic|reassuring|sympathetic|playful(?:ly)?"
+)
+_ACTED = rf"{_SOUNDS_MADE}|{_MOODS}"
+# Directions that a model with these marks acts; others skip them.
+ACTED_SOUNDS = {
+    "[laughter]": r"laugh(?:s|ing)?|chuckl(?:es?|ing)|giggl(?:es?|ing)",
+    "[sigh]": r"sighs|sighing",
+    "[cough]": r"coughs|coughing",
+    "[breath]": r"(?:takes a )?breath(?:es|ing)?|inhal(?:es?|ing)|exhal(?:es?|ing)|gasp(?:s|ing)?",
+}
+# Elements of HTML and SSML; another name in angle brackets is text: "Press <Enter>".
+_ELEMENTS = (
+    "a|abbr|address|article|aside|audio|b|bdi|bdo|big|blockquote|body|br|button|caption|center|cite|code|col|dd|del"
+    "|details|dfn|div|dl|dt|em|emphasis|figcaption|figure|font|footer|form|h[1-6]|head|header|hr|html|i|iframe|img"
+    "|input|ins|kbd|label|lang|li|link|main|mark|meta|nav|ol|option|p|phoneme|picture|pre|prosody|q|s|samp|say-as|script"
+    "|section|select|small|source|span|speak|speed|spell|strike|strong|style|sub|summary|sup|svg|table|tbody|td|textarea"
+    "|tfoot|th|thead|time|title|tr|tt|u|ul|var|video|voice|volume|w|wbr"
+)
+_ATTRIBUTE = r"[\w:-]{1,40}\s?=\s?(?:\"[^\"<>\n]{0,200}\"|'[^'<>\n]{0,200}'|[^\s<>\"'/]{1,200})"
+
 # At the start of a line: rulers, table rules, code fences, headings, bullets and quotations.
 LINE_START_ROWS: tuple[RuleRow, ...] = (
     (r"(?:[-*_=~] ?){3,}(?=\n|$)", _skip),
     (r"\|?[ :|-]*-{2,}[ :|-]*(?=\n|$)", _skip),
     (r"```[\w+-]*(?=\n|$)|~~~[\w+-]*(?=\n|$)", _skip),
     (r"#{1,6} +", _skip),
+    (r"(?:[-*+•>] +)?\[[ xX]?\] +", _skip),
     (r"[-*+•>] +", _skip),
 )
 # Ends of line, links and images (their text is read), HTML tags and entities, smileys.
@@ -76,7 +112,10 @@ MARKUP_ROWS: tuple[RuleRow, ...] = (
     (r"!?\[(?=[^\[\]\n]{0,200}\]\()", _skip),
     *MODEL_MARK_ROWS,
     (r"\]\((?:[^()\s]|\([^()\s]{0,60}\)){0,300}\)", _skip),
-    (r"</?[A-Za-z][^<>\n]{0,60}>", _skip),
+    (rf"</?(?i:{_ELEMENTS})(?:\s{_ATTRIBUTE}){{0,8}}\s?/?>", _skip),
+    (rf"\[(?i:{_ACTED})\](?!\()|\((?i:{_SOUNDS_MADE})\)|\*(?i:{_SOUNDS_MADE})\*(?!\w)", _skip),
+    (r"</?(?:laugh(?:ter)?|chuckle|sigh|cough|sniffle|groan|yawn|gasp)>", _skip),
+    (r"\[\^[\w-]{1,20}\]:?", _skip),
     (r"&(?:nbsp|lt|gt|quot|#39);", _skip),
     (r"[:;=]['-]?[)(DPpO|](?![\w])", _skip),
     (r" ?<3(?![\w.])", _skip_heart),

@@ -28,6 +28,7 @@ WORD_PATTERN = rf"(?:{_LETTER}){{1,60}}(?:'(?:{_LETTER}){{1,60}})*"
 WORD = LazyPattern(WORD_PATTERN)
 # Of Latin, Greek and Cyrillic, for a set of a pattern: "[{SMALL_LETTERS}]"
 SMALL_LETTERS = "".join(letter for letter in map(chr, range(0x460)) if unicodedata.category(letter) == "Ll")
+_REPEATED = re.compile(r" (?:d[eio] )?([^\W\d_]{2,})(?!['\w])")
 _NEXT_VISIBLE = re.compile(r" *([^ ])")
 _NEXT_WORD = re.compile(r"[ -]*([^\W\d_]+(?:\.[^\W\d_])*(?:'[^\W\d_]+)?)")
 _SYMBOLS_AFTER_BLANK = tuple("-–<>~*")  # signs whose reading depends on the blank before them
@@ -89,6 +90,12 @@ class ScanState:
     def punctuate(self, mark: str) -> None:
         """Put ``mark`` after the last word unless a stronger mark follows it already."""
         punctuate(self.words, mark)
+
+    def after_repeated(self, words: str, at: int) -> int:
+        """Return the end of a word at ``at`` that repeats the last of ``words``: of "$5 dollars"."""
+        match = _REPEATED.match(self.view, at)
+        said = words.rpartition(" ")[2].casefold()
+        return match.end() if match and match.group(1).casefold() == said else at
 
     def next_visible(self, at: int) -> str:
         """Return the first character from ``at`` that is not a blank, or "" at the end of the view."""

@@ -11,7 +11,7 @@ from ...kit.reading_context import CODE_CONTINUATION_WINDOW, ReadingContext
 from ...kit.tokenizer import ScanState, any_of, compile_rules
 from . import vocabulary
 from .quantities import number_words as numbers
-from .spelling import ENGLISH_SPELLER, has_vowel, is_formula, phone_group_sizes, read_password
+from .spelling import ENGLISH_SPELLER, has_vowel, is_formula, phone_group_sizes, read_password, reads_as_word
 
 _MAX_CODE_GROUP = 6  # letters and digits of a mixed code that are read without a pause
 _ALPHANUMERIC_RUN = re.compile(r"[^\W_]+")
@@ -258,7 +258,10 @@ def _read_mixed_code(scan: ScanState, runs: list[re.Match[str]]) -> None:
     if scan.context.after_code:
         scan.punctuate(",")
     start, stop = runs[0].start(), runs[-1].end()
-    if stop - start >= _MIN_GROUPED_CHARACTERS and len(runs) > 3 and scan.view[start:stop].isalnum():
+    words = [run.group() for run in runs if reads_as_word(run.group())]
+    has_words = len(words) > 1 or any(map(str.islower, words))
+    is_long = stop - start >= _MIN_GROUPED_CHARACTERS and len(runs) > 3
+    if is_long and scan.view[start:stop].isalnum() and not has_words:
         ENGLISH_SPELLER.spell_in_groups(scan, start, stop)
         return
     size = 0
@@ -270,7 +273,7 @@ def _read_mixed_code(scan: ScanState, runs: list[re.Match[str]]) -> None:
         size += len(run.group())
         if run.group().isdigit():
             ENGLISH_SPELLER.spell_in_groups(scan, run.start(), run.end())
-        elif _is_code_noun(run.group()):
+        elif _is_code_noun(run.group()) or (has_words and run.group() in words):
             _emit_word(scan, run)
         else:
             ENGLISH_SPELLER.spell(scan, run.start(), run.end())
@@ -358,7 +361,7 @@ GROUPED_DIGIT_RULES = compile_rules(
     ),
     # "555.0142", "dial 112", "text STOP to 9999"
     (r"\d{3}(?:[ .-]\d{3,4})?(?![\w/%°:-]|[.,]\d)", _read_local_phone),
-    (r"\d{4}(?![\w/%°:-]|[.,]\d)", _read_short_number),
+    (r"(?:\d{4}|\d{3}-\d{2,3})(?![\w/%°:-]|[.,]\d)", _read_short_number),
 )
 # After dates, money and amounts.
 FALLBACK_RULES = compile_rules(

@@ -263,6 +263,29 @@ def _read_iso_date(scan: ScanState, match: re.Match[str]) -> int | None:
     return _finish_date(scan, match, _date_words(year, month, day))
 
 
+def _read_iso_time(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "2026-03-14T09:30:00Z"."""
+    year, month, day, hour, minute = (int(match.group(place)) for place in range(1, 6))
+    if hour > 24 or minute > 59 or _finish_date(scan, match, _date_words(year, month, day)) is None:
+        return None
+    scan.words[-1].stop = match.end(3)
+    for word in scan.words:
+        word.stop = match.end(3) if word.start == match.start() else word.stop
+    scan.punctuate(",")
+    scan.emit(_hour_words(hour, minute, False), match.start(4), match.end(5))
+    if match.group(6):
+        scan.emit(_zone_words(match.group(6)), match.start(6), match.end())
+    return match.end()
+
+
+def _zone_words(offset: str) -> str:
+    if offset == "Z":
+        return "U T C"
+    hours, minutes = int(offset[1:3]), int(offset[-2:] if len(offset) > 3 else 0)
+    sign = "plus" if offset[0] == "+" else "minus"
+    return f"U T C {sign} {numbers.cardinal(hours)}" + (f" {numbers.cardinal(minutes)}" if minutes else "")
+
+
 def _read_slash_date(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "3/14/2026" in the order of the style, or in the other if the month were more than 12."""
     if _is_grouped_code(scan, match.group()):
@@ -338,6 +361,10 @@ LETTER_RULES = compile_rules(
     (rf"(?P<month>{MONTH})-(?P<day>\d{{1,2}})-(?P<year>[12]\d{{3}}|\d\d)(?![\w-])", _read_month_first),
 )
 DIGIT_RULES = compile_rules(
+    (
+        r"([12]\d{3})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::\d\d(?:[.,]\d{1,9})?)?(Z|[+-]\d\d(?::?\d\d)?)?(?!\w)",
+        _read_iso_time,
+    ),
     (r"([12]\d{3})([-/])(\d{1,2})\2(\d{1,2})(?![\w/-])", _read_iso_date),
     (r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?!\w|\.\d)", _read_dotted_date),
     (r"([0-3]\d)\.([0-3]\d)\.([0-4]\d)(?!\w|\.\d)", _read_dotted_date),

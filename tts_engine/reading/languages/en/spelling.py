@@ -40,6 +40,15 @@ _CAMEL_CASE_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]")
 # Symbols of chemical elements, as in CaCO3 and HbA1c; not the syllables of WiFi6.
 _ELEMENTS = re.compile(r"(?=.+[a-z])(?=.+[A-Z])(?:[A-Z][a-z]?){2,6}")
 _OPEN_SYLLABLES = re.compile(r"(?:[A-Z][aeiouy]){2,6}")
+_PART_OF_PASSWORD = re.compile(r"[^\W\d_]+|.")
+# At least four letters in syllables that English has, the last open or closed by consonants that end words.
+_ONSET = (
+    "(?:[bcdfghjklmnpqrstvwyz]|b[lr]|c[hlr]|dr|f[lr]|g[lr]|kn|p[hlr]|qu|s[chklmnptw]|str|spr|t[hrw]|w[hr])"
+)
+_CODA = "(?:[bcdfgklmnprstwxz]|n[gkdt]|r[dnmkt]|s[tkhs]|c[hk]|l[lkdt]|g?ht?)"
+_SYLLABLES = re.compile(
+    rf"(?=.{{4,16}}\Z){_ONSET}?[aeiouy]{{1,2}}(?:{_CODA}?{_ONSET}[aeiouy]{{1,2}})*{_CODA}?s?"
+)
 _PASSWORD_NOUNS = frozenset(("password", "passcode"))
 _PASSWORD_BEHIND = PatternBehind(r"\bpass(?:word|code) is:? [`\"'*]{0,3}\Z", re.IGNORECASE)
 _TYPED = re.compile(r"[^\s`\"]{1,40}")
@@ -109,6 +118,11 @@ def phone_group_sizes(digits: str) -> tuple[int, ...]:
 def has_vowel(word: str) -> bool:
     """Whether ``word`` can be pronounced as a word."""
     return any(letter in "aeiouy" for letter in unicodedata.normalize("NFD", word.lower()))
+
+
+def reads_as_word(letters: str) -> bool:
+    """Whether letters of a code are said as a word: the "blue" and "river" of "blue7river3"."""
+    return (letters.islower() or letters.isupper()) and bool(_SYLLABLES.fullmatch(letters.lower()))
 
 
 def is_formula(word: str) -> bool:
@@ -187,12 +201,17 @@ def read_password(scan: ScanState, match: re.Match[str]) -> int | None:
     stop = typed.end()
     if scan.view[stop : stop + 1] not in ("`", '"'):
         stop = start + len(_END_OF_LITERAL.sub("", typed.group()))
-    for at in range(start, stop):
-        if scan.view[at].isalnum():
-            ENGLISH_SPELLER.spell(scan, at, at + 1)
+    for part in _PART_OF_PASSWORD.finditer(scan.view, start, stop):
+        if reads_as_word(part.group()):
+            scan.emit(part.group().lower(), *part.span())
+            scan.punctuate(",")
             continue
-        scan.emit(ENGLISH_SPELLER.marks.get(scan.view[at], ""), at, at + 1)
-        scan.punctuate(",")
+        for at in range(*part.span()):
+            if scan.view[at].isalnum():
+                ENGLISH_SPELLER.spell(scan, at, at + 1)
+                continue
+            scan.emit(ENGLISH_SPELLER.marks.get(scan.view[at], ""), at, at + 1)
+            scan.punctuate(",")
     return stop
 
 

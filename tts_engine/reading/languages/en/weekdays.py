@@ -88,7 +88,8 @@ LETTER_RULES = compile_capital_rules(
     (rf"(?=[MTWFS][\w/])(?:{_LETTER_LIST})", _read_letter_list),
     # Abbreviated weekdays are words too ("sun", "sat"): a full stop or a date must follow.
     (
-        rf"({WEEKDAY})(?:\.(?=\s|$|,)|(?=,? +(?:{MONTH}|\d)(?!\w*[a-z]{{9}}))"
+        rf"({WEEKDAY})(?:\.(?=\s|$|,)|(?=[,:]? +(?:{MONTH}|\d)(?!\w*[a-z]{{9}}))"
+        r"|(?=: +(?:closed|open|noon|midnight|by appointment)\b)"
         rf"|(?= ?/ ?{WEEKDAY}\b))",
         _read_weekday,
     ),

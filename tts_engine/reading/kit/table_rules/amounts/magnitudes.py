@@ -44,7 +44,8 @@ class TableMagnitudes:
 
     def read_money(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read an amount of money with its currency before or after it."""
-        return self._read_large(scan, match, self._table.money[match["currency"]][0])
+        end = self._read_large(scan, match, self._table.money[match["currency"]][0])
+        return scan.after_repeated(scan.words[-1].text, end)
 
     def _read_unit(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "15 mil km"."""

@@ -86,7 +86,8 @@ class TableMoney:
         whole, fraction, currency = self.sum_written(match["whole"], match["fraction"], currency)
         words = self._numbers.money(whole, fraction, currency, self._context.case(scan, match))
         scan.emit(words, *match.span())
-        return self._speller.finish_number(scan, self._rates.read_per(scan, match.end()))
+        end = scan.after_repeated(words, match.end())
+        return self._speller.finish_number(scan, self._rates.read_per(scan, end))
 
     def sum_written(self, whole: str, fraction: str | None, currency: str) -> tuple[str, str | None, str]:
         """Return the number, its fraction and the currency that are meant."""

@@ -25,6 +25,9 @@ STREET_AHEAD = re.compile(
 _WORD_OF_TIME = any_of(vocabulary.WORDS_OF_TIME)
 _VERSION_NUMBER = re.compile(r"\d+(?:\.\d+)*")
 _IDIOMATIC_NUMBER = any_of(vocabulary.IDIOMATIC_NUMBERS)
+_TO_YEAR = r"(?: ?[-–] ?| to | until | through )"
+_YEAR_AHEAD = re.compile(rf"{_TO_YEAR}((?:1[1-9]|20)\d\d)(?![\w%°/:-]|[.,]\d)")
+_YEAR_BEHIND = re.compile(rf"(?<![\d.,$£€])((?:1[1-9]|20)\d\d){_TO_YEAR}\Z")
 _CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
 
 
@@ -51,7 +54,9 @@ def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
         ENGLISH_SPELLER.spell(scan, start, stop)
     elif (len(text) in (3, 4) and street_follows) or (len(text) == 3 and _is_said_in_pairs(scan, following)):
         scan.emit(numbers.house_number(int(text)), start, stop)
-    elif len(text) == 4 and _is_year(int(text), scan.context.previous_word, following):
+    elif len(text) == 4 and (
+        _is_year(int(text), scan.context.previous_word, following) or _is_in_span_of_years(scan, match)
+    ):
         scan.emit(numbers.year(int(text)), start, stop)
     else:
         scan.emit(amount_words(text), start, stop)
@@ -95,6 +100,20 @@ def _is_year(number: int, previous: str, following: str) -> bool:
     if 1900 <= number <= 2099:
         return previous in vocabulary.WORDS_BEFORE_YEARS or not is_counted(following)
     return 1100 <= number < 1900 and previous in vocabulary.WORDS_BEFORE_YEARS
+
+
+def _is_in_span_of_years(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a number is an end of "1776 to 1783"; "1500 to 2000 units" counts something."""
+    ahead = _YEAR_AHEAD.match(scan.view, match.end())
+    behind = _YEAR_BEHIND.search(scan.view, max(0, match.start() - 14), match.start())
+    number = int(match.group())
+    if ahead:
+        first, last, end = number, int(ahead.group(1)), ahead.end()
+    elif behind:
+        first, last, end = int(behind.group(1)), number, match.end()
+    else:
+        return False
+    return 1100 <= first < last < first + 300 and last % 50 > 0 and not is_counted(scan.next_word(end))
 
 
 def _read_ordinal(scan: ScanState, match: re.Match[str]) -> int:
@@ -257,7 +276,15 @@ def _read_for(scan: ScanState, match: re.Match[str]) -> int:
     return match.start() + 1
 
 
+def _read_revision(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "Rev." of "Rev. B" and "rev 3"; before a name it is a title."""
+    scan.emit("revision", *match.span())
+    note_english_word(scan.context, "revision")
+    return match.end()
+
+
 LETTER_RULES = compile_rules(
+    (r"[Rr]ev\.? (?=[A-Z](?![\w.'])|\d)", _read_revision),
     (r"x(?= ?\d{1,3} ?(?:d|days?|wks?|weeks?|mos?|months?|nights?|doses?|yrs?|years?)\b)", _read_for),
     (r"([A-Z]{1,2})(\d{1,3})-(?=\1(\d{1,3})(?![\w-]))", _read_first_code_of_range),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),

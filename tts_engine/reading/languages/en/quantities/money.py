@@ -29,6 +29,7 @@ _TRAILING_SIGN = any_of(sign for sign in _SIGNS if sign[0] not in "$₹" and not
 _OTHER_DOLLAR = re.compile(
     r"(?:\b(?:A|AU|C|CA|CDN|NZ|HK|S|NT)\$|\b(?:AUD|CAD|NZD|HKD|SGD)\b)"
 )  # beside "US$5"
+_DOLLAR_CODE_AHEAD = re.compile(r" ?(AUD|CAD|NZD|HKD|SGD|TWD)(?!\w)")  # "$5 CAD"
 _EURO_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}\Z")
 # "a $35 late fee", "a $25 Visa gift card": the words between a price and its noun.
 _PRICED_NOUN_AHEAD = re.compile(
@@ -91,14 +92,17 @@ def _price_words(
 def _read_money(scan: ScanState, match: re.Match[str]) -> int:
     """Read "$5" as "five dollars", and in "a $5 fee" as "five dollar"."""
     currency, amount, magnitude = match.group(1), match.group(2), match.group(3)
+    end = match.end()
+    if (code := _DOLLAR_CODE_AHEAD.match(scan.view, end)) is not None and currency == "$":
+        currency, end = code.group(1), code.end()
     words = _price_words(scan, match, amount, magnitude, currency)
     if _is_adjective(scan, match.start(), match.end()):
         words = _singular(words, currency)
     if currency in ("US$", "USD"):
         words = _us_dollars(scan, words)
-    scan.emit(words, match.start(), match.end())
+    scan.emit(words, match.start(), end)
     scan.context.note_number()
-    return _end_of_price(scan, match.end())
+    return _end_of_price(scan, scan.after_repeated(words, end))
 
 
 def _end_of_price(scan: ScanState, end: int) -> int:

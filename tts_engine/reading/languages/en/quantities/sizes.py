@@ -54,6 +54,13 @@ def _read_multiplication_sign(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_count(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "3x" of "3x 12-oz. cans" as a number."""
+    scan.emit(numbers.cardinal(int(match.group(1))), *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_number_times(scan: ScanState, match: re.Match[str]) -> int:
     """Read the "2x" of "2x4"."""
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
@@ -127,6 +134,7 @@ LETTER_RULES = (
 DIGIT_RULES = compile_rules(
     (_TIRE, _read_tire),
     # "2x4", "12x12x6"
+    (r"([1-9]\d{0,2})x(?= \d{1,4}(?:\.\d)?-[a-z])", _read_count),
     (r"([1-9]\d{0,4})x(?=[1-9]\d{0,4}(?:x[1-9]\d{0,4})?(?!\w))", _read_number_times),
     (rf"({DECIMAL})(?:(?=[\"'])| ?)([\"']|in|cm|mm|ft|m)\.? ?([WDHL])(?!\w)", _read_side),
     (rf"({DECIMAL})-in(?:\.(?= [a-z])|(?![\w.-]))", _read_inch_adjective),

@@ -121,6 +121,8 @@ def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
     context = scan.context
     if match.group() == "24/7":
         words = "twenty four seven"
+    elif context.previous_word == "flat":
+        words = f"{numbers.cardinal(first)} slash {numbers.cardinal(second)}"
     elif _is_part_of_sequence(scan, match):
         words = f"{numbers.cardinal(first)} of {numbers.cardinal(second)}"
     elif _is_expiry(scan, match):
