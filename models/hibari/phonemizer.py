@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..phonemes.english_ipa import SpelledWord, from_ipa
+from .name_reader import NameReader, composed
 from .prepared_files import PreparedFiles
 
 ASSETS = Path(hibari.__file__).parent / "assets"
@@ -48,6 +49,7 @@ class Phonemizer:
 
     def __init__(self, files: PreparedFiles) -> None:
         self._g2p = files.g2p()
+        self._names = NameReader(self._g2p.lexicon)
         self.missing: set[str] = set()
         self.phoneme_ids: dict[str, int] = json.loads((ASSETS / "vocab.json").read_text("utf-8"))
         self.space_id = self.phoneme_ids[" "]
@@ -67,7 +69,7 @@ class Phonemizer:
 
     def word_phonemes(self, words: Sequence[SpelledWord]) -> list[str]:
         """The phonemes of each word in Kokoro's alphabet, with the punctuation after it."""
-        text = " ".join(self._known_letters(word.text) + word.punctuation for word in words)
+        text = " ".join(composed(word.text) + word.punctuation for word in words)
         return [
             phonemes if word.phonemes is None else self._from_ipa(word.phonemes) + word.punctuation
             for word, phonemes in zip(words, self._phonemes(text, len(words)), strict=True)
@@ -90,9 +92,13 @@ class Phonemizer:
 
     def _phonemes(self, text: str, words: int) -> list[str]:
         """The phonemes of each word: those of all tokens up to the next white space."""
+        tokens = self._g2p.tokenize(text)
+        self._names.read(tokens)
+        for token in tokens:
+            token.text = self._known_letters(token.text)
         word_phonemes = [""] * words
         index = 0
-        for token in self._g2p.phonemize_tokens(self._g2p.tokenize(text)):
+        for token in self._g2p.phonemize_tokens(tokens):
             word_phonemes[index] += token.phonemes or ""
             index += bool(token.whitespace)
         return word_phonemes
