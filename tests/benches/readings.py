@@ -59,7 +59,7 @@ def read_sentences(language: str) -> list[SentenceReading]:
     lines = (FOLDER / f"{language}.txt").read_text("utf-8").splitlines()
     rows = [line.split(" => ") for line in lines if " => " in line and not line.startswith("#")]
     return [
-        SentenceReading(written, comparable(spoken(written, language)), _readings(pattern, language))
+        SentenceReading(written, comparable(spoken(written, language)), readings_of(pattern, language))
         for written, pattern in rows
     ]
 
@@ -77,7 +77,7 @@ def comparable(text: str) -> str:
     return _SILENT.sub("", lower).translate(_KATAKANA)
 
 
-def _readings(pattern: str, language: str) -> frozenset[str]:
+def readings_of(pattern: str, language: str) -> frozenset[str]:
     wholes = [_letters_named(whole, language) for whole in pattern.split(" | ")]
     parts = [re.split("[{}]", whole) for whole in wholes]
     choices = [[part.split("|") if odd % 2 else [part] for odd, part in enumerate(each)] for each in parts]

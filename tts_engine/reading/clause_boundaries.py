@@ -12,6 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from .kit.mathematics.open_formula import (
+    TEX_OPENING,
+    continues_formula,
+    ends_with_term,
+    is_inside_list,
+    is_inside_tex,
+    may_be_factorial,
+)
 from .unicode_scripts import is_unspaced
 
 MAX_CLAUSE_CHARACTERS = 400  # a clause without a boundary is cut after so many characters
@@ -107,7 +115,10 @@ def next_boundary(view: str, begin: int, boundary_rules: BoundaryRules, *, final
 
     ``view`` starts where the last clause ended. ``final``: no more text will arrive.
     """
+    has_tex = ("$" in view or "\\" in view) and TEX_OPENING.search(view) is not None
     for mark in _CANDIDATE_MARK.finditer(view, begin):
+        if has_tex and is_inside_tex(view, mark.start()):
+            continue
         found = _decide(view, mark.start(), final, boundary_rules)
         if found is NoBoundary.UNDECIDED:
             return BoundarySearch(None, mark.start())
@@ -280,8 +291,14 @@ def _decide_mark(
 ) -> ClauseBoundary | NoBoundary:
     """A comma or its like: safe at once after a plain word, else if the next letter shows that it is."""
     token = view[_token_start(view, at) : at]
-    if _inside_link(view, at):
+    if _inside_link(view, at) or (view[at] == "," and "(" in view and is_inside_list(view, at)):
         return NoBoundary.UNSAFE
+    if view[at] == "!" and may_be_factorial(view, at):
+        following = _next_visible(view, at + 1, skipped=" ")
+        if following == len(view) and not final:
+            return NoBoundary.UNDECIDED
+        if continues_formula(view[following : following + 1]):
+            return NoBoundary.UNSAFE
     ordinary = _ORDINARY_WORD.match(token)
     if ordinary and not _needs_next_letter(ordinary.group(1), view[at], rules):
         # Like a full stop, a mark at the end of the text waits: the last sentence has no pause after it.
@@ -326,7 +343,7 @@ def _decide_dash(view: str, at: int, final: bool, rules: BoundaryRules) -> Claus
     before = view[:at].rstrip(" —") if view[max(at - 1, 0)] in " —" else ""
     if not before or before[-1] == "\n":
         return NoBoundary.UNSAFE
-    if rules.range_start is not None and rules.range_start.search(before):
+    if ends_with_term(before) or (rules.range_start is not None and rules.range_start.search(before)):
         return NoBoundary.UNSAFE
     following = _next_visible(view, at + 1, skipped=" —-–")
     if following == len(view):

@@ -32,8 +32,7 @@ FOLDED_CHARACTERS = {
     "؟": "?",
     **dict.fromkeys("•‣◦▪●·∙", "•"),
     **dict.fromkeys("™®℠¡¿", ""),
-    "²": "^2",
-    "³": "^3",
+    **{superscript: f"^{digit}" for digit, superscript in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
     "½": " 1/2",  # with a blank, so that "2½" becomes "2 1/2"
     "¼": " 1/4",
     "¾": " 3/4",

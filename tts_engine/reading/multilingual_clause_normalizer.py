@@ -67,8 +67,11 @@ _FOLDED_CHARACTERS = FOLDED_CHARACTERS | {
 _NARROW_MARKS = str.maketrans(WIDE_MARKS, ".!?;:,,")
 # Letters and digits up to a blank or a mark that a grammar reads.
 _WRITTEN_NUMBER = r"[€$£]?\d+(?:[.,:]\d+)*(?:[^\W\d_]+|\s?[€$£%](?!\w))?"
-# Their letters belong to no language.
-_ADDRESS = re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}|(?:https?://|www\.)\S{1,300}")
+# Their letters belong to no language: addresses, commands of TeX, a Greek letter by itself.
+_OF_NO_LANGUAGE = re.compile(
+    r"[^\s@]{1,64}@[^\s@]{1,255}|(?:https?://|www\.)\S{1,300}"
+    rf"|\\[A-Za-z]{{1,40}}|(?<![{GREEK}])[{GREEK}](?![{GREEK}])"
+)
 _VERBATIM_RUN = r"[^\W_][^\s!-/:-@\[-`{-~\u2000-\u206f\u3000-\u303f]{0,60}"
 
 
@@ -220,7 +223,7 @@ class MultilingualClauseNormalizer:
     def _clause_language(self, view: str) -> str:
         for pattern, _ in self._marks:  # their letters belong to no language
             view = pattern.compiled.sub(" ", view)
-        view = _ADDRESS.sub(" ", view)
+        view = _OF_NO_LANGUAGE.sub(" ", view)
         self._previous_language = detect_language(
             view,
             voice_language=self._language,

@@ -54,7 +54,7 @@ def rows(table: str) -> pytest.MarkDecorator:
     Bestellung 4482-9917, 1999-2005 -> Bestellung vier vier acht zwei, neun neun eins sieben,\
 |neunzehnhundertneunundneunzig bis zweitausendfünf.
     Die 1 oder die # -> Die eins oder die Raute.
-    x = 5 und a+b=c -> x gleich fünf und a plus b gleich c.
+    x = 5 und a+b=c -> ix gleich fünf und a plus be gleich ce.
     24/7 erreichbar, 1/2 -> vierundzwanzig sieben erreichbar,|einhalb.
     Ich habe 21 Äpfel und 1 Birne. -> Ich habe einundzwanzig Äpfel und eine Birne.
     Am 3. März 2026 um 14:30 Uhr -> Am dritten März zweitausendsechsundzwanzig um vierzehn Uhr dreißig.

@@ -8,7 +8,7 @@ would lose them. The rules themselves are in ``markup_rules.py`` and in the sub-
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..pronunciation.finder import PronunciationFinder
@@ -112,6 +112,13 @@ class ScanState:
 Recognizer = Callable[[ScanState, "re.Match[str]"], int | None]
 RuleRow = tuple[str, Recognizer]
 Rule = tuple[LazyPattern, Recognizer]
+# What reads the spans of a view that have a grammar of their own, by their starts; each returns its end.
+SpanReadings = Mapping[int, Callable[[ScanState], int]]
+
+
+def no_spans(view: str) -> SpanReadings:
+    """Find no spans with a grammar of their own."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,7 @@ class Grammar:
     digits: tuple[Rule, ...]
     symbols: tuple[Rule, ...]  # any other character
     word: Rule  # tried when no other rule applies
+    spans: Callable[[str], SpanReadings] = no_spans  # formulas, read before any rule is tried
     whole: "Grammar | None" = None  # that this is a part of
     small_letters: tuple[Rule, ...] = field(init=False)  # those of ``letters`` that need no capital
     _parts: dict[frozenset[str], "Grammar"] = field(init=False, default_factory=dict, compare=False)
@@ -150,7 +158,7 @@ class Grammar:
                 _rules_for(signs, whole.digits),
                 _rules_for(signs, whole.symbols),
                 whole.word,
-                whole,
+                whole=whole,
             )
         return part
 
@@ -184,9 +192,9 @@ def end_sentence_if_capital_follows(scan: ScanState, at: int) -> None:
 
 def read_tokens(scan: ScanState, limit: int, grammar: Grammar) -> None:
     """Read the view up to ``limit``; a token that begins before it is read whole."""
-    at, part = 0, grammar.part_for(scan.view)
+    at, part, spans = 0, grammar.part_for(scan.view), grammar.spans(scan.view)
     while at < limit:
-        at = _read_token(scan, at, part)
+        at = spans[at](scan) if at in spans else _read_token(scan, at, part)
 
 
 def read_stable_prefix(scan: ScanState, limit: int, grammar: Grammar) -> int:
@@ -196,9 +204,9 @@ def read_stable_prefix(scan: ScanState, limit: int, grammar: Grammar) -> int:
     ``limit`` or the end of the view. Words after the end are dropped.
     """
     at, cut, kept, context = 0, 0, 0, scan.context
-    part = grammar.part_for(scan.view)
+    part, spans = grammar.part_for(scan.view), grammar.spans(scan.view)
     while at < len(scan.view) and (at < limit or not cut):
-        at = _read_token(scan, at, part)
+        at = spans[at](scan) if at in spans else _read_token(scan, at, part)
         if scan.view[at : at + 1] == " " and len(scan.words) > kept and (at <= limit or not cut):
             cut, kept, context = at, len(scan.words), replace(scan.context)
     if not cut:

@@ -16,6 +16,7 @@ from ..address_patterns import UNSPACED_ADDRESSES
 from ..language import Language
 from ..lazy_pattern import LazyPattern
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
+from ..mathematics.finder import with_mathematics
 from ..spelling import Speller
 from ..tokenizer import (
     WORD_PATTERN,
@@ -51,7 +52,7 @@ class HanNormalizer:
     dates_type: type[HanDates]
 
     def __init__(self, table: HanTable) -> None:
-        numbers = self.numbers_type(table)
+        numbers = self._numbers = self.numbers_type(table)
         self._table = table
         self._wide_punctuation = str.maketrans(",;:.!?", table.wide_punctuation)
         self._speller = Speller(
@@ -91,6 +92,13 @@ class HanNormalizer:
             ),
             symbols=compile_rules(*MARKUP_ROWS, *self._sign_rows()),
             word=(LazyPattern(word), self._read_word),
+        )
+
+    def grammar_with_formulas(self, module_file: str) -> Grammar:
+        """Return the grammar of the language in whose folder ``module_file`` is, with its mathematics."""
+        comma = ",".translate(self._wide_punctuation)
+        return with_mathematics(
+            module_file, self.grammar(), self._numbers.of_formula, self._speller.letter_name, comma
         )
 
     def _number_prefix_rows(self) -> tuple[RuleRow, ...]:
@@ -151,7 +159,7 @@ def han_language(
     return Language(
         code=Path(module_file).parent.name,
         name=name,
-        grammar=lambda: rules(han_table(module_file)).grammar(),
+        grammar=lambda: rules(han_table(module_file)).grammar_with_formulas(module_file),
         scripts=(LATIN, HAN, script),
         is_latin=False,
         aliases=aliases,

@@ -44,6 +44,10 @@ class HanNumbers(ABC):
         """Return ``words`` with each digit in words."""
         return "".join(self.digit(one) if one in "0123456789" else one for one in words)
 
+    def of_formula(self, number: str) -> str:
+        """Return the words of a number of a formula, which counts nothing."""
+        return self.with_unit(number.replace(" ", ""), "")
+
     @abstractmethod
     def with_unit(self, number: str, unit: str) -> str:
         """Return the words of a number and of the unit after it."""

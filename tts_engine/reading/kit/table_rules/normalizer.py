@@ -14,6 +14,7 @@ from ..address_patterns import SPACED_ADDRESSES, UNSPACED_ADDRESSES
 from ..language import Language
 from ..lazy_pattern import LazyPattern
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
+from ..mathematics.finder import with_mathematics
 from ..tokenizer import SMALL_LETTERS, WORD, WORD_PATTERN, Grammar, RuleRow, ScanState, any_of, compile_rules
 from .amounts.amounts import TableAmounts
 from .codes import TableCodes
@@ -48,7 +49,7 @@ class TableNormalizer:
 
     def __init__(self, table: LanguageTable) -> None:
         self._table = table
-        numbers = self.numbers_type(table)
+        numbers = self._numbers = self.numbers_type(table)
         self._speller = self.speller_type.of_table(table, numbers)
         self._codes = self.codes_type(table, numbers, self._speller)
         self._dates = self.dates_type(table, numbers, self._speller)
@@ -110,6 +111,12 @@ class TableNormalizer:
                 (r"[^\w\s]", self._read_mark),
             ),
             word=(LazyPattern(rf"{WORD_PATTERN}(?:-{WORD_PATTERN})*"), self._read_word),
+        )
+
+    def grammar_with_formulas(self, module_file: str) -> Grammar:
+        """Return the grammar of the language in whose folder ``module_file`` is, with its mathematics."""
+        return with_mathematics(
+            module_file, self.grammar(), self._numbers.of_formula, self._speller.letter_name
         )
 
     def _abbreviation_rows(self) -> tuple[RuleRow, ...]:
@@ -279,7 +286,7 @@ def table_language(
     return Language(
         code=Path(module_file).parent.name,
         name=name,
-        grammar=lambda: rules(language_table(module_file)).grammar(),
+        grammar=lambda: rules(language_table(module_file)).grammar_with_formulas(module_file),
         boundary_rules=lambda: language_table(module_file).boundary_rules,
         scripts=scripts,
         is_latin=is_latin,

@@ -16,6 +16,12 @@ def with_noun(amount: str, noun: str) -> str:
     return noun.replace("{}", amount) if "{}" in noun else f"{amount} {noun}"
 
 
+def _split_number(text: str) -> tuple[str, str, str]:
+    """Return a number before its last mark, the mark, and the digits after it."""
+    at = max(text.rfind("."), text.rfind(","))
+    return (text[:at], text[at], text[at + 1 :]) if at >= 0 else (text, "", "")
+
+
 class TableNumberWords:
     """Number words of one language.
 
@@ -75,6 +81,13 @@ class TableNumberWords:
         if half:
             return half
         return self.decimal(int(digits), fraction, case)
+
+    def of_formula(self, text: str) -> str:
+        """Return the words of a number of a formula, whose decimal mark may be a stop or a comma."""
+        whole, mark, fraction = _split_number(text)
+        if mark and mark in self._table.thousands_separators and len(fraction) == 3 and whole != "0":
+            whole, fraction = whole + fraction, ""
+        return self.amount(re.sub(r"\D", "", whole) or "0", fraction or None)
 
     def decimal(self, whole: int, fraction: str, case: str) -> str:
         """Return the words of a number with digits after the decimal mark."""

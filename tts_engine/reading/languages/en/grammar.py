@@ -8,6 +8,7 @@ import re
 
 from ...kit.lazy_pattern import PatternBehind
 from ...kit.markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
+from ...kit.mathematics.finder import with_mathematics
 from ...kit.tokenizer import WORD, Grammar, ScanState, compile_capital_rules, compile_rules
 from . import (
     abbreviations,
@@ -226,4 +227,9 @@ _DIGIT_RULES = (
     *codes.FALLBACK_RULES,
     *amounts.PLAIN_NUMBER_RULES,
 )
-ENGLISH_GRAMMAR = Grammar(_LINE_RULES, _LETTER_RULES, _DIGIT_RULES, _SYMBOL_RULES, (WORD, words.read_word))
+ENGLISH_GRAMMAR = with_mathematics(
+    __file__,
+    Grammar(_LINE_RULES, _LETTER_RULES, _DIGIT_RULES, _SYMBOL_RULES, (WORD, words.read_word)),
+    numbers.amount_words,
+    ENGLISH_SPELLER.letter_name,
+)

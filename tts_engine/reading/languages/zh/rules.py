@@ -31,6 +31,10 @@ class ChineseNumbers(HanNumbers):
         """Return a numeric expression as WeText reads it."""
         return super().normalized(_MIDNIGHT.sub(_say_midnight, text.replace(",", "")))
 
+    def of_formula(self, number: str) -> str:
+        """Return the words of a number of a formula, which counts nothing."""
+        return "二" if number == "2" else super().of_formula(number)
+
     def with_unit(self, number: str, unit: str) -> str:
         """Return the words of a number and of the unit after it."""
         if number == "2" and unit:
