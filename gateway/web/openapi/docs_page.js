@@ -48,12 +48,31 @@ async function show(response, output) {
   }
 }
 
+// A browser gives a WebSocket no headers: the page's cookie, which the server sets for the key, stands for it.
+const sockets = new Map(); // by form
+async function converse(form, output) {
+  sockets.get(form)?.close();
+  if (key.value) await fetch("/", { headers: { authorization: `Bearer ${key.value}` } });
+  const { address, messages } = form.elements;
+  const socket = new WebSocket(new URL(address.value, location.href.replace(/^http/, "ws")));
+  sockets.set(form, socket);
+  socket.binaryType = "arraybuffer";
+  socket.onopen = () => {
+    output.textContent = "Open.\n";
+    for (const line of messages.value.split("\n")) if (line.trim()) socket.send(line);
+  };
+  socket.onmessage = ({ data }) => output.append(typeof data === "string" ? `${shortened(data)}\n` : `${data.byteLength} bytes\n`);
+  socket.onclose = ({ code, reason }) => output.append(`Closed, ${code} ${reason}\n`);
+}
+const shortened = (text) => (text.length > 500 ? `${text.slice(0, 500)}… ${text.length} characters` : text);
+
 document.addEventListener("submit", async (event) => {
   event.preventDefault();
   const form = event.target;
   const output = form.querySelector("output");
   output.textContent = "Waiting for the answer.";
   try {
+    if (form.dataset.socket) return await converse(form, output);
     const [url, options] = requestOf(form);
     await show(await fetch(url, options), output);
   } catch (error) {

@@ -160,7 +160,17 @@ def _websocket(document: Node, path: str, websocket: Node) -> Iterator[str]:
         for schema in _alternatives(document, websocket.get(side, {})):
             yield f"<p>{title}: {escape(schema.get('description', ''))}</p>"
             yield from _rows(_fields(document, schema))
+    yield from _socket_form(path, websocket["example"])
     yield "</details>"
+
+
+def _socket_form(path: str, example: Node) -> Iterator[str]:
+    """Yield the form that opens the socket and sends the messages, one a line; the script reads it."""
+    address = escape(f"{path}?{example['query']}" if example["query"] else path)
+    messages = escape("\n".join(map(_body_text, example["messages"])))
+    yield f'<form data-socket="{escape(path)}"><label>Path <input name=address value="{address}"></label>'
+    yield f"<label>Messages, one a line <textarea name=messages rows=4>{messages}</textarea></label>"
+    yield "<button>Send</button><output></output></form>"
 
 
 def _heading(name: str, text: str) -> Iterator[str]:

@@ -51,6 +51,8 @@ class WebSocketOperation:
     receives: object  # type of the client's JSON messages
     sends: object = None  # type of the server's JSON messages, None if there is no model of them
     tag: str = ""  # the API that it belongs to
+    example: tuple[Mapping[str, object], ...] = ()  # messages that have a text spoken
+    query: str = ""  # of the path, in the example
 
     def describe(self) -> Schema:
         """Return the description, with the messages' schemas in ``SCHEMAS_KEY``."""
@@ -59,6 +61,7 @@ class WebSocketOperation:
             "summary": self.summary,
             "tags": [self.tag],
             "clientMessages": clients,
+            "example": {"query": self.query, "messages": list(self.example)},
             SCHEMAS_KEY: schemas,
         }
         if self.sends is not None:

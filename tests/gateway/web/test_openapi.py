@@ -100,6 +100,7 @@ def test_every_websocket_route_has_its_messages_in_the_document() -> None:
         assert websocket["summary"]
         assert websocket["clientMessages"]
         assert websocket["serverMessages"]
+        assert isinstance(websocket["example"]["messages"], list)
     assert {"SessionConfig", "AudioStart"} <= set(SCHEMAS)
 
 

@@ -46,7 +46,20 @@ from .request_mapping import CARTESIA_NAMES, make_synthesis_options
 
 PATH: Final = "/tts/websocket"
 CARTESIA_SOCKET_OPERATION: Final = WebSocketOperation(
-    PATH, "Cartesia's contexts; audio comes in base64.", CartesiaClientMessage, CartesiaServerMessage
+    PATH,
+    "Cartesia's contexts; audio comes in base64.",
+    CartesiaClientMessage,
+    CartesiaServerMessage,
+    example=(
+        {
+            "model_id": "sonic-3",
+            "context_id": "one",
+            "transcript": "Hello, this is vivavoce.",
+            "voice": {"mode": "id", "id": ""},
+            "output_format": {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000},
+        },
+    ),
+    query="cartesia_version=2025-04-16",
 )
 IDLE_S: Final = 300.0  # without a message or audio, after which Cartesia closes a connection too
 _API: Final = "cartesia"  # in the log and the metrics

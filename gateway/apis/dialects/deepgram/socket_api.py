@@ -41,7 +41,11 @@ from .request_mapping import make_deepgram_options, resolve_deepgram_voice
 
 DEEPGRAM_SOCKET_OPERATIONS: Final = (
     WebSocketOperation(
-        PATHS[0], "Deepgram's texts; audio is binary.", DeepgramClientMessage, DeepgramServerMessage
+        PATHS[0],
+        "Deepgram's texts; audio is binary.",
+        DeepgramClientMessage,
+        DeepgramServerMessage,
+        example=({"type": "Speak", "text": "Hello, this is vivavoce."}, {"type": "Flush"}),
     ),
     WebSocketOperation(PATHS[1], "Deepgram's turns; audio is binary.", FluxClientMessage, FluxServerMessage),
 )

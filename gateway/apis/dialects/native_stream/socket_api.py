@@ -66,6 +66,11 @@ NATIVE_STREAM_OPERATION: Final = WebSocketOperation(
     "Speak text while it is written; audio comes in binary messages.",
     NativeStreamMessage,
     NativeStreamServerMessage,
+    example=(
+        {"type": "session.config", "response_format": "pcm"},
+        {"type": "input.text", "text": "Hello, this is vivavoce."},
+        {"type": "input.done"},
+    ),
 )
 _THREAD_PARSING_CHARACTERS: Final = 256 * 1024  # longer messages hold a recording and are parsed on a thread
 _API: Final = "socket"  # in the log and the metrics
