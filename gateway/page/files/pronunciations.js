@@ -10,7 +10,7 @@ export class Pronunciations {
   // handlers: text (the text area), hear(word, said), changed()
   constructor(handlers) {
     this.handlers = handlers;
-    this.kept = new Memory("local", "pronunciations", {});
+    this.kept = new Memory("local", "pronunciations", {}, () => { this.show(); handlers.changed(); });
     this.word = null;
     handlers.text.addEventListener("select", () => this.onSelect());
     $("try").onclick = () => { if ($("pronounce").reportValidity()) handlers.hear(this.word, this.said); };

@@ -31,8 +31,9 @@ export async function* lines(response) {
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read().catch((error) => {
+    const { done, value } = await reader.read().catch(async (error) => {
       if (error.name === "AbortError") throw error;
+      await request("GET", "/v1/server"); // which names a key that is not valid any more, or a server that is gone
       throw new ServerError("The server stopped in the middle of the speech.");
     });
     const parts = (rest + decoder.decode(value, { stream: !done })).split("\n");

@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -22,12 +24,15 @@ WITHOUT_AUTOPLAY: Final = """const resume = AudioContext.prototype.resume;
   const state = { get() { return asked > 2 ? "running" : "suspended"; } };
   Object.defineProperty(AudioContext.prototype, "state", state);
   AudioContext.prototype.resume = function () { asked++; return resume.call(this); };"""
+# Selects the first word and keeps a pronunciation of it.
+KEEP: Final = """text.setSelectionRange(0, {length}); text.dispatchEvent(new Event("select"));
+  respelling.value = "too"; pronounce.requestSubmit();"""
 SERVER: Final = """
 import asyncio, sys
 from vivavoce.gateway.serve import serve
 from vivavoce.gateway.configuration.settings_loader import load_settings
 
-settings = load_settings(flags={"http_port": 0, "audiosocket_port": 0})
+settings = load_settings(flags={"http_port": int(sys.argv[1]), "audiosocket_port": 0})
 asyncio.run(serve(settings, announce=lambda line: print(line, flush=True)))
 """
 
@@ -79,14 +84,38 @@ def test_a_key_that_is_revoked_is_named(tmp_path: Path) -> None:
     keys.add("other", (Scope.SPEAK,), KeyLimits())
 
     async def scenario(page: SpeakPage) -> None:
-        await page.play("One.")
+        await page.write(LONG)
+        await page.click("play")  # whose later pieces are asked for when the first ones have been heard
+        await page.tab.wait_until("Number(seek.max) > 60")
         keys.revoke(key[3:11])
+        await page.tab.run("seek.value = seek.max; seek.dispatchEvent(new Event('input'))")
+        assert (await page.notice()).startswith("Your key is not valid any more.")
         await page.write("Two.")
         await page.click("play")
         assert (await page.notice()).startswith("Your key is not valid any more.")
         assert await page.tab.run("text.value") == "Two."
 
-    on_page(scenario, key=key, access_keys_file=tmp_path / "keys.json")
+    settings = {"access_keys_file": tmp_path / "keys.json", "apis_max_input_characters": 200}
+    on_page(scenario, key=key, **settings)
+
+
+def test_two_tabs_speak_at_once_and_share_the_pronunciations() -> None:
+    async def scenario(page: SpeakPage) -> None:
+        async with opened_page(page.browser, page.url) as other:
+            words = {"Alpha": page, "Beta": other}
+            for word, tab in words.items():
+                await tab.tab.command("Page.bringToFront")
+                await tab.write(f"{word} one two.")
+                await tab.tab.run(KEEP.format(length=len(word)))
+                await tab.click("play")
+            for word, tab in words.items():
+                await tab.tab.command("Page.bringToFront")
+                await tab.until_spoken()
+                history = await tab.tab.run("[...texts.children].map((item) => item.textContent)")
+                assert history == [f"{word} one two."]
+                assert await tab.tab.run("kept.children.length") == 2
+
+    on_page(scenario)
 
 
 def test_text_from_right_to_left_is_written_so() -> None:
@@ -99,29 +128,41 @@ def test_text_from_right_to_left_is_written_so() -> None:
     on_page(scenario)
 
 
-def test_a_server_that_goes_away_during_play_is_named_and_can_be_asked_again() -> None:
+@asynccontextmanager
+async def server_process(port: int) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SERVER, str(port)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    try:
+        line = (await process.stdout.readline()).decode()
+        yield process, "http://" + line.partition("http://")[2].partition(",")[0]
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def test_a_server_that_restarts_during_play_is_named_and_can_be_asked_again() -> None:
     async def run() -> None:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", SERVER, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-        )
-        assert process.stdout is not None
-        try:
-            line = (await process.stdout.readline()).decode()
-            url = "http://" + line.partition("http://")[2].partition(",")[0]
-            async with open_chromium() as browser, opened_page(browser, url) as page:
-                await page.write(LONG)
-                await page.click("play")
-                await page.tab.wait_until("probe.sources.length")
-                process.kill()
-                await process.wait()
-                await page.write("Again.")
-                await page.click("stop")
-                await page.click("play")
-                await page.tab.wait_until("notice.textContent.endsWith('does not answer.')")
-                assert await page.tab.run("[play.textContent, text.value]") == ["Play", "Again."]
-        finally:
-            if process.returncode is None:
-                process.kill()
+        async with AsyncExitStack() as opened:
+            process, url = await opened.enter_async_context(server_process(0))
+            browser = await opened.enter_async_context(open_chromium())
+            page = await opened.enter_async_context(opened_page(browser, url))
+            await page.write(LONG)
+            await page.click("play")
+            await page.tab.wait_until("probe.sources.length")
+            process.kill()
             await process.wait()
+            await page.write("Again.")
+            await page.click("stop")
+            await page.click("play")
+            await page.tab.wait_until("notice.textContent.endsWith('does not answer.')")
+            assert await page.tab.run("[play.textContent, text.value]") == ["Play", "Again."]
+            await opened.enter_async_context(server_process(int(url.rpartition(":")[2])))
+            await page.click("play")
+            await page.until_spoken()
 
     asyncio.run(asyncio.wait_for(run(), TIMEOUT_S))

@@ -89,6 +89,11 @@ def run_node_program(
 
 def node_program(packages: str, program: Path) -> Path:
     """Return a copy of a program for Node beside the packages, from where Node resolves its imports."""
+    return Path(shutil.copy(program, node_packages(packages)))
+
+
+def node_packages(packages: str) -> Path:
+    """Return the folder in whose ``node_modules`` the packages are; skips the test if they cannot be had."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("Node is not installed")
     place = ENVIRONMENTS / f"node-{packages.replace('/', '-').replace(' ', '+')}"
@@ -98,7 +103,7 @@ def node_program(packages: str, program: Path) -> Path:
         npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", *packages.split()]
         install(npm, cwd=place)
         (place / "node_modules" / ".made").touch()
-    return Path(shutil.copy(program, place))
+    return place
 
 
 def install(command: list[str], cwd: Path | None = None) -> None:
