@@ -1,11 +1,16 @@
 """Says whether a device can run the kernels in Triton; ``fused_kernels.py`` says what they are for."""
 
+import logging
+import shutil
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 
 import torch
 
+logger = logging.getLogger(__name__)
+
+_C_COMPILERS = ("gcc", "clang")  # that Triton looks for
 _MIN_CAPABILITY = (8, 0)  # of a card that copies to shared memory asynchronously
 _EARLY_LAUNCH_CAPABILITY = (9, 0)
 
@@ -26,8 +31,11 @@ def has_fused_kernels(
 
 @cache
 def runs_triton(device: torch.device) -> bool:
-    """Whether Triton is installed and compiles for the device."""
+    """Whether Triton is installed and compiles for the device; without a C compiler it starts no kernel."""
     if device.type != "cuda" or find_spec("triton") is None:
+        return False
+    if not any(map(shutil.which, _C_COMPILERS)):
+        logger.warning("no C compiler is installed, so that slower torch replaces the kernels for cards")
         return False
     return torch.cuda.get_device_capability(device) >= _MIN_CAPABILITY
 

@@ -49,6 +49,10 @@ echo "image: $(du -smx "$mounted" | cut -f1) MB, user $(buildah "${storage[@]}" 
 in_image vivavoce --version
 in_image python3 -c "import os; assert os.getuid() == 10001; open('/tmp/a', 'w')"
 if in_image sh -c 'touch /opt/vivavoce/a' 2>/dev/null; then echo "the user may change the program"; exit 1; fi
+if [ "$target" = cuda ]; then  # what Triton does before its first kernel
+    in_image sh -c 'printf "#include <Python.h>\n" >/tmp/launcher.c && gcc -shared -fPIC -o /tmp/launcher.so \
+        -I"$(python3 -c "import sysconfig; print(sysconfig.get_paths(scheme=\"posix_prefix\")[\"include\"])")" /tmp/launcher.c'
+fi
 in_image vivavoce say "Hello, this is vivavoce." -o /tmp/hello.wav
 in_image python3 -c "import os; assert os.path.getsize('/tmp/hello.wav') > 40_000; print('say: spoken')"
 in_image sh -c 'vivavoce keys add me --keys-file $VIVAVOCE_ACCESS_KEYS_FILE --scope admin >/tmp/key

@@ -49,10 +49,19 @@ def test_the_lock_file_has_every_dependency_in_a_version_that_is_allowed(target:
 
 def test_both_targets_serve_as_a_user_that_is_not_root() -> None:
     serving = DOCKERFILE[DOCKERFILE.index("AS serving") :]
-    assert re.search(r"^USER 10001$", serving, re.MULTILINE)
+    for stage in serving.split("FROM serving AS")[1:]:
+        assert re.findall(r"^USER (.*)$", stage, re.MULTILINE) == ["10001"]
+        assert "RUN" not in stage[stage.index("USER") :]
     assert "STOPSIGNAL SIGTERM" in serving and "HEALTHCHECK" in serving
     assert re.findall(r"^FROM serving AS (\w+)$", DOCKERFILE, re.MULTILINE) == ["cuda", "cpu"]
-    assert not re.search(r"USER root", serving)
+
+
+def test_the_image_for_cards_has_cuda_and_a_compiler_for_its_kernels() -> None:
+    text = (DEPLOY / "image" / "requirements-cuda.txt").read_text(encoding="utf-8")
+    pinned = set(re.findall(r"^([\w-]+)==", text, re.MULTILINE))
+    assert {"nvidia-cublas", "nvidia-cudnn-cu13", "triton"} <= pinned
+    cuda = DOCKERFILE[DOCKERFILE.index("FROM serving AS cuda") : DOCKERFILE.index("FROM serving AS cpu")]
+    assert re.search(r"install .* gcc libc6-dev libpython3-dev", cuda)
 
 
 def test_the_variables_of_the_image_and_of_compose_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
