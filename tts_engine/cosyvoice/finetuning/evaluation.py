@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,8 @@ from ....models.cosyvoice.training.dataset import TrainingDataset, UtteranceEntr
 from ....models.signal.recording_resampler import resample
 from ...chunk import SAMPLE_RATE
 from ...engine import Engine
+from ...reading.multilingual_clause_normalizer import LanguageGrammars
+from ...reading.normalizer import TextNormalizer
 
 Float = NDArray[np.float32]
 
@@ -144,9 +147,21 @@ class _Judge:
 
 
 def words_of(text: str) -> list[str]:
-    """Words in lower case without punctuation; each ideograph is a word."""
-    plain = unicodedata.normalize("NFKC", text).lower().replace("'", "")
+    """Words as they are said, in lower case without punctuation; each ideograph is a word.
+
+    Recognisers write "$5" for "five dollars": numbers are read as the engine reads them. Latin letters are
+    read in English.
+    """
+    normalizer = TextNormalizer(_grammars().clause_normalizer())
+    clauses = [*normalizer.push(text), *normalizer.flush()]
+    spoken = " ".join(word.text for clause in clauses for word in clause.words)
+    plain = unicodedata.normalize("NFKC", spoken).lower().replace("'", "").replace("〇", "零")
     return re.findall(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_]+", plain)
+
+
+@cache
+def _grammars() -> LanguageGrammars:
+    return LanguageGrammars.load()
 
 
 def count_wrong_words(expected: Sequence[str], heard: Sequence[str]) -> int:

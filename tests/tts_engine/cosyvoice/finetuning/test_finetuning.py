@@ -138,6 +138,18 @@ def test_ideographs_are_words() -> None:
     assert words_of("It's 你好, OK!") == ["its", "你", "好", "ok"]
 
 
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        ("It costs $1,234.50.", "it costs one thousand two hundred thirty four dollars and fifty cents"),
+        ("On May 3rd, at 5 o'clock", "On May third at five o'clock."),
+        ("二〇二四年3月", "二零二四年三月"),
+    ],
+)
+def test_numbers_are_the_words_that_are_said(written: str, spoken: str) -> None:
+    assert words_of(written) == words_of(spoken)
+
+
 def test_a_data_set_of_another_tokenizer_is_refused(data: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     write_random_bundle(other, CosyVoiceVersion.V2, BundleSize.TINY, seed=2)
