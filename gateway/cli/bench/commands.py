@@ -78,6 +78,7 @@ def bench_call(
 _SERVE_PARTS = ("load", "first-byte", "disconnect")
 # As SpeechApi
 _SERVE_APIS = "native openai dashscope cartesia elevenlabs deepgram inworld jambonz pai ray xtts".split()
+_SCENARIOS = ("fast", "cross-lingual", "natural")
 
 
 @bench.command("serve", epilog="Example: vivavoce bench serve --api openai --rate 4 --requests 200")
@@ -123,6 +124,20 @@ _SERVE_APIS = "native openai dashscope cartesia elevenlabs deepgram inworld jamb
 @click.option(
     "--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Draw the waits; needs matplotlib."
 )
+@click.option(
+    "--scenario",
+    "scenarios",
+    multiple=True,
+    type=click.Choice(_SCENARIOS),
+    help="Measure cloning instead, cached and not; repeatable. Random weights unless --bundle is given.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Requests of a scenario at once: 1, 2, 4 up to this.",
+)
 @AS_JSON
 def bench_serve(
     parts: tuple[str, ...],
@@ -136,13 +151,21 @@ def bench_serve(
     voice: str | None,
     seed: int,
     plot: Path | None,
+    scenarios: tuple[str, ...],
+    concurrency: int,
     as_json: bool,
 ) -> None:
     """A server over any speech API: waits and underruns under load, first byte, disconnecting clients."""
     from .api_clients import SpeechApi
-    from .open_loop import RequestLoadOptions
-    from .serve import ServeBenchPart, measure
+    from .requests.cloning import CloningScenario, ScenarioLoad
+    from .requests.open_loop import RequestLoadOptions
+    from .serve import ServeBenchPart, measure, measure_scenarios
 
+    if scenarios:
+        chosen, load = [CloningScenario(one) for one in scenarios], ScenarioLoad(requests, concurrency)
+        cloning = measure_scenarios(chosen, load, bundle=bundle, size=size, device=device or "auto")
+        print_report(cloning, as_json)
+        return
     report = measure(
         RequestLoadOptions(rate, streams, requests, voice, seed),
         parts=[ServeBenchPart(part) for part in parts or _SERVE_PARTS[:1]],

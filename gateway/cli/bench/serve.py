@@ -5,6 +5,8 @@ The server is a process of its own; this process is its clients. Three parts:
     load        requests at random times: first byte, first audible sample, underruns (``open_loop``)
     first-byte  kept connections, one client and twenty, and each API against the native one (``first_byte``)
     disconnect  clients that vanish or stop reading (``disconnect``)
+
+Cloning scenarios are measured instead where they are asked for (``cloning``).
 """
 
 import asyncio
@@ -14,12 +16,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from .api_clients import SpeechApi
 from .bundle_weights import BenchWeights
-from .disconnect import disconnect_figures
-from .first_byte import figures_above_native, first_byte_figures
-from .open_loop import (
+from .processes import run_server_process
+from .report import BenchFailed, BenchFigure, BenchReport
+from .requests.cloning import CloningScenario, ScenarioLoad, packaged_reference, scenario_figures
+from .requests.disconnect import disconnect_figures
+from .requests.first_byte import figures_above_native, first_byte_figures
+from .requests.open_loop import (
     WARM_UP_REQUESTS,
     RequestLoadOptions,
     draw_waits,
@@ -27,8 +33,6 @@ from .open_loop import (
     require_matplotlib,
     run_requests,
 )
-from .processes import run_server_process
-from .report import BenchFailed, BenchFigure, BenchReport
 
 FIRST_BYTE_REQUESTS = 50
 DISCONNECTS = 20
@@ -76,6 +80,34 @@ def measure(
         "device": device,
         "rate": options.rate,
         "api": ", ".join(apis),
+    }
+    return BenchReport("serve", tuple(figures), settings)
+
+
+def measure_scenarios(
+    scenarios: Sequence[CloningScenario],
+    load: ScenarioLoad,
+    *,
+    bundle: Path | None = None,
+    size: str | None = None,
+    device: str = "auto",
+) -> BenchReport:
+    """Start a server that clones voices and measure the scenarios; raises BenchFailed and BundleError."""
+    figures: list[BenchFigure] = []
+    reference = asyncio.run(packaged_reference())
+    with BenchWeights(bundle, size or "full").folder() as folder, TemporaryDirectory() as temporary:
+        config = Path(temporary) / "vivavoce.toml"
+        config.write_text(f'[voices]\nstore = "{temporary}/voices"\n', encoding="utf-8")
+        flags = ("--config", str(config), "--bundle", str(folder), "--device", device)
+        with run_server_process(*flags, "--max-streams", str(max(1, load.concurrency))) as url:
+            for scenario in scenarios:
+                figures += asyncio.run(scenario_figures(url, scenario, reference, load))
+    voice = str(bundle or f"random weights, {size or 'full'}")
+    settings: dict[str, str | float] = {
+        "voice": voice,
+        "device": device,
+        "requests": load.requests,
+        "recording": "of the packaged voice, English",
     }
     return BenchReport("serve", tuple(figures), settings)
 

@@ -22,7 +22,7 @@ import httpx
 from websockets.exceptions import WebSocketException
 
 from vivavoce.gateway.cli.bench.api_clients import ApiClient, SpeechApi, open_client
-from vivavoce.gateway.cli.bench.open_loop import SENTENCES
+from vivavoce.gateway.cli.bench.requests.open_loop import SENTENCES
 from vivavoce.tts_engine.errors import Overloaded, VivavoceError
 
 TOKENS_PER_S = 40.0  # of a language model

@@ -13,9 +13,10 @@ from shared.engine.standin_backend import StandInBackend
 from shared.gateways.made_settings import make_settings
 from vivavoce.gateway.cli.bench import commands
 from vivavoce.gateway.cli.bench.api_clients import SpeechApi, open_client
-from vivavoce.gateway.cli.bench.disconnect import disconnect_figures
-from vivavoce.gateway.cli.bench.first_byte import figures_above_native, first_byte_figures
-from vivavoce.gateway.cli.bench.open_loop import (
+from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport
+from vivavoce.gateway.cli.bench.requests.disconnect import disconnect_figures
+from vivavoce.gateway.cli.bench.requests.first_byte import figures_above_native, first_byte_figures
+from vivavoce.gateway.cli.bench.requests.open_loop import (
     RequestLoadOptions,
     RequestTimes,
     audible_after_s,
@@ -23,7 +24,6 @@ from vivavoce.gateway.cli.bench.open_loop import (
     load_figures,
     max_in_flight,
 )
-from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport
 from vivavoce.gateway.cli.bench.serve import ServeBenchPart, measure
 from vivavoce.gateway.serve import Gateway
 from vivavoce.tts_engine.chunk import SAMPLE_RATE

@@ -5,10 +5,10 @@ import time
 
 import numpy as np
 
-from .api_clients import SpeechApi, speaking_transport
-from .engine_watch import EngineWatch, open_connection
+from ..api_clients import SpeechApi, speaking_transport
+from ..engine_watch import EngineWatch, open_connection
+from ..report import BenchFigure
 from .open_loop import SENTENCES
-from .report import BenchFigure
 
 _MAX_CLEANUP_MS = 100.0
 _LONG_TEXT = " ".join(SENTENCES * 20)

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ....tts_engine.chunk import SAMPLE_RATE
-from ....tts_engine.errors import MissingExtra, Overloaded, VivavoceError
-from .api_clients import ApiClient, SpeechApi, open_client
-from .report import BenchFigure
+from .....tts_engine.chunk import SAMPLE_RATE
+from .....tts_engine.errors import MissingExtra, Overloaded, VivavoceError
+from ..api_clients import ApiClient, SpeechApi, open_client
+from ..report import BenchFigure
 
 SENTENCES = (
     "Thank you for calling, how can I help you today?",

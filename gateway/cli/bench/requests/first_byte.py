@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....tts_engine.chunk import SAMPLE_RATE
-from .api_clients import ApiClient, SpeechApi, open_client
+from .....tts_engine.chunk import SAMPLE_RATE
+from ..api_clients import ApiClient, SpeechApi, open_client
+from ..report import BenchFigure
 from .open_loop import SENTENCES, WARM_UP_REQUESTS
-from .report import BenchFigure
 
 CLIENTS = 20
 _MAX_FIRST_BYTE_MS = {SpeechApi.OPENAI: 50.0}  # the others: 60

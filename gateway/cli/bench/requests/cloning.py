@@ -1,0 +1,205 @@
+"""Cloning scenarios: speech with the voice of a recording, which the server has as a voice or gets each time.
+
+    fast            at most 10 characters, a recording of at most 5 s
+    cross-lingual   Chinese and English mixed, an English recording
+    natural         a long Chinese text, a Chinese recording
+
+Without a recording of the user, the packaged voice speaks one in English; for ``natural`` it gets a Chinese
+transcript, which is what the first packet depends on. Requests go over the OpenAI API.
+"""
+
+import asyncio
+import io
+import time
+import wave
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from .....tts_engine.chunk import SAMPLE_RATE
+from ..report import BenchFailed, BenchFigure
+from ..trace import percentile
+
+MAX_REFERENCE_S: Final = 5.0
+MIN_SAVED_PERCENT: Final = 40.0  # of the first packet, by a voice that the server has
+_TIMEOUT_S: Final = 600.0
+_SPOKEN: Final = "The boats came in before the sun was up."  # by the packaged voice, as the recording
+_NAMES: Final = {True: "cached voice", False: "recording sent"}
+
+
+class CloningScenario(StrEnum):
+    """What is spoken, and by whom."""
+
+    FAST = "fast"
+    CROSS_LINGUAL = "cross-lingual"
+    NATURAL = "natural"
+
+
+# Text and transcript of the recording.
+_TEXTS: Final = {
+    CloningScenario.FAST: ("你好，很高兴见到你。", _SPOKEN),
+    CloningScenario.CROSS_LINGUAL: ("今天的 meeting 改到下午三点，请把 final report 发给 Anna。", _SPOKEN),
+    CloningScenario.NATURAL: (
+        "清晨的港口还在沉睡，第一批渔船已经回来了。没有人说话，只有海水的声音，远处的钟响了两下。"
+        "老人把灯提在手里，慢慢走上台阶，写下这一天的第一行字。",
+        "太阳还没有升起，渔船就回来了。",
+    ),
+}
+# Where the target applies: a request that is short, and one that is usual.
+_TARGETS: Final = (CloningScenario.FAST, CloningScenario.NATURAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A recording to speak like. samples: s16le of one channel at 24 kHz."""
+
+    samples: NDArray[np.int16]
+    transcript: str | None = None  # None: that of the scenario
+
+    def wav(self, number: int) -> bytes:
+        """A sound file that no request has sent before, so that no cache has its voice."""
+        samples = self.samples.copy()
+        samples[-1] = number
+        content = io.BytesIO()
+        with wave.open(content, "wb") as file:
+            file.setparams((1, 2, SAMPLE_RATE, 0, "NONE", ""))
+            file.writeframes(samples.tobytes())
+        return content.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioLoad:
+    """How often each scenario is asked for."""
+
+    requests: int  # of each measurement
+    concurrency: int  # the most requests at once; powers of two before it are measured too
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Requests at once, of each measurement."""
+        powers = (2**power for power in range(self.concurrency.bit_length()))
+        return tuple(sorted({*powers, self.concurrency} & set(range(1, self.concurrency + 1))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    first_packet_s: float
+    took_s: float
+    audio_s: float
+
+
+async def packaged_reference() -> Reference:
+    """What the packaged voice says as the recording."""
+    from .....tts_engine.engine import Engine
+
+    engine = await Engine.open("default")
+    try:
+        async with engine.stream() as stream:
+            stream.push_text(_SPOKEN)
+            stream.end_input()
+            pcm = b"".join([chunk.pcm async for chunk in stream])
+    finally:
+        await engine.aclose()
+    samples = np.frombuffer(pcm, "<i2").astype(np.int16)
+    shortest = np.zeros(max(0, 3 * SAMPLE_RATE - len(samples) + 1), np.int16)  # the server takes from 3 s on
+    return Reference(np.concatenate([samples, shortest])[: round(MAX_REFERENCE_S * SAMPLE_RATE)])
+
+
+async def scenario_figures(
+    url: str, scenario: CloningScenario, reference: Reference, load: ScenarioLoad
+) -> list[BenchFigure]:
+    """First packet and real-time factor at each concurrency. Raises BenchFailed for a refused request."""
+    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S) as client:
+        speaker = _Speaker(client, scenario, reference)
+        await speaker.enroll()
+        for is_cached in (True, False):  # what is made at the first request is not measured
+            await speaker.speak(is_cached)
+        medians: dict[bool, float] = {}
+        figures: list[BenchFigure] = []
+        for is_cached in (True, False):
+            for level in load.levels:
+                answers = await _ask(speaker, is_cached, load.requests, level)
+                name = f"{scenario}, {_NAMES[is_cached]}, {level} at once"
+                figures += _figures(name, answers)
+                medians.setdefault(is_cached, percentile([one.first_packet_s for one in answers], 50))
+        saved = 100 * (1 - medians[True] / medians[False])
+        target = MIN_SAVED_PERCENT if scenario in _TARGETS else None
+        name = f"{scenario}: first packet saved by a cached voice"
+        figures.append(BenchFigure(name, saved, "%", at_least=target))
+        await speaker.delete()
+    return figures
+
+
+class _Speaker:
+    def __init__(self, client: httpx.AsyncClient, scenario: CloningScenario, reference: Reference) -> None:
+        self._client, self._reference = client, reference
+        self._text, transcript = _TEXTS[scenario]
+        self._transcript = reference.transcript or transcript
+        self._sent = 0
+        self._voice = ""
+
+    async def enroll(self) -> None:
+        answer = await self._client.post(
+            "/v1/audio/voices",
+            data={
+                "name": "bench",
+                "ref_text": self._transcript,
+                "consent": "The packaged voice.",
+            },
+            files={"audio_sample": ("bench.wav", self._reference.wav(0), "audio/wav")},
+        )
+        _require_ok(answer.status_code, answer.text)
+        self._voice = answer.json()["id"]
+
+    async def delete(self) -> None:
+        await self._client.delete(f"/v1/audio/voices/{self._voice}")
+
+    async def speak(self, is_cached: bool) -> _Answer:
+        body: dict[str, Any] = {"input": self._text, "response_format": "pcm"}
+        if is_cached:
+            body["voice"] = self._voice
+        else:
+            self._sent += 1
+            sound = b64encode(self._reference.wav(self._sent)).decode()
+            body |= {"ref_audio": f"data:audio/wav;base64,{sound}", "ref_text": self._transcript}
+        asked_at, first_at, received = time.monotonic(), None, 0
+        async with self._client.stream("POST", "/v1/audio/speech", json=body) as answer:
+            if answer.status_code != 200:
+                _require_ok(answer.status_code, (await answer.aread()).decode())
+            async for piece in answer.aiter_bytes():
+                first_at = first_at or time.monotonic()
+                received += len(piece)
+        if first_at is None:
+            raise BenchFailed("the server sent no audio")
+        return _Answer(first_at - asked_at, time.monotonic() - asked_at, received / 2 / SAMPLE_RATE)
+
+
+def _require_ok(status: int, text: str) -> None:
+    if status != 200:
+        raise BenchFailed(f"the server answered {status}: {text[:300]}")
+
+
+async def _ask(speaker: _Speaker, is_cached: bool, requests: int, at_once: int) -> list[_Answer]:
+    places = asyncio.Semaphore(at_once)
+
+    async def one() -> _Answer:
+        async with places:
+            return await speaker.speak(is_cached)
+
+    return await asyncio.gather(*(one() for _ in range(max(requests, at_once))))
+
+
+def _figures(name: str, answers: Sequence[_Answer]) -> list[BenchFigure]:
+    firsts = [1_000 * one.first_packet_s for one in answers]
+    factor = percentile([one.took_s / one.audio_s for one in answers], 50)
+    waits = [
+        BenchFigure(f"{name}: first packet, p{percent}", percentile(firsts, percent), "ms")
+        for percent in (50, 95)
+    ]
+    return [*waits, BenchFigure(f"{name}: real-time factor, p50", factor, "")]

@@ -1,0 +1,70 @@
+"""The cloning scenarios of the serve bench, against a server of tones that keeps voices."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shared.served_apis import TIMEOUT_S, serve_every_api
+from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure
+from vivavoce.gateway.cli.bench.requests.cloning import (
+    _TEXTS,
+    CloningScenario,
+    Reference,
+    ScenarioLoad,
+    scenario_figures,
+)
+from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
+from vivavoce.tts_engine.voices.store import VoiceStore
+
+pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
+
+NOISE = np.random.default_rng(1).integers(-9_000, 9_000, 4 * 24_000).astype(np.int16)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[VoiceStore]:
+    with VoiceStore(tmp_path / "voices", 2, read_prompt=VoicePrompt.load) as opened:
+        yield opened
+
+
+def figures_of(store: VoiceStore | None, load: ScenarioLoad) -> list[BenchFigure]:
+    async def run() -> list[BenchFigure]:
+        async with asyncio.timeout(TIMEOUT_S), serve_every_api(store=store) as served:
+            url = str(served.client.base_url)
+            figures = await scenario_figures(url, CloningScenario.CROSS_LINGUAL, Reference(NOISE), load)
+            assert (await served.client.get("/v1/audio/voices")).json()["uploaded_voices"] == []
+            return figures
+
+    return asyncio.run(run())
+
+
+def test_each_concurrency_is_measured_with_a_kept_voice_and_with_recordings(store: VoiceStore) -> None:
+    figures = figures_of(store, ScenarioLoad(requests=2, concurrency=3))
+    for kind in ("cached voice", "recording sent"):
+        for level in (1, 2, 3):
+            name = f"cross-lingual, {kind}, {level} at once"
+            found = [figure for figure in figures if figure.name.startswith(name)]
+            assert len(found) == 3 and all(figure.value > 0 for figure in found)
+    assert figures[-1].name == "cross-lingual: first packet saved by a cached voice"
+
+
+def test_no_recording_is_sent_twice() -> None:
+    assert len({Reference(NOISE).wav(number) for number in range(3)}) == 3
+
+
+def test_a_server_that_clones_no_voices_is_named() -> None:
+    with pytest.raises(BenchFailed, match="the server answered 400"):
+        figures_of(None, ScenarioLoad(1, 1))
+
+
+def test_the_scenarios_are_those_of_their_names() -> None:
+    def is_chinese(text: str) -> bool:
+        return not any(letter.isascii() and letter.isalpha() for letter in text)
+
+    texts = {name: (text, is_chinese(text), is_chinese(said)) for name, (text, said) in _TEXTS.items()}
+    assert len(texts[CloningScenario.FAST][0]) <= 10
+    assert texts[CloningScenario.CROSS_LINGUAL][1:] == (False, False)
+    assert texts[CloningScenario.NATURAL][1:] == (True, True) and len(texts[CloningScenario.NATURAL][0]) > 60
