@@ -39,6 +39,7 @@ class SystemCall(Protocol):
     caller: Caller
     agent: Agent | None  # of the call, instead of that of all calls
     owner: CallOwner
+    call_id: str
     transfers: CallTransfers
     ended: str  # why, if it ended before it was up
 

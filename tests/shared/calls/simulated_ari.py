@@ -12,7 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
@@ -33,6 +33,9 @@ class AriTestChannel:
     media: SimulatedMedia | None = None  # of an external media channel that is connected
     is_answered: bool = False
     is_in_application: bool = False
+    args: list[str] = field(default_factory=list)  # of the application, when it answers
+    # What its telephone does when it is told to call somebody else (REFER): refuse, or go there.
+    refers: Literal["refuses", "hangs up", "holds"] = "refuses"
 
 
 @dataclass(slots=True)
@@ -46,12 +49,18 @@ class SimulatedAri:
     modules: set[str] = field(default_factory=set)  # that run
     gateway_url: str = ""  # as in websocket_client.conf
     on_bridged: Callable[[], None] = lambda: None
+    variables: dict[str, str] = field(default_factory=dict)  # global ones
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     sockets: set[WebSocket] = field(default_factory=set)
 
     async def emit(self, kind: str, channel: AriTestChannel, **fields: Any) -> None:
         channel.is_in_application |= kind == "StasisStart"
-        event = {"type": kind, "application": APP, "timestamp": "now", "channel": channel.state, **fields}
+        if kind == "StasisStart":
+            dialplan = {"context": "default", "exten": "s", "priority": 1} | channel.state.get("dialplan", {})
+            app_data = ",".join([APP, *fields["args"]])
+            channel.state["dialplan"] = dialplan | {"app_name": "Stasis", "app_data": app_data}
+        of = "peer" if kind == "Dial" else "channel"
+        event = {"type": kind, "application": APP, "timestamp": "now", of: channel.state, **fields}
         for socket_ in tuple(self.sockets):
             await socket_.send_text(json.dumps(event))
 
@@ -72,7 +81,14 @@ class SimulatedAri:
 
     async def answer(self, channel: AriTestChannel) -> None:
         """The one who is called answers."""
-        await self.emit("StasisStart", channel, args=[])
+        await self.emit("StasisStart", channel, args=channel.args)
+
+    async def forward(self, channel: AriTestChannel, channel_id: str) -> AriTestChannel:
+        """The one who is called forwards the call (302): another channel is called, for the same request."""
+        state = {"id": channel_id, "name": "PJSIP/carol-1"}
+        self.channels[channel_id] = AriTestChannel(channel_id, "PJSIP/carol-1", state, args=channel.args)
+        await self._remove(channel, cause=23)
+        return self.channels[channel_id]
 
     async def caller_hangs_up(self, channel: AriTestChannel, cause: int = 16) -> None:
         await self._remove(channel, cause)
@@ -112,6 +128,18 @@ class SimulatedAri:
         match request.method, path.split("/"):
             case "POST", ["channels", "externalMedia"]:
                 return await self._open_external_media(query)
+            case "GET", ["channels"]:
+                return JSONResponse([channel.state for channel in self.channels.values()])
+            case "GET", ["bridges"]:
+                bridges = self.bridges.items()
+                return JSONResponse([{"id": id_, "channels": channels} for id_, channels in bridges])
+            case "GET", ["applications", _]:
+                return JSONResponse({"name": APP}, 200 if self.sockets else 404)
+            case "GET", ["asterisk", "variable"]:
+                return JSONResponse({"value": self.variables.get(query["variable"], "")})
+            case "POST", ["asterisk", "variable"]:
+                self.variables[query["variable"]] = query["value"]
+                return Response(status_code=204)
             case "POST", ["channels"]:
                 return self._originate(query)
             case method, ["channels", channel_id, *action] if channel_id in self.channels:
@@ -124,7 +152,13 @@ class SimulatedAri:
                 return JSONResponse({"name": module, "status": status})
             case "POST", ["bridges", bridge_id, "addChannel"] if bridge_id in self.bridges:
                 self.on_bridged()
-                self.bridges[bridge_id] += query["channel"].split(",")
+                added = query["channel"].split(",")
+                if not all(channel in self.channels for channel in added):
+                    return JSONResponse({"message": "Channel not found"}, 404)
+                self.bridges[bridge_id] += added
+                return Response(status_code=204)
+            case "POST", ["bridges", bridge_id, "removeChannel"] if bridge_id in self.bridges:
+                self.bridges[bridge_id].remove(query["channel"])
                 return Response(status_code=204)
             case "DELETE", ["bridges", bridge_id] if bridge_id in self.bridges:
                 del self.bridges[bridge_id]
@@ -133,7 +167,9 @@ class SimulatedAri:
 
     def _originate(self, query: dict[str, str]) -> Response:
         state = {"id": query["channelId"], "name": f"{query['endpoint']}-0x1"}
-        self.channels[query["channelId"]] = AriTestChannel(query["channelId"], state["name"], state)
+        self.channels[query["channelId"]] = AriTestChannel(
+            query["channelId"], state["name"], state, args=query.get("appArgs", "").split(",")
+        )
         return JSONResponse(state)
 
     async def _open_external_media(self, query: dict[str, str]) -> Response:
@@ -211,6 +247,10 @@ class SimulatedAri:
                 channel.is_answered = True
             case "DELETE", []:
                 await self._remove(channel)
+            case "POST", ["redirect"] if channel.refers == "hangs up":
+                await self._remove(channel)
+            case "POST", ["redirect"] if channel.refers == "holds":
+                await self.emit("ChannelHold", channel)
             case "POST", ["continue"]:
                 await self.emit("StasisEnd", channel)
                 del self.channels[channel.id]

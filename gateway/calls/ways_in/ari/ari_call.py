@@ -3,26 +3,31 @@
 import asyncio
 from collections.abc import Callable
 from typing import Final
-from uuid import uuid4
 
+from ....background_tasks import wait_at_most
 from ...agents import Agent
 from ...call import Call
 from ...caller import NO_OWNER, Caller, CallOwner
 from ...transfers import CallTransfers
 from ..external_media import SystemChannel
-from .client import AriClient, AriFailed
+from .client import KEY_S, AriClient, AriFailed, AriNotFound
 from .models import AriChannel
 
-MEDIA_PREFIX: Final = "vivavoce-media-"
 _ENTER_TIMEOUT_S: Final = 5.0  # for the media's channel to enter the application
 _KEYS: Final = frozenset("0123456789*#ABCD")
+_TRANSFERRED_S: Final = 1.0  # in which a telephone hangs up or holds after its transfer
+_MAX_TRANSFER_S: Final = 300.0  # while which the target rings
+_OWN_VARIABLES: Final = ("MEDIA_WEBSOCKET_", "UNICASTRTP_", "DIALEDPEERNUMBER")  # of channels of the media
 
 
 class AriCall:
     """A caller's channel, from its start to its end: a ``SystemCall``.
 
     Args:
+        media_id: of the media's channel, and of the bridge.
         args: of ``Stasis()``; those with an equals sign are variables.
+        call_id: of the call; "": that of the channel.
+        caller: instead of what the channel says.
         agent: of the call, instead of that of all calls.
         on_connected: called when the call is up.
         owner: whose the call is.
@@ -32,19 +37,25 @@ class AriCall:
         self,
         client: AriClient,
         channel: AriChannel,
+        media_id: str,
         args: list[str],
+        *,
+        call_id: str = "",
+        caller: Caller | None = None,
         agent: Agent | None = None,
         on_connected: Callable[[Call], None] = lambda call: None,
         owner: CallOwner = NO_OWNER,
     ) -> None:
         self.channel = channel
-        self.media_channel = MEDIA_PREFIX + str(uuid4())  # id
-        self.caller = _caller_of(channel, args)
+        self.media_channel = media_id
+        self.call_id = call_id or channel.id
+        self.caller = caller or _caller_of(channel, args)
         self.agent = agent
         self.owner = owner
         self.transfers: CallTransfers
         self.call: Call | None = None  # from when it is up
         self.caller_is_gone = False
+        self.left = asyncio.Event()  # the caller's channel has
         self.ended = ""  # why, if it ended before it was up
         self.is_joined = False  # its caller goes to the caller of another call
         self.media_entered = asyncio.Event()
@@ -84,6 +95,7 @@ class AriCall:
         self.call = call
         # Keys come as events: the caller's channel has them in whatever way the phone sends them.
         call.listening.takes_media_keys = False
+        call.key_sender = self._send_keys
         self._on_connected(call)
         if self.ended:
             call.end.hang_up(self.ended)
@@ -94,6 +106,40 @@ class AriCall:
         """Take a key that was pressed on the caller's channel."""
         if self.call is not None and digit in _KEYS:
             self.call.listening.press(digit)
+
+    def set_hold(self, on_hold: bool) -> None:
+        """Take that the caller's telephone holds the call, or does not any more."""
+        if self.call is not None:
+            self.call.set_hold(on_hold)
+
+    async def refer(self, endpoint: str) -> bool:
+        """Have the caller's telephone call an endpoint; return whether it has gone there. Raises AriFailed.
+
+        Asterisk tells no result: its next command to the channel waits until the transfer has ended, and a
+        telephone that has gone elsewhere hangs up, or holds the call (RFC 5589, 6.1). The caller leaves the
+        bridge meanwhile, whose thread would take the answer away.
+        """
+        await self._client.leave_bridge(self.media_channel, self.channel.id)
+        try:
+            await self._client.redirect(self.channel.id, endpoint)
+            await self._client.join_bridge(self.media_channel, self.channel.id, _MAX_TRANSFER_S)
+        except AriNotFound:
+            return True
+        except AriFailed:
+            if self.caller_is_gone:
+                return True
+            raise
+        await wait_at_most(self.left, _TRANSFERRED_S)
+        return self.caller_is_gone or (self.call is not None and self.call.on_hold)
+
+    def note_gone(self) -> None:
+        """Note that the caller's channel has left."""
+        self.caller_is_gone = True
+        self.left.set()
+
+    async def _send_keys(self, digits: str) -> None:
+        await self._client.send_keys(self.channel.id, digits)
+        await asyncio.sleep(len(digits) * KEY_S)
 
     def end(self, reason: str) -> None:
         """End the call, also before it is up."""
@@ -110,5 +156,6 @@ class AriCall:
 
 def _caller_of(channel: AriChannel, args: list[str]) -> Caller:
     named = (arg.split("=", 1) for arg in args if "=" in arg)
-    variables = channel.channelvars | {name: value for name, value in named}
+    own = {name: value for name, value in channel.channelvars.items() if not name.startswith(_OWN_VARIABLES)}
+    variables = own | {name: value for name, value in named}
     return Caller(channel.caller.number, channel.caller.name, channel.dialplan.exten, variables)

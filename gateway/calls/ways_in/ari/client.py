@@ -13,25 +13,42 @@ from typing import Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, WebSocketException
 
 from .....tts_engine.errors import VivavoceError
 from ..external_media import ExternalMedia, SystemChannel
-from .models import ARI_EVENT, ARI_EVENT_TYPES, AriChannel, AriEvent, AriModule, AriVariable
+from .models import (
+    ARI_BRIDGES,
+    ARI_CHANNELS,
+    ARI_EVENT,
+    ARI_EVENT_TYPES,
+    REPLACED_EVENT,
+    AriBridge,
+    AriChannel,
+    AriEvent,
+    AriModule,
+    AriVariable,
+)
 
 logger = logging.getLogger(__name__)
 
 _REQUEST_TIMEOUT_S: Final = 5.0  # Asterisk answers within milliseconds
+_KEY_MS: Final = 100  # of a key's tone, and between two
+KEY_S: Final = 2 * _KEY_MS / 1000
 _MAX_EVENT_BYTES: Final = 1 << 20
 _MEDIA_CONNECTION: Final = "MEDIA_WEBSOCKET_CONNECTION_ID"  # variable of a channel of chan_websocket
 
-AnyModel = TypeVar("AnyModel", bound=BaseModel)
+AnyModel = TypeVar("AnyModel")
 
 
 class AriFailed(VivavoceError):
     """Asterisk refused a request or cannot be reached."""
+
+
+class AriReplaced(AriFailed):
+    """Another gateway has registered the application."""
 
 
 class AriNotFound(AriFailed):
@@ -95,6 +112,40 @@ class AriClient:
             return False
         return _parse(AriModule, described).status == "Running"
 
+    async def is_registered(self) -> bool:
+        """Return whether any gateway has registered the application."""
+        try:
+            await self._request("GET", f"applications/{self._access.app}")
+        except AriNotFound:
+            return False
+        return True
+
+    async def channels(self) -> list[AriChannel]:
+        """Return the channels that are in the application."""
+        channels = _parse(ARI_CHANNELS, await self._request("GET", "channels"))
+        return [
+            channel
+            for channel in channels
+            if channel.dialplan.app_name == "Stasis"
+            and channel.dialplan.app_data.partition(",")[0] == self._access.app
+        ]
+
+    async def bridges(self) -> list[AriBridge]:
+        """Return all bridges."""
+        return _parse(ARI_BRIDGES, await self._request("GET", "bridges"))
+
+    async def get_variable(self, name: str) -> str:
+        """Return the value of a global variable, "" if there is none."""
+        try:
+            answer = await self._request("GET", "asterisk/variable", {"variable": name})
+        except AriNotFound:
+            return ""
+        return _parse(AriVariable, answer).value
+
+    async def set_variable(self, name: str, value: str) -> None:
+        """Set a global variable; with "" it is removed."""
+        await self._request("POST", "asterisk/variable", {"variable": name, "value": value})
+
     async def answer(self, channel: str) -> None:
         """Answer a channel."""
         await self._request("POST", f"channels/{channel}/answer")
@@ -119,6 +170,20 @@ class AriClient:
         """Make a mixing bridge of that id, with those channels in it."""
         await self._request("POST", f"bridges/{bridge}", {"type": "mixing"})
         await self._request("POST", f"bridges/{bridge}/addChannel", {"channel": ",".join(channels)})
+
+    async def join_bridge(self, bridge: str, channel: str, within_s: float) -> None:
+        """Put a channel into a bridge, after all that it was told before is done; raises AriNotFound."""
+        path = f"bridges/{bridge}/addChannel"
+        await self._request("POST", path, {"channel": channel}, timeout_s=within_s)
+
+    async def leave_bridge(self, bridge: str, channel: str) -> None:
+        """Take a channel out of a bridge."""
+        await self._request("POST", f"bridges/{bridge}/removeChannel", {"channel": channel})
+
+    async def send_keys(self, channel: str, digits: str) -> None:
+        """Press keys of the far end of a channel; it takes ``KEY_S`` each."""
+        query = {"dtmf": digits, "duration": str(_KEY_MS), "between": str(_KEY_MS)}
+        await self._request("POST", f"channels/{channel}/dtmf", query)
 
     async def close_bridge(self, bridge: str) -> None:
         """Remove a bridge; its channels stay."""
@@ -148,12 +213,22 @@ class AriClient:
         caller_id: str = "",
         variables: Mapping[str, str] = MappingProxyType({}),
         ring_s: float | None = None,
+        argument: str = "",
+        originator: str = "",
+        formats: str = "",
     ) -> None:
-        """Call an endpoint; the channel enters the application when it answers.
+        """Call an endpoint; the channel that answers enters the application.
 
-        ring_s: after which Asterisk gives up; None: its default, 30.
+        Args:
+            ring_s: after which Asterisk gives up; None: its default, 30.
+            argument: of the application, also if another channel answers, as after a forward.
+            originator: id of the channel for which it is called, whose formats the channel gets.
+            formats: of the channel, without an originator; "": Asterisk's choice, which is linear audio at
+                192 kHz for a channel of ``Local``.
         """
         query = {"channelId": channel, "endpoint": endpoint, "app": self._access.app}
+        optional = {"appArgs": argument, "originator": originator, "formats": "" if originator else formats}
+        query |= {name: value for name, value in optional.items() if value}
         if caller_id:
             query["callerId"] = caller_id
         if ring_s is not None:
@@ -166,9 +241,11 @@ class AriClient:
         path: str,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, object] | None = None,
+        *,
+        timeout_s: float = _REQUEST_TIMEOUT_S,
     ) -> bytes:
         try:
-            answer = await self._http.request(method, path, params=query, json=body)
+            answer = await self._http.request(method, path, params=query, json=body, timeout=timeout_s)
         except httpx.HTTPError as error:
             raise AriFailed(f"Asterisk does not answer {method} {path}: {error!r}") from None
         if answer.is_success:
@@ -194,17 +271,20 @@ async def choose_media(client: AriClient, ways: Sequence[ExternalMedia]) -> Exte
     return way
 
 
-def _parse(model: type[AnyModel], body: bytes) -> AnyModel:
+def _parse(model: "type[AnyModel] | TypeAdapter[AnyModel]", body: bytes) -> AnyModel:
+    adapter = model if isinstance(model, TypeAdapter) else TypeAdapter(model)
     try:
-        return model.model_validate_json(body)
+        return adapter.validate_json(body)
     except ValidationError as error:
-        raise AriFailed(f"Asterisk's answer is no {model.__name__}: {error.errors()[0]['msg']}") from None
+        raise AriFailed(f"Asterisk's answer cannot be read: {error.errors()[0]['msg']}") from None
 
 
 def _parse_event(message: str | bytes) -> AriEvent | None:
     """Return an event; None if it is of no interest, or none at all, which is logged."""
     try:
         event = json.loads(message)
+        if event["type"] == REPLACED_EVENT:
+            raise AriReplaced("another gateway has registered the application")
         if event["type"] not in ARI_EVENT_TYPES:
             return None
         return ARI_EVENT.validate_python(event)

@@ -15,9 +15,11 @@ from ...call import Call
 from ...caller import Caller
 from ...transfers import AttendedTransfer, CallNotTransferable, TransferFailed
 
+CONSULTATION: Final = "vivavoce-consultation:"  # argument of the application, before the first channel's id
 _CONNECT_S: Final = 10.0  # after the target answered, until it is connected; Asterisk itself ends the ringing
 _EXTENSION: Final = re.compile(r"[\w.+*#-]+")
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_-]+/(?:(?!\$[{\[])[!-~])+")  # no functions of the dial plan
+_REDIRECTED: Final = 23  # another channel is called instead, and enters the application
 _CAUSES: Final[Mapping[int, str]] = MappingProxyType(
     # Source: ITU-T Q.850, table 1.
     {
@@ -61,23 +63,36 @@ class Consultation:
 
     def __init__(self, transfer: AttendedTransfer, context: str) -> None:
         self.target = transfer.target
-        self.channel = str(uuid4())  # id of the target's, and of its call
+        self.channel = str(uuid4())  # id of the target's, and of its call; of another if the target forwards
+        self.argument = CONSULTATION + self.channel
         self.endpoint = _endpoint_of(transfer.target, context)
         self.ring_s = transfer.ring_s
         self.agent = AnnouncingAgent(transfer.announcement)
         self._has_answered = False
+        self._has_rung = False
         self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    def answer(self) -> None:
-        """Note that the target has answered."""
+    def answer(self, channel: str) -> None:
+        """Note that the target has answered, on a channel of that id."""
+        self.channel = channel
         self._has_answered = True
 
     def fail(self, cause: int) -> None:
         """Note that the target's channel is gone, for a cause of Q.850."""
+        if cause == _REDIRECTED and not self._has_answered:
+            return
         if self._has_answered:
             self._fail(f"{self.target} hung up before the callers were joined")
         else:
-            self._fail(f"{self.target} {_CAUSES.get(cause) or 'does not answer'}")
+            self._fail(f"{self.target} {_CAUSES.get(cause) or self._fallback}")
+
+    def ring(self) -> None:
+        """Note that the target rings."""
+        self._has_rung = True
+
+    @property
+    def _fallback(self) -> str:
+        return "does not answer" if self._has_rung else "cannot be reached"
 
     async def wait_announced(self, caller: Call) -> None:
         """Wait until the target has heard the announcement; raises TransferFailed."""

@@ -15,18 +15,15 @@ bridged once it has entered the application.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack, aclosing
-from dataclasses import dataclass
-from functools import partial
-from typing import Final, assert_never
-from uuid import uuid4
+from typing import Any, Final, Literal, assert_never
 
 from .....tts_engine.errors import Overloaded
 from ....access.access_control import Grant
 from ....background_tasks import cancel_and_wait
 from ...call import Call
-from ...caller import NO_OWNER, CallOwner
+from ...outgoing.states import OutgoingState
 from ...registry import GRANT_ENDED, CallRegistry
 from ...transfers import (
     CALL_PREFIX,
@@ -36,26 +33,31 @@ from ...transfers import (
     check_no_endpoint,
 )
 from ..external_media import ExternalMedia, ExternalMediaFailed
-from .ari_call import MEDIA_PREFIX, AriCall
-from .client import AriClient, AriFailed, AriNotFound, choose_media
-from .consultation import Consultation, caller_id_of
+from .ari_call import AriCall
+from .client import AriClient, AriFailed, AriNotFound, AriReplaced, choose_media
+from .consultation import CONSULTATION, Consultation, caller_id_of
+from .gateway_identity import GatewayIdentity, is_media
 from .joined_callers import JoinedCallers
-from .models import AriChannel, AriEvent, ChannelDtmfReceived, ChannelLeft, StasisStart
+from .models import (
+    AriChannel,
+    AriEvent,
+    ChannelDtmfReceived,
+    ChannelHold,
+    ChannelLeft,
+    Dial,
+    StasisStart,
+)
+from .originated_calls import ORIGINATED, OriginatedCalls
+from .orphans import find_orphans
+from .requests import AriCallRequest
 
 logger = logging.getLogger(__name__)
 
-_RETRY_S: Final = (1.0, 2.0, 5.0, 10.0)  # until the connection is tried again; the last one from then on
+_RETRY_S: Final = (0.5, 1.0)  # until the connection is tried again; the last one from then on
+_LOG_EVERY: Final = 60  # attempts
+_STAND_BY_S: Final = 2.0
 _END_TIMEOUT_S: Final = 5.0  # for the requests at the end of the calls
 _REDIRECTED: Final = ("sip:", "sips:", "tel:")  # by the caller's own telephone system
-
-
-@dataclass(slots=True)
-class PlacedCall:
-    """A call that a key has asked for, from its ringing to its end."""
-
-    owner: CallOwner
-    release: Callable[[], None]  # what counts it
-    is_ringing: bool = False  # whether Asterisk has taken the request
 
 
 class AriController:
@@ -64,6 +66,8 @@ class AriController:
     Args:
         ways: of the external media, the best one first; the first that Asterisk has is used.
         registry: of the calls.
+        formats: of channels of ``Local`` that are called.
+        orphans: what happens to callers whose gateway died: they go on in the dial plan, or are served.
         sleep: waits between two connections.
     """
 
@@ -73,6 +77,8 @@ class AriController:
         ways: Sequence[ExternalMedia],
         registry: CallRegistry,
         *,
+        formats: str = "",
+        orphans: Literal["dial_plan", "serve"] = "dial_plan",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
@@ -82,11 +88,18 @@ class AriController:
         self._sleep = sleep
         self._calls: dict[str, AriCall] = {}  # by the ids of both channels
         self._consultations: dict[str, Consultation] = {}  # by the ids of their channels
-        self._placed: dict[str, PlacedCall] = {}  # by the ids of their channels
-        self._joined = JoinedCallers(client)
+        self._identity = GatewayIdentity(client, sleep)
+        self._joined = JoinedCallers(client, self._identity.new_joined_id)
+        self._orphans = orphans
+        self._originated = OriginatedCalls(
+            client, registry.outgoing, formats, self._hang_up, self._end_originated
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = False
         self._following = asyncio.create_task(self._follow_events(), name="ari")
+        self._counting = asyncio.create_task(
+            self._identity.run(lambda: bool(self._calls or len(self._joined))), name="ari count"
+        )
 
     async def aclose(self) -> None:
         """End every call, which leaves its channel to the dial plan, and disconnect.
@@ -100,47 +113,33 @@ class AriController:
             await asyncio.wait(self._tasks, timeout=_END_TIMEOUT_S)
         if self._joined:
             logger.warning("%d pairs of joined callers go on without the gateway", len(self._joined))
-        await cancel_and_wait(self._following, *self._tasks)
+        await cancel_and_wait(self._following, self._counting, *self._tasks)
         await self._client.aclose()
 
-    async def originate(
-        self, endpoint: str, *, caller_id: str, variables: Mapping[str, str], grant: Grant
-    ) -> str:
-        """Call an endpoint, as ``PJSIP/100``; return the id of the call that comes when it answers.
+    async def originate(self, wanted: AriCallRequest, grant: Grant) -> str:
+        """Have Asterisk call; return the id of the call. Raises RateLimited and AriFailed."""
+        return await self._originated.place(
+            wanted.endpoint,
+            caller_id=wanted.caller_id,
+            variables=wanted.variables,
+            ring_s=wanted.ring_s,
+            grant=grant,
+        )
 
-        grant: of the key, which counts the call and ends it, also while it rings. Raises RateLimited and
-        AriFailed.
-        """
-        call_id = str(uuid4())
-        release = grant.open_call(partial(self._end_placed, call_id))
-        self._placed[call_id] = PlacedCall(CallOwner(grant.key_id), release)
-        try:
-            await self._client.originate(call_id, endpoint, caller_id=caller_id, variables=variables)
-        except AriFailed:
-            # Asterisk may call although its answer does not come.
-            self._start(self._quietly(self._client.hang_up(call_id)))
-            self._forget_placed(call_id)
-            raise
-        if call_id in self._placed:
-            self._placed[call_id].is_ringing = True
-        return call_id
-
-    def _end_placed(self, channel_id: str) -> None:
-        ari_call = self._calls.get(channel_id)
+    def _end_originated(self, call_id: str) -> None:
+        ari_call = self._calls.get(call_id)
         if ari_call is not None:
             ari_call.end(GRANT_ENDED)
         else:
-            self._start(self._quietly(self._client.hang_up(channel_id)))
+            self._hang_up(call_id)
 
-    def _forget_placed(self, channel_id: str) -> None:
-        placed = self._placed.pop(channel_id, None)
-        if placed is not None:
-            placed.release()
+    def _hang_up(self, channel_id: str) -> None:
+        self._start(self._quietly(self._client.hang_up(channel_id)))
 
     # Events
 
     async def _follow_events(self) -> None:
-        failures = 0
+        failures, was_connected = 0, False
         while True:
             try:
                 async with aclosing(self._client.events()) as events:
@@ -149,62 +148,157 @@ class AriController:
                             logger.info("Connected to Asterisk")
                             failures = 0
                             self._media = await choose_media(self._client, self._ways)
-                            self._start(self._end_lost_calls())
+                            self._start(self._look_around(was_connected))
+                            was_connected = True
                         else:
                             self._handle(event)
                 problem = "Asterisk closed the connection for events"
+            except AriReplaced as error:
+                logger.warning("%s; this one takes no more calls, and looks after those that are up", error)
+                await self._stand_by()
+                problem = "the other gateway is gone"
             except AriFailed as error:
                 problem = str(error)
             retry_s = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
-            logger.warning("%s; it is tried again in %g s", problem, retry_s)
+            log = logger.warning if failures < len(_RETRY_S) or failures % _LOG_EVERY == 0 else logger.debug
+            log("%s; it is tried again in %g s", problem, retry_s)
             failures += 1
             await self._sleep(retry_s)
 
+    async def _stand_by(self) -> None:
+        """Look after the calls that are up, without events, until the other gateway is gone."""
+        while await self._is_registered():
+            await self._sleep(_STAND_BY_S)
+            await self._end_lost_calls()
+
+    async def _is_registered(self) -> bool:
+        try:
+            return await self._client.is_registered()
+        except AriFailed:
+            return False
+
     def _handle(self, event: AriEvent) -> None:
-        channel = event.channel
-        ari_call = self._calls.get(channel.id)
-        consultation = self._consultations.get(channel.id)
+        ari_call = self._calls.get(event.channel.id)
         match event:
-            case StasisStart(args=args):
-                if ari_call is not None:
-                    ari_call.media_entered.set()
-                elif consultation is not None:
-                    consultation.answer()
-                    agent = consultation.agent
-                    self._start(self._serve(AriCall(self._client, channel, args, agent, self._hide)))
-                elif not channel.id.startswith(MEDIA_PREFIX) and not self._is_closing:
-                    placed = self._placed.get(channel.id)
-                    owner = NO_OWNER if placed is None else placed.owner
-                    self._start(self._serve(AriCall(self._client, channel, args, owner=owner)))
-            case ChannelLeft(cause=cause):
-                if ari_call is None:
-                    self._forget_placed(channel.id)
-                if consultation is not None:
-                    consultation.fail(cause)
-                if channel.id in self._joined:
-                    self._start(self._quietly(self._joined.part(channel.id)))
-                elif ari_call is not None:
-                    ari_call.caller_is_gone |= channel.id == ari_call.channel.id
-                    ari_call.end("the caller hung up" if ari_call.caller_is_gone else "no media")
+            case StasisStart():
+                self._take_channel(event, ari_call)
+            case ChannelLeft():
+                self._take_end(event, ari_call)
+            case Dial(dialstatus=status):
+                self._originated.take_progress(event)
+                if status == "RINGING" and (consultation := self._consultations.get(event.channel.id)):
+                    consultation.ring()
+            case ChannelHold(type=kind):
+                if ari_call is not None and event.channel.id == ari_call.channel.id:
+                    ari_call.set_hold(kind == "ChannelHold")
             case ChannelDtmfReceived(digit=digit):
-                if ari_call is not None and channel.id == ari_call.channel.id:
+                if ari_call is not None and event.channel.id == ari_call.channel.id:
                     ari_call.press(digit)
             case _:
                 assert_never(event)
+
+    def _take_channel(self, event: StasisStart, ari_call: AriCall | None) -> None:
+        channel, args = event.channel, event.args
+        purpose = next((arg for arg in args if arg.startswith((CONSULTATION, ORIGINATED))), "")
+        first_id = purpose.partition(":")[2]
+        if ari_call is not None:
+            ari_call.media_entered.set()
+        elif purpose.startswith(CONSULTATION):
+            self._take_target(channel, self._consultations.get(first_id))
+        elif purpose and self._originated.get(first_id) is None:
+            self._hang_up(channel.id)  # it was given up, and answered later
+        elif not is_media(channel.id) and not self._is_closing:
+            self._take_caller(channel, [arg for arg in args if arg != purpose], first_id)
+
+    def _take_target(self, channel: AriChannel, consultation: Consultation | None) -> None:
+        """Serve the target of an attended transfer, which may have forwarded the call to another one."""
+        if consultation is None:
+            self._hang_up(channel.id)
+            return
+        consultation.answer(channel.id)
+        self._consultations[channel.id] = consultation
+        agent, media_id = consultation.agent, self._identity.new_media_id()
+        ari_call = AriCall(self._client, channel, media_id, [], agent=agent, on_connected=self._hide)
+        self._start(self._serve(ari_call))
+
+    def _take_caller(self, channel: AriChannel, args: list[str], call_id: str = "") -> None:
+        media_id, originated = self._identity.new_media_id(), self._originated.get(call_id)
+        if originated is None:
+            ari_call = AriCall(self._client, channel, media_id, args)
+        else:
+            ari_call = AriCall(
+                self._client,
+                channel,
+                media_id,
+                args,
+                call_id=call_id,
+                caller=originated.record.caller,
+                on_connected=lambda call: originated.record.report(OutgoingState.ANSWERED, 200),
+                owner=originated.record.owner,
+            )
+        self._start(self._serve(ari_call))
+
+    def _take_end(self, event: ChannelLeft, ari_call: AriCall | None) -> None:
+        channel = event.channel
+        if ari_call is None:
+            self._originated.take_end(event)
+        if (consultation := self._consultations.get(channel.id)) is not None:
+            consultation.fail(event.cause)
+        if channel.id in self._joined:
+            self._start(self._quietly(self._joined.part(channel.id)))
+        elif ari_call is not None:
+            if channel.id == ari_call.channel.id:
+                ari_call.note_gone()
+            ari_call.end("the caller hung up" if ari_call.caller_is_gone else "no media")
 
     def _hide(self, call: Call) -> None:
         """Keep programs that wait for the next call from one that is for an announcement."""
         self._registry.get(call.call_id).attached = True
 
+    async def _look_around(self, was_connected: bool) -> None:
+        """End the calls that went while nobody listened, and care for callers whom no gateway serves."""
+        if was_connected:
+            await self._end_lost_calls()
+        try:
+            orphans = await find_orphans(self._client, self._identity, self._is_ours)
+        except AriFailed as error:
+            logger.warning("%s", error)
+            return
+        if orphans is None:
+            return
+        for pair in orphans.pairs:
+            if len(pair.channels) == 2:
+                self._joined.adopt(pair.id, *pair.channels)
+            else:
+                await self._quietly(self._client.close_bridge(pair.id))
+        for media in orphans.media:
+            await self._quietly(self._client.hang_up(media))
+        for bridge in orphans.bridges:
+            await self._quietly(self._client.close_bridge(bridge))
+        for caller in orphans.callers:
+            logger.warning("Caller of %s is served by no gateway: %s", caller.name, self._orphans)
+            if self._orphans == "serve":
+                self._take_caller(caller, caller.dialplan.app_data.split(",")[1:])
+            else:
+                await self._quietly(self._client.continue_in_dial_plan(caller.id))
+
+    def _is_ours(self, channel: str) -> bool:
+        return (
+            channel in self._calls
+            or channel in self._consultations
+            or channel in self._joined
+            or self._originated.get(channel) is not None
+        )
+
     async def _end_lost_calls(self) -> None:
         await self._quietly(self._joined.part_lost())
         for ari_call in {id(one): one for one in self._calls.values()}.values():
             if await self._is_gone(ari_call.channel.id):
-                ari_call.caller_is_gone = True
+                ari_call.note_gone()
                 ari_call.end("the caller hung up")
-        for channel_id, placed in tuple(self._placed.items()):
-            if placed.is_ringing and channel_id not in self._calls and await self._is_gone(channel_id):
-                self._forget_placed(channel_id)
+        for call_id in self._originated.ringing:
+            if call_id not in self._calls and await self._is_gone(call_id):
+                self._originated.forget(call_id)
 
     async def _is_gone(self, channel_id: str) -> bool:
         try:
@@ -231,7 +325,8 @@ class AriController:
     async def _serve(self, ari_call: AriCall) -> None:
         channel = ari_call.channel
         ari_call.transfers = AriTransfers(self, ari_call)
-        self._calls[channel.id] = self._calls[ari_call.media_channel] = ari_call
+        for id_ in (channel.id, ari_call.call_id, ari_call.media_channel):
+            self._calls[id_] = ari_call
         try:
             await self._media.serve(ari_call)
         except Overloaded:  # logged by the registry
@@ -257,7 +352,7 @@ class AriController:
         elif not target:
             await self._quietly(self._client.continue_in_dial_plan(channel.id))
         elif target.startswith(_REDIRECTED):
-            await self._quietly(self._client.redirect(channel.id, f"{channel.technology}/{target}"))
+            await self._quietly(self._client.hang_up(channel.id))  # its telephone has gone there
         else:
             place = {"context": channel.dialplan.context, "extension": target, "priority": "1"}
             await self._quietly(self._client.continue_in_dial_plan(channel.id, **place))
@@ -283,9 +378,9 @@ class AriController:
                 await self._quietly(self._client.continue_in_dial_plan(left))
 
     def _forget(self, ari_call: AriCall) -> None:
-        self._forget_placed(ari_call.channel.id)
-        self._calls.pop(ari_call.channel.id, None)
-        self._calls.pop(ari_call.media_channel, None)
+        self._originated.forget(ari_call.call_id)
+        for id_ in (ari_call.channel.id, ari_call.call_id, ari_call.media_channel):
+            self._calls.pop(id_, None)
 
     async def _quietly(self, request: Awaitable[None]) -> None:
         """Await a request at the end of a call; what it would remove may be gone already."""
@@ -311,26 +406,41 @@ class AriController:
         caller = ari_call.call
         if caller is None or ari_call.channel.id not in self._calls:
             raise TransferFailed("the call is not up")
-        target = consultation.channel
-        self._consultations[target] = consultation
+        called = consultation.channel
+        self._consultations[called] = consultation
         try:
             with ExitStack() as undo:
                 # Before it is called: Asterisk may do so although its answer does not come.
-                undo.callback(lambda: self._start(self._quietly(self._client.hang_up(target))))
+                undo.callback(lambda: self._hang_up(consultation.channel))
                 await self._client.originate(
-                    target,
+                    called,
                     consultation.endpoint,
                     caller_id=caller_id_of(ari_call.caller),
                     ring_s=consultation.ring_s,
+                    argument=consultation.argument,
+                    originator=ari_call.channel.id,
                 )
                 await consultation.wait_announced(caller)
-                self.check_transfer(ari_call, CALL_PREFIX + target)
-                caller.end.leave_for(CALL_PREFIX + target)
+                target = CALL_PREFIX + consultation.channel
+                self.check_transfer(ari_call, target)
+                caller.end.leave_for(target)
                 undo.pop_all()
         except AriFailed as error:
             raise TransferFailed(f"{consultation.target} cannot be called: {error}") from None
         finally:
-            del self._consultations[target]
+            for channel_id in (called, consultation.channel):
+                self._consultations.pop(channel_id, None)
+
+    async def refer(self, ari_call: AriCall, target: str) -> None:
+        """Have the caller's telephone call an address; raises TransferFailed if it does not."""
+        try:
+            has_gone = await ari_call.refer(f"{ari_call.channel.technology}/{target}")
+        except AriFailed as error:
+            raise TransferFailed(f"{target} cannot be called: {error}") from None
+        if not has_gone:
+            raise TransferFailed(
+                f"the caller's telephone has not reached {target}; the caller is still on the call"
+            )
 
 
 class AriTransfers:
@@ -345,8 +455,10 @@ class AriTransfers:
         """Raise CallNotTransferable if the caller cannot be transferred to ``target``."""
         self._controller.check_transfer(self._ari_call, target)
 
-    def refer(self, target: str) -> None:
-        """Do nothing: the caller is transferred when the call ends."""
+    def refer(self, target: str) -> Coroutine[Any, Any, None] | None:
+        """Have the caller's telephone call an address; None: the caller leaves when the call ends."""
+        is_address = target.startswith(_REDIRECTED)
+        return self._controller.refer(self._ari_call, target) if is_address else None
 
     async def attend(self, transfer: AttendedTransfer) -> None:
         """Call the target, announce the caller, and join both; raises CallNotTransferable, TransferFailed."""

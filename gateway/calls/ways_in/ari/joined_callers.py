@@ -1,13 +1,10 @@
 """Callers who speak with each other after an attended transfer, without the gateway's media."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
-from uuid import uuid4
 
 from .client import AriClient, AriFailed, AriNotFound
-
-_BRIDGE_PREFIX: Final = "vivavoce-joined-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +18,9 @@ class _Pair:
 class JoinedCallers:
     """Pairs of channels, each in a bridge of its own, until one of the two is gone."""
 
-    def __init__(self, client: AriClient) -> None:
+    def __init__(self, client: AriClient, new_id: Callable[[], str]) -> None:
         self._client = client
+        self._new_id = new_id  # of a bridge
         self._pairs: dict[str, _Pair] = {}  # by the ids of both channels
 
     def __len__(self) -> int:
@@ -33,14 +31,23 @@ class JoinedCallers:
 
     async def join(self, first: str, second: str) -> None:
         """Bridge two channels; raises AriFailed, and then neither is in a pair."""
-        pair = _Pair(_BRIDGE_PREFIX + str(uuid4()), (first, second))
-        self._pairs |= dict.fromkeys(pair.channels, pair)
+        pair = _Pair(self._new_id(), (first, second))
+        self._add(pair)
         try:
             await self._client.open_bridge(pair.bridge, *pair.channels)
         except AriFailed:
             for channel in pair.channels:
                 self._pairs.pop(channel, None)
+            with suppress(AriFailed):
+                await self._client.close_bridge(pair.bridge)
             raise
+
+    def adopt(self, bridge: str, first: str, second: str) -> None:
+        """Look after a pair that another gateway has joined."""
+        self._add(_Pair(bridge, (first, second)))
+
+    def _add(self, pair: _Pair) -> None:
+        self._pairs |= dict.fromkeys(pair.channels, pair)
 
     async def part(self, gone: str) -> None:
         """Hang up on the other channel of the pair of one that is gone; raises AriFailed."""

@@ -25,6 +25,8 @@ class AriDialPlanPlace(_AriModel):
     context: str = ""
     exten: str = ""
     priority: int = 1
+    app_name: str = ""  # of the dial plan, that the channel is in
+    app_data: str = ""
 
 
 class AriChannel(_AriModel):
@@ -33,6 +35,7 @@ class AriChannel(_AriModel):
     id: str
     name: str = ""  # technology, slash, and what is unique there
     caller: AriCallerId = AriCallerId()
+    connected: AriCallerId = AriCallerId()
     dialplan: AriDialPlanPlace = AriDialPlanPlace()
     channelvars: dict[str, str] = {}
 
@@ -60,6 +63,7 @@ class StasisStart(_AriModel):
     type: Literal["StasisStart"]
     channel: AriChannel
     args: list[str] = []
+    replace_channel: AriChannel | None = None  # whose place it takes, after a transfer by a telephone
 
 
 class ChannelLeft(_AriModel):
@@ -68,6 +72,7 @@ class ChannelLeft(_AriModel):
     type: Literal["StasisEnd", "ChannelDestroyed"]
     channel: AriChannel
     cause: int = 0  # of Q.850; 0: not known
+    tech_cause: int = 0  # of SIP, of a channel of it; 0: not known
 
 
 class ChannelDtmfReceived(_AriModel):
@@ -78,6 +83,39 @@ class ChannelDtmfReceived(_AriModel):
     digit: str
 
 
-AriEvent = StasisStart | ChannelLeft | ChannelDtmfReceived
+class ChannelHold(_AriModel):
+    """A caller put the call on hold, or is back."""
+
+    type: Literal["ChannelHold", "ChannelUnhold"]
+    channel: AriChannel
+
+
+class Dial(_AriModel):
+    """A channel that is being called has come further."""
+
+    type: Literal["Dial"]
+    peer: AriChannel
+    dialstatus: str = ""
+
+    @property
+    def channel(self) -> AriChannel:
+        """The channel that is called."""
+        return self.peer
+
+
+class AriBridge(_AriModel):
+    """A bridge."""
+
+    id: str
+    channels: list[str] = []  # ids
+
+
+AriEvent = StasisStart | ChannelLeft | ChannelDtmfReceived | ChannelHold | Dial
 ARI_EVENT: TypeAdapter[AriEvent] = TypeAdapter(Annotated[AriEvent, Field(discriminator="type")])
-ARI_EVENT_TYPES = frozenset({"StasisStart", "StasisEnd", "ChannelDestroyed", "ChannelDtmfReceived"})
+ARI_CHANNELS: TypeAdapter[list[AriChannel]] = TypeAdapter(list[AriChannel])
+ARI_BRIDGES: TypeAdapter[list[AriBridge]] = TypeAdapter(list[AriBridge])
+REPLACED_EVENT = "ApplicationReplaced"  # another gateway has registered the application
+ARI_EVENT_TYPES = frozenset(
+    {"StasisStart", "StasisEnd", "ChannelDestroyed", "ChannelDtmfReceived", "ChannelHold", "ChannelUnhold"}
+    | {"Dial"}
+)

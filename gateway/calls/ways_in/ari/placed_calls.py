@@ -1,55 +1,22 @@
 """Calls that a program asks Asterisk to make: one comes in under its id when it is answered."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi.responses import JSONResponse
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from .....tts_engine.errors import BadRequest
 from ....access.access_control import Grant
 from ....web.responses import ErrorBody
 from .client import AriFailed
 from .controller import AriController
+from .requests import AriCallRequest
 
 
-def _check_literal(value: str) -> str:
-    """Raise ValueError for what Asterisk would not take as it is: line ends, functions, expressions."""
-    if "${" in value or "$[" in value:
-        raise ValueError("functions and expressions of the dial plan are not allowed")
-    if any(character < " " or "\x7f" <= character <= "\x9f" for character in value):
-        raise ValueError("control characters are not allowed")
-    return value
-
-
-class AriCallRequest(BaseModel):
-    """A call that Asterisk makes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    over: Literal["ari"]
-    endpoint: Annotated[
-        str,
-        Field(pattern=r"^[A-Za-z0-9_-]+/[!-~]{1,200}$", description="As in the dial plan, `PJSIP/100`."),
-        AfterValidator(_check_literal),
-    ]
-    caller_id: Annotated[
-        str,
-        Field(max_length=200, description='`"Name" <number>` to show.'),
-        AfterValidator(_check_literal),
-    ] = ""
-    variables: Annotated[
-        dict[
-            Annotated[str, Field(pattern=r"^_{0,2}[A-Za-z][A-Za-z0-9_]{0,79}$")],
-            Annotated[str, Field(max_length=1000), AfterValidator(_check_literal)],
-        ],
-        Field(max_length=100, description="Of the channel; no functions, such as `SHELL()`."),
-    ] = {}
-
-
-class OriginatedCall(BaseModel):
+class RingingCall(BaseModel):
     """A call that is ringing."""
 
-    call: Annotated[str, Field(description="Id of the call, once it is answered.")]
+    call: Annotated[str, Field(description="Id of the call, also while it rings.")]
 
 
 class AriMissing(BadRequest):
@@ -62,9 +29,7 @@ async def place_call(ari: AriController | None, wanted: AriCallRequest, grant: G
         raise AriMissing("over: got 'ari', but no Asterisk is configured; set ari.url")
     grant.require_destination(wanted.endpoint)
     try:
-        call_id = await ari.originate(
-            wanted.endpoint, caller_id=wanted.caller_id, variables=wanted.variables, grant=grant
-        )
+        call_id = await ari.originate(wanted, grant)
     except AriFailed as error:
         return JSONResponse(ErrorBody(error=str(error)).model_dump(), 502)
-    return JSONResponse(OriginatedCall(call=call_id).model_dump(), 202)
+    return JSONResponse(RingingCall(call=call_id).model_dump(), 202)

@@ -7,7 +7,8 @@ from ...api.placed_calls import PlacedCalls
 from ..way_in import CallHost, OpenWayIn, WayIn
 from .client import AriAccess, AriClient
 from .controller import AriController
-from .placed_calls import AriCallRequest, OriginatedCall, place_call
+from .placed_calls import RingingCall, place_call
+from .requests import AriCallRequest
 
 
 async def _open(host: CallHost) -> OpenWayIn:
@@ -17,14 +18,14 @@ async def _open(host: CallHost) -> OpenWayIn:
         client = AriClient(AriAccess(ari.url_without_user, ari.user, ari.app, password))
         media = [way.external_media for way in host.opened.values() if way.external_media is not None]
         ways = [way for way in media if ari.medium in ("auto", way.setting)]
-        controller = AriController(client, ways, host.services.registry)
+        controller = AriController(
+            client, ways, host.services.registry, formats=ari.codec, orphans=ari.orphans
+        )
     return OpenWayIn(controller, place_call=partial(place_call, controller))
 
 
 ARI = WayIn(
     "ari",
     _open,
-    placed_calls=PlacedCalls(
-        AriCallRequest, json_response(OriginatedCall, 202, "Asterisk calls the endpoint.")
-    ),
+    placed_calls=PlacedCalls(AriCallRequest, json_response(RingingCall, 202, "Asterisk calls the endpoint.")),
 )

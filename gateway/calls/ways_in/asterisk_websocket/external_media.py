@@ -45,7 +45,7 @@ class WebSocketExternalMedia:
 
         await self._calls.serve(
             ASTERISK,
-            AsteriskStreamConnection(caller.channel.id),
+            AsteriskStreamConnection(caller.call_id),
             open_socket,
             peer=caller.channel.name,
             options=WebSocketCallOptions(

@@ -44,7 +44,7 @@ class AudioSocketExternalMedia:
                 phone,
                 caller.agent or self._server.agent,
                 caller.caller,
-                call_id=caller.channel.id,
+                call_id=caller.call_id,
                 caller_sample_rate=self._sample_rate,
                 transfers=caller.transfers,
                 owner=caller.owner,

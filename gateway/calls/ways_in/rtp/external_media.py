@@ -31,7 +31,7 @@ class RtpExternalMedia:
             media = await caller.open_media(format_address(reservation.address), format=self._codec.name)
             await caller.bridge_media()
             options = RtpOptions(self._codec, _media_address(media), key_type=None)
-            call = self._server.open(reservation, options, call_id=caller.channel.id, agent=caller.agent)
+            call = self._server.open(reservation, options, call_id=caller.call_id, agent=caller.agent)
         finally:
             self._server.cancel(reservation, caller.ended or "Asterisk did not connect it")
         caller.connect(call)

@@ -2,9 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,62 +9,14 @@ import httpx
 import numpy as np
 import pytest
 
-from shared.calls.call_server import CallServer, call_server, run, send_utterance, until, words
-from shared.calls.simulated_ari import APP, PASSWORD, USER, AriTestChannel, SimulatedAri, simulated_ari
+from shared.calls.ari_server import WAYS, AriServer, ari_server
+from shared.calls.call_server import call_server, run, send_utterance, until, words
+from shared.calls.simulated_ari import APP, PASSWORD, AriTestChannel, simulated_ari
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.caller import Caller
 from vivavoce.gateway.calls.transfers import AttendedTransfer, TransferFailed
 from vivavoce.gateway.calls.ways_in.ari.client import AriClient, AriFailed
 from vivavoce.gateway.calls.ways_in.ari.consultation import caller_id_of
-
-
-@dataclass(slots=True)
-class AriServer:
-    ari: SimulatedAri
-    server: CallServer
-
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        while not is_so():
-            await asyncio.sleep(0.01)
-
-    async def call_up(self, channel: AriTestChannel) -> None:
-        registry = self.server.gateway.calls.registry
-        await self.until(lambda: channel.id in [active.call.call_id for active in registry])
-
-    async def all_over(self) -> None:
-        """Wait until nothing of any call is left in the gateway, and of the media in Asterisk."""
-        registry = self.server.gateway.calls.registry
-        await self.until(lambda: len(registry) == 0 and not self.ari.media and not self.ari.bridges)
-
-    async def continued(self, channel: AriTestChannel) -> dict[str, str]:
-        """Wait until a channel is back in the dial plan; return where."""
-        path = f"channels/{channel.id}/continue"
-        await self.until(lambda: bool(self.ari.did("POST", path)))
-        (place,) = self.ari.did("POST", path)
-        return place
-
-
-@asynccontextmanager
-async def ari_server(modules: Iterable[str] = (), **changes: Any) -> AsyncIterator[AriServer]:
-    settings = {"ari_password": PASSWORD, "ari_app": APP} | changes
-    async with simulated_ari(modules) as ari:
-        url = ari.url.replace("://", f"://{USER}@")
-        async with call_server(ari_url=url, **settings) as server:
-            running = AriServer(ari, server)
-            ari.gateway_url = f"ws://{server.base.partition('/')[0]}/v1/asterisk/media"
-            await running.until(lambda: bool(ari.sockets))
-            yield running
-
-
-WAYS: dict[str, tuple[set[str], dict[str, str]]] = {  # modules of Asterisk and settings
-    "RTP": (set(), {}),
-    "AudioSocket": ({"chan_audiosocket.so"}, {}),
-    "chan_websocket": ({"chan_websocket.so", "chan_audiosocket.so"}, {}),
-    "chan_websocket, Asterisk connects": (
-        set(),
-        {"ari_media": "websocket:vivavoce"},
-    ),
-}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -121,6 +70,7 @@ def test_a_caller_is_transferred_to_an_extension_or_an_address(number: str) -> N
     async def scenario() -> None:
         async with ari_server() as running:
             channel = await running.ari.ring()
+            channel.refers = "hangs up"
             await running.call_up(channel)
             async with running.server.http() as client:
                 answer = await client.post(f"/{channel.id}/transfer", json={"to": number})
@@ -191,7 +141,7 @@ def test_a_joined_caller_who_left_while_the_connection_was_lost_is_noticed(
     async def scenario() -> None:
         async with ari_server() as running:
             ari, (first, second) = running.ari, await join(running)
-            await running.until(lambda: len(ari.bridges) == 1)
+            await running.until(lambda: [len(members) for members in ari.bridges.values()] == [2])
             (socket,) = ari.sockets
             ari.sockets.clear()
             await socket.close()
@@ -227,6 +177,7 @@ def test_an_attended_transfer_announces_the_caller_and_joins_both(way: str) -> N
             caller, target, asking = await attend(running, "200")
             (asked,) = running.ari.did("POST", "channels")
             assert asked["endpoint"] == "Local/200@from-phones/n" and asked["timeout"] == "20"
+            assert asked["originator"] == caller.id  # else it would have linear audio at 192 kHz
             assert asked["callerId"] == '"Alice" <100>'
             waiting = asyncio.create_task(registry.next_unattached())
             await running.ari.answer(target)
@@ -258,6 +209,7 @@ def test_a_target_that_is_not_reached_leaves_the_caller_on_the_call(
         async with ari_server() as running:
             ari = running.ari
             caller, target, asking = await attend(running, "PJSIP/200")
+            await ari.emit("Dial", target, dialstatus="RINGING")
             if answers:
                 await ari.answer(target)
                 await running.call_up(target)
@@ -436,9 +388,11 @@ def test_a_call_is_originated_and_comes_in_under_its_id_when_it_is_answered() ->
             call_id = answer.json()["call"]
             (asked,) = running.ari.did("POST", "channels")
             assert asked == {
-                "channelId": call_id, "endpoint": "PJSIP/alice", "app": APP, "callerId": "Bank <800>"
+                "channelId": call_id, "endpoint": "PJSIP/alice", "app": APP, "callerId": "Bank <800>",
+                "appArgs": f"vivavoce-call:{call_id}",
             }  # fmt: skip
-            await running.call_up(await running.ari.ring(call_id))
+            await running.ari.answer(channel := running.ari.channels[call_id])
+            await running.call_up(channel)
             running.ari.refused = {"channels"}
             assert (await client.post("", json=wanted)).status_code == 502
 
@@ -553,7 +507,8 @@ def test_a_call_that_a_key_placed_belongs_to_it_and_ends_with_it(
             wanted = {"over": "ari", "endpoint": "PJSIP/alice"}
             call_id = (await client.post("", json=wanted)).json()["call"]
             assert (await client.post("", json=wanted)).status_code == 429  # it counts while it rings
-            await running.call_up(await running.ari.ring(call_id))
+            await running.ari.answer(channel := running.ari.channels[call_id])
+            await running.call_up(channel)
             await running.call_up(await running.ari.ring("1700.9"))
             assert [call["call"] for call in (await client.get("")).json()["calls"]] == [call_id]
             KeysFile(secured["keys_file"]).revoke(secured["key"][3:11])

@@ -1,0 +1,142 @@
+"""Calls that Asterisk makes for a program, from the request to the answer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+from uuid import uuid4
+
+from ....access.access_control import Grant
+from ...caller import Caller, CallOwner
+from ...outgoing.outgoing_calls import OutgoingCall, OutgoingCalls
+from ...outgoing.states import OutgoingState, sip_of_cause
+from .client import AriClient, AriFailed
+from .models import ChannelLeft, Dial
+
+ORIGINATED: Final = "vivavoce-call:"  # argument of the application, before the call's id
+_REDIRECTED: Final = 23  # another channel is called instead
+_STATES: Final[Mapping[str, tuple[OutgoingState, int]]] = {
+    "RINGING": (OutgoingState.RINGING, 180),
+    "PROGRESS": (OutgoingState.EARLY_MEDIA, 183),
+}
+
+
+@dataclass(slots=True)
+class OriginatedCall:
+    """A call that a key has asked for, from its ringing to its end."""
+
+    record: OutgoingCall
+    release: Callable[[], None]  # what counts it
+    is_ringing: bool = False  # whether Asterisk has taken the request
+
+
+class OriginatedCalls:
+    """The calls of one application, by the ids of their first channels, which are those of the calls.
+
+    Args:
+        formats: of channels of ``Local``.
+        hang_up: takes the id of a channel; must not block.
+        end: takes the id of a call, of a key that ends; must not block.
+    """
+
+    def __init__(
+        self,
+        client: AriClient,
+        outgoing: OutgoingCalls,
+        formats: str,
+        hang_up: Callable[[str], None],
+        end: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._outgoing = outgoing
+        self._formats = formats
+        self._hang_up = hang_up
+        self._end = end
+        self._calls: dict[str, OriginatedCall] = {}
+
+    async def place(
+        self,
+        endpoint: str,
+        *,
+        caller_id: str,
+        variables: Mapping[str, str],
+        ring_s: float | None,
+        grant: Grant,
+    ) -> str:
+        """Call an endpoint, as ``PJSIP/100``; return the id of the call. Raises RateLimited and AriFailed.
+
+        grant: of the key, which counts the call and ends it, also while it rings.
+        """
+        call_id = str(uuid4())
+        release = grant.open_call(partial(self._end, call_id))
+        caller = _shown_caller(caller_id, endpoint, variables)
+        record = OutgoingCall(call_id, "ari", caller, partial(self._cancel, call_id), CallOwner(grant.key_id))
+        self._outgoing.add(record)
+        call = self._calls[call_id] = OriginatedCall(record, release)
+        try:
+            await self._client.originate(
+                call_id,
+                endpoint,
+                caller_id=caller_id,
+                variables=variables,
+                ring_s=ring_s,
+                argument=ORIGINATED + call_id,
+                formats=self._formats if endpoint.startswith("Local/") else "",
+            )
+        except AriFailed:
+            # Asterisk may call although its answer does not come.
+            self._hang_up(call_id)
+            self._give_up(call_id, OutgoingState.UNREACHABLE, None)
+            raise
+        call.is_ringing = True
+        return call_id
+
+    def get(self, call_id: str) -> OriginatedCall | None:
+        """Return a call; None if it is over, or was never placed."""
+        return self._calls.get(call_id)
+
+    @property
+    def ringing(self) -> list[str]:
+        """The calls that Asterisk has taken and that are not over."""
+        return [call_id for call_id, call in self._calls.items() if call.is_ringing]
+
+    def take_progress(self, event: Dial) -> None:
+        """Take how far a channel has come."""
+        call = self._calls.get(event.channel.id)
+        if call is not None and (state := _STATES.get(event.dialstatus)) is not None:
+            call.record.report(*state)
+
+    def take_end(self, event: ChannelLeft) -> None:
+        """Take the end of a channel that was not answered."""
+        call = self._calls.get(event.channel.id)
+        if call is None or event.cause == _REDIRECTED or event.type == "StasisEnd":
+            return
+        sip = event.tech_cause if event.tech_cause >= 300 else sip_of_cause(event.cause)
+        has_rung = call.record.state is not OutgoingState.PLACED
+        if sip is None and not has_rung:
+            self._give_up(event.channel.id, OutgoingState.UNREACHABLE, None)
+        else:
+            call.record.report_gone(sip)
+            self.forget(event.channel.id)
+
+    def forget(self, call_id: str) -> None:
+        """Forget a call that is over; no error if there is none."""
+        call = self._calls.pop(call_id, None)
+        if call is not None:
+            call.record.report_gone()
+            call.release()
+
+    def _cancel(self, call_id: str) -> None:
+        self._hang_up(call_id)
+        self._give_up(call_id, OutgoingState.CANCELLED, 487)
+
+    def _give_up(self, call_id: str, state: OutgoingState, sip: int | None) -> None:
+        if (call := self._calls.get(call_id)) is not None:
+            call.record.report(state, sip)
+            self.forget(call_id)
+
+
+def _shown_caller(caller_id: str, endpoint: str, variables: Mapping[str, str]) -> Caller:
+    """Return the two sides of a call: ``"Name" <number>``, or a number, calls an endpoint."""
+    name, bracket, number = caller_id.rpartition("<")
+    return Caller(number.strip(" >") if bracket else caller_id, name.strip(' "'), endpoint, dict(variables))

@@ -1,0 +1,78 @@
+"""Callers whose gateway died, and a second gateway on the same application; against a simulated Asterisk."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+
+from shared.calls.simulated_ari import APP, PASSWORD, USER, AriTestChannel, SimulatedAri, simulated_ari
+from vivavoce.gateway.calls.ways_in.ari import gateway_identity
+from vivavoce.gateway.calls.ways_in.ari.client import AriAccess, AriClient
+from vivavoce.gateway.calls.ways_in.ari.gateway_identity import GatewayIdentity
+from vivavoce.gateway.calls.ways_in.ari.orphans import Orphans, find_orphans
+
+
+async def found(
+    ari: SimulatedAri, is_ours: Callable[[str], bool] = lambda id_: False
+) -> tuple[Orphans | None, GatewayIdentity]:
+    client = AriClient(AriAccess(ari.url, USER, APP, PASSWORD))
+    try:
+        identity = GatewayIdentity(client)
+        return await find_orphans(client, identity, is_ours), identity
+    finally:
+        await client.aclose()
+
+
+async def bridged(
+    ari: SimulatedAri, caller: str, token: str, kind: Literal["media", "joined"] = "media"
+) -> str:
+    """A caller in a bridge of a gateway with that token; return the bridge's id."""
+    bridge = f"vivavoce-{kind}-{token}-1-{caller}"
+    await ari.ring(caller)
+    other = bridge if kind == "media" else f"{caller}-b"
+    ari.channels[other] = AriTestChannel(other, "UnicastRTP/x", {"id": other, "name": "UnicastRTP/x"})
+    await ari.emit("StasisStart", ari.channels[other], args=[])
+    ari.bridges[bridge] = [caller, other]
+    return bridge
+
+
+def test_what_a_dead_gateway_left_is_found_and_what_a_living_one_has_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gateway_identity, "WATCH_S", 0.2)
+
+    async def scenario() -> None:
+        async with simulated_ari() as ari:
+            dead = await bridged(ari, "1.1", "dead")
+            pair = await bridged(ari, "1.2", "dead", "joined")
+            await bridged(ari, "1.3", "alive")
+            ari.bridges["of-somebody-else"] = [(await ari.ring("1.4")).id]
+            await ari.ring("1.5")  # in no bridge
+            await ari.ring("1.6")
+            ari.variables["VIVAVOCE_ALIVE_dead"] = "7"
+
+            async def live() -> None:
+                for count in range(1000):
+                    ari.variables["VIVAVOCE_ALIVE_alive"] = str(count)
+                    await asyncio.sleep(0.01)
+
+            living = asyncio.create_task(live())
+            orphans, _ = await found(ari, lambda id_: id_ == "1.6")
+            living.cancel()
+            assert orphans is not None
+            assert [caller.id for caller in orphans.callers] == ["1.1", "1.5"]
+            assert orphans.media == [dead] and orphans.bridges == [dead]
+            assert [one.id for one in orphans.pairs] == [pair]
+            assert ari.variables["VIVAVOCE_ALIVE_dead"] == ""
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_nothing_is_watched_if_nothing_is_left() -> None:
+    async def scenario() -> None:
+        async with simulated_ari() as ari:
+            assert (await found(ari))[0] is None
+            assert not [path for method, path, _ in ari.requests if path == "asterisk/variable"]
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))

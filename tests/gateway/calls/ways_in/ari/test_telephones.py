@@ -1,0 +1,179 @@
+"""What telephones do to calls of a Stasis application: refuse transfers, hold, forward, do not answer."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from shared.calls.ari_server import AriServer, ari_server
+from shared.calls.call_server import run, send_utterance, until, words
+from shared.calls.simulated_ari import AriTestChannel
+from vivavoce.gateway.calls.ways_in.ari import ari_call, gateway_identity
+
+ADDRESS = "sip:bob@example.org"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ari_call, "_TRANSFERRED_S", 0.1)
+    monkeypatch.setattr(gateway_identity, "WATCH_S", 0.1)
+
+
+async def originated(running: AriServer, client: httpx.AsyncClient, **wanted: Any) -> AriTestChannel:
+    body = {"over": "ari", "endpoint": "PJSIP/bob", "caller_id": '"Bank" <800>', **wanted}
+    answer = await client.post("", json=body)
+    assert answer.status_code == 202, answer.text
+    return running.ari.channels[answer.json()["call"]]
+
+
+def test_a_refused_transfer_leaves_the_caller_with_the_agent_or_in_the_dial_plan() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            channel = await running.ari.ring("1700.1")
+            await running.call_up(channel)
+            answer = await client.post("/1700.1/transfer", json={"to": ADDRESS})
+            assert answer.status_code == 409 and "is still on the call" in answer.json()["error"]
+            (members,) = running.ari.bridges.values()
+            assert channel.id in members  # it is back with the agent
+            async with running.server.socket(channel.id) as socket:
+                await until(socket, "started")
+                await socket.send(f'{{"type": "transfer", "to": "{ADDRESS}"}}')
+                assert "has not reached" in (await until(socket, "error"))[-1]["message"]
+                await send_utterance(socket, "One.")
+                assert words(await until(socket, "speech_finished")) == ["One"]
+            order = {"to": ADDRESS, "if_refused": "dial_plan"}
+            assert (await client.post("/1700.1/transfer", json=order)).status_code == 409
+            assert await running.continued(channel) == {}
+
+    run(scenario())
+
+
+def test_a_telephone_that_holds_after_its_transfer_has_gone_there() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            channel = await running.ari.ring("1700.1")
+            channel.refers = "holds"
+            await running.call_up(channel)
+            assert (await client.post("/1700.1/transfer", json={"to": ADDRESS})).status_code == 200
+            await running.until(lambda: channel.id not in running.ari.channels)
+            assert not running.ari.did("POST", "channels/1700.1/continue")
+
+    run(scenario())
+
+
+def test_a_hold_is_told_and_the_speech_waits() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running:
+            channel = await running.ari.ring("1700.1")
+            await running.call_up(channel)
+            async with running.server.socket(channel.id) as socket:
+                await until(socket, "started")
+                await running.ari.emit("ChannelHold", channel)
+                assert (await until(socket, "hold"))[-1]["on"] is True
+                await send_utterance(socket, "One two.")
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(until(socket, "word"), 1.0)
+                async with running.server.http() as client:
+                    assert (await client.get("/1700.1")).json()["on_hold"] is True
+                await running.ari.emit("ChannelUnhold", channel)
+                assert words(await until(socket, "speech_finished")) == ["One", "two"]
+
+    run(scenario())
+
+
+def test_keys_go_to_the_far_end() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            await running.call_up(await running.ari.ring("1700.1"))
+            assert (await client.post("/1700.1/keys", json={"digits": "12w#"})).status_code == 200
+            sent = running.ari.did("POST", "channels/1700.1/dtmf")
+            assert [query["dtmf"] for query in sent] == ["12", "#"]
+            assert (await client.post("/1700.1/keys", json={"digits": "1x"})).status_code == 422
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("cause", "sip", "state"), [(17, 486, "busy"), (21, 603, "declined"), (19, 480, "no_answer")]
+)
+def test_an_outgoing_call_that_is_not_answered_says_why(cause: int, sip: int, state: str) -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            channel = await originated(running, client)
+            async with running.server.socket(channel.id) as socket:
+                assert (await until(socket, "call_state"))[-1]["state"] == "placed"
+                await running.ari.emit("Dial", channel, dialstatus="RINGING")
+                assert (await until(socket, "call_state"))[-1]["state"] == "ringing"
+                await running.ari.caller_hangs_up(channel, cause)
+                assert (await until(socket, "call_state"))[-1] == {
+                    "type": "call_state", "state": state, "sip": sip
+                }  # fmt: skip
+                await until(socket, "hung_up")
+            record = (await client.get(f"/{channel.id}")).json()
+            assert (record["state"], record["sip"]) == (state, sip)
+            assert (record["caller"]["number"], record["caller"]["called"]) == ("800", "PJSIP/bob")
+
+    run(scenario())
+
+
+def test_an_outgoing_call_is_cancelled_while_it_rings_and_hung_up_if_it_answers_all_the_same() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            channel = await originated(running, client)
+            assert (await client.delete(f"/{channel.id}")).status_code == 200
+            assert (await client.get(f"/{channel.id}")).json()["state"] == "cancelled"
+            await running.until(lambda: channel.id not in running.ari.channels)
+            running.ari.channels[channel.id] = channel
+            await running.ari.answer(channel)
+            await running.until(lambda: channel.id not in running.ari.channels)
+
+    run(scenario())
+
+
+def test_an_outgoing_call_that_is_forwarded_keeps_its_id_and_its_sides() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            channel = await originated(running, client)
+            async with running.server.socket(channel.id) as socket:
+                other = await running.ari.forward(channel, "1700.9")
+                await running.ari.answer(other)
+                received = await until(socket, "started")
+                assert received[-2]["state"] == "answered" and received[-1]["call"] == channel.id
+                assert received[-1]["caller"]["called"] == "PJSIP/bob"
+                await running.ari.caller_hangs_up(other)
+                await until(socket, "hung_up")
+            await running.all_over()
+            assert (await client.get(f"/{channel.id}")).json()["state"] == "ended"
+
+    run(scenario())
+
+
+def test_the_target_of_a_transfer_may_forward_it_and_is_not_served_as_a_caller() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            ari, caller = running.ari, await running.ari.ring("1700.1")
+            await running.call_up(caller)
+            order = {"to": "PJSIP/bob", "attended": {}}
+            asking = asyncio.create_task(client.post("/1700.1/transfer", json=order))
+            await running.until(lambda: bool(ari.did("POST", "channels")))
+            called = ari.channels[ari.did("POST", "channels")[0]["channelId"]]
+            await ari.answer(other := await ari.forward(called, "1700.9"))
+            assert (await asking).status_code == 200
+            await running.until(lambda: [[caller.id, other.id]] == list(ari.bridges.values()))
+
+    run(scenario())
+
+
+def test_the_variables_of_the_media_are_not_the_callers() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            own = {
+                "MEDIA_WEBSOCKET_CONNECTION_ID": "x",
+                "DIALEDPEERNUMBER": "y",
+                "UNICASTRTP_LOCAL_PORT": "1",
+            }
+            await running.call_up(await running.ari.ring("1700.1", LEVEL="gold", **own))
+            assert (await client.get("/1700.1")).json()["caller"]["variables"] == {"LEVEL": "gold"}
+
+    run(scenario())
