@@ -32,7 +32,8 @@ class CallsTable(SettingsTable):
     ] = Field(
         default=None,
         description="seconds after which a phone call ends of which nothing arrives, because Asterisk may be "
-        "frozen; unset: 120 s over RTP, else never, for phones that send no silence or are on hold",
+        "frozen; unset: 120 s over RTP without ARI, else "
+        "never, for phones that send no silence or are on hold",
     )
     # None: one with more than one core, else none. A process plays 100 calls with a third of a core.
     media_processes: Annotated[

@@ -136,14 +136,17 @@ class RtpCallServer:
         *,
         call_id: str = "",
         agent: Agent | None = None,
+        may_be_silent: bool = False,
     ) -> Call:
         """Open the call on a reserved port; raises OSError, after which the port is given back.
 
-        call_id: a new one if it is "". agent: instead of that of all calls.
+        call_id: a new one if it is "". agent: instead of that of all calls. may_be_silent: another sign
+        tells the end of the call, so that a peer that sends nothing is not taken for gone.
         """
         policy, leg = self._policy, reservation.leg
-        phone = PhoneCallOptions(options.codec.sample_rate, policy.stalled_s, silent_s=policy.silent_s)
-        first_packet_s = policy.first_packet_s if options.peer is None else policy.silent_s
+        silent_s = None if may_be_silent else policy.silent_s
+        phone = PhoneCallOptions(options.codec.sample_rate, policy.stalled_s, silent_s=silent_s)
+        first_packet_s = policy.first_packet_s if options.peer is None else silent_s
         try:
             media = self._media.open_phone_call(
                 RtpOpening(options, first_packet_s), reservation.sock, leg, phone

@@ -33,6 +33,8 @@ from .models import (
 )
 
 logger = logging.getLogger(__name__)
+# A line for each request, with the caller's number in its URL.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 _REQUEST_TIMEOUT_S: Final = 5.0  # Asterisk answers within milliseconds
 _KEY_MS: Final = 100  # of a key's tone, and between two
@@ -45,6 +47,10 @@ AnyModel = TypeVar("AnyModel")
 
 class AriFailed(VivavoceError):
     """Asterisk refused a request or cannot be reached."""
+
+
+class AriUnreachable(AriFailed):
+    """Nobody listens where Asterisk should: it does not run."""
 
 
 class AriReplaced(AriFailed):
@@ -101,6 +107,8 @@ class AriClient:
                         yield event
         except InvalidHandshake as error:
             raise AriFailed(f"Asterisk refused the connection for events: {error}") from None
+        except ConnectionRefusedError as error:
+            raise AriUnreachable(f"Asterisk does not run: {error}") from None
         except (OSError, TimeoutError, WebSocketException) as error:
             raise AriFailed(f"the connection for events failed: {error}") from None
 

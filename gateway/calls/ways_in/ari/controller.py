@@ -34,7 +34,7 @@ from ...transfers import (
 )
 from ..external_media import ExternalMedia, ExternalMediaFailed
 from .ari_call import AriCall
-from .client import AriClient, AriFailed, AriNotFound, AriReplaced, choose_media
+from .client import AriClient, AriFailed, AriNotFound, AriReplaced, AriUnreachable, choose_media
 from .consultation import CONSULTATION, Consultation, caller_id_of
 from .gateway_identity import GatewayIdentity, is_media
 from .joined_callers import JoinedCallers
@@ -55,6 +55,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = (0.5, 1.0)  # until the connection is tried again; the last one from then on
 _LOG_EVERY: Final = 60  # attempts
+_GONE_AFTER: Final = 3  # attempts at which nobody listened: Asterisk's calls are over
 _STAND_BY_S: Final = 2.0
 _END_TIMEOUT_S: Final = 5.0  # for the requests at the end of the calls
 _REDIRECTED: Final = ("sip:", "sips:", "tel:")  # by the caller's own telephone system
@@ -159,11 +160,18 @@ class AriController:
                 problem = "the other gateway is gone"
             except AriFailed as error:
                 problem = str(error)
+                if isinstance(error, AriUnreachable) and failures == _GONE_AFTER:
+                    self._end_calls("Asterisk does not run")
             retry_s = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
             log = logger.warning if failures < len(_RETRY_S) or failures % _LOG_EVERY == 0 else logger.debug
             log("%s; it is tried again in %g s", problem, retry_s)
             failures += 1
             await self._sleep(retry_s)
+
+    def _end_calls(self, reason: str) -> None:
+        for ari_call in set(self._calls.values()):
+            ari_call.note_gone()
+            ari_call.end(reason)
 
     async def _stand_by(self) -> None:
         """Look after the calls that are up, without events, until the other gateway is gone."""
@@ -333,7 +341,9 @@ class AriController:
             ari_call.caller_is_gone = True
             await self._quietly(self._client.hang_up(channel.id, "congestion"))
         except (AriFailed, ExternalMediaFailed, OSError) as error:
-            logger.warning("Call of channel %s could not be connected: %s", channel.name, error)
+            is_over = ari_call.caller_is_gone or isinstance(error, AriNotFound)
+            level = logging.INFO if is_over else logging.WARNING
+            logger.log(level, "Call of channel %s could not be connected: %s", channel.name, error)
         finally:
             self._forget(ari_call)
             await self._release(ari_call)

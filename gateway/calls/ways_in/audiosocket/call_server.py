@@ -128,6 +128,7 @@ class AudioSocketCallServer:
         *,
         call_id: str = "",
         caller_sample_rate: int | None = None,
+        sample_rate: int | None = None,
         transfers: CallTransfers | None = None,
         owner: CallOwner = NO_OWNER,
     ) -> Call:
@@ -136,6 +137,7 @@ class AudioSocketCallServer:
         Args:
             call_id: of the call; "": the id of the connection.
             caller_sample_rate: Hz of the caller's audio; None: not known.
+            sample_rate: Hz of the audio sent; None: by the settings.
             transfers, owner: as those of ``PhoneLeg``.
         """
         policy = self._policy
@@ -151,7 +153,8 @@ class AudioSocketCallServer:
             transfers=transfers,
             owner=owner,
         )
-        sample_rate = policy.sample_rate or _rate_for(caller_sample_rate)
+        if sample_rate is None:
+            sample_rate = policy.sample_rate or rate_for(caller_sample_rate)
         options = PhoneCallOptions(sample_rate, policy.stalled_s, silent_s=policy.silent_s)
         wire = AudioSocketOpening(phone.call_id, phone.received)
         media = self._media.open_phone_call(wire, phone.sock, leg, options)
@@ -213,6 +216,6 @@ class AudioSocketCallServer:
         logger.error("Call %s failed", call.name, exc_info=error)
 
 
-def _rate_for(caller_sample_rate: int | None) -> int:
+def rate_for(caller_sample_rate: int | None) -> int:
     """Return the rate to send: Asterisk converts 24 kHz to the rate of its channel, whatever that is."""
     return 24_000 if caller_sample_rate is not None and caller_sample_rate > 8_000 else 8_000

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 from ....listening_sockets import format_address
 from ..external_media import SystemCall, wait_connected
-from .call_server import AudioSocketCallServer
+from .call_server import AudioSocketCallServer, rate_for
 
 
 class AudioSocketExternalMedia:
@@ -46,6 +46,7 @@ class AudioSocketExternalMedia:
                 caller.caller,
                 call_id=caller.call_id,
                 caller_sample_rate=self._sample_rate,
+                sample_rate=rate_for(self._sample_rate),  # wideband is wideband both ways
                 transfers=caller.transfers,
                 owner=caller.owner,
             )

@@ -9,14 +9,18 @@ from ..external_media import SystemCall, SystemChannel
 
 
 class RtpExternalMedia:
-    """RTP, both ways between two UDP ports."""
+    """RTP, both ways between two UDP ports.
+
+    may_be_silent: Asterisk knows whether a caller is there, whose phone may send nothing for minutes.
+    """
 
     name = "RTP"
     setting = "rtp"
     module = "chan_rtp.so"
 
-    def __init__(self, server: RtpCallServer, codec: RtpCodec) -> None:
+    def __init__(self, server: RtpCallServer, codec: RtpCodec, *, may_be_silent: bool) -> None:
         self._server = server
+        self._may_be_silent = may_be_silent
         self._codec = codec
 
     async def serve(self, caller: SystemCall) -> None:
@@ -31,7 +35,13 @@ class RtpExternalMedia:
             media = await caller.open_media(format_address(reservation.address), format=self._codec.name)
             await caller.bridge_media()
             options = RtpOptions(self._codec, _media_address(media), key_type=None)
-            call = self._server.open(reservation, options, call_id=caller.call_id, agent=caller.agent)
+            call = self._server.open(
+                reservation,
+                options,
+                call_id=caller.call_id,
+                agent=caller.agent,
+                may_be_silent=self._may_be_silent,
+            )
         finally:
             self._server.cancel(reservation, caller.ended or "Asterisk did not connect it")
         caller.connect(call)

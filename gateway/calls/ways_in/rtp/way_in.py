@@ -30,7 +30,9 @@ async def _open(host: CallHost) -> OpenWayIn:
     return OpenWayIn(
         server,
         place_call=partial(place_call, server),
-        external_media=RtpExternalMedia(server, CODECS[settings.ari.codec]),
+        external_media=RtpExternalMedia(
+            server, CODECS[settings.ari.codec], may_be_silent=settings.calls.silent_s is None
+        ),
     )
 
 
