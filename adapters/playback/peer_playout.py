@@ -28,6 +28,7 @@ from .playout import MAX_LEAD_S, UNDERRUN_AFTER_S, PlayoutStats
 
 MARK_EVERY_MS: Final = 200
 MAX_AHEAD_S: Final = 1.0
+_MAX_ECHO_SHIFT_S: Final = 0.06  # of the estimated position, which jumps when a report comes
 _HISTORY_S: Final = 1.0  # of played speech that is kept: longer words are cut by a hold
 MAX_REPORT_DELAY_S: Final = 1.0  # of the report of a mark, after the time at which it should have been played
 
@@ -93,6 +94,7 @@ class PeerPlayout:
         self._ready = bytearray()  # not yet sent
         self._history = bytearray()  # sent, the newest at the end
         self._max_history = 2 * (self._max_ahead + round(_HISTORY_S * sample_rate))  # bytes
+        self._echoed = 0  # position up to which ``played`` has told
         self._is_held = False  # by the listener, who hears nothing
         self._control: deque[PeerClear] = deque()  # to send before any speech
         self._sent = 0  # samples of speech, dropped speech included
@@ -224,6 +226,20 @@ class PeerPlayout:
         self._drop_queue(now)
         self._discards += 1
         return discarded
+
+    def played(self, samples: int, now: float) -> bytes:
+        """Return the ``samples`` that the listener has heard after those of the last call, with silence.
+
+        They go on in step with what the listener sends, and follow the estimated position if it is elsewhere.
+        """
+        position = self._position(now)
+        if abs(position - samples - self._echoed) > _MAX_ECHO_SHIFT_S * self._sample_rate:
+            self._echoed = max(0, position - samples)
+        begin = len(self._history) // 2 - (self._sent - self._echoed)
+        stop = min(begin + samples, len(self._history) // 2 - (self._sent - position))
+        heard = bytes(self._history[2 * max(0, begin) : 2 * max(0, stop)])
+        self._echoed = min(self._echoed + samples, position)
+        return heard + bytes(2 * samples - len(heard))
 
     def take_heard_words(self) -> tuple[HeardWord | HeardMark, ...]:
         """Return the words and marks heard since the last call, in order."""

@@ -39,6 +39,16 @@ def bench_resample(seconds: float, as_json: bool) -> None:
     print_report(measure(seconds), as_json)
 
 
+@bench_group.command("echo")
+@click.option("--sentences", type=click.IntRange(1), default=100, show_default=True, help="Played.")
+@AS_JSON
+def bench_echo(sentences: int, as_json: bool) -> None:
+    """The call's own voice in the caller's audio: self-interruptions, and callers noticed over it."""
+    from benches.echo import measure
+
+    print_report(measure(sentences), as_json)
+
+
 @bench_group.command("cluster")
 @click.option("--utterances", type=click.IntRange(1), default=100, show_default=True, help="One by one.")
 @click.option("--streams", type=click.IntRange(1), default=100, show_default=True, help="Then at once.")
