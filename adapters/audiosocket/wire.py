@@ -112,6 +112,9 @@ class AudioSocketWire:
             problem = f"the peer has taken nothing for {self._connection.stalled_s:g} s"
             raise WireEnded("the peer stopped reading", problem=problem, is_stalled=True)
 
+    def change(self, opening: object) -> None:
+        """Do nothing: nothing of a connection can change."""
+
     def send_keys(self, digits: str) -> None:
         """Do nothing: Asterisk takes no keys here, and its own interface sends them."""
 

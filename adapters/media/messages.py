@@ -101,6 +101,14 @@ class SetRecording:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeWire:
+    """Go on with another opening on the same socket: the peer changed its address or encoding."""
+
+    call: int
+    wire: WireOpening
+
+
+@dataclass(frozen=True, slots=True)
 class SetHeld:
     """Stop the speech, because nobody hears it, or go on with it."""
 
@@ -132,6 +140,7 @@ ControlMessage = (
     | SetCallerAudio
     | SetRecording
     | SetHeld
+    | ChangeWire
     | SendKeys
     | HangUp
 )

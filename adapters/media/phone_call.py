@@ -20,6 +20,7 @@ from .messages import (
     CallerSpeech,
     CallProblem,
     CallReport,
+    ChangeWire,
     DiscardSpeech,
     FinishSpeech,
     HangUp,
@@ -42,7 +43,15 @@ from .phone_wire import CallerAudioQueue, PhoneWire, WireEnded
 _MAX_UNSENT_BYTES: Final = 1 << 20  # to control; with more, audio is dropped
 
 CallMessage = (
-    PushSpeech | FinishSpeech | DiscardSpeech | SetCallerAudio | SetRecording | SetHeld | SendKeys | HangUp
+    PushSpeech
+    | FinishSpeech
+    | DiscardSpeech
+    | SetCallerAudio
+    | SetRecording
+    | SetHeld
+    | ChangeWire
+    | SendKeys
+    | HangUp
 )
 
 
@@ -116,6 +125,8 @@ class PhoneCall:
                 self._media.set_recording(recorded)
             case SetHeld(held=held):
                 self._media.set_held(held)
+            case ChangeWire(wire=wire):
+                self._wire.change(wire)
             case SendKeys(digits=digits):
                 self._wire.send_keys(digits)
             case HangUp(reason=reason):

@@ -48,6 +48,9 @@ class PhoneWire(Protocol):
     def send(self, packet: bytes) -> None:
         """Send one s16le packet of 20 ms; raises WireEnded."""
 
+    def change(self, opening: object) -> None:
+        """Go on with another opening: the peer moved or changed its encoding; its rate stays."""
+
     def send_keys(self, digits: str) -> None:
         """Press keys of the far end, ``0-9 * # A-D``; a wire without keys of its own ignores them."""
 

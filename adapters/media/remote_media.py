@@ -22,6 +22,7 @@ from .messages import (
     CallerSpeech,
     CallProblem,
     CallReport,
+    ChangeWire,
     ControlMessage,
     DiscardSpeech,
     FinishSpeech,
@@ -177,6 +178,11 @@ class RemoteMedia:
             self._dry_at += now - self._held_at
         self._held_at = now if held else None
         self._send(SetHeld(self._number, held), -1)
+
+    def change_wire(self, wire: WireOpening) -> None:
+        """Go on with another opening on the same socket; the rate of the audio stays."""
+        self._wire = wire
+        self._send(ChangeWire(self._number, wire), -1)
 
     def send_keys(self, digits: str) -> None:
         """Press keys of the far end: ``0-9 * # A-D``."""

@@ -1,4 +1,4 @@
-"""Audio encodings of RTP calls: u-law, A-law, and linear samples in network order.
+"""Audio encodings of RTP calls: u-law, A-law, linear samples in network order, G.722 and Opus.
 
 The static numbers are those of RFC 3551; those of linear audio at other rates are the defaults of Asterisk,
 which sends them without a description of the session.
@@ -8,7 +8,7 @@ Source: RFC 3551, 4.5.11, 4.5.14 and table 4; main/rtp_engine.c of Asterisk 23 (
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from ..audio.codecs import (
     alaw_decode,
@@ -18,9 +18,20 @@ from ..audio.codecs import (
     ulaw_decode,
     ulaw_encode,
 )
+from .stateful_codecs import make_g722, make_opus
 
 COMFORT_NOISE: Final = 13  # payload type of RFC 3389: the caller is silent
 TELEPHONE_EVENT: Final = 101  # the usual dynamic type of keys, also in Asterisk
+
+
+class CodecState(Protocol):
+    """Encoder and decoder of one call."""
+
+    def encode(self, pcm: bytes) -> bytes:
+        """Return the payload of 20 ms of s16le."""
+
+    def decode(self, payload: bytes) -> bytes:
+        """Return s16le; b"" for a payload that cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +40,52 @@ class RtpCodec:
 
     name: str
     payload_type: int  # 0 to 127
-    sample_rate: int  # Hz; also of the timestamps
-    sample_bytes: int  # encoded
-    encode: Callable[[bytes], bytes]  # from s16le
+    sample_rate: int  # Hz
+    sample_bytes: int  # encoded; 0: less than one, or not the same for all
+    encode: Callable[[bytes], bytes]  # from s16le, 20 ms
     decode: Callable[[bytes], bytes]  # to s16le
+    clock_rate: int = 0  # Hz of the timestamps; 0: the sample rate
+    make: Callable[[], "CodecState"] | None = None  # what is kept from one packet to the next
 
     def with_payload_type(self, payload_type: int) -> Self:
         """Return the same encoding under another type, which both sides agreed on."""
         return replace(self, payload_type=payload_type)
+
+    def for_call(self) -> Self:
+        """Return the encoding with a state of its own, for the packets of one call."""
+        if self.make is None:
+            return self
+        state = self.make()
+        return replace(self, encode=state.encode, decode=state.decode)
+
+    def ticks(self, samples: int) -> int:
+        """Return how far so many samples advance the timestamp."""
+        return samples * self.clock_rate // self.sample_rate if self.clock_rate else samples
+
+    def max_bytes(self, seconds: float) -> int:
+        """Return the greatest payload of so much audio."""
+        return round(seconds * self.sample_rate) * max(1, self.sample_bytes)
+
+
+class SampleClock:
+    """Timestamps of one stream in samples, for codecs whose clock has another rate."""
+
+    def __init__(self, codec: RtpCodec) -> None:
+        self._sample_rate = codec.sample_rate
+        self._clock_rate = codec.clock_rate or codec.sample_rate
+        self._last: int | None = None  # timestamp, counted on past 2**32
+
+    def samples(self, timestamp: int) -> int:
+        """Return a timestamp of 32 bits in samples, modulo 2**32."""
+        if self._clock_rate == self._sample_rate:
+            return timestamp
+        last = timestamp if self._last is None else self._last
+        self._last = last + (timestamp - last + 2**31) % 2**32 - 2**31
+        return self._last * self._sample_rate // self._clock_rate % 2**32
+
+
+def _needs_state(audio: bytes) -> bytes:
+    raise TypeError("this encoding has a state for each call: for_call makes it")
 
 
 CODECS: Final = {
@@ -46,5 +95,7 @@ CODECS: Final = {
         RtpCodec("alaw", 8, 8_000, 1, alaw_encode, alaw_decode),
         RtpCodec("slin", 11, 8_000, 2, l16_encode, l16_decode),
         RtpCodec("slin16", 118, 16_000, 2, l16_encode, l16_decode),
+        RtpCodec("g722", 9, 16_000, 0, _needs_state, _needs_state, 8_000, make_g722),
+        RtpCodec("opus", 98, 24_000, 0, _needs_state, _needs_state, 48_000, make_opus),
     )
 }

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, assert_never
 
-from .codec import COMFORT_NOISE, TELEPHONE_EVENT, RtpCodec
+from .codec import COMFORT_NOISE, TELEPHONE_EVENT, RtpCodec, SampleClock
 from .jitter_buffer import JitterBuffer, JitterCounters
 from .packet import RtpPacket, RtpProtocolError, is_rtcp, parse_packet
 from .rtcp import (
@@ -91,6 +91,7 @@ class RtpOptions:
     peer: Address | None = None  # where to send until its first packet has come; None: not known
     key_type: int | None = TELEPHONE_EVENT  # payload type of keys; None: they come on another way
     srtp: SrtpKeys | None = None  # None: packets are not encrypted
+    sends: bool = True  # False: the peer wants no packets, because it holds the call
 
 
 class RtpConnection:
@@ -106,18 +107,19 @@ class RtpConnection:
         self.remote_lost = 0  # of our packets, as the peer reports
         self._options = options
         self._numbers = numbers
-        self._codec = options.codec
-        self._sender = RtpStreamSender(options.codec, numbers)
+        self._codec = options.codec.for_call()
+        self._sender = RtpStreamSender(self._codec, numbers)
         self._source = SourceLock(options.peer)
         self._srtp = None if options.srtp is None else SrtpSession(options.srtp)
         self._ssrc: int | None = None  # of the peer's stream
         self._candidate: tuple[int, int] | None = None  # identifier and next number of another stream
         self._collisions = 0
         self._buffer = JitterBuffer(self._codec.sample_rate)
+        self._sample_clock = SampleClock(self._codec)
         self._keys = TelephoneEventDecoder()
         self._pressed = TelephoneEventEncoder()
         self._events: deque[RtpEvent] = deque()
-        self._max_payload = round(_MAX_PACKET_S * self._codec.sample_rate) * self._codec.sample_bytes
+        self._max_payload = self._codec.max_bytes(_MAX_PACKET_S)
         self._cname = f"{numbers.getrandbits(64):016x}"
         self._left_ssrcs: list[int] = []  # of ours, to be ended with BYE
         self._report_at: float | None = None
@@ -205,7 +207,7 @@ class RtpConnection:
     def _accepts_type(self, packet: RtpPacket, address: Address) -> bool:
         kind, size = packet.payload_type, len(packet.payload)
         if kind == self._codec.payload_type:
-            if 0 < size <= self._max_payload and size % self._codec.sample_bytes == 0:
+            if 0 < size <= self._max_payload and size % max(1, self._codec.sample_bytes) == 0:
                 return True
             self._ignore_datagram(address, RtpFault.MALFORMED, f"got {size} bytes of audio")
             return False
@@ -229,16 +231,18 @@ class RtpConnection:
     def _begin_stream(self, ssrc: int) -> None:
         self._ssrc, self._candidate = ssrc, None
         self._buffer = JitterBuffer(self._codec.sample_rate)
+        self._sample_clock = SampleClock(self._codec)
         self._keys = TelephoneEventDecoder()
         self._reported = (0, 0)
         self._last_report = None
 
     def _take(self, packet: RtpPacket, now: float) -> None:
         self.heard_at = now
+        timestamp = self._sample_clock.samples(packet.timestamp)
         if packet.payload_type == self._codec.payload_type:
-            self._buffer.push(packet.sequence, packet.timestamp, self._codec.decode(packet.payload), now)
+            self._buffer.push(packet.sequence, timestamp, self._codec.decode(packet.payload), now)
             return
-        self._buffer.push(packet.sequence, packet.timestamp, None, now)
+        self._buffer.push(packet.sequence, timestamp, None, now)
         if packet.payload_type == self._options.key_type and (digit := self._keys.push(packet)):
             self._events.append(RtpKey(digit))
 
@@ -291,7 +295,7 @@ class RtpConnection:
         return packet if self._srtp is None else self._srtp.protect(packet)
 
     def _encode(self, pcm: bytes) -> bytes:
-        key_type, samples = self._options.key_type, len(pcm) // 2
+        key_type, samples = self._options.key_type, self._codec.ticks(len(pcm) // 2)
         if key_type is None or (part := self._pressed.next(samples)) is None:
             return self._sender.encode(pcm)
         return self._sender.encode_event(key_type, part.payload, samples, is_first=part.is_first)
@@ -301,9 +305,22 @@ class RtpConnection:
         if self._options.key_type is not None:
             self._pressed.press(digits)
 
+    def change(self, options: RtpOptions) -> None:
+        """Go on with other options; the rate of the audio is the same."""
+        before, self._options = self._options, options
+        if options.codec != before.codec:
+            self._codec = options.codec.for_call()
+            self._sender.change_codec(self._codec)
+            self._sample_clock = SampleClock(self._codec)
+            self._max_payload = self._codec.max_bytes(_MAX_PACKET_S)
+        if options.peer != before.peer:
+            self._source = SourceLock(options.peer)
+        if options.srtp != before.srtp:
+            self._srtp = None if options.srtp is None else SrtpSession(options.srtp)
+
     def skip(self, samples: int) -> None:
         """Note that ``samples`` were not sent, because their time had passed."""
-        self._sender.skip(samples)
+        self._sender.skip(self._codec.ticks(samples))
 
     def reports_due(self, now: float, unix_s: float) -> list[bytes]:
         """Return the datagrams to send to the port of RTCP now."""

@@ -42,11 +42,17 @@ class RtpStreamSender:
         self.packets = self.payload_bytes = 0
         self._has_pause = True
 
+    def change_codec(self, codec: RtpCodec) -> None:
+        """Encode the next packets with another codec."""
+        self._codec = codec
+        self._has_pause = True
+
     def encode(self, pcm: bytes) -> bytes:
         """Return the datagram of the next packet; ``pcm`` is s16le at the codec's rate."""
         kind = self._codec.payload_type | (_MARKER if self._has_pause else 0)
         self._has_pause = False
-        return self._pack(kind, self.timestamp, self._codec.encode(pcm), len(pcm) // 2)
+        ticks = self._codec.ticks(len(pcm) // 2)
+        return self._pack(kind, self.timestamp, self._codec.encode(pcm), ticks)
 
     def encode_event(self, payload_type: int, payload: bytes, samples: int, *, is_first: bool) -> bytes:
         """Return the datagram of a part of a key, sent instead of ``samples`` of audio."""

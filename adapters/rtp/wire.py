@@ -93,12 +93,21 @@ class RtpWire:
 
     def send(self, packet: bytes) -> None:
         """Send one packet, if it is known to whom."""
+        if not self._opening.rtp.sends:
+            self.skip(1)
+            return
         datagram = self._connection.encode_packet(packet)
         if (peer := self._connection.peer) is not None:
             try:
                 self._sock.sendto(datagram, peer)
             except OSError:
                 self.dropped += 1
+
+    def change(self, opening: object) -> None:
+        """Go on with other options of the same rate."""
+        assert isinstance(opening, RtpOpening)
+        self._opening = opening
+        self._connection.change(opening.rtp)
 
     def send_keys(self, digits: str) -> None:
         """Press keys of the far end, one after another, in place of the audio."""

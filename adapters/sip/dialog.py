@@ -43,8 +43,9 @@ class Dialog:
             call_id=request.call_id,
             local=NameAddress(to.uri, to.display_name, {"tag": tag}),
             remote=request.from_,
-            target=_contact_of(request.headers),
-            routes=tuple(request.headers.values("record-route")),
+            # RFC 2543 let a caller leave Contact out.
+            target=_contact_of(request.headers) if "contact" in request.headers else request.from_.uri,
+            routes=_routes_of(request.headers),
             flow=flow,
             contact=contact,
             local_cseq=secrets.randbelow(1 << 16),
@@ -59,7 +60,7 @@ class Dialog:
             local=request.from_,
             remote=response.to,
             target=_contact_of(response.headers),
-            routes=tuple(reversed(response.headers.values("record-route"))),
+            routes=_routes_of(response.headers)[::-1],
             flow=flow,
             contact=contact,
             local_cseq=request.cseq,
@@ -134,6 +135,14 @@ class Dialog:
         if not self.routes or ";lr" in self.routes[0].lower():
             return self.target, self.routes
         return NameAddress.parse(self.routes[0]).uri, (*self.routes[1:], f"<{self.target}>")
+
+
+def _routes_of(headers: SipHeaders) -> tuple[str, ...]:
+    """Return the values of Record-Route, which are written again as Route; raises SipSyntaxError."""
+    routes = tuple(headers.values("record-route"))
+    for route in routes:
+        NameAddress.parse(route)
+    return routes
 
 
 def _contact_of(headers: SipHeaders) -> str:

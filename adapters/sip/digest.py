@@ -135,14 +135,14 @@ class DigestChallenger:
         self._counters: dict[str, int] = {}  # by nonce, oldest first
 
     def challenges(self, now: float) -> list[str]:
-        """Return the values of WWW-Authenticate, the better one first."""
+        """Return the values of WWW-Authenticate, MD5 first: many phones look at the first one only."""
         nonce = self._make_nonce(int(now))
         common = {"realm": self._realm, "nonce": nonce, "qop": "auth"}
         return [
             "Digest "
             + ", ".join([f'{name}="{value}"' for name, value in common.items()])
             + f", algorithm={algorithm}"
-            for algorithm in _HASHES
+            for algorithm in reversed(list(_HASHES))
         ]
 
     def verify(self, request: SipRequest, now: float) -> str | None:

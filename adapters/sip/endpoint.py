@@ -171,8 +171,12 @@ class SipEndpoint:
     def _respond_statelessly(
         self, request: SipRequest, flow: SipFlow, status: int, *headers: tuple[str, str], reason: str = ""
     ) -> None:
-        transaction = ServerTransaction(request, flow, (), self._transactions)
-        tag = "" if not request.headers.get("to") else f"{hash(request.call_id) & 0xFFFFFFFF:08x}"
+        tag = f"{hash(request.call_id) & 0xFFFFFFFF:08x}" if request.headers.get("to") else ""
+        try:
+            transaction = ServerTransaction(request, flow, (), self._transactions)
+        except SipSyntaxError:  # its Via cannot be read: back to where it came from
+            self.send(bytes(request.response(status, *headers, to_tag=tag, reason=reason)), flow)
+            return
         response = transaction.request.response(status, *headers, to_tag=tag, reason=reason)
         transaction.send(bytes(response))
 
@@ -244,6 +248,9 @@ class SipEndpoint:
         if (refusal := refuse_body(request)) is not None:
             transaction.respond(refusal)
             return
+        if not _takes_description(request):
+            transaction.respond(request.response(406, to_tag=new_tag()))
+            return
         if (request.call_id, request.from_.tag) in self._calling:
             transaction.respond(request.response(482, to_tag=new_tag()))  # a call of ours came back
             return
@@ -290,3 +297,9 @@ class SipEndpoint:
     def _forget(self, session: SipSession) -> None:
         assert session.dialog is not None
         self._sessions.pop(session.dialog.key, None)
+
+
+def _takes_description(request: SipRequest) -> bool:
+    """Return whether the answer to an INVITE may have a description of the session."""
+    accepted = {value.partition(";")[0].strip() for value in request.headers.tokens("accept")}
+    return not accepted or not accepted.isdisjoint({SDP, "application/*", "*/*"})

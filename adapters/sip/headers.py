@@ -26,7 +26,7 @@ _SIP_URI: Final = re.compile(
 _ANY_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):[^\s<>\"]+")
 _QUOTED: Final = r'"(?:[^"\\]|\\.)*"'
 _ADDRESS: Final = re.compile(
-    rf"\s*(?P<display>{_QUOTED}|(?:{_TOKEN}\s*)*?)\s*<(?P<uri>[^<>]*)>\s*(?P<parameters>;.*)?\s*", re.DOTALL
+    rf"\s*(?P<display>{_QUOTED}|[^\"<>]*)\s*<(?P<uri>[^<>]*)>\s*(?P<parameters>;.*)?\s*", re.DOTALL
 )
 _PARAMETER: Final = re.compile(
     rf"\s*;\s*(?P<name>{_TOKEN})(?:\s*=\s*(?P<value>{_QUOTED}|\[[0-9A-Fa-f:.]+\]|[^\s;,\"]+))?\s*", re.DOTALL
@@ -36,6 +36,7 @@ _VIA: Final = re.compile(
     r"\s*(?P<parameters>;.*)?\s*",
     re.IGNORECASE | re.DOTALL,
 )
+_WORD: Final = re.compile(_TOKEN)
 _ESCAPED: Final = re.compile(r"%([0-9A-Fa-f]{2})")
 _NO_PARAMETERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -74,6 +75,8 @@ def quote(text: str) -> str:
 
 def split_list(text: str) -> list[str]:
     """Split a value at its commas, but not within quotes and angle brackets."""
+    if "," not in text:
+        return [text.strip()]
     parts, depth, is_quoted, start, at = [], 0, False, 0, 0
     while at < len(text):
         letter = text[at]
@@ -166,6 +169,12 @@ def uri_scheme(text: str) -> str:
     return found[1].lower()
 
 
+def _display_name(text: str) -> str:
+    if not text.startswith('"') and not all(map(_WORD.fullmatch, text.split())):
+        raise SipSyntaxError(f"got name {text[:60]!r}, which needs quotes")
+    return unquote(text)
+
+
 @dataclass(frozen=True, slots=True)
 class NameAddress:
     """The value of From, To, Contact, Route or Refer-To."""
@@ -181,7 +190,7 @@ class NameAddress:
             found = _ADDRESS.fullmatch(text)
             if found is None:
                 raise SipSyntaxError(f"got address {text[:80]!r}")
-            uri, display = found["uri"].strip(), unquote(found["display"].strip())
+            uri, display = found["uri"].strip(), _display_name(found["display"].strip())
             if uri != found["uri"]:
                 raise SipSyntaxError(f"got spaces in address {text[:80]!r}")
             parameters = found["parameters"] or ""

@@ -17,7 +17,7 @@ MAX_MESSAGE_BYTES: Final = 65_535
 _MAX_HEADERS: Final = 200
 _REQUEST_LINE: Final = re.compile(r"([A-Za-z0-9\-.!%*_+`'~]+) (\S+) (SIP/\d+\.\d+)", re.IGNORECASE)
 _STATUS_LINE: Final = re.compile(r"SIP/2\.0 ([1-6]\d\d) ?(.*)", re.IGNORECASE)
-_HEADER: Final = re.compile(r"([A-Za-z0-9\-.!%*_+`'~]+)[ \t]*:[ \t]*(.*?)[ \t]*", re.DOTALL)
+_HEADER: Final = re.compile(r"([A-Za-z0-9\-.!%*_+`'~]+)[ \t]*:(.*)", re.DOTALL)
 _CSEQ: Final = re.compile(r"(\d{1,20})\s+([A-Za-z0-9\-.!%*_+`'~]+)")
 _LENGTH_LINE: Final = re.compile(rb"\r\n(?:l|content-length)[ \t]*:[ \t]*(\d{1,6})[ \t]*\r\n", re.IGNORECASE)
 _COMPACT: Final = {
@@ -51,6 +51,7 @@ REASONS: Final = {
     403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
+    406: "Not Acceptable",
     407: "Proxy Authentication Required",
     408: "Request Timeout",
     415: "Unsupported Media Type",
@@ -247,9 +248,12 @@ def parse_message(data: bytes) -> SipMessage:
     if (status_line := _STATUS_LINE.fullmatch(start)) is not None:
         if problem:
             raise SipProtocolError(problem)
-        return _check_response(
-            SipResponse(int(status_line[1]), status_line[2], headers, _cut_body(headers, body))
-        )
+        try:
+            return _check_response(
+                SipResponse(int(status_line[1]), status_line[2], headers, _cut_body(headers, body))
+            )
+        except SipSyntaxError as error:
+            raise SipProtocolError(str(error)) from None
     line = _REQUEST_LINE.fullmatch(start)
     if line is None:
         raise SipProtocolError(f"got start line {start[:80]!r}", request=_answerable(headers))
@@ -274,7 +278,7 @@ def _split_head(data: bytes) -> tuple[list[str], bytes]:
     else:
         body = b""
     text = head.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
-    return re.sub(r"[ \t]*\n[ \t]+", " ", text).split("\n"), body  # unfolded
+    return re.sub(r"\n[ \t]+", " ", text).split("\n"), body  # unfolded
 
 
 def _parse_headers(lines: Iterable[str]) -> tuple[SipHeaders, str]:
@@ -287,20 +291,17 @@ def _parse_headers(lines: Iterable[str]) -> tuple[SipHeaders, str]:
             problem = problem or (f"got header {line[:60]!r}" if line else "")
             continue
         name = found[1].lower()
-        pairs.append((_COMPACT.get(name, name), found[2]))
+        pairs.append((_COMPACT.get(name, name), found[2].strip(" \t")))
         if len(pairs) > _MAX_HEADERS:
             return SipHeaders(tuple(pairs)), f"got more than {_MAX_HEADERS} headers"
     return SipHeaders(tuple(pairs)), problem
 
 
 def _answerable(headers: SipHeaders, request: SipRequest | None = None) -> SipRequest | None:
-    """Return the request if it can be answered: it has Via; ACK never is."""
+    """Return the request if it can be answered: it has Via, which may be wrong; ACK never is."""
     request = request or SipRequest("", "", headers)
-    try:
-        Via.parse(next(iter(headers.values("via")), ""))
-        return None if headers.get("cseq").endswith("ACK") or request.method == "ACK" else request
-    except SipSyntaxError:
-        return None
+    is_ack = request.method == "ACK" or headers.get("cseq").endswith("ACK")
+    return None if is_ack or "via" not in headers else request
 
 
 def _cut_body(headers: SipHeaders, body: bytes) -> bytes:
@@ -311,15 +312,13 @@ def _cut_body(headers: SipHeaders, body: bytes) -> bytes:
 
 
 def _check_response(response: SipResponse) -> SipResponse:
-    try:
-        for name in ("from", "to"):
-            NameAddress.parse(response.headers.get(name))
-        if len(response.headers.values("via")) != 1:
-            raise SipSyntaxError("the response has passed another element, or none")
-        _ = response.branch, response.cseq
-        _require_single(response.headers)
-    except SipSyntaxError as error:
-        raise SipProtocolError(str(error)) from None
+    """Return a response that is valid; raises SipSyntaxError."""
+    for name in ("from", "to"):
+        NameAddress.parse(response.headers.get(name))
+    if len(response.headers.values("via")) != 1:
+        raise SipSyntaxError("the response has passed another element, or none")
+    _ = response.branch, response.cseq
+    _require_single(response.headers)
     return response
 
 

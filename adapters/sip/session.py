@@ -30,6 +30,7 @@ _SIGNAL: Final = re.compile(rb"\s*(?:Signal\s*=\s*)?([0-9*#A-Da-d]|1[01])\s*(?:[
 _FRAGMENT: Final = re.compile(rb"\s*SIP/2\.0 ([1-6]\d\d) ?([^\r\n]*)")
 _GLARE_S: Final = {True: (2.1, 4.0), False: (0.0, 2.0)}  # by whether the call is ours: RFC 3261, 14.1
 _CAPABILITIES: Final = (("allow", ALLOW), ("supported", "timer, replaces"))
+_ALIVE_S: Final = 30.0  # from one question whether the peer knows the call to the next
 _REFER_S: Final = 60.0  # until the peer has to say what became of a transfer
 
 
@@ -177,6 +178,7 @@ class SipSession:
         self._offering: ChallengedRequest | None = None  # a re-INVITE of ours
         self._after_ack: Callable[[], None] = lambda: None
         self._retry: Timer | None = None
+        self._alive: Timer | None = None
         self._description = b""  # our last one
         self._peer_allows: frozenset[str] = frozenset()
         self._refer_timeout: Timer | None = None
@@ -259,6 +261,16 @@ class SipSession:
         self._answer = None
         self.listener.on_confirmed(request.body)
         self._after_ack()
+
+    def keep_alive(self) -> None:
+        """Ask now and then whether the peer still knows the call, which ends if it does not, or is gone."""
+        self._alive = self._host.timers.set(_ALIVE_S, self._ask_alive)
+
+    def _ask_alive(self) -> None:
+        if self.state is SessionState.UP:
+            if self._answer is None and self._offering is None:
+                self.send("OPTIONS")
+            self.keep_alive()
 
     def _on_invite(self, transaction: ServerTransaction) -> None:
         request = transaction.request
@@ -463,7 +475,7 @@ class SipSession:
             return
         self.state = SessionState.ENDED
         self._timer.stop()
-        for timer in (self._retry, self._refer_timeout):
+        for timer in (self._retry, self._refer_timeout, self._alive):
             if timer is not None:
                 timer.cancel()
         if self._answer is not None:

@@ -36,9 +36,18 @@ class SettingKey:
         return self.field.title or "true or false"
 
     @property
+    def is_table(self) -> bool:
+        """Whether its value is a table of other keys, or none."""
+        return any(map(_is_table, get_args(self.field.annotation)))
+
+    @property
     def is_secret(self) -> bool:
         """Whether its values are not shown."""
         return _holds_secret(self.field.annotation)
+
+
+def _is_table(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _holds_secret(kind: object) -> bool:

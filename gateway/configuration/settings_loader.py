@@ -119,7 +119,7 @@ def _path_of(name: str) -> tuple[str, ...] | None:
     if name in _KEYS:
         return _KEYS[name].path
     for prefix, key in _KEYS.items():
-        if name.startswith(f"{prefix}_") and isinstance(key.field.get_default(), dict):
+        if name.startswith(f"{prefix}_") and (isinstance(key.field.get_default(), dict) or key.is_table):
             return (*key.path, name.removeprefix(f"{prefix}_"))
     return None
 

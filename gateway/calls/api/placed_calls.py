@@ -46,12 +46,12 @@ def routes(ways: Sequence[tuple[PlacedCalls, PlaceCall]]) -> APIRouter:
 
     described = operation(
         "placeCall",
-        "Open a call over RTP, or have Asterisk call an endpoint.",
+        "Open a call over RTP, call over SIP, or have Asterisk call an endpoint.",
         *(placed.answer for placed, _ in ways),
         native_errors(
-            {400: "The body is wrong, or no Asterisk is configured."},
+            {400: "The body is wrong, or no such way is configured, or the destination is not allowed."},
             {429: "The key has exceeded a limit."},
-            {502: "Asterisk refused the call, or does not answer."},
+            {502: "Asterisk refused the call or does not answer, or the servers of SIP are not found."},
             {503: "The server is at capacity, without a free port, or shutting down."},
         ),
         body=json_body(PlacedCallRequest),

@@ -158,6 +158,10 @@ class RtpCallServer:
         self._legs.add(leg)
         return leg.open(call_id or str(uuid4()), media, agent or self._agent)
 
+    def change(self, reservation: RtpReservation, options: RtpOptions) -> None:
+        """Go on with other options: the peer moved, or changed its encoding; its rate stays."""
+        reservation.leg.change_wire(RtpOpening(options, self._policy.silent_s))
+
 
 def bind_rtp_socket(host: str, ports: MediaPorts | None) -> socket.socket:
     """Return a UDP socket on an even port, as RFC 3550, 11 asks for; raises RtpPortsExhausted, OSError."""

@@ -5,6 +5,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+from ....adapters.media.messages import WireOpening
 from ....adapters.media.remote_media import RemoteMedia
 from ..agents import Agent, run_agent
 from ..call import Call
@@ -65,6 +66,16 @@ class PhoneLeg:
         if self._end_reason:
             media.hang_up(self._end_reason)
         return call
+
+    def send_keys(self, digits: str) -> None:
+        """Press keys of the far end."""
+        if self._media is not None and not self._leg_call.is_over:
+            self._media.send_keys(digits)
+
+    def change_wire(self, wire: WireOpening) -> None:
+        """Go on with another opening on the same socket."""
+        if self._media is not None and not self._leg_call.is_over:
+            self._media.change_wire(wire)
 
     def end(self, reason: str) -> None:
         """Hang up, or do so as soon as the call is open."""

@@ -12,6 +12,7 @@ document collects them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from fastapi import Response
@@ -99,7 +100,7 @@ def operation(
         "description": description,
         "response_class": Response,  # FastAPI would otherwise describe a JSON body of any kind
         "response_model": None,
-        "responses": dict(sorted((status, one) for some in responses for status, one in some.items())),
+        "responses": dict(sorted((item for some in responses for item in some.items()), key=itemgetter(0))),
         "openapi_extra": extra,
     }
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.calls.sip_network import ANSWER, OFFER, RecordingListener, Sent, SipNetwork, SipPeer
+from shared.sip.network import ANSWER, OFFER, RecordingListener, Sent, SipNetwork, SipPeer
 from vivavoce.adapters.sip.digest import Credentials
 from vivavoce.adapters.sip.endpoint import RequestVerdict
 from vivavoce.adapters.sip.headers import NameAddress
@@ -383,6 +383,22 @@ def test_a_call_is_refreshed_and_ends_without_refreshes() -> None:
     network.run(120)
     assert listener_of(session).names()[-1] == "ended"
     assert listener_of(bob.calls[0]).names()[-1] == "ended"
+
+
+@pytest.mark.parametrize("way", ["gone", "forgot"])
+def test_a_peer_that_is_gone_or_forgot_the_call_is_noticed(way: str) -> None:
+    network, alice, bob = two_peers()
+    session = alice.call(bob)
+    network.run()
+    session.keep_alive()
+    network.run(100)
+    assert session.state is SessionState.UP
+    if way == "gone":
+        network.loses = lambda sent: sent.source == bob.host
+    else:
+        bob.calls[0].end(0, "crashed")
+    network.run(70)
+    assert listener_of(session).names()[-1] == "ended"
 
 
 def test_an_interval_that_is_too_small_is_asked_for_again() -> None:

@@ -20,6 +20,7 @@ class RtpTestPhone:
         self.server = server
         self.source = RtpSource()
         self.packets: list[RtpPacket] = []
+        self.raw: list[bytes] = []
         self.arrived: list[float] = []
         self.reports: list[bytes] = []
         self._sock, self._report_sock = bind_pair()
@@ -74,7 +75,8 @@ class RtpTestPhone:
     def _receive_packets(self) -> None:
         while not self._closed:
             try:
-                self.packets.append(parse_packet(self._sock.recv(2048)))
+                self.raw.append(self._sock.recv(2048))
+                self.packets.append(parse_packet(self.raw[-1]))
             except TimeoutError:
                 continue
             self.arrived.append(time.monotonic())

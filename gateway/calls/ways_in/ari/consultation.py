@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from ...call import Call
 from ...caller import Caller
+from ...kits.announcing_agent import AnnouncingAgent
 from ...transfers import AttendedTransfer, CallNotTransferable, TransferFailed
 
 CONSULTATION: Final = "vivavoce-consultation:"  # argument of the application, before the first channel's id
@@ -34,22 +35,6 @@ _CAUSES: Final[Mapping[int, str]] = MappingProxyType(
         28: "is no complete number",
     }
 )
-
-
-class AnnouncingAgent:
-    """Speaks an announcement, and keeps the call up."""
-
-    def __init__(self, announcement: str) -> None:
-        self.announced = asyncio.Event()
-        self._announcement = announcement
-
-    async def run(self, call: Call) -> None:
-        """Speak, and wait until the call is over."""
-        if self._announcement:
-            await call.speech.speak(self._announcement)
-            await call.speech.wait_played()
-        self.announced.set()
-        await call.end.wait_closed()
 
 
 class Consultation:

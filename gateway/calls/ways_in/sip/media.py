@@ -84,12 +84,6 @@ class MediaNegotiation:
         self._host = host
         self._origin = SessionOrigin(secrets.randbelow(1 << 31), 0)
         self._key = secrets.token_bytes(SRTP_KEY_BYTES)
-        self._sent = b""  # our last description
-
-    @property
-    def description(self) -> bytes:
-        """Our last description."""
-        return self._sent
 
     def answer(self, offer: bytes) -> bytes:
         """Return the answer to an offer, and note what is agreed; raises SipRejected."""
@@ -126,8 +120,7 @@ class MediaNegotiation:
 
     def _describe(self, audio: AudioDescription, offer: SessionDescription | None) -> bytes:
         self._origin = replace(self._origin, version=self._origin.version + 1)
-        self._sent = make_session(audio, self._origin, offer)
-        return self._sent
+        return make_session(audio, self._origin, offer)
 
     def _agree(self, session: SessionDescription) -> tuple[AgreedMedia, MediaKey | None]:
         audio = _audio_of(session)
@@ -136,8 +129,9 @@ class MediaNegotiation:
         suite = None if key is None else _SUITES[key.suite]
         srtp = None if suite is None or key is None else SrtpKeys(suite, self._key, key.key)
         peer = self._allowed_address(audio)
-        rtp = RtpOptions(codec, peer, audio.key_type, srtp)
-        return AgreedMedia(rtp, audio.direction.opposite), key
+        direction = audio.direction.opposite
+        rtp = RtpOptions(codec, peer, audio.key_type, srtp, sends=audio.direction.listens)
+        return AgreedMedia(rtp, direction), key
 
     def _choose_codec(self, audio: AudioDescription) -> RtpCodec:
         """Return the first codec of the peer's that may be used; during a call, one of the same rate."""
@@ -165,7 +159,8 @@ class MediaNegotiation:
     def _allowed_address(self, audio: AudioDescription) -> Address:
         """Return where media go: to the host that signals, or to one that may have media.
 
-        A private address behind NAT is replaced by the host that signals; RTP then comes from there.
+        A private address behind NAT is replaced by the host that signals; RTP then comes from there. So is
+        any address if a phone of this machine signals over loopback: its media do not leave the machine.
         """
         host, port = audio.address
         if host in (self._host, "0.0.0.0", "::"):
@@ -176,7 +171,8 @@ class MediaNegotiation:
             raise SipRejected(488, "the address of the media is a name") from None
         if host in self._policy.networks:
             return host, port
-        if address.is_private and not address.is_loopback and not ipaddress.ip_address(self._host).is_private:
+        signalling = ipaddress.ip_address(self._host)
+        if signalling.is_loopback or (address.is_private and not signalling.is_private):
             return self._host, port
         raise SipRejected(488, "media may not go to this address")
 

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from .....adapters.media.clock import Clock
+from .....adapters.sip.dialog import new_tag
 from .....adapters.sip.endpoint import RequestVerdict, SipEndpoint
 from .....adapters.sip.headers import NameAddress, SipSyntaxError
 from .....adapters.sip.incoming import IncomingSession
@@ -21,12 +23,22 @@ from .....adapters.sip.timers import TimerQueue
 from .....adapters.sip.transactions import ServerTransaction, SipFlow
 from .....tts_engine.errors import Overloaded
 from ...agents import Agent
+from ...call import Call
 from ...caller import Caller
 from ...kits.rtp_calls import RtpCallServer
+from ...registry import CallRegistry
 from .admission import SipAdmission, SipOrigin
+from .cost_guard import CostGuard
+from .dialer import SipDialer
+from .joined_calls import open_joined
 from .media import MediaNegotiation, MediaPolicy
+from .registrar import SipRegistrar
+from .resolver import SipResolver
+from .settings import SipTrunkTable
 from .sip_call import SipCall
 from .sockets import SipSockets
+from .transfers import SipTransfers
+from .trunks import SipTrunk
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +52,9 @@ class SipCallServer:
         public_host: address that peers are told; "": that of the socket which they reach.
         policies: of media, by the name of the trunk; "" for all others.
         agents: by the name of the trunk.
+        guard: of outgoing calls.
+        clock: of calls that are joined.
+        client_tls: makes what connections from here are encrypted with.
     """
 
     def __init__(
@@ -48,7 +63,11 @@ class SipCallServer:
         admission: SipAdmission,
         policies: Mapping[str, MediaPolicy],
         agents: Mapping[str, Agent],
+        guard: CostGuard,
+        registry: CallRegistry,
+        clock: Clock,
         *,
+        has_registrar: bool = False,
         public_host: str = "",
         client_tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
@@ -61,6 +80,23 @@ class SipCallServer:
         self._policies = policies
         self._agents = agents
         self._public_host = public_host
+        self.registry = registry
+        self._clock = clock
+        self.trunks: dict[str, SipTrunk] = {}
+        self._resolver = SipResolver()
+        self.registrar = SipRegistrar()
+        self._has_registrar = has_registrar
+        self.dialer = SipDialer(
+            self.endpoint,
+            rtp,
+            self.trunks,
+            policies,
+            guard,
+            self.registrar,
+            self._resolver,
+            self._media_host,
+            self._note,
+        )
         self._host = ""
         self._origin = SipOrigin()  # of the request that was admitted last
         self._calls: dict[str, SipCall] = {}
@@ -70,13 +106,31 @@ class SipCallServer:
         """Listen; raises AddressUnavailable."""
         self._host = host
         await self.sockets.open(host, port, tls)
+        for trunk in self.trunks.values():
+            trunk.start()
         logger.info(
             "SIP on %s:%d%s", host, self.sockets.port, f", TLS on {self.sockets.tls_port}" if tls else ""
         )
 
+    def add_trunk(self, name: str, table: SipTrunkTable) -> None:
+        """Add a trunk, before ``open``."""
+        note = self.server_names.__setitem__
+        self.trunks[name] = SipTrunk(
+            name, table, self.endpoint, self._resolver, self.sockets.keep_alive, note
+        )
+
+    def find_trunk(self, request: SipRequest, flow: SipFlow) -> str:
+        """Return the name of the trunk that a request comes from; "": of none."""
+        return next((trunk.name for trunk in self.trunks.values() if trunk.owns(request, flow)), "")
+
     async def aclose(self) -> None:
-        """End every call, and close the sockets."""
+        """End every call and every registration, and close the sockets."""
+        for call in tuple(self._calls.values()):
+            if call.call is None or call.joined is not None:
+                call.session.hang_up("shutting down")
         await self._rtp.aclose()
+        for trunk in self.trunks.values():
+            await trunk.aclose()
         calls = tuple(self._calls.values())
         if calls:
             await asyncio.wait(
@@ -114,17 +168,56 @@ class SipCallServer:
             session.reject(500)
             logger.error("Call from %s over SIP failed: %s", session.dialog.flow.host, error)
         else:
-            self._calls[call.call_id] = call
+            self._note(call)
 
     def on_register(self, transaction: ServerTransaction) -> None:
-        """Refuse a registration: there is no registrar."""
-        transaction.respond(transaction.request.response(405))
+        """Register a phone, if this is a registrar."""
+        if self._has_registrar and self._origin.user:
+            self.registrar.register(transaction, self._origin.user)
+        else:
+            transaction.respond(transaction.request.response(403, to_tag=new_tag()))
 
     # SipCallHost
 
+    def on_answered(self, call: SipCall) -> None:
+        """Note that an outgoing call is answered, and costs from now on."""
+        self.dialer.guard.answer(call.call_id)
+
     def on_over(self, call: SipCall) -> None:
-        """Forget a call."""
+        """Forget a call, and end the one that it was joined with."""
         self._calls.pop(call.call_id, None)
+        self.dialer.guard.end(call.call_id, was_answered=call.was_answered)
+        if call.joined is not None:
+            joined, _ = call.joined
+            joined.close()
+            for other in tuple(self._calls.values()):
+                if other.joined is not None and other.joined[0] is joined:
+                    other.session.hang_up("the other caller hung up")
+
+    def find(self, call_id: str) -> SipCall | None:
+        """Return a call that is up."""
+        return self._calls.get(call_id)
+
+    def join(self, first: SipCall, second: SipCall) -> None:
+        """Let two callers hear each other, and end the second call; the first one's end follows."""
+        assert first.call is not None and second.call is not None
+        both = (first, second)
+
+        def end() -> None:
+            for call in both:
+                call.session.hang_up("internal error")
+
+        joined = open_joined(first.take_media(), second.take_media(), self._clock, end)
+        for number, call in enumerate(both):
+            call.joined = (joined, number)
+        second.call.end.hang_up(f"joined with {first.call_id}")
+
+    def hide(self, call: Call) -> None:
+        """Keep programs that wait for the next call from one that is for an announcement."""
+        self.registry.get(call.call_id).attached = True
+
+    def _note(self, call: SipCall) -> None:
+        self._calls[call.call_id] = call
 
     def on_refer(self, call: SipCall, target: NameAddress) -> int:
         """Refuse a peer that wants its call transferred: calls are made by programs only."""
@@ -135,13 +228,15 @@ class SipCallServer:
     def _open(self, session: IncomingSession, origin: SipOrigin) -> SipCall:
         """Return a call whose INVITE is answered; raises SipRejected, Overloaded and OSError."""
         request, flow = session.request, session.dialog.flow
-        reservation = self._rtp.reserve(f"{flow.host}:{flow.address[1]}", caller=caller_of(request, origin))
+        transfers = SipTransfers(self)
+        caller = caller_of(request, origin)
+        reservation = self._rtp.reserve(f"{flow.host}:{flow.address[1]}", caller=caller, transfers=transfers)
         try:
             address = (self._media_host(flow), reservation.address[1])
             media = MediaNegotiation(self._policies[origin.trunk], address, flow.host)
             agent = self._agents.get(origin.trunk)
             call = SipCall(self, session, self._rtp, reservation, media, agent=agent)
-            session.listener = call
+            session.listener = transfers.sip_call = call
             if request.body:
                 answer = media.answer(request.body)
                 call.open_media()

@@ -1,10 +1,11 @@
-"""The table ``[sip]`` of the configuration."""
+"""The table ``[sip]`` of the configuration, with those inside it."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from ....configuration.settings_table import JSON, Host, Network, Port, SettingsTable
+from ....configuration.settings_table import JSON, Host, Integer, Network, Port, SettingsTable
 
 CodecName = Literal["ulaw", "alaw", "slin", "slin16", "g722", "opus"]
 Codecs = Annotated[tuple[CodecName, ...], Field(min_length=1)]
@@ -12,6 +13,7 @@ Networks = Annotated[
     tuple[Network, ...], JSON, Field(title='a list of IP addresses and networks, such as ["10.0.0.0/24"]')
 ]
 Encryption = Literal["off", "optional", "required"]
+_Name = Annotated[str, Field(pattern=r"^[^\s<>\"@]{0,100}$")]
 
 
 class SipMediaTable(SettingsTable):
@@ -22,14 +24,54 @@ class SipMediaTable(SettingsTable):
     networks: tuple[Network, ...] = ()  # where media may go, beside the host that signals
 
 
+class SipTlsTable(SettingsTable):
+    """SIP over TLS."""
+
+    port: Port = 5061
+    certificate: Path  # PEM, with its chain
+    key: Path | None = None  # PEM; None: in the same file
+
+
+class SipOutgoingTable(SettingsTable):
+    """Where calls and transfers may go, and what they may cost."""
+
+    # Prefixes of numbers, "+4930", and patterns of addresses, "sip:*@pbx.example.com"; none: nowhere.
+    destinations: tuple[Annotated[str, Field(pattern=r"^[^\s<>]{1,200}$")], ...] = ()
+    max_calls: Annotated[Integer, Field(ge=0, le=10_000)] = 4  # at once
+    # In 24 hours; then no call is made, and none is ended.
+    minutes_per_day: Annotated[Integer, Field(ge=0, le=1_000_000)] = 120
+
+
+class SipTrunkTable(SettingsTable):
+    """A provider, or another telephone system, that takes our calls and gives us its own."""
+
+    host: Annotated[str, Field(pattern=r"^([^\s@:/\[\]]{1,253}|[0-9A-Fa-f:]{2,45})$")]  # or its domain
+    port: Annotated[Integer, Field(ge=1, le=65_535)] | None = None  # None: by SRV, else 5060, with TLS 5061
+    transport: Literal["auto", "udp", "tcp", "tls"] = "auto"  # TLS if the domain has an SRV record for it
+    user: _Name = ""  # of the account; "": the trunk knows the gateway by its address
+    password: SecretStr | None = None
+    login: _Name = ""  # user for authentication, if it is another one
+    number: _Name = ""  # that our calls show; "": the user
+    expires_s: Annotated[Integer, Field(ge=0, le=86_400)] = 300  # of a registration; 0: none
+    outbound_proxy: Annotated[str, Field(pattern=r"^[^\s/<>]{1,300}$")] | None = None  # HOST or HOST:PORT
+    networks: tuple[Network, ...] = ()  # its calls come from, beside the servers of ``host``
+    media_networks: tuple[Network, ...] = ()  # of its media, beside the host that signals
+    authorities: Path | None = None  # PEM, to check its certificate with; None: the system's
+    srtp: Encryption = "optional"
+    codecs: Codecs = ("alaw", "ulaw")
+    agent: str = ""  # name in ``agents``; "": that of all calls
+
+
 class SipTable(SettingsTable):
     """Calls over SIP, without a telephone system between."""
 
-    enabled: bool = Field(default=False, description="answer SIP")
+    enabled: bool = Field(default=False, description="answer SIP; a trunk enables it too")
     # Loopback by default: a port that answers SIP is found by scanners within minutes.
     host: Host = Field(default="127.0.0.1", description="address of SIP and of its media")
     port: Port = Field(default=5060, description="port of SIP over UDP and TCP; 0 chooses a free one")
-
+    tls: Annotated[
+        SipTlsTable | None, JSON, Field(title='a table, {certificate = "FILE", key = "FILE", port = 5061}')
+    ] = Field(default=None, description="SIP over TLS: `certificate`, `key` and `port`, 5061 if unset")
     public_host: Annotated[str | None, Field(title="an IP address")] = Field(
         default=None, description="address that peers are told, if a router translates that of the machine"
     )
@@ -42,15 +84,38 @@ class SipTable(SettingsTable):
         JSON,
         Field(title="passwords by user"),
     ] = Field(default={}, description='passwords of phones elsewhere, by user, `{anna = "..."}`')
-
+    registrar: bool = Field(
+        default=False, description="let `sip.users` register, to be called: a registrar for some phones"
+    )
     media: Annotated[
         SipMediaTable | None, JSON, Field(title='a table, {codecs = ["ulaw"], srtp = "off", networks = []}')
     ] = Field(
         default=None,
-        description="`codecs`, `srtp` and `networks` of media: see [SIP](#sip)",
+        description="`codecs`, `srtp` and `networks` of media of all but trunks: see [SIP](#sip)",
     )
+    outgoing: Annotated[
+        SipOutgoingTable | None, JSON, Field(title='a table, {destinations = ["+49"], max_calls = 4}')
+    ] = Field(
+        default=None,
+        description="where calls and transfers may go: `destinations`, `max_calls` and `minutes_per_day`",
+    )
+    trunk: Annotated[SipTrunkTable | None, JSON, Field(title="a table [sip.trunk] with host = ...")] = Field(
+        default=None,
+        description="a provider: `host`, `user`, `password` and [others](#trunks); set the password in the "
+        "environment, `VIVAVOCE_SIP_TRUNK_PASSWORD`",
+    )
+    trunks: Annotated[
+        dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")], SipTrunkTable],
+        JSON,
+        Field(title="tables [sip.trunks.NAME] with host = ..."),
+    ] = Field(default={}, description="further trunks, by name")
+
+    @property
+    def all_trunks(self) -> dict[str, SipTrunkTable]:
+        """The trunks by name; that of ``trunk`` is ``trunk``."""
+        return self.trunks if self.trunk is None else {"trunk": self.trunk, **self.trunks}
 
     @property
     def is_on(self) -> bool:
         """Whether SIP is answered."""
-        return self.enabled
+        return self.enabled or bool(self.all_trunks)

@@ -2,22 +2,30 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import uuid4
 
+from .....adapters.rtp.connection import RtpOptions
 from .....adapters.sip.headers import NameAddress
 from .....adapters.sip.session import SipRejected, SipSession
 from ...agents import Agent
 from ...call import Call
 from ...kits.rtp_calls import RtpCallServer, RtpReservation
+from .joined_calls import JoinedCalls
 from .media import MediaNegotiation
 
 logger = logging.getLogger(__name__)
 
+_KEY_S: Final = 0.25  # from one key in an INFO to the next
+
 
 class SipCallHost(Protocol):
     """The server of a call."""
+
+    def on_answered(self, call: "SipCall") -> None:
+        """Note that an outgoing call is answered, and costs from now on."""
 
     def on_over(self, call: "SipCall") -> None:
         """Forget a call."""
@@ -31,7 +39,10 @@ class SipCall:
 
     Args:
         agent: of the call, instead of that of all calls.
-        on_up: called when the media are open.
+
+    Attributes:
+        on_progress_seen, on_up, on_failed: called when an outgoing call rings, is answered, and at the end of
+            each, with the status that says why it was not answered, or 0.
     """
 
     def __init__(
@@ -59,24 +70,45 @@ class SipCall:
         self._watching: asyncio.Task[None] | None = None
         self._transfer: asyncio.Future[tuple[int, str]] | None = None
         self._ended = ""
+        self.joined: tuple[JoinedCalls, int] | None = None  # with another caller, and as which of the two
+        self.was_answered = False
 
     def open_media(self) -> Call:
         """Open the media as they are agreed on; raises OSError."""
         agreed = self.media.agreed
         assert agreed is not None
         self.call = self._rtp.open(self._reservation, agreed.rtp, call_id=self.call_id, agent=self._agent)
+        self.was_answered = True
+        self.session.keep_alive()
+        self.call.key_sender = self._send_keys
         self._watching = asyncio.create_task(self._watch(self.call))
         return self.call
 
     async def _watch(self, call: Call) -> None:
         """End the session when the call has ended here."""
         await call.end.wait_closed()
-        self.session.hang_up(self._ended or "the call ended")
+        if self.joined is None:
+            self.session.hang_up(self._ended or "the call ended")
 
     async def wait_over(self) -> None:
         """Wait until nothing of the call is left."""
         if self._watching is not None:
             await self._watching
+
+    async def _send_keys(self, digits: str) -> None:
+        """Press keys of the peer: in RTP if it takes them there, else in INFO."""
+        agreed = self.media.agreed
+        if agreed is not None and agreed.rtp.key_type is not None:
+            self._reservation.leg.send_keys(digits)
+            return
+        for digit in digits:
+            self.session.send_key(digit)
+            await asyncio.sleep(_KEY_S)
+
+    def take_media(self) -> tuple[socket.socket, RtpOptions]:
+        """Return the socket and the options of a call that is being joined with another one."""
+        assert self.media.agreed is not None
+        return self._reservation.sock.dup(), self.media.agreed.rtp
 
     async def refer(self, target: str, *headers: tuple[str, str]) -> tuple[int, str]:
         """Ask the peer to call a target; return the final status and the reason of that call."""
@@ -97,6 +129,7 @@ class SipCall:
         """Open the media of an outgoing call."""
         self._open_with(description)
         if self.call is not None:
+            self._host.on_answered(self)
             self.on_up()
 
     def on_confirmed(self, description: bytes) -> None:
@@ -159,7 +192,13 @@ class SipCall:
 
     def _change(self) -> None:
         """Have the media be as they are agreed on now."""
-        if self.call is not None and self.media.agreed is not None:
+        if self.media.agreed is None or self.call is None:
+            return
+        if self.joined is not None:
+            joined, number = self.joined
+            joined.change(number, self.media.agreed.rtp)
+        else:
+            self._rtp.change(self._reservation, self.media.agreed.rtp)
             self.call.set_hold(self.media.agreed.is_held)
 
     def _fail(self, reason: str) -> None:

@@ -9,7 +9,7 @@ from vivavoce.adapters.sip.digest import Credentials, DigestChallenger
 from vivavoce.adapters.sip.endpoint import RequestVerdict, SipEndpoint
 from vivavoce.adapters.sip.headers import NameAddress, SipUri
 from vivavoce.adapters.sip.incoming import IncomingSession
-from vivavoce.adapters.sip.message import SipMessage, SipRequest, parse_message
+from vivavoce.adapters.sip.message import SipMessage, SipProtocolError, SipRequest, parse_message
 from vivavoce.adapters.sip.outgoing import OutgoingInvite, OutgoingSession
 from vivavoce.adapters.sip.session import SipRejected
 from vivavoce.adapters.sip.timers import TimerQueue
@@ -26,12 +26,14 @@ class Sent:
 
     at: float
     source: str
-    message: SipMessage
+    message: SipMessage | None  # None: an answer to a request that is wrong, which it repeats
+    data: bytes
 
     @property
     def name(self) -> str:
         """Method or status."""
-        return self.message.method if isinstance(self.message, SipRequest) else str(self.message.status)
+        first, second = self.data.split(b" ", 2)[:2]
+        return (second if first == b"SIP/2.0" else first).decode("utf-8", "replace")
 
 
 class SipNetwork:
@@ -48,7 +50,11 @@ class SipNetwork:
         self._peers[peer.host] = peer
 
     def send(self, data: bytes, flow: SipFlow, source: str) -> None:
-        sent = Sent(self.now, source, parse_message(data))
+        try:
+            message = parse_message(data)
+        except SipProtocolError:
+            message = None
+        sent = Sent(self.now, source, message, data)
         self.sent.append(sent)
         if not self.loses(sent) and flow.host in self._peers:
             receiver = self._peers[flow.host]

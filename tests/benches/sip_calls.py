@@ -1,0 +1,193 @@
+"""Calls over SIP against calls over RTP, all speaking: ``PYTHONPATH=tests python -m benches.sip_calls``.
+
+A gateway in a process of its own speaks a text over and over on every call; phones in this process begin
+calls at a rate. Printed are, for each way, the time from the INVITE (or the request of the API) to the answer
+and to the first audible packet, calls that failed, gaps between packets over 60 ms, and the processor time
+of the gateway and its media processes.
+"""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import httpx
+import numpy as np
+
+from shared.sip.network import RecordingListener
+from shared.sip.phone import SipTestPhone, sip_phone
+from vivavoce.adapters.audio.codecs import ulaw_decode
+
+TEXT: Final = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all. " * 4
+CallEnd = Callable[[], Awaitable[object] | None]
+_GAP_S: Final = 0.060
+_AUDIBLE: Final = 104  # of 32,768: -50 dBFS
+_CODE: Final = "from vivavoce.gateway.cli import run; run()"
+
+
+class RtpEar(asyncio.DatagramProtocol):
+    """Notes when packets arrive, and the first that is audible."""
+
+    def __init__(self) -> None:
+        self.arrived: list[float] = []
+        self.audible_at = 0.0
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        now = time.monotonic()
+        self.arrived.append(now)
+        if not self.audible_at:
+            samples = np.frombuffer(ulaw_decode(data[12:]), "<i2").astype(float)
+            if np.sqrt(np.mean(samples**2)) > _AUDIBLE:
+                self.audible_at = now
+
+
+@dataclass
+class WayResult:
+    """What was measured over one way, in seconds."""
+
+    answered: list[float] = field(default_factory=list)
+    audible: list[float] = field(default_factory=list)
+    failed: int = 0
+    gaps: int = 0
+    cpu: float = 0.0  # processor seconds a second, of the gateway
+
+    def line(self, name: str) -> str:
+        """A line of the report."""
+
+        def at(values: list[float], share: int) -> str:
+            return f"{1000 * float(np.percentile(values, share)):.0f}" if values else "-"
+
+        return (
+            f"{name:5} answer p50 {at(self.answered, 50)} p95 {at(self.answered, 95)} ms, "
+            f"audible p50 {at(self.audible, 50)} p95 {at(self.audible, 95)} ms, "
+            f"{self.failed} failed, {self.gaps} gaps over 60 ms, {self.cpu:.2f} processors"
+        )
+
+
+class Gateway:
+    """A gateway in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        script = folder / "script.txt"
+        script.write_text(TEXT, encoding="utf-8")
+        flags = f"--agent loop:{script} --http-port 0 --audiosocket-port 0 --sip --sip-port 0"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _CODE, "serve", *flags.split()],
+            stdout=subprocess.PIPE, stderr=(folder / "log").open("w"), text=True,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        ready = self._process.stdout.readline()
+        self.http = ready.partition("HTTP on ")[2].partition(",")[0]
+        log = (folder / "log").read_text()
+        self.sip_port = int(log.partition("SIP on 127.0.0.1:")[2].split()[0])
+
+    def close(self) -> None:
+        """End it."""
+        self._process.terminate()
+        self._process.wait(30)
+
+    def cpu_s(self) -> float:
+        """Processor seconds of the process and its children."""
+        pids = [self._process.pid]
+        for pid in pids:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            pids += [int(child) for child in children]
+        ticks = 0
+        for pid in pids:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / 100
+
+
+async def _sip_call(phone: SipTestPhone, gateway: Gateway, port: int) -> tuple[CallEnd, bool]:
+    description = phone.describe(codecs="0").replace(
+        f" {phone.rtp.address[1]} ".encode(), f" {port} ".encode()
+    )
+    session = phone.call(gateway.sip_port, description=description)
+    listener = session.listener
+    assert isinstance(listener, RecordingListener)
+    async with asyncio.timeout(20):
+        while not listener.events:
+            await asyncio.sleep(0.001)
+    return session.hang_up, listener.names()[0] == "answered"
+
+
+async def _rtp_call(client: httpx.AsyncClient, port: int) -> tuple[CallEnd, bool]:
+    answer = await client.post("/v1/calls", json={"over": "rtp", "peer": f"127.0.0.1:{port}"})
+    call = answer.json().get("call")
+    return lambda: client.delete(f"/v1/calls/{call}"), answer.status_code == 201
+
+
+async def measure(way: str, calls: int, rate: float, seconds: float, gateway: Gateway) -> WayResult:
+    """Begin calls at a rate, let all speak, and end them."""
+    result = WayResult()
+    loop = asyncio.get_running_loop()
+    ears: list[RtpEar] = []
+    ends: list[CallEnd] = []
+
+    async def one(phone: SipTestPhone, client: httpx.AsyncClient) -> None:
+        transport, ear = await loop.create_datagram_endpoint(RtpEar, local_addr=("127.0.0.1", 0))
+        port = transport.get_extra_info("sockname")[1]
+        begun = time.monotonic()
+        try:
+            placing = _sip_call(phone, gateway, port) if way == "sip" else _rtp_call(client, port)
+            end, is_up = await placing
+        except (TimeoutError, httpx.HTTPError):
+            is_up = False
+        if not is_up:
+            result.failed += 1
+            return
+        result.answered.append(time.monotonic() - begun)
+        ends.append(end)
+        ears.append(ear)
+        await asyncio.sleep(seconds)
+        if ear.audible_at:
+            result.audible.append(ear.audible_at - begun)
+        else:
+            result.failed += 1
+
+    async with sip_phone() as phone, httpx.AsyncClient(base_url=gateway.http, timeout=20) as client:
+        cpu, begun = gateway.cpu_s(), time.monotonic()
+        tasks = []
+        for number in range(calls):
+            tasks.append(asyncio.create_task(one(phone, client)))
+            await asyncio.sleep(max(0.0, begun + (number + 1) / rate - time.monotonic()))
+        await asyncio.gather(*tasks)
+        result.cpu = (gateway.cpu_s() - cpu) / (time.monotonic() - begun)
+        for ear in ears:
+            result.gaps += int(np.count_nonzero(np.diff(ear.arrived) > _GAP_S))
+        ending = [ended for end in ends if (ended := end()) is not None]
+        await asyncio.gather(*ending, return_exceptions=True)
+        await asyncio.sleep(2)
+    return result
+
+
+def main() -> None:
+    """Measure both ways, and print them."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--calls", type=int, default=100)
+    parser.add_argument("--rate", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    options = parser.parse_args()
+    for way in ("rtp", "sip"):
+        with tempfile.TemporaryDirectory() as folder:
+            gateway = Gateway(Path(folder))
+            try:
+                one = asyncio.run(measure(way, 1, 1, 3, gateway))
+                print(one.line(f"{way} 1"), flush=True)
+                many = asyncio.run(measure(way, options.calls, options.rate, options.seconds, gateway))
+            finally:
+                gateway.close()
+        print(many.line(way), flush=True)
+        print(json.dumps({"way": way, "calls": options.calls, "failed": many.failed, "gaps": many.gaps}))
+
+
+if __name__ == "__main__":
+    main()
