@@ -46,9 +46,13 @@ async def read_fields(request: Request, max_bytes: int = MAX_BODY_BYTES) -> dict
     """Return the fields of the body; raises InvalidField or RequestBodyTooLong."""
     too_long = RequestBodyTooLong(f"the body is longer than {max_bytes:,} bytes")
     bounded = with_bounded_body(request, max_bytes, too_long)
-    if request.headers.get("content-type", "").startswith(("multipart/", "application/x-www-form")):
+    content_type = request.headers.get("content-type", "")
+    if content_type.startswith("multipart/"):
         return await _read_form(bounded)
     body = await bounded.body()
+    # curl -d sends JSON as a form, unless it is told otherwise.
+    if content_type.startswith("application/x-www-form") and not body.lstrip().startswith(b"{"):
+        return await _read_form(bounded)
     if len(body) > _THREAD_PARSING_BYTES:
         return await asyncio.to_thread(parse_json_fields, body)
     return parse_json_fields(body)

@@ -98,9 +98,11 @@ def build(args: ReplicaSettings) -> serve.Application:
     return _voice_deployment("decode").bind(open_engine, render, enrolment=enrolment)
 
 
-def bind_replicas(open_engine: Callable[[], Awaitable[tuple[Engine, str]]]) -> serve.Application:
+def bind_replicas(
+    open_engine: Callable[[], Awaitable[tuple[Engine, str]]], name: str = "voice"
+) -> serve.Application:
     """An application whose replicas load an engine in their own way. open_engine: picklable."""
-    return _voice_deployment("voice").bind(open_engine)
+    return _voice_deployment(name).bind(open_engine)
 
 
 def _voice_deployment(name: str) -> serve.Deployment:

@@ -57,7 +57,7 @@ _POLL_INTERVAL_S = 1.0  # a new replica takes streams, and a leaving one takes n
 _MAX_MOVES = 2  # of a stream: a text that ends one replica must not end all of them
 _RETRY_AFTER_S = 2.0
 # A replica that has not measured its cost admits up to ``max_streams``; the routing must not refuse first.
-_ROUTING = RoutingPolicy(unmeasured_compute_s=0.001, reference_cost=0.005)
+CLUSTER_ROUTING = RoutingPolicy(unmeasured_compute_s=0.001, reference_cost=0.005)
 _REFERENCE_BYTES_PER_S = 17_000.0  # of a prompt, for a second of its recording
 
 
@@ -118,7 +118,7 @@ class ClusterEngine(SpeechEngine):
         self._speaking: dict[ClusterStream, ReplicaLink | None] = {}  # None until a replica is chosen
         self._waiting = WaitingStreams(self._place, self._refuse, lambda: directory.may_grow)
         self._numbers = itertools.count(1)
-        self._routing = routing or RoutingTable(_ROUTING)
+        self._routing = routing or RoutingTable(CLUSTER_ROUTING)
         self._lexicons = LexiconPacker()
         self._digest: str | None = None
         self._refused: set[str] = set()
@@ -207,7 +207,7 @@ class ClusterEngine(SpeechEngine):
         if None in refusals or self._waiting.has_room:
             return None
         if not refusals:
-            message = ": ".join(filter(None, ("no replica is ready", self._directory.fault)))
+            message = ": ".join(filter(None, ("no replicas", self._directory.fault)))
             return Overloaded(message, reason="replicas", retry_after_s=_RETRY_AFTER_S)
         return refusals[0]
 

@@ -54,6 +54,9 @@ class SimulatedReplica:
     id: str
     compute_s_per_audio_s: float
     is_in_order: bool = False  # renders one stream to its end before the next
+    step_s: float = STEP_S
+    max_lead_s: float = MAX_LEAD_S
+    gateways: int = 1
     waiting: deque[SimulatedStream] = field(default_factory=deque)
     speaking: list[tuple[float, float, SimulatedStream]] = field(default_factory=list)  # heap by dry_at
     running: SimulatedStream | None = None
@@ -68,11 +71,11 @@ class SimulatedReplica:
         if not self.speaking:
             return None
         dry_at, _, stream = self.speaking[0]
-        if dry_at - now > MAX_LEAD_S and not self.is_in_order:
-            return dry_at - MAX_LEAD_S
+        if dry_at - now > self.max_lead_s + 1e-9 and not self.is_in_order:
+            return dry_at - self.max_lead_s
         heapq.heappop(self.speaking)
         self.running = stream
-        self.step_end_at = now + min(STEP_S, stream.left_s) * self.compute_s_per_audio_s
+        self.step_end_at = now + min(self.step_s, stream.left_s) * self.compute_s_per_audio_s
         return self.step_end_at
 
     def _runs_dry_first(self) -> bool:
@@ -85,7 +88,7 @@ class SimulatedReplica:
         stream, self.running = self.running, None
         assert stream is not None
         is_first = stream.first_audio_at is None
-        stream.deliver(stream.work.first_audio_s if is_first else min(STEP_S, stream.left_s), now)
+        stream.deliver(stream.work.first_audio_s if is_first else min(self.step_s, stream.left_s), now)
         if stream.left_s > 1e-9:
             heapq.heappush(self.speaking, (stream.dry_at, stream.arrived_at, stream))
 
@@ -107,6 +110,7 @@ class SimulatedReplica:
             self.compute_s_per_audio_s,
             wait_s,
             short / len(speaking) if speaking else 0.0,
+            gateways=self.gateways,
             is_in_order=self.is_in_order,
         )
 

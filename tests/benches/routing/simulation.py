@@ -101,7 +101,10 @@ def simulate(load: ClusterLoad, make_router: Callable[[int], Router]) -> list[Si
     cost = load.compute_s_per_audio_s
     replicas = {
         str(number): SimulatedReplica(
-            str(number), cost * (2.0 if number < load.slow_replicas else 1.0), load.is_in_order
+            str(number),
+            cost * (2.0 if number < load.slow_replicas else 1.0),
+            load.is_in_order,
+            gateways=load.gateways,
         )
         for number in range(load.replicas)
     }
@@ -109,6 +112,12 @@ def simulate(load: ClusterLoad, make_router: Callable[[int], Router]) -> list[Si
     streams = list(_draw_streams(load))
     _Cluster(replicas, routers, load).run(streams)
     return streams
+
+
+def replay(replicas: Sequence[SimulatedReplica], router: Router, streams: Sequence[SimulatedStream]) -> None:
+    """Render given streams at given replicas, whose reports are fresh."""
+    by_id = {replica.id: replica for replica in replicas}
+    _Cluster(by_id, [router], ClusterLoad(len(by_id), 0.0)).run(streams)
 
 
 def _draw_streams(load: ClusterLoad) -> Iterator[SimulatedStream]:

@@ -3,6 +3,7 @@
 import functools
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,9 @@ class CostlySettings(BaseModel):
     max_batch_size: int = 16  # words in a step
     digest: str = "stand-in"
     reports_cost: bool = False  # as time of a device, which admission and autoscaling count
+    slow_marker: Path | None = None  # a file; the replica that makes it is slower
+    slowness: float = 1.0  # how many times
+    deployment: str = "voice"  # its name
     closings: Path | None = None  # a file to which the time of each closed slot is appended
 
 
@@ -56,6 +60,10 @@ def note_time(file: Path | None) -> None:
 
 
 async def open_costly_engine(settings: CostlySettings) -> tuple[Engine, str]:
+    if settings.slow_marker is not None:
+        with suppress(FileExistsError):
+            settings.slow_marker.touch(exist_ok=False)
+            settings = settings.model_copy(update={"step_s": settings.step_s * settings.slowness})
     return await Engine.open(backend=CostlyBackend(settings), warm_up=False), settings.digest
 
 
@@ -66,4 +74,4 @@ async def join_here(routing: StreamRouter | None = None) -> ClusterEngine:
 
 
 def build(args: CostlySettings) -> Application:
-    return bind_replicas(functools.partial(open_costly_engine, args))
+    return bind_replicas(functools.partial(open_costly_engine, args), args.deployment)
