@@ -132,6 +132,6 @@ def test_the_files_to_copy_are_accepted(tmp_path: Path) -> None:
     examples = Path(__file__).parents[3] / "examples" / "deploy"
     wanted = ReplicaDemand("voice", 2, {"CPU": 1.0})
     assert list(demands(read_cluster_config(examples / "cluster.yaml"))) == [wanted]
-    service = yaml.safe_load((examples / "kuberay.yaml").read_text())
-    (tmp_path / "serve.yaml").write_text(service["spec"]["serveConfigV2"])
+    first = next(yaml.safe_load_all((examples / "kuberay.yaml").read_text()))
+    (tmp_path / "serve.yaml").write_text(first["data"]["cluster.yaml"])
     assert list(demands(read_cluster_config(tmp_path / "serve.yaml"))) == [wanted]
