@@ -1,8 +1,9 @@
 """Decides how many replicas a stage should have, by what listeners notice and by what its streams cost.
 
 Listeners notice late first audio, speech that is about to run dry, and refusals. Any of these beyond its
-limit adds replicas, in proportion to the excess; so does a load beyond its limit. The length of a queue is no
-input: a queue whose streams are all in time needs no replica.
+limit adds replicas, in proportion to the excess; so do a load and taken places beyond their limits. The
+limits are below what hurts, because a replica takes seconds to start. The length of a queue is no input: a
+queue whose streams are all in time needs no replica.
 
 One replica at a time is removed, after the rest would have been enough for ``scale_in_after_s``. It is
 drained: it takes no new stream, and ends when its last stream has ended. A stage with ``min_replicas`` 0
@@ -24,9 +25,10 @@ class AutoscalingPolicy:
 
     min_replicas: int = 1  # 0 for a spare model
     max_replicas: int = 1
-    max_first_audio_p95_s: float = 0.3
+    max_first_audio_p95_s: float = 0.2  # callers notice 0.3 s
     max_short_lead_share: float = 0.02  # of the speaking streams
     max_load: float = 0.7  # of the replicas' time; admission refuses at 0.95
+    max_occupied: float = 0.7  # of the places for streams; admission refuses at 1
     scale_in_after_s: float = 60.0  # for which fewer replicas must have been enough
     idle_after_s: float = 600.0  # without a stream, before the last replica ends
 
@@ -39,6 +41,7 @@ class StageReport:
     starting_replicas: int
     open_streams: int
     load: float  # compute seconds that the open streams need a second, for each ready replica
+    occupied: float = 0.0  # share of the places for streams that are taken
     first_audio_p95_s: float = 0.0
     short_lead_share: float = 0.0  # 0 to 1
     refused_share: float = 0.0  # of the streams asked for, 0 to 1
@@ -88,7 +91,8 @@ def _needed_replicas(report: StageReport, policy: AutoscalingPolicy) -> int:
     ready = report.ready_replicas
     if not ready:
         return max(1, report.starting_replicas)
-    by_load = math.ceil(ready * report.load / policy.max_load - 1e-9)
+    use = max(report.load / policy.max_load, report.occupied / policy.max_occupied)
+    by_load = math.ceil(ready * use - 1e-9)
     excess = max(
         report.first_audio_p95_s / policy.max_first_audio_p95_s - 1.0,
         report.short_lead_share / policy.max_short_lead_share - 1.0,

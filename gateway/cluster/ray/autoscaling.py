@@ -20,7 +20,7 @@ from ray.serve.config import AutoscalingContext
 
 from ..autoscaling import AutoscalingPolicy, ScalingState, StageReport, decide_scale
 
-_NAMES = ("open_streams", "load", "first_audio_p95_s", "short_lead_share", "refused_share")
+_NAMES = ("open_streams", "load", "occupied", "first_audio_p95_s", "short_lead_share", "refused_share")
 
 
 class ListenerScaling:
@@ -55,6 +55,7 @@ def stage_report(metrics: Mapping[str, Mapping[object, float]], context: Autosca
         starting_replicas=max(0, context.target_num_replicas - ready),
         open_streams=round(sum(values["open_streams"])),
         load=sum(values["load"]) / max(1, ready),
+        occupied=sum(values["occupied"]) / max(1, ready),
         first_audio_p95_s=max(values["first_audio_p95_s"], default=0.0),
         short_lead_share=max(values["short_lead_share"], default=0.0),
         refused_share=min(values["refused_share"], default=0.0),  # another replica may have room

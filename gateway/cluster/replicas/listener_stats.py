@@ -22,6 +22,7 @@ class ListenerStats:
         return {
             "open_streams": float(engine.active_streams),
             "load": engine.active_streams * engine.compute_s_per_audio_s,
+            "occupied": engine.active_streams / max(1, engine.max_streams),
             "first_audio_p95_s": _p95_s(before, self._counts),
             "short_lead_share": sum(lead < SHORT_LEAD_S for lead in leads) / max(1, len(leads)),
             "refused_share": float(engine.active_streams > 0 and engine.refusal() is not None),

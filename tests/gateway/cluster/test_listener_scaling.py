@@ -53,13 +53,14 @@ def test_a_limit_with_another_name_is_refused() -> None:
 
 def test_first_audio_counts_the_streams_since_the_last_call() -> None:
     engine = SimpleNamespace(
-        metrics=Metrics(), active_streams=3, compute_s_per_audio_s=0.1, refusal=lambda: None
+        metrics=Metrics(), active_streams=3, max_streams=8, compute_s_per_audio_s=0.1, refusal=lambda: None
     )
     stats = ListenerStats(engine)  # type: ignore[arg-type]
     assert stats.take([]) == pytest.approx(
         {
             "open_streams": 3.0,
             "load": 0.3,
+            "occupied": 3 / 8,
             "first_audio_p95_s": 0.0,
             "short_lead_share": 0.0,
             "refused_share": 0.0,
@@ -77,7 +78,7 @@ def test_first_audio_counts_the_streams_since_the_last_call() -> None:
 def test_replicas_are_added_when_every_one_is_full() -> None:
     full = Overloaded("8 streams are open", reason="streams", retry_after_s=1.0)
     engine = SimpleNamespace(
-        metrics=Metrics(), active_streams=8, compute_s_per_audio_s=0.0, refusal=lambda: full
+        metrics=Metrics(), active_streams=8, max_streams=8, compute_s_per_audio_s=0.0, refusal=lambda: full
     )
     stats = ListenerStats(engine)  # type: ignore[arg-type]
     assert stats.take([])["refused_share"] == 1.0
@@ -87,3 +88,8 @@ def test_replicas_are_added_when_every_one_is_full() -> None:
     one_full.aggregated_metrics["refused_share"] = {"replica-0": 1.0, "replica-1": 0.0}
     assert ListenerScaling()(one_full)[0] == 2
     assert ListenerScaling()(context(1, 0.0, open_streams=8, load=0.2, refused_share=1.0))[0] == 2
+
+
+def test_replicas_are_added_before_every_place_is_taken() -> None:
+    assert ListenerScaling()(context(1, 0.0, open_streams=5, load=0.2, occupied=5 / 8))[0] == 1
+    assert ListenerScaling()(context(1, 0.0, open_streams=6, load=0.2, occupied=6 / 8))[0] == 2
