@@ -12,7 +12,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from shared.cluster.ray_replicas import CostlySettings, join_here
 from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cluster.replicas.cluster_engine import CLUSTER_ROUTING, ClusterEngine, StreamRouter
+from vivavoce.gateway.cluster.replicas.cluster_stream import ClusterStream
 from vivavoce.gateway.cluster.routing import ReplicaState, RoutingTable, StreamWork
 from vivavoce.tts_engine.errors import Overloaded, VivavoceError
 
@@ -52,9 +53,11 @@ class Arrival:
 
 @dataclass(slots=True)
 class PolicyRun:
-    """What listeners had with one policy. replicas: cost of the replica of each stream, None if refused."""
+    """What listeners had with one policy."""
 
     waits_s: list[float] = field(default_factory=list)
+    links_s: list[float] = field(default_factory=list)  # of the waits, beside the step of the first chunk
+    steps_s: dict[str, list[float]] = field(default_factory=dict)  # of the last turn, by replica
     refused: int = 0
     underruns: int = 0
 
@@ -123,7 +126,12 @@ def measure(seconds: float = 40.0, rounds: int = 2) -> BenchReport:
         )
         with voice_replicas(settings, {"voice": {"num_replicas": 3}}):
             figures = asyncio.run(_measure(seconds, rounds))
-    settings_shown = {"load": LOAD, "short to long": "4:1", "seconds": seconds, "rounds": rounds}
+    settings_shown: dict[str, str | float] = {
+        "load": LOAD,
+        "short to long": "4:1",
+        "seconds": seconds,
+        "rounds": rounds,
+    }
     return BenchReport("live-routing", figures, settings_shown)
 
 
@@ -135,12 +143,13 @@ async def _measure(seconds: float, rounds: int) -> tuple[BenchFigure, ...]:
         while len(engine.replicas) < 3:
             await asyncio.sleep(0.1)
         await asyncio.gather(*(_warm_up(engine) for _ in range(12)))
-        costs = [link.load.compute_s_per_audio_s for link in engine._links.values()]
         for number, name in itertools.product(range(rounds), runs):
             arrivals = _draw_arrivals(seconds, seed=number)
             router.policy, router.works = name, []
+            runs[name].steps_s.clear()
             await _play(engine, arrivals, runs[name])
-            simulated[name] += _simulated_waits(arrivals, router.works, costs, name)
+            costs = {each.replica: each.load.compute_s_per_audio_s for each in engine._links.values()}
+            simulated[name] += _simulated_waits(arrivals, router.works, costs, runs[name], name)
     return (*_figures(runs), *_comparison(runs, simulated))
 
 
@@ -179,8 +188,12 @@ async def _listen(engine: ClusterEngine, arrival: Arrival, run: PolicyRun) -> No
             stream.end_input()
             async for chunk in stream:
                 now = time.monotonic()
+                assert isinstance(stream, ClusterStream)
+                (replica, *_) = stream.tried
+                run.steps_s.setdefault(replica, []).append(chunk.provenance.wall_s)
                 if waited_s is None:
                     waited_s = now - begins
+                    run.links_s.append(waited_s - chunk.provenance.wall_s)
                 else:
                     run.underruns += now > dry_at + _GAP_S
                 dry_at = max(now, dry_at) + chunk.seconds
@@ -194,24 +207,33 @@ async def _listen(engine: ClusterEngine, arrival: Arrival, run: PolicyRun) -> No
 
 
 def _simulated_waits(
-    arrivals: Sequence[Arrival], works: Sequence[StreamWork], costs: Sequence[float], policy: str
+    arrivals: Sequence[Arrival],
+    works: Sequence[StreamWork],
+    costs: Mapping[str, float],
+    run: PolicyRun,
+    policy: str,
 ) -> list[float]:
-    """Waits of the same streams at simulated replicas with the costs that were measured."""
-    chunk_s = WORD_S
+    """Waits of the same streams at simulated replicas, whose costs and steps are those of the live ones."""
     streams = [
-        SimulatedStream(arrival.at_s, StreamWork(chunk_s, arrival.words * chunk_s), work)
+        SimulatedStream(arrival.at_s, StreamWork(WORD_S, arrival.words * WORD_S), work)
         for arrival, work in zip(arrivals, works, strict=False)
     ]
     replicas = [
-        SimulatedReplica(str(number), cost, step_s=chunk_s, max_lead_s=_MAX_LEAD_S)
-        for number, cost in enumerate(costs)
+        SimulatedReplica(
+            replica,
+            cost,
+            step_s=WORD_S,
+            max_lead_s=_MAX_LEAD_S,
+            logged_steps_s=itertools.cycle(run.steps_s.get(replica) or [cost * WORD_S]),
+        )
+        for replica, cost in costs.items()
     ]
-    replay(
-        replicas,
-        {"by cost": _cluster_router, "round robin": round_robin, "power of two": power_of_two}[policy](0),
-        streams,
-    )
-    return [each.first_audio_at - each.arrived_at for each in streams if each.first_audio_at is not None]
+    make = {"by cost": _cluster_router, "round robin": round_robin, "power of two": power_of_two}[policy]
+    replay(replicas, make(0), streams)
+    link_s = statistics.quantiles(run.links_s, n=20)[0]  # of streams that waited for nothing else
+    return [
+        link_s + each.first_audio_at - each.arrived_at for each in streams if each.first_audio_at is not None
+    ]
 
 
 def _cluster_router(seed: int) -> RoutingTable:

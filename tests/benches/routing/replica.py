@@ -8,6 +8,7 @@ real time.
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from vivavoce.gateway.cluster.routing import ReplicaState, StreamWork
@@ -57,6 +58,7 @@ class SimulatedReplica:
     step_s: float = STEP_S
     max_lead_s: float = MAX_LEAD_S
     gateways: int = 1
+    logged_steps_s: Iterator[float] | None = None  # how long the steps of a live replica took, in their order
     waiting: deque[SimulatedStream] = field(default_factory=deque)
     speaking: list[tuple[float, float, SimulatedStream]] = field(default_factory=list)  # heap by dry_at
     running: SimulatedStream | None = None
@@ -66,7 +68,7 @@ class SimulatedReplica:
         """Begin a step unless one runs. Returns when to look again; None if there is nothing to do."""
         if self.waiting and not (self.speaking and (self.is_in_order or self._runs_dry_first())):
             self.running = self.waiting.popleft()
-            self.step_end_at = now + self._first_compute_s(self.running.work)
+            self.step_end_at = now + self._taken_s(self._first_compute_s(self.running.work))
             return self.step_end_at
         if not self.speaking:
             return None
@@ -75,8 +77,12 @@ class SimulatedReplica:
             return dry_at - self.max_lead_s
         heapq.heappop(self.speaking)
         self.running = stream
-        self.step_end_at = now + min(self.step_s, stream.left_s) * self.compute_s_per_audio_s
+        expected_s = min(self.step_s, stream.left_s) * self.compute_s_per_audio_s
+        self.step_end_at = now + self._taken_s(expected_s)
         return self.step_end_at
+
+    def _taken_s(self, expected_s: float) -> float:
+        return expected_s if self.logged_steps_s is None else next(self.logged_steps_s)
 
     def _runs_dry_first(self) -> bool:
         """Whether a listener runs dry before the first audio of the longest waiting stream is due."""
