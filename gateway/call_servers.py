@@ -50,7 +50,6 @@ DEFAULT_PHONE_AGENT: Final = "keys"  # without an agent in the settings; a brows
 _UNREADY_REASONS: Final = {  # by the reason of a refusal; any other is "full"
     "shutting_down": "shutting down",
     "process": "the process of the voice is being started again",
-    "replicas": "no replica is ready",
 }
 
 
@@ -83,7 +82,9 @@ class CallServers:
         """Why no call is taken now; None if one is."""
         refusal = self.registry.refusal()
         if refusal is not None:
-            return _UNREADY_REASONS.get(refusal.reason, "full")
+            return (
+                str(refusal) if refusal.reason == "replicas" else _UNREADY_REASONS.get(refusal.reason, "full")
+            )
         return None if self.host.media.are_ready else "the process that plays speech is being started again"
 
     @property

@@ -1,4 +1,4 @@
-"""The commands ``vivavoce cluster up | status | down``: replicas of the engine on Ray Serve."""
+"""The commands ``vivavoce cluster up | status | drain | down``: replicas of the engine on Ray Serve."""
 
 import json
 from dataclasses import asdict
@@ -27,9 +27,17 @@ def cluster() -> None:
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Of this machine, if Ray is started here."
 )
-def up(config: Path, address: str, host: str) -> None:
+@click.option(
+    "--port", type=click.IntRange(1, 65_535), default=6379, show_default=True, help="Of its head, then."
+)
+@click.option(
+    "--redis",
+    metavar="URL",
+    help="The Redis in which the head keeps its state, to be started again after a fault.",
+)
+def up(config: Path, address: str, host: str, port: int, redis: str | None) -> None:
     """Deploy CONFIG, Ray Serve's configuration file; start Ray on this machine if it does not run."""
-    _operations().bring_up(config, address, host)
+    _operations().bring_up(config, address, host, port, redis)
     click.echo("Deployed; 'vivavoce cluster status' shows the replicas.")
 
 
@@ -58,6 +66,20 @@ def down(config: Path, address: str) -> None:
     """End the applications of CONFIG when their streams have ended; 'ray stop' then ends Ray itself."""
     names = _operations().bring_down(config, address)
     click.echo(f"Ended: {', '.join(names) or 'none was running'}.")
+
+
+@cluster.command(epilog="Example: vivavoce cluster drain --within 600")
+@click.option(
+    "--within",
+    type=click.FloatRange(1),
+    default=600.0,
+    show_default=True,
+    help="Seconds for streams to end.",
+)
+def drain(within: float) -> None:
+    """Have other nodes take the streams of this one, before it is stopped."""
+    ended = _operations().drain_node(within)
+    click.echo("The replicas of this node have ended." if ended else "Some streams have not ended.")
 
 
 def _operations() -> ModuleType:

@@ -340,6 +340,40 @@ def bench_routing(seconds: float, seeds: int, large: bool, as_json: bool) -> Non
     print_report(measure(seconds, seeds=seeds, large=large), as_json)
 
 
+@bench_group.command("head-outage")
+@click.option(
+    "--seconds", type=click.FloatRange(0), default=75.0, show_default=True, help="The head is away."
+)
+@AS_JSON
+def bench_head_outage(seconds: float, as_json: bool) -> None:
+    """The head of a Ray cluster is killed under streams and started again: gateways, streams, the return."""
+    from benches.cluster.head_outage import measure
+
+    print_report(measure(seconds), as_json)
+
+
+@bench_group.command("idle-links")
+@click.option("--replicas", type=click.IntRange(1), default=180, show_default=True, help="Stubs.")
+@click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True)
+@AS_JSON
+def bench_idle_links(replicas: int, seconds: float, as_json: bool) -> None:
+    """Links of a gateway to idle replicas: processor time, and series of all gateways."""
+    from benches.cluster.idle_links import measure
+
+    print_report(measure(replicas, seconds), as_json)
+
+
+@bench_group.command("live-routing")
+@click.option("--seconds", type=click.FloatRange(5), default=40.0, show_default=True, help="Of a turn.")
+@click.option("--rounds", type=click.IntRange(1), default=2, show_default=True, help="Turns of each policy.")
+@AS_JSON
+def bench_live_routing(seconds: float, rounds: int, as_json: bool) -> None:
+    """Three replicas on Ray, one of them three times slower: routing policies in turns, and as simulated."""
+    from benches.routing.live import measure
+
+    print_report(measure(seconds, rounds), as_json)
+
+
 @bench_group.command("redis-outage")
 @click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True, help="Redis is away.")
 @AS_JSON

@@ -32,8 +32,8 @@ from ...operation.traces import export_traces
 from ...process_tuning import tune_process
 from ..replicas.replica_host import ReplicaHost
 from ..replicas.replica_socket import ReplicaServer
-from .discovery_messages import FoundReplica, link_security
 from .enrolment_replica import RayEncoders, bind_enrolment_replicas
+from .finding.messages import FoundReplica, link_security
 from .render_connection import open_decode_engine
 from .render_replica import bind_render_replicas
 from .replica_logging import log_with_serve

@@ -5,7 +5,8 @@ from ray import serve
 
 from ....tts_engine.errors import BundleError
 from .application import APPLICATION, build
-from .replica_directory import check_address
+from .finding.head_address import check_head
+from .finding.replica_directory import check_address
 from .replica_settings import ReplicaSettings
 
 __all__ = ["APPLICATION", "LOCAL", "LOOPBACK", "deploy_here", "join_cluster"]
@@ -20,6 +21,7 @@ def join_cluster(address: str) -> str:
     "" without a dashboard. Raises BundleError and BadRequest.
     """
     check_address(address)
+    check_head(address)
     options = {"include_dashboard": False, "_node_ip_address": LOOPBACK} if address == LOCAL else {}
     try:
         context = ray.init(

@@ -6,8 +6,8 @@ from pathlib import Path
 from ....tts_engine.engine import EngineConfig
 from ....tts_engine.errors import MissingExtra
 from ..replicas.cluster_engine import ClusterEngine, StreamRouter
-from .discovery_messages import DiscoverySettings
-from .replica_directory import RayReplicas, check_address
+from .finding.messages import DiscoverySettings
+from .finding.replica_directory import RayReplicas, check_address
 from .replica_settings import ReplicaSettings
 
 

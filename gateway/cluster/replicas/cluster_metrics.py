@@ -61,6 +61,8 @@ class ClusterMetrics(Collector):
         self.replicas = Gauge(
             "vivavoce_cluster_replicas", "Replicas that take streams here.", ["state"], registry=registry
         )
+        for state in ("running", "desired", "starting"):
+            self.replicas.labels(state)
         self._clock = clock
         self._reports: dict[str, tuple[float, ReplicaMetrics]] = {}  # by replica, with the time
         registry.register(self)

@@ -32,7 +32,13 @@ def config(replicas: int, **args: object) -> str:
         "import_path": "shared.cluster.ray_replicas:build",
         "route_prefix": None,
         "args": args,
-        "deployments": [{"name": "voice", "num_replicas": replicas, "ray_actor_options": {"num_cpus": 0.1}}],
+        "deployments": [
+            {
+                "name": args.get("deployment", "voice"),
+                "num_replicas": replicas,
+                "ray_actor_options": {"num_cpus": 0.1},
+            }
+        ],
     }
     return json.dumps({"proxy_location": "Disabled", "applications": [application]})  # JSON is YAML
 
@@ -182,12 +188,13 @@ def test_a_replica_that_stands_still_for_5_s_loses_its_streams_to_another_and_se
 
 
 @pytest.mark.slow
-def test_a_deployment_is_replaced_under_streams(deploy: Callable[[str], None]) -> None:
+def test_a_deployment_is_replaced_and_then_gets_another_name_under_streams(
+    deploy: Callable[[str], None],
+) -> None:
     deploy(config(2))
 
     async def replace(engine: ClusterEngine) -> None:
         await wait_for_replicas(engine, 2)
-        before = set(engine.replicas)
         ended = asyncio.Event()
 
         async def speak_on() -> int:
@@ -198,10 +205,12 @@ def test_a_deployment_is_replaced_under_streams(deploy: Callable[[str], None]) -
             return count
 
         speaking = [asyncio.create_task(speak_on()) for _ in range(20)]
-        await asyncio.to_thread(deploy, config(2, step_s=0.002))
-        async with asyncio.timeout(90):
-            while set(engine._links) & before or len(engine.replicas) < 2:
-                await asyncio.sleep(0.1)
+        for changed in (config(2, step_s=0.002), config(2, deployment="decode")):
+            before = set(engine.replicas)
+            await asyncio.to_thread(deploy, changed)
+            async with asyncio.timeout(90):
+                while set(engine._links) & before or len(engine.replicas) < 2:
+                    await asyncio.sleep(0.1)
         ended.set()
         counts = await asyncio.gather(*speaking)
         assert min(counts) >= 1

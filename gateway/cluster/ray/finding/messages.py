@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .... import __version__
-from ..replicas.messages import ReplicaDescription, ReplicaMetrics
-from ..replicas.replica_socket import LinkSecurity
-from .replica_settings import ReplicaSettings
+from ..... import __version__
+from ...replicas.messages import ReplicaDescription, ReplicaMetrics
+from ...replicas.replica_socket import LinkSecurity
+from ..replica_settings import ReplicaSettings
 
 HEADER = struct.Struct(">I")
 PYTHON = ".".join(platform.python_version_tuple()[:2])

@@ -13,15 +13,16 @@ import logging
 import os
 import pickle
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from ....tts_engine.errors import BadRequest
-from ...background_tasks import cancel_and_wait, finish_within
-from ..replicas.messages import ReplicaDescription, ReplicaLost, ReplicaMetrics
-from ..replicas.replica_socket import SocketChannel
-from .discovery_messages import (
+from .....tts_engine.errors import BadRequest
+from ....background_tasks import cancel_and_wait, finish_within
+from ...replicas.messages import ReplicaDescription, ReplicaLost, ReplicaMetrics
+from ...replicas.replica_socket import SocketChannel
+from .messages import (
     HEADER,
     RELEASE,
     ClusterReport,
@@ -39,26 +40,29 @@ _START_WITHIN_S = 60.0
 _RESTART_AFTER_S = 1.0
 _CLOSE_WITHIN_S = 10.0
 _MAX_ASKED_S = 5.0
+_MAX_ERROR_CHARACTERS = 300
+_DISCOVERY = (sys.executable, "-m", f"{__package__}.process")
 _FAULTS = (OSError, EOFError, TimeoutError, pickle.PickleError, AttributeError, ImportError, ValueError)
 # Ray's library waits as long for a head that is gone, instead of ending the process.
 _RECONNECT_S = {"RAY_gcs_rpc_server_reconnect_timeout_s": "1000000000"}
 
 
 class RayReplicas:
-    """The running replicas of a cluster; a ``ReplicaDirectory``. Made by ``start``.
+    """The running replicas of a cluster; a ``ReplicaDirectory``. command: of the discovery process.
 
     Attributes:
         fault: why the cluster's head cannot be asked; "" if it can.
     """
 
-    def __init__(self, settings: DiscoverySettings) -> None:
+    def __init__(self, settings: DiscoverySettings, command: Sequence[str] = _DISCOVERY) -> None:
         self.fault = "the cluster is being asked"
-        self._settings = settings
+        self._settings, self._command = settings, command
         self._security = link_security(os.environ)
         self._report = ClusterReport()
         self._descriptions: dict[bytes, ReplicaDescription] = {}
         self._refused: set[str] = set()
         self._process: Process | None = None
+        self._last_error = ""
         self._metrics: asyncio.Future[StageMetrics] | None = None
         self._running = asyncio.create_task(self._run(), name="discovery of replicas")
 
@@ -130,20 +134,24 @@ class RayReplicas:
             try:
                 await self._read_reports()
             except _FAULTS as error:
-                self._note_fault(f"the discovery process ended ({error or type(error).__name__})")
+                cause = self._last_error or str(error) or type(error).__name__
+                self._note_fault(f"the discovery process ended ({cause})")
             await asyncio.sleep(_RESTART_AFTER_S)
 
     async def _read_reports(self) -> None:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", f"{__package__}.discovery"),
+            *self._command,
             stdin=PIPE,
             stdout=PIPE,
-            stderr=None if logger.isEnabledFor(logging.DEBUG) else DEVNULL,  # Ray's traces are pages
+            stderr=PIPE,
             start_new_session=True,  # the terminal's Control-C is the gateway's
             env=os.environ | _RECONNECT_S | {"PYTHONPATH": _search_path()},
         )
         self._process = process
         assert process.stdin is not None
+        logging_errors = asyncio.create_task(
+            self._log_errors(process), name="errors of the discovery process"
+        )
         try:
             process.stdin.write(frame(self._settings))
             limit_s = _START_WITHIN_S
@@ -154,6 +162,17 @@ class RayReplicas:
             self._process = None
             process.stdin.close()
             await _end(process)
+            await asyncio.wait([logging_errors], timeout=_RESTART_AFTER_S)
+            await cancel_and_wait(logging_errors)
+
+    async def _log_errors(self, process: Process) -> None:
+        """Log what the process prints, which may be pages, and keep the last line."""
+        assert process.stderr is not None
+        with suppress(ValueError):  # a line beyond all bounds
+            async for line in process.stderr:
+                if text := line.decode(errors="replace").strip():
+                    self._last_error = text[:_MAX_ERROR_CHARACTERS]
+                    logger.debug("discovery process: %s", text)
 
     async def _next(self, process: Process) -> Any:
         assert process.stdout is not None

@@ -21,10 +21,10 @@ from ray.serve.context import _get_global_client
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from ....tts_engine.errors import VivavoceError
-from ..replicas.messages import ReplicaMetrics
-from .discovery_messages import HEADER, ClusterReport, DiscoverySettings, FoundReplica, StageMetrics, frame
-from .ray_connection import APPLICATION, LOCAL, deploy_here, join_cluster
+from .....tts_engine.errors import VivavoceError
+from ...replicas.messages import ReplicaMetrics
+from ..ray_connection import APPLICATION, LOCAL, deploy_here, join_cluster
+from .messages import HEADER, ClusterReport, DiscoverySettings, FoundReplica, StageMetrics, frame
 
 _INTERVAL_S = 1.0
 _ANSWER_WITHIN_S = 3.0
@@ -47,6 +47,8 @@ class Discovery:
         try:
             deployments = await _within(asyncio.to_thread(_deployments))
         except _FAULTS as error:
+            if isinstance(error, RayServeException):
+                return ClusterReport(fault="Ray Serve does not run in the cluster")
             return ClusterReport(fault=f"the cluster's head does not answer ({type(error).__name__})")
         name = next((each for each in _CALLED if each in deployments), "")
         if not name:
