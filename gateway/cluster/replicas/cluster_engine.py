@@ -203,7 +203,7 @@ class ClusterEngine(SpeechEngine):
         if len(self._speaking) >= max_streams:
             message = f"{len(self._speaking)} streams are open, at most {max_streams} are allowed"
             return Overloaded(message, reason="streams", retry_after_s=1.0)
-        refusals = [link.load.refusal for link in self._open_links()]
+        refusals = [link.load.refusal for link in self._usable_links()]
         if None in refusals or self._waiting.has_room:
             return None
         if not refusals:
@@ -266,7 +266,7 @@ class ClusterEngine(SpeechEngine):
         """Have a replica speak a stream, or what is left of it. Raises Overloaded if none takes it."""
         fit = [
             link.replica
-            for link in self._open_links()
+            for link in self._usable_links()
             if link.replica not in stream.tried and link.load.refusal is None
         ]
         work, now = _work_of(stream), time.monotonic()
@@ -393,6 +393,10 @@ class ClusterEngine(SpeechEngine):
     def _open_links(self) -> list[ReplicaLink]:
         """The replicas that take streams."""
         return [link for link in self._links.values() if not link.is_leaving]
+
+    def _usable_links(self) -> list[ReplicaLink]:
+        """The replicas that take streams; without any, those that end after their streams."""
+        return self._open_links() or list(self._links.values())
 
     def _report(self, link: ReplicaLink) -> None:
         self._routing.report(link.load.state(link.replica, link.prompts), time.monotonic())

@@ -145,7 +145,6 @@ class ReplicaLoad:
             voices,
             self.gateways,
             is_full=self.refusal is not None,
-            is_draining=self.is_draining,
         )
 
 

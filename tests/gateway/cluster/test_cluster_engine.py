@@ -340,6 +340,26 @@ def test_a_leaving_replica_ends_its_streams_and_takes_no_new_one() -> None:
     asyncio.run(run())
 
 
+def test_the_last_replica_takes_streams_until_another_one_is_there() -> None:
+    async def run() -> None:
+        async with open_cluster(1) as (engine, directory):
+            first = engine.stream()
+            first.push_text(TEXT)
+            await until(lambda: engine.replica_streams == 1)
+            directory.listed.clear()
+            await until(lambda: engine.replicas == ())
+            assert len(await speak(engine.stream())) > 5
+            new = await directory.add()
+            await until(lambda: engine.replicas == (new.name,))
+            later = engine.stream()
+            await give(later)
+            assert later.tried == {new.name}
+            for stream in (first, later):
+                stream.cancel()
+
+    asyncio.run(run())
+
+
 def test_requests_are_checked_before_a_replica_is_asked() -> None:
     async def run() -> None:
         async with open_cluster(1) as (engine, directory):

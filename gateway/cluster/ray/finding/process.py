@@ -50,9 +50,11 @@ class Discovery:
             if isinstance(error, RayServeException):
                 return ClusterReport(fault="Ray Serve does not run in the cluster")
             return ClusterReport(fault=f"the cluster's head does not answer ({type(error).__name__})")
-        name = next((each for each in _CALLED if each in deployments), "")
-        if not name:
+        called = [each for each in _CALLED if each in deployments]
+        if not called:
             return ClusterReport(fault=f"no application {APPLICATION!r} runs in the cluster")
+        # While one takes the place of the other, both are there, and no replica of the old one is wanted.
+        name = max(called, key=lambda each: deployments[each]["target_num_replicas"] or 0)
         details = deployments[name]
         states = {each["replica_id"]: each["state"] for each in details["replicas"]}
         running = frozenset(each for each, state in states.items() if state == "RUNNING")
