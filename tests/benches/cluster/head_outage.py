@@ -116,6 +116,15 @@ class _Cluster:
                 stderr=log,
                 start_new_session=True,
             )
+        self._wait_for_start(name)
+
+    def _wait_for_start(self, name: str) -> None:
+        """Return when a node runs: nodes of one machine that start at once disturb each other."""
+        since = time.monotonic()
+        while "Ray runtime started" not in (self._folder / f"{name}.log").read_text():
+            if self._groups[name].poll() is not None or time.monotonic() - since > _START_WITHIN_S:
+                raise BundleError(f"the {name} did not start")
+            time.sleep(0.1)
 
     def _deploy(self) -> None:
         """As ``vivavoce cluster up`` does, in a process that ends."""
