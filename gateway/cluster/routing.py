@@ -94,7 +94,7 @@ class RoutingPolicy:
     max_candidates: int = 32  # replicas compared for one stream
     max_stale_candidates: int = 2  # the same, with older reports
     fresh_s: float = 0.005  # an answer to a question just asked; replicas change with each step
-    load_s: float = 0.01  # seconds of wait that a load of a half counts as
+    load_s: float = 0.008  # seconds of wait that a load of a half counts as
     pressure_s: float = 0.1  # seconds of wait that a short_lead_share of 1 counts as
     reference_cost: float = 0.02  # compute seconds for one second of a recording that is cold
     unmeasured_compute_s: float = 0.1  # compute_s_per_audio_s of a replica that has not measured it
