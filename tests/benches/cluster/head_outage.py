@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
 import ray
@@ -102,7 +102,8 @@ class _Cluster:
     def kill(self, name: str) -> None:
         """End all processes of a node."""
         group = self._groups.pop(name)
-        os.killpg(group.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ended by itself
+            os.killpg(group.pid, signal.SIGKILL)
         group.wait()
 
     def _start(self, name: str, *options: str) -> None:
