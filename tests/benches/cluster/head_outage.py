@@ -79,11 +79,14 @@ class _Cluster:
 
     def start_head(self) -> None:
         """Start the head; returns when it answers."""
+        # Ray takes the nodes of this machine for a head that runs; nodes of other machines it does not.
+        (self._folder / "ray_current_cluster").unlink(missing_ok=True)
         port = self.address.rpartition(":")[2]
         self._start(
             "head",
             *("--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=true"),
             *(f"--dashboard-port={self._dashboard}", f"--dashboard-host={_HOST}"),
+            f"--temp-dir={self._folder}",
         )
         self.wait_for_head()
 
