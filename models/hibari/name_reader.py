@@ -17,7 +17,7 @@ from ..phonemes.ascii_twins import ascii_twins, is_twin
 from ..phonemes.english_ipa import from_ipa
 from ..phonemes.origins.foreign_names import ForeignNames
 
-_SHOWN: Final = 2  # cues of a name that is read by its origin though English has it without accents
+_PLAIN: Final = 2  # cues of an origin that outweigh an ASCII spelling
 _POSSESSIVES: Final = ("'s", "’s", "'S", "’S")
 
 
@@ -36,38 +36,54 @@ class NameReader:
     def read(self, tokens: Sequence[Tok]) -> None:
         """Change the tokens of names."""
         for index, token in enumerate(tokens):
-            if _may_be_name(token.text):
-                phonemes = self._phonemes(tokens, index)
-                if phonemes is not None:
-                    token.phonemes = phonemes
-                    self._add_possessive(tokens, index)
+            if token.text.islower() and token.text.isascii():
+                continue
+            phonemes = self._phonemes(tokens, index)
+            if phonemes is not None:
+                token.phonemes = phonemes
+                self._add_possessive(tokens, index)
 
     def _phonemes(self, tokens: Sequence[Tok], index: int) -> str | None:
         """The phonemes of a name by its origin; None if a lexicon has it, or nothing shows the origin."""
-        token, neighbours = tokens[index], _neighbours(tokens, index)
+        token = tokens[index]
         name = token.text
-        if name.lower() in self._beside and (ipa := self._foreign.ipa_beside(name, neighbours)):
-            return from_ipa(ipa)[0]
-        if self._said(name, token.tag) is not None:
+        if not _may_be_name(name):
             return None
-        if not name.isascii():
-            # English has other sounds for many a name without its accents.
-            shown = name[0].isupper() and self._foreign.ipa(name, neighbours, _SHOWN)
-            if not shown and (twin := self._twin(name)):
-                token.text = twin.capitalize() if name.isupper() else twin
-                return None
-        ipa = self._foreign.ipa(name, neighbours)
+        known = self._is_known(name, token.tag)
+        if known and name.lower() not in self._beside:
+            return None
+        neighbours = _neighbours(tokens, index)
+        if known:
+            ipa = self._foreign.ipa_beside(name, neighbours)
+        elif twin := self._twin(name, neighbours):
+            token.text = twin
+            return None
+        else:
+            ipa = self._foreign.ipa(name, neighbours)
         return None if ipa is None else from_ipa(ipa)[0]
 
-    def _twin(self, name: str) -> str | None:
-        """The ASCII spelling that a lexicon has for a word with accents."""
-        said = ((twin, self._said(twin, "NNP")) for twin in ascii_twins(name))
-        return next((twin for twin, phonemes in said if phonemes and is_twin(name, phonemes)), None)
+    def _twin(self, name: str, neighbours: Sequence[str]) -> str | None:
+        """The ASCII spelling that a lexicon has for a word with accents, unless they show its origin plainly.
+
+        English has other sounds for many a name without its accents.
+        """
+        if name.isascii() or (name[0].isupper() and self._foreign.ipa(name, neighbours, _PLAIN)):
+            return None
+        for twin in ascii_twins(name):
+            spelling = twin.capitalize() if name.isupper() else twin
+            phonemes = self._said(spelling, "NNP")
+            if phonemes is not None and is_twin(name, phonemes):
+                return spelling
+        return None
+
+    def _is_known(self, word: str, tag: str) -> bool:
+        """Whether a lexicon has a word; letters are not spelled out."""
+        if word in self._lexicon.golds:
+            return True
+        return self._said(word.capitalize() if word.isupper() else word, tag) is not None
 
     def _said(self, word: str, tag: str) -> str | None:
-        """The phonemes that a lexicon has for a word; letters are not spelled out."""
-        spelling = word.capitalize() if word.isupper() and len(word) > 1 else word
-        phonemes: str | None = self._lexicon(Tok(spelling, tag), Context())[0]
+        phonemes: str | None = self._lexicon(Tok(word, tag), Context())[0]
         return phonemes
 
     def _add_possessive(self, tokens: Sequence[Tok], index: int) -> None:

@@ -94,8 +94,9 @@ class Phonemizer:
         """The phonemes of each word: those of all tokens up to the next white space."""
         tokens = self._g2p.tokenize(text)
         self._names.read(tokens)
-        for token in tokens:
-            token.text = self._known_letters(token.text)
+        if not text.isascii():
+            for token in tokens:
+                token.text = self._known_letters(token.text)
         word_phonemes = [""] * words
         index = 0
         for token in self._g2p.phonemize_tokens(tokens):

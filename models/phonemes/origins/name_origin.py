@@ -2,7 +2,8 @@
 
 A table is a TOML file beside this one:
 
-    letters = "..."     letters with marks that the origin has; other marks are ignored
+    letters = "..."     letters with marks that the origin has
+    tones = "..."       marks that are not heard in English, optional. A name with other marks is foreign
     names = "..."       common names without marks. They lend their origin to the name beside them
     cues = ["..."]      patterns of spelling that show the origin
     certain = "..."     a pattern that only this origin has, optional
@@ -71,7 +72,7 @@ class NameOrigin:
         if said is not None:
             return said
         letters = self._own_letters(name)
-        if self._foreign is not None and self._foreign.search(letters):
+        if letters is None or (self._foreign is not None and self._foreign.search(letters)):
             return None
         sounds = [sound for part in self._parts(letters) for sound in self._sounds(part)]
         syllables = [index for index, (_, ipa) in enumerate(sounds) if _VOWEL.search(ipa)]
@@ -82,14 +83,16 @@ class NameOrigin:
         marks[syllables[stressed]] = "ˈ"
         return "".join(_marked(marks.get(index), ipa) for index, (_, ipa) in enumerate(sounds))
 
-    def _own_letters(self, name: str) -> str:
-        """Leave out the marks that the origin does not have."""
+    def _own_letters(self, name: str) -> str | None:
+        """Leave out the tones; None if the origin lacks another mark."""
         letters = ""
         for sign in unicodedata.normalize("NFD", name):
             if unicodedata.category(sign) != "Mn":
                 letters += sign
             elif letters and (marked := unicodedata.normalize("NFC", letters[-1] + sign)) in self._letters:
                 letters = letters[:-1] + marked
+            elif sign not in self.table.get("tones", ""):
+                return None
         return letters
 
     def _parts(self, letters: str) -> list[str]:
