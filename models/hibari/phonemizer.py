@@ -56,7 +56,7 @@ class Phonemizer:
         # Punctuation has the first ids of the alphabet. Its time is a pause, not part of the word.
         self._last_pause_id = self.phoneme_ids["…"]
         self._letters = frozenset(self._g2p.oov.cin)  # it drops all others without a sound
-        self.phonemize([SpelledWord("vivavoce", ".")])  # loads the out-of-vocabulary network
+        self.phonemize([SpelledWord("Vivavoce", ".")])  # loads the network, and what shows origins
 
     @classmethod
     def load(cls) -> "Phonemizer":
