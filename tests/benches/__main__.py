@@ -29,6 +29,23 @@ def bench_group() -> None:
     """Measure one part of vivavoce."""
 
 
+@bench_group.command("upstream-scenarios")
+@click.argument("url")
+@click.option("--scenario", "names", multiple=True, type=click.Choice(["fast", "cross-lingual", "natural"]))
+@click.option("--requests", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--concurrency", type=click.IntRange(1), default=1, show_default=True)
+@AS_JSON
+def bench_upstream_scenarios(
+    url: str, names: tuple[str, ...], requests: int, concurrency: int, as_json: bool
+) -> None:
+    """The cloning scenarios of `vivavoce bench serve` on a running server of upstream CosyVoice at URL."""
+    from benches.cosyvoice.upstream_scenarios import measure
+    from vivavoce.gateway.cli.bench.requests.cloning import CloningScenario, ScenarioLoad
+
+    chosen = [CloningScenario(name) for name in names] or [*CloningScenario]
+    print_report(measure(url, chosen, ScenarioLoad(requests, concurrency)), as_json)
+
+
 @bench_group.command("resample")
 @click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of audio.")
 @AS_JSON

@@ -14,9 +14,10 @@ import time
 import wave
 from base64 import b64encode
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import httpx
 import numpy as np
@@ -42,7 +43,7 @@ class CloningScenario(StrEnum):
 
 
 # Text and transcript of the recording.
-_TEXTS: Final = {
+SCENARIO_TEXTS: Final = {
     CloningScenario.FAST: ("你好，很高兴见到你。", _SPOKEN),
     CloningScenario.CROSS_LINGUAL: ("今天的 meeting 改到下午三点，请把 final report 发给 Anna。", _SPOKEN),
     CloningScenario.NATURAL: (
@@ -88,10 +89,19 @@ class ScenarioLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class ScenarioAnswer:
+    """The times of one request, in seconds."""
+
     first_packet_s: float
     took_s: float
     audio_s: float
+
+
+class ScenarioSpeaker(Protocol):
+    """Sends the text of a scenario to one server."""
+
+    async def speak(self, is_cached: bool) -> ScenarioAnswer:
+        """Speak the text once, with the voice that the server has or with a recording. Raises BenchFailed."""
 
 
 async def packaged_reference() -> Reference:
@@ -118,16 +128,11 @@ async def scenario_figures(
     async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S) as client:
         speaker = _Speaker(client, scenario, reference)
         await speaker.enroll()
-        for is_cached in (True, False):  # what is made at the first request is not measured
-            await speaker.speak(is_cached)
         medians: dict[bool, float] = {}
         figures: list[BenchFigure] = []
         for is_cached in (True, False):
-            for level in load.levels:
-                answers = await _ask(speaker, is_cached, load.requests, level)
-                name = f"{scenario}, {_NAMES[is_cached]}, {level} at once"
-                figures += _figures(name, answers)
-                medians.setdefault(is_cached, percentile([one.first_packet_s for one in answers], 50))
+            found, medians[is_cached] = await figures_of_levels(speaker, scenario, is_cached, load)
+            figures += found
         saved = 100 * (1 - medians[True] / medians[False])
         target = MIN_SAVED_PERCENT if scenario in _TARGETS else None
         name = f"{scenario}: first packet saved by a cached voice"
@@ -139,7 +144,7 @@ async def scenario_figures(
 class _Speaker:
     def __init__(self, client: httpx.AsyncClient, scenario: CloningScenario, reference: Reference) -> None:
         self._client, self._reference = client, reference
-        self._text, transcript = _TEXTS[scenario]
+        self._text, transcript = SCENARIO_TEXTS[scenario]
         self._transcript = reference.transcript or transcript
         self._sent = 0
         self._voice = ""
@@ -160,7 +165,7 @@ class _Speaker:
     async def delete(self) -> None:
         await self._client.delete(f"/v1/audio/voices/{self._voice}")
 
-    async def speak(self, is_cached: bool) -> _Answer:
+    async def speak(self, is_cached: bool) -> ScenarioAnswer:
         body: dict[str, Any] = {"input": self._text, "response_format": "pcm"}
         if is_cached:
             body["voice"] = self._voice
@@ -168,16 +173,7 @@ class _Speaker:
             self._sent += 1
             sound = b64encode(self._reference.wav(self._sent)).decode()
             body |= {"ref_audio": f"data:audio/wav;base64,{sound}", "ref_text": self._transcript}
-        asked_at, first_at, received = time.monotonic(), None, 0
-        async with self._client.stream("POST", "/v1/audio/speech", json=body) as answer:
-            if answer.status_code != 200:
-                _require_ok(answer.status_code, (await answer.aread()).decode())
-            async for piece in answer.aiter_bytes():
-                first_at = first_at or time.monotonic()
-                received += len(piece)
-        if first_at is None:
-            raise BenchFailed("the server sent no audio")
-        return _Answer(first_at - asked_at, time.monotonic() - asked_at, received / 2 / SAMPLE_RATE)
+        return await receive_speech(self._client.stream("POST", "/v1/audio/speech", json=body))
 
 
 def _require_ok(status: int, text: str) -> None:
@@ -185,17 +181,47 @@ def _require_ok(status: int, text: str) -> None:
         raise BenchFailed(f"the server answered {status}: {text[:300]}")
 
 
-async def _ask(speaker: _Speaker, is_cached: bool, requests: int, at_once: int) -> list[_Answer]:
+async def figures_of_levels(
+    speaker: ScenarioSpeaker, scenario: CloningScenario, is_cached: bool, load: ScenarioLoad
+) -> tuple[list[BenchFigure], float]:
+    """The figures at each concurrency, and the median of the first packet at the lowest one, s."""
+    await speaker.speak(is_cached)  # what is made at the first request is not measured
+    figures: list[BenchFigure] = []
+    medians = []
+    for level in load.levels:
+        answers = await _ask(speaker, is_cached, load.requests, level)
+        figures += _figures(f"{scenario}, {_NAMES[is_cached]}, {level} at once", answers)
+        medians.append(percentile([one.first_packet_s for one in answers], 50))
+    return figures, medians[0]
+
+
+async def receive_speech(request: AbstractAsyncContextManager[httpx.Response]) -> ScenarioAnswer:
+    """Receive s16le at 24 kHz to its end. Raises BenchFailed for a refusal."""
+    asked_at, first_at, received = time.monotonic(), None, 0
+    async with request as answer:
+        if answer.status_code != 200:
+            _require_ok(answer.status_code, (await answer.aread()).decode())
+        async for piece in answer.aiter_bytes():
+            first_at = first_at or time.monotonic()
+            received += len(piece)
+    if first_at is None:
+        raise BenchFailed("the server sent no audio")
+    return ScenarioAnswer(first_at - asked_at, time.monotonic() - asked_at, received / 2 / SAMPLE_RATE)
+
+
+async def _ask(
+    speaker: ScenarioSpeaker, is_cached: bool, requests: int, at_once: int
+) -> list[ScenarioAnswer]:
     places = asyncio.Semaphore(at_once)
 
-    async def one() -> _Answer:
+    async def one() -> ScenarioAnswer:
         async with places:
             return await speaker.speak(is_cached)
 
     return await asyncio.gather(*(one() for _ in range(max(requests, at_once))))
 
 
-def _figures(name: str, answers: Sequence[_Answer]) -> list[BenchFigure]:
+def _figures(name: str, answers: Sequence[ScenarioAnswer]) -> list[BenchFigure]:
     firsts = [1_000 * one.first_packet_s for one in answers]
     factor = percentile([one.took_s / one.audio_s for one in answers], 50)
     waits = [

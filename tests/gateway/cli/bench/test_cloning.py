@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benches.cosyvoice.upstream_scenarios import upstream_figures
 from shared.served_apis import TIMEOUT_S, serve_every_api
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure
 from vivavoce.gateway.cli.bench.requests.cloning import (
-    _TEXTS,
+    SCENARIO_TEXTS,
     CloningScenario,
     Reference,
     ScenarioLoad,
@@ -51,6 +52,20 @@ def test_each_concurrency_is_measured_with_a_kept_voice_and_with_recordings(stor
     assert figures[-1].name == "cross-lingual: first packet saved by a cached voice"
 
 
+def test_a_server_of_upstream_gets_a_recording_with_each_text(store: VoiceStore) -> None:
+    async def run() -> list[BenchFigure]:
+        async with asyncio.timeout(TIMEOUT_S), serve_every_api(store=store) as served:
+            scenarios, load = [CloningScenario.CROSS_LINGUAL], ScenarioLoad(2, 1)
+            return await upstream_figures(str(served.client.base_url), scenarios, Reference(NOISE), load)
+
+    figures = asyncio.run(run())
+    assert [figure.name.partition(": ")[2] for figure in figures] == [
+        "first packet, p50",
+        "first packet, p95",
+        "real-time factor, p50",
+    ]
+
+
 def test_no_recording_is_sent_twice() -> None:
     assert len({Reference(NOISE).wav(number) for number in range(3)}) == 3
 
@@ -64,7 +79,9 @@ def test_the_scenarios_are_those_of_their_names() -> None:
     def is_chinese(text: str) -> bool:
         return not any(letter.isascii() and letter.isalpha() for letter in text)
 
-    texts = {name: (text, is_chinese(text), is_chinese(said)) for name, (text, said) in _TEXTS.items()}
+    texts = {
+        name: (text, is_chinese(text), is_chinese(said)) for name, (text, said) in SCENARIO_TEXTS.items()
+    }
     assert len(texts[CloningScenario.FAST][0]) <= 10
     assert texts[CloningScenario.CROSS_LINGUAL][1:] == (False, False)
     assert texts[CloningScenario.NATURAL][1:] == (True, True) and len(texts[CloningScenario.NATURAL][0]) > 60
