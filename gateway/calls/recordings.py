@@ -28,7 +28,6 @@ from ..access.private_files import create_private_file, make_private_folder, wri
 logger = logging.getLogger(__name__)
 
 _WRITE_EVERY_S: Final = 1.0
-_MAX_LATE_S: Final = 1.0  # after which audio of a side is taken for missing
 _MAX_NAME_BYTES: Final = 100  # of the call's id in a file's name, which has at most 255
 _MAX_UNWRITTEN_BYTES: Final = 128 << 20  # of all calls: 40 s of 100 calls at 8 kHz
 _MAX_WAV_BYTES: Final = 0xFFFFFFFF - 36  # of audio: the header has 32 bits for the length of all after them
@@ -124,7 +123,7 @@ class CallRecorder:
     def close(self) -> None:
         """Write the rest and close the file."""
         self._timer.cancel()
-        self._submit(self._timeline.take(self._now()))
+        self._submit_until(self._now())
         self._writer.submit(self._close)
 
     def _resampled(self, side: CallSide, audio: RecordedAudio) -> bytes:
@@ -137,7 +136,11 @@ class CallRecorder:
 
     def _write_due(self) -> None:
         self._timer = self._loop.call_later(_WRITE_EVERY_S, self._write_due)
-        self._submit(self._timeline.take(self._now() - _MAX_LATE_S))
+        self._submit_until(self._timeline.settled(self._now()))
+
+    def _submit_until(self, until: float) -> None:
+        for pcm in self._timeline.pieces(until):
+            self._submit(pcm)
 
     def _submit(self, pcm: bytes) -> None:
         if pcm and not self._has_ended and not self._writer.submit_audio(self._write, pcm):

@@ -72,5 +72,44 @@ def test_a_burst_of_the_caller_after_a_stall_does_not_shift_what_follows() -> No
     for number in range(50):
         line.add(CallSide.CALLER, packet(2), START + 2.02 + number * PACKET_S)
     caller = levels(line.take(START + 3.5))[CallSide.CALLER]
-    assert caller.index(1) == 100
-    assert caller.index(2) <= 100 + 13  # a quarter of a second late at most
+    assert caller.index(1) <= 1 and caller.count(1) in (99, 100)  # in the time in which it was spoken
+    assert caller.index(2) in (100, 101)
+
+
+def test_no_word_is_lost_in_a_stall_of_five_seconds() -> None:
+    line, taken, waiting = timeline(), b"", list[int]()
+    for number in range(1_000):  # 20 s
+        at = START + number * PACKET_S
+        waiting.append(number + 1)
+        if not 250 <= number < 500:  # the network stalls, and then all comes at once
+            for level in waiting:
+                line.add(CallSide.CALLER, packet(level), at)
+            waiting.clear()
+        line.add(CallSide.AGENT, packet(number + 1), at)
+        if number % 50 == 49:
+            taken += line.take(line.settled(at))
+    sides = levels(taken + line.take(START + 20.0))
+    heard = [level for level in sides[CallSide.CALLER] if level]
+    assert heard == sorted(set(heard)) and len(heard) >= 998
+    apart = [
+        abs(caller - agent)
+        for caller, agent in zip(sides[CallSide.CALLER], sides[CallSide.AGENT], strict=True)
+        if caller
+    ]
+    assert max(apart) <= 1  # packets of 20 ms
+
+
+@pytest.mark.parametrize("ppm", [-200, 200])
+def test_the_sides_stay_together_although_the_callers_clock_is_another(ppm: int) -> None:
+    line, numbers = timeline(), np.random.default_rng(1)
+    minutes, at, taken = 10, START, b""
+    delays = numbers.uniform(0, 0.06, minutes * 3_000)
+    for number in range(minutes * 3_000):
+        at = START + number * PACKET_S * (1 + ppm / 1e6) + delays[number]
+        line.add(CallSide.CALLER, packet(number % 30_000 + 1), at)
+        if number % 500 == 0:
+            taken += line.take(line.settled(at))
+    sides = levels(taken + line.take(at))
+    last = len(sides[CallSide.CALLER]) - 10
+    spoken = last * PACKET_S / (1 + ppm / 1e6) / PACKET_S
+    assert abs(sides[CallSide.CALLER][last] - 1 - spoken) * PACKET_S <= 0.02 + 0.01
