@@ -33,6 +33,8 @@ from .json_object import JsonObject
 from .stream_format import ALAW, ULAW, StreamFormat, linear
 
 SUBPROTOCOL: Final = "media"
+CALL_VARIABLE: Final = "VIVAVOCE_CALL"  # of the channel, inherited from the caller's: id of the call
+_OWN_VARIABLES: Final = ("MEDIA_WEBSOCKET_", "DIALEDPEERNUMBER")  # of the channel itself
 MAX_COMMAND_BYTES: Final = 128
 MAX_MEDIA_BYTES: Final = 65_500
 MAX_PACKET_MS: Final = 200
@@ -49,7 +51,7 @@ FORMATS: Final[Mapping[str, StreamFormat]] = MappingProxyType(
 
 
 class AsteriskStreamConnection(MediaStreamConnection):
-    """The gateway's side of one chan_websocket channel; ``call_id`` replaces the channel's connection id."""
+    """The gateway's side of one chan_websocket channel; ``call_id`` replaces the channel's id."""
 
     def __init__(self, call_id: str = "") -> None:
         super().__init__()
@@ -134,17 +136,29 @@ class AsteriskStreamConnection(MediaStreamConnection):
                 f"got optimal_frame_size {frame_bytes} of {name}; allowed are 1 to {MAX_PACKET_MS} ms"
             )
         self._frame_bytes = frame_bytes
-        variables = fields.variables("channel_variables")
+        given = fields.variables("channel_variables")
+        variables = {
+            name.lstrip("_"): value for name, value in given.items()
+        }  # inherited ones have underscores
+        # A connection id is the name of the client in Asterisk's configuration, the same for all its calls.
+        own_id = fields.text_or_none("channel_id") or fields.text("connection_id")
         yield StreamStarted(
-            call_id=self._call_id or fields.text("connection_id"),
+            call_id=variables.get(CALL_VARIABLE) or self._call_id or own_id,
             format=stream_format,
             packet_ms=packet_ms,
-            variables={"channel": fields.text_or_none("channel"), **variables},
+            number=variables.get("VIVAVOCE_CALLER", ""),
+            name=variables.get("VIVAVOCE_NAME", ""),
+            called=variables.get("VIVAVOCE_CALLED", ""),
+            variables={"channel": fields.text_or_none("channel"), **_of_caller(variables)},
         )
         if self._early_audio:
             audio = self._audio_of(bytes(self._early_audio))
             self._early_audio.clear()
             yield StreamAudio(audio.pcm, audio.sample_rate)
+
+
+def _of_caller(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if not name.startswith(_OWN_VARIABLES)}
 
 
 def _parse_plain_text(text: str) -> tuple[str, JsonObject]:

@@ -136,3 +136,17 @@ def test_a_wrong_second_start_leaves_the_size_of_the_frames() -> None:
     with pytest.raises(MediaStreamProtocolError, match="optimal_frame_size 0"):
         received(connection, PLAIN_START.replace("160", "0"))
     assert connection.send(PeerMedia(bytes(320)))[0] == b"\xff" * 160
+
+
+def test_variables_of_the_channel_identify_the_call_and_its_own_are_left_out() -> None:
+    inherited = {"__VIVAVOCE_CALL": "7", "__VIVAVOCE_CALLER": "100", "_LEVEL": "gold"}
+    own = {"MEDIA_WEBSOCKET_CONNECTION_ID": "vivavoce", "DIALEDPEERNUMBER": "vivavoce/c(ulaw)"}
+    for variables, call_id in (({**inherited, **own}, "7"), (own, "pbx1-1.9")):
+        connection = AsteriskStreamConnection()
+        connection.receive_data(json.dumps(json.loads(JSON_START) | {"channel_variables": variables}))
+        (started,) = connection.events()
+        assert isinstance(started, StreamStarted)
+        assert started.call_id == call_id  # not the id of the connection, which all calls share
+        assert started.number == ("100" if call_id == "7" else "")
+        names = {name.lstrip("_") for name in variables.keys() - own.keys()}
+        assert started.variables.keys() - {"channel"} == names
