@@ -67,6 +67,7 @@ def test_a_formula_is_read_the_same_for_any_split(sizes: int) -> None:
         "f(x, y) = x + y",
         "n! = n(n - 1)!",
         "2x - y = 3",
+        "A - B = C",
         r"$a, b \in S$",
         r"$$x = 1, y = 2$$",
         r"\[x + 1," + "\n" + r"y\]",

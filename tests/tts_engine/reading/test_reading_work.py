@@ -45,6 +45,8 @@ COSTLY_UNITS = (
     "http://a.b/c?d=e&",
     "e\u0301",
     "abcdefghij",
+    "x^",
+    "$x = ",
 )
 
 

@@ -12,7 +12,8 @@ from ...unicode_scripts import HANGUL, is_unspaced
 from ..reading_context import ReadingContext
 from ..tokenizer import Grammar, ScanState, read_tokens
 from .chemistry import find_chemistry
-from .parser import FormulaParser, FormulaStep
+from .cursor import FormulaStep
+from .parser import FormulaParser
 from .signs import RELATIONS
 from .speaker import FormulaSpeaker, FormulaVoice
 from .tokens import FormulaToken, tokens_of
@@ -33,6 +34,7 @@ _STARTING_KINDS = frozenset(
     "number quantity science greek sign word root big command relation operator mark".split()
 )
 _UNIT_POWER = re.compile(r"(?:[\d.,]+ ?)?(?:[cdkmn]?m|ft|in|yd|mi|s|ha)(?:\^[23]|⁻\^[12])\Z")
+_IDENTIFIER = re.compile(r"[A-Z]_\w+\Z")  # "A_1" by itself is the name of something
 _SHOWN_BY_ONE_SIDE = frozenset(("ne", "le", "ge", "lt", "gt"))
 _SET_SIGNS = frozenset(("union", "intersection", "and", "or"))
 _CLEAR = frozenset(("strong", "relation", "operator", "power", "index", "sign"))
@@ -157,7 +159,8 @@ def _is_mathematics(view: str, first: FormulaToken, steps: list[FormulaStep]) ->
     if first.kind == "relation":
         return shows_more
     if "strong" in features or ("relation" in features and shows_more):
-        return not (len(steps) < 3 and _UNIT_POWER.match(view[first.start : steps[-1].stop]))
+        text = view[first.start : steps[-1].stop]
+        return not (len(steps) < 3 and (_UNIT_POWER.match(text) or _IDENTIFIER.match(text)))
     if "power" in features:
         return not _UNIT_POWER.match(view[first.start : steps[-1].stop])
     if "relation" not in features or len(steps) < 2:

@@ -22,7 +22,7 @@ _LIST_ENTRY = r"[-+]?(?:\d{1,9}(?:\.\d{1,9})?|[A-Za-z])"
 _OPEN_LIST = re.compile(rf"(?:(?<![\w)\]])[A-Za-z]'?)?\((?:{_LIST_ENTRY}, ?){{0,8}}{_LIST_ENTRY}\Z")
 _MAX_LIST = 60  # characters of such a list
 _FACTORIAL = re.compile(r"(?<![^\W\d_])(?:[a-z]|\d{1,9}|\))\Z")
-_TERM = re.compile(r"(?:\A|[\s(=+*/-])(?:\d+[a-z]?|[b-hj-z])\Z")
+_TERM = re.compile(r"(?:\A|[\s(=+*/-])(?:\d+[a-z]?|[b-hj-zA-HJ-Z])\Z")
 _AFTER_FACTORIAL = frozenset(sign[0] for sign in (*OPERATORS, *RELATIONS) if sign[0] != "!") | {"^"}
 
 
