@@ -1,6 +1,6 @@
 """The OpenAPI document, generated from the app's routes, and its routes ``/openapi.json`` and ``/docs``.
 
-    app.routes, each with ``operation(...)`` -> FastAPI -> + models of bodies, events and messages -> document
+    app.routes, each with ``operation(...)`` -> FastAPI -> + the schemas of the models -> document
 
 WebSockets are under ``x-websockets``, as OpenAPI has no place for them.
 """
@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 from .... import __version__
 from .docs_page import html_page, page_headers
 from .examples import add_examples
-from .operations import JSON, SCHEMAS_KEY, WebSocketOperation, content_response, operation
+from .operations import JSON, WebSocketOperation, content_response, operation, resolve_references
 
 _DESCRIPTION: Final = (
     "Speech over HTTP and WebSockets for clients of OpenAI and of DashScope; calls from phones and browsers. "
@@ -47,10 +47,7 @@ def openapi_document(
     components = document.setdefault("components", {})
     components["securitySchemes"] = _SECURITY_SCHEMES
     _remove_fastapi_errors(document)
-    schemas = components.setdefault("schemas", {})
-    for node in _objects(document):
-        schemas |= node.pop(SCHEMAS_KEY, {})
-    components["schemas"] = dict(sorted(schemas.items()))
+    resolve_references(document)
     add_examples(document)
     return document
 
@@ -116,11 +113,3 @@ def _remove_fastapi_errors(document: dict[str, Any]) -> None:
             del described["responses"]["422"]
     for name in _UNUSED_SCHEMAS:
         document["components"].get("schemas", {}).pop(name, None)
-
-
-def _objects(node: Any) -> Iterator[dict[str, Any]]:
-    """Yield every JSON object in a document, outer ones first."""
-    if isinstance(node, dict):
-        yield node
-    for inner in tuple(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else ():
-        yield from _objects(inner)

@@ -5,12 +5,11 @@
         ACCESS_ERRORS)))
 
 Routes read their requests and write their responses themselves, so FastAPI cannot infer either:
-``operation`` passes the models to FastAPI's ``responses`` and ``openapi_extra``. FastAPI generates the
-schemas of responses; those of requests, events and messages travel in ``SCHEMAS_KEY``, from where the
-document collects them.
+``operation`` passes FastAPI references to the models. ``resolve_references`` puts their schemas in the
+document when somebody asks for it: making those of all routes would be a part of every start.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
@@ -22,7 +21,6 @@ from pydantic.json_schema import JsonSchemaMode
 Schema = dict[str, Any]
 Responses = dict[int, Schema]
 
-SCHEMAS_KEY: Final = "x-schemas"  # an operation's models, until the document moves them to its components
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
 BINARY_CONTENT: Final[Schema] = {"schema": {"type": "string", "format": "binary"}}
@@ -56,18 +54,15 @@ class WebSocketOperation:
     query: str = ""  # of the path, in the example
 
     def describe(self) -> Schema:
-        """Return the description, with the messages' schemas in ``SCHEMAS_KEY``."""
-        clients, schemas = _schema_of(self.receives, "validation")
+        """Return the description, with references to the messages' models."""
         description: Schema = {
             "summary": self.summary,
             "tags": [self.tag],
-            "clientMessages": clients,
+            "clientMessages": _reference(self.receives, "validation"),
             "example": {"query": self.query, "messages": list(self.example)},
-            SCHEMAS_KEY: schemas,
         }
         if self.sends is not None:
-            servers, server_schemas = _schema_of(self.sends, "serialization")
-            description |= {"serverMessages": servers, SCHEMAS_KEY: schemas | server_schemas}
+            description["serverMessages"] = _reference(self.sends, "serialization")
         return description
 
 
@@ -115,7 +110,8 @@ def json_response(
     """Describe a JSON response."""
     optional = {"links": links, "headers": headers}
     present = {name: value for name, value in optional.items() if value}
-    return {status: {"model": model, "description": description, **present}}
+    content = {JSON: {"schema": _reference(model, "serialization")}}
+    return {status: {"description": description, "content": content, **present}}
 
 
 def content_response(description: str, *content_types: str, status: int = 200) -> Responses:
@@ -140,7 +136,7 @@ def error_responses(
     """Describe errors of one dialect by status; those worth a retry carry Retry-After."""
     return {
         status: {
-            "model": model,
+            "content": {JSON: {"schema": _reference(model, "serialization")}},
             "description": description,
             "headers": {**(headers or {}), **(_RETRY_AFTER if status in _RETRYABLE_STATUSES else {})},
         }
@@ -151,9 +147,9 @@ def error_responses(
 
 def json_body(model: type[BaseModel], content_type: str = JSON, *, example: Schema | None = None) -> Schema:
     """Describe a request body by its model; its example is made of those of the fields if none is given."""
-    schema, schemas = _schema_of(model, "validation")
+    schema = _reference(model, "validation")
     content = {content_type: {"schema": schema, **({"example": example} if example else {})}}
-    return {"requestBody": {"required": True, "content": content}, SCHEMAS_KEY: schemas}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def form_body(model: type[BaseModel]) -> Schema:
@@ -163,16 +159,14 @@ def form_body(model: type[BaseModel]) -> Schema:
 
 def event_stream(*events: type[BaseModel]) -> Schema:
     """Describe server-sent events, each with the JSON of one of these models."""
-    described = [_schema_of(event, "serialization") for event in events]
     data = {
         "type": "string",
         "contentMediaType": JSON,
-        "contentSchema": {"anyOf": [schema for schema, _ in described]},
+        "contentSchema": {"anyOf": [_reference(event, "serialization") for event in events]},
     }
     item = {"type": "object", "properties": {"data": data}, "required": ["data"]}
-    schemas = {name: one for _, some in described for name, one in some.items()}
     # OpenAPI 3.1, which most tools read, has no word for the items of a stream: 3.2's as an extension.
-    return {EVENT_STREAM: {"x-itemSchema": item, SCHEMAS_KEY: schemas}}
+    return {EVENT_STREAM: {"x-itemSchema": item}}
 
 
 def links(parameter: str, pointer: str, *operation_ids: str) -> dict[str, Schema]:
@@ -186,9 +180,43 @@ def links(parameter: str, pointer: str, *operation_ids: str) -> dict[str, Schema
     }
 
 
-def _schema_of(kind: Any, mode: JsonSchemaMode) -> tuple[Schema, dict[str, Schema]]:
-    """Return the schema of a type, and the models that it refers to by name."""
+def resolve_references(document: Schema) -> None:
+    """Put the schemas of all models that a document refers to in its place, and in its components."""
+    components = document.setdefault("components", {}).setdefault("schemas", {})
+    for node in tuple(objects_in(document)):
+        reference = str(node.get("$ref", ""))
+        if reference in _REFERENCES:
+            node.clear()
+            node |= _schema_of(*_REFERENCES[reference], components)
+    document["components"]["schemas"] = dict(sorted(components.items()))
+
+
+def objects_in(node: Any) -> Iterator[Schema]:
+    """Yield every JSON object in a document, outer ones first."""
+    if isinstance(node, dict):
+        yield node
+    for inner in tuple(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from objects_in(inner)
+
+
+_REFERENCES: dict[str, tuple[Any, JsonSchemaMode]] = {}
+
+
+def _reference(kind: Any, mode: JsonSchemaMode) -> Schema:
+    """Return an object that ``resolve_references`` replaces by the schema of a type."""
+    reference = f"x-{mode}:{kind!r}"
+    _REFERENCES[reference] = kind, mode
+    return {"$ref": reference}
+
+
+def _schema_of(kind: Any, mode: JsonSchemaMode, components: dict[str, Schema]) -> Schema:
+    """Return the schema of a type; the models that it refers to by name are added to the components."""
     schemas, definitions = TypeAdapter.json_schemas(
         [("kind", mode, TypeAdapter(kind))], ref_template="#/components/schemas/{model}"
     )
-    return dict(schemas["kind", mode]), definitions.get("$defs", {})
+    described, added = dict(schemas["kind", mode]), definitions.get("$defs", {})
+    for node in objects_in([described, added]):
+        if node.get("default", "") is None:  # says nothing, and need not be of the field's type
+            del node["default"]
+    components |= added
+    return described
