@@ -7,10 +7,10 @@ process, reads its reports, and starts another one when it ends; streams do not 
 import asyncio
 import os
 import pickle
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -28,7 +28,7 @@ from .messages import HEADER, ClusterReport, DiscoverySettings, FoundReplica, St
 
 _INTERVAL_S = 1.0
 _ANSWER_WITHIN_S = 3.0
-_MAX_FAULTY_S = 15.0  # in which Ray's library reconnects by itself
+_MAX_FAULTY_S = 2.0  # of a head that listens again; Ray's library may find it by itself
 _CALLED = ("voice", "decode")  # deployments that gateways call, by name
 _FAULTS = (RayError, RayServeException, TimeoutError, ConnectionError, RuntimeError)
 
@@ -41,13 +41,25 @@ class Discovery:
         self._asked: frozenset[str] = frozenset()
         self._found: tuple[FoundReplica, ...] = ()
         self._deployment = ""
+        self._thread = ThreadPoolExecutor(1)  # one call at a time may hang, and no more
+        self._asking: asyncio.Future[Mapping[str, Mapping[str, Any]]] | None = None
+        self.head_answers = False
+
+    async def _ask_head(self) -> Mapping[str, Mapping[str, Any]]:
+        """As ``_deployments``; waits for the last question if that has no answer. Raises TimeoutError."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.get_running_loop().run_in_executor(self._thread, _deployments)
+        async with asyncio.timeout(_ANSWER_WITHIN_S):
+            return await asyncio.shield(self._asking)
 
     async def report(self) -> ClusterReport:
         """The cluster now."""
         try:
-            deployments = await _within(asyncio.to_thread(_deployments))
+            deployments = await self._ask_head()
+            self.head_answers = True
         except _FAULTS as error:
-            if isinstance(error, RayServeException):
+            self.head_answers = isinstance(error, RayServeException)
+            if self.head_answers:
                 return ClusterReport(fault="Ray Serve does not run in the cluster")
             return ClusterReport(fault=f"the cluster's head does not answer ({type(error).__name__})")
         called = [each for each in _CALLED if each in deployments]
@@ -73,7 +85,7 @@ class Discovery:
     async def stage_metrics(self) -> StageMetrics:
         """The metrics of the replicas that gateways do not call."""
         with suppress(*_FAULTS):
-            names = [each for each in await _within(asyncio.to_thread(_deployments)) if each not in _CALLED]
+            names = [each for each in await self._ask_head() if each not in _CALLED]
             answers = await asyncio.gather(*(self._broadcast(each, "report_metrics") for each in names))
             found = [each for answer in answers for each in answer if isinstance(each, ReplicaMetrics)]
             return StageMetrics(tuple(found))
@@ -105,11 +117,6 @@ def _deployments() -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-async def _within(waiting: Any) -> Any:
-    async with asyncio.timeout(_ANSWER_WITHIN_S):
-        return await waiting
-
-
 async def _requests() -> AsyncIterator[bytes]:
     """The gateway's requests, until it closes the pipe."""
     reader = asyncio.StreamReader()
@@ -135,14 +142,17 @@ class _Reporter:
 
     async def _report_on(self) -> None:
         await self._join()
-        faulty_since = time.monotonic()
+        listens_since: float | None = None  # a head whose answers do not come
         while True:
-            report = await self._discovery.report()
-            self._send(report)
-            if not report.fault:
-                faulty_since = time.monotonic()
-            elif time.monotonic() - faulty_since > _MAX_FAULTY_S and await asyncio.to_thread(_head_listens):
-                os._exit(1)  # another cluster has the head's address, which only a new process can join
+            self._send(await self._discovery.report())
+            if self._discovery.head_answers or not await _head_listens():
+                listens_since = None
+            elif listens_since is None:
+                listens_since = time.monotonic()
+            elif time.monotonic() - listens_since > _MAX_FAULTY_S:
+                os._exit(
+                    1
+                )  # the head was started again, and this process has not found it; the next one will
             await asyncio.sleep(_INTERVAL_S)
 
     async def _join(self) -> None:
@@ -161,9 +171,12 @@ class _Reporter:
         os.write(self._pipe, frame(message))
 
 
-def _head_listens() -> bool:
+async def _head_listens() -> bool:
     host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
-    with suppress(OSError), socket.create_connection((host, int(port)), 1.0):
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(1.0):
+            _, writer = await asyncio.open_connection(host, int(port))
+        writer.close()
         return True
     return False
 
