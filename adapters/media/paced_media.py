@@ -44,6 +44,7 @@ class PacedMedia(Generic[Packet]):
         drop_unsent: drops packets that were sent and have not left; called at each discard.
         dropped: counts the packets that the peer did not take in time.
         detector: of the caller's speech; None: speech is not detected.
+        echo: of our voice in the caller's audio, for the detector; None: the peer removes it, as browsers do.
         report_ticks: ticks from one report to the next.
     """
 
@@ -56,6 +57,7 @@ class PacedMedia(Generic[Packet]):
         drop_unsent: Callable[[], None] = lambda: None,
         dropped: Callable[[], int] = lambda: 0,
         detector: SpeechDetector | None = None,
+        echo: EchoFilter | None = None,
         report_ticks: int = TICKS_PER_REPORT,
     ) -> None:
         self._report_ticks = report_ticks
@@ -65,7 +67,7 @@ class PacedMedia(Generic[Packet]):
         self._drop_unsent = drop_unsent
         self._dropped = dropped
         self._detector = detector
-        self._echo = EchoFilter()  # of our voice in the caller's audio
+        self._echo = echo
         self._listener: MediaListener
         self._caller_audio = CallerAudioOptions()
         self._is_recorded = False
@@ -159,7 +161,7 @@ class PacedMedia(Generic[Packet]):
         """Take s16le mono audio of the caller."""
         options = self._caller_audio
         if options.detects_speech and self._detector is not None:
-            for change in self._detector.push(self._echo.remove(pcm, sample_rate), ECHO_RATE):
+            for change in self._detector.push(*self._without_echo(pcm, sample_rate)):
                 self._listener.on_caller_speech(change.speaking)
                 if change.speaking and options.speech_discards:
                     self._discard(requested=False)
@@ -189,9 +191,14 @@ class PacedMedia(Generic[Packet]):
                 self._listener.on_recorded(audio)
 
     def _note_played(self, packet: Packet) -> None:
-        if self._caller_audio.detects_speech:
+        if self._echo is not None and self._caller_audio.detects_speech:
             assert isinstance(packet, bytes)
             self._echo.play(packet, self.sample_rate)
+
+    def _without_echo(self, pcm: bytes, sample_rate: int) -> tuple[bytes, int]:
+        if self._echo is None:
+            return pcm, sample_rate
+        return self._echo.remove(pcm, sample_rate), ECHO_RATE
 
     def _recorded(self, packet: Packet, now: float) -> RecordedAudio | None:
         """Return what the recording of the call gets of a packet."""

@@ -7,6 +7,7 @@ peer's reports of marks, and the time between them, tell what was heard. A disca
 from collections.abc import Callable
 
 from ...tts_engine.chunk import AudioChunk
+from ..echo_filter import EchoFilter
 from ..playback.heard_words import DiscardResult
 from ..playback.peer_playout import PeerClear, PeerCommand, PeerMedia, PeerPlayout
 from .call_media import RecordedAudio
@@ -32,7 +33,9 @@ class PeerPacedMedia(PacedMedia[PeerCommand]):
         drop_unsent: Callable[[], None] = lambda: None,
         detector: SpeechDetector | None = None,
     ) -> None:
-        super().__init__(playout, send, now=now, drop_unsent=drop_unsent, detector=detector)
+        super().__init__(
+            playout, send, now=now, drop_unsent=drop_unsent, detector=detector, echo=EchoFilter()
+        )
         self._peer_playout = playout
 
     def push(self, chunk: AudioChunk, utterance: int) -> None:
@@ -59,7 +62,7 @@ class PeerPacedMedia(PacedMedia[PeerCommand]):
 
     def receive_audio(self, pcm: bytes, sample_rate: int) -> None:
         """Take s16le mono audio of the caller, and what the peer played meanwhile."""
-        if self._caller_audio.detects_speech:
+        if self._echo is not None and self._caller_audio.detects_speech:
             samples = round(len(pcm) / 2 / sample_rate * self.sample_rate)
             self._echo.play(self._peer_playout.played(samples, self._now()), self.sample_rate)
         super().receive_audio(pcm, sample_rate)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
 from ..audio.resample import call_resampler
+from ..echo_filter import EchoFilter
 from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ..playback.playout import Playout
 from .call_media import MediaReport, RecordedAudio
@@ -97,6 +98,7 @@ class PhoneCall:
             now=now,
             dropped=lambda: wire.dropped,
             detector=detector,
+            echo=EchoFilter(),
             report_ticks=opening.options.report_ticks,
         )
         self._media.set_listener(self)
