@@ -170,14 +170,13 @@ async def _measure(cluster: _Cluster, away_s: float) -> tuple[BenchFigure, ...]:
         ready_at = time.monotonic()
         back_s = await _seconds_until(ready_at, lambda: not any(each._directory.fault for each in gateways))
         after = [await _speak(gateway) for gateway in gateways]
+        alive = sum(len(each.replicas) > 0 for each in gateways)
     ended = sum(
         each.failed_at is not None and each.failed_at - killed_at <= _MAX_ENDED_S for each in listeners
     )
     whole = sum(each.is_complete for each in listeners)
     return (
-        BenchFigure(
-            "gateways alive", sum(len(each.replicas) > 0 for each in gateways), "", at_least=_GATEWAYS
-        ),
+        BenchFigure("gateways alive", alive, "", at_least=_GATEWAYS),
         BenchFigure("streams whole", whole, ""),
         BenchFigure("streams whole or ended with an error within 2 s", whole + ended, "", at_least=_STREAMS),
         BenchFigure("underruns", sum(each.underruns for each in listeners), ""),
