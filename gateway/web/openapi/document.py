@@ -43,8 +43,9 @@ def openapi_document(
         # {}: no key is needed on a server without keys.
         described.setdefault("security", [{}, *({name: []} for name in _SECURITY_SCHEMES)])
     document["tags"] = [{"name": name} for name in _ordered_tags(document, websockets)]
-    document["x-websockets"] = {websocket.path: websocket.describe() for websocket in websockets}
     components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    document["x-websockets"] = {websocket.path: websocket.describe(schemas) for websocket in websockets}
     components["securitySchemes"] = _SECURITY_SCHEMES
     _remove_fastapi_errors(document)
     resolve_references(document)

@@ -9,6 +9,7 @@ Routes read their requests and write their responses themselves, so FastAPI cann
 document when somebody asks for it: making those of all routes would be a part of every start.
 """
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -37,6 +38,11 @@ SPEECH_ERRORS: Final = {
     503: "The server is at capacity or shutting down.",
 }
 ENROLLMENT_NOTE: Final = "Needs the scope 'enrol', and a server of CosyVoice 2 or 3 with a folder for voices."
+# Schemes of references to models of the code, "x-validation:module:Name"
+_REFERENCES: Final[Mapping[JsonSchemaMode, str]] = {
+    "validation": "x-validation:",
+    "serialization": "x-serialization:",
+}
 _RETRYABLE_STATUSES: Final = (429, 503)
 _RETRY_AFTER: Final[Schema] = {"retry-after": {"description": "Seconds.", "schema": {"type": "integer"}}}
 
@@ -53,16 +59,16 @@ class WebSocketOperation:
     example: tuple[Mapping[str, object], ...] = ()  # messages that have a text spoken
     query: str = ""  # of the path, in the example
 
-    def describe(self) -> Schema:
-        """Return the description, with references to the messages' models."""
+    def describe(self, components: dict[str, Schema]) -> Schema:
+        """Return the description; the models that it refers to by name are added to the components."""
         description: Schema = {
             "summary": self.summary,
             "tags": [self.tag],
-            "clientMessages": _reference(self.receives, "validation"),
+            "clientMessages": _schema_of(self.receives, "validation", components),
             "example": {"query": self.query, "messages": list(self.example)},
         }
         if self.sends is not None:
-            description["serverMessages"] = _reference(self.sends, "serialization")
+            description["serverMessages"] = _schema_of(self.sends, "serialization", components)
         return description
 
 
@@ -184,10 +190,11 @@ def resolve_references(document: Schema) -> None:
     """Put the schemas of all models that a document refers to in its place, and in its components."""
     components = document.setdefault("components", {}).setdefault("schemas", {})
     for node in tuple(objects_in(document)):
-        reference = str(node.get("$ref", ""))
-        if reference in _REFERENCES:
+        components |= node.pop("$defs", {})
+        schema = _schema_at(str(node.get("$ref", "")), components)
+        if schema is not None:
             node.clear()
-            node |= _schema_of(*_REFERENCES[reference], components)
+            node |= schema
     document["components"]["schemas"] = dict(sorted(components.items()))
 
 
@@ -199,14 +206,29 @@ def objects_in(node: Any) -> Iterator[Schema]:
         yield from objects_in(inner)
 
 
-_REFERENCES: dict[str, tuple[Any, JsonSchemaMode]] = {}
+def _reference(model: type[BaseModel], mode: JsonSchemaMode) -> Schema:
+    """Return an object that ``resolve_references`` replaces by the schema of a model.
+
+    The schema of a model without a name in a module, as ``RootModel[list[str]]``, is made at once.
+    """
+    if _model_at(model.__module__, model.__qualname__) is model:
+        return {"$ref": f"{_REFERENCES[mode]}{model.__module__}:{model.__qualname__}"}
+    components: dict[str, Schema] = {}
+    schema = _schema_of(model, mode, components)
+    return {**schema, "$defs": components} if components else schema
 
 
-def _reference(kind: Any, mode: JsonSchemaMode) -> Schema:
-    """Return an object that ``resolve_references`` replaces by the schema of a type."""
-    reference = f"x-{mode}:{kind!r}"
-    _REFERENCES[reference] = kind, mode
-    return {"$ref": reference}
+def _model_at(module: str, name: str) -> Any:
+    return getattr(sys.modules.get(module), name, None)
+
+
+def _schema_at(reference: str, components: dict[str, Schema]) -> Schema | None:
+    """Return the schema that a reference stands for; None for a reference of JSON schema."""
+    for mode, scheme in _REFERENCES.items():
+        if reference.startswith(scheme):
+            module, _, name = reference.removeprefix(scheme).partition(":")
+            return _schema_of(_model_at(module, name), mode, components)
+    return None
 
 
 def _schema_of(kind: Any, mode: JsonSchemaMode, components: dict[str, Schema]) -> Schema:

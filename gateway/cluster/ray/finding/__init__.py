@@ -1,1 +1,1 @@
-"""How a gateway finds replicas: a process that asks the head of a Ray cluster, and what it reports."""
+"""Discovery of replicas by a gateway: a process that asks the head of a Ray cluster, and what it reports."""
