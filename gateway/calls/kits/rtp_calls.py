@@ -156,7 +156,10 @@ class RtpCallServer:
             raise
         self._reservations.discard(reservation)
         self._legs.add(leg)
-        return leg.open(call_id or str(uuid4()), media, agent or self._agent)
+        call = leg.open(call_id or str(uuid4()), media, agent or self._agent)
+        if options.key_type is not None:
+            call.key_sender = leg.send_keys
+        return call
 
     def change(self, reservation: RtpReservation, options: RtpOptions) -> None:
         """Go on with other options: the peer moved, or changed its encoding; its rate stays."""

@@ -67,8 +67,8 @@ class PhoneLeg:
             media.hang_up(self._end_reason)
         return call
 
-    def send_keys(self, digits: str) -> None:
-        """Press keys of the far end."""
+    async def send_keys(self, digits: str) -> None:
+        """Press keys of the far end, as ``Call.key_sender``."""
         if self._media is not None and not self._leg_call.is_over:
             self._media.send_keys(digits)
 

@@ -99,7 +99,7 @@ class SipCall:
         """Press keys of the peer: in RTP if it takes them there, else in INFO."""
         agreed = self.media.agreed
         if agreed is not None and agreed.rtp.key_type is not None:
-            self._reservation.leg.send_keys(digits)
+            await self._reservation.leg.send_keys(digits)
             return
         for digit in digits:
             self.session.send_key(digit)

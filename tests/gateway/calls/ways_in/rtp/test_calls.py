@@ -17,10 +17,11 @@ from shared.calls.call_server import CallServer, call_server, run, send_utteranc
 from shared.calls.rtp_phone import RtpTestPhone
 from shared.calls.rtp_stream import RtpSource
 from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
+from vivavoce.adapters.rtp.codec import TELEPHONE_EVENT
 from vivavoce.adapters.rtp.packet import encode_packet
 from vivavoce.adapters.rtp.rtcp import Bye, parse_rtcp
 from vivavoce.adapters.rtp.srtp import SrtpKeys, SrtpSession
-from vivavoce.adapters.rtp.telephone_events import encode_key
+from vivavoce.adapters.rtp.telephone_events import TelephoneEventDecoder, encode_key
 
 TONE = (8000 * np.sin(np.arange(160 * 25) * 0.3)).astype("<i2").tobytes()
 
@@ -86,6 +87,25 @@ def test_a_program_speaks_to_a_phone_and_hears_its_words_keys_and_end() -> None:
             )
             samples = np.abs(np.frombuffer(call.phone.heard, "<i2").astype(int))
             assert 0.5 < np.count_nonzero(samples > 500) / 8000 < 0.65  # three words of 0.2 s
+
+    run(scenario())
+
+
+def test_a_program_presses_keys_of_the_phone() -> None:
+    async def scenario() -> None:
+        async with call_server() as server, rtp_call(server) as call, server.socket(call.call_id) as socket:
+            await until(socket, "started")
+            call.phone.speak(TONE[:320])
+            await socket.send(json.dumps({"type": "send_keys", "digits": "4#"}))
+            receiver, pressed = TelephoneEventDecoder(), ""
+            seen = 0
+            while len(pressed) < 2:
+                packets = call.phone.packets[seen:]
+                seen += len(packets)
+                events = [packet for packet in packets if packet.payload_type == TELEPHONE_EVENT]
+                pressed += "".join(filter(None, map(receiver.push, events)))
+                await asyncio.sleep(0.02)
+            assert pressed == "4#"
 
     run(scenario())
 
