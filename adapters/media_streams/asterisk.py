@@ -146,6 +146,7 @@ class AsteriskStreamConnection(MediaStreamConnection):
             call_id=variables.get(CALL_VARIABLE) or self._call_id or own_id,
             format=stream_format,
             packet_ms=packet_ms,
+            fills_pauses=True,
             number=variables.get("VIVAVOCE_CALLER", ""),
             name=variables.get("VIVAVOCE_NAME", ""),
             called=variables.get("VIVAVOCE_CALLED", ""),

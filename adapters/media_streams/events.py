@@ -21,6 +21,7 @@ class StreamStarted:
     packet_ms: int = 20  # unit in which speech is sent
     max_ahead_s: float = MAX_AHEAD_S  # speech that the peer may hold
     reports_marks: bool = True  # else what was heard is known from time alone
+    fills_pauses: bool = False  # whether the peer needs silence between utterances, as it sends none itself
     number: str = ""  # of the caller
     name: str = ""  # of the caller
     called: str = ""  # the number that was called

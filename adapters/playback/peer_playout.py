@@ -11,8 +11,11 @@ marks are therefore ignored. Of a peer without reports the position is known fro
     played      |=========>                          m0 was reported 60 ms ago: position = m0 + 60 ms
     heard       words whose middle lies before the position
 
-A peer may also ask for a pause, because its queue is full (Asterisk's MEDIA_XOFF). No socket: ``due`` returns
-the commands to send, in order. No clock: times are arguments.
+A peer may also ask for a pause, because its queue is full (Asterisk's MEDIA_XOFF). One that sends its caller
+nothing while it has no audio (Asterisk's chan_websocket) gets silence between utterances, because carriers
+hang up on a call without packets; the peer drops what is left of it when speech comes.
+
+No socket: ``due`` returns the commands to send, in order. No clock: times are arguments.
 """
 
 from collections import deque
@@ -29,6 +32,7 @@ from .playout import MAX_LEAD_S, UNDERRUN_AFTER_S, PlayoutStats
 MARK_EVERY_MS: Final = 200
 MAX_AHEAD_S: Final = 1.0
 _MAX_ECHO_SHIFT_S: Final = 0.06  # of the estimated position, which jumps when a report comes
+_SILENCE_S: Final = 0.2  # sent at once, in place of speech
 _HISTORY_S: Final = 1.0  # of played speech that is kept: longer words are cut by a hold
 MAX_REPORT_DELAY_S: Final = 1.0  # of the report of a mark, after the time at which it should have been played
 
@@ -70,6 +74,7 @@ class PeerPlayout:
         mark_every_ms: speech between two reports, and in one message; at most ``max_ahead_s``.
         max_ahead_s: speech that the peer may hold.
         reports_marks: whether the peer reports what it has played; else it is not asked to.
+        fills_pauses: whether silence is sent while there is no speech.
         resampler: 24 kHz to ``sample_rate``; by default the one with the least delay.
     """
 
@@ -81,6 +86,7 @@ class PeerPlayout:
         mark_every_ms: int = MARK_EVERY_MS,
         max_ahead_s: float = MAX_AHEAD_S,
         reports_marks: bool = True,
+        fills_pauses: bool = False,
         resampler: Resampler | None = None,
     ) -> None:
         self._sample_rate = sample_rate
@@ -88,6 +94,8 @@ class PeerPlayout:
         self._max_ahead = round(max_ahead_s * sample_rate)
         self._mark_every = min(sample_rate * mark_every_ms // 1000, self._max_ahead)
         self._reports_marks = reports_marks
+        self._fills_pauses = fills_pauses
+        self._silence = bytes(round(2 * _SILENCE_S * sample_rate))
         self._resampler = ChunkResampler(sample_rate, resampler)
         self._words = HeardWords(sample_rate)
 
@@ -97,7 +105,8 @@ class PeerPlayout:
         self._echoed = 0  # position up to which ``played`` has told
         self._is_held = False  # by the listener, who hears nothing
         self._control: deque[PeerClear] = deque()  # to send before any speech
-        self._sent = 0  # samples of speech, dropped speech included
+        self._sent = 0  # samples of speech, dropped speech included, and of silence between
+        self._filled = 0  # of them, silence after the last speech
         self._marked = 0  # position of the last mark sent
         self._pending_marks: deque[_PendingMark] = deque()  # sent and not yet reported
 
@@ -157,9 +166,12 @@ class PeerPlayout:
         self._control.clear()
         position = self._position(now)
         self._words.advance(position)
-        if position >= self._sent:
+        if position >= self._sent - self._filled:
             self._count_dry(now)
+        if position >= self._sent:
             self._played, self._played_at = self._sent, now  # the queue ran empty: new audio plays from now
+        if self._filled and self._sendable(position):
+            position = self._drop_silence(position, now, out)
         while (size := self._sendable(position)) > 0:
             out.append(PeerMedia(bytes(self._ready[:size])))
             self._history += self._ready[:size]
@@ -171,6 +183,8 @@ class PeerPlayout:
             self._dry_since = None
             if self._sent - self._marked >= self._mark_every or len(self._ready) < self._packet_bytes:
                 out += self._request_mark()
+        if self._fills_pauses and self._sent - position < len(self._silence) // 4:
+            self._fill(out)
         return out
 
     def hold(self, now: float) -> None:
@@ -222,7 +236,8 @@ class PeerPlayout:
         """Barge-in: drop our queue and the peer's; return what was dropped and what was heard."""
         position = self._position(now)
         self._words.advance(position)
-        discarded = self._words.discard(position=position, cut=self._end - position, silent_at=now)
+        cut = round(self.lead_s(now) * self._sample_rate)
+        discarded = self._words.discard(position=position, cut=cut, silent_at=now)
         self._drop_queue(now)
         self._discards += 1
         return discarded
@@ -247,7 +262,8 @@ class PeerPlayout:
 
     def lead_s(self, now: float) -> float:
         """Seconds of speech not yet played, estimated from the last report and the time since."""
-        return (self._end - self._position(now)) / self._sample_rate
+        end = self._end if self._ready else self._sent - self._filled
+        return max(0, end - self._position(now)) / self._sample_rate
 
     def runs_dry_at(self, now: float) -> float:
         """Return the time at which the queued speech will have been played."""
@@ -260,7 +276,32 @@ class PeerPlayout:
         """
         if self._words.open is not None or self.lead_s(now) > 0:
             return False
+        return self._has_played_all(now)
+
+    def _has_played_all(self, now: float) -> bool:
         return not self._pending_marks or now - self._dry_at > MAX_REPORT_DELAY_S
+
+    def _fill(self, out: list[PeerCommand]) -> None:
+        """Send silence, if there is no speech to send."""
+        if self._paused or self._is_held or len(self._ready) >= self._packet_bytes:
+            return
+        out.append(PeerMedia(self._silence))
+        self._history += self._silence
+        self._sent += len(self._silence) // 2
+        self._filled += len(self._silence) // 2
+        self._marked = self._sent
+
+    def _drop_silence(self, position: int, now: float, out: list[PeerCommand]) -> int:
+        """Have the peer drop the silence that it still holds, and return the listener's position.
+
+        Not before it has reported all speech, or its report is overdue: some may still be queued.
+        """
+        self._filled = 0
+        if position >= self._sent or not self._has_played_all(now):
+            return position
+        out.append(PeerClear())
+        self._played, self._played_at = self._sent, now
+        return self._sent
 
     @property
     def _end(self) -> int:
@@ -306,6 +347,7 @@ class PeerPlayout:
             self._control.append(PeerClear())
             self._paused = False  # its queue is empty now
         self._sent = self._played = self._marked = self._end
+        self._filled = 0
         self._played_at = now
         self._ready.clear()
         self._history.clear()

@@ -303,6 +303,7 @@ class WebSocketLeg:
                 packet_ms=started.packet_ms,
                 max_ahead_s=started.max_ahead_s,
                 reports_marks=started.reports_marks,
+                fills_pauses=started.fills_pauses,
                 resampler=started.format.resampler(),
             ),
             self._send_command,

@@ -169,6 +169,33 @@ def test_a_peer_that_holds_much_is_sent_whole_pieces() -> None:
     assert len(sent) <= 51 and set(sent[:-1]) == {3_200}
 
 
+def test_a_peer_that_sends_no_silence_always_has_audio_and_speech_does_not_wait_for_it() -> None:
+    line = Line(OnClear.FORGET, delay_s=0.01, playout=PeerPlayout(sample_rate=RATE, fills_pauses=True))
+    line.run(1.0)
+    assert line.peer.played == pytest.approx(1.0 * RATE, abs=320)
+    assert line.playout.is_idle(line.now)
+    assert line.playout.discard(line.now).words == ()
+    for _ in range(2):
+        # Each word counts as heard from its middle on: no silence of 0.2 s came before the first.
+        assert heard_after_s(line) == pytest.approx([0.125, 0.375, 0.625, 0.875], abs=0.07)
+        assert line.playout.is_idle(line.now)
+        assert line.playout.lead_s(line.now) == 0
+    assert line.playout.stats.underruns == 0
+    assert line.playout.stats.speech_packets == 100
+    assert line.peer.played == pytest.approx(4.0 * RATE, abs=480)
+
+
+def heard_after_s(line: Line) -> list[float]:
+    """Speak four words; return when each was heard."""
+    line.new_utterance()
+    line.push_words(4)
+    line.playout.finish()
+    begun = line.now
+    heard: list[float] = []
+    line.run(1.5, check=lambda: heard.extend(line.now - begun for _ in take_words(line.playout)))
+    return heard
+
+
 def within(value: float, limit: float) -> None:
     assert value <= limit
 
