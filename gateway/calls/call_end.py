@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from .transfers import (
     TransferFailed,
 )
 
+_MAX_GOODBYE_S: Final = 60.0
 _KEPT_S: Final = 600.0  # after the end of the call
 _MAX_KEPT: Final = 10_000
 
@@ -59,6 +61,19 @@ class CallEnd:
     def hang_up(self, reason: str = "hung up here") -> None:
         """End the connection at once."""
         self._close(reason)
+
+    async def hang_up_when_heard(self, reason: str, writing: Coroutine[Any, Any, None] | None = None) -> None:
+        """End the connection when all speech is heard, at most 60 s later.
+
+        writing: waits until that speech is written.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MAX_GOODBYE_S):
+                if writing is not None:
+                    await writing
+                async with self._speech.silence():
+                    pass
+        self.hang_up(reason)
 
     def transfer(
         self, target: str, if_refused: RefusedTransferAction = RefusedTransferAction.KEEP

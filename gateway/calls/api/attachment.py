@@ -155,9 +155,12 @@ class CallAttachment:
                 self._utterances.push(text)
             case CommandMessage():
                 self._execute_command(message)
-            case HangUpMessage(result=result):
+            case HangUpMessage(result=result, after_speech=after_speech):
                 self._call.end.result = replace(self._call.end.result, value=result)
-                self._call.end.hang_up(self._options.hang_up_reason)
+                if after_speech:
+                    self._start(self._hang_up_when_heard())
+                else:
+                    self._call.end.hang_up(self._options.hang_up_reason)
             case TransferMessage():
                 self._transfer(message)
             case RecordMessage(on=on):
@@ -188,6 +191,10 @@ class CallAttachment:
                 self._discard()
             case _:
                 assert_never(message.type)
+
+    async def _hang_up_when_heard(self) -> None:
+        reason = self._options.hang_up_reason
+        await self._call.end.hang_up_when_heard(reason, self._utterances.wait_spoken())
 
     def _transfer(self, message: TransferMessage) -> None:
         self._calls.require_transfer(message.to)

@@ -96,6 +96,9 @@ class HangUpMessage(CallMessage):
 
     type: Literal["hang_up"]
     result: ResultText = ""
+    after_speech: Annotated[
+        bool, Field(description="Not before what was written so far is heard, at most 60 s later.")
+    ] = False
 
 
 class AttendedOptions(BaseModel):

@@ -123,7 +123,7 @@ SEND_KEYS: Final = operation(
 )
 HANG_UP: Final = operation(
     "hangUp",
-    "Hang up, or cancel a call that rings.",
+    "Hang up, with after_speech=true when the speech is heard; or cancel a call that rings.",
     json_response(HungUpCall),
     native_errors({400: "The result is too long."}, _NO_CALL),
 )

@@ -78,7 +78,9 @@ def routes(
             return JSONResponse(describe_outgoing(outgoing).fields())
 
     @router.delete("/{call_id}", **operations.HANG_UP)
-    async def hang_up(call_id: str, request: Request, result: str = "") -> JSONResponse:
+    async def hang_up(
+        call_id: str, request: Request, result: str = "", after_speech: str = ""
+    ) -> JSONResponse:
         calls = KeyCalls.of(registry, request)
         outgoing = calls.outgoing(call_id)
         if outgoing is not None and not outgoing.is_answered:
@@ -88,7 +90,10 @@ def routes(
         if len(result) > MAX_RESULT_CHARACTERS:
             raise BadCallMessage(f"result: at most {MAX_RESULT_CHARACTERS} characters are kept")
         call.end.result = replace(call.end.result, value=result)
-        call.end.hang_up(HANG_UP_REASON)
+        if after_speech == "true":
+            await call.end.hang_up_when_heard(HANG_UP_REASON)
+        else:
+            call.end.hang_up(HANG_UP_REASON)
         return JSONResponse({"call": call_id, "status": "hung up"})
 
     @router.post("/{call_id}/discard", **operations.DISCARD)

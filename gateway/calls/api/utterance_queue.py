@@ -111,6 +111,15 @@ class UtteranceQueue:
         if utterance is not None:
             self._inputs.add(self._end(utterance))
 
+    async def wait_spoken(self) -> None:
+        """End the open utterance, and wait until all that was written so far is in the playout."""
+        self.end()
+        taken = asyncio.Event()
+        self._inputs.add(_set(taken))  # the inputs before it are taken then
+        await taken.wait()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
     def discard(self) -> asyncio.Future[SpeechDiscarded]:
         """Barge-in, as ``CallSpeech.discard``; also forget every utterance of the peer that waits."""
         self._drop_open()
@@ -244,6 +253,11 @@ class UtteranceQueue:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_error(error)
+
+
+def _set(event: asyncio.Event) -> SlicedWork[None]:
+    event.set()
+    yield from ()
 
 
 async def _whole(text: str) -> AsyncGenerator[str, None]:

@@ -86,6 +86,36 @@ def test_utterances_are_spoken_one_after_another() -> None:
     run(test())
 
 
+def test_a_goodbye_is_heard_before_the_call_is_hung_up() -> None:
+    async def test() -> None:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
+                await send_utterance(socket, "First one.")
+                await socket.send(json.dumps({"type": "text", "text": "Good bye"}))
+                await socket.send(json.dumps({"type": "hang_up", "after_speech": True, "result": "done"}))
+                received = await until(socket, "hung_up")
+                heard = [message["text"] for message in received if message["type"] == "word"]
+                assert heard == ["First", "one", "Good", "bye"]
+
+    run(test())
+
+
+def test_a_request_hangs_up_when_speech_is_heard() -> None:
+    async def test() -> None:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket, server.http() as client:
+                await send_utterance(socket, "Thank you and good bye.")
+                await until(socket, "speech_started")
+                answer = await client.delete(f"/{phone.call_id}", params={"after_speech": "true"})
+                assert answer.json()["status"] == "hung up"
+                received = await until(socket, "hung_up")
+                assert [message["text"] for message in received if message["type"] == "word"][-1] == "bye"
+
+    run(test())
+
+
 def test_flush_speaks_text_without_a_full_stop() -> None:
     async def test() -> None:
         async with call_server() as server:
