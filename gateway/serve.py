@@ -209,10 +209,9 @@ async def _open_apis(
     lexicons = NamedLexicons(named) if named else None
     apis = SpeechApis(engine, access, voices, guard, policy, settings.apis.exchange_folder, lexicons)
     resources.push_async_callback(apis.aclose)
-    if settings.apis.grpc_port is not None:
-        address = (settings.http.host, settings.apis.grpc_port)
-        port = await apis.listen_grpc(address)
-        logger.info("gRPC on %s", format_address((settings.http.host, port)))
+    for name, port in settings.apis.further_ports.items():
+        bound = await apis.listen(name, (settings.http.host, port))
+        logger.info("%s on %s", name, format_address((settings.http.host, bound)))
     return apis
 
 

@@ -64,7 +64,7 @@ def _carrier(name: str) -> Kind:
 KINDS: Final = (
     *_in_folder("dialect", "gateway/apis/dialects"),
     *_in_folder("way in", "gateway/calls/ways_in"),
-    *map(_wire, ("audiosocket", "client", "dashscope", "rtp", "sip")),
+    *map(_wire, ("audiosocket", "client", "dashscope", "rtp", "sip", "wyoming")),
     *map(_carrier, ("exotel", "freeswitch", "jambonz", "plivo", "telnyx", "twilio", "vonage")),
     Kind("framework", "pipecat", ("adapters/pipecat/*",)),
     *_voice_families(),

@@ -86,6 +86,18 @@ class OpenDialect:
 
 
 @dataclass(frozen=True, slots=True)
+class DialectPort:
+    """A port of a dialect's own, which ``apis.NAME_port`` of the settings opens.
+
+    listen: listens at (host, port); returns what ends it, and its port. Raises MissingExtra,
+    AddressUnavailable.
+    """
+
+    name: str
+    listen: Callable[[JobServer, tuple[str, int]], Awaitable[tuple[DrainableApi, int]]]
+
+
+@dataclass(frozen=True, slots=True)
 class Dialect:
     """A client dialect."""
 
@@ -93,6 +105,4 @@ class Dialect:
     open: Callable[[DialectHost], OpenDialect]
     sockets: tuple[WebSocketOperation, ...] = ()  # in the OpenAPI document
     title: str = ""  # in the OpenAPI document; else its name
-    # Listens for gRPC at (host, port) and returns what ends it and its port; raises MissingExtra,
-    # AddressUnavailable. None for a dialect without gRPC.
-    listen_grpc: Callable[[JobServer, tuple[str, int]], Awaitable[tuple[DrainableApi, int]]] | None = None
+    ports: tuple[DialectPort, ...] = ()  # that it serves besides that of HTTP

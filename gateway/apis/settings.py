@@ -49,3 +49,13 @@ class ApisTable(SettingsTable):
         default=None,
         description="port of upstream CosyVoice's gRPC service, on the host of HTTP; needs the extra `grpc`",
     )
+    wyoming_port: Annotated[Port | None, Field(title="a port from 0 (any free one) to 65535")] = Field(
+        default=None,
+        description="port of Wyoming, for Home Assistant, usually 10200, on the host of HTTP",
+    )
+
+    @property
+    def further_ports(self) -> dict[str, int]:
+        """The ports of dialects, by the name of their ``DialectPort``."""
+        ports = {"grpc": self.grpc_port, "wyoming": self.wyoming_port}
+        return {name: port for name, port in ports.items() if port is not None}

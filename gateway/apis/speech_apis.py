@@ -33,6 +33,7 @@ from .dialects.native_stream.dialect import NATIVE_STREAM
 from .dialects.openai.dialect import OPENAI
 from .dialects.pai.dialect import PAI
 from .dialects.ray_serve.dialect import RAY_SERVE
+from .dialects.wyoming.dialect import WYOMING
 from .dialects.xtts.dialect import XTTS
 from .shell.exchange_folder import ExchangeFolder
 from .shell.model_names import ModelNames
@@ -54,6 +55,7 @@ DIALECTS: Final = (
     NATIVE_STREAM,
     COSYVOICE_SERVER,
     PAI,
+    WYOMING,
 )
 _ENTRY_POINTS: Final = "vivavoce.dialects"
 
@@ -110,9 +112,13 @@ class SpeechApis:
         self._tags = {dialect.name: _tag_of(dialect) for dialect in all_dialects()}
         self._further: list[DrainableApi] = []  # with a port of their own
 
-    async def listen_grpc(self, address: tuple[str, int]) -> int:
-        """Serve gRPC until the APIs are closed; return its port. Raises MissingExtra, AddressUnavailable."""
-        listen = next(dialect.listen_grpc for dialect in all_dialects() if dialect.listen_grpc)
+    async def listen(self, name: str, address: tuple[str, int]) -> int:
+        """Serve a ``DialectPort`` until the APIs are closed; return its port.
+
+        Raises MissingExtra, AddressUnavailable.
+        """
+        ports = (port for dialect in all_dialects() for port in dialect.ports)
+        listen = next(port.listen for port in ports if port.name == name)
         api, port = await listen(self.job_server, address)
         self._further.append(api)
         return port

@@ -98,6 +98,13 @@ _BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the pac
 @click.option("--sip", "sip_enabled", is_flag=True, default=None, help="Answer SIP phones and trunks.")
 @click.option("--sip-host", metavar="HOST", help="Address of SIP and its media.  [default: 127.0.0.1]")
 @click.option("--sip-port", metavar="PORT", help="UDP and TCP; 0: any free one.  [default: 5060]")
+@click.option(
+    "--wyoming",
+    "apis_wyoming_port",
+    flag_value="10200",
+    default=None,
+    help="Serve Home Assistant on TCP port 10200.",
+)
 @click.option("--ari-url", metavar="URL", help="Asterisk's REST interface, http://127.0.0.1:8088/ari.")
 @click.option("--ari-media", metavar="WAY", help="auto, websocket, audiosocket or rtp.  [default: auto]")
 @click.option("--ari-codec", metavar="NAME", help="ulaw, alaw, slin or slin16.  [default: ulaw]")

@@ -31,6 +31,7 @@ from ...access.dependencies import grant_of
 from ...voice_registry import VoiceRegistry
 from ...web.responses import ErrorBody
 from ...web.unmatched import ErrorFormat
+from ..call import Call
 from ..call_options import CallSpeechOptions
 from ..expected_calls import ExpectedCalls
 from ..registry import CallRegistry, CallUnknown
@@ -86,14 +87,7 @@ def routes(
         if outgoing is not None and not outgoing.is_answered:
             outgoing.cancel()
             return JSONResponse({"call": call_id, "status": "hung up"})
-        call = calls.get(call_id).call
-        if len(result) > MAX_RESULT_CHARACTERS:
-            raise BadCallMessage(f"result: at most {MAX_RESULT_CHARACTERS} characters are kept")
-        call.end.result = replace(call.end.result, value=result)
-        if after_speech == "true":
-            await call.end.hang_up_when_heard(HANG_UP_REASON)
-        else:
-            call.end.hang_up(HANG_UP_REASON)
+        await _hang_up(calls.get(call_id).call, result, after_speech=after_speech == "true")
         return JSONResponse({"call": call_id, "status": "hung up"})
 
     @router.post("/{call_id}/discard", **operations.DISCARD)
@@ -119,3 +113,13 @@ def routes(
             await ProgramSocket(socket, registry, speech, voices, options).run(call_id)
 
     return router
+
+
+async def _hang_up(call: Call, result: str, *, after_speech: bool) -> None:
+    if len(result) > MAX_RESULT_CHARACTERS:
+        raise BadCallMessage(f"result: at most {MAX_RESULT_CHARACTERS} characters are kept")
+    call.end.result = replace(call.end.result, value=result)
+    if after_speech:
+        await call.end.hang_up_when_heard(HANG_UP_REASON)
+    else:
+        call.end.hang_up(HANG_UP_REASON)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from .....tts_engine.errors import MissingExtra
-from ...dialect import Dialect, DialectHost, DrainableApi, OpenDialect
+from ...dialect import Dialect, DialectHost, DialectPort, DrainableApi, OpenDialect
 from ...shell.speech_job import JobServer
 from .http_api import CosyVoiceHttpApi
 
@@ -21,4 +21,6 @@ def _open(host: DialectHost) -> OpenDialect:
     return OpenDialect.of(CosyVoiceHttpApi(host.jobs))
 
 
-COSYVOICE_SERVER: Final = Dialect("cosyvoice_server", _open, listen_grpc=_listen_grpc, title="CosyVoice")
+COSYVOICE_SERVER: Final = Dialect(
+    "cosyvoice_server", _open, ports=(DialectPort("grpc", _listen_grpc),), title="CosyVoice"
+)

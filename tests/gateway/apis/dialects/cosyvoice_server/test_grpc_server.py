@@ -41,7 +41,7 @@ PCM = recording()[44:]
 
 @asynccontextmanager
 async def open_channel(served: Any) -> AsyncIterator[Any]:
-    port = await served.apis.listen_grpc(("127.0.0.1", 0))
+    port = await served.apis.listen("grpc", ("127.0.0.1", 0))
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield channel
 

@@ -1,0 +1,205 @@
+"""The Wyoming server: a TCP port on which satellites and Home Assistant have texts spoken.
+
+    describe              -> info
+    synthesize            -> audio-start, audio-chunk ..., audio-stop
+    synthesize-start      -> audio-start, audio-chunk ..., audio-stop, synthesize-stopped
+      synthesize-chunk ...   (speech comes while text is still being written)
+      synthesize-stop
+    ping                  -> pong
+
+One text after another is spoken on a connection. Clients cannot send a key.
+Source: https://github.com/OHF-Voice/wyoming, README.md and wyoming/tts.py@1.10.2.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Final
+from uuid import uuid4
+
+from .....adapters.audio.encoders import AudioFormat
+from .....adapters.wyoming.events import BadWyomingEvent, WyomingEvent, WyomingReader
+from .....tts_engine.chunk import SAMPLE_RATE
+from .....tts_engine.errors import VivavoceError
+from .....tts_engine.stream_request import Delivery
+from ....access.access_control import Grant
+from ....access.grant_ends import ending_with_grants
+from ....listening_sockets import address_unavailable
+from ....web.streamed_body import SEND_TIMEOUT_S
+from ...shell.request_fields import validated
+from ...shell.speech import EncodedStream, SynthesisOptions
+from ...shell.speech_job import JobServer
+from .models import WyomingChunk, WyomingStart, WyomingSynthesize, WyomingVoice, describe_server
+
+logger = logging.getLogger(__name__)
+
+_API: Final = "wyoming"  # in the log and the metrics
+_MAX_CONNECTIONS: Final = 256
+_IDLE_S: Final = 600.0  # without an event; clients connect for each text
+_TEXT_WAIT_S: Final = 60.0  # for more of a text
+_READ_BYTES: Final = 64 * 1024
+_FORMAT: Final = {"rate": SAMPLE_RATE, "width": 2, "channels": 1}
+
+
+class WyomingServer:
+    """The connections of one server; belongs to its event loop."""
+
+    def __init__(self, host: JobServer) -> None:
+        self._host = host
+        self._connections: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, address: tuple[str, int]) -> int:
+        """Listen on (host, port) and return the port; raises AddressUnavailable."""
+        try:
+            self._server = await asyncio.start_server(self._serve, *address)
+        except OSError as error:
+            raise address_unavailable(address, error) from None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def finish(self, within_s: float) -> None:
+        """Refuse new texts, wait at most within_s for those under way, and close the port."""
+        self._host.server.start_draining()
+        if self._server is not None:
+            self._server.close()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=within_s)
+        for connection in tuple(self._connections):
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection. Boundary: any error ends it and no other."""
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            if len(self._connections) < _MAX_CONNECTIONS:
+                self._connections.add(task)
+                await _WyomingConnection(self._host, reader, writer).run()
+        except (ConnectionError, TimeoutError, asyncio.CancelledError):
+            pass
+        except Exception:
+            logger.exception("a Wyoming connection failed")
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+
+class _WyomingConnection:
+    def __init__(self, host: JobServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._host = host
+        self._reader, self._writer = reader, writer
+        self._events = self._read()
+
+    async def run(self) -> None:
+        """Answer events until the client leaves, or sends what is none."""
+        try:
+            async for event in self._events:
+                try:
+                    with ending_with_grants():
+                        await self._answer(event)
+                except BadWyomingEvent:
+                    raise
+                except VivavoceError as error:
+                    await self._send("error", {"text": str(error), "code": type(error).__name__})
+        except BadWyomingEvent as error:
+            await self._send("error", {"text": str(error), "code": "BadWyomingEvent"})
+
+    async def _read(self) -> AsyncIterator[WyomingEvent]:
+        reader = WyomingReader()
+        while True:
+            async with asyncio.timeout(_IDLE_S):
+                received = await self._reader.read(_READ_BYTES)
+            if not received:
+                return
+            for event in reader.push(received):
+                yield event
+
+    async def _answer(self, event: WyomingEvent) -> None:
+        match event.type:
+            case "describe":
+                grant = self._host.server.access.list_grant({})
+                voices = self._host.voices
+                listed = voices.bundle_voices() if grant is None else voices.usable_voices(grant)
+                await self._send("info", describe_server(listed))
+            case "ping":
+                await self._send("pong", event.data)
+            case "synthesize":
+                whole = validated(WyomingSynthesize.model_validate, event.data)
+                await self._speak(whole, self._host.check_text(whole.text))
+            case "synthesize-start":
+                await self._speak(validated(WyomingStart.model_validate, event.data), None)
+                await self._send("synthesize-stopped")
+            case _:
+                pass  # newer clients send more, and expect that it is ignored
+
+    async def _speak(self, start: WyomingStart, text: str | None) -> None:
+        """Speak a text; None: that of the events which follow."""
+        server = self._host.server
+        grant = server.authorize_request({})
+        options = self._options(start, grant)
+        with server.log.track(_API, grant, uuid4().hex) as record, grant.stream():
+            record.voice = options.voice or "-"
+            async with server.open_stream(options, grant) as stream:
+                sending = asyncio.create_task(self._send_speech(stream))
+                try:
+                    async for part in self._read_chunks() if text is None else _whole(text):
+                        if sending.done():
+                            break
+                        grant.charge_characters(len(part))
+                        record.count_text(len(part))
+                        stream.push_text(part)
+                    stream.end_input()
+                    record.count_audio(await sending)
+                finally:
+                    sending.cancel()
+                    await asyncio.gather(sending, return_exceptions=True)
+
+    async def _read_chunks(self) -> AsyncIterator[str]:
+        """Yield the text of the events up to ``synthesize-stop``."""
+        while True:
+            async with asyncio.timeout(_TEXT_WAIT_S):
+                event = await anext(self._events, None)
+            if event is None:
+                raise ConnectionError("the client left")
+            if event.type == "synthesize-stop":
+                return
+            if event.type == "synthesize-chunk":
+                yield validated(WyomingChunk.model_validate, event.data).text
+            # "synthesize" is the whole text again, for servers that take no chunks
+
+    def _options(self, start: WyomingStart, grant: Grant) -> SynthesisOptions:
+        wanted = start.voice or WyomingVoice()
+        voices = self._host.voices
+        voice = voices.resolve(wanted.name, grant)
+        language = None if wanted.name else wanted.language
+        if language:
+            spoken = language.replace("_", "-").partition("-")[0].lower()
+            fitting = (one.id for one in voices.usable_voices(grant) if one.language.startswith(spoken))
+            voice = next(fitting, voice)
+        return SynthesisOptions(
+            voice, AudioFormat("pcm"), delivery=Delivery(), finds_ssml=start.text_format != "text"
+        )
+
+    async def _send_speech(self, stream: EncodedStream) -> float:
+        """Send the speech of a stream; returns its seconds."""
+        samples = 0
+        await self._send("audio-start", {**_FORMAT, "timestamp": 0})
+        async for chunk in stream:
+            if chunk.audio:
+                milliseconds = 1000 * samples // SAMPLE_RATE
+                await self._send("audio-chunk", {**_FORMAT, "timestamp": milliseconds}, chunk.audio)
+                samples += len(chunk.audio) // 2
+        await self._send("audio-stop", {"timestamp": 1000 * samples // SAMPLE_RATE})
+        return samples / SAMPLE_RATE
+
+    async def _send(self, kind: str, data: object = None, payload: bytes = b"") -> None:
+        assert data is None or isinstance(data, dict)
+        self._writer.write(bytes(WyomingEvent(kind, data or {}, payload)))
+        async with asyncio.timeout(SEND_TIMEOUT_S):
+            await self._writer.drain()
+
+
+async def _whole(text: str) -> AsyncIterator[str]:
+    yield text
