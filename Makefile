@@ -16,7 +16,7 @@ STAMP      := $(call stamp_of,$(EXTRAS))
 TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all tests-that-compute tests-that-wait test-nightly test-pipecat-oldest test-pipecat-client lint audit bench check-golden gpu-check image-lock train-small dist clean
+.PHONY: help setup run test test-all test-nightly test-pipecat-oldest test-pipecat-client lint audit bench check-golden gpu-check image-lock train-small dist clean
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 28
 	@echo
@@ -42,9 +42,8 @@ $(VENV)/.installed+%: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[$(subst +,$(comma),$*)]'
 	@touch $@ $(VENV)/.installed
 
-# Three processes run the tests that mostly wait for the clock; two of the lowest priority run those that compute, of
-# the networks and of the engine, in the processor time that is left. RERUNS is for the former, on a machine that other
-# programs share: `--reruns 1 --reruns-delay 10` in CI.
+# Two processes run the tests of the networks and of the engine, which compute. Then three run the others, which mostly
+# wait for the clock; RERUNS is for them, on a machine that other programs share: `--reruns 1 --reruns-delay 10` in CI.
 RERUNS ?=
 COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
 # Of developers' measurements, of the check of a card, on a processor, and of training to the end: no part of what is
@@ -52,22 +51,15 @@ COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
 NIGHTLY_TESTS := tests/gpu_check tests/models/cosyvoice/training/test_learning.py $(addprefix tests/benches/,\
 	cosyvoice mix xtts voices ways_in routing test_word_errors.py test_transcript_scoring.py test_pipecat_calls.py)
 
-# Both run whatever the other gives; the target fails if either does.
-run_tests = $(MAKE) --no-print-directory --keep-going --jobs=2 tests-that-compute tests-that-wait MARKED=$1
-
-tests-that-wait:
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(MARKED) $(RERUNS) \
-		$(addprefix --ignore=,$(COMPUTING_TESTS) $(NIGHTLY_TESTS))
-
-# Their output follows when they are done.
-tests-that-compute:
-	@nice -n 19 $(BIN)/python -m pytest -n 2 --dist loadfile $(MARKED) $(COMPUTING_TESTS) \
-		$(addprefix --ignore=,$(NIGHTLY_TESTS)) > $(VENV)/$@.log 2>&1; \
-		status=$$?; cat $(VENV)/$@.log; exit $$status
+# The second run starts whatever the first gives; the target fails if either does.
+run_tests = failed=0; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile $1 $(COMPUTING_TESTS) $(addprefix --ignore=,$(NIGHTLY_TESTS)) || failed=1; \
+	$(BIN)/python -m pytest -n 3 --dist loadfile $1 $(RERUNS) $(addprefix --ignore=,$(COMPUTING_TESTS) $(NIGHTLY_TESTS)) || failed=1; \
+	exit $$failed
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
 	@echo "The tests take about 8 minutes on two cores. Those marked slow are left out; make test-all runs them too."
-	$(call run_tests,'-m "not slow"')
+	$(call run_tests,-m "not slow")
 
 test-all: $(TEST_STAMP) ## run all tests but the nightly ones, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,otel,test-chart,test-voices,triton,train skips the fewest
 	$(call run_tests,)
