@@ -42,7 +42,7 @@ asyncio.run(speak())
 """
 RAY_HEAD = """
 from vivavoce.gateway.cluster.ray.operations import start_head
-start_head("127.0.0.1")
+start_head("127.0.0.1", 6379, None)
 print("started", flush=True)
 """
 PIPECAT_SERVICE = ENGINE.replace(

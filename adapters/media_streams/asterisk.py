@@ -140,8 +140,8 @@ class AsteriskStreamConnection(MediaStreamConnection):
         variables = {
             name.lstrip("_"): value for name, value in given.items()
         }  # inherited ones have underscores
-        # A connection id is the name of the client in Asterisk's configuration, the same for all its calls.
-        own_id = fields.text_or_none("channel_id") or fields.text("connection_id")
+        # Not the connection id: it is the client's name in Asterisk's configuration, the same for all calls.
+        own_id = fields.text_or_none("channel_id") or ""
         yield StreamStarted(
             call_id=variables.get(CALL_VARIABLE) or self._call_id or own_id,
             format=stream_format,

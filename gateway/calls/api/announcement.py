@@ -1,6 +1,6 @@
 """The request with which a telephone system announces a call: JSON, or a form as CURL() of Asterisk sends."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import parse_qsl
 from uuid import UUID
 
@@ -23,6 +23,8 @@ MAX_BODY_BYTES: Final = 64 * 1024
 FORM: Final = "application/x-www-form-urlencoded"
 
 _Text = Annotated[str, Field(max_length=1000)]
+
+Order = TypeVar("Order", bound=BaseModel)
 
 
 class BadAnnouncement(BadRequest):
@@ -78,12 +80,12 @@ async def read_announcement(request: Request) -> CallAnnouncement:
         raise BadAnnouncement(describe_validation_error(error, "body")) from None
 
 
-async def read_transfer_order(request: Request) -> TransferOrder:
-    """Read and check the body of a request for a transfer; raises BadAnnouncement."""
+async def read_order(request: Request, model: type[Order]) -> Order:
+    """Read and check the body of a request about a call; raises BadAnnouncement."""
     too_long = BadAnnouncement(f"the body has more than {MAX_BODY_BYTES} bytes")
     body = await with_bounded_body(request, MAX_BODY_BYTES, too_long).body()
     try:
-        return TransferOrder.model_validate_json(body)
+        return model.model_validate_json(body)
     except ValidationError as error:
         raise BadAnnouncement(describe_validation_error(error, "body")) from None
 

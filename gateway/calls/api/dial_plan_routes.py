@@ -11,7 +11,7 @@ from ..expected_calls import ExpectedCalls
 from ..registry import CallRegistry, CallUnknown
 from ..transfers import AttendedTransfer
 from . import operations
-from .announcement import is_form, read_announcement, read_transfer_order
+from .announcement import TransferOrder, is_form, read_announcement, read_order
 from .key_calls import KeyCalls
 
 
@@ -38,7 +38,7 @@ def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: Ex
     @router.post("/{call_id}/transfer", **operations.TRANSFER)
     async def transfer(call_id: str, request: Request) -> JSONResponse:
         calls = KeyCalls.of(registry, request)
-        call, order = calls.get(call_id).call, await read_transfer_order(request)
+        call, order = calls.get(call_id).call, await read_order(request, TransferOrder)
         calls.require_transfer(order.to)
         call.end.result = replace(call.end.result, value=order.result)
         if order.attended is None:

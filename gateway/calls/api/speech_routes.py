@@ -18,6 +18,7 @@ from ..call_options import CallSpeechOptions
 from ..registry import CallRegistry
 from ..utterance_tracker import UtteranceOutcome
 from . import operations
+from .announcement import read_order
 from .key_calls import KeyCalls
 from .messages import KeysOrder
 
@@ -42,9 +43,10 @@ def add_speech_routes(router: APIRouter, registry: CallRegistry, speech: CallSpe
         return JSONResponse({"call": call_id, "outcome": outcome.value})
 
     @router.post("/{call_id}/keys", **operations.SEND_KEYS)
-    async def send_keys(call_id: str, keys: KeysOrder, request: Request) -> JSONResponse:
+    async def send_keys(call_id: str, request: Request) -> JSONResponse:
         calls = KeyCalls.of(registry, request)
         calls.grant.charge_request()
+        keys = await read_order(request, KeysOrder)
         await calls.get(call_id).call.send_keys(keys.digits)
         return JSONResponse({"call": call_id, "digits": keys.digits})
 

@@ -58,7 +58,7 @@ def test_plain_text_control_is_understood_and_answered_in_plain_text() -> None:
         "QUEUE_DRAINED",
     )
     assert isinstance(started, StreamStarted)
-    assert (started.call_id, started.format.name, started.packet_ms) == ("rigws", "ulaw", 20)
+    assert (started.call_id, started.format.name, started.packet_ms) == ("", "ulaw", 20)
     assert events == [StreamKey("5"), StreamPaused(), StreamResumed(), StreamMark("m1"), StreamMark("m2")]
     assert connection.send(PeerMark("m3")) == ["MARK_MEDIA m3"]
     assert connection.send(PeerClear()) == ["FLUSH_MEDIA", "CONTINUE_MEDIA"]
@@ -110,7 +110,7 @@ def test_a_command_that_asterisk_would_ignore_is_an_error_of_ours() -> None:
         (PLAIN_START.replace("ulaw", "opus"), "got format 'opus'"),
         (PLAIN_START.replace("160", "0"), "optimal_frame_size 0"),
         (JSON_START.replace("960", "961"), "optimal_frame_size 961"),
-        (PLAIN_START.replace("rigws", "a/b"), "got the call id 'a/b'"),
+        (JSON_START.replace("pbx1-1.9", "a/b"), "got the call id 'a/b'"),
         ("MEDIA_START format:ulaw", "optimal_frame_size"),
         ('{"event":"MEDIA_START"', "not JSON"),
         ("DTMF_END digit:5", "got a key before its start"),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from vivavoce.gateway.cluster.ray import head_address
+from vivavoce.gateway.cluster.ray.finding import head_address
 from vivavoce.gateway.cluster.ray.finding.head_address import check_head, check_port_is_free
 from vivavoce.tts_engine.errors import BadRequest, BundleError
 

@@ -51,9 +51,9 @@ class SimulatedAsterisk:
         return [
             self._event(
                 "MEDIA_START",
-                connection_id=self.call_id,
+                connection_id="vivavoce",
                 channel="WebSocket/vivavoce/0x1",
-                channel_id="pbx-1.1",
+                channel_id=self.call_id,
                 format=self._format_name,
                 optimal_frame_size=self._frame_bytes,
                 ptime=PACKET_MS,
@@ -72,7 +72,7 @@ class SimulatedAsterisk:
             case "MARK_MEDIA":
                 self.queue.add_mark(correlation_id)
             case "FLUSH_MEDIA":
-                self.flushes += 1
+                self.flushes += self.queue.holds_speech  # else it drops silence, for speech that follows
                 self.queue.clear()
                 self._is_full = False
             case "PAUSE_MEDIA":
@@ -97,7 +97,7 @@ class SimulatedAsterisk:
 
     def press(self, digit: str) -> list[Message]:
         """Return DTMF_END."""
-        return [self._event("DTMF_END", channel_id="pbx-1.1", digit=digit)]
+        return [self._event("DTMF_END", channel_id=self.call_id, digit=digit)]
 
     def hang_up(self) -> list[Message]:
         """Return nothing: Asterisk closes the WebSocket."""

@@ -44,6 +44,11 @@ class PeerQueue:
         self.packets = 0
         return marks
 
+    @property
+    def holds_speech(self) -> bool:
+        """Whether any of the queued audio is audible."""
+        return any(isinstance(item, bytes) and _is_audible(item) for item in self._items)
+
     def play(self) -> PlayedPacket:
         """Play one packet."""
         before = self._take_marks()
@@ -53,7 +58,7 @@ class PeerQueue:
             assert isinstance(item, bytes)
             audio = item
             self.packets -= 1
-            self.played_packets += 1
+            self.played_packets += _is_audible(audio)
         return PlayedPacket(audio, before + self._take_marks())
 
     def _take_marks(self) -> tuple[str, ...]:
@@ -61,3 +66,7 @@ class PeerQueue:
         while self._items and isinstance(self._items[0], str):
             marks.append(str(self._items.popleft()))
         return tuple(marks)
+
+
+def _is_audible(packet: bytes) -> bool:
+    return len(set(packet)) > 1
