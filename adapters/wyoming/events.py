@@ -49,6 +49,7 @@ class WyomingReader:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._header: _Header | None = None  # of the event whose rest is to come
 
     def push(self, received: bytes) -> Iterator[WyomingEvent]:
         """Add bytes; yield the events that are complete. Raises BadWyomingEvent."""
@@ -57,25 +58,42 @@ class WyomingReader:
             yield event
 
     def _next(self) -> WyomingEvent | None:
-        end = self._buffer.find(b"\n")
-        if (end < 0 and len(self._buffer) > MAX_HEADER_BYTES) or end > MAX_HEADER_BYTES:
-            raise BadWyomingEvent(f"a header is longer than {MAX_HEADER_BYTES} bytes")
-        if end < 0:
+        header = self._header = self._header or self._read_header()
+        if header is None or len(self._buffer) < header.data_bytes + header.payload_bytes:
             return None
-        header = _parse_object(self._buffer[:end])
+        data, rest = header.data, header.data_bytes
+        if rest:
+            data = data | _parse_object(self._buffer[:rest])
+        event = WyomingEvent(header.type, data, bytes(self._buffer[rest : rest + header.payload_bytes]))
+        del self._buffer[: rest + header.payload_bytes]
+        self._header = None
+        return event
+
+    def _read_header(self) -> "_Header | None":
+        end = self._buffer.find(b"\n", 0, MAX_HEADER_BYTES + 1)
+        if end < 0:
+            if len(self._buffer) > MAX_HEADER_BYTES:
+                raise BadWyomingEvent(f"a header is longer than {MAX_HEADER_BYTES} bytes")
+            return None
+        header = _Header.of(_parse_object(self._buffer[:end]))
+        del self._buffer[: end + 1]
+        return header
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    type: str
+    data: dict[str, Any]
+    data_bytes: int
+    payload_bytes: int
+
+    @classmethod
+    def of(cls, header: Mapping[str, Any]) -> "_Header":
         kind, data = header.get("type"), header.get("data", {})
         if not isinstance(kind, str) or not isinstance(data, dict):
             raise BadWyomingEvent("an event has no type, or data that is no object")
-        begin = end + 1
-        data_stop = begin + _length(header, "data_length", MAX_DATA_BYTES)
-        stop = data_stop + _length(header, "payload_length", MAX_PAYLOAD_BYTES)
-        if len(self._buffer) < stop:
-            return None
-        if data_stop > begin:
-            data = data | _parse_object(self._buffer[begin:data_stop])
-        event = WyomingEvent(kind, data, bytes(self._buffer[data_stop:stop]))
-        del self._buffer[:stop]
-        return event
+        data_bytes = _length(header, "data_length", MAX_DATA_BYTES)
+        return cls(kind, data, data_bytes, _length(header, "payload_length", MAX_PAYLOAD_BYTES))
 
 
 def _parse_object(text: bytes | bytearray) -> dict[str, Any]:

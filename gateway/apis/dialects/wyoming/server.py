@@ -13,18 +13,20 @@ Source: https://github.com/OHF-Voice/wyoming, README.md and wyoming/tts.py@1.10.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 from uuid import uuid4
 
 from .....adapters.audio.encoders import AudioFormat
 from .....adapters.wyoming.events import BadWyomingEvent, WyomingEvent, WyomingReader
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.errors import VivavoceError
-from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
 from ....access.grant_ends import ending_with_grants
-from ....listening_sockets import address_unavailable
+from ....background_tasks import cancel_and_wait
+from ....listening_sockets import bind_socket, bound_address
+from ....web.request_log import RequestRecord
 from ....web.streamed_body import SEND_TIMEOUT_S
 from ...shell.request_fields import validated
 from ...shell.speech import EncodedStream, SynthesisOptions
@@ -38,6 +40,7 @@ _MAX_CONNECTIONS: Final = 256
 _IDLE_S: Final = 600.0  # without an event; clients connect for each text
 _TEXT_WAIT_S: Final = 60.0  # for more of a text
 _READ_BYTES: Final = 64 * 1024
+_NO_DATA: Final[Mapping[str, Any]] = MappingProxyType({})
 _FORMAT: Final = {"rate": SAMPLE_RATE, "width": 2, "channels": 1}
 
 
@@ -46,28 +49,26 @@ class WyomingServer:
 
     def __init__(self, host: JobServer) -> None:
         self._host = host
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], _WyomingConnection] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self, address: tuple[str, int]) -> int:
         """Listen on (host, port) and return the port; raises AddressUnavailable."""
-        try:
-            self._server = await asyncio.start_server(self._serve, *address)
-        except OSError as error:
-            raise address_unavailable(address, error) from None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        sock = bind_socket(*address)
+        self._server = await asyncio.start_server(self._serve, sock=sock)
+        return bound_address(sock)[1]
 
     async def finish(self, within_s: float) -> None:
         """Refuse new texts, wait at most within_s for those under way, and close the port."""
         self._host.server.start_draining()
         if self._server is not None:
             self._server.close()
-        if self._connections:
-            await asyncio.wait(self._connections, timeout=within_s)
-        for connection in tuple(self._connections):
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        for task, connection in self._connections.items():
+            if not connection.end_after_text():
+                task.cancel()
+        if tasks := tuple(self._connections):
+            _, late = await asyncio.wait(tasks, timeout=within_s)
+            await cancel_and_wait(*late)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection. Boundary: any error ends it and no other."""
@@ -75,14 +76,14 @@ class WyomingServer:
         assert task is not None
         try:
             if len(self._connections) < _MAX_CONNECTIONS:
-                self._connections.add(task)
-                await _WyomingConnection(self._host, reader, writer).run()
+                connection = self._connections[task] = _WyomingConnection(self._host, reader, writer)
+                await connection.run()
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
             pass
         except Exception:
             logger.exception("a Wyoming connection failed")
         finally:
-            self._connections.discard(task)
+            self._connections.pop(task, None)
             writer.close()
 
 
@@ -91,6 +92,12 @@ class _WyomingConnection:
         self._host = host
         self._reader, self._writer = reader, writer
         self._events = self._read()
+        self._is_speaking = self._is_ending = False
+
+    def end_after_text(self) -> bool:
+        """Answer nothing after the text that is being spoken; return whether there is one."""
+        self._is_ending = True
+        return self._is_speaking
 
     async def run(self) -> None:
         """Answer events until the client leaves, or sends what is none."""
@@ -103,6 +110,8 @@ class _WyomingConnection:
                     raise
                 except VivavoceError as error:
                     await self._send("error", {"text": str(error), "code": type(error).__name__})
+                if self._is_ending:
+                    return
         except BadWyomingEvent as error:
             await self._send("error", {"text": str(error), "code": "BadWyomingEvent"})
 
@@ -127,34 +136,42 @@ class _WyomingConnection:
                 await self._send("pong", event.data)
             case "synthesize":
                 whole = validated(WyomingSynthesize.model_validate, event.data)
-                await self._speak(whole, self._host.check_text(whole.text))
+                await self._speak(whole, _whole(self._host.check_text(whole.text)))
             case "synthesize-start":
-                await self._speak(validated(WyomingStart.model_validate, event.data), None)
+                await self._speak(validated(WyomingStart.model_validate, event.data), self._read_chunks())
                 await self._send("synthesize-stopped")
             case _:
                 pass  # newer clients send more, and expect that it is ignored
 
-    async def _speak(self, start: WyomingStart, text: str | None) -> None:
-        """Speak a text; None: that of the events which follow."""
-        server = self._host.server
-        grant = server.authorize_request({})
-        options = self._options(start, grant)
-        with server.log.track(_API, grant, uuid4().hex) as record, grant.stream():
-            record.voice = options.voice or "-"
-            async with server.open_stream(options, grant) as stream:
-                sending = asyncio.create_task(self._send_speech(stream))
-                try:
-                    async for part in self._read_chunks() if text is None else _whole(text):
-                        if sending.done():
-                            break
-                        grant.charge_characters(len(part))
-                        record.count_text(len(part))
-                        stream.push_text(part)
-                    stream.end_input()
-                    record.count_audio(await sending)
-                finally:
-                    sending.cancel()
-                    await asyncio.gather(sending, return_exceptions=True)
+    async def _speak(self, start: WyomingStart, text: AsyncIterator[str]) -> None:
+        """Speak a text while it comes in pieces."""
+        self._is_speaking = True
+        try:
+            server = self._host.server
+            grant = server.authorize_request({})
+            options = self._options(start, grant)
+            with server.log.track(_API, grant, uuid4().hex) as record, grant.stream():
+                record.voice = options.voice or "-"
+                async with server.open_stream(options, grant) as stream:
+                    await self._speak_on(stream, text, grant, record)
+        finally:
+            self._is_speaking = False
+
+    async def _speak_on(
+        self, stream: EncodedStream, text: AsyncIterator[str], grant: Grant, record: RequestRecord
+    ) -> None:
+        sending = asyncio.create_task(self._send_speech(stream))
+        try:
+            async for part in text:
+                if sending.done():
+                    break
+                grant.charge_characters(len(part))
+                record.count_text(len(part))
+                stream.push_text(part)
+            stream.end_input()
+            record.count_audio(await sending)
+        finally:
+            await cancel_and_wait(sending)
 
     async def _read_chunks(self) -> AsyncIterator[str]:
         """Yield the text of the events up to ``synthesize-stop``."""
@@ -178,9 +195,7 @@ class _WyomingConnection:
             spoken = language.replace("_", "-").partition("-")[0].lower()
             fitting = (one.id for one in voices.usable_voices(grant) if one.language.startswith(spoken))
             voice = next(fitting, voice)
-        return SynthesisOptions(
-            voice, AudioFormat("pcm"), delivery=Delivery(), finds_ssml=start.text_format != "text"
-        )
+        return SynthesisOptions(voice, AudioFormat("pcm"), finds_ssml=start.text_format != "text")
 
     async def _send_speech(self, stream: EncodedStream) -> float:
         """Send the speech of a stream; returns its seconds."""
@@ -194,9 +209,8 @@ class _WyomingConnection:
         await self._send("audio-stop", {"timestamp": 1000 * samples // SAMPLE_RATE})
         return samples / SAMPLE_RATE
 
-    async def _send(self, kind: str, data: object = None, payload: bytes = b"") -> None:
-        assert data is None or isinstance(data, dict)
-        self._writer.write(bytes(WyomingEvent(kind, data or {}, payload)))
+    async def _send(self, kind: str, data: Mapping[str, Any] = _NO_DATA, payload: bytes = b"") -> None:
+        self._writer.write(bytes(WyomingEvent(kind, data, payload)))
         async with asyncio.timeout(SEND_TIMEOUT_S):
             await self._writer.drain()
 

@@ -30,6 +30,7 @@ from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeysFile
 from vivavoce.gateway.access.origins import Origins
+from vivavoce.gateway.apis.dialects.wyoming.server import WyomingServer
 
 TEXT = "One two three."
 
@@ -150,3 +151,24 @@ def test_a_server_with_keys_refuses_since_clients_can_send_none(run_every_api: A
             assert "key" in Error.from_event(await event_of(client)).text
 
     run_every_api(test, access=AccessControl(KeysFile(tmp_path / "keys.json"), Origins("127.0.0.1", ())))
+
+
+def test_a_shutdown_hears_a_text_out_and_waits_for_no_idle_client(run_every_api: Any) -> None:
+    async def test(served: Any) -> None:
+        server = WyomingServer(served.apis.job_server)
+        port = await server.start(("127.0.0.1", 0))
+        async with AsyncTcpClient("127.0.0.1", port) as idle, AsyncTcpClient("127.0.0.1", port) as client:
+            await idle.write_event(Describe().event())
+            await event_of(idle)
+            await client.write_event(SynthesizeStart().event())
+            await client.write_event(SynthesizeChunk("One two. ").event())
+            assert AudioStart.is_type((await event_of(client)).type)
+            finishing = asyncio.create_task(server.finish(600.0))
+            assert await asyncio.wait_for(idle.read_event(), 20) is None
+            await client.write_event(SynthesizeChunk("Three four.").event())
+            await client.write_event(SynthesizeStop().event())
+            while not SynthesizeStopped.is_type((await event_of(client)).type):
+                pass
+            await asyncio.wait_for(finishing, 20)
+
+    run_every_api(test)
