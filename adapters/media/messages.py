@@ -132,9 +132,8 @@ class HangUp:
     reason: str
 
 
-ControlMessage = (
-    OpenPhoneCall
-    | PushSpeech
+CallMessage = (
+    PushSpeech
     | FinishSpeech
     | DiscardSpeech
     | SetCallerAudio
@@ -144,6 +143,7 @@ ControlMessage = (
     | SendKeys
     | HangUp
 )
+ControlMessage = OpenPhoneCall | CallMessage
 
 # Media to control
 

@@ -19,6 +19,7 @@ from .messages import (
     AudioRecorded,
     CallClosed,
     CallerSpeech,
+    CallMessage,
     CallProblem,
     CallReport,
     ChangeWire,
@@ -42,18 +43,6 @@ from .paced_media import PacedMedia, SpeechDetector
 from .phone_wire import CallerAudioQueue, PhoneWire, WireEnded
 
 _MAX_UNSENT_BYTES: Final = 1 << 20  # to control; with more, audio is dropped
-
-CallMessage = (
-    PushSpeech
-    | FinishSpeech
-    | DiscardSpeech
-    | SetCallerAudio
-    | SetRecording
-    | SetHeld
-    | ChangeWire
-    | SendKeys
-    | HangUp
-)
 
 
 class PhoneCall:
