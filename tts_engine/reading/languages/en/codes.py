@@ -259,9 +259,10 @@ def _read_mixed_code(scan: ScanState, runs: list[re.Match[str]]) -> None:
         scan.punctuate(",")
     start, stop = runs[0].start(), runs[-1].end()
     words = [run.group() for run in runs if reads_as_word(run.group())]
-    has_words = len(words) > 1 or any(map(str.islower, words))
+    if len(words) == 1 and words[0].isupper():  # "SAVE20" may be letters
+        words = []
     is_long = stop - start >= _MIN_GROUPED_CHARACTERS and len(runs) > 3
-    if is_long and scan.view[start:stop].isalnum() and not has_words:
+    if is_long and scan.view[start:stop].isalnum() and not words:
         ENGLISH_SPELLER.spell_in_groups(scan, start, stop)
         return
     size = 0
@@ -273,7 +274,7 @@ def _read_mixed_code(scan: ScanState, runs: list[re.Match[str]]) -> None:
         size += len(run.group())
         if run.group().isdigit():
             ENGLISH_SPELLER.spell_in_groups(scan, run.start(), run.end())
-        elif _is_code_noun(run.group()) or (has_words and run.group() in words):
+        elif _is_code_noun(run.group()) or run.group() in words:
             _emit_word(scan, run)
         else:
             ENGLISH_SPELLER.spell(scan, run.start(), run.end())

@@ -266,15 +266,15 @@ def _read_iso_date(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_iso_time(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "2026-03-14T09:30:00Z"."""
     year, month, day, hour, minute = (int(match.group(place)) for place in range(1, 6))
-    if hour > 24 or minute > 59 or _finish_date(scan, match, _date_words(year, month, day)) is None:
+    date = _date_words(year, month, day)
+    if hour > 24 or minute > 59 or date is None:
         return None
-    scan.words[-1].stop = match.end(3)
-    for word in scan.words:
-        word.stop = match.end(3) if word.start == match.start() else word.stop
+    scan.emit(date, match.start(), match.end(3))
     scan.punctuate(",")
     scan.emit(_hour_words(hour, minute, False), match.start(4), match.end(5))
     if match.group(6):
         scan.emit(_zone_words(match.group(6)), match.start(6), match.end())
+    scan.context.note_number()
     return match.end()
 
 
