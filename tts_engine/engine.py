@@ -483,8 +483,9 @@ class Engine(SpeechEngine):
 
     def _deliver_silence(self) -> None:
         """Deliver the silence that is due between segments; the lock is held."""
-        for session, stream in tuple(self._streams.items()):
-            if session.silence_s and (seconds := session.take_silence()):
+        for session in [session for session in self._streams if session.silence_s]:
+            if seconds := session.take_silence():
+                stream = self._streams[session]
                 stream.deliver_silence(seconds)
                 self._end_if_rendered(session, stream)
 
