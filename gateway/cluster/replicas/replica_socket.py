@@ -37,7 +37,8 @@ _MAX_HELLO_BYTES = 1024
 _HELLO_WITHIN_S = 5.0
 _CONNECT_WITHIN_S = 2.0
 _MAX_UNACKNOWLEDGED_MS = 2000
-_FAULTS = (OSError, EOFError, ValueError, pickle.PickleError)  # asyncio's IncompleteReadError is an EOFError
+# asyncio's IncompleteReadError is an EOFError.
+_FAULTS = (OSError, EOFError, ValueError, RecursionError, pickle.PickleError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from io import FileIO
 from typing import Any
 
 import ray
@@ -150,9 +151,7 @@ class _Reporter:
             elif listens_since is None:
                 listens_since = time.monotonic()
             elif time.monotonic() - listens_since > _MAX_FAULTY_S:
-                os._exit(
-                    1
-                )  # the head was started again, and this process has not found it; the next one will
+                os._exit(1)  # the head was started again, and the next process will find it
             await asyncio.sleep(_INTERVAL_S)
 
     async def _join(self) -> None:
@@ -182,12 +181,21 @@ async def _head_listens() -> bool:
 
 
 def _read_settings() -> DiscoverySettings:
-    (count,) = HEADER.unpack(os.read(0, HEADER.size))
+    # Unbuffered: the requests that follow are read by ``_requests``.
+    with open(0, "rb", buffering=0, closefd=False) as pipe:
+        (count,) = HEADER.unpack(_read_exactly(pipe, HEADER.size))
+        settings: DiscoverySettings = pickle.loads(_read_exactly(pipe, count))
+    return settings
+
+
+def _read_exactly(pipe: FileIO, count: int) -> bytes:
+    """Raises EOFError if the gateway is gone."""
     content = b""
     while len(content) < count:
-        content += os.read(0, count - len(content))
-    settings: DiscoverySettings = pickle.loads(content)
-    return settings
+        if not (part := pipe.read(count - len(content))):
+            raise EOFError
+        content += part
+    return content
 
 
 def main() -> None:
