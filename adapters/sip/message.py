@@ -114,10 +114,6 @@ class SipHeaders:
         """Return the values of a list of tokens, in lower case."""
         return frozenset(value.lower() for value in self.values(name))
 
-    def with_first(self, name: str, value: str) -> "SipHeaders":
-        """Return these headers with a value ahead of all others."""
-        return SipHeaders(((name, value), *self.pairs))
-
     def replace(self, name: str, *values: str) -> "SipHeaders":
         """Return these headers with other values of one, behind the rest."""
         rest = tuple(pair for pair in self.pairs if pair[0] != name)

@@ -59,7 +59,6 @@ class SipAdmission:
     passwords: Mapping[str, str]
     now: Callable[[], float] = time.monotonic
     unix_now: Callable[[], float] = time.time
-    silenced: int = 0  # requests of strangers
     _addresses: dict[str, _AddressRecord] = field(default_factory=dict)
     _challenger: DigestChallenger = field(init=False)
 
@@ -90,7 +89,6 @@ class SipAdmission:
         self, request: SipRequest, flow: SipFlow, record: _AddressRecord
     ) -> tuple[RequestVerdict, SipOrigin]:
         if not self._names_user(request) or record.wrong >= _MAX_WRONG:
-            self.silenced += 1
             return RequestVerdict.SILENCE, SipOrigin()
         if "authorization" not in request.headers:
             return RequestVerdict.CHALLENGE, SipOrigin()

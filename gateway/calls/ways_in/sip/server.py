@@ -278,7 +278,7 @@ class SipCallServer:
         self._waking = None
         try:
             self.timers.advance()
-        except Exception:  # boundary
+        except Exception:  # boundary: a fault of one call must not end the timers of the others
             logger.exception("A timer of SIP failed")
         if (at := self.timers.next_at) is not None:
             self._wake(at)
