@@ -4,9 +4,7 @@ import asyncio
 import base64
 import logging
 import signal
-import sys
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from shared.browser.chromium_calls import (
     type_in,
     with_browser,
 )
+from shared.gateways.server_process import server_process
 from vivavoce.gateway.calls.agents import Agent, KeysAgent, LoopingScriptAgent, ScriptAgent, ScriptPolicy
 from vivavoce.gateway.calls.ways_in.browser.leg import BrowserPeer
 from vivavoce.tts_engine.engine import Engine
@@ -218,32 +217,6 @@ async def live_regions(tab: BrowserTab, role: str) -> list[dict[str, str]]:
 
 
 # A server that goes away
-
-SERVER = """
-import asyncio, sys
-from shared.browser.chromium import loopback_only
-from vivavoce.gateway.serve import serve
-from vivavoce.gateway.configuration.settings_loader import load_settings
-
-settings = load_settings(flags={"http_port": 0, "audiosocket_port": 0})
-with loopback_only():
-    asyncio.run(serve(settings, announce=lambda line: print(line, flush=True)))
-"""
-
-
-@asynccontextmanager
-async def server_process() -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SERVER, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
-    assert process.stdout is not None
-    try:
-        line = (await process.stdout.readline()).decode()
-        yield process, "http://" + line.partition("http://")[2].partition(",")[0]
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 def test_a_server_that_goes_away_is_named_before_the_browser_notices() -> None:

@@ -1,15 +1,14 @@
 """The tab Speak where something is missing or goes wrong: the text stays, and the page says what happened."""
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
 from shared.browser.chromium import open_chromium
 from shared.browser.chromium_calls import needs_chromium
 from shared.browser.speak_page import TIMEOUT_S, SpeakPage, on_page, opened_page
+from shared.gateways.server_process import server_process
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 
 pytestmark = needs_chromium
@@ -27,14 +26,6 @@ WITHOUT_AUTOPLAY: Final = """const resume = AudioContext.prototype.resume;
 # Selects the first word and keeps a pronunciation of it.
 KEEP: Final = """text.setSelectionRange(0, {length}); text.dispatchEvent(new Event("select"));
   respelling.value = "too"; pronounce.requestSubmit();"""
-SERVER: Final = """
-import asyncio, sys
-from vivavoce.gateway.serve import serve
-from vivavoce.gateway.configuration.settings_loader import load_settings
-
-settings = load_settings(flags={"http_port": int(sys.argv[1]), "audiosocket_port": 0})
-asyncio.run(serve(settings, announce=lambda line: print(line, flush=True)))
-"""
 
 
 def test_a_text_of_200_000_characters_is_kept_and_not_spoken() -> None:
@@ -126,23 +117,6 @@ def test_text_from_right_to_left_is_written_so() -> None:
         assert await page.tab.run(directions) == ["rtl", "rtl"]
 
     on_page(scenario)
-
-
-@asynccontextmanager
-async def server_process(port: int) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", SERVER, str(port)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    try:
-        line = (await process.stdout.readline()).decode()
-        yield process, "http://" + line.partition("http://")[2].partition(",")[0]
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 def test_a_server_that_restarts_during_play_is_named_and_can_be_asked_again() -> None:
