@@ -30,6 +30,8 @@ open(sys.argv[1] + "/starts", "a").write("x")
 reports = open(sys.argv[1] + f"/reports-{min(count, int(sys.argv[2]) - 1)}", "rb").read()
 os.write(1, reports)
 if count + 1 < int(sys.argv[2]):
+    while not os.path.exists(sys.argv[1] + "/end"):
+        time.sleep(0.005)
     sys.exit(1)
 while os.read(0, 100):
     pass
@@ -41,7 +43,7 @@ def found(name: str) -> FoundReplica:
 
 
 def process(folder: Path, *reports: Sequence[ClusterReport]) -> tuple[str, ...]:
-    """A command whose n-th process sends the n-th reports and ends; the last one stays."""
+    """A command whose n-th process sends the n-th reports and ends once a file is there; the last one stays."""
     for number, sent in enumerate(reports):
         (folder / f"reports-{number}").write_bytes(b"".join(map(frame, sent)))
     return (sys.executable, "-c", STAND_IN, str(folder), str(len(reports)))
@@ -74,6 +76,7 @@ async def wait_for(replicas: RayReplicas, *expected: str) -> None:
 def test_a_process_that_ends_is_replaced_by_another(tmp_path: Path) -> None:
     async def test(replicas: RayReplicas) -> None:
         await wait_for(replicas, "a")
+        (tmp_path / "end").touch()
         await wait_for(replicas)
         assert "discovery process ended" in replicas.fault
         await wait_for(replicas, "a", "b")
