@@ -374,8 +374,8 @@ def test_a_process_that_another_thread_reaps_is_ended(monkeypatch: pytest.Monkey
             return None
         return poll(popen, flag)
 
-    kill(pid)
     monkeypatch.setattr(popen_fork.Popen, "poll", poll_late)
+    kill(pid)
     backend.close()
     assert next(polls) > 8
     assert is_gone(pid)
