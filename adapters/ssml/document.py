@@ -20,7 +20,6 @@ from typing import Final, NoReturn
 from xml.parsers import expat
 
 from ...tts_engine.errors import BadText
-from ...tts_engine.reading.directions import MAX_PAUSE_S, pause_of_strength
 from ...tts_engine.reading.pronunciation.ipa import BadIpa, read_ipa
 from ...tts_engine.reading.pronunciation.lexicon import Pronunciation
 from ...tts_engine.reading.pronunciation.pinyin import BadPinyin, read_pinyin
@@ -31,9 +30,11 @@ from .say_as import say_as
 MAX_ELEMENT_DEPTH: Final = 32  # nested elements
 MAX_DOCUMENT_CHARACTERS: Final = 200_000  # as a stream's text
 MAX_PRONOUNCED_CHARACTERS: Final = 64  # of the content of ``sub``, ``phoneme`` and ``say-as``
+MAX_BREAK_S: Final = 20.0  # a longer one is shortened
 _MAX_MARKS: Final = 1_000
 _SLICE_CHARACTERS: Final = 1_024  # parsed in a slice, in about 1 ms if all of it is markup
 _SLICE_PIECES: Final = 256
+_STRENGTHS: Final = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.5, "strong": 1.0, "x-strong": 1.5}
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8}){0,8}")
 _TIME: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s)", re.ASCII)
 _PUNCTUATION: Final = ",.;:!?，。；：！？、…"
@@ -302,7 +303,7 @@ class _SsmlReader:
 
     def _pause(self, attributes: dict[str, str]) -> None:
         """Put silence after the text so far."""
-        seconds = pause_of_strength(attributes.get("strength"))
+        seconds = _STRENGTHS.get(attributes.get("strength", "medium"), 0.5)
         if "time" in attributes:
             parts = _TIME.fullmatch(attributes["time"].strip())
             if parts is None:
@@ -315,7 +316,7 @@ class _SsmlReader:
         if not self.pieces:
             self.pieces.append(SsmlPiece(""))
         last = self.pieces[-1]
-        self.pieces[-1] = replace(last, pause_s=min(MAX_PAUSE_S, (last.pause_s or 0.0) + seconds))
+        self.pieces[-1] = replace(last, pause_s=min(MAX_BREAK_S, (last.pause_s or 0.0) + seconds))
         self._text = " " if last.text else ""  # keeps the words apart
 
     def _set_mark(self, attributes: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_SKIPPED_CHARACTERS: Final = 65_536
-MAX_PAUSE_S: Final = 20.0  # also in an SSML document; a longer one is shortened
+MAX_PAUSE_S: Final = 20.0  # as of a break in an SSML document; a longer one is shortened
 _MAX_DIRECTION_CHARACTERS: Final = 100  # of an opening tag or a pause; a longer one is text
 # Of "<break strength=...>"; "[pause]" is a medium one.
 _STRENGTHS_S: Final = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.5, "strong": 1.0, "x-strong": 1.5}
@@ -172,18 +172,13 @@ def _may_be_direction(rest: str) -> bool:
     return False
 
 
-def pause_of_strength(strength: str | None) -> float:
-    """Return the seconds of SSML's ``<break strength="...">``; None, and an unknown one, are medium."""
-    return _STRENGTHS_S.get((strength or "").lower(), _STRENGTHS_S["medium"])
-
-
 def _pause_s(direction: re.Match[str]) -> float | None:
     """Return the pause that a direction asks for, in seconds; None for others."""
     if not (direction["pause"] or direction["break"]):
         return None
     number = direction["span"] or direction["time"]
     if number is None:
-        return pause_of_strength(direction["strength"])
+        return _STRENGTHS_S.get((direction["strength"] or "medium").lower(), _STRENGTHS_S["medium"])
     unit = (direction["unit"] or direction["time_unit"] or "s").lower()
     return min(MAX_PAUSE_S, float(number) * _seconds_in(unit))
 
