@@ -43,7 +43,7 @@ def found(name: str) -> FoundReplica:
 
 
 def process(folder: Path, *reports: Sequence[ClusterReport]) -> tuple[str, ...]:
-    """A command whose n-th process sends the n-th reports and ends once a file is there; the last one stays."""
+    """A command whose n-th process sends the n-th reports and ends once a file is there, except the last."""
     for number, sent in enumerate(reports):
         (folder / f"reports-{number}").write_bytes(b"".join(map(frame, sent)))
     return (sys.executable, "-c", STAND_IN, str(folder), str(len(reports)))
