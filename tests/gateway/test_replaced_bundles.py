@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+import shutil
 import signal
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -189,6 +190,28 @@ def test_a_bundle_comes_and_goes_and_a_broken_one_changes_nothing(
                 assert "german" not in await models()
                 with pytest.raises(UnknownVoice):
                     engine.stream(voice=OTTO)
+
+    within_a_minute(test)
+
+
+def test_a_bundle_whose_folder_is_gone_is_spoken_with_until_another_one_loads(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bundle = german(tmp_path / "one")
+    settings = settings_with(tmp_path, bundles={"german": bundle})
+
+    async def test() -> None:
+        async with served(settings) as (bundles, engine):
+            before, _ = engine.voices.owner(OTTO)
+            async with engine.stream(voice=OTTO) as stream:
+                shutil.rmtree(tmp_path / "one")
+                await bundles.replace(settings)
+                assert engine.voices.owner(OTTO)[0] is before
+                later = bundle.model_copy(update={"version": "2"})  # which asks for the files again
+                await bundles.replace(settings.model_copy(update={"bundles": {"german": later}}))
+                assert "the bundle german was not loaded: " in caplog.text
+                async with engine.stream(voice=OTTO) as another:
+                    assert await speak_to_the_end(stream) == await speak_to_the_end(another) > 0
 
     within_a_minute(test)
 
