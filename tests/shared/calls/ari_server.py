@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
+
 from shared.calls.call_server import CallServer, call_server
 from shared.calls.simulated_ari import APP, PASSWORD, USER, AriTestChannel, SimulatedAri, simulated_ari
 
@@ -22,6 +24,11 @@ class AriServer:
     async def call_up(self, channel: AriTestChannel) -> None:
         registry = self.server.gateway.calls.registry
         await self.until(lambda: channel.id in [active.call.call_id for active in registry])
+
+    async def until_state(self, client: httpx.AsyncClient, call_id: str, state: str | None) -> None:
+        """Wait until an outgoing call is in a state; None: it is up."""
+        while (await client.get(f"/{call_id}")).json().get("state") != state:
+            await asyncio.sleep(0.01)
 
     async def all_over(self) -> None:
         """Wait until nothing of any call is left in the gateway, and of the media in Asterisk."""

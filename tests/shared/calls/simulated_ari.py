@@ -34,6 +34,7 @@ class AriTestChannel:
     is_answered: bool = False
     is_in_application: bool = False
     args: list[str] = field(default_factory=list)  # of the application, when it answers
+    variables: dict[str, str] = field(default_factory=dict)  # of the request to call it
     # What its telephone does when it is told to call somebody else (REFER): refuse, or go there.
     refers: Literal["refuses", "hangs up", "holds"] = "refuses"
 
@@ -83,10 +84,43 @@ class SimulatedAri:
         """The one who is called answers."""
         await self.emit("StasisStart", channel, args=channel.args)
 
-    async def forward(self, channel: AriTestChannel, channel_id: str) -> AriTestChannel:
-        """The one who is called forwards the call (302): another channel is called, for the same request."""
+    async def forward(self, channel: AriTestChannel, extension: str) -> None:
+        """The one who is called forwards the call to an extension (302), whose context does not exist."""
+        assert channel.variables["FORWARD_CONTEXT"] == "vivavoce-forwards"
+        await self.emit("Dial", channel, dialstatus="CANCEL", forward=extension)
+        await self._remove(channel, cause=23)
+
+    async def pick_up(self, channel: AriTestChannel, channel_id: str) -> AriTestChannel:
+        """Another telephone answers the call of a channel that rings (PickupChan)."""
         state = {"id": channel_id, "name": "PJSIP/carol-1"}
-        self.channels[channel_id] = AriTestChannel(channel_id, "PJSIP/carol-1", state, args=channel.args)
+        other = AriTestChannel(channel_id, "PJSIP/carol-1", state, args=channel.args)
+        self.channels[channel_id] = other
+        await self.answer(other)
+        await self._remove(channel, cause=26)
+        return other
+
+    async def refer_to(self, channel: AriTestChannel, channel_id: str, number: str) -> AriTestChannel:
+        """The telephone of a caller puts another caller in its place (REFER with Replaces)."""
+        state = {
+            "id": channel_id,
+            "name": "Local/_attended@transfer-1;2",
+            "caller": {"name": "", "number": ""},
+            "dialplan": {"context": "transfer", "exten": "_attended", "priority": 1},
+            "channelvars": {},
+        }
+        other = self.channels[channel_id] = AriTestChannel(channel_id, str(state["name"]), state)
+        await self.emit("StasisStart", other, args=[], replace_channel=channel.state)
+        state["caller"] = {"name": "", "number": number}  # a moment later
+        await self._remove(channel)
+        return other
+
+    async def forward_to_endpoint(self, channel: AriTestChannel, channel_id: str) -> AriTestChannel:
+        """The one who is called forwards the call (302) to an endpoint, which Asterisk calls itself."""
+        state = {"id": channel_id, "name": "PJSIP/carol-1"}
+        forwarded = AriTestChannel(channel_id, "PJSIP/carol-1", state, args=channel.args)
+        self.channels[channel_id] = forwarded
+        fields = {"dialstatus": "CANCEL", "forward": "PJSIP/carol", "forwarded": state}
+        await self.emit("Dial", channel, **fields)
         await self._remove(channel, cause=23)
         return self.channels[channel_id]
 
@@ -141,7 +175,7 @@ class SimulatedAri:
                 self.variables[query["variable"]] = query["value"]
                 return Response(status_code=204)
             case "POST", ["channels"]:
-                return self._originate(query)
+                return self._originate(query, (await request.json())["variables"])
             case method, ["channels", channel_id, *action] if channel_id in self.channels:
                 return await self._act(method, self.channels[channel_id], action)
             case "POST", ["bridges", bridge_id]:
@@ -165,10 +199,18 @@ class SimulatedAri:
                 return Response(status_code=204)
         return JSONResponse({"message": "not found"}, 404)
 
-    def _originate(self, query: dict[str, str]) -> Response:
-        state = {"id": query["channelId"], "name": f"{query['endpoint']}-0x1"}
+    def _originate(self, query: dict[str, str], variables: dict[str, str]) -> Response:
+        state = {
+            "id": query["channelId"],
+            "name": f"{query['endpoint']}-0x1",
+            "dialplan": {"context": "phones", "exten": "s", "priority": 1},
+        }
         self.channels[query["channelId"]] = AriTestChannel(
-            query["channelId"], state["name"], state, args=query.get("appArgs", "").split(",")
+            query["channelId"],
+            str(state["name"]),
+            state,
+            args=query.get("appArgs", "").split(","),
+            variables=variables,
         )
         return JSONResponse(state)
 

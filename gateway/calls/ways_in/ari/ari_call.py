@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from ....background_tasks import wait_at_most
@@ -14,6 +15,8 @@ from .client import KEY_S, AriClient, AriFailed, AriNotFound
 from .models import AriChannel
 
 _ENTER_TIMEOUT_S: Final = 5.0  # for the media's channel to enter the application
+_IDENTIFY_S: Final = 0.05
+_IDENTIFY_TRIES: Final = 10
 _KEYS: Final = frozenset("0123456789*#ABCD")
 _TRANSFERRED_S: Final = 1.0  # in which a telephone hangs up or holds after its transfer
 _MAX_TRANSFER_S: Final = 300.0  # while which the target rings
@@ -31,6 +34,8 @@ class AriCall:
         agent: of the call, instead of that of all calls.
         on_connected: called when the call is up.
         owner: whose the call is.
+        replaced: the call of a telephone that has transferred another caller to it, who takes its place: in
+            the dial plan, and as to what was called.
     """
 
     def __init__(
@@ -45,11 +50,20 @@ class AriCall:
         agent: Agent | None = None,
         on_connected: Callable[[Call], None] = lambda call: None,
         owner: CallOwner = NO_OWNER,
+        replaced: "AriCall | None" = None,
     ) -> None:
-        self.channel = channel
+        self.next_place: dict[str, str] = {}  # in the dial plan; {}: the one after the application
+        self._is_unknown = replaced is not None  # Asterisk says the caller a moment later
+        if replaced is not None:
+            place = replaced.channel.dialplan
+            channel = channel.model_copy(update={"dialplan": place})
+            caller = replace(_caller_of(channel, args), called=replaced.caller.called)
+            next_ = {"context": place.context, "extension": place.exten, "priority": str(place.priority + 1)}
+            self.next_place = next_
+        self.channel: AriChannel = channel
         self.media_channel = media_id
         self.call_id = call_id or channel.id
-        self.caller = caller or _caller_of(channel, args)
+        self.caller: Caller = caller or _caller_of(channel, args)
         self.agent = agent
         self.owner = owner
         self.transfers: CallTransfers
@@ -62,6 +76,19 @@ class AriCall:
         self.media_released = asyncio.Event()
         self._client = client
         self._on_connected = on_connected
+
+    async def identify(self) -> None:
+        """Wait a moment for the number of a caller who was transferred here by a telephone.
+
+        Raises AriNotFound, AriFailed.
+        """
+        tries = _IDENTIFY_TRIES if self._is_unknown else 0
+        while tries and not self.caller.number:
+            tries -= 1
+            told = (await self._client.get_channel(self.channel.id)).caller
+            self.caller = replace(self.caller, number=told.number, name=told.name)
+            if not told.number:
+                await asyncio.sleep(_IDENTIFY_S)
 
     # Called by the external media
 

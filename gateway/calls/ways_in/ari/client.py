@@ -8,7 +8,6 @@ import logging
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
@@ -31,6 +30,7 @@ from .models import (
     AriModule,
     AriVariable,
 )
+from .origination import Origination
 
 logger = logging.getLogger(__name__)
 # A line for each request, with the caller's number in its URL.
@@ -213,35 +213,10 @@ class AriClient:
         """Transfer a channel blindly to an endpoint of its technology."""
         await self._request("POST", f"channels/{channel}/redirect", {"endpoint": endpoint})
 
-    async def originate(
-        self,
-        channel: str,
-        endpoint: str,
-        *,
-        caller_id: str = "",
-        variables: Mapping[str, str] = MappingProxyType({}),
-        ring_s: float | None = None,
-        argument: str = "",
-        originator: str = "",
-        formats: str = "",
-    ) -> None:
-        """Call an endpoint; the channel that answers enters the application.
-
-        Args:
-            ring_s: after which Asterisk gives up; None: its default, 30.
-            argument: of the application, also if another channel answers, as after a forward.
-            originator: id of the channel for which it is called, whose formats the channel gets.
-            formats: of the channel, without an originator; "": Asterisk's choice, which is linear audio at
-                192 kHz for a channel of ``Local``.
-        """
-        query = {"channelId": channel, "endpoint": endpoint, "app": self._access.app}
-        optional = {"appArgs": argument, "originator": originator, "formats": "" if originator else formats}
-        query |= {name: value for name, value in optional.items() if value}
-        if caller_id:
-            query["callerId"] = caller_id
-        if ring_s is not None:
-            query["timeout"] = str(round(ring_s))
-        await self._request("POST", "channels", query, {"variables": dict(variables)})
+    async def originate(self, wanted: Origination) -> None:
+        """Call an endpoint."""
+        query = {"app": self._access.app, **wanted.query}
+        await self._request("POST", "channels", query, wanted.body)
 
     async def _request(
         self,

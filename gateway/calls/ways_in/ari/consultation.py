@@ -15,12 +15,14 @@ from ...call import Call
 from ...caller import Caller
 from ...kits.announcing_agent import AnnouncingAgent
 from ...transfers import AttendedTransfer, CallNotTransferable, TransferFailed
+from .ari_call import AriCall
+from .models import Dial
+from .origination import EXTENSION, Origination, local_endpoint
 
 CONSULTATION: Final = "vivavoce-consultation:"  # argument of the application, before the first channel's id
 _CONNECT_S: Final = 10.0  # after the target answered, until it is connected; Asterisk itself ends the ringing
-_EXTENSION: Final = re.compile(r"[\w.+*#-]+")
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_-]+/(?:(?!\$[{\[])[!-~])+")  # no functions of the dial plan
-_REDIRECTED: Final = 23  # another channel is called instead, and enters the application
+_ELSEWHERE: Final = (23, 26)  # another channel is called instead (redirected), or answers (pickup)
 _CAUSES: Final[Mapping[int, str]] = MappingProxyType(
     # Source: ITU-T Q.850, table 1.
     {
@@ -41,17 +43,23 @@ class Consultation:
     """The call to the target of one attended transfer.
 
     Args:
-        context: of the dial plan, in which an extension is called.
+        caller: who is transferred, and in whose context of the dial plan an extension is called.
 
     Raises CallNotTransferable if the target is neither an extension nor an endpoint.
     """
 
-    def __init__(self, transfer: AttendedTransfer, context: str) -> None:
+    def __init__(self, transfer: AttendedTransfer, caller: AriCall) -> None:
         self.target = transfer.target
-        self.channel = str(uuid4())  # id of the target's, and of its call; of another if the target forwards
-        self.argument = CONSULTATION + self.channel
-        self.endpoint = _endpoint_of(transfer.target, context)
         self.ring_s = transfer.ring_s
+        self.channel = str(uuid4())  # id of the target's, and of its call; of another if the target forwards
+        self.origination = Origination(
+            channel=self.channel,
+            endpoint=_endpoint_of(transfer.target, caller.channel.dialplan.context),
+            argument=CONSULTATION + self.channel,
+            caller_id=caller_id_of(caller.caller),
+            ring_s=transfer.ring_s,
+            originator=caller.channel.id,
+        )
         self.agent = AnnouncingAgent(transfer.announcement)
         self._has_answered = False
         self._has_rung = False
@@ -62,9 +70,17 @@ class Consultation:
         self.channel = channel
         self._has_answered = True
 
-    def fail(self, cause: int) -> None:
-        """Note that the target's channel is gone, for a cause of Q.850."""
-        if cause == _REDIRECTED and not self._has_answered:
+    def forward(self, event: Dial) -> Origination | None:
+        """Return the call to the extension that the target forwards to; None: it has failed."""
+        if (forwarded := self.origination.forwarded(event, "")) is None:
+            self._fail(f"{self.target} forwards the call where it cannot be reached")
+            return None
+        self.origination, self.channel = forwarded, forwarded.channel
+        return forwarded
+
+    def fail(self, channel: str, cause: int) -> None:
+        """Note that a channel of the target is gone, for a cause of Q.850."""
+        if channel != self.channel or (cause in _ELSEWHERE and not self._has_answered):
             return
         if self._has_answered:
             self._fail(f"{self.target} hung up before the callers were joined")
@@ -112,9 +128,8 @@ def caller_id_of(caller: Caller) -> str:
 def _endpoint_of(target: str, context: str) -> str:
     if _ENDPOINT.fullmatch(target):
         return target
-    if _EXTENSION.fullmatch(target):
-        # Not optimized away (/n): the channel would be replaced by another, of another id.
-        return f"Local/{target}@{context}/n"
+    if EXTENSION.fullmatch(target):
+        return local_endpoint(target, context)
     raise CallNotTransferable(
         f"got {target!r}; an attended transfer goes to an extension, or to an endpoint such as PJSIP/200"
     )

@@ -35,7 +35,7 @@ from ...transfers import (
 from ..external_media import ExternalMedia, ExternalMediaFailed
 from .ari_call import AriCall
 from .client import AriClient, AriFailed, AriNotFound, AriReplaced, AriUnreachable, choose_media
-from .consultation import CONSULTATION, Consultation, caller_id_of
+from .consultation import CONSULTATION, Consultation
 from .gateway_identity import GatewayIdentity, is_media
 from .joined_callers import JoinedCallers
 from .models import (
@@ -192,6 +192,8 @@ class AriController:
                 self._take_channel(event, ari_call)
             case ChannelLeft():
                 self._take_end(event, ari_call)
+            case Dial(forward=extension) if extension and event.forwarded is None:
+                self._start(self._take_forward(event))
             case Dial(dialstatus=status):
                 self._originated.take_progress(event)
                 if status == "RINGING" and (consultation := self._consultations.get(event.channel.id)):
@@ -215,8 +217,18 @@ class AriController:
             self._take_target(channel, self._consultations.get(first_id))
         elif purpose and self._originated.get(first_id) is None:
             self._hang_up(channel.id)  # it was given up, and answered later
+        elif (replaced := self._replaced(event)) is not None:
+            self._start(
+                self._serve(
+                    AriCall(self._client, channel, self._identity.new_media_id(), args, replaced=replaced)
+                )
+            )
         elif not is_media(channel.id) and not self._is_closing:
             self._take_caller(channel, [arg for arg in args if arg != purpose], first_id)
+
+    def _replaced(self, event: StasisStart) -> AriCall | None:
+        """Return the call of a telephone that has transferred its other caller to it (Replaces)."""
+        return None if event.replace_channel is None else self._calls.get(event.replace_channel.id)
 
     def _take_target(self, channel: AriChannel, consultation: Consultation | None) -> None:
         """Serve the target of an attended transfer, which may have forwarded the call to another one."""
@@ -251,13 +263,26 @@ class AriController:
         if ari_call is None:
             self._originated.take_end(event)
         if (consultation := self._consultations.get(channel.id)) is not None:
-            consultation.fail(event.cause)
+            consultation.fail(channel.id, event.cause)
         if channel.id in self._joined:
             self._start(self._quietly(self._joined.part(channel.id)))
         elif ari_call is not None:
             if channel.id == ari_call.channel.id:
                 ari_call.note_gone()
             ari_call.end("the caller hung up" if ari_call.caller_is_gone else "no media")
+
+    async def _take_forward(self, event: Dial) -> None:
+        """Call the extension that a telephone forwards a call to."""
+        consultation = self._consultations.get(event.channel.id)
+        if consultation is None:
+            await self._originated.forward(event)
+        elif (forwarded := consultation.forward(event)) is not None:
+            self._consultations[forwarded.channel] = consultation
+            try:
+                await self._client.originate(forwarded)
+            except AriFailed as error:
+                logger.warning("%s", error)
+                consultation.fail(forwarded.channel, 3)
 
     def _hide(self, call: Call) -> None:
         """Keep programs that wait for the next call from one that is for an announcement."""
@@ -304,8 +329,8 @@ class AriController:
             if await self._is_gone(ari_call.channel.id):
                 ari_call.note_gone()
                 ari_call.end("the caller hung up")
-        for call_id in self._originated.ringing:
-            if call_id not in self._calls and await self._is_gone(call_id):
+        for call_id, channel in self._originated.ringing.items():
+            if call_id not in self._calls and await self._is_gone(channel):
                 self._originated.forget(call_id)
 
     async def _is_gone(self, channel_id: str) -> bool:
@@ -336,6 +361,7 @@ class AriController:
         for id_ in (channel.id, ari_call.call_id, ari_call.media_channel):
             self._calls[id_] = ari_call
         try:
+            await ari_call.identify()
             await self._media.serve(ari_call)
         except Overloaded:  # logged by the registry
             ari_call.caller_is_gone = True
@@ -360,7 +386,7 @@ class AriController:
         if target.startswith(CALL_PREFIX):
             await self._quietly(self._join(channel, target.removeprefix(CALL_PREFIX)))
         elif not target:
-            await self._quietly(self._client.continue_in_dial_plan(channel.id))
+            await self._quietly(self._client.continue_in_dial_plan(channel.id, **ari_call.next_place))
         elif target.startswith(_REDIRECTED):
             await self._quietly(self._client.hang_up(channel.id))  # its telephone has gone there
         else:
@@ -416,20 +442,12 @@ class AriController:
         caller = ari_call.call
         if caller is None or ari_call.channel.id not in self._calls:
             raise TransferFailed("the call is not up")
-        called = consultation.channel
-        self._consultations[called] = consultation
+        self._consultations[consultation.channel] = consultation
         try:
             with ExitStack() as undo:
                 # Before it is called: Asterisk may do so although its answer does not come.
                 undo.callback(lambda: self._hang_up(consultation.channel))
-                await self._client.originate(
-                    called,
-                    consultation.endpoint,
-                    caller_id=caller_id_of(ari_call.caller),
-                    ring_s=consultation.ring_s,
-                    argument=consultation.argument,
-                    originator=ari_call.channel.id,
-                )
+                await self._client.originate(consultation.origination)
                 await consultation.wait_announced(caller)
                 target = CALL_PREFIX + consultation.channel
                 self.check_transfer(ari_call, target)
@@ -438,8 +456,8 @@ class AriController:
         except AriFailed as error:
             raise TransferFailed(f"{consultation.target} cannot be called: {error}") from None
         finally:
-            for channel_id in (called, consultation.channel):
-                self._consultations.pop(channel_id, None)
+            for channel_id in [key for key, each in self._consultations.items() if each is consultation]:
+                del self._consultations[channel_id]
 
     async def refer(self, ari_call: AriCall, target: str) -> None:
         """Have the caller's telephone call an address; raises TransferFailed if it does not."""
@@ -474,7 +492,7 @@ class AriTransfers:
         """Call the target, announce the caller, and join both; raises CallNotTransferable, TransferFailed."""
         if self._target:
             raise CallNotTransferable(f"a transfer to {self._target} is under way")
-        consultation = Consultation(transfer, self._ari_call.channel.dialplan.context)
+        consultation = Consultation(transfer, self._ari_call)
         self._target = transfer.target
         try:
             await self._controller.consult(self._ari_call, consultation)

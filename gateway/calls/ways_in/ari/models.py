@@ -96,6 +96,8 @@ class Dial(_AriModel):
     type: Literal["Dial"]
     peer: AriChannel
     dialstatus: str = ""
+    forward: str = ""  # extension to which its telephone forwards the call
+    forwarded: AriChannel | None = None  # the channel on which Asterisk calls there
 
     @property
     def channel(self) -> AriChannel:

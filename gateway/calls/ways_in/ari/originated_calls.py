@@ -12,9 +12,10 @@ from ...outgoing.outgoing_calls import OutgoingCall, OutgoingCalls
 from ...outgoing.states import OutgoingState, sip_of_cause
 from .client import AriClient, AriFailed
 from .models import ChannelLeft, Dial
+from .origination import Origination
 
 ORIGINATED: Final = "vivavoce-call:"  # argument of the application, before the call's id
-_REDIRECTED: Final = 23  # another channel is called instead
+_ELSEWHERE: Final = (23, 26)  # another channel is called instead (redirected), or answers (pickup)
 _STATES: Final[Mapping[str, tuple[OutgoingState, int]]] = {
     "RINGING": (OutgoingState.RINGING, 180),
     "PROGRESS": (OutgoingState.EARLY_MEDIA, 183),
@@ -26,12 +27,13 @@ class OriginatedCall:
     """A call that a key has asked for, from its ringing to its end."""
 
     record: OutgoingCall
+    origination: Origination  # the last one, if telephones have forwarded the call
     release: Callable[[], None]  # what counts it
     is_ringing: bool = False  # whether Asterisk has taken the request
 
 
 class OriginatedCalls:
-    """The calls of one application, by the ids of their first channels, which are those of the calls.
+    """The calls of one application, by the ids of their channels; that of the first is the call's.
 
     Args:
         formats: of channels of ``Local``.
@@ -69,20 +71,21 @@ class OriginatedCalls:
         """
         call_id = str(uuid4())
         release = grant.open_call(partial(self._end, call_id))
+        wanted = Origination(
+            channel=call_id,
+            endpoint=endpoint,
+            caller_id=caller_id,
+            variables=variables,
+            ring_s=ring_s,
+            argument=ORIGINATED + call_id,
+            formats=self._formats if endpoint.startswith("Local/") else "",
+        )
         caller = _shown_caller(caller_id, endpoint, variables)
         record = OutgoingCall(call_id, "ari", caller, partial(self._cancel, call_id), CallOwner(grant.key_id))
         self._outgoing.add(record)
-        call = self._calls[call_id] = OriginatedCall(record, release)
+        call = self._calls[call_id] = OriginatedCall(record, wanted, release)
         try:
-            await self._client.originate(
-                call_id,
-                endpoint,
-                caller_id=caller_id,
-                variables=variables,
-                ring_s=ring_s,
-                argument=ORIGINATED + call_id,
-                formats=self._formats if endpoint.startswith("Local/") else "",
-            )
+            await self._client.originate(wanted)
         except AriFailed:
             # Asterisk may call although its answer does not come.
             self._hang_up(call_id)
@@ -96,9 +99,11 @@ class OriginatedCalls:
         return self._calls.get(call_id)
 
     @property
-    def ringing(self) -> list[str]:
-        """The calls that Asterisk has taken and that are not over."""
-        return [call_id for call_id, call in self._calls.items() if call.is_ringing]
+    def ringing(self) -> dict[str, str]:
+        """The calls that Asterisk has taken and that are not over: their channels, by their ids."""
+        return {
+            call.record.call_id: call.origination.channel for call in self._calls.values() if call.is_ringing
+        }
 
     def take_progress(self, event: Dial) -> None:
         """Take how far a channel has come."""
@@ -109,7 +114,7 @@ class OriginatedCalls:
     def take_end(self, event: ChannelLeft) -> None:
         """Take the end of a channel that was not answered."""
         call = self._calls.get(event.channel.id)
-        if call is None or event.cause == _REDIRECTED or event.type == "StasisEnd":
+        if call is None or event.cause in _ELSEWHERE or event.type == "StasisEnd":
             return
         sip = event.tech_cause if event.tech_cause >= 300 else sip_of_cause(event.cause)
         has_rung = call.record.state is not OutgoingState.PLACED
@@ -119,15 +124,34 @@ class OriginatedCalls:
             call.record.report_gone(sip)
             self.forget(event.channel.id)
 
-    def forget(self, call_id: str) -> None:
-        """Forget a call that is over; no error if there is none."""
-        call = self._calls.pop(call_id, None)
-        if call is not None:
-            call.record.report_gone()
-            call.release()
+    async def forward(self, event: Dial) -> None:
+        """Call the extension that a telephone forwards a call to."""
+        if (call := self._calls.get(event.channel.id)) is None:
+            return
+        forwarded = call.origination.forwarded(event, self._formats)
+        if forwarded is None:
+            self._give_up(event.channel.id, OutgoingState.UNREACHABLE, None)
+            return
+        call.origination = forwarded
+        self._calls[forwarded.channel] = call
+        try:
+            await self._client.originate(forwarded)
+        except AriFailed:
+            self._hang_up(forwarded.channel)
+            self._give_up(forwarded.channel, OutgoingState.UNREACHABLE, None)
+
+    def forget(self, channel: str) -> None:
+        """Forget the call of a channel, which is over; no error if there is none."""
+        if (call := self._calls.get(channel)) is None:
+            return
+        for each in [each for each, of in self._calls.items() if of is call]:
+            del self._calls[each]
+        call.record.report_gone()
+        call.release()
 
     def _cancel(self, call_id: str) -> None:
-        self._hang_up(call_id)
+        if (call := self._calls.get(call_id)) is not None:
+            self._hang_up(call.origination.channel)
         self._give_up(call_id, OutgoingState.CANCELLED, 487)
 
     def _give_up(self, call_id: str, state: OutgoingState, sip: int | None) -> None:

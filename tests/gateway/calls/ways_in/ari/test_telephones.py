@@ -136,7 +136,7 @@ def test_an_outgoing_call_that_is_forwarded_keeps_its_id_and_its_sides() -> None
         async with ari_server() as running, running.server.http() as client:
             channel = await originated(running, client)
             async with running.server.socket(channel.id) as socket:
-                other = await running.ari.forward(channel, "1700.9")
+                other = await running.ari.forward_to_endpoint(channel, "1700.9")
                 await running.ari.answer(other)
                 received = await until(socket, "started")
                 assert received[-2]["state"] == "answered" and received[-1]["call"] == channel.id
@@ -158,9 +158,125 @@ def test_the_target_of_a_transfer_may_forward_it_and_is_not_served_as_a_caller()
             asking = asyncio.create_task(client.post("/1700.1/transfer", json=order))
             await running.until(lambda: bool(ari.did("POST", "channels")))
             called = ari.channels[ari.did("POST", "channels")[0]["channelId"]]
-            await ari.answer(other := await ari.forward(called, "1700.9"))
+            await ari.answer(other := await ari.forward_to_endpoint(called, "1700.9"))
             assert (await asking).status_code == 200
             await running.until(lambda: [[caller.id, other.id]] == list(ari.bridges.values()))
+
+    run(scenario())
+
+
+async def consulted(running: AriServer, caller: AriTestChannel, number: int = 0) -> AriTestChannel:
+    """Wait for a call to the target of a transfer; return its channel."""
+    await running.until(lambda: len(running.ari.did("POST", "channels")) > number)
+    channel_id = running.ari.did("POST", "channels")[number]["channelId"]
+    await running.until(lambda: channel_id in running.ari.channels)
+    return running.ari.channels[channel_id]
+
+
+def test_the_extension_that_a_target_forwards_to_is_called_in_the_format_of_the_caller() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            ari, caller = running.ari, await running.ari.ring("1700.1")
+            await running.call_up(caller)
+            order = {"to": "PJSIP/bob", "attended": {}}
+            asking = asyncio.create_task(client.post("/1700.1/transfer", json=order))
+            await ari.forward(await consulted(running, caller), "605")
+            other = await consulted(running, caller, 1)
+            query = ari.did("POST", "channels")[1]
+            assert (query["endpoint"], query["originator"]) == ("Local/605@phones/n", caller.id)
+            await ari.answer(other)
+            assert (await asking).status_code == 200
+            await running.until(lambda: [[caller.id, other.id]] == list(ari.bridges.values()))
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("extensions", "said"),
+    [
+        (["605", "busy"], "is busy"),
+        (["bob@elsewhere"], "forwards the call where it cannot be reached"),
+        (["605"] * 6, "forwards the call where it cannot be reached"),
+    ],
+)
+def test_a_target_that_forwards_in_vain_leaves_the_caller_where_they_are(
+    extensions: list[str], said: str
+) -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            ari, caller = running.ari, await running.ari.ring("1700.1")
+            await running.call_up(caller)
+            order = {"to": "PJSIP/bob", "attended": {}}
+            asking = asyncio.create_task(client.post("/1700.1/transfer", json=order))
+            for number, extension in enumerate(extensions):
+                target = await consulted(running, caller, number)
+                if extension == "busy":
+                    await ari.caller_hangs_up(target, 17)
+                else:
+                    await ari.forward(target, extension)
+            answer = await asking
+            assert answer.status_code == 409 and said in answer.json()["error"]
+            assert [caller.id in members for members in ari.bridges.values()] == [True]
+
+    run(scenario())
+
+
+def test_a_telephone_that_picks_up_the_call_to_a_target_gets_the_caller() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            ari, caller = running.ari, await running.ari.ring("1700.1")
+            await running.call_up(caller)
+            order = {"to": "PJSIP/bob", "attended": {}}
+            asking = asyncio.create_task(client.post("/1700.1/transfer", json=order))
+            other = await ari.pick_up(await consulted(running, caller), "1700.9")
+            assert (await asking).status_code == 200
+            await running.until(lambda: [[caller.id, other.id]] == list(ari.bridges.values()))
+
+    run(scenario())
+
+
+def test_a_caller_whom_a_receptionist_refers_here_has_its_own_number_and_what_was_called() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            receptionist = await running.ari.ring("1700.1")
+            await running.call_up(receptionist)
+            caller = await running.ari.refer_to(receptionist, "1700.9", "0301234")
+            await running.call_up(caller)
+            told = (await client.get("/1700.9")).json()["caller"]
+            assert (told["number"], told["called"]) == ("0301234", "600")
+            assert (await client.delete("/1700.9")).status_code == 200
+            place = {"context": "from-phones", "extension": "600", "priority": "3"}
+            assert await running.continued(caller) == place
+
+    run(scenario())
+
+
+def test_an_outgoing_call_follows_forwards_and_is_answered_by_a_telephone_that_picks_it_up() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            channel = await originated(running, client)
+            await running.ari.forward(channel, "605")
+            other = await consulted(running, channel, 1)
+            assert running.ari.did("POST", "channels")[1]["formats"] == "ulaw"
+            await running.ari.emit("Dial", other, dialstatus="RINGING")
+            await running.until_state(client, channel.id, "ringing")
+            answered = await running.ari.pick_up(other, "1700.9")
+            await running.until_state(client, channel.id, None)
+            assert (await client.delete(f"/{channel.id}")).status_code == 200
+            assert await running.continued(answered) == {}
+
+    run(scenario())
+
+
+def test_an_outgoing_call_that_is_forwarded_is_cancelled_where_it_rings() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            channel = await originated(running, client)
+            await running.ari.forward(channel, "605")
+            other = await consulted(running, channel, 1)
+            assert (await client.delete(f"/{channel.id}")).status_code == 200
+            await running.until(lambda: other.id not in running.ari.channels)
+            assert (await client.get(f"/{channel.id}")).json()["state"] == "cancelled"
 
     run(scenario())
 
