@@ -13,7 +13,6 @@ import itertools
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -315,10 +314,16 @@ class ClusterEngine(SpeechEngine):
             link.prompts -= {stream.prompt.id}
             stream.tried.discard(link.replica)
         if isinstance(error, ReplicaLost | Overloaded | PromptForgotten) and len(stream.tried) <= _MAX_MOVES:
-            with suppress(Overloaded):
+            try:
                 self._place(stream)
                 self._note_move(stream, link, error)
                 return
+            except Overloaded as refusal:
+                if isinstance(error, Overloaded):  # it was full by the time, and had room before
+                    stream.tried.discard(link.replica)
+                    self._speaking[stream] = None
+                    self._waiting.wait_or_refuse(stream, refusal)
+                    return
         self.metrics.failures.inc()
         logger.error("%s failed: %s", stream, error)
         stream.fail(error)

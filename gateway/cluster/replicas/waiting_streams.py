@@ -34,6 +34,7 @@ class WaitingStreams:
         self._place, self._refuse, self._may_grow = place, refuse, may_grow
         self._considered: set[ClusterStream] = set()  # in this step of the loop
         self._refused: dict[ClusterStream, asyncio.TimerHandle] = {}  # they wait for room, first come first
+        self._until: dict[ClusterStream, float] = {}  # loop time; of streams that were refused once
 
     def __len__(self) -> int:
         return len(self._refused)
@@ -52,8 +53,8 @@ class WaitingStreams:
     def forget(self, stream: ClusterStream) -> None:
         """Drop a stream that ended."""
         self._considered.discard(stream)
-        if (timer := self._refused.pop(stream, None)) is not None:
-            timer.cancel()
+        self._until.pop(stream, None)
+        self._end_wait(stream)
 
     def retry(self) -> None:
         """Place those that wait, now that there may be room."""
@@ -62,7 +63,7 @@ class WaitingStreams:
                 self._place(stream)
             except Overloaded:
                 return
-            self.forget(stream)
+            self._end_wait(stream)
 
     def _try(self, stream: ClusterStream) -> None:
         if stream not in self._considered:  # it was cancelled
@@ -71,14 +72,20 @@ class WaitingStreams:
         try:
             self._place(stream)
         except Overloaded as refusal:
-            self._wait_or_fail(stream, refusal)
+            self.wait_or_refuse(stream, refusal)
 
-    def _wait_or_fail(self, stream: ClusterStream, refusal: Overloaded) -> None:
+    def wait_or_refuse(self, stream: ClusterStream, refusal: Overloaded) -> None:
+        """Have a stream that no replica took wait, 3 s in all, or end it."""
         if not self.has_room:
             self._refuse(stream, refusal)
             return
         loop = asyncio.get_running_loop()
-        self._refused[stream] = loop.call_later(MAX_WAIT_S, self._expire, stream, refusal)
+        until = self._until.setdefault(stream, loop.time() + MAX_WAIT_S)
+        self._refused[stream] = loop.call_at(until, self._expire, stream, refusal)
+
+    def _end_wait(self, stream: ClusterStream) -> None:
+        if (timer := self._refused.pop(stream, None)) is not None:
+            timer.cancel()
 
     def _expire(self, stream: ClusterStream, refusal: Overloaded) -> None:
         self._refused.pop(stream, None)

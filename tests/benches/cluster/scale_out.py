@@ -20,6 +20,7 @@ from shared.cluster.ray_stages import RENDERED_AGAIN
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cluster.ray.application import APPLICATION
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
+from vivavoce.gateway.cluster.replicas.waiting_streams import MAX_WAIT_S
 from vivavoce.tts_engine.errors import Overloaded
 
 _REPLICAS = 3
@@ -91,7 +92,9 @@ class _Load:
 
     engine: ClusterEngine
     text: str
+    asked: int = 0
     refused: int = 0
+    refused_early: int = 0  # before they had waited for ``MAX_WAIT_S``
     failed: int = 0
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -107,9 +110,12 @@ class _Load:
     async def _speak_on(self) -> None:
         while True:
             listener = await self.open(self.text)
+            self.asked += 1
+            begins = time.monotonic()
             await listener.listen()
-            if isinstance(listener.error, Overloaded):  # by the replica, which was full by then
+            if isinstance(listener.error, Overloaded):
                 self.refused += 1
+                self.refused_early += time.monotonic() - begins < MAX_WAIT_S
                 await asyncio.sleep(_RETRY_S)
             else:
                 self.failed += listener.error is not None
@@ -121,6 +127,7 @@ class _Load:
                 return StreamListener(self.engine, text)
             except Overloaded:
                 self.refused += 1
+                self.refused_early += 1
                 await asyncio.sleep(_RETRY_S)
 
 
@@ -155,7 +162,9 @@ async def _measure(stage: _ScaledStage) -> tuple[BenchFigure, ...]:
             BenchFigure("from the load to 3 replicas that serve", grown.total_s, "s"),
             BenchFigure("of it, replicas started", grown.starting_s, "s"),
             BenchFigure("the rest", grown.total_s - grown.starting_s, "s", at_most=_MAX_SCALE_OUT_S),
-            BenchFigure("refused meanwhile, and asked again", load.refused, ""),
+            BenchFigure("streams meanwhile", load.asked, ""),
+            BenchFigure("of them refused, and asked for again", load.refused, ""),
+            BenchFigure(f"of these, before {MAX_WAIT_S:g} s", load.refused_early, "", at_most=0),
             BenchFigure("failed meanwhile", load.failed, "", at_most=0),
             BenchFigure("replicas when the load ends", in_use, "", at_least=_REPLICAS),
             BenchFigure("streams that go on", len(long), ""),

@@ -423,6 +423,23 @@ def test_streams_wait_for_a_replica_that_starts_and_are_refused_without_one() ->
     asyncio.run(run())
 
 
+def test_a_stream_that_its_replica_refused_waits_for_room_like_others() -> None:
+    async def run() -> None:
+        directory = LocalReplicas()
+        directory.may_grow = True
+        replica = await directory.add(config=EngineConfig(scheduler=SchedulerPolicy(max_streams=1)))
+        async with await ClusterEngine.connect(directory, EngineConfig()) as engine:
+            other = replica.engine.stream()  # of another gateway, which this one has not heard of
+            stream = engine.stream()
+            await give(stream)
+            assert stream.tried == {replica.name}
+            await until(lambda: not stream.tried)
+            other.cancel()
+            assert len(await hear(stream)) > 5
+
+    asyncio.run(run())
+
+
 def test_a_stream_that_waits_for_room_in_vain_is_refused_with_the_time_to_retry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
