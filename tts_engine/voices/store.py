@@ -19,6 +19,7 @@ Source: sqlite.org/lang_transaction.html (BEGIN IMMEDIATE).
 """
 
 import json
+import math
 import os
 import secrets
 import sqlite3
@@ -229,9 +230,10 @@ class VoiceStore:
     def rename(self, voice_id: str, name: str) -> StoredVoice:
         """Change a voice's name. Raises UnknownVoice."""
         with self._transaction() as index:
+            changed_at = self._time_after(require_row(index, voice_id))
             index.execute(
                 "UPDATE voices SET name = ?, changed_at = ? WHERE id = ?",
-                (checked_name(name), self._clock(), voice_id),
+                (checked_name(name), changed_at, voice_id),
             )
             return require_row(index, voice_id)
 
@@ -243,7 +245,7 @@ class VoiceStore:
             before = require_row(index, voice_id)
             size = self._write(index, prompt)
             values = (
-                *(prompt.id, prompt.model_version, size, prompt.transcript, self._clock()),
+                *(prompt.id, prompt.model_version, size, prompt.transcript, self._time_after(before)),
                 *astuple(checked_metadata(about or before.about)),
             )
             index.execute(
@@ -260,13 +262,17 @@ class VoiceStore:
 
         removed_at: seconds since 1970; None is now.
         """
-        removal = (voice_id, self._clock() if removed_at is None else removed_at)
         with self._transaction() as index:
             voice = require_row(index, voice_id)
+            removal = (voice_id, self._time_after(voice) if removed_at is None else removed_at)
             index.execute("DELETE FROM voices WHERE id = ?", (voice_id,))
             index.execute("INSERT OR REPLACE INTO removals VALUES (?, ?)", removal)
         self._delete_if_unreferenced(voice.content)
         return voice
+
+    def _time_after(self, before: StoredVoice) -> float:
+        """Now; later than the last change, which a machine with a fast clock may have made."""
+        return max(self._clock(), math.nextafter(before.changed_at, math.inf))
 
     def _require(self, voice_id: str) -> StoredVoice:
         with self._reading_index() as index:

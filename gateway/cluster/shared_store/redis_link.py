@@ -8,6 +8,7 @@ Source: redis.io/docs/latest/develop/reference/protocol-spec; redis-py 6.4 async
 """
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,11 +22,16 @@ logger = logging.getLogger(__name__)
 
 PREFIX = "vivavoce:2:"  # of every key; the number is the layout's, so that another layout is never read
 _TIMEOUT_S = 0.5  # of a connection and of a command; a network of one site needs some milliseconds
+_FULL_LOGGED_EVERY_S = 60.0
 _T = TypeVar("_T")
 
 
 class RedisAway(VivavoceError):
     """Redis does not answer; what is shared is local until it does."""
+
+
+class RedisFull(RedisAway):
+    """Redis has no memory for what is sent; it can be read."""
 
 
 class RedisLink:
@@ -41,7 +47,7 @@ class RedisLink:
         """Connect at the first command. Raises MissingExtra, and BadRequest for the URL."""
         try:
             from redis.asyncio import Redis
-            from redis.exceptions import RedisError
+            from redis.exceptions import OutOfMemoryError, RedisError
         except ImportError:
             raise MissingExtra("cluster.redis_url", "redis") from None
         try:
@@ -50,10 +56,12 @@ class RedisLink:
             )
         except ValueError as error:
             raise BadRequest(f"cluster.redis_url: {error}") from None
+        self._full: type[RedisError] = OutOfMemoryError
         self._errors = (RedisError, OSError)
         self._retry_after_s = retry_after_s
         self._clock = clock
         self._away_until: float | None = None
+        self._full_logged_at = -math.inf
 
     @property
     def is_away(self) -> bool:
@@ -61,11 +69,17 @@ class RedisLink:
         return self._away_until is not None
 
     async def run(self, command: "Callable[[Redis], Awaitable[_T]]") -> _T:
-        """Run commands on the client. Raises RedisAway if the server does not answer or refuses them."""
+        """Run commands on the client. Raises RedisAway if the server does not answer or refuses them.
+
+        RedisFull if it has no memory for them; then others may succeed.
+        """
         if self._away_until is not None and self._clock() < self._away_until:
             raise RedisAway("Redis is away")
         try:
             result = await command(self._redis)
+        except self._full as error:
+            self._log_full()
+            raise RedisFull("Redis is full") from error
         except self._errors as error:
             self._mark_away(error)
             raise RedisAway(f"Redis is away: {error}") from error
@@ -77,6 +91,15 @@ class RedisLink:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._redis.aclose()
+
+    def _log_full(self) -> None:
+        now = self._clock()
+        if now - self._full_logged_at >= _FULL_LOGGED_EVERY_S:
+            self._full_logged_at = now
+            logger.error(
+                "Redis is full: changes at this gateway are not shared, and limits are its own, until "
+                "maxmemory of Redis is raised; changes of other gateways are read"
+            )
 
     def _mark_away(self, error: Exception) -> None:
         if self._away_until is None:

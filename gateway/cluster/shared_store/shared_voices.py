@@ -8,7 +8,8 @@ times a second:
     voices-version      another random text after each change
 
 While Redis is away, changes are each gateway's own; they are exchanged when it is back. A row or a prompt
-that is damaged, or of another model than the gateway's, is not taken. Clocks must agree to the second.
+that is damaged, or of another model than the gateway's, is not taken. A change is later than the one that its
+gateway knew, whatever the clocks say; of two that did not know each other, the clocks decide.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from ....tts_engine.voices.enrollable import EnrollableVoices
 from ....tts_engine.voices.store import StoredVoice, VoiceMetadata, VoiceStore
 from ....tts_engine.voices.voices import Voices
 from .conditioning import pack_value, unpack_value
-from .redis_link import PREFIX, RedisAway, RedisLink, send
+from .redis_link import PREFIX, RedisAway, RedisFull, RedisLink, send
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -35,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 _VOICES: Final = f"{PREFIX}voices"
 _VERSION: Final = f"{PREFIX}voices-version"
+_FULL_RETRY_S: Final = 1.0  # every exchange compares all voices then
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class VoiceSharing:
         while True:
             try:
                 await self.exchange()
+            except RedisFull:
+                await asyncio.sleep(_FULL_RETRY_S)
             except RedisAway:
                 self._shared = None  # it may have lost its data
             except VivavoceError as error:

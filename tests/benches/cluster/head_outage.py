@@ -161,8 +161,8 @@ async def _measure(cluster: _Cluster, away_s: float) -> tuple[BenchFigure, ...]:
             await asyncio.sleep(0.05)
         killed_at = time.monotonic()
         await asyncio.to_thread(cluster.kill, "head")
-        await asyncio.gather(*speaking)
         noticed_s = await _seconds_until(killed_at, lambda: all(each._directory.fault for each in gateways))
+        await asyncio.gather(*speaking)
         later = [await _speak(gateway) for gateway in gateways]
         await asyncio.sleep(max(0.0, killed_at + away_s - time.monotonic()))
         much_later = [await _speak(gateway) for gateway in gateways]

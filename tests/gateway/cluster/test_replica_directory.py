@@ -85,6 +85,17 @@ def test_a_process_that_ends_is_replaced_by_another(tmp_path: Path) -> None:
     run(tmp_path, [first], [second], test=test)
 
 
+def test_replicas_that_run_are_kept_while_a_new_head_has_not_asked_them(tmp_path: Path) -> None:
+    async def test(replicas: RayReplicas) -> None:
+        await wait_for(replicas, "a", "b")
+        (tmp_path / "end").touch()
+        await until(lambda: replicas.report.undescribed == {"a", "c"})
+        assert await names(replicas) == ["a"]
+
+    first = ClusterReport((found("a"), found("b")), "voice")
+    run(tmp_path, [first], [ClusterReport((), "voice", undescribed=frozenset("ac"))], test=test)
+
+
 def test_a_fault_of_the_head_is_named_and_keeps_what_was_found(tmp_path: Path) -> None:
     async def test(replicas: RayReplicas) -> None:
         await until(lambda: "does not answer" in replicas.fault)

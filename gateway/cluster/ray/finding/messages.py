@@ -55,6 +55,7 @@ class ClusterReport:
     desired: int = 0  # replicas of it
     starting: int = 0
     max_replicas: int = 0  # by its autoscaling
+    undescribed: frozenset[str] = frozenset()  # that run too; a gateway may know them from before
     fault: str = ""  # why there is no answer; then the rest is not known
 
 

@@ -5,6 +5,7 @@ process, reads its reports, and starts another one when it ends; streams do not 
 """
 
 import asyncio
+import logging
 import os
 import pickle
 import sys
@@ -28,10 +29,13 @@ from ..ray_connection import APPLICATION, LOCAL, deploy_here, join_cluster
 from .messages import HEADER, ClusterReport, DiscoverySettings, FoundReplica, StageMetrics, frame
 
 _INTERVAL_S = 1.0
+_JOIN_INTERVAL_S = 0.25
+_CONNECT_WITHIN_S = 1.0
 _ANSWER_WITHIN_S = 3.0
-_MAX_FAULTY_S = 2.0  # of a head that listens again; Ray's library may find it by itself
+_MAX_SILENT_S = 20.0  # of a head that listens; its parts start for some seconds
 _CALLED = ("voice", "decode")  # deployments that gateways call, by name
-_FAULTS = (RayError, RayServeException, TimeoutError, ConnectionError, RuntimeError)
+_RUNNING = ("RUNNING", "UPDATING", "RECOVERING")  # the last one after a start of the head
+_FAULTS = (RayError, RayServeException, OSError, RuntimeError)
 
 
 class Discovery:
@@ -44,10 +48,18 @@ class Discovery:
         self._deployment = ""
         self._thread = ThreadPoolExecutor(1)  # one call at a time may hang, and no more
         self._asking: asyncio.Future[Mapping[str, Mapping[str, Any]]] | None = None
-        self.head_answers = False
+        self._head = ""
+        self.head_answers = self.head_listens = True
+
+    def begin(self) -> None:
+        """The process has joined the cluster. Before that, Ray's library would start one of its own."""
+        self._head = ray.get_runtime_context().gcs_address
 
     async def _ask_head(self) -> Mapping[str, Mapping[str, Any]]:
-        """As ``_deployments``; waits for the last question if that has no answer. Raises TimeoutError."""
+        """As ``_deployments``; waits for the last question if that has no answer. Raises OSError."""
+        self.head_listens = False  # Ray's library would wait for it
+        await _reach(self._head)
+        self.head_listens = True
         if self._asking is None or self._asking.done():
             self._asking = asyncio.get_running_loop().run_in_executor(self._thread, _deployments)
         async with asyncio.timeout(_ANSWER_WITHIN_S):
@@ -70,21 +82,25 @@ class Discovery:
         name = max(called, key=lambda each: deployments[each]["target_num_replicas"] or 0)
         details = deployments[name]
         states = {each["replica_id"]: each["state"] for each in details["replicas"]}
-        running = frozenset(each for each, state in states.items() if state == "RUNNING")
+        running = frozenset(each for each, state in states.items() if state in _RUNNING)
         if (name, running) != (self._deployment, self._asked) or len(self._found) < len(running):
             self._found = await self._describe(name)
             self._deployment, self._asked = name, running
         scaling = details["deployment_config"].get("autoscaling_config") or {}
+        described = tuple(each for each in self._found if each.replica in running)
         return ClusterReport(
-            tuple(each for each in self._found if each.replica in running),
+            described,
             name,
             details["target_num_replicas"] or len(running),
-            sum(state in ("STARTING", "UPDATING", "RECOVERING") for state in states.values()),
+            sum(state == "STARTING" for state in states.values()),
             scaling.get("max_replicas", 0),
+            running - {each.replica for each in described},
         )
 
     async def stage_metrics(self) -> StageMetrics:
         """The metrics of the replicas that gateways do not call."""
+        if not self._head:
+            return StageMetrics(())
         with suppress(*_FAULTS):
             names = [each for each in await self._ask_head() if each not in _CALLED]
             answers = await asyncio.gather(*(self._broadcast(each, "report_metrics") for each in names))
@@ -143,16 +159,14 @@ class _Reporter:
 
     async def _report_on(self) -> None:
         await self._join()
-        listens_since: float | None = None  # a head whose answers do not come
-        while True:
+        answered_at = time.monotonic()
+        while self._discovery.head_listens and time.monotonic() - answered_at < _MAX_SILENT_S:
             self._send(await self._discovery.report())
-            if self._discovery.head_answers or not await _head_listens():
-                listens_since = None
-            elif listens_since is None:
-                listens_since = time.monotonic()
-            elif time.monotonic() - listens_since > _MAX_FAULTY_S:
-                os._exit(1)  # the head was started again, and the next process will find it
+            if self._discovery.head_answers:
+                answered_at = time.monotonic()
             await asyncio.sleep(_INTERVAL_S)
+        # Ray's library does not find a head that is started again. The next process loads it, and waits.
+        os._exit(1)
 
     async def _join(self) -> None:
         settings = self._settings
@@ -161,23 +175,22 @@ class _Reporter:
                 await asyncio.to_thread(join_cluster, settings.address)
                 if settings.address == LOCAL:
                     await asyncio.to_thread(deploy_here, settings.local)
+                self._discovery.begin()
                 return
             except (VivavoceError, RuntimeError, OSError) as error:
                 self._send(ClusterReport(fault=str(error)))
-            await asyncio.sleep(_INTERVAL_S)
+            await asyncio.sleep(_JOIN_INTERVAL_S)
 
     def _send(self, message: object) -> None:
         os.write(self._pipe, frame(message))
 
 
-async def _head_listens() -> bool:
-    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
-    with suppress(OSError, TimeoutError):
-        async with asyncio.timeout(1.0):
-            _, writer = await asyncio.open_connection(host, int(port))
-        writer.close()
-        return True
-    return False
+async def _reach(address: str) -> None:
+    """Raise OSError if nothing listens at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    async with asyncio.timeout(_CONNECT_WITHIN_S):
+        _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    writer.close()
 
 
 def _read_settings() -> DiscoverySettings:
@@ -202,6 +215,7 @@ def main() -> None:
     """Run until the gateway closes the pipe."""
     pipe = os.dup(1)
     os.dup2(2, 1)  # Ray prints
+    logging.disable(logging.WARNING)  # so that the last line tells why the process ended
     settings = _read_settings()
     asyncio.run(_Reporter(settings, pipe).run())
     if settings.address == LOCAL:

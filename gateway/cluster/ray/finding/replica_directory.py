@@ -59,10 +59,12 @@ class RayReplicas:
         self._settings, self._command = settings, command
         self._security = link_security(os.environ)
         self._report = ClusterReport()
+        self._found: dict[str, FoundReplica] = {}  # those that run
         self._descriptions: dict[bytes, ReplicaDescription] = {}
         self._refused: set[str] = set()
         self._process: Process | None = None
         self._last_error = ""
+        self._fault_is_reported = False  # by the process itself
         self._metrics: asyncio.Future[StageMetrics] | None = None
         self._running = asyncio.create_task(self._run(), name="discovery of replicas")
 
@@ -70,7 +72,8 @@ class RayReplicas:
     def may_grow(self) -> bool:
         """As ``ReplicaDirectory.may_grow``."""
         report = self._report
-        return report.starting > 0 or len(report.found) < max(report.desired, report.max_replicas)
+        running = len(report.found) + len(report.undescribed)
+        return report.starting > 0 or running < max(report.desired, report.max_replicas)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -86,7 +89,7 @@ class RayReplicas:
         """The replicas that were running last. Raises ReplicaLost while they are not known."""
         if self.fault:
             raise ReplicaLost(self.fault)
-        return [each for each in map(self._description, self._report.found) if each is not None]
+        return [each for each in map(self._description, self._found.values()) if each is not None]
 
     async def report_metrics(self) -> list[ReplicaMetrics]:
         """The metrics of the stages that gateways do not call."""
@@ -135,7 +138,9 @@ class RayReplicas:
                 await self._read_reports()
             except _FAULTS as error:
                 cause = self._last_error or str(error) or type(error).__name__
-                self._note_fault(f"the discovery process ended ({cause})")
+                logger.debug("the discovery process ended: %s", cause)
+                if not self._fault_is_reported:
+                    self._note_fault(f"the discovery process ended ({cause})")
             await asyncio.sleep(_RESTART_AFTER_S)
 
     async def _read_reports(self) -> None:
@@ -147,7 +152,7 @@ class RayReplicas:
             start_new_session=True,  # the terminal's Control-C is the gateway's
             env=os.environ | _RECONNECT_S | {"PYTHONPATH": _search_path()},
         )
-        self._process = process
+        self._process, self._fault_is_reported = process, False
         assert process.stdin is not None
         logging_errors = asyncio.create_task(
             self._log_errors(process), name="errors of the discovery process"
@@ -184,12 +189,15 @@ class RayReplicas:
             if self._metrics is not None and not self._metrics.done():
                 self._metrics.set_result(message)
         elif message.fault:
+            self._fault_is_reported = True
             self._note_fault(message.fault)
         else:
             if self.fault:
                 logger.info("the cluster's head answers")
             if message.deployment != self._report.deployment:
                 logger.info("streams go to the deployment %s", message.deployment)
+            kept = {each: self._found[each] for each in message.undescribed & self._found.keys()}
+            self._found = kept | {each.replica: each for each in message.found}
             self.fault, self._report = "", message
 
     def _note_fault(self, fault: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from shared.cluster.redis_server import RedisServer
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.errors import KeyRefused, RateLimited
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.cluster.shared_store.redis_link import PREFIX, RedisAway, RedisLink
+from vivavoce.gateway.cluster.shared_store.redis_link import PREFIX, RedisAway, RedisFull, RedisLink
 from vivavoce.gateway.cluster.shared_store.shared_access import SharedAccess
 
 LIMITS = KeyLimits(requests_per_minute=10, characters_per_minute=100, streams=2)
@@ -46,12 +47,14 @@ class Peer:
         return self.access.grant({"authorization": f"Bearer {key}"})
 
 
-async def open_peers(redis: RedisServer, folder: Path, resources: AsyncExitStack) -> list[Peer]:
+async def open_peers(
+    redis: RedisServer, folder: Path, resources: AsyncExitStack, database: int = 0
+) -> list[Peer]:
     peers = []
     for number in range(2):
         keys = KeysFile(folder / f"keys{number}.json")
         access = AccessControl(keys, clock=lambda: 0.0)
-        link = RedisLink(redis.url, retry_after_s=0.0)
+        link = RedisLink(f"{redis.url.rpartition('/')[0]}/{database}", retry_after_s=0.0)
         resources.push_async_callback(link.aclose)
         peers.append(Peer(keys, access, SharedAccess(link, access, keys), link))
     return peers
@@ -98,6 +101,55 @@ def test_a_revocation_survives_a_redis_that_lost_its_data(redis: RedisServer, tm
             await exchange(second, first)
             with pytest.raises(KeyRefused):
                 second.grant(key)
+
+    asyncio.run(run())
+
+
+def test_a_full_redis_is_read_and_named_and_what_it_refused_is_shared_later(
+    redis: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as resources:
+            first, second = await open_peers(redis, tmp_path, resources)
+            key = first.keys.add("reception", (Scope.SPEAK,), LIMITS)
+            await exchange(first, second)
+            grant = second.grant(key)
+            grant.charge_request()
+            first.keys.revoke(grant.key_id)
+            await first.shared.exchange()
+            await set_memory(first, 1)
+            late = first.keys.add("late", (Scope.SPEAK,), LIMITS)
+            for peer in (first, second, first, second):
+                with pytest.raises(RedisFull):
+                    await peer.shared.exchange()
+            assert not first.link.is_away
+            with pytest.raises(KeyRefused):
+                second.grant(key)
+            await set_memory(first, 0)
+            await exchange(first, second)
+            second.grant(late)
+
+    with caplog.at_level(logging.WARNING, logger="vivavoce"):
+        asyncio.run(run())
+    assert [each.split(":")[0] for each in caplog.messages] == 2 * ["Redis is full"]  # each gateway once
+
+
+async def set_memory(peer: Peer, most: int) -> None:
+    """Set Redis' limit in bytes, at which it evicts nothing; 0 is none."""
+    await peer.link.run(lambda client: client.config_set("maxmemory", most))
+
+
+def test_clusters_with_databases_of_their_own_on_one_redis_share_nothing(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as resources:
+            first, _ = await open_peers(redis, tmp_path, resources)
+            _, other = await open_peers(redis, tmp_path, resources, database=1)
+            key = first.keys.add("reception", (Scope.SPEAK,), LIMITS)
+            await exchange(first, other)
+            with pytest.raises(KeyRefused):
+                other.grant(key)
 
     asyncio.run(run())
 

@@ -1,6 +1,7 @@
 """Named voices that gateways share through a real Redis."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -80,6 +81,23 @@ def test_a_name_given_at_one_gateway_is_a_voice_of_the_same_key_at_the_other(
         await exchange(first, second)
         assert first.store.list() == () == second.store.list()
         assert await first.link.run(lambda client: client.keys(f"{PREFIX}voice-content:*")) == []
+
+    run(redis, tmp_path, test)
+
+
+def test_with_clocks_ten_minutes_apart_the_change_that_knew_the_other_counts(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    async def test(first: VoicePeer, second: VoicePeer) -> None:
+        first.store._clock = lambda: time.time() + 600.0
+        renamed, removed = await first.create("Anna"), await first.create("Bo")
+        await first.registry.rename(renamed, "Anne", ANNA)
+        await exchange(first, second)
+        await second.registry.rename(renamed, "Ann", ANNA)
+        await second.registry.remove(removed, ANNA)
+        await exchange(first, second)
+        for peer in (first, second):
+            assert [voice.name for voice in peer.store.list()] == ["Ann"]
 
     run(redis, tmp_path, test)
 
