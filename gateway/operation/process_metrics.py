@@ -4,6 +4,7 @@ The server's own process has the names that every Prometheus client gives (``pro
 started, and the cards, which need the package ``nvidia-ml-py`` and NVIDIA's driver, have names of ours.
 """
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -80,6 +81,17 @@ def process_metrics(
     finally:
         for collector in collectors:
             registry.unregister(collector)
+
+
+def own_families() -> list[Metric]:
+    """The metrics of this process, without its virtual memory, and of the cards of its machine."""
+    families = (family for each in _own_collectors() for family in each.collect())
+    return [family for family in families if family.name != "process_virtual_memory_bytes"]
+
+
+@functools.cache
+def _own_collectors() -> tuple[Collector, ...]:
+    return (ProcessCollector(registry=None), *_cards())
 
 
 def _cards() -> list[GraphicsCards]:

@@ -1,9 +1,9 @@
 """Metrics of a cluster in the scrape of a gateway: what it did itself, and what all replicas report.
 
-    replica   its engine's metrics ---ReplicaMetrics, every 2 s---> gateway   the same as vivavoce_replica_*
+    replica   its engine's metrics ---ReplicaMetrics, every 5 s---> gateway   the same as vivavoce_replica_*
 
 A name of its own keeps them apart from the gateway's streams, which are the same ones seen from the caller's
-side. Each gateway has the metrics of all replicas, so a sum over several gateways counts them more than once.
+side. One gateway has the metrics of a replica.
 """
 
 import pickle
@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from ....tts_engine.metrics import Metrics
+from ...operation.process_metrics import own_families
 from .messages import ReplicaMetrics
 
 REPORT_INTERVAL_S = 5.0
@@ -22,14 +24,28 @@ _AGE_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _MAX_AGE_S = 15.0  # of a report; a replica that ended disappears after as long
 
 
-def replica_families(metrics: Metrics) -> bytes:
-    """The metrics that mean something at a replica, which has neither calls nor requests, packed."""
+def replica_families(metrics: Metrics, *others: Metric) -> bytes:
+    """The metrics that mean something at a replica, which has neither calls nor requests, packed.
+
+    Those of its process and its machine's cards are added, and ``others``.
+    """
     counted = (
         *(metrics.ttfa, metrics.steps, metrics.playout_lead, metrics.cancel_latency),
         *(metrics.active_streams, metrics.audio_seconds, metrics.unread_characters),
         *(metrics.underruns, metrics.refusals, metrics.failures),
     )
-    return pickle.dumps([family for each in counted for family in each.collect()], protocol=5)
+    families = [family for each in counted for family in each.collect()]
+    return pickle.dumps([*families, *own_families(), *others], protocol=5)
+
+
+def queue_families(streams: int, wait_s: float) -> tuple[Metric, Metric]:
+    """The queue of a replica: streams with text and no audio, and what a new one would wait."""
+    return (
+        GaugeMetricFamily("vivavoce_waiting_streams", "Streams whose first audio has not come.", streams),
+        GaugeMetricFamily(
+            "vivavoce_expected_wait_seconds", "Wait of a new stream for its first step.", wait_s
+        ),
+    )
 
 
 class ClusterMetrics(Collector):
@@ -105,4 +121,4 @@ def _add_samples(family: Metric, reported: Metric, report: ReplicaMetrics) -> No
 
 
 def _replica_name(name: str) -> str:
-    return name.replace("vivavoce_", "vivavoce_replica_", 1)
+    return f"vivavoce_replica_{name.removeprefix('vivavoce_')}"

@@ -19,7 +19,7 @@ from ....tts_engine.speech_engine import SpeechEngine, SpeechStream
 from ....tts_engine.voices.recording import Recording
 from ...background_tasks import wait_at_most
 from .cluster_metrics import REPORT_INTERVAL_S as METRICS_INTERVAL_S
-from .cluster_metrics import replica_families
+from .cluster_metrics import queue_families, replica_families
 from .hosted_voices import HostedVoices, RecordingEncoders
 from .listener_stats import SHORT_LEAD_S, FirstAudioWait, ListenerStats
 from .messages import (
@@ -156,7 +156,8 @@ class ReplicaHost:
     def _metrics_for(self, link: "_GatewayLink", reports: "_Reports") -> Iterator[ReplicaMetrics]:
         """The metrics, for the oldest gateway only: so a replica's series are exported once."""
         if next(iter(self._links.values()), None) is link and reports.metrics_are_due():
-            families = replica_families(self._engine.metrics)
+            load = self._load()
+            families = replica_families(self._engine.metrics, *queue_families(self._waiting, load.wait_s))
             yield ReplicaMetrics(self._replica, self._deployment, families)
 
     async def aclose(self) -> None:
@@ -165,16 +166,20 @@ class ReplicaHost:
             await link.aclose()
         self._links.clear()
 
+    @property
+    def _waiting(self) -> int:
+        """Streams with text whose first audio has not come."""
+        return sum(link.waiting_streams for link in self._links.values())
+
     def _load(self) -> ReplicaLoad:
         engine, now = self._engine, time.monotonic()
         leads = [lead for link in self._links.values() for lead in link.leads_s(now)]
-        waiting = sum(link.waiting_streams for link in self._links.values())
         return ReplicaLoad(
             engine.active_streams,
             engine.max_streams,
             engine.compute_s_per_audio_s,
             engine.refusal(),
-            self._first_audio.wait_s(waiting, engine),
+            self._first_audio.wait_s(self._waiting, engine),
             sum(lead < SHORT_LEAD_S for lead in leads) / max(1, len(leads)),
             len(self._links),
             self._is_finishing,

@@ -45,6 +45,7 @@ def test_a_scrape_has_every_replica_that_reported_lately() -> None:
     assert values["vivavoce_replica_audio_seconds_total", "a"] == 3.0
     assert values["vivavoce_replica_audio_seconds_total", "b"] == 5.0
     assert values["vivavoce_replica_step_seconds_count", "a"] == 1.0
+    assert values["vivavoce_replica_process_resident_memory_bytes", "a"] > 1e6
     assert ("vivavoce_replica_step_seconds_count", "b") not in values
     assert not any("packets" in name or "calls" in name for name, _ in values)
     now += 10

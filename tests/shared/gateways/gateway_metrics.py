@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from vivavoce.gateway.cluster.replicas.cluster_metrics import ClusterMetrics, replica_families
+from vivavoce.gateway.cluster.replicas.cluster_metrics import ClusterMetrics, queue_families, replica_families
 from vivavoce.gateway.cluster.replicas.messages import ReplicaMetrics
 from vivavoce.gateway.operation.process_metrics import ChildProcesses, GraphicsCards
 from vivavoce.tts_engine.metrics import Metrics
@@ -29,7 +29,8 @@ def every_metric() -> CollectorRegistry:
     metrics.request_audio_seconds.labels("an api", "a key")
     metrics.requests.labels("an api", "a key", "ok")
     cluster = ClusterMetrics(metrics.registry)
-    cluster.take([ReplicaMetrics("a replica", "voice", replica_families(metrics))])
+    others = (*queue_families(0, 0.0), *GraphicsCards(_CARD).collect())
+    cluster.take([ReplicaMetrics("a replica", "voice", replica_families(metrics, *others))])
     ProcessCollector(registry=metrics.registry)
     metrics.registry.register(ChildProcesses(lambda: {"media": (), "voice": ()}))
     metrics.registry.register(GraphicsCards(_CARD))
