@@ -32,7 +32,7 @@ _INTERVAL_S = 1.0
 _JOIN_INTERVAL_S = 0.25
 _CONNECT_WITHIN_S = 1.0
 _ANSWER_WITHIN_S = 3.0
-_MAX_SILENT_S = 20.0  # of a head that listens; its parts start for some seconds
+_MAX_SILENT_S = 60.0  # of a head that listens; on a busy machine its parts start for half a minute
 _CALLED = ("voice", "decode")  # deployments that gateways call, by name
 _RUNNING = ("RUNNING", "UPDATING", "RECOVERING")  # the last one after a start of the head
 _FAULTS = (RayError, RayServeException, OSError, RuntimeError)
@@ -57,13 +57,17 @@ class Discovery:
 
     async def _ask_head(self) -> Mapping[str, Mapping[str, Any]]:
         """As ``_deployments``; waits for the last question if that has no answer. Raises OSError."""
-        self.head_listens = False  # Ray's library would wait for it
-        await _reach(self._head)
-        self.head_listens = True
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.get_running_loop().run_in_executor(self._thread, _deployments)
-        async with asyncio.timeout(_ANSWER_WITHIN_S):
-            return await asyncio.shield(self._asking)
+        gives_up_at = time.monotonic() + _ANSWER_WITHIN_S
+        while time.monotonic() < gives_up_at:
+            self.head_listens = False  # Ray's library would wait for it
+            await _reach(self._head)
+            self.head_listens = True
+            if self._asking is None or self._asking.done():
+                self._asking = asyncio.get_running_loop().run_in_executor(self._thread, _deployments)
+            await asyncio.wait([self._asking], timeout=_INTERVAL_S / 2)
+            if self._asking.done():
+                return self._asking.result()
+        raise TimeoutError
 
     async def report(self) -> ClusterReport:
         """The cluster now."""
