@@ -87,7 +87,7 @@ def invert_mel(mel: Tensor) -> Float:
 
     Source: D. W. Griffin and J. S. Lim, Signal Estimation from Modified Short-Time Fourier Transform (1984).
     """
-    filters = features._slaney_filters(SAMPLE_RATE, MEL_WINDOW, MEL_BANDS, corpus.MEL_MAX_HZ)
+    filters = features.slaney_filters(SAMPLE_RATE, MEL_WINDOW, MEL_BANDS, corpus.MEL_MAX_HZ)
     magnitude = (torch.from_numpy(np.linalg.pinv(filters)).float() @ mel.exp()).clamp(min=1e-5)
     window, frames = torch.hann_window(MEL_WINDOW), mel.shape[1]
     turns = torch.rand(magnitude.shape, generator=torch.Generator().manual_seed(5))

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from small_voice.optimise import Losses
 from vivavoce.models.cosyvoice.config import SAMPLE_RATE, HiftConfig
 from vivavoce.models.cosyvoice.front_end.features import MEL_HOP
+from vivavoce.models.cosyvoice.training.networks import fold_weights
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2, continued_phase_sines
-from vivavoce.models.networks.weight_norm import WeightNorm, WeightNormConv, WeightNormTransposedConv
+from vivavoce.models.networks.weight_norm import WeightNorm
 
 CONFIG = HiftConfig(
     base_channels=96,
@@ -58,21 +59,6 @@ def new_network(seed: int) -> HiftV2:
         layer.bias = nn.Parameter(layer.bias.detach().double())
     network.spectra.prepare()
     return network
-
-
-def fold_weights(network: HiftV2) -> None:
-    """Multiply the weights out as ``prepare`` does, with a gradient."""
-    for layer in network.modules():
-        if isinstance(layer, WeightNormConv | WeightNormTransposedConv):
-            parts = layer.get_submodule("parametrizations.weight")
-            assert isinstance(parts, WeightNorm)
-            direction = parts.original1
-            length = direction.flatten(1).norm(dim=1).view_as(parts.original0)
-            weight = direction * (parts.original0 / length)
-            if isinstance(layer, WeightNormConv):
-                layer.is_channels_last = layer.dtype is torch.float32
-                weight = weight[:, :, None] if layer.is_channels_last else weight.double()
-            layer.weight = weight
 
 
 class VocoderTask:

@@ -54,7 +54,7 @@ def mel_spectrogram(samples: ArrayLike, max_hz: float | None) -> Float:
     padded = np.pad(np.asarray(samples, np.float64), edge, mode="reflect")
     spectrum = _spectrum(padded, MEL_WINDOW, MEL_HOP, _hann(MEL_WINDOW), MEL_WINDOW)
     magnitude = np.sqrt(spectrum.real**2 + spectrum.imag**2 + 1e-9)
-    filters = _slaney_filters(SAMPLE_RATE, MEL_WINDOW, MEL_BANDS, max_hz or SAMPLE_RATE / 2)
+    filters = slaney_filters(SAMPLE_RATE, MEL_WINDOW, MEL_BANDS, max_hz or SAMPLE_RATE / 2)
     mel: Double = np.log(np.maximum(magnitude @ filters.T, _MEL_FLOOR))
     return mel.T.astype(np.float32)
 
@@ -64,7 +64,7 @@ def whisper_log_mel(samples: ArrayLike) -> Float:
     padded = np.pad(np.asarray(samples, np.float64), _WHISPER_WINDOW // 2, mode="reflect")
     spectrum = _spectrum(padded, _WHISPER_WINDOW, _WHISPER_HOP, _hann(_WHISPER_WINDOW), _WHISPER_WINDOW)
     power = np.abs(spectrum[:-1]) ** 2
-    filters = _slaney_filters(SPEECH_RATE, _WHISPER_WINDOW, _WHISPER_BANDS, SPEECH_RATE / 2)
+    filters = slaney_filters(SPEECH_RATE, _WHISPER_WINDOW, _WHISPER_BANDS, SPEECH_RATE / 2)
     decades: Double = np.log10(np.maximum(power @ filters.T, _WHISPER_FLOOR))
     decades = np.maximum(decades, decades.max() - _WHISPER_RANGE)
     return ((decades + 4) / 4).T.astype(np.float32)
@@ -104,7 +104,7 @@ def _povey(size: int) -> Double:
 
 
 @lru_cache(maxsize=8)
-def _slaney_filters(rate: int, transform: int, bands: int, max_hz: float) -> Double:
+def slaney_filters(rate: int, transform: int, bands: int, max_hz: float) -> Double:
     """(bands, transform // 2 + 1): triangles of unit area, evenly spaced on Slaney's mel scale from 0 Hz."""
     frequencies = np.linspace(0, rate / 2, transform // 2 + 1)
     edges = _slaney_hz(np.linspace(0, _slaney_mel(max_hz), bands + 2))

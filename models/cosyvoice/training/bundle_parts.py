@@ -18,24 +18,25 @@ from .loop.processes import join_processes, leave_processes, local_device
 from .loop.run_folder import TrainingRunError, read_tensors
 from .loop.trainer import Trainer
 from .lora import add_adapters
-from .networks import trainable_flow, trainable_lm
+from .networks import trainable_flow, trainable_lm, trainable_vocoder
 from .parts import FlowPart, LmPart, TrainedPart
+from .vocoder.part import VocoderPart
 
 __all__ = ["PartOptions", "Trainer", "join_processes", "leave_processes", "load_part", "write_weights"]
 
-WEIGHT_FILES = {"lm": "llm.pt", "flow": "flow.pt"}
+WEIGHT_FILES = {part.name: part.weight_file for part in (LmPart, FlowPart, VocoderPart)}
 
 
 @dataclass(frozen=True, slots=True)
 class PartOptions:
     """What of a bundle is trained."""
 
-    part: str  # "lm" or "flow"
+    part: str  # "lm", "flow" or "vocoder"
     adapter_rank: int = 0  # of low-rank adapters of the language model; 0: all parameters are trained
     adapter_alpha: float = 16.0  # their product counts alpha / rank times
     speaker_share: float = 0.5  # of the flow's rows, those with the speaker's mean embedding
     dropout: float = DROPOUT  # of the flow
-    seed: int = 1986  # of the adapters
+    seed: int = 1986  # of what begins at random: adapters, discriminators
 
     @property
     def adapter_scale(self) -> float | None:
@@ -54,6 +55,9 @@ def load_part(bundle: CosyVoiceBundle, options: PartOptions, device: torch.devic
         flow = trainable_flow(bundle.network_config.flow, weights)
         add_dropout(flow, options.dropout)
         return FlowPart(flow.to(device), speaker_share=options.speaker_share, dropout=options.dropout)
+    if options.part == "vocoder":
+        vocoder = trainable_vocoder(bundle.network_config.hift, bundle.version, weights)
+        return VocoderPart(vocoder, options.seed, device)
     lm = trainable_lm(bundle.network_config.lm, weights)
     if options.adapter_rank:
         add_adapters(lm, options.adapter_rank, options.adapter_alpha, options.seed)

@@ -10,9 +10,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..config import TEXT_EMBEDDING_KEY, CosyVoiceVersion, FlowConfig, SpeechLmConfig
+from ...networks.weight_norm import WeightNorm, WeightNormConv, WeightNormTransposedConv
+from ..config import TEXT_EMBEDDING_KEY, CosyVoiceVersion, FlowConfig, HiftConfig, SpeechLmConfig
 from ..flow.flow import Flow
 from ..lm.speech_lm import SpeechLm, fuse_weights
+from ..vocoder.hift_v2 import HiftV2
+from ..vocoder.hift_v3 import HiftV3
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -32,6 +35,35 @@ def trainable_flow(config: FlowConfig, weights: dict[str, Tensor]) -> Flow:
     with torch.device("meta"):
         flow = Flow(config)
     return _with_parameters(flow, weights)
+
+
+def trainable_vocoder(
+    config: HiftConfig, version: CosyVoiceVersion, weights: Mapping[str, Tensor]
+) -> HiftV2 | HiftV3:
+    """Build the vocoder of the tensors of hift.pt. Raises RuntimeError that names missing and unknown keys.
+
+    Call ``fold_weights`` before each pass.
+    """
+    with torch.device("meta"):
+        vocoder = HiftV2(config) if version is CosyVoiceVersion.V2 else HiftV3(config)
+    vocoder.spectra.prepare()
+    _with_parameters(vocoder, weights)
+    vocoder.f0_predictor.condnet.double()  # it computes in double precision
+    return vocoder
+
+
+def fold_weights(vocoder: nn.Module) -> None:
+    """Multiply out the weight-normed weights of a vocoder in training, with gradients."""
+    for layer in vocoder.modules():
+        if isinstance(layer, WeightNormConv | WeightNormTransposedConv):
+            parts = layer.get_submodule("parametrizations.weight")
+            assert isinstance(parts, WeightNorm)
+            length, direction = parts.original0, parts.original1
+            weight = direction * (length / direction.flatten(1).norm(dim=1).view_as(length))
+            if isinstance(layer, WeightNormConv):
+                layer.is_channels_last = layer.dtype is torch.float32 and weight.device.type == "cpu"
+                weight = weight[:, :, None] if layer.is_channels_last else weight.to(layer.dtype)
+            layer.weight = weight
 
 
 def _with_parameters(network: Network, weights: Mapping[str, Tensor]) -> Network:

@@ -1,11 +1,12 @@
-"""The trained parts of a bundle, the language model and the flow, each with its batches and its loss.
+"""The trained parts of a bundle, each with its batches and its loss; the vocoder is in ``vocoder``.
 
 A part gives ``losses`` of some utterances of a data set. All its random choices come from a ``DrawSeed``, so
 that a batch may be split between processes or halved.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -22,34 +23,46 @@ from .loss import TrainingLoss
 from .networks import lm_tensors
 
 
-class TrainedPart(Protocol):
+@dataclass(frozen=True, slots=True)
+class TrainingTurn:
+    """One step of the optimizer on a batch."""
+
+    loss: Callable[[TrainingDataset, Sequence[int], DrawSeed, int], TrainingLoss]  # as ``TrainedPart.loss``
+    trains: str = ""  # what the names of the parameters begin with that it trains
+
+
+class TrainedPart(ABC):
     """A network in training.
 
     Attributes:
+        network: parameters that require no gradient stay as they are.
         name: "lm", "flow" or "vocoder".
         weight_file: the file of a bundle that it replaces, such as "llm.pt".
+        max_row_frames: mel frames of a row at most, if it has crops of the utterances.
     """
 
     name: str
     weight_file: str
+    network: nn.Module
+    max_row_frames: int | None = None
 
     @property
-    def network(self) -> nn.Module:
-        """The network; parameters that require no gradient stay as they are."""
-        ...
+    def turns(self) -> Sequence[TrainingTurn]:
+        """The steps on each batch; the loss of the last one is reported."""
+        return (TrainingTurn(self.loss),)
 
+    @abstractmethod
     def loss(
         self, dataset: TrainingDataset, numbers: Sequence[int], seed: DrawSeed, step: int
     ) -> TrainingLoss:
         """The loss of some utterances. step: what draws of a whole batch depend on."""
-        ...
 
+    @abstractmethod
     def weight_tensors(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of ``weight_file``, of a state of the network."""
-        ...
 
 
-class LmPart:
+class LmPart(TrainedPart):
     """The language model. adapter_scale: of its adapters, if it has any."""
 
     name, weight_file = "lm", "llm.pt"
@@ -79,7 +92,7 @@ class LmPart:
         return lm_tensors(self.network.config, state)
 
 
-class FlowPart:
+class FlowPart(TrainedPart):
     """The flow. speaker_share: of the rows, those that have the speaker's mean embedding.
 
     dropout: of the attention weights of version 2's encoder in training; see ``dropout`` for the rest.

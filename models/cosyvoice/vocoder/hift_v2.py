@@ -111,6 +111,17 @@ class HiftV2(HiftNetwork):
         """Render the last chunk to its end. The same inputs as ``step``."""
         return self._render(mel, noise, state).wave
 
+    def render_whole(self, mel: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Render a whole mel with gradients, for training; the source gives the pitch none.
+
+        mel: (B, 80, T). noise: (B, 480 T, waves). Returns samples (B, 480 T) and pitch (B, T) Hz.
+        """
+        f0 = self.f0_predictor(mel)
+        heard = f0.detach()
+        phase = self.init_state(len(mel)).phase
+        sines, _ = continued_phase_sines(heard, phase, self.config, beginning=True)
+        return self.decode(mel, self.m_source(sines, heard, noise)), f0
+
     @torch.inference_mode()
     def _render(self, mel: Tensor, noise: Tensor, state: HiftV2State) -> "_Rendered":
         size = self.config.samples_per_frame

@@ -159,6 +159,7 @@ class HiftV3(HiftNetwork):
         is_beginning = not state.mel.shape[2]
         return self.config.samples_per_frame * noise_frames(mel_frames, is_beginning=is_beginning, last=last)
 
+    @torch.inference_mode()
     def step(self, mel: Tensor, noise: Tensor, state: HiftV3State) -> tuple[Tensor, HiftV3State]:
         """Render a chunk: (B, 480 (n - 4) - 4) samples at the beginning, (B, 480 n) afterwards.
 
@@ -166,16 +167,25 @@ class HiftV3(HiftNetwork):
         chunk of fewer than 5 frames.
         """
         check_first_chunk(mel, state.mel)
-        return self._render(mel, noise, state, last=False)
+        samples, following, _ = self._render(mel, noise, state, last=False)
+        return samples, following
 
+    @torch.inference_mode()
     def finish(self, mel: Tensor, noise: Tensor, state: HiftV3State) -> Tensor:
         """Render all remaining samples. mel: (B, 80, n), n may be 0 except at the beginning."""
         return self._render(mel, noise, state, last=True)[0]
 
-    @torch.inference_mode()
+    def render_whole(self, mel: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Render a whole mel with gradients, for training; the source gives the pitch none.
+
+        mel: (B, 80, T). noise: (B, 480 T, waves). Returns samples (B, 480 T) and pitch (B, T) Hz.
+        """
+        samples, _, f0 = self._render(mel, noise, self.init_state(len(mel)), last=True)
+        return samples, f0
+
     def _render(
         self, mel: Tensor, noise: Tensor, state: HiftV3State, *, last: bool
-    ) -> tuple[Tensor, HiftV3State]:
+    ) -> tuple[Tensor, HiftV3State, Tensor]:
         beginning = not state.mel.shape[2]
         with_pending = torch.cat([state.mel, mel], 2)
         f0, f0_contexts = self.predict_f0(
@@ -183,8 +193,9 @@ class HiftV3(HiftNetwork):
             state.f0,
             last=last,
         )
-        sines, phase = frame_phase_sines(f0, state.phase, self.config)
-        new_source = self.m_source(sines, f0, noise)[:, 0]
+        heard = f0.detach()
+        sines, phase = frame_phase_sines(heard, state.phase, self.config)
+        new_source = self.m_source(sines, heard, noise)[:, 0]
         source, frames = self._source_window(
             new_source, state.source, with_pending.shape[2], beginning=beginning, last=last
         )
@@ -203,7 +214,7 @@ class HiftV3(HiftNetwork):
             tuple(contexts.following),
             overlap,
         )
-        return samples, following
+        return samples, following, f0
 
     def predict_f0(
         self, mel: Tensor, contexts: tuple[Tensor, ...], *, last: bool

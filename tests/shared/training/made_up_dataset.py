@@ -1,6 +1,6 @@
 """A data set of made-up utterances for the reduced networks, and a program that trains on it.
 
-python made_up_dataset.py DATASET RUN lm|flow STEPS     as torchrun starts it, too
+python made_up_dataset.py DATASET RUN lm|flow|vocoder STEPS     as torchrun starts it, too
 """
 
 import sys
@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from shared.audio.harmonic_voice import harmonic_voice
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import tiny_config
-from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import flow_shapes, llm_shapes
+from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import flow_shapes, hift_shapes, llm_shapes
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.training.dataset import (
     DatasetAbout,
@@ -23,10 +24,13 @@ from vivavoce.models.cosyvoice.training.loop.processes import join_processes, le
 from vivavoce.models.cosyvoice.training.loop.run_folder import TrainingRunFolder
 from vivavoce.models.cosyvoice.training.loop.settings import TrainingSettings
 from vivavoce.models.cosyvoice.training.loop.trainer import Trainer, TrainingStep
-from vivavoce.models.cosyvoice.training.networks import trainable_flow, trainable_lm
+from vivavoce.models.cosyvoice.training.networks import trainable_flow, trainable_lm, trainable_vocoder
 from vivavoce.models.cosyvoice.training.parts import FlowPart, LmPart, TrainedPart
+from vivavoce.models.cosyvoice.training.vocoder.discriminators import DiscriminatorWidths
+from vivavoce.models.cosyvoice.training.vocoder.part import VocoderPart
 
 ABOUT = DatasetAbout(version=2, digest="made up")
+WIDTHS = DiscriminatorWidths((4, 4, 8, 8, 8), 4)
 
 
 def made_up_utterance(number: int, ids: int = 0) -> PreparedUtterance:
@@ -37,8 +41,9 @@ def made_up_utterance(number: int, ids: int = 0) -> PreparedUtterance:
     mel = np.repeat(draws.standard_normal((count // 5 + 1, 80)), 10, 0)[: 2 * count] - 4
     speech = draws.integers(0, 6561, count).astype(np.int32)
     embedding = draws.standard_normal(192).astype(np.float32)
+    samples = (harmonic_voice(count / 25) * 32_767).astype(np.int16)
     return PreparedUtterance(
-        f"utterance {number}", "made up", "anna", text, speech, mel.astype(np.float32), embedding
+        f"utterance {number}", "made up", "anna", text, speech, mel.astype(np.float32), embedding, samples
     )
 
 
@@ -56,7 +61,11 @@ def random_part(
 ) -> TrainedPart:
     """A reduced network with random weights."""
     config, generator = tiny_config(version), torch.Generator().manual_seed(0)
-    shapes = llm_shapes(config.lm) if name == "lm" else flow_shapes(config.flow)
+    shapes = {
+        "lm": llm_shapes(config.lm),
+        "flow": flow_shapes(config.flow),
+        "vocoder": hift_shapes(config.hift, version),
+    }[name]
     weights = {
         key: 1 + torch.zeros(shape)
         if len(shape) == 1 and key.endswith("weight")
@@ -65,6 +74,8 @@ def random_part(
     }
     if name == "lm":
         return LmPart(trainable_lm(config.lm, weights))
+    if name == "vocoder":
+        return VocoderPart(trainable_vocoder(config.hift, version, weights), 0, widths=WIDTHS, crop_frames=12)
     flow = trainable_flow(config.flow, weights)
     if dropout:
         add_dropout(flow, dropout)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class TrainingChoices:
     """What a user chooses; None takes the default of the part."""
 
-    part: str  # "lm" or "flow"
+    part: str  # "lm", "flow" or "vocoder"
     whole: bool = False  # all parameters of the language model, not adapters
     adapter_rank: int = 16
     learning_rate: float | None = None

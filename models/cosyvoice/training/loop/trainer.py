@@ -18,7 +18,7 @@ import torch
 
 from ..dataset import TrainingDataset, split_held_out
 from ..draws import DrawSeed
-from ..parts import TrainedPart
+from ..parts import TrainedPart, TrainingTurn
 from .batches import cut_batches, plan_epoch
 from .optimization import TrainingOptimizer
 from .processes import TrainingProcesses
@@ -69,7 +69,7 @@ class Trainer:
         self._on_step, self._on_notice = on_step, on_notice
         self._optimizer = TrainingOptimizer(part.network, settings)
         self._device = next(part.network.parameters()).device
-        self._frames = [entry.frames for entry in dataset.entries]
+        self._frames = [min(entry.frames, part.max_row_frames or entry.frames) for entry in dataset.entries]
         self._numbers, self._held_out = split_held_out(dataset.entries, settings.held_out, settings.seed)
         self._place = self._resume()
         self._skipped = 0
@@ -144,28 +144,37 @@ class Trainer:
     def _train_step(self, seed: DrawSeed, batches: Sequence[list[int]]) -> TrainingStep:
         begun, step = time.perf_counter(), self._place.step
         self._part.network.train()
-        while (sums := self._accumulate(seed, batches)) is None:
+        for turn in self._part.turns:
+            loss, accuracy, norm = self._take_turn(turn, seed, batches)
+        rate = self._optimizer.learning_rate(step)
+        seconds = time.perf_counter() - begun
+        return TrainingStep(step + 1, self._place.epoch + 1, loss, accuracy, norm, rate, seconds, 0)
+
+    def _take_turn(
+        self, turn: TrainingTurn, seed: DrawSeed, batches: Sequence[list[int]]
+    ) -> tuple[float, float, float]:
+        """Step the parameters of a turn; returns its loss, accuracy and norm of the gradient."""
+        while (sums := self._accumulate(turn, seed, batches)) is None:
             self._halve()
         total, count, correct = sums
         if not math.isfinite(total):
-            self._name_the_fault(seed, batches)
-        self._processes.sum_gradients(self._optimizer.parameters.values())
-        norm = self._optimizer.step(step, int(count))
+            self._name_the_fault(turn, seed, batches)
+        named = self._optimizer.parameters.items()
+        self._processes.sum_gradients(one for name, one in named if name.startswith(turn.trains))
+        norm = self._optimizer.step(self._place.step, int(count))
         self._check_norm(norm)
-        rate = self._optimizer.learning_rate(step)
-        seconds = time.perf_counter() - begun
-        return TrainingStep(
-            step + 1, self._place.epoch + 1, total / count, correct / count, norm, rate, seconds, 0
-        )
+        return total / count, correct / count, norm
 
-    def _accumulate(self, seed: DrawSeed, batches: Sequence[list[int]]) -> list[float] | None:
+    def _accumulate(
+        self, turn: TrainingTurn, seed: DrawSeed, batches: Sequence[list[int]]
+    ) -> list[float] | None:
         """Sums of loss, targets and correct ones over all processes; None if any is out of memory."""
         total, count, correct, failed = 0.0, 0, 0, False
         try:
             for piece in self._pieces(batches):
                 torch.manual_seed(self._dropout_seed(seed, piece))
                 with self._autocast():
-                    loss = self._part.loss(self._dataset, piece, seed, self._place.step)
+                    loss = turn.loss(self._dataset, piece, seed, self._place.step)
                 loss.total.backward()  # type: ignore[no-untyped-call]
                 total, count = total + float(loss.total.detach()), count + loss.count
                 correct += loss.correct
@@ -204,12 +213,12 @@ class Trainer:
         self._on_notice(f"out of memory: batches are halved to {largest // 2} frames from now on")
 
     @torch.no_grad()
-    def _name_the_fault(self, seed: DrawSeed, batches: Sequence[list[int]]) -> None:
+    def _name_the_fault(self, turn: TrainingTurn, seed: DrawSeed, batches: Sequence[list[int]]) -> None:
         """Raise TrainingRunError with the utterances whose loss alone is no number."""
         names = []
         for number in (number for batch in batches for number in batch):
             with self._autocast():
-                loss = self._part.loss(self._dataset, [number], seed, self._place.step)
+                loss = turn.loss(self._dataset, [number], seed, self._place.step)
             if not math.isfinite(float(loss.total)):
                 names.append(self._dataset.entries[number].name)
         culprits = ", ".join(names) or "no utterance alone, but of the batch"

@@ -1,6 +1,7 @@
 """A bundle is trained on recordings, evaluated, exported, and speaks with the voice by its name."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="the [train] extra is not installed")
 pytest.importorskip("tensorboardX", reason="the [train] extra is not installed")
 
+from shared.training.made_up_dataset import WIDTHS  # noqa: E402
 from shared.training.recorded_voice import write_recordings  # noqa: E402
 from vivavoce import Engine  # noqa: E402
 from vivavoce.models.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
+from vivavoce.models.cosyvoice.training import bundle_parts  # noqa: E402
 from vivavoce.models.cosyvoice.training.loop.metrics import read_metrics  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.finetuning.evaluation import (  # noqa: E402
     SOURCES,
@@ -59,23 +62,32 @@ async def speak(bundle: Path, voice: str) -> bytes:
         await engine.aclose()
 
 
-def test_runs_of_both_parts_become_a_bundle_that_speaks(v2_folder: Path, data: Path, tmp_path: Path) -> None:
+PARTS = {"lm": 2, "flow": 2, "vocoder": 1}  # epochs
+
+
+def test_runs_of_all_parts_become_a_bundle_that_speaks(
+    v2_folder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = partial(bundle_parts.VocoderPart, widths=WIDTHS, crop_frames=12)
+    monkeypatch.setattr(bundle_parts, "VocoderPart", small)
     finished = {
-        part: train(data, None, tmp_path / part, TrainingChoices(part, **CHOICES)) for part in ("lm", "flow")
+        part: train(data, None, tmp_path / part, TrainingChoices(part, **(CHOICES | {"epochs": epochs})))
+        for part, epochs in PARTS.items()
     }
     for part, one in finished.items():
         assert one.is_complete and one.curves is not None and one.curves.stat().st_size > 1000
         rows = read_metrics(tmp_path / part)
         assert [int(row["step"]) for row in rows] == list(range(1, one.place.step + 1))
         assert rows[-1]["validation_loss"]
-    runs = [open_run(tmp_path / part) for part in ("lm", "flow")]
+    runs = [open_run(tmp_path / part) for part in PARTS]
     assert export_runs(runs, tmp_path / "out", "anna") == ("anna",)
     before, after = (open_bundle(folder) for folder in (v2_folder, tmp_path / "out"))
     changed = {
         name: _changed(before.load(name), after.load(name)) for name in ("llm.pt", "flow.pt", "hift.pt")
     }
     assert all("proj" in key for key in changed["llm.pt"]) and changed["llm.pt"]
-    assert "decoder.estimator.final_proj.weight" in changed["flow.pt"] and not changed["hift.pt"]
+    assert "decoder.estimator.final_proj.weight" in changed["flow.pt"]
+    assert "conv_post.bias" in changed["hift.pt"]
     assert set(after.speakers()) == {"anna", "nobody"}
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert "6 recordings" in card and "adapters of rank 16" in card

@@ -1,0 +1,1 @@
+"""Training of the vocoder: against discriminators, with crops of recordings."""
