@@ -103,7 +103,13 @@ def hash_recording(data: bytes, transcript: str = "") -> str:
 def _decode_in_subprocess(data: bytes, limits: RecordingLimits) -> bytes:
     command = [sys.executable, "-P", str(_DECODER), limits.as_json()]
     try:
-        decoder = subprocess.run(command, input=data, capture_output=True, timeout=_DECODE_TIMEOUT_S)
+        decoder = subprocess.run(
+            command,
+            input=data,
+            capture_output=True,
+            timeout=_DECODE_TIMEOUT_S,
+            process_group=0,  # Control-C in a terminal must not look like a file that crashes the decoder
+        )
     except subprocess.TimeoutExpired as error:
         raise BadRequest("the recording takes too long to decode") from error
     if decoder.returncode < 0:  # killed by a signal: the CPU time limit, or a crash in a parser

@@ -2,20 +2,22 @@
 
 import io
 import math
+import os
 import struct
 import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-import av
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from shared.audio.sound_files import encoded
 from vivavoce.tts_engine.errors import BadRequest
+from vivavoce.tts_engine.voices import recording as recording_module
 from vivavoce.tts_engine.voices import recording_decoder
 from vivavoce.tts_engine.voices.recording import RecordingLimits, read_recording, read_sound_file
 from vivavoce.tts_engine.voices.recording_decoder import RecordingRefused, decode
@@ -27,32 +29,6 @@ def tone(seconds: float, sample_rate: int, channels: int = 1, level: float = 0.5
     time_s = np.arange(round(seconds * sample_rate)) / sample_rate
     one = level * np.sin(2 * np.pi * 440 * time_s)
     return np.repeat(one[None].astype(np.float32), channels, axis=0)
-
-
-def encoded(
-    samples: NDArray[np.float32], sample_rate: int, container: str, codec: str, pictures: str | None = None
-) -> bytes:
-    layout = {1: "mono", 2: "stereo", 6: "5.1"}[len(samples)]
-    file = io.BytesIO()
-    with av.open(file, "w", format=container) as output:
-        stream = output.add_stream(codec, rate=sample_rate, layout=layout)
-        if pictures is not None:
-            track = output.add_stream(pictures, rate=10)
-            track.width = track.height = 64
-            track.pix_fmt = "yuv420p"
-            picture = av.VideoFrame.from_ndarray(np.zeros((96, 64), np.uint8), format="yuv420p")
-            for _ in range(10):
-                output.mux(track.encode(picture))
-        frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout=layout)
-        frame.sample_rate = sample_rate
-        context = stream.codec_context
-        resampler = av.AudioResampler(context.format, layout, sample_rate, context.frame_size or None)
-        for piece in [*resampler.resample(frame), *resampler.resample(None)]:
-            output.mux(stream.encode(piece))
-        output.mux(stream.encode(None))
-        if pictures is not None:
-            output.mux(track.encode(None))
-    return file.getvalue()
 
 
 def wav(samples: NDArray[np.float32], sample_rate: int, codec: str = "pcm_s16le") -> bytes:
@@ -338,3 +314,12 @@ def test_a_long_silence_before_the_speech_is_part_of_the_recording(kind: str) ->
     both = np.concatenate([silence, tone(4, sample_rate)], axis=1)
     samples, rate = decode(encoded(both, sample_rate, container, codec), LIMITS)
     assert len(samples) / rate == pytest.approx(24, abs=0.1)
+
+
+def test_control_c_in_a_terminal_does_not_reach_the_decoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "decoder.py"
+    program.write_text("import json, os\nprint(json.dumps({'sample_rate': os.getpgid(0)}))")
+    monkeypatch.setattr(recording_module, "_DECODER", program)
+    assert read_recording(b"a sound").sample_rate != os.getpgid(0)
