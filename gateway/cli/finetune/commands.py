@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # rich is imported where it is used, so that --help is fast
     from ....tts_engine.cosyvoice.finetuning.training import TrainingStep
 
 _FOLDER = click.Path(path_type=Path)
+_INTERRUPTED = "Interrupted; the same command continues."
 _RUN = click.argument("run", type=_FOLDER)
 
 
@@ -91,6 +92,9 @@ def prepare(recordings: Path, bundle: Path, out: Path) -> None:
         f"{report.kept} recordings kept, {report.seconds / 60:.1f} minutes, {report.new} of them new; "
         f"{len(report.left_out)} left out; see {out / 'report.html'}"
     )
+    if not report.is_complete:
+        click.echo(_INTERRUPTED)
+        return
     if report.is_short:
         click.echo("Less than 30 minutes: the voice may not be learnt; an hour is a good start.", err=True)
     click.echo(f"Next: vivavoce finetune train {out} --part lm --out {out}-lm")
@@ -98,7 +102,7 @@ def prepare(recordings: Path, bundle: Path, out: Path) -> None:
 
 @finetune.command(epilog="Example: vivavoce finetune train dataset --part lm --out run-lm")
 @click.argument("dataset", type=_FOLDER)
-@click.option("--part", type=click.Choice(["lm", "flow"]), required=True, help="What is trained.")
+@click.option("--part", type=click.Choice(["lm", "flow", "vocoder"]), required=True, help="What is trained.")
 @click.option("--out", "run", type=_FOLDER, required=True, metavar="RUN", help="New, or a run to continue.")
 @click.option("--bundle", type=_FOLDER, metavar="DIR", help="[default: the one of prepare]")
 @click.option(
@@ -112,7 +116,7 @@ def prepare(recordings: Path, bundle: Path, out: Path) -> None:
     show_default=True,
     help="Of the adapters.",
 )
-@click.option("--learning-rate", type=float, help="[default: 1e-5; of adapters 1e-4]")
+@click.option("--learning-rate", type=float, help="[default: 1e-5; of adapters 1e-4, of the vocoder 2e-4]")
 @click.option("--epochs", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--max-steps", type=click.IntRange(1), help="End earlier.")
 @click.option(
@@ -178,7 +182,7 @@ def train(
     if finished.is_complete:
         click.echo(f"Next: vivavoce finetune evaluate {run} --choose")
     else:
-        click.echo("Interrupted; the same command continues.")
+        click.echo(_INTERRUPTED)
 
 
 @finetune.command(epilog="Example: vivavoce finetune evaluate run-lm --choose")

@@ -1,5 +1,6 @@
 """``vivavoce finetune``: each command says what it did and names the next one; faults are one sentence."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,9 @@ pytest.importorskip("tensorboardX", reason="the [train] extra is not installed")
 from shared.training.recorded_voice import write_recordings
 from shared.voices.cosyvoice_bundles import write_random_bundle
 from vivavoce.gateway.cli.main import main
+from vivavoce.models.cosyvoice.training.dataset import DatasetWriter, PreparedUtterance
+from vivavoce.models.cosyvoice.training.loop.metrics import TrainingMetrics
+from vivavoce.models.cosyvoice.training.loop.trainer import TrainingStep
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process", "one_thread")
 
@@ -49,6 +53,42 @@ def test_recordings_become_a_bundle_command_by_command(
     said = capsys.readouterr()
     assert f"{voice}: a bundle with the voice anna\n" in said.out
     assert "anna" in said.out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_command_with_what_is_done_on_file(
+    number: signal.Signals,
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    recordings, data, lm = (tmp_path / name for name in ("recordings", "data", "data-lm"))
+    write_recordings(recordings, 4, seconds=1.0, text="The fox.")
+    handler = signal.getsignal(number)
+    add, write_metrics = DatasetWriter.add, TrainingMetrics.add
+
+    def add_and_signal(writer: DatasetWriter, utterance: PreparedUtterance) -> None:
+        add(writer, utterance)
+        signal.raise_signal(number)
+
+    def write_and_signal(metrics: TrainingMetrics, step: TrainingStep) -> None:
+        write_metrics(metrics, step)
+        signal.raise_signal(number)
+
+    with monkeypatch.context() as during:
+        during.setattr(DatasetWriter, "add", add_and_signal)
+        assert run("finetune", "prepare", recordings, "--bundle", bundle, "--out", data) == 0
+    said = capsys.readouterr().out
+    assert "1 recordings kept" in said and said.endswith("Interrupted; the same command continues.\n")
+    assert run("finetune", "prepare", recordings, "--bundle", bundle, "--out", data) == 0
+    assert "4 recordings kept" in (said := capsys.readouterr().out) and "3 of them new" in said
+
+    monkeypatch.setattr(TrainingMetrics, "add", write_and_signal)
+    assert run("finetune", "train", data, "--part", "lm", "--out", lm, "--max-steps", 3) == 0
+    assert capsys.readouterr().out.endswith("Interrupted; the same command continues.\n")
+    assert [path.name for path in (lm / "checkpoints").iterdir()] == ["step-00000001"]
+    assert signal.getsignal(number) == handler
 
 
 @pytest.mark.parametrize(

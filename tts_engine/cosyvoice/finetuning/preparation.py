@@ -35,8 +35,10 @@ from .screening import (
     MIN_SAMPLE_RATE,
     SoundLevels,
     fault_of_sound,
+    fault_of_voices,
     find_outliers,
     measure_levels,
+    windows_of_speech,
 )
 
 MAX_TEXT_IDS = 200
@@ -63,6 +65,7 @@ class PreparationReport:
     durations: tuple[float, ...]  # s, of each
     peaks: tuple[float, ...]  # dBFS, of each new one
     left_out: dict[str, str]  # by name, why
+    is_complete: bool  # False: it was interrupted
 
     @property
     def is_short(self) -> bool:
@@ -105,6 +108,7 @@ def prepare(
     writer.index.bundle = str(bundle_folder.resolve())
     wanted = _forget_changed(writer.index, found.recordings)
     preparation = _Preparation(writer, tokenizer, load_voice_encoder(bundle))
+    done = 0
     try:
         for done, (recording, decoded) in enumerate(_decode_ahead(wanted), 1):
             preparation.add(recording, decoded)
@@ -119,7 +123,14 @@ def prepare(
     durations = tuple(entry.seconds for entry in writer.index.entries)
     peaks = tuple(levels.peak_dbfs for levels in preparation.levels)
     return PreparationReport(
-        out, len(durations), len(peaks), sum(durations), durations, peaks, dict(sorted(left_out.items()))
+        out,
+        len(durations),
+        len(peaks),
+        sum(durations),
+        durations,
+        peaks,
+        dict(sorted(left_out.items())),
+        done == len(wanted),
     )
 
 
@@ -184,8 +195,12 @@ class _Preparation:
             return f"its transcript has {len(text_ids)} text ids; 1 to {MAX_TEXT_IDS} are used"
         try:
             encoded = self._encoder.encode_utterance(sound.samples, sound.sample_rate)
+            windows = windows_of_speech(sound.samples, sound.sample_rate)
+            voices = [self._encoder.embed_speaker(window, sound.sample_rate) for window in windows]
         except VoicePromptError as error:
             return str(error)
+        if fault := fault_of_voices(voices):
+            return fault
         self.levels.append(measure_levels(sound.samples, sound.sample_rate))
         return PreparedUtterance(
             recording.name,

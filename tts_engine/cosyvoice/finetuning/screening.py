@@ -19,6 +19,10 @@ _MIN_LETTERS_PER_S, _MAX_LETTERS_PER_S = 2.0, 35.0
 _LETTERS_OF_AN_IDEOGRAPH = 3  # in the time it takes to say it
 _MAX_RATE_FACTOR = 2.5  # from the median rate of the speaker
 _MIN_SIMILARITY = 0.3  # cosine; of one speaker it is above 0.5, of two below 0.3 as a rule
+_WINDOW_S = 1.5  # of speech that a speaker is known by within a recording
+_MIN_WINDOWS = 2  # of each of two speakers
+_FAINT = 0.05  # level of a window, relative to the loudest one, below which it says nothing about a speaker
+_MIN_SIMILARITY_WITHIN = 0.2  # cosine of the means of both; lower than above, as windows are short
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,38 @@ def fault_of_sound(samples: Float, sample_rate: int, text: str) -> str | None:
     if not _MIN_LETTERS_PER_S <= rate <= _MAX_LETTERS_PER_S:
         return f"does not fit its text: {rate:.1f} letters a second; is the transcript its own?"
     return None
+
+
+def windows_of_speech(samples: Float, sample_rate: int) -> list[Float]:
+    """The windows of a recording by which its speakers are compared, without those that are faint."""
+    size = round(_WINDOW_S * sample_rate)
+    windows = [samples[first : first + size] for first in range(0, len(samples) - size + 1, size)]
+    levels = [float(np.sqrt(np.square(window, dtype=np.float64).mean())) for window in windows]
+    return [window for window, level in zip(windows, levels, strict=True) if level > _FAINT * max(levels)]
+
+
+def fault_of_voices(embeddings: Sequence[Float]) -> str | None:
+    """Why a recording has more than one speaker, by the embeddings of its windows; None if it has one.
+
+    The two windows that differ most stand for a speaker each, and the others are of the one that is nearer.
+    """
+    if len(embeddings) < 2 * _MIN_WINDOWS:
+        return None
+    units = np.stack([_unit(embedding) for embedding in embeddings])
+    similarity = units @ units.T
+    first, second = np.unravel_index(similarity.argmin(), similarity.shape)
+    is_second = similarity[second] > similarity[first]
+    if min(is_second.sum(), (~is_second).sum()) < _MIN_WINDOWS:
+        return None
+    means = [_unit(units[chosen].mean(0)) for chosen in (is_second, ~is_second)]
+    between = float(means[0] @ means[1])
+    if between >= _MIN_SIMILARITY_WITHIN:
+        return None
+    return f"two speakers: similarity {between:.2f} between its parts"
+
+
+def _unit(vector: Float) -> Float:
+    return vector / max(float(np.linalg.norm(vector)), 1e-12)
 
 
 def letters(text: str) -> int:

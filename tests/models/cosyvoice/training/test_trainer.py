@@ -1,5 +1,6 @@
 """The training loop: it goes on after a kill as if nothing had been, and adds up over processes."""
 
+import errno
 import os
 import socket
 import subprocess
@@ -16,8 +17,9 @@ torch = pytest.importorskip("torch", reason="the [train] extra is not installed"
 from shared.training import made_up_dataset  # noqa: E402
 from shared.training.made_up_dataset import random_part, write_dataset  # noqa: E402
 from shared.training.short_run import SETTINGS, train  # noqa: E402
-from vivavoce.models.cosyvoice.training.dataset import TrainingDataset  # noqa: E402
+from vivavoce.models.cosyvoice.training.dataset import DatasetError, TrainingDataset  # noqa: E402
 from vivavoce.models.cosyvoice.training.draws import DrawSeed  # noqa: E402
+from vivavoce.models.cosyvoice.training.loop import run_folder  # noqa: E402
 from vivavoce.models.cosyvoice.training.loop.run_folder import (  # noqa: E402
     TrainingRunError,
     TrainingRunFolder,
@@ -132,6 +134,44 @@ def test_a_run_that_is_stopped_has_a_checkpoint_of_its_last_step(
     trainer.train(should_stop=lambda: len(steps) == 3)
     found = TrainingRunFolder(tmp_path).latest()
     assert found is not None and found[0].step == 3
+
+
+def test_a_disk_that_fills_keeps_the_checkpoint_before(
+    dataset: TrainingDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(SETTINGS, checkpoint_steps=2, max_steps=2)
+    train("lm", dataset, tmp_path, settings)
+
+    def fill(tensors: Any, path: Path) -> None:
+        path.write_bytes(b"half a file")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(run_folder, "save_file", fill)
+        with pytest.raises(OSError, match="No space"):
+            train("lm", dataset, tmp_path, replace(settings, max_steps=4))
+    assert [path.name for path in TrainingRunFolder(tmp_path).checkpoints()] == ["step-00000002"]
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 1
+    assert [step.step for step in train("lm", dataset, tmp_path, replace(settings, max_steps=4))] == [3, 4]
+
+
+def test_a_pickle_in_the_place_of_a_checkpoint_or_a_shard_is_refused_and_not_executed(
+    tmp_path: Path,
+) -> None:
+    class Harmful:
+        def __reduce__(self) -> tuple[Any, tuple[Path]]:
+            return Path.touch, (tmp_path / "executed",)
+
+    data = write_dataset(tmp_path / "data", 2)
+    steps = train("lm", data, tmp_path / "run", replace(SETTINGS, max_steps=1))
+    assert len(steps) == 1
+    for path in [*tmp_path.glob("run/checkpoints/*/state.safetensors"), *tmp_path.glob("data/*.safetensors")]:
+        torch.save(Harmful(), path)
+    with pytest.raises(TrainingRunError, match="damaged"):
+        train("lm", data, tmp_path / "run", replace(SETTINGS, max_steps=2))
+    with pytest.raises(DatasetError):
+        TrainingDataset(tmp_path / "data")
+    assert not (tmp_path / "executed").exists()
 
 
 def test_validation_draws_the_same_each_time(dataset: TrainingDataset, tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ import pytest
 pytest.importorskip("torch", reason="the [train] extra is not installed")
 
 from shared.audio.harmonic_voice import harmonic_voice
+from shared.audio.sound_files import encoded
 from shared.training.recorded_voice import TEXT, wav, write_recording, write_recordings
 from vivavoce.models.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
+from vivavoce.models.cosyvoice.front_end.voice_encoder import VoiceEncoder
 from vivavoce.models.cosyvoice.training import dataset as datasets
 from vivavoce.models.cosyvoice.training.dataset import (
     DatasetError,
@@ -21,7 +23,11 @@ from vivavoce.models.cosyvoice.training.dataset import (
     UtteranceEntry,
 )
 from vivavoce.tts_engine.cosyvoice.finetuning.preparation import PreparationReport, prepare
-from vivavoce.tts_engine.cosyvoice.finetuning.screening import find_outliers
+from vivavoce.tts_engine.cosyvoice.finetuning.screening import (
+    fault_of_voices,
+    find_outliers,
+    windows_of_speech,
+)
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
 
@@ -102,6 +108,70 @@ def test_another_voice_stands_out() -> None:
     entries = [UtteranceEntry(name, TEXT, "anna", 0, 0, 10, 75) for name in ("a", "b", "c")]
     outliers = find_outliers(entries, {"a": 0.9, "b": 0.29, "c": 0.31})
     assert outliers == {"b": "another speaker: similarity 0.29 to the others"}
+
+
+@pytest.mark.parametrize(
+    ("voices", "fault"),
+    [
+        ("aabb", "two speakers: similarity 0.04 between its parts"),
+        ("abab", "two speakers: similarity 0.04 between its parts"),
+        ("aaaa", None),
+        ("aaab", None),  # a cough, or a laugh
+        ("ab", None),
+    ],
+)
+def test_two_voices_in_one_recording_are_heard_in_its_windows(voices: str, fault: str | None) -> None:
+    of_voice = dict(zip("ab", np.eye(4, dtype=np.float32), strict=False))
+    shift = np.array([0, 0, 0.2, 0], np.float32)
+    assert fault_of_voices([3 * of_voice[voice] + 3 * shift for voice in voices]) == fault
+
+
+def test_a_faint_window_says_nothing_about_a_speaker() -> None:
+    samples = harmonic_voice(4.6, 16_000)
+    samples[24_000:48_000] *= np.float32(0.01)
+    assert [len(window) for window in windows_of_speech(samples, 16_000)] == [24_000, 24_000]
+
+
+def test_a_recording_of_two_speakers_is_left_out(
+    v2_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def embed_by_brightness(self: VoiceEncoder, samples: np.ndarray, sample_rate: int) -> np.ndarray:
+        is_bright = float(np.abs(np.diff(samples)).mean() / np.abs(samples).mean()) > 0.5
+        return np.eye(192, dtype=np.float32)[int(is_bright)]
+
+    monkeypatch.setattr(VoiceEncoder, "embed_speaker", embed_by_brightness)
+    write_recordings(tmp_path / "recordings", 2)
+    first = harmonic_voice(3.0)
+    other = first * np.cos(np.pi * np.arange(len(first))).astype(np.float32)  # its spectrum, turned round
+    write_recording(tmp_path / "recordings", "both", wav(np.concatenate([first, other])), text=TEXT * 2)
+    report = prepare(tmp_path / "recordings", v2_folder, tmp_path / "data")
+    assert left_out(report) == {"both.wav": "two speakers"}
+
+
+def test_two_hours_in_one_file_are_left_out_without_reading_them(v2_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "recordings"
+    write_recordings(folder, 2)
+    write_recording(folder, "hours", wav(VOICE)[:44])
+    with (folder / "hours.wav").open("r+b") as file:
+        file.truncate(44 + 2 * 3600 * 16_000 * 2)
+    report = prepare(folder, v2_folder, tmp_path / "data")
+    assert report.kept == 2
+    assert report.left_out == {
+        "hours.wav": "too long: the file has 220 MiB; cut it into utterances of up to 30 s"
+    }
+
+
+def test_the_sound_of_a_video_is_taken(v2_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "recordings"
+    write_recordings(folder, 1)
+    video = encoded(harmonic_voice(3.0, 48_000)[None], 48_000, "mp4", "aac", "libx264")
+    (folder / "film.mp4").write_bytes(video)
+    (folder / "film.txt").write_text(TEXT, "utf-8")
+    silent = encoded(np.zeros((1, 96_000), np.float32), 48_000, "mp4", "aac", "libx264")
+    (folder / "silent.mp4").write_bytes(silent)
+    (folder / "silent.txt").write_text(TEXT, "utf-8")
+    report = prepare(folder, v2_folder, tmp_path / "data")
+    assert report.kept == 2 and left_out(report) == {"silent.mp4": "silent"}
 
 
 def test_a_second_run_does_only_what_is_new_or_changed(v2_folder: Path, tmp_path: Path) -> None:
