@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ...adapters.answer_detector import Answerer
 from ...adapters.audio.dtmf import encode_dtmf
 from ...adapters.media.call_media import CallMedia, MediaReport
 from ...tts_engine.chunk import SAMPLE_RATE
@@ -49,6 +50,7 @@ class Call:
     Attributes:
         speech, listening, recording, end: the parts of the call.
         on_hold: whether the caller hears nothing, and the speech waits.
+        answered_by: what answered a call of the gateway; None: not known, or not wanted.
         key_sender: takes keys, ``0-9 * # A-D``, and has the far end get them; None: they are sent as tones.
         is_taken_over: whether the caller decides what is spoken; an agent that speaks unasked then ends.
     """
@@ -73,6 +75,7 @@ class Call:
         self.media = media
         self.is_taken_over = False
         self.on_hold = False
+        self.answered_by: Answerer | None = None
         self.key_sender: KeySender | None = None
         closed = asyncio.Event()
         self.listening = CallListening(call_id, media)

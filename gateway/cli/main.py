@@ -106,7 +106,9 @@ _BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the pac
     help="Serve Home Assistant on TCP port 10200.",
 )
 @click.option("--ari-url", metavar="URL", help="Asterisk's REST interface, http://127.0.0.1:8088/ari.")
-@click.option("--ari-media", metavar="WAY", help="auto, websocket, audiosocket or rtp.  [default: auto]")
+@click.option(
+    "--ari-media", metavar="WAY", help="auto, websocket[:CONNECTION], audiosocket, rtp.  [default: auto]"
+)
 @click.option("--ari-codec", metavar="NAME", help="ulaw, alaw, slin or slin16.  [default: ulaw]")
 @click.option("--recordings", "recordings_folder", metavar="DIR", help="Folder of recordings of calls.")
 @click.option(

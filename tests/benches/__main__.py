@@ -66,6 +66,16 @@ def bench_echo(sentences: int, as_json: bool) -> None:
     print_report(measure(sentences), as_json)
 
 
+@bench_group.command("answer")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Of 78 calls.")
+@AS_JSON
+def bench_answer(rounds: int, as_json: bool) -> None:
+    """What answered an outgoing call: false rates of persons, machines and faxes."""
+    from benches.answer import measure
+
+    print_report(measure(rounds), as_json)
+
+
 @bench_group.command("cluster")
 @click.option("--utterances", type=click.IntRange(1), default=100, show_default=True, help="One by one.")
 @click.option("--streams", type=click.IntRange(1), default=100, show_default=True, help="Then at once.")

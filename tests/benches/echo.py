@@ -85,7 +85,7 @@ async def _speak() -> list[Samples]:
                 stream.push_text(text)
                 stream.end_input()
                 pcm = b"".join([chunk.pcm async for chunk in stream])
-            spoken.append(_samples(audioop.ratecv(pcm, 2, 1, 24_000, ECHO_RATE, None)[0]))
+            spoken.append(to_samples(audioop.ratecv(pcm, 2, 1, 24_000, ECHO_RATE, None)[0]))
     return spoken
 
 
@@ -99,7 +99,7 @@ def _play(
         voice, numbers.uniform(-30, -12) if number % 4 else -12, numbers.uniform(20, 250), room, numbers
     )
     score.interrupted += bool(_begun(voice, echo + noise))
-    caller = _at_pitch(spoken[(7 * number) % 10], _PITCHES[number % 2])
+    caller = at_pitch(spoken[(7 * number) % 10], _PITCHES[number % 2])
     at = int(numbers.uniform(4_000, len(voice) - 16_000))
     over = np.zeros(len(voice))
     over[at : at + len(caller)] = caller[: len(voice) - at]
@@ -114,7 +114,7 @@ def _is_noticed(begun: Sequence[float], at: int) -> bool:
 def _begun(voice: Samples, heard: Samples) -> list[float]:
     """Seconds at which speech was detected."""
     echo, detector = EchoFilter(), VoiceActivityDetector()
-    played, received = _pcm(voice), ulaw_decode(ulaw_encode(_pcm(heard)))
+    played, received = to_pcm(voice), ulaw_decode(ulaw_encode(to_pcm(heard)))
     begun = []
     for start in range(0, len(received), 2 * _PACKET):
         left = echo.remove(received[start : start + 2 * _PACKET], ECHO_RATE)
@@ -135,17 +135,19 @@ def _echo(voice: Samples, db: float, ms: float, room: bool, numbers: np.random.G
     return echo
 
 
-def _at_pitch(voice: Samples, factor: float) -> Samples:
+def at_pitch(voice: Samples, factor: float) -> Samples:
     """The voice from its onset on, faster and higher by a factor."""
-    pcm = audioop.ratecv(_pcm(voice), 2, 1, round(ECHO_RATE * factor), ECHO_RATE, None)[0]
-    samples = _samples(pcm)
+    pcm = audioop.ratecv(to_pcm(voice), 2, 1, round(ECHO_RATE * factor), ECHO_RATE, None)[0]
+    samples = to_samples(pcm)
     level = np.sqrt(np.convolve(samples**2, np.full(80, 1 / 80), "valid"))
     return samples[int(np.argmax(level > 10 ** (_ONSET_DBFS / 20))) :]
 
 
-def _samples(pcm: bytes) -> Samples:
+def to_samples(pcm: bytes) -> Samples:
+    """Return s16le as samples from -1 to 1."""
     return np.frombuffer(pcm, "<i2") / 32_768
 
 
-def _pcm(samples: Samples) -> bytes:
+def to_pcm(samples: Samples) -> bytes:
+    """Return samples from -1 to 1 as s16le."""
     return np.clip(np.rint(32_768 * samples), -32_768, 32_767).astype("<i2").tobytes()

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +55,7 @@ class WayResult:
 
     answered: list[float] = field(default_factory=list)
     audible: list[float] = field(default_factory=list)
-    failed: int = 0
+    failures: Counter[str] = field(default_factory=Counter)  # by why
     gaps: int = 0
     cpu: float = 0.0  # processor seconds a second, of the gateway
 
@@ -67,7 +68,8 @@ class WayResult:
         return (
             f"{name:5} answer p50 {at(self.answered, 50)} p95 {at(self.answered, 95)} ms, "
             f"audible p50 {at(self.audible, 50)} p95 {at(self.audible, 95)} ms, "
-            f"{self.failed} failed, {self.gaps} gaps over 60 ms, {self.cpu:.2f} processors"
+            f"{self.failures.total()} failed {dict(self.failures) or ''}, "
+            f"{self.gaps} gaps over 60 ms, {self.cpu:.2f} processors"
         )
 
 
@@ -106,7 +108,8 @@ class Gateway:
         return ticks / 100
 
 
-async def _sip_call(phone: SipTestPhone, gateway: Gateway, port: int) -> tuple[CallEnd, bool]:
+async def _sip_call(phone: SipTestPhone, gateway: Gateway, port: int) -> tuple[CallEnd, str]:
+    """Call; return the end of the call, and why it failed."""
     description = phone.describe(codecs="0").replace(
         f" {phone.rtp.address[1]} ".encode(), f" {port} ".encode()
     )
@@ -116,13 +119,15 @@ async def _sip_call(phone: SipTestPhone, gateway: Gateway, port: int) -> tuple[C
     async with asyncio.timeout(20):
         while not listener.events:
             await asyncio.sleep(0.001)
-    return session.hang_up, listener.names()[0] == "answered"
+    first = listener.events[0]
+    return session.hang_up, "" if listener.names()[0] == "answered" else str(first)
 
 
-async def _rtp_call(client: httpx.AsyncClient, port: int) -> tuple[CallEnd, bool]:
+async def _rtp_call(client: httpx.AsyncClient, port: int) -> tuple[CallEnd, str]:
     answer = await client.post("/v1/calls", json={"over": "rtp", "peer": f"127.0.0.1:{port}"})
     call = answer.json().get("call")
-    return lambda: client.delete(f"/v1/calls/{call}"), answer.status_code == 201
+    why = "" if answer.status_code == 201 else f"{answer.status_code} {answer.text[:80]}"
+    return lambda: client.delete(f"/v1/calls/{call}"), why
 
 
 async def measure(way: str, calls: int, rate: float, seconds: float, gateway: Gateway) -> WayResult:
@@ -138,11 +143,11 @@ async def measure(way: str, calls: int, rate: float, seconds: float, gateway: Ga
         begun = time.monotonic()
         try:
             placing = _sip_call(phone, gateway, port) if way == "sip" else _rtp_call(client, port)
-            end, is_up = await placing
-        except (TimeoutError, httpx.HTTPError):
-            is_up = False
-        if not is_up:
-            result.failed += 1
+            end, why = await placing
+        except (TimeoutError, httpx.HTTPError) as error:
+            why = repr(error)
+        if why:
+            result.failures[why] += 1
             return
         result.answered.append(time.monotonic() - begun)
         ends.append(end)
@@ -151,7 +156,7 @@ async def measure(way: str, calls: int, rate: float, seconds: float, gateway: Ga
         if ear.audible_at:
             result.audible.append(ear.audible_at - begun)
         else:
-            result.failed += 1
+            result.failures[f"silent, {len(ear.arrived)} packets"] += 1
 
     async with sip_phone() as phone, httpx.AsyncClient(base_url=gateway.http, timeout=20) as client:
         cpu, begun = gateway.cpu_s(), time.monotonic()
@@ -186,7 +191,11 @@ def main() -> None:
             finally:
                 gateway.close()
         print(many.line(way), flush=True)
-        print(json.dumps({"way": way, "calls": options.calls, "failed": many.failed, "gaps": many.gaps}))
+        print(
+            json.dumps(
+                {"way": way, "calls": options.calls, "failed": many.failures.total(), "gaps": many.gaps}
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from ....adapters.answer_detector import AnswerDetected
 from ....tts_engine.errors import Overloaded, VivavoceError
 from ...access.errors import RateLimited
 from ...voice_registry import KeyVoices
@@ -27,6 +28,7 @@ from ..outgoing.outgoing_calls import OutgoingCall
 from ..registry import ActiveCall
 from ..utterance_tracker import UtteranceOutcome
 from .messages import (
+    AnswererMessage,
     CallDescription,
     CallerDescription,
     CallErrorMessage,
@@ -81,6 +83,7 @@ def describe_outgoing(call: OutgoingCall) -> OutgoingDescription:
         placed_at=round(call.placed_at, 3),
         state=call.state,
         sip=call.sip,
+        answered_by=call.answered_by,
     )
 
 
@@ -94,6 +97,7 @@ def describe_call(active_call: ActiveCall) -> CallDescription:
         opened_at=round(active_call.opened_at, 3),
         held=active_call.attached,
         on_hold=active_call.call.on_hold,
+        answered_by=active_call.call.answered_by,
         sample_rate=active_call.call.media.sample_rate,
     )
 
@@ -113,6 +117,8 @@ def describe_event(event: CallStateEvent) -> ServerMessage:
             return KeyPressedMessage(type="dtmf", digit=digit)
         case HoldChanged(on_hold):
             return HoldMessage(type="hold", on=on_hold)
+        case AnswerDetected(answerer, at_s):
+            return AnswererMessage(type="answered_by", by=answerer, at_s=at_s)
         case OutgoingStateChanged(state, sip):
             return OutgoingStateMessage(type="call_state", state=state, sip=sip)
         case PlayoutReport(lead_ms, packets, late_packets, skipped_packets, underruns):

@@ -3,7 +3,7 @@
     client -> server   text | flush | end | discard | hang_up | transfer | record | speech | on_speech |
                        ask | dtmf | send_keys
     server -> client   started | audio | speech_started | word | mark | speech_finished |
-                       discarded | caller_speaking | caller_silent | dtmf | hold | call_state |
+                       discarded | caller_speaking | caller_silent | dtmf | hold | call_state | answered_by |
                        recording | error | hung_up
                        with all events: utterance | stats, and more fields of speech_started
 
@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from ....adapters.answer_detector import Answerer
 from ....tts_engine.errors import BadRequest
 from ...web.client_json import require_few_values
 from ..call_options import CallerSpeechAction
@@ -238,6 +239,12 @@ class CallerDescription(CallMessage):
     variables: dict[str, str]
 
 
+KnownAnswerer = Annotated[
+    Answerer | None,
+    Field(description="What answered; null if that is not known, or `detect_answer` was not asked for."),
+]
+
+
 class CallDescription(CallMessage):
     """A call that is up."""
 
@@ -251,6 +258,7 @@ class CallDescription(CallMessage):
     opened_at: Annotated[float, Field(description="Unix seconds.")]
     held: Annotated[bool, Field(description="Whether a program is attached to the call.")]
     on_hold: Annotated[bool, Field(description="Whether the caller put the call on hold.")]
+    answered_by: KnownAnswerer
     sample_rate: Annotated[int, Field(description="Hz, of the speech sent; the caller's is in `audio`.")]
 
 
@@ -268,6 +276,7 @@ class OutgoingDescription(CallMessage):
     placed_at: Annotated[float, Field(description="Unix seconds.")]
     state: OutgoingState
     sip: SipStatus
+    answered_by: KnownAnswerer
 
 
 class CallStartedMessage(CallDescription):
@@ -374,6 +383,14 @@ class HoldMessage(CallMessage):
     on: bool
 
 
+class AnswererMessage(CallMessage):
+    """What answered a call that the gateway makes, if `detect_answer` was asked for."""
+
+    type: Literal["answered_by"]
+    by: Answerer
+    at_s: Annotated[float, Field(description="Seconds of audio after the answer.")]
+
+
 class OutgoingStateMessage(CallMessage):
     """A call that the gateway makes has come further."""
 
@@ -436,6 +453,7 @@ ServerMessage = (
     | CallerSilentMessage
     | KeyPressedMessage
     | HoldMessage
+    | AnswererMessage
     | OutgoingStateMessage
     | RecordingMessage
     | CallStatsMessage

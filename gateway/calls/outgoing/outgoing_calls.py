@@ -7,10 +7,15 @@ how a call ended. Once it is answered, the call itself is in the registry, under
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from ....adapters.answer_detector import Answerer
 from ..caller import NO_OWNER, Caller, CallOwner
+from .answer_watch import AnswerWatch
 from .states import OutgoingState, failed_state, may_follow
+
+if TYPE_CHECKING:
+    from ..call import Call
 
 KEPT_S: Final = 600.0  # after the end of the call
 MAX_KEPT: Final = 10_000
@@ -30,6 +35,8 @@ class OutgoingCall:
     state: OutgoingState = OutgoingState.PLACED
     sip: int | None = None  # SIP status of the last state, if one is known
     placed_at: float = field(default_factory=time.time)  # Unix s
+    detects_answer: bool = False
+    answered_by: Answerer | None = None  # None: not known
     listeners: set[StateListener] = field(default_factory=set)
 
     @property
@@ -44,6 +51,12 @@ class OutgoingCall:
         self.state, self.sip = state, sip
         for listener in tuple(self.listeners):
             listener(self)
+
+    def take_answer(self, call: "Call") -> None:
+        """Take the call, which is up, and detect what answered if that is wanted."""
+        self.report(OutgoingState.ANSWERED, 200)
+        if self.detects_answer:
+            AnswerWatch(call, self)
 
     def report_gone(self, sip: int | None = None) -> None:
         """Take the end of the call: after an answer, or with a SIP status that says why there was none."""

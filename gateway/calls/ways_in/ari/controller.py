@@ -23,7 +23,6 @@ from .....tts_engine.errors import Overloaded
 from ....access.access_control import Grant
 from ....background_tasks import cancel_and_wait
 from ...call import Call
-from ...outgoing.states import OutgoingState
 from ...registry import GRANT_ENDED, CallRegistry
 from ...transfers import (
     CALL_PREFIX,
@@ -124,6 +123,7 @@ class AriController:
             caller_id=wanted.caller_id,
             variables=wanted.variables,
             ring_s=wanted.ring_s,
+            detects_answer=wanted.detect_answer,
             grant=grant,
         )
 
@@ -253,7 +253,7 @@ class AriController:
                 args,
                 call_id=call_id,
                 caller=originated.record.caller,
-                on_connected=lambda call: originated.record.report(OutgoingState.ANSWERED, 200),
+                on_connected=originated.record.take_answer,
                 owner=originated.record.owner,
             )
         self._start(self._serve(ari_call))

@@ -63,6 +63,7 @@ class OriginatedCalls:
         caller_id: str,
         variables: Mapping[str, str],
         ring_s: float | None,
+        detects_answer: bool,
         grant: Grant,
     ) -> str:
         """Call an endpoint, as ``PJSIP/100``; return the id of the call. Raises RateLimited and AriFailed.
@@ -81,7 +82,8 @@ class OriginatedCalls:
             formats=self._formats if endpoint.startswith("Local/") else "",
         )
         caller = _shown_caller(caller_id, endpoint, variables)
-        record = OutgoingCall(call_id, "ari", caller, partial(self._cancel, call_id), CallOwner(grant.key_id))
+        owner, cancel = CallOwner(grant.key_id), partial(self._cancel, call_id)
+        record = OutgoingCall(call_id, "ari", caller, cancel, owner, detects_answer=detects_answer)
         self._outgoing.add(record)
         call = self._calls[call_id] = OriginatedCall(record, wanted, release)
         try:

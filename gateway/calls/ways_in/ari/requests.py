@@ -34,6 +34,9 @@ class AriCallRequest(BaseModel):
         float | None,
         Field(ge=1, le=300, allow_inf_nan=False, description="Seconds to wait for an answer; absent: 30."),
     ] = None
+    detect_answer: Annotated[
+        bool, Field(description="Tell whether a person, a machine or a fax answers (`answered_by`).")
+    ] = False
     variables: Annotated[
         dict[
             Annotated[str, Field(pattern=r"^_{0,2}[A-Za-z][A-Za-z0-9_]{0,79}$")],

@@ -41,6 +41,9 @@ class SipCallRequest(BaseModel):
         Field(pattern=r"^[+0-9A-Za-z_.*#-]{0,60}$", description="Number to show."),
     ] = ""
     ring_s: Annotated[float, Field(gt=0, le=300, description="Seconds until the call is given up.")] = 60.0
+    detect_answer: Annotated[
+        bool, Field(description="Tell whether a person, a machine or a fax answers (`answered_by`).")
+    ] = False
 
 
 class PlacedSipCall(BaseModel):
@@ -66,6 +69,7 @@ async def place_call(server: "SipCallServer | None", wanted: SipCallRequest, gra
         route = await server.dialer.route(wanted.to, wanted.trunk)
     except TargetUnreachable as error:
         return JSONResponse(ErrorBody(error=str(error)).model_dump(), 502)
+    owner = CallOwner(grant.key_id)
     shown = Caller(wanted.caller_id or route.number, "", wanted.to)
     transfers = SipTransfers(server)
     call = server.dialer.place(
@@ -75,18 +79,18 @@ async def place_call(server: "SipCallServer | None", wanted: SipCallRequest, gra
         shown=shown,
         transfers=transfers,
         ring_s=wanted.ring_s,
-        owner=CallOwner(grant.key_id),
+        owner=owner,
         grant=grant,
     )
     transfers.sip_call = call
     cancel = partial(call.session.hang_up, "cancelled")
-    placed = OutgoingCall(call_id, "sip", shown, cancel, CallOwner(grant.key_id))
+    placed = OutgoingCall(call_id, "sip", shown, cancel, owner, detects_answer=wanted.detect_answer)
     server.registry.outgoing.add(placed)
 
     def note_progress(status: int, description: bytes) -> None:
         placed.report(OutgoingState.EARLY_MEDIA if description else OutgoingState.RINGING, status)
 
     call.on_progress_seen = note_progress
-    call.on_up = lambda: placed.report(OutgoingState.ANSWERED, 200)
+    call.on_up = placed.take_answer
     call.on_failed = lambda status: placed.report_gone(status or None)
     return JSONResponse(PlacedSipCall(call=call_id).model_dump(), 202)

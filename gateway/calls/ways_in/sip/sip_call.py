@@ -61,7 +61,7 @@ class SipCall:
         self.call: Call | None = None  # from when its media are open
         self.media = media
         self.on_progress_seen: Callable[[int, bytes], None] = lambda status, description: None
-        self.on_up: Callable[[], None] = lambda: None
+        self.on_up: Callable[[Call], None] = lambda call: None
         self.on_failed: Callable[[int], None] = lambda status: None
         self._host = host
         self._rtp = rtp
@@ -130,7 +130,7 @@ class SipCall:
         self._open_with(description)
         if self.call is not None:
             self._host.on_answered(self)
-            self.on_up()
+            self.on_up(self.call)
 
     def on_confirmed(self, description: bytes) -> None:
         """Open the media of a call whose offer was ours, or change them."""

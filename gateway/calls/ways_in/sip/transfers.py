@@ -127,12 +127,7 @@ class SipTransfers:
     ) -> None:
         failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         consulted.on_failed = lambda status: None if failed.done() else failed.set_result(status)
-
-        def hide() -> None:
-            if consulted.call is not None:
-                self._host.hide(consulted.call)
-
-        consulted.on_up = hide
+        consulted.on_up = self._host.hide
         announced = asyncio.create_task(agent.announced.wait())
         gone = asyncio.create_task(caller.end.wait_closed())
         waits: set[asyncio.Future[Any]] = {announced, gone, failed}

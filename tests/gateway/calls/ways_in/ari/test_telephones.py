@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from shared.calls.ari_server import AriServer, ari_server
@@ -264,6 +265,29 @@ def test_an_outgoing_call_follows_forwards_and_is_answered_by_a_telephone_that_p
             await running.until_state(client, channel.id, None)
             assert (await client.delete(f"/{channel.id}")).status_code == 200
             assert await running.continued(answered) == {}
+
+    run(scenario())
+
+
+def test_a_program_is_told_what_answered_and_the_record_keeps_it() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            channel = await originated(running, client, detect_answer=True)
+            async with running.server.socket(channel.id) as socket:
+                await running.ari.answer(channel)
+                assert (await until(socket, "started"))[-1]["answered_by"] is None
+                call = running.server.gateway.calls.registry.get(channel.id).call
+                assert call.events.wants_caller_audio
+                turns = 2 * np.pi * 1_100 / 8_000 * np.arange(4_800)
+                call.listening.on_caller_audio((9_000 * np.sin(turns)).astype("<i2").tobytes(), 8_000)
+                told = (await until(socket, "answered_by"))[-1]
+                assert told["by"] == "fax" and told["at_s"] < 0.6
+                assert not call.events.wants_caller_audio
+                assert (await client.get(f"/{channel.id}")).json()["answered_by"] == "fax"
+                await running.ari.caller_hangs_up(channel)
+            await running.all_over()
+            record = (await client.get(f"/{channel.id}")).json()
+            assert (record["state"], record["answered_by"]) == ("ended", "fax")
 
     run(scenario())
 
