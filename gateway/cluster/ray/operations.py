@@ -12,6 +12,11 @@ from urllib.parse import unquote, urlsplit
 
 import ray
 from ray import serve
+from ray._private.authentication.authentication_token_setup import (
+    enable_token_auth_by_default,
+    ensure_token_if_auth_enabled,
+)
+from ray._private.services import resolve_ip_for_localhost
 from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 from ray.util.state import list_actors
 
@@ -58,8 +63,7 @@ def bring_up(file: Path, address: str, host: str, port: int = DEFAULT_PORT, redi
     except BundleError:
         if address != "auto":
             raise
-        start_head(host, port, redis)
-        dashboard = join_cluster(f"{host}:{port}")
+        dashboard = join_cluster(start_head(host, port, redis))
     if not dashboard:
         raise BundleError("the cluster has no dashboard, over which Ray Serve takes a configuration")
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -67,13 +71,20 @@ def bring_up(file: Path, address: str, host: str, port: int = DEFAULT_PORT, redi
     ServeSubmissionClient(f"http://{dashboard}").deploy_applications(config.model_dump(exclude_unset=True))
 
 
-def start_head(host: str, port: int, redis: str | None) -> None:
-    """Start Ray on this machine, with all ports on one address. Raises BundleError and BadRequest."""
+def start_head(host: str, port: int, redis: str | None) -> str:
+    """Start Ray on this machine; its address. Raises BundleError and BadRequest.
+
+    Ray's ports are open at all addresses of the machine. So it takes commands with a token only, which is
+    made if the user has none, unless RAY_AUTH_MODE says otherwise.
+    """
     check_port_is_free(host, port)
+    enable_token_auth_by_default()
+    ensure_token_if_auth_enabled()
+    address = f"{resolve_ip_for_localhost(host)}:{port}"
     command = [str(_RAY), "start", "--head", "--disable-usage-stats", f"--node-ip-address={host}"]
     command.append(f"--port={port}")
     command.append("--dashboard-host=127.0.0.1")  # it starts programs for everyone who reaches it
-    environment = os.environ | NODE_ENVIRONMENT | head_environment(redis, f"{host}:{port}")
+    environment = os.environ | NODE_ENVIRONMENT | head_environment(redis, address)
     try:
         subprocess.run(
             command, check=True, capture_output=True, text=True, timeout=_START_TIMEOUT_S, env=environment
@@ -81,6 +92,7 @@ def start_head(host: str, port: int, redis: str | None) -> None:
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         lines = str(error.stderr or error).strip().splitlines()
         raise BundleError(f"Ray did not start: {lines[-1] if lines else error}") from None
+    return address
 
 
 def head_environment(redis: str | None, name: str) -> dict[str, str]:

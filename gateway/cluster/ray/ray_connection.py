@@ -2,6 +2,7 @@
 
 import ray
 from ray import serve
+from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 
 from ....tts_engine.errors import BundleError
 from .application import APPLICATION, build
@@ -22,6 +23,9 @@ def join_cluster(address: str) -> str:
     """
     check_address(address)
     check_head(address)
+    if address != LOCAL:
+        # Ray does it for "auto" only; a cluster with an address of its own has the token of its machines too.
+        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     options = {"include_dashboard": False, "_node_ip_address": LOOPBACK} if address == LOCAL else {}
     try:
         context = ray.init(
