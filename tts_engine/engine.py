@@ -130,6 +130,7 @@ class Engine(SpeechEngine):
         process: ProcessPolicy | None = None,
         metrics: Metrics | None = None,
         warm_up: bool = True,
+        kept_speech_bytes: int = 0,
     ) -> "Engine":
         """Load a bundle and warm it up.
 
@@ -145,11 +146,15 @@ class Engine(SpeechEngine):
         metrics: used after the warm-up; None makes new ones.
         warm_up: speaks a sentence on every worker first; without it the first streams wait for what is made
             when it is first used.
+        kept_speech_bytes: of rendered lines, which streams that say the same get at once; 0: none is kept.
+            Clones' speech is never kept.
 
         Raises BundleError, BadRequest for a setting, and MissingExtra if the bundle needs one.
         """
         if backend is None:
-            load = functools.partial(load_backend, bundle, voices, precision, device, process, executor)
+            load = functools.partial(
+                load_backend, bundle, voices, precision, device, process, executor, kept_speech_bytes
+            )
             backend = await asyncio.get_running_loop().run_in_executor(None, load)
         engine = cls(backend, config or EngineConfig(), Metrics())
         try:
@@ -230,6 +235,7 @@ class Engine(SpeechEngine):
             request.speed,
             request.seed,
             replace(request.delivery, language=request.delivery.language or voice.language),
+            keeps_speech=request.keeps_speech,
             trace_id=request.trace_id,
             reading=self._config.reading,
             speaker_profile=self.voices.speaker_profile(voice.id),
@@ -473,8 +479,11 @@ class Engine(SpeechEngine):
             self._fail(session, result)
             return
         audio_s = result.seconds
-        self._cost.observe(max(compute_s, result.device_s), audio_s, time.monotonic(), stages)
         self.metrics.audio_seconds.inc(audio_s)
+        if result.repeated:  # says nothing about what other text costs
+            self.metrics.repeated_audio_seconds.inc(audio_s)
+        else:
+            self._cost.observe(max(compute_s, result.device_s), audio_s, time.monotonic(), stages)
         self._observe_first_audio(session, audio_s)
         stream.deliver(result, wall_s)
         if result.segment_done:

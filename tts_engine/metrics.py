@@ -61,6 +61,11 @@ class Metrics:
         self.audio_seconds = Counter(
             "vivavoce_audio_seconds", "Seconds of speech rendered.", registry=registry
         )
+        self.repeated_audio_seconds = Counter(
+            "vivavoce_repeated_audio_seconds",
+            "Of these, seconds that were kept from a stream that said the same.",
+            registry=registry,
+        )
         self.unread_characters = Counter(
             "vivavoce_unread_characters",
             "Letters left out because the voice cannot read their script.",

@@ -58,6 +58,7 @@ class StreamRequest:
     lexicons: tuple[Lexicon, ...] = ()  # ahead of the engine's own, the first one first
     trace_id: str = "-"  # names the stream in logs, of this process and of others that speak it
     parent_span: str = field(default_factory=current_span, compare=False)  # what its spans belong to
+    keeps_speech: bool = True  # its lines may be kept for streams that say the same
 
     def __post_init__(self) -> None:
         if not _MIN_SPEED <= self.speed <= _MAX_SPEED:

@@ -34,7 +34,7 @@ from ..signal.limiter import limit
 from ..signal.room_tone import RoomTone
 from . import harmonic_vocoder
 from .decoder_layout import CHANNELS, EDGE_FRAMES, HIDDEN_CHANNELS, LAYERS, LOOKAHEAD_FRAMES
-from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, Band, HarmonicVocoderState
+from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, Band, HarmonicVocoderState
 from .phonemizer import ASSETS, MAX_PHONEMES, PhonemeLine, Phonemizer
 from .prepared_files import PreparedFiles, unoptimized_graphs
 
@@ -231,14 +231,13 @@ class HibariVoice:
         return spectrum[0, 0], tuple(following)
 
 
-def init_state(line: EncodedLine, noise: np.random.Generator, band: Band | None = None) -> HibariRenderState:
-    """The state before the first step. ``noise`` draws the row of the noise table to begin with.
+def init_state(line: EncodedLine, noise_row: int, band: Band | None = None) -> HibariRenderState:
+    """The state before the first step.
 
-    band: None for all frequencies, at 24 kHz.
+    noise_row: of the noise table, to begin with; 0 to NOISE_ROWS - 1. band: None for all frequencies, 24 kHz.
     """
     padded_layers = LAYERS - _unpadded_layers(line)
     contexts = tuple(_padding(layer, EDGE_FRAMES if layer < padded_layers else 0) for layer in range(LAYERS))
-    noise_row = int(noise.integers(NOISE_ROWS))
     return HibariRenderState(
         decoded_frames=0,
         contexts=contexts,

@@ -22,6 +22,7 @@ from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, SAMPLE_RATE
 from vivavoce.models.cosyvoice.front_end.features import MEL_HOP
 from vivavoce.models.hibari import voice as hibari
 from vivavoce.models.hibari.harmonic_vocoder import HOP as TEACHER_HOP
+from vivavoce.models.hibari.harmonic_vocoder import NOISE_ROWS
 from vivavoce.models.hibari.phonemizer import PhonemeLine
 from vivavoce.models.phonemes.english_ipa import SpelledWord
 from vivavoce.tts_engine.reading.unicode_scripts import join_words
@@ -61,7 +62,7 @@ class Teacher:
         # Each phoneme as a word of its own, so that the encoder tells its time.
         by_phoneme = PhonemeLine(line.ids, tuple((at, at + 1) for at in range(len(line.ids))))
         encoded = self._voice.encode(by_phoneme)
-        state = hibari.init_state(encoded, np.random.default_rng(zlib.crc32(sentence.encode())))
+        state = hibari.init_state(encoded, zlib.crc32(sentence.encode()) % NOISE_ROWS)
         pieces = []
         while not hibari.is_finished(encoded, state):
             piece, state = self._voice.step(encoded, state, 512)

@@ -73,6 +73,7 @@ class StepResult:
     text: tuple[int, int] | None = None  # characters that the samples speak; None: the segment's
     device_s: float = 0.0  # compute time that the worker's thread did not spend itself
     sample_rate: int = SAMPLE_RATE  # Hz; a divisor of 24 kHz, one for all samples of a slot
+    repeated: bool = False  # rendered before, for the same or another slot
 
     @property
     def seconds(self) -> float:

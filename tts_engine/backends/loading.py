@@ -16,13 +16,14 @@ def load_backend(
     device: str = "auto",
     process: ProcessPolicy | None = None,
     executor: str = "auto",
+    kept_bytes: int = 0,
 ) -> Backend:
     """Load the backend of a bundle: "default" for the packaged voice, else a folder.
 
     process: render in a child process; None: in this one. The other arguments are as in ``LoadSettings``.
     Raises BundleError, BadRequest and MissingExtra.
     """
-    settings = LoadSettings(Path(bundle), voices, precision, device, executor)
+    settings = LoadSettings(Path(bundle), voices, precision, device, executor, kept_bytes)
     kind = find_kind(bundle)
     if process is None:
         return kind.load(settings)

@@ -29,6 +29,7 @@ class LoadSettings:
     precision: str = "fp32"
     device: str = "auto"
     executor: str = "auto"
+    kept_bytes: int = 0  # of rendered speech, for streams that say the same; 0: none is kept
 
 
 @dataclass(frozen=True, slots=True)

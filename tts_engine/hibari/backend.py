@@ -9,12 +9,13 @@ voice, whose own pauses inside a line are not silent.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from ...models.devices.onnx_providers import CPU, OnnxDevice
 from ...models.hibari import voice as hibari_voice
-from ...models.hibari.harmonic_vocoder import SAMPLE_RATES, Band
+from ...models.hibari.harmonic_vocoder import NOISE_ROWS, SAMPLE_RATES, Band
 from ...models.hibari.phonemizer import PhonemeLine, Phonemizer
 from ...models.phonemes.english_ipa import SpelledWord
 from ...models.signal.room_tone import RoomTone
@@ -25,16 +26,14 @@ from ..reading.clause_boundaries import BoundaryKind
 from ..reading.normalizer import SpokenWord
 from ..reading.unicode_scripts import WrittenWord, group_written_words
 from ..segmenter import Segment, Segmenter
+from ..voice_kit.kept_speech import KeptLine, KeptSpeech
 from ..voices.voices import Voice, Voices
+from .lines import LinePiece, LineRequest, render_line
 
 logger = logging.getLogger(__name__)
 
 VOICE = Voice("heart", "en-US", "American English, female, 24 kHz")
-# Frames of 12.5 ms in each step of a stream: 0.2 s for an early first sound, then larger, because a step
-# has a fixed cost of about 0.5 ms.
-STEP_FRAMES = (16, 32, 64)
 _QUESTION_WORDS = frozenset("what who whom whose which when where why how".split())
-_QUESTION_SEMITONES = 3.0
 _MAX_WORKERS = 2  # a step is 2-6 ms; more threads than this only contend for the interpreter
 _SLOTS = 1024  # a slot holds under 100 kB between steps
 
@@ -43,10 +42,11 @@ _SLOTS = 1024  # a slot holds under 100 kB between steps
 class _LineRendering:
     """The line being rendered. unreported_words: not given out yet. starts_at_s: in the stream."""
 
-    utterance: hibari_voice.EncodedLine
-    state: hibari_voice.HibariRenderState
+    line: KeptLine[LinePiece]
     unreported_words: list[WrittenWord]
     starts_at_s: float
+    pieces: int = 0  # given out so far
+    utterance: hibari_voice.EncodedLine | None = None  # without its hidden frames
 
 
 @dataclass(slots=True)
@@ -90,8 +90,9 @@ class HibariBackend:
     warm_up_text = "Thank you for calling, how can I help you today?"
     slots = memory_slots = _SLOTS
 
-    def __init__(self, voices: Sequence[hibari_voice.HibariVoice]) -> None:
+    def __init__(self, voices: Sequence[hibari_voice.HibariVoice], kept_bytes: int = 0) -> None:
         self._voices = voices
+        self._kept = KeptSpeech[LinePiece](kept_bytes)
         self._continuations = _Continuations.make(voices[0].phonemizer)
         room_tone = voices[0].room_tone()
         self._room_tones = {rate: room_tone.at_rate(rate) for rate in SAMPLE_RATES}
@@ -101,9 +102,9 @@ class HibariBackend:
         self.workers = (ALL_STAGES,) * len(voices)
 
     @classmethod
-    def load(cls, device: OnnxDevice = CPU) -> "HibariBackend":
-        """Load the voice from the installed package."""
-        return cls(hibari_voice.HibariVoice.load(min(_MAX_WORKERS, available_cores()), device))
+    def load(cls, device: OnnxDevice = CPU, kept_bytes: int = 0) -> "HibariBackend":
+        """Load the voice from the installed package. kept_bytes: of rendered lines, as ``LoadSettings``."""
+        return cls(hibari_voice.HibariVoice.load(min(_MAX_WORKERS, available_cores()), device), kept_bytes)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter that yields clauses and sentences."""
@@ -136,10 +137,21 @@ class HibariBackend:
         """Render one step of one slot."""
         (turn,) = turns
         voice, slot = self._voices[worker], self._slots[turn.slot]
-        room_tone = self._room_tones[slot.band.sample_rate]
-        result = _render(voice, slot, turn, self._continuations, room_tone)
+        if turn.segment is not None:
+            _begin_segment(voice, slot, turn.segment, turn.pause_s)
+            slot.after = self._continuation(slot)
+        if not slot.lines:
+            return [StepResult(np.zeros(0, np.float32), (), segment_done=True)]
+        if slot.rendering is None:
+            slot.rendering = _start_line(voice, slot, self._kept)
+        result = _render(slot, slot.rendering, self._room_tones[slot.band.sample_rate])
         self._report_missing(voice.phonemizer.missing)
         return [result]
+
+    def _continuation(self, slot: _HibariSlot) -> PhonemeLine | None:
+        if slot.goes_on:
+            return self._continuations.clause
+        return self._continuations.question if slot.rises else None
 
     def _report_missing(self, missing: set[str]) -> None:
         if new := missing - self._reported:
@@ -147,27 +159,14 @@ class HibariBackend:
             logger.warning("the voice has no sound for %s, which is left out", ", ".join(sorted(new)))
 
 
-def _render(
-    voice: hibari_voice.HibariVoice,
-    slot: _HibariSlot,
-    turn: SlotTurn,
-    continuations: _Continuations,
-    room_tone: RoomTone,
-) -> StepResult:
-    if turn.segment is not None:
-        _begin_segment(voice, slot, turn.segment, turn.pause_s)
-        slot.after = continuations.clause if slot.goes_on else continuations.question if slot.rises else None
-    if not slot.lines:
-        return StepResult(np.zeros(0, np.float32), (), segment_done=True)
-    if slot.rendering is None:
-        slot.rendering = _start_line(voice, slot)
-    rendering = slot.rendering
-    first = rendering.state.decoded_frames
-    frames = STEP_FRAMES[min(slot.steps, len(STEP_FRAMES) - 1)]
-    samples, rendering.state = voice.step(rendering.utterance, rendering.state, frames)
+def _render(slot: _HibariSlot, rendering: _LineRendering, room_tone: RoomTone) -> StepResult:
+    piece, repeated = rendering.line.piece(rendering.pieces)
+    assert piece is not None  # the last one says so
+    rendering.pieces += 1
+    rendering.utterance = piece.line
     slot.steps += 1
-    words = _words_begun(rendering)
-    done = hibari_voice.is_finished(rendering.utterance, rendering.state) and _end_line(slot)
+    samples, words = piece.samples, _words_begun(rendering, piece)
+    done = piece.last and _end_line(slot)
     if done:
         pause = room_tone.pause(slot.samples + len(samples), round(slot.pause_s * room_tone.sample_rate))
         samples = np.concatenate([samples, pause])
@@ -176,8 +175,9 @@ def _render(
         samples,
         words,
         done,
-        mel_frames=(first, rendering.state.decoded_frames),
+        mel_frames=piece.mel_frames,
         sample_rate=slot.band.sample_rate,
+        repeated=repeated,
     )
 
 
@@ -214,14 +214,23 @@ def _goes_on(segment: Segment, pause_s: float) -> bool:
     return segment.ending is BoundaryKind.FORCED
 
 
-def _start_line(voice: hibari_voice.HibariVoice, slot: _HibariSlot) -> _LineRendering:
+def _start_line(
+    voice: hibari_voice.HibariVoice, slot: _HibariSlot, kept: KeptSpeech[LinePiece]
+) -> _LineRendering:
     line, spoken = slot.lines[0]
-    after = slot.lines[1][0] if len(slot.lines) > 1 else slot.after
-    utterance = voice.encode_between(line, slot.before, after, slot.speed)
-    if slot.rises and len(slot.lines) == 1:
-        utterance = hibari_voice.raise_end(utterance, _QUESTION_SEMITONES)
-    state = hibari_voice.init_state(utterance, slot.noise, slot.band)
-    return _LineRendering(utterance, state, group_written_words(spoken), slot.samples / state.sample_rate)
+    request = LineRequest(
+        line,
+        slot.before,
+        slot.lines[1][0] if len(slot.lines) > 1 else slot.after,
+        slot.speed,
+        slot.rises and len(slot.lines) == 1,
+        int(slot.noise.integers(NOISE_ROWS)),
+        slot.band,
+        slot.steps,
+    )
+    key = request.key if slot.request.keeps_speech else None
+    rendered = kept.line(key, partial(render_line, voice, request))
+    return _LineRendering(rendered, group_written_words(spoken), slot.samples / slot.band.sample_rate)
 
 
 def _end_line(slot: _HibariSlot) -> bool:
@@ -233,14 +242,11 @@ def _end_line(slot: _HibariSlot) -> bool:
     return not slot.lines
 
 
-def _words_begun(rendering: _LineRendering) -> tuple[Word, ...]:
+def _words_begun(rendering: _LineRendering, piece: LinePiece) -> tuple[Word, ...]:
     """Words of the line that begin in the samples rendered so far and are not reported yet."""
-    times = hibari_voice.word_times(rendering.utterance, rendering.state)
-    rendered_s = rendering.state.samples / rendering.state.sample_rate
-    whole = hibari_voice.is_finished(rendering.utterance, rendering.state)
-    begun = []
+    times, begun = piece.word_times, []
     while rendering.unreported_words and (
-        whole or times[rendering.unreported_words[0].spoken_range[0]][0] < rendered_s
+        piece.last or times[rendering.unreported_words[0].spoken_range[0]][0] < piece.rendered_s
     ):
         word = rendering.unreported_words.pop(0)
         start_s = rendering.starts_at_s + times[word.spoken_range[0]][0]

@@ -23,13 +23,17 @@ def _parts(settings: LoadSettings) -> BackendParts:
 
 def _loader(settings: LoadSettings) -> "partial[Backend]":
     require_default_networks(settings)
-    return partial(load_on_device, _load_on, require_onnx_device(settings.device))
+    return partial(
+        load_on_device,
+        partial(_load_on, kept_bytes=settings.kept_bytes),
+        require_onnx_device(settings.device),
+    )
 
 
-def _load_on(device: OnnxDevice) -> Backend:
+def _load_on(device: OnnxDevice, kept_bytes: int) -> Backend:
     from .backend import HibariBackend
 
-    return HibariBackend.load(device)
+    return HibariBackend.load(device, kept_bytes)
 
 
 def load_phonemizer() -> EnglishPhonemizer:

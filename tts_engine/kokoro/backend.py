@@ -260,10 +260,13 @@ def list_kokoro_voices(folder: Path) -> tuple[Voice, ...]:
 
 
 def load_kokoro(
-    folder: Path, load_english: Callable[[], EnglishPhonemizer], device: OnnxDevice = CPU
+    folder: Path,
+    load_english: Callable[[], EnglishPhonemizer],
+    device: OnnxDevice = CPU,
+    kept_bytes: int = 0,
 ) -> ClauseBackend:
     """The backend of a Kokoro folder. Raises BundleError."""
-    return ClauseBackend(KokoroVoices.load(folder, load_english, device), workers=1)
+    return ClauseBackend(KokoroVoices.load(folder, load_english, device), workers=1, kept_bytes=kept_bytes)
 
 
 def _find_files(folder: Path) -> tuple[Path, Path]:

@@ -22,7 +22,8 @@ def _load(load_english: Callable[[], EnglishPhonemizer], settings: LoadSettings)
     device = require_onnx_device(settings.device)
     from .backend import load_kokoro
 
-    return load_on_device(partial(load_kokoro, settings.folder, load_english), device)
+    load = partial(load_kokoro, settings.folder, load_english, kept_bytes=settings.kept_bytes)
+    return load_on_device(load, device)
 
 
 def _list_voices(folder: Path) -> tuple[Voice, ...]:

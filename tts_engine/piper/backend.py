@@ -178,9 +178,9 @@ def list_piper_voices(folder: Path) -> tuple[Voice, ...]:
     return tuple(_describe(name, config) for config in configs for name, _ in _speakers(config))
 
 
-def load_piper(folder: Path, device: OnnxDevice = CPU) -> ClauseBackend:
+def load_piper(folder: Path, device: OnnxDevice = CPU, kept_bytes: int = 0) -> ClauseBackend:
     """The backend of a folder of Piper voices. Raises BundleError."""
-    return ClauseBackend(PiperVoices.load(folder, device))
+    return ClauseBackend(PiperVoices.load(folder, device), kept_bytes=kept_bytes)
 
 
 def _render_clause(

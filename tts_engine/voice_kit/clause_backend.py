@@ -6,9 +6,10 @@ piece. The pieces' word times count from the segment's start; here they become t
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from ..process_limits import available_cores
 from ..reading.unicode_scripts import estimate_seconds, group_written_words
 from ..segmenter import Segment, Segmenter, SpokenWord
 from ..voices.voices import Voices
+from .kept_speech import KeptLine, KeptSpeech
 
 logger = logging.getLogger(__name__)
 
@@ -130,23 +132,45 @@ class ClauseVoice(Protocol):
         """Free everything, processes too."""
 
 
+@dataclass(frozen=True, slots=True)
+class _KeptPiece:
+    """A piece of a segment whose text begins at character 0. noise_state: of the generator after it."""
+
+    rendered: RenderedPiece
+    noise_state: Mapping[str, Any]
+
+    @property
+    def last(self) -> bool:
+        return self.rendered.last
+
+    @property
+    def nbytes(self) -> int:
+        return self.rendered.samples.nbytes + 512
+
+
 @dataclass(slots=True)
 class _ClauseSlot:
     request: SlotRequest
     noise: np.random.Generator
-    pieces: Iterator[RenderedPiece] | None = None
+    segment: KeptLine[_KeptPiece] | None = None
+    pieces: int = 0  # of the segment, given out so far
     pause_s: float = 0.0
     samples: int = 0  # rendered so far
     segment_start_s: float = 0.0
+    text_start: int = 0  # of the segment
 
 
 class ClauseBackend:
-    """``Backend`` over a ``ClauseVoice``. workers: None for one on each core, at most two."""
+    """``Backend`` over a ``ClauseVoice``.
+
+    workers: None for one on each core, at most two. kept_bytes: of rendered segments, as ``LoadSettings``.
+    """
 
     slots = memory_slots = _SLOTS
 
-    def __init__(self, voice: ClauseVoice, workers: int | None = None) -> None:
+    def __init__(self, voice: ClauseVoice, workers: int | None = None, kept_bytes: int = 0) -> None:
         self._voice = voice
+        self._kept = KeptSpeech[_KeptPiece](kept_bytes)
         self._slots: dict[int, _ClauseSlot] = {}
         self._next_slot = 0
         self.voices, self.warm_up_text = voice.voices, voice.warm_up_text
@@ -184,17 +208,41 @@ class ClauseBackend:
         (turn,) = turns
         slot = self._slots[turn.slot]
         if turn.segment is not None:
-            slot.pieces = self._voice.render(turn.segment, slot.request, slot.noise)
+            slot.segment, slot.pieces = self._begin(slot, turn.segment), 0
             slot.pause_s, slot.segment_start_s = turn.pause_s, slot.samples / SAMPLE_RATE
-        piece = next(slot.pieces, None) if slot.pieces is not None else None
+            slot.text_start = turn.segment.start
+        piece, repeated = slot.segment.piece(slot.pieces) if slot.segment is not None else (None, False)
         if piece is None:
             return [StepResult(np.zeros(0, np.float32), (), segment_done=True)]
-        samples = piece.samples
+        slot.pieces += 1
+        slot.noise.bit_generator.state = piece.noise_state
+        samples = piece.rendered.samples
         if piece.last:
             samples = np.concatenate([samples, self._pause(slot, slot.samples + len(samples))])
         slot.samples += len(samples)
-        words = tuple(_shifted(word, slot.segment_start_s) for word in piece.words)
-        return [StepResult(samples, words, piece.last)]
+        words = tuple(_moved(word, slot.segment_start_s, slot.text_start) for word in piece.rendered.words)
+        return [StepResult(samples, words, piece.last, repeated=repeated)]
+
+    def _begin(self, slot: _ClauseSlot, segment: Segment) -> KeptLine[_KeptPiece]:
+        moved = tuple(
+            replace(word, start=word.start - segment.start, stop=word.stop - segment.start)
+            for word in segment.words
+        )
+        moved_segment = replace(segment, words=moved, start=0, stop=segment.stop - segment.start)
+        request, noise = slot.request, slot.noise.bit_generator.state
+        key: Hashable = None
+        if request.keeps_speech:
+            how = (request.voice, request.speed, request.delivery.language)
+            key = (moved, segment.rate, segment.language, *how, repr(noise))
+        return self._kept.line(key, partial(self._render, moved_segment, request, noise))
+
+    def _render(
+        self, segment: Segment, request: SlotRequest, noise_state: Mapping[str, Any]
+    ) -> Iterator[_KeptPiece]:
+        noise = np.random.default_rng()
+        noise.bit_generator.state = noise_state
+        for piece in self._voice.render(segment, request, noise):
+            yield _KeptPiece(piece, noise.bit_generator.state)
 
     def _pause(self, slot: _ClauseSlot, start: int) -> NDArray[np.float32]:
         """The pause after a segment, at the sample ``start`` of the stream."""
@@ -203,5 +251,11 @@ class ClauseBackend:
         return np.zeros(samples, np.float32) if room_tone is None else room_tone.pause(start, samples)
 
 
-def _shifted(word: Word, by_s: float) -> Word:
-    return Word("", word.start_s + by_s, word.stop_s + by_s, word.text_start, word.text_stop)
+def _moved(word: Word, by_s: float, by_characters: int) -> Word:
+    return Word(
+        "",
+        word.start_s + by_s,
+        word.stop_s + by_s,
+        word.text_start + by_characters,
+        word.text_stop + by_characters,
+    )

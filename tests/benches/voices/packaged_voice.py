@@ -78,8 +78,9 @@ def render(backend: HibariBackend, segments: Sequence[Segment], speed: float = 1
                 turn, done = SlotTurn(slot, None), result.segment_done
                 parts.append(result.samples)
                 rendering = backend._slots[slot].rendering
-                if rendering is not None and not (lines and lines[-1] is rendering.utterance):
-                    lines.append(rendering.utterance)
+                line = rendering.utterance if rendering is not None else None
+                if line is not None and not (lines and lines[-1] is line):
+                    lines.append(line)
     finally:
         backend.close_slot(slot)
     return Rendering(tuple(lines), np.concatenate(parts))

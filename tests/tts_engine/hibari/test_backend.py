@@ -18,7 +18,8 @@ from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import UnreadableText
-from vivavoce.tts_engine.hibari.backend import STEP_FRAMES, HibariBackend
+from vivavoce.tts_engine.hibari.backend import HibariBackend
+from vivavoce.tts_engine.hibari.lines import STEP_FRAMES
 from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
 from vivavoce.tts_engine.reading.languages.default import DEFAULT_VOICE_SCRIPTS
 from vivavoce.tts_engine.reading.languages.en.rules import normalize

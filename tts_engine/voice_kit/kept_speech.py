@@ -1,0 +1,116 @@
+"""Speech that is kept, so that what is said again is not rendered again.
+
+A line is kept as the pieces in which it was rendered, by a key of everything that its samples depend on.
+Streams that say a line at the same time share its rendering: each piece is rendered by the stream that needs
+it first.
+
+    stream 1   piece 0, 1, 2 rendered
+    stream 2         0, 1, 2 kept, 3 rendered
+    stream 3                             0, 1, 2, 3 kept
+"""
+
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from typing import Final, Generic, Protocol, TypeVar
+
+# What a line holds besides its pieces while it is rendered: hidden frames and contexts of the networks.
+_UNFINISHED_BYTES: Final = 256 * 1024
+
+
+class _Piece(Protocol):
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+
+    @property
+    def last(self) -> bool:
+        """Whether the line ends with it."""
+
+
+Piece = TypeVar("Piece", bound=_Piece)
+
+
+class KeptLine(Generic[Piece]):
+    """The pieces of a line, rendered as they are asked for. May be used from several threads.
+
+    An exception of the rendering is raised to who asked for the piece; the next one to ask renders it again.
+    """
+
+    def __init__(self, render: Callable[[], Iterator[Piece]], on_changed: Callable[[], None]) -> None:
+        self._render, self._on_changed = render, on_changed
+        self._pieces: list[Piece] = []
+        self._further: Iterator[Piece] | None = None
+        self._finished = False
+        self._lock = threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(piece.nbytes for piece in self._pieces) + (0 if self._finished else _UNFINISHED_BYTES)
+
+    def piece(self, index: int) -> tuple[Piece | None, bool]:
+        """The piece with that index, None if the line has no sound; and whether it was rendered before.
+
+        index: at most the number of pieces that were asked for.
+        """
+        if index < len(self._pieces):
+            return self._pieces[index], True
+        with self._lock:
+            if index < len(self._pieces) or self._finished:
+                return next(iter(self._pieces[index:]), None), True
+            piece = self._next_piece()
+        self._on_changed()
+        return piece, False
+
+    def _next_piece(self) -> Piece | None:
+        if self._further is None:
+            self._further = itertools.islice(self._render(), len(self._pieces), None)
+        try:
+            piece = next(self._further, None)
+        except BaseException:
+            self._further = None
+            raise
+        if piece is not None:
+            self._pieces.append(piece)
+        if piece is None or piece.last:
+            self._finished, self._further = True, None
+        return piece
+
+
+class KeptSpeech(Generic[Piece]):
+    """Keeps the lines that were asked for last, ``max_bytes`` in all. May be used from several threads."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._lines: OrderedDict[Hashable, KeptLine[Piece]] = OrderedDict()
+        self._sizes: dict[Hashable, int] = {}
+        self.used_bytes = 0
+
+    def line(self, key: Hashable | None, render: Callable[[], Iterator[Piece]]) -> KeptLine[Piece]:
+        """The line with that key; ``render`` makes its pieces where they are not kept.
+
+        key: None for a line that is not shared and not kept.
+        """
+        with self._lock:
+            if (kept := self._lines.get(key)) is not None:
+                self._lines.move_to_end(key)
+                return kept
+            line = KeptLine(render, lambda: self._measure(key, line))
+            if self._max_bytes and key is not None:
+                self._lines[key] = line
+        self._measure(key, line)
+        return line
+
+    def _measure(self, key: Hashable, line: KeptLine[Piece]) -> None:
+        """Take account of the size of a line, and drop those that were asked for longest ago."""
+        with self._lock:
+            if self._lines.get(key) is not line:
+                return
+            self.used_bytes += line.nbytes - self._sizes.get(key, 0)
+            self._sizes[key] = line.nbytes
+            while self.used_bytes > self._max_bytes:
+                oldest, _ = self._lines.popitem(last=False)
+                self.used_bytes -= self._sizes.pop(oldest)
