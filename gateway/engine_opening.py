@@ -56,6 +56,13 @@ async def open_engine(settings: Settings) -> SpeechEngine:
     return engine
 
 
+def keeps_speech(settings: Settings) -> bool:
+    """Whether the engine keeps rendered lines of the main bundle's voices."""
+    engine = settings.engine
+    is_kept_here = engine.kept_speech_mb > 0 and engine.ray_address is None
+    return is_kept_here and find_kind(settings.bundle.folder).keeps_speech
+
+
 def models_of(engine: SpeechEngine) -> Mapping[str, str]:
     """The id of the default voice of each further bundle by its name, which the APIs take as a model.
 
@@ -221,6 +228,7 @@ async def _open_main_engine(
         config=config,
         process=_process_of(engine),
         metrics=metrics,
+        kept_speech_bytes=engine.kept_speech_mb * 1_000_000,
     )
 
 
@@ -235,6 +243,7 @@ async def _open_further(
         bundle.precision,
         bundle.device,
         _process_of(settings.engine) if has_parts else None,
+        kept_bytes=settings.engine.kept_speech_mb * 1_000_000,
     )
     backend = await asyncio.to_thread(load)
     return await Engine.open(bundle.folder, backend=backend, config=config, metrics=metrics)

@@ -107,6 +107,12 @@ class EngineTable(SettingsTable):
         description="utterances at once; more are refused",
     )
 
+    kept_speech_mb: Annotated[Integer, Field(ge=0, le=100_000, title="megabytes from 0 to 100000")] = Field(
+        default=32,  # 1,000 s for phones, 330 s at 24 kHz
+        description="megabytes of rendered speech that are kept for streams that say the same again, of the "
+        "packaged voice, Piper and Kokoro; 0: none",
+    )
+
     @property
     def ray_address(self) -> str | None:
         """The address of the cluster whose replicas speak; None without one."""

@@ -32,10 +32,17 @@ from .apis.shell.model_names import ModelPolicy
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
 from .call_servers import DEFAULT_PHONE_AGENT, CallServers, listeners, make_agents
-from .calls.agents import Agent
+from .calls.agents import Agent, greetings_of
 from .configuration.settings import DEFAULT_NAME, Settings
 from .configuration.settings_loader import SettingsError, is_loopback
-from .engine_opening import GatewaySharing, ServedBundles, models_of, open_engine, open_shared_store
+from .engine_opening import (
+    GatewaySharing,
+    ServedBundles,
+    keeps_speech,
+    models_of,
+    open_engine,
+    open_shared_store,
+)
 from .listening_sockets import bind_socket, bound_address, format_address
 from .operation.process_metrics import process_metrics
 from .operation.service_notification import ServiceNotifier
@@ -44,6 +51,7 @@ from .operation.traces import export_traces
 from .page import routes as page
 from .process_tuning import limit_memory_arenas, trim_memory_while, tune_process
 from .voice_registry import VoicePolicy, VoiceRegistry
+from .warm_phrases import Phrase, read_phrases, render_phrases
 from .web.app import Mount, make_app, warm_up_app
 from .web.connection_limits import ConnectionLimits
 from .web.http_server import HttpServer
@@ -94,7 +102,10 @@ class Gateway:
             }
             http = settings.http
             web = resources.enter_context(bind_socket(http.host, http.port, flag="--http-port"))
+            greetings: tuple[str, ...] = ()
             if engine is None:
+                if keeps_speech(settings):
+                    greetings = (*greetings_of(agents), settings.browser.greeting)
                 engine = await resources.enter_async_context(await open_engine(settings))
             store = open_shared_store(settings.cluster, resources)
             voices = await _open_voices(settings, engine, store, resources)
@@ -119,6 +130,9 @@ class Gateway:
                 ],
             )
             await warm_up_app(app)
+            phrases = [Phrase(None, text) for text in greetings]
+            phrases += read_phrases(settings.warm_phrases, engine)
+            start_background_task(render_phrases(engine, phrases), "phrases", resources)
             http_task = await _start_http(_make_http_server(app, web, http), resources)
             return cls(
                 settings=settings,

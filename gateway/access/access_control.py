@@ -67,6 +67,11 @@ class Grant:
         """The operator's name of the key, for logs; that of a request without a key is its id."""
         return self.key_id if self.record is None else self.record.name
 
+    @property
+    def keeps_speech(self) -> bool:
+        """Whether speech of its requests may be kept for others that say the same."""
+        return self.record is None or self.record.keeps_speech
+
     def allows(self, scope: Scope) -> bool:
         """Return whether the key has the scope."""
         return scope in self.scopes

@@ -41,6 +41,14 @@ class CallAgents:
     named: Mapping[str, Agent]  # for calls that are announced
 
 
+def greetings_of(agents: CallAgents) -> tuple[str, ...]:
+    """What the agents say first on every call, where that is known before."""
+    greetings = [
+        getattr(agent, "greeting", "") for agent in (agents.phone, agents.browser, *agents.named.values())
+    ]
+    return tuple(dict.fromkeys(filter(None, greetings)))
+
+
 async def run_agent(call: Call, agent: Agent) -> None:
     """Run an agent on a phone call, and hang up when it has nothing more to say."""
     try:
@@ -88,6 +96,7 @@ class ScriptAgent:
     def __init__(self, script: str, policy: ScriptPolicy) -> None:
         self._utterances = split_script(script)
         self._policy = policy
+        self.greeting = self._utterances[0] if self._utterances else ""
 
     async def run(self, call: Call) -> None:
         """Speak every utterance once, each after the one before has been heard."""
@@ -143,13 +152,15 @@ class KeyMenu:
         "star to interrupt me, or pound to hang up."
     )
 
+    GREETING = f"Hello. {MENU}"
+
     def __init__(self, local_time: Callable[[], datetime]) -> None:
         self._local_time = local_time
         self._typed_digits: list[str] | None = None  # None: in the menu, not in the entry of digits
 
     def greet(self) -> KeyReply:
         """Return the first announcement."""
-        return KeyReply(f"Hello. {self.MENU}")
+        return KeyReply(self.GREETING)
 
     def reply_to(self, digit: str) -> KeyReply:
         """Return the reply to one key: ``0-9 * # A-D``."""
@@ -188,6 +199,8 @@ class KeyMenu:
 
 class KeysAgent:
     """Speaks the menu and answers keys; a key interrupts what is being spoken."""
+
+    greeting = KeyMenu.GREETING
 
     def __init__(self, local_time: Callable[[], datetime] = datetime.now) -> None:
         self._local_time = local_time

@@ -1,11 +1,12 @@
 """Options of a call: how it speaks, and what it does when its caller speaks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Final, Self
 
 from ...tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ...tts_engine.stream_request import Delivery, StreamRequest
+from ..access.access_control import Grant
 
 # Seconds of speech kept ready in the playout: enough for a busy moment of the engine, and little to throw
 # away when the caller interrupts.
@@ -20,6 +21,11 @@ class CallSpeechOptions:
     speed: float = 1.0  # factor
     seed: int = 0
     lexicon: LexiconFile | None = None  # of the writer's key, ahead of the server's
+    keeps_speech: bool = True  # as of ``StreamRequest``
+
+    def for_grant(self, grant: Grant) -> Self:
+        """Return these options for what the key of a grant has spoken."""
+        return replace(self, lexicon=grant.lexicon, keeps_speech=grant.keeps_speech)
 
     def stream_request(self, listener_rate: int, trace_id: str, parent_span: str) -> StreamRequest:
         """Return what an utterance's stream is opened with; listener_rate: as of ``Delivery``, Hz."""
@@ -31,6 +37,7 @@ class CallSpeechOptions:
             () if self.lexicon is None else (self.lexicon.current(),),
             trace_id,
             parent_span,
+            self.keeps_speech,
         )
 
 

@@ -76,6 +76,13 @@ _PERMISSION_OPTIONS = (
         metavar="FILE",
         help="Pronunciations for the key's texts, a file or a folder, ahead of the server's.",
     ),
+    click.option(
+        "--keep-speech/--no-keep-speech",
+        "keeps_speech",
+        default=None,
+        help="Whether speech of the key's texts may be kept in memory, for others that say the same.  "
+        "[default: --keep-speech]",
+    ),
 )
 
 
@@ -93,6 +100,7 @@ class KeyOptions:
     destinations: tuple[str, ...]
     expires: datetime | None
     lexicon: Path | None
+    keeps_speech: bool | None
 
     def apply_to(self, key: ApiKey) -> ApiKey:
         """Return the record with what was given, and the rest as it is."""
@@ -111,6 +119,8 @@ class KeyOptions:
         if self.lexicon is not None:
             read_lexicon(self.lexicon)  # raises BadLexicon with the line of a fault
             given["lexicon"] = str(self.lexicon.absolute())
+        if self.keeps_speech is not None:
+            given["keeps_speech"] = self.keeps_speech
         return {name: value for name, value in given.items() if value != ()}
 
 
@@ -166,7 +176,7 @@ def change(id: str, keys_file: Path, **options: Any) -> None:
     If scopes, agents or destinations change, what the key has opened ends.
     """
     given = KeyOptions(**options)
-    if not any(options.values()):
+    if all(value in (None, ()) for value in options.values()):
         raise BadRequest("nothing to change; give at least one option, such as --scope")
     key = KeysFile(keys_file).change(id, given.apply_to)
     click.echo(_format_key(key))
@@ -196,6 +206,7 @@ def _format_key(key: ApiKey) -> str:
     parts += [f"agent {agent}" for agent in key.agents]
     parts += [f"destination {pattern}" for pattern in key.destinations]
     parts += [f"lexicon {key.lexicon}"] if key.lexicon else []
+    parts += [] if key.keeps_speech else ["speech not kept"]
     parts += [f"{event} {_format_date(at)}" for event, at in dates if at is not None]
     return "  ".join(parts)
 

@@ -85,6 +85,16 @@ class Settings(SettingsTable):
         "changes. That of the name `default` is for all speech; others are for requests that name one, in "
         "`pronunciation_dict_id` of Cartesia's, `pronunciation_dictionary_locators` of ElevenLabs' clients",
     )
+    warm_phrases: Annotated[
+        dict[Annotated[str, Field(min_length=1, max_length=256)], Path | tuple[str, ...]],
+        JSON,
+        Field(title="by voice, a list of phrases or a file with one on each line"),
+    ] = Field(
+        default={},
+        description="phrases that are rendered at the start and kept (`engine.kept_speech_mb`), by voice, "
+        "`default` for the default one: a list, or a file with one on each line. The greetings of agents are "
+        "among them unasked",
+    )
     apis: ApisTable = ApisTable()
     calls: CallsTable = CallsTable()
     agents: Annotated[

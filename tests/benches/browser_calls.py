@@ -281,7 +281,10 @@ async def _measure(calls: int, seconds: float) -> list[BenchFigure]:
 async def _run_gateway() -> AsyncIterator[tuple[Gateway, str]]:
     """Run the whole server on free ports; yields it and the page's URL."""
     settings = load_settings(
-        flags={"http_port": 0, "audiosocket_port": 0, "agents_default": "none", "browser_greeting": ""}
+        flags={
+            **{"http_port": 0, "audiosocket_port": 0, "agents_default": "none", "browser_greeting": ""},
+            "engine_kept_speech_mb": 0,
+        }
     )
     async with contextlib.aclosing(await Gateway.open(settings)) as gateway:
         host, port = gateway.addresses.http

@@ -9,6 +9,7 @@ of the gateway and its media processes.
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -83,6 +84,7 @@ class Gateway:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _CODE, "serve", *flags.split()],
             stdout=subprocess.PIPE, stderr=(folder / "log").open("w"), text=True,
+            env={**os.environ, "VIVAVOCE_ENGINE_KEPT_SPEECH_MB": "0"},
         )  # fmt: skip
         assert self._process.stdout is not None
         ready = self._process.stdout.readline()

@@ -146,6 +146,7 @@ class VoiceKind:
     stages: DividedStages | None = None  # None: a replica of a cluster has the whole voice
     measure: Callable[[Path, str, str], tuple[DeviceFigure, ...]] | None = None
     measured_on_cpu: bool = False  # whether ``measure`` is meant for a CPU too
+    keeps_speech: bool = False  # whether its backend heeds ``LoadSettings.kept_bytes``
 
 
 def require_default_networks(settings: LoadSettings) -> None:

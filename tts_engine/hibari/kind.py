@@ -56,4 +56,5 @@ PACKAGED: Final = VoiceKind(
     load=_load,
     list_voices=_list_voices,
     parts=_parts,
+    keeps_speech=True,
 )

@@ -34,4 +34,5 @@ def _list_voices(folder: Path) -> tuple[Voice, ...]:
 
 def kokoro_kind(load_english: Callable[[], EnglishPhonemizer]) -> VoiceKind:
     """The kind; load_english: loads what reads English in Kokoro's alphabet."""
-    return VoiceKind("Kokoro", "kokoro*.onnx", _matches, partial(_load, load_english), _list_voices)
+    load = partial(_load, load_english)
+    return VoiceKind("Kokoro", "kokoro*.onnx", _matches, load, _list_voices, keeps_speech=True)

@@ -28,4 +28,4 @@ def _list_voices(folder: Path) -> tuple[Voice, ...]:
     return list_piper_voices(folder)
 
 
-PIPER: Final = VoiceKind("Piper", "*.onnx.json", _matches, _load, _list_voices)
+PIPER: Final = VoiceKind("Piper", "*.onnx.json", _matches, _load, _list_voices, keeps_speech=True)

@@ -68,6 +68,7 @@ class SynthesisOptions:
     finds_ssml: bool = True  # whether a text that begins with <speak is an SSML document
     lexicon: Lexicon | None = None  # ahead of all others
     lexicon_names: tuple[str, ...] = ()  # of the server's, ahead of the key's
+    keeps_speech: bool = True  # as of ``StreamRequest``
 
     def __post_init__(self) -> None:
         for name, value, (minimum, maximum) in (
@@ -181,6 +182,7 @@ class EncodedStream:
                 options.delivery,
                 self._lexicons,
                 self._trace_id,
+                keeps_speech=options.keeps_speech,
             )
         )
         return self

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from fastapi import APIRouter, WebSocket
@@ -60,6 +61,7 @@ class SpeechServer:
         Raises BadRequest for the name of a lexicon that is not in the settings, and UnknownVoice.
         """
         named = self._lexicons.current(options.lexicon_names) if self._lexicons else ()
+        options = replace(options, keeps_speech=grant.keeps_speech)
         return open_encoded_stream(
             *(self.engine, options, self.encoding_threads, (*named, *grant.lexicons()), grant.trace_id),
             self._language_check(options),

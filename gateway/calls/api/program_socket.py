@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -125,7 +125,7 @@ class ProgramSocket:
     ) -> None:
         self._socket = socket
         self._calls = KeyCalls.of(registry, socket)
-        self._speech = replace(speech, lexicon=self._calls.grant.lexicon)
+        self._speech = speech.for_grant(self._calls.grant)
         self._voices = voices.for_grant(self._calls.grant)
         self._options = options
         self._outbox = Outbox()

@@ -5,6 +5,7 @@ Each line on standard input is answered with a JSON line: the longest callback s
 
 import gc
 import json
+import os
 import sys
 import threading
 import time
@@ -122,4 +123,5 @@ if __name__ == "__main__":
     installed.install()
     threading.Thread(target=_answer_lines, args=(installed,), daemon=True).start()
     sys.argv[1:1] = ["serve"]
+    os.environ["VIVAVOCE_ENGINE_KEPT_SPEECH_MB"] = "0"
     main()

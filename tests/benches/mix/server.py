@@ -197,6 +197,7 @@ async def serve_mix(options: MixedServerOptions) -> MixedServerRecord:
         http_port=0,
         calls_max_calls=4 * options.calls + 16,
         engine_max_streams=4 * options.calls + 64,
+        engine_kept_speech_mb=0,
         server_log_level="WARNING",
         server_drain_s=0,
     )

@@ -86,6 +86,26 @@ def test_any_split_of_the_text_and_other_streams_give_the_same_chunks(backend: H
     run(test())
 
 
+def test_speech_that_is_kept_is_the_same_as_rendered(backend: HibariBackend) -> None:
+    keeping = HibariBackend(backend._voices, kept_bytes=10_000_000)
+    texts = (TEXT, f"Hello there. {TEXT}")
+
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            rendered = [await speak(engine, text, seed=7) for text in texts]
+        async with engine_of(keeping) as engine:
+            async with engine.stream(seed=7) as stream:
+                stream.push_text(TEXT)
+                await anext(aiter(stream))  # it hangs up in the middle of a line
+            together = await asyncio.gather(*(speak(engine, text, seed=7) for text in (*texts, *texts)))
+            assert list(map(sound, together)) == [*map(sound, rendered), *map(sound, rendered)]
+            (repeated,) = engine.metrics.repeated_audio_seconds.collect()
+            spoken_s = sum(chunk.seconds for chunks in rendered for chunk in chunks)
+            assert repeated.samples[0].value > 0.9 * spoken_s
+
+    run(test())
+
+
 def band_power(chunks: list[AudioChunk], lowest_hz: float, highest_hz: float) -> float:
     samples = samples_of(chunks) / 32768.0
     power = np.abs(np.fft.rfft(samples, norm="forward")) ** 2

@@ -1,13 +1,14 @@
-"""The backend of voices that render clause by clause: the pauses between the clauses."""
+"""The backend of voices that render clause by clause: the pauses between the clauses, and what is kept."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from vivavoce.models.signal.room_tone import RoomTone
-from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
-from vivavoce.tts_engine.chunk import SAMPLE_RATE
+from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult
+from vivavoce.tts_engine.chunk import SAMPLE_RATE, Word
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, Segmenter, SpokenWord
 from vivavoce.tts_engine.voice_kit.clause_backend import ClauseBackend, RenderedPiece
 from vivavoce.tts_engine.voices.voices import Voice, Voices
@@ -71,3 +72,64 @@ def test_a_voice_without_room_tone_has_digital_silence_between_its_clauses() -> 
     samples = spoken(None, (0.3, 0.0))
     assert not samples[2_400:9_600].any()
     assert len(samples) == 2 * 2_400 + 7_200
+
+
+class NoisyVoice(ToneVoice):
+    """Renders noise, and says when the first word of the segment is. renderings: how many it began."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.renderings = 0
+
+    def render(
+        self, segment: Segment, request: SlotRequest, noise: np.random.Generator
+    ) -> Iterator[RenderedPiece]:
+        self.renderings += 1
+        word = segment.words[0]
+        first = noise.normal(0, 0.1, 1_000).astype(np.float32)
+        yield RenderedPiece(first, (Word("", 0.0, 0.02, word.start, word.stop),), last=False)
+        yield RenderedPiece(noise.normal(0, 0.1, 1_400).astype(np.float32), (), last=True)
+
+
+def said(backend: ClauseBackend, segments: list[Segment], **request: Any) -> list[StepResult]:
+    slot = backend.open_slot(SlotRequest("tone", speed=1.0, **request))
+    results = []
+    for segment in segments:
+        for turn in (SlotTurn(slot, segment, 0.1), SlotTurn(slot, None)):
+            (result,) = backend.step(0, [turn])
+            assert not isinstance(result, Exception)
+            results.append(result)
+    backend.close_slot(slot)
+    return results
+
+
+def at(start: int, *texts: str) -> list[Segment]:
+    """One segment of a word for each text, from a character of the stream on."""
+    segments = []
+    for text in texts:
+        words = (SpokenWord(text, ",", start, start + len(text)),)
+        segments.append(Segment(words, start, start + len(text) + 1, BoundaryKind.CLAUSE))
+        start += len(text) + 1
+    return segments
+
+
+def test_a_clause_that_is_said_again_is_not_rendered_again_and_sounds_the_same() -> None:
+    voice = NoisyVoice()
+    backend = ClauseBackend(voice, kept_bytes=10_000_000)
+    first = said(backend, at(0, "one", "two", "one"), seed=0)
+    assert voice.renderings == 3 and not any(result.repeated for result in first)
+    again = said(backend, at(7, "one", "two", "four"), seed=0)
+    assert voice.renderings == 4
+    assert [result.repeated for result in again] == [True] * 4 + [False] * 2
+    fresh = said(ClauseBackend(NoisyVoice()), at(7, "one", "two", "four"), seed=0)
+    for result, expected in zip(again, fresh, strict=True):
+        np.testing.assert_array_equal(result.samples, expected.samples)
+        assert result.words == expected.words
+
+
+def test_another_seed_voice_or_a_stream_that_is_not_kept_is_rendered() -> None:
+    voice = NoisyVoice()
+    backend = ClauseBackend(voice, kept_bytes=10_000_000)
+    for request in ({"seed": 0}, {"seed": 1}, {"seed": 0, "keeps_speech": False}):
+        assert not any(result.repeated for result in said(backend, at(0, "one"), **request))
+    assert voice.renderings == 3

@@ -129,7 +129,7 @@ class BrowserCalls:
             self._group,
             self.services,
             self._media_services,
-            replace(self.settings, speech=replace(self.settings.speech, lexicon=grant.lexicon)),
+            replace(self.settings, speech=self.settings.speech.for_grant(grant)),
             voices=self.voices.for_grant(grant),
             calls=KeyCalls(self.registry, grant),
             agent=self.agent,
