@@ -18,6 +18,7 @@ TextInput = tuple[str, Pronunciation | None, float | None, float]
 # Silence after a segment, in seconds, by the boundary that ends it.
 _PAUSES_S = {
     BoundaryKind.CLAUSE: 0.25,
+    BoundaryKind.ELLIPSIS: 0.5,
     BoundaryKind.SENTENCE: 0.32,
     BoundaryKind.PARAGRAPH: 0.6,
     BoundaryKind.FORCED: 0.0,

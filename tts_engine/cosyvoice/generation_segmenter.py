@@ -29,7 +29,7 @@ class GenerationPolicy:
 class GenerationSegmenter(Segmenter):
     """Yields every clause at once.
 
-    A segment that ends in CLAUSE or FORCED leaves the model's generation open; one that ends in SENTENCE or
+    A segment that ends within a sentence leaves the model's generation open; one that ends in SENTENCE or
     PARAGRAPH ends it. If the end comes without words, as with a flush after a comma, it is an empty segment.
     """
 
@@ -97,7 +97,7 @@ class VoiceConversionSegmenter(Segmenter):
 
 
 def _leaves_generation_open(ending: BoundaryKind) -> bool:
-    return ending in (BoundaryKind.CLAUSE, BoundaryKind.FORCED)
+    return ending in (BoundaryKind.CLAUSE, BoundaryKind.ELLIPSIS, BoundaryKind.FORCED)
 
 
 def _count_within(words: list[SpokenWord], max_s: float) -> int:

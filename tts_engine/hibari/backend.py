@@ -209,7 +209,7 @@ def _is_yes_no_question(segment: Segment) -> bool:
 
 def _goes_on(segment: Segment, pause_s: float) -> bool:
     """Whether the sentence goes on after a segment; the last segment of a stream has no pause."""
-    if segment.ending is BoundaryKind.CLAUSE:
+    if segment.ending in (BoundaryKind.CLAUSE, BoundaryKind.ELLIPSIS):
         return pause_s > 0 and bool(segment.words and segment.words[-1].punctuation)
     return segment.ending is BoundaryKind.FORCED
 

@@ -45,6 +45,7 @@ class BoundaryKind(Enum):
     """Kind of place at which a clause ends."""
 
     CLAUSE = auto()
+    ELLIPSIS = auto()  # the same sentence goes on after a longer pause
     SENTENCE = auto()
     PARAGRAPH = auto()
     FORCED = auto()  # the clause was too long and had no better place
@@ -253,8 +254,11 @@ def _decide_ellipsis(view: str, end: int, final: bool) -> ClauseBoundary | NoBou
     following = _next_visible(view, end)
     if following == len(view) and not final:
         return NoBoundary.UNDECIDED
-    continues = view[following : following + 1].islower()
-    return ClauseBoundary(end, BoundaryKind.CLAUSE if continues else BoundaryKind.SENTENCE)
+    word = _LATIN_WORD.match(view, following)
+    if word is not None and word.group() == "I" and word.end() == len(view) and not final:
+        return NoBoundary.UNDECIDED
+    continues = view[following : following + 1].islower() or (word is not None and word.group() == "I")
+    return ClauseBoundary(end, BoundaryKind.ELLIPSIS if continues else BoundaryKind.SENTENCE)
 
 
 def _is_safe_after_stop(

@@ -27,11 +27,13 @@ from .kit.tokenizer import (
     ScanState,
     any_of,
     compile_rules,
+    read_first,
     read_stable_prefix,
     read_tokens,
 )
 from .languages.default import DEFAULT_LANGUAGE
 from .languages.registry import languages_by_code, primary_code
+from .phrase_cuts import PhraseWords, phrase_cuts
 from .pronunciation.finder import PronunciationFinder
 from .unicode_scripts import (
     CYRILLIC,
@@ -138,6 +140,7 @@ class LanguageGrammars:
             grammar.compile()
         for code in wanted:
             _boundary_rules(_latin_language(code))
+            languages[code].phrases()
         return loaded
 
     def with_written_numbers(self) -> "LanguageGrammars":
@@ -215,6 +218,20 @@ class MultilingualClauseNormalizer:
             return scan.words, stop
         stop = _stable_cut(view)
         return self.read(view[:stop]), stop
+
+    def read_phrase(self, view: str) -> tuple[list[DraftWord], int] | None:
+        """Read up to a place between two phrases of its language."""
+        before = self._previous_language
+        code = self._clause_language(view)
+        language = languages_by_code().get(code)
+        phrases = language.phrases() if language else PhraseWords()
+        found = read_first(self._scan(view, code), phrase_cuts(view, phrases), self._grammar(code))
+        if found is None:
+            self._previous_language = before
+            return None
+        scan, stop = found
+        self._context = scan.context
+        return scan.words, stop
 
     def end_line(self) -> None:
         """Note that the next clause begins a new line."""

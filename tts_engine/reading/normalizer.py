@@ -7,6 +7,7 @@ on the text only, not on how it was split. No I/O, no clock. It is not a pronunc
 no rule matches stay as written.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -19,9 +20,12 @@ from .clause_boundaries import (
     next_boundary,
 )
 from .kit.tokenizer import DraftWord, punctuate
+from .phrase_cuts import FIRST_WORDS, MAX_WORDS, MORE_WORDS, count_words, limit_of
 from .pronunciation.finder import PronunciationFinder
 from .pronunciation.lexicon import Lexicon, PronouncedRange, Pronunciation
 
+_APOSTROPHE_LIKE = re.compile(r"(?<![\w`])([^\W\d_]+)`(?=[^\W\d_])")  # not the "`" that ends `code`
+_WITHIN_SENTENCES = (BoundaryKind.CLAUSE, BoundaryKind.ELLIPSIS)
 _MAX_SLICE_CHARACTERS = 4096  # folded at once; bounds the memory that a huge push takes
 
 
@@ -81,6 +85,9 @@ class ClauseNormalizer(Protocol):
     def read_stable_prefix(self, view: str) -> tuple[list[DraftWord], int]:
         """Read the part of an unfinished clause that later text cannot change, and return where it ends."""
 
+    def read_phrase(self, view: str) -> tuple[list[DraftWord], int] | None:
+        """Read an unfinished clause up to a place between two phrases, and return where; None without one."""
+
     def end_line(self) -> None:
         """Note that the next clause begins a new line."""
 
@@ -90,7 +97,8 @@ class TextNormalizer:
 
     Returns words as soon as no later text can change them, and the same clauses for any split of the text.
     Holds at most one clause of ``max_characters`` folded characters and one slice of a push. ``context``:
-    text that precedes the first push; it decides, for example, whether a number is a code.
+    text that precedes the first push; it decides, for example, whether a number is a code. ``first_words``:
+    after as many words without a boundary, a clause is cut between phrases.
     """
 
     def __init__(
@@ -98,6 +106,7 @@ class TextNormalizer:
         clause_normalizer: ClauseNormalizer,
         max_characters: int = MAX_CLAUSE_CHARACTERS,
         context: str = "",
+        first_words: int = FIRST_WORDS,
     ) -> None:
         self._max_characters = max_characters
         self._clause_normalizer = clause_normalizer
@@ -106,6 +115,9 @@ class TextNormalizer:
         self._pushed = 0  # characters pushed in all
         self._decided_until = 0  # no boundary in self._text before this position
         self._pronounced: list[PronouncedRange] = []  # of self._text
+        self._first_words = first_words
+        self._words_read = 0  # since the last flush
+        self._more_words = 0  # than the clause has had, before it is searched for a place between phrases
         if context:
             view, _ = self._clause_normalizer.fold(context[-MAX_CLAUSE_CHARACTERS:])
             self._clause_normalizer.read(view)
@@ -162,6 +174,7 @@ class TextNormalizer:
         if self._text:
             clauses.append(self._read_to(0, ClauseBoundary(len(self._text), ending)))
         self._text, self._positions, self._decided_until = "", [], 0
+        self._words_read = self._more_words = 0
         self._pronounced.clear()
         self._clause_normalizer.end_line()
         return clauses
@@ -194,7 +207,7 @@ class TextNormalizer:
         while (found := self._next_clause(begin, final=final)) is not None:
             clause, begin = found
             clauses.append(clause)
-            self._decided_until = 0
+            self._decided_until = self._more_words = 0
         self._text, self._positions = self._text[begin:], self._positions[begin:]
         self._pronounced = [_moved(each, -begin) for each in self._pronounced if each.start >= begin]
         return clauses
@@ -210,38 +223,66 @@ class TextNormalizer:
             if len(view) >= self._clause_normalizer.min_forced_cut
             else None
         )
-        search = next_boundary(
-            view[:forced_cut],
-            self._decided_until,
-            self._clause_normalizer.boundary_rules,
-            final=final and forced_cut is None,
-        )
-        self._decided_until = search.decided_until
-        if search.boundary is not None:
-            return self._read_to(begin, search.boundary), begin + search.boundary.stop
-        if forced_cut is not None:
+        while (limit := self._phrase_limit(view[:forced_cut])) is not None:
+            found = self._find_clause(begin, view[:limit], final=False) or self._read_phrase(begin, limit)
+            if found is not None:
+                return found
+            self._more_words += MORE_WORDS
+        found = self._find_clause(begin, view[:forced_cut], final=final and forced_cut is None)
+        if found is None and forced_cut is not None:
             return self._read_stable_prefix(begin, begin + forced_cut)
-        return None
+        return found
+
+    def _phrase_limit(self, view: str) -> int | None:
+        """Where a clause without a boundary has enough words to be cut between phrases; None before."""
+        read = self._words_read
+        words = self._first_words if read < self._first_words else read if read < MAX_WORDS else MAX_WORDS
+        return limit_of(view, words + self._more_words)
+
+    def _find_clause(self, begin: int, view: str, *, final: bool) -> tuple[NormalizedClause, int] | None:
+        """Read the clause up to the first boundary in ``view``, which begins at ``begin``."""
+        search = next_boundary(view, self._decided_until, self._clause_normalizer.boundary_rules, final=final)
+        self._decided_until = search.decided_until
+        if search.boundary is None:
+            return None
+        return self._read_to(begin, search.boundary), begin + search.boundary.stop
+
+    def _read_phrase(self, begin: int, limit: int) -> tuple[NormalizedClause, int] | None:
+        """Read a clause that many words wait in up to a place between two phrases."""
+        self._select_pronounced(begin)
+        found = self._clause_normalizer.read_phrase(self._view(begin, begin + limit))
+        if found is None:
+            return None
+        words, length = found
+        stop = begin + length
+        return self._clause(words, begin, stop, BoundaryKind.FORCED), stop
 
     def _read_to(self, begin: int, boundary: ClauseBoundary) -> NormalizedClause:
         stop = begin + boundary.stop
-        view = self._text[begin:stop]
+        view = self._view(begin, stop)
         self._select_pronounced(begin)
         words = self._clause_normalizer.read(view)
-        if boundary.kind is not BoundaryKind.CLAUSE and view.rstrip().endswith(".."):
+        if boundary.kind not in _WITHIN_SENTENCES and view.rstrip().endswith(".."):
             punctuate(words, ".")
         return self._clause(words, begin, stop, boundary.kind)
 
     def _read_stable_prefix(self, begin: int, limit: int) -> tuple[NormalizedClause, int]:
         """Read a clause that is too long as far as no later text can change it."""
         self._select_pronounced(begin)
-        words, length = self._clause_normalizer.read_stable_prefix(self._text[begin:limit])
+        words, length = self._clause_normalizer.read_stable_prefix(self._view(begin, limit))
         stop = begin + length
         return self._clause(words, begin, stop, BoundaryKind.FORCED), stop
+
+    def _view(self, begin: int, stop: int) -> str:
+        """The held text of a clause, apostrophes instead of the backticks of "isn`t"."""
+        view = self._text[begin:stop]
+        return _APOSTROPHE_LIKE.sub(r"\1'", view) if "`" in view else view
 
     def _clause(self, words: list[DraftWord], begin: int, stop: int, kind: BoundaryKind) -> NormalizedClause:
         """Return the words with ranges in the pushed text instead of the clause's view."""
         positions = self._positions
+        if self._words_read < MAX_WORDS:
+            self._words_read += count_words(self._text[begin:stop])
         spoken = tuple(
             SpokenWord(
                 word.text,

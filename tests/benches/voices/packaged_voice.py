@@ -53,6 +53,7 @@ def measure() -> BenchReport:
     try:
         figures = (
             *_joint_figures(backend, sentences["joints"]),
+            *_phrase_figures(backend, sentences["phrases"]),
             *_question_figures(backend, sentences["questions"]),
             *_speed_figures(backend, [joint.replace(" | ", " ") for joint in sentences["joints"][:10]]),
             *_tone_figures(backend, sentences["joints"][:10]),
@@ -133,6 +134,26 @@ def _joint_figures(backend: HibariBackend, joints: Sequence[str]) -> Iterator[Be
     yield BenchFigure(
         f"pitch at the next one's start {against}", abs(median_start), "semitones", MAX_START_SEMITONES
     )
+
+
+def _phrase_figures(backend: HibariBackend, phrases: Sequence[str]) -> Iterator[BenchFigure]:
+    ends, starts = [], []
+    for phrase in phrases:
+        segments = segments_of(phrase)
+        before, after, *_ = render(backend, segments).lines
+        (whole,) = render(backend, [_joined(segments)]).lines
+        words = len(segments[0].words)
+        ends.append(end_semitones(before) - end_semitones(whole, words - 1))
+        starts.append(start_semitones(after) - start_semitones(whole, words))
+    against = "between phrases against the sentence uncut"
+    yield BenchFigure("phrases cut", len(ends), "")
+    for place, found, most in (
+        ("before", ends, MAX_END_SEMITONES),
+        ("after", starts, MAX_START_SEMITONES),
+    ):
+        median, worst = abs(statistics.median(found)), max(map(abs, found))
+        yield BenchFigure(f"pitch {place} a cut {against}, median", median, "semitones", most)
+        yield BenchFigure(f"pitch {place} a cut {against}, worst", worst, "semitones")
 
 
 def _question_figures(backend: HibariBackend, questions: Sequence[str]) -> Iterator[BenchFigure]:

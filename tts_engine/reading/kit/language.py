@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..clause_boundaries import BoundaryRules
+from ..phrase_cuts import PhraseWords
 from ..unicode_scripts import LATIN
 from .tokenizer import Grammar
 
@@ -17,6 +18,7 @@ class Language:
         name: in English.
         grammar: makes its grammar. Raises MissingExtra if it needs a library that is not installed.
         boundary_rules: where its clauses end, besides the marks of punctuation.
+        phrases: where a sentence without punctuation is cut.
         scripts: those that its voices read, as members of a character class.
         is_latin: whether it is written in Latin letters. Those in a text of another language are English.
         aliases: other codes that are read alike.
@@ -26,6 +28,7 @@ class Language:
     name: str
     grammar: Callable[[], Grammar]
     boundary_rules: Callable[[], BoundaryRules] = BoundaryRules
+    phrases: Callable[[], PhraseWords] = PhraseWords
     scripts: tuple[str, ...] = (LATIN,)
     is_latin: bool = True
     aliases: tuple[str, ...] = ()

@@ -190,11 +190,21 @@ def end_sentence_if_capital_follows(scan: ScanState, at: int) -> None:
         scan.context.end_sentence()
 
 
-def read_tokens(scan: ScanState, limit: int, grammar: Grammar) -> None:
-    """Read the view up to ``limit``; a token that begins before it is read whole."""
+def read_tokens(scan: ScanState, limit: int, grammar: Grammar) -> int:
+    """Read the view up to ``limit``; a token that begins before it is read whole. Return where it ends."""
     at, part, spans = 0, grammar.part_for(scan.view), grammar.spans(scan.view)
     while at < limit:
         at = spans[at](scan) if at in spans else _read_token(scan, at, part)
+    return at
+
+
+def read_first(scan: ScanState, stops: Iterable[int], grammar: Grammar) -> tuple[ScanState, int] | None:
+    """Read the view up to the first of ``stops`` that is inside no reading: the scan and the stop."""
+    for stop in stops:
+        attempt = replace(scan, words=[], context=replace(scan.context))
+        if read_tokens(attempt, stop, grammar) == stop and attempt.words:
+            return attempt, stop
+    return None
 
 
 def read_stable_prefix(scan: ScanState, limit: int, grammar: Grammar) -> int:

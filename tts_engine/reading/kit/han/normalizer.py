@@ -11,6 +11,7 @@ import re
 import unicodedata
 from pathlib import Path
 
+from ...phrase_cuts import phrase_words
 from ...unicode_scripts import BOPOMOFO, HAN, KANA, LATIN, NO_SPACE_SCRIPTS, ignores_spaces
 from ..address_patterns import UNSPACED_ADDRESSES
 from ..language import Language
@@ -160,6 +161,7 @@ def han_language(
         code=Path(module_file).parent.name,
         name=name,
         grammar=lambda: rules(han_table(module_file)).grammar_with_formulas(module_file),
+        phrases=lambda: phrase_words(module_file),
         scripts=(LATIN, HAN, script),
         is_latin=False,
         aliases=aliases,

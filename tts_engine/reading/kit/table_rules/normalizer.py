@@ -9,6 +9,7 @@ import re
 import unicodedata
 from pathlib import Path
 
+from ...phrase_cuts import phrase_words
 from ...unicode_scripts import LATIN
 from ..address_patterns import SPACED_ADDRESSES, UNSPACED_ADDRESSES
 from ..language import Language
@@ -288,6 +289,7 @@ def table_language(
         name=name,
         grammar=lambda: rules(language_table(module_file)).grammar_with_formulas(module_file),
         boundary_rules=lambda: language_table(module_file).boundary_rules,
+        phrases=lambda: phrase_words(module_file),
         scripts=scripts,
         is_latin=is_latin,
     )

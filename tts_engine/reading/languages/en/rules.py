@@ -13,10 +13,12 @@ from ...kit.tokenizer import (
     DraftWord,
     ScanState,
     any_of,
+    read_first,
     read_stable_prefix,
     read_tokens,
 )
 from ...normalizer import SpokenWord, TextNormalizer
+from ...phrase_cuts import phrase_cuts, phrase_words
 from ...pronunciation.finder import PronunciationFinder
 from ...reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from ...unicode_scripts import CYRILLIC, GREEK, LATIN
@@ -34,6 +36,7 @@ _LONG_WEEKDAY = "|".join(sorted(set(vocabulary.WEEKDAY_NAMES.values())))
 # A weekday, or a time of day: "Mon 9am - Fri 5pm".
 _RANGE_START = re.compile(rf"(?:^|[\s(])(?:{_LONG_WEEKDAY}|\d{{1,2}}(?::\d\d)? ?[AaPp]\.?[Mm]\.?)\Z")
 _UNIT_STOP = re.compile(rf"\d[ -]?(?:{any_of(unit for unit in vocabulary.UNITS if len(unit) > 1)})\Z")
+_PHRASE_WORDS = phrase_words(__file__)
 ENGLISH_BOUNDARY_RULES = BoundaryRules(
     abbreviations={
         **dict.fromkeys(
@@ -98,6 +101,15 @@ class EnglishClauseNormalizer:
         self._context = scan.context
         return scan.words, stop
 
+    def read_phrase(self, view: str) -> tuple[list[DraftWord], int] | None:
+        """Read up to a place between two phrases."""
+        found = read_first(self._scan(view), phrase_cuts(view, _PHRASE_WORDS), ENGLISH_GRAMMAR)
+        if found is None:
+            return None
+        scan, stop = found
+        self._context = scan.context
+        return scan.words, stop
+
     def end_line(self) -> None:
         """Note that the next clause begins a new line."""
         self._context.end_line()
@@ -127,6 +139,7 @@ ENGLISH: Final = Language(
     name="English",
     grammar=lambda: ENGLISH_GRAMMAR,
     boundary_rules=lambda: ENGLISH_BOUNDARY_RULES,
+    phrases=lambda: _PHRASE_WORDS,
     # Foreign names are read letter by letter as far as English has a sound for them.
     scripts=(LATIN, GREEK, CYRILLIC),
     aliases=("mul", "und"),  # of no single language

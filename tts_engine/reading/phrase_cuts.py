@@ -1,0 +1,167 @@
+"""Places between phrases at which a sentence without punctuation is cut, so that nobody waits for its end.
+
+A language model may write a hundred words without a comma. When a clause has reached a number of words, it is
+cut before a word that begins a clause ("because") or a phrase ("with"), or after one that ends one, as the
+languages' files ``phrases.toml`` have them; without such a place, between two ordinary words. The place
+depends on the text before the limit only, of which two words follow it: not on how the text was split, nor on
+time.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from .kit.data_files import load_tables
+from .kit.mathematics.open_formula import TEX_OPENING, is_inside_tex
+from .unicode_scripts import NO_SPACE_SCRIPTS, is_unspaced
+
+FIRST_WORDS = 12  # of a clause, after which it is cut if nothing was read before
+MAX_WORDS = 40  # the same later on, when a listener has more to hear
+MORE_WORDS = 2  # after which a clause without a place to cut is searched again
+_CHARACTERS_A_WORD = 10  # a limit of 12 words is one of 120 characters too
+_WORDS_AFTER = 2  # whole ones, between the cut and the limit
+_UNSPACED_AFTER = 4  # characters of scripts without blanks, for them
+_MIN_SHARE = 1 / 3  # of the characters before the limit stands before the cut
+_MAX_PLACES = 4  # that are tried, since each is read
+# No cut so many characters after and before a number, whose reading may depend on the words around it
+_AFTER_NUMBER, _BEFORE_NUMBER = 12, 24
+_FILE = "phrases.toml"
+_UNIT = rf"[{NO_SPACE_SCRIPTS}]{{1,2}}+|[^\s{NO_SPACE_SCRIPTS}]++"
+_UNITS = re.compile(_UNIT)
+_TOKEN = re.compile(r"\S+")
+_PLAIN_WORD = re.compile(r"[^\W\d_]{2,}(?:['-][^\W\d_]+)*")
+_DIGIT = re.compile(r"\d")
+_UNSPACED_PLACE = re.compile(rf"[{NO_SPACE_SCRIPTS}](?=[{NO_SPACE_SCRIPTS}])")
+_HIRAGANA = re.compile("[\u3041-\u309f]")
+_BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
+
+
+@dataclass(frozen=True)
+class PhraseWords:
+    """Words of a language at the places where its sentences may be cut, in lower case.
+
+    Attributes:
+        clause_words: begin a clause: conjunctions, relatives.
+        phrase_words: begin a phrase: prepositions.
+        bound_words: besides the two, no part ends in one: articles, pronouns, numbers.
+        inner_words: no part ends in one nor begins with it: "of".
+        clause_endings: of the last word of a clause.
+        phrase_endings: of the last word of a phrase.
+    """
+
+    clause_words: tuple[str, ...] = ()
+    phrase_words: tuple[str, ...] = ()
+    bound_words: tuple[str, ...] = ()
+    inner_words: tuple[str, ...] = ()
+    clause_endings: tuple[str, ...] = ()
+    phrase_endings: tuple[str, ...] = ()
+
+    @cached_property
+    def is_unspaced(self) -> bool:
+        """Whether the language writes no blanks between words."""
+        return any(map(is_unspaced, "".join(self.clause_words)))
+
+    def rank(self, left: str, right: str) -> int | None:
+        """How good a cut between two words is, 0 to 3, best first; None for a bad one."""
+        if left in self._never_last or right in self.inner_words:
+            return None
+        if right in self.clause_words or left.endswith(self.clause_endings):
+            return 0
+        if right in self.phrase_words or left.endswith(self.phrase_endings):
+            return 1
+        return 2 if right in self.bound_words else 3
+
+    def rank_unspaced(self, view: str, at: int) -> int | None:
+        """The same at a place in a script that writes no blanks, where words are not known."""
+        if view.startswith(self.clause_words, at):
+            return 0
+        if view.startswith(self.phrase_words, at):
+            return 1
+        if _HIRAGANA.match(view, at):  # the ending may go on
+            return None
+        if view.endswith(self.clause_endings, 0, at):
+            return 0
+        return 1 if view.endswith(self.phrase_endings, 0, at) else None
+
+    @cached_property
+    def _never_last(self) -> frozenset[str]:
+        return frozenset((*self.clause_words, *self.phrase_words, *self.bound_words, *self.inner_words))
+
+
+@cache
+def phrase_words(module_file: str) -> PhraseWords:
+    """The words of the language in whose folder ``module_file`` is; none if it has no file of them."""
+    if not Path(module_file).with_name(_FILE).exists():
+        return PhraseWords()
+    return PhraseWords(
+        **{name: tuple(words.split()) for name, words in load_tables(module_file, _FILE).items()}
+    )
+
+
+def count_words(text: str) -> int:
+    """The number of words; two characters of a script without blanks count as one."""
+    return len(_UNITS.findall(text))
+
+
+def limit_of(view: str, words: int) -> int | None:
+    """The position up to which ``view`` has so many words, or ten times as many characters; None before it.
+
+    The next word has begun there.
+    """
+    most = _CHARACTERS_A_WORD * words
+    found = _first_words(words).match(view, 0, most) if len(view) > 2 * words else None
+    return found.end() if found else most if len(view) >= most else None
+
+
+@cache
+def _first_words(words: int) -> re.Pattern[str]:
+    return re.compile(rf"(?:\s*+(?:{_UNIT})){{{words}}}+\s*+\S")
+
+
+def phrase_cuts(view: str, words: PhraseWords) -> list[int]:
+    """Places at which an unfinished clause may be cut, best first: of equal ones the latest."""
+    places = [*_places(view, words), *(_unspaced_places(view, words) if words.is_unspaced else ())]
+    has_tex = ("$" in view or "\\" in view) and TEX_OPENING.search(view) is not None
+    ranked = sorted(
+        (rank, -at)
+        for at, rank in places
+        if at >= _MIN_SHARE * len(view)
+        and not _DIGIT.search(view, max(0, at - _AFTER_NUMBER), at + _BEFORE_NUMBER)
+        and not _is_open(view, at)
+        and not (has_tex and is_inside_tex(view, at))
+    )
+    return [-at for _, at in ranked[:_MAX_PLACES]]
+
+
+def _places(view: str, words: PhraseWords) -> Iterator[tuple[int, int]]:
+    """Places between two words, and their ranks."""
+    tokens = [*_TOKEN.finditer(view)]
+    for left, right, after in zip(tokens, tokens[1:], tokens[_WORDS_AFTER:-1], strict=False):
+        before, behind = left.group(), right.group()
+        if not (_PLAIN_WORD.fullmatch(before) and _PLAIN_WORD.fullmatch(behind) and behind == behind.lower()):
+            continue
+        if before.isupper():  # perhaps a Roman number
+            continue
+        rank = words.rank(before.lower(), behind)
+        if rank == 3 and not (before == before.lower() and _PLAIN_WORD.fullmatch(after.group())):
+            continue
+        if rank is not None:
+            yield left.end(), rank
+
+
+def _unspaced_places(view: str, words: PhraseWords) -> Iterator[tuple[int, int]]:
+    """Places between two characters of scripts that write no blanks, and their ranks."""
+    for place in _UNSPACED_PLACE.finditer(view, 0, max(0, len(view) - _UNSPACED_AFTER)):
+        rank = words.rank_unspaced(view, place.end())
+        if rank is not None:
+            yield place.end(), rank
+
+
+def _is_open(view: str, at: int) -> bool:
+    """Whether a bracket or a quote before ``at`` is not closed."""
+    before = view[:at]
+    return before.count('"') % 2 == 1 or any(
+        before.count(opening) > before.count(closing) for opening, closing in _BRACKETS
+    )
