@@ -245,6 +245,16 @@ def bench_readings(verbose: bool, as_json: bool) -> None:
     print_report(measure(_print_line if verbose else None), as_json)
 
 
+@bench_group.command("unseen")
+@click.option("--verbose", is_flag=True, help="Show every line that is read otherwise.")
+@AS_JSON
+def bench_unseen(verbose: bool, as_json: bool) -> None:
+    """Lines that nobody had read when they were written: share read right."""
+    from benches.unseen.measure import measure
+
+    print_report(measure(_print_line if verbose else None), as_json)
+
+
 @bench_group.command("words")
 @click.option(
     "--bundle",

@@ -34,12 +34,13 @@ def address_patterns(
     characters that continue a word. ``email_end``: condition on the end of an e-mail address. All repeats are
     bounded, so that matching is linear.
     """
-    label = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?"
+    letter = "[A-Za-z0-9]" if word_character != r"\w" else r"[^\W_]"  # "müller-söhne.de"
+    label = rf"{letter}(?:(?:{letter}|-){{0,62}}{letter})?"
     domain = rf"(?:{label}\.){{1,8}}(?:{top_level_domains})(?![{word_character}-]|\.[{word_character}])"
     return AddressPatterns(
         url=rf"(?:https?|ftp)://{url_character}{{1,300}}",
-        email=rf"(?:mailto:)?[A-Za-z0-9][{word_character}.+'-]{{0,63}}"
-        rf"@(?:[A-Za-z0-9-]{{1,63}}\.){{1,8}}[A-Za-z]{{2,24}}{email_end}",
+        email=rf"(?:mailto:)?{letter}[{word_character}.+'-]{{0,63}}"
+        rf"@(?:(?:{letter}|-){{1,63}}\.){{1,8}}[A-Za-z]{{2,24}}{email_end}",
         website=rf"(?:www\.{url_character}{{1,200}}|{domain}(?:[:/?#]{url_character}{{0,200}})?)",
     )
 

@@ -387,7 +387,8 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
     }
     abbreviations = parsed.get("abbreviations", {})
     unspaced = {short.replace(". ", "."): words for short, words in abbreviations.items()}
-    parsed["abbreviations"] = unspaced | abbreviations  # "z. B." and "z.B."
+    first = {short.capitalize(): words for short, words in abbreviations.items() if len(short) > 2}
+    parsed["abbreviations"] = first | unspaced | abbreviations  # "Vgl." at a sentence's start, "z.B."
     if "°C" in parsed["units"]:
         parsed["units"]["° C"] = parsed["units"]["°C"]
     parsed["money"] = {sign: _parse_currency(nouns) for sign, nouns in expand_names(values["money"]).items()}

@@ -23,6 +23,7 @@ _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
 _NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[IVXLC]{2,6}(?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)")
 _CAPITALS_OR_VERB_AHEAD = re.compile(r" (?:[A-Z]{2,6}(?!\w)|[a-z])")  # "part no. WRX", "serial no. reads"
 _PRICE_BEHIND = PatternBehind(r"[$£€][\d,.]{1,20}[kK]? ?\Z")
+_BEFORE_EXPERIENCE = frozenset(("yr", "yrs", "year", "years", "work", "job", "prior", "relevant", "of"))
 _TRAIN_NUMBER_AHEAD = re.compile(r"\.? #?\d{3,6}(?![\d/-])")
 _WORK_BEHIND = PatternBehind(rf"\b(?:{any_of(vocabulary.NOUNS_BEFORE_HOURS_OF_WORK)})\.? \Z")
 _HOURS_OF_WORK = {"FT": "full time", "PT": "part time"}
@@ -157,6 +158,12 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     ):
         spoken = "Express"
     following = scan.next_visible(match.end())
+    if (
+        word == "exp"
+        and not following.isdigit()
+        and (scan.context.after_number or scan.context.previous_word in _BEFORE_EXPERIENCE)
+    ):
+        spoken = "experience"
     is_word = word in vocabulary.AMBIGUOUS_ABBREVIATIONS and not (following.islower() or following.isdigit())
     if is_word and kind is AbbreviationKind.MAY_END_SENTENCE:
         return None

@@ -1,4 +1,4 @@
-"""Rules of the numbers that carriers and offices give: flights, containers, check digits, recalls, employers.
+"""Rules of the numbers of carriers and offices: flights, containers, check digits, recalls, employers, USSD.
 
 Source: IATA airline designators; ISO 6346 (four letters, the last one U, J or Z, six digits, a check digit).
 """
@@ -12,6 +12,7 @@ from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 
+_DIALED_PART = re.compile(r"\d+|[*#]")
 _TRIP = re.compile(rf"\b(?:{any_of(vocabulary.BEGINNINGS_OF_WORDS_OF_TRIPS)})")
 
 
@@ -41,6 +42,18 @@ def _read_seat_range(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_dialed(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "*21*0072#" and "0072#", keys that a caller presses."""
+    for part in _DIALED_PART.finditer(scan.view, match.start(), match.end()):
+        if part.group().isdigit():
+            ENGLISH_SPELLER.spell(scan, *part.span())
+        else:
+            scan.emit("star" if part.group() == "*" else "pound", *part.span())
+    scan.context.note_number()
+    note_english_word(scan.context, "pound")
+    return match.end()
+
+
 LETTER_RULES = compile_capital_rules(
     (rf"({any_of(vocabulary.AIRLINE_CODES)}) \d{{3,4}}(?![\w%/:-]|[.,]\d)", _read_airline),
     (
@@ -49,7 +62,9 @@ LETTER_RULES = compile_capital_rules(
     ),
     (r"[A-Z]{3}[UJZ] ?\d{6}[- ]?\d(?!\w)", read_groups),
 )
+SYMBOL_RULES = compile_rules((r"[*#]{1,2}\d{1,20}(?:\*\d{1,20}){0,5}#(?!\w)", _read_dialed))
 DIGIT_RULES = compile_rules(
+    (r"\d{3,20}#(?![\w-]| ?\d)", _read_dialed),
     (r"(\d{1,3})([A-Z])[-–]([A-Z])(?!\w)", _read_seat_range),
     # Check digit; the employer "47-3321806"; the recall "23V-412"
     (r"(?:\d{5,12}-\d|\d{2}-\d{7}|\d{2}[A-Z]-\d{3,6})(?![\w-]|[.,]\d)", read_code),

@@ -28,7 +28,8 @@ from .word_context import note_english_word
 
 _COMMAND_BEHIND = PatternBehind(
     r"(?:\A|[\s(])`[^`]{0,120}[ `]\Z"
-    r"|\b(?:npm|npx|yarn|git|docker|pip|kubectl|curl|flag|option|cargo)\b[^.;!?]{0,60} \Z"
+    r"|\b(?:npm|npx|yarn|git|docker|pip|kubectl|curl|flag|option|cargo|ls|rm|cp|mv|mkdir|tar|grep|chmod"
+    r"|ssh|scp|sudo|make|python3?|node|psql|apt|brew|systemctl|journalctl|tail|ps|du|df)\b[^.;!?]{0,60} \Z"
 )
 _HASHTAG_PART = re.compile(r"\d+|[^\W\d_]+")
 _NOUN_BEFORE_HASH = re.compile(
@@ -137,6 +138,23 @@ def _read_option(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_options(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the letters of "ls -la" one by one."""
+    if _read_option(scan, match) is None:
+        return None
+    del scan.words[-len(match.group()) + 1 :]
+    ENGLISH_SPELLER.spell(scan, *match.span(1))
+    return match.end()
+
+
+def _read_folder(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the first signs of "~/tmp" and "./build"."""
+    sign = "tilde" if match.group()[0] == "~" else "dot"
+    scan.emit(f"{sign} slash", *match.span())
+    note_english_word(scan.context, "slash")
+    return match.end()
+
+
 def _read_plus_plus(scan: ScanState, match: re.Match[str]) -> int:
     """Read the signs of "C++"."""
     for at in range(match.start(), match.end()):
@@ -165,8 +183,11 @@ def _read_letter_in_brackets(scan: ScanState, match: re.Match[str]) -> int:
 
 
 _LINE_RULES = compile_rules(*LINE_START_ROWS, (r"(\d{1,3})[.)] +(?=\S)", ENGLISH_SPELLER.read_list_number))
-_MARKUP_RULES = compile_rules(
-    *MARKUP_ROWS, (r"&(?:amp;)?", _read_ampersand), (r"\*(\d{1,3})(?![\w*])", _read_star_code)
+_MARKUP_RULES = (
+    *carrier_codes.SYMBOL_RULES,
+    *compile_rules(
+        *MARKUP_ROWS, (r"&(?:amp;)?", _read_ampersand), (r"\*(\d{1,3})(?![\w*])", _read_star_code)
+    ),
 )
 _MARK_RULES = compile_rules(
     (r"#(?=\d{0,5}[A-F])(?=[A-F]{0,5}\d)[A-F0-9]{6}(?!\w)", _read_color),
@@ -175,6 +196,8 @@ _MARK_RULES = compile_rules(
     (r"[#*](?![\w#*])", _read_telephone_key),
     (r"\+\+", _read_plus_plus),
     (r"--(?=[a-z]{2})|-(?=[a-zA-Z](?![\w-]))", _read_option),
+    (r"-([a-zA-Z]{2,5})(?![\w-])", _read_options),
+    (r"(?<![\w/])[~.]/(?=[\w.])", _read_folder),
     (r"★+", _read_stars),
     (r"\(([a-z])\)(?![\w-])", _read_letter_in_brackets),
     *PUNCTUATION_ROWS,
@@ -217,6 +240,7 @@ _DIGIT_RULES = (
     *codes.GROUPED_DIGIT_RULES,
     *carrier_codes.DIGIT_RULES,
     *units.CLOCK_DURATION_RULES,
+    *slashes.SCORE_LINE_RULES,
     *dates.DIGIT_RULES,
     *money.DIGIT_RULES,
     *sizes.DIGIT_RULES,

@@ -69,6 +69,12 @@ _UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a m
 _INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
 _MAX_WORD_CHARACTERS = 40  # of the word before a slash
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
+_SCORE_LINE_BEHIND = PatternBehind(
+    r"\b(?:(?:score|stat) ?line|[Hh](?:is|er) line|stats|averag(?:ed|ing|es)|KDA|K/D/A)\b[^.;!?]{0,20}\Z"
+)
+_SCORE_LINE_AHEAD = re.compile(
+    r" (?:in |of |for )?(?:an? )?(?:KDA|K/D/A|score ?line|stat ?line|triple-double)\b"
+)
 
 
 def _fraction_words(numerator: int, denominator: int) -> str:
@@ -251,6 +257,19 @@ def _date_words(scan: ScanState, first: int, second: int) -> str:
     return ""
 
 
+def _read_score_line(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "31/8/11" of "his line was 31/8/11" and "31/8/11 KDA"."""
+    if not (
+        _SCORE_LINE_BEHIND.search(scan.view, match.start()) or _SCORE_LINE_AHEAD.match(scan.view, match.end())
+    ):
+        return None
+    for group in (1, 2, 3):
+        scan.emit(numbers.cardinal(int(match.group(group))), *match.span(group))
+        scan.punctuate("," if group < 3 else "")
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_rating(scan: ScanState, match: re.Match[str]) -> int:
     """Read "4.5/5" and "3.7/4.0"."""
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
@@ -411,6 +430,7 @@ DIGIT_RULES = compile_rules(
     (r"((?:19|20)\d\d)/((?:19|20)\d\d|\d\d)(?![\w/])", _read_season),
     (r"((?:19|20)\d\d)/(\d{3,4})(?![\w/-])", _read_number_of_act),
 )
+SCORE_LINE_RULES = compile_rules((r"(\d{1,2})/(\d{1,2})/(\d{1,2})(?![\w/]|\.\d)", _read_score_line))
 SYMBOL_RULES = compile_rules(
     (r"/(?=[$£€]?\d)", _read_slash_before_number),
     (r"/[a-z][a-z-]*(?:/[a-z][a-z-]*)*(?![\w/])", _read_path),
