@@ -29,6 +29,10 @@ Float = NDArray[np.float32]
 RECORDED, STREAMED, AT_ONCE, BASE = "recording", "trained, streamed", "trained, at once", "base with a prompt"
 SOURCES = (RECORDED, STREAMED, AT_ONCE, BASE)
 _RECOGNISER_RATE = 16_000
+_AND_IN_A_NUMBER = re.compile(
+    r"\b(hundred|thousand|million|billion)\W+and\W+(?=(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|"
+    r"twelve|thir|fourteen|fif|sixt|sevent|eighteen|eighty|ninet|twent|fort)\w*\b)"
+)
 _PIECE = 3  # words that are pushed at a time when streamed
 
 
@@ -150,12 +154,13 @@ def words_of(text: str) -> list[str]:
     """Words as they are said, in lower case without punctuation; each ideograph is a word.
 
     Recognisers write "$5" for "five dollars": numbers are read as the engine reads them. Latin letters are
-    read in English.
+    read in English, where "one hundred and five" counts as "one hundred five".
     """
     normalizer = TextNormalizer(_grammars().clause_normalizer())
     clauses = [*normalizer.push(text), *normalizer.flush()]
     spoken = " ".join(word.text for clause in clauses for word in clause.words)
     plain = unicodedata.normalize("NFKC", spoken).lower().replace("'", "").replace("〇", "零")
+    plain = _AND_IN_A_NUMBER.sub(r"\1 ", plain)
     return re.findall(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_]+", plain)
 
 

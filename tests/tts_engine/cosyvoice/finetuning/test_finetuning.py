@@ -12,6 +12,7 @@ pytest.importorskip("tensorboardX", reason="the [train] extra is not installed")
 
 from shared.training.made_up_dataset import WIDTHS  # noqa: E402
 from shared.training.recorded_voice import write_recordings  # noqa: E402
+from shared.voices.cosyvoice_bundles import export_bundle  # noqa: E402
 from vivavoce import Engine  # noqa: E402
 from vivavoce.models.bundle_files import BundleSize  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
@@ -91,7 +92,12 @@ def test_runs_of_all_parts_become_a_bundle_that_speaks(
     assert set(after.speakers()) == {"anna", "nobody"}
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert "6 recordings" in card and "adapters of rank 16" in card
-    assert len(asyncio.run(speak(tmp_path / "out", "anna"))) > 1000
+    in_torch = asyncio.run(speak(tmp_path / "out", "anna"))
+    list(export_bundle(tmp_path / "out", "fp32"))
+    in_graphs = asyncio.run(speak(tmp_path / "out", "anna"))
+    assert len(in_torch) == len(in_graphs) > 1000
+    difference = np.subtract(*(np.frombuffer(pcm, "<i2").astype(float) for pcm in (in_torch, in_graphs)))
+    assert 0 < np.abs(difference).max() < 500
 
 
 def _changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
@@ -154,12 +160,18 @@ def test_ideographs_are_words() -> None:
     ("written", "spoken"),
     [
         ("It costs $1,234.50.", "it costs one thousand two hundred thirty four dollars and fifty cents"),
+        ("There are 105 men.", "there are one hundred and five men"),
+        ("2,021 of 1100", "two thousand and twenty-one of one thousand and one hundred"),
         ("On May 3rd, at 5 o'clock", "On May third at five o'clock."),
         ("二〇二四年3月", "二零二四年三月"),
     ],
 )
 def test_numbers_are_the_words_that_are_said(written: str, spoken: str) -> None:
     assert words_of(written) == words_of(spoken)
+
+
+def test_and_between_a_number_and_a_noun_is_a_word() -> None:
+    assert words_of("A hundred and the rest") == ["a", "hundred", "and", "the", "rest"]
 
 
 def test_a_data_set_of_another_tokenizer_is_refused(data: Path, tmp_path: Path) -> None:
