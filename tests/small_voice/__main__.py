@@ -10,6 +10,7 @@ checkpoint.
 import argparse
 import multiprocessing
 import shutil
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
@@ -28,6 +29,7 @@ from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, QWEN_FOLDER
 from vivavoce.models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 
 SEED, UNSEEN_SEED = 1, 2
+_FIGURES = "figures.md"
 SENTENCES = 7_250  # 6.7 h of speech
 PROCESSES = 2
 _TOKENIZER_FILES = 6  # of 250 recordings: what the part needs of them
@@ -180,27 +182,45 @@ def make_all(folder: Path) -> None:
 _WRITERS = {"vocoder": bundle.write_vocoder, "flow": bundle.write_flow, "lm": bundle.write_language_model}
 
 
-def write_unfinished(folder: Path) -> Path:
-    """A bundle of what the checkpoints have so far, to listen to during a run."""
-    place = Workplace(folder)
-    unfinished = folder / "unfinished"
-    shutil.copytree(place.bundle, unfinished, dirs_exist_ok=True)
+def write_unfinished(folder: Path, target: Path) -> list[bundle.PackedPart]:
+    """Write a bundle of what the checkpoints have so far into ``target``; returns how far each part is."""
+    place, parts = Workplace(folder), []
+    shutil.copytree(place.bundle, target, dirs_exist_ok=True)
     for part, write in _WRITERS.items():
         saved = torch.load(place.checkpoint(part), weights_only=True)
-        print(f"{part}: step {saved['step']} of {_SCHEDULES[part].steps}")
-        write(unfinished, saved["average"])
-    return unfinished
+        parts.append(bundle.PackedPart(part, saved["step"], _SCHEDULES[part].steps))
+        write(target, saved["average"])
+    return parts
+
+
+def pack(folder: Path, target: Path) -> None:
+    """Write the bundle of a run, finished or not, as a folder to give away."""
+    figures = folder / _FIGURES
+    with tempfile.TemporaryDirectory() as made:
+        parts = write_unfinished(folder, Path(made))
+        size = bundle.pack(Path(made), target, parts, figures.read_text("utf-8") if figures.exists() else "")
+    for part in parts:
+        print(f"{part.name}: step {part.step} of {part.steps}")
+    missing = "" if figures.exists() else ", without figures: --listen first"
+    print(f"{target}: {size / 1e6:.1f} MB{missing}")
 
 
 def hear(folder: Path, count: int) -> None:
-    """Print the words wrong in unseen sentences, part by part."""
-    place = Workplace(folder)
-    heard = place.bundle if (place.bundle / "llm.safetensors").exists() else write_unfinished(folder)
+    """Print the words wrong in unseen sentences, part by part, and keep them for the card of the bundle."""
+    heard = folder / "unfinished"
+    for one in write_unfinished(folder, heard):
+        print(f"{one.name}: step {one.step} of {one.steps}")
     sentences = listen.unseen_sentences(count, UNSEEN_SEED, islice(world.sentences(SEED), SENTENCES))
+    head = [f"Words wrong in {count} unseen sentences:", "", "| speech of | wide band | u-law |"]
+    rows = [*head, "|---|---|---|"]
     for part, speech in listen.speech_of_parts(heard, sentences):
+        figures = []
         for name, channel in listen.CHANNELS.items():
             wrong = listen.words_wrong(sentences, speech, channel, print)
+            figures.append(f"{wrong:.1f} %")
             print(f"{part:14} {name:10} {wrong:5.1f} % words wrong of {count} sentences", flush=True)
+        rows.append(f"| {part} | {' | '.join(figures)} |")
+    (folder / _FIGURES).write_text("\n".join([*rows, ""]), "utf-8")
 
 
 def main() -> None:
@@ -208,8 +228,11 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="folder of the run; the bundle is OUT/bundle")
     parser.add_argument("--part", choices=_PARTS, help="make this part only, of what OUT has")
     parser.add_argument("--listen", type=int, metavar="N", help="print the words wrong in N unseen sentences")
+    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="write the bundle to give away")
     arguments = parser.parse_args()
-    if arguments.listen:
+    if arguments.pack:
+        pack(arguments.out, arguments.pack)
+    elif arguments.listen:
         hear(arguments.out, arguments.listen)
     elif arguments.part:
         make_part(arguments.out, arguments.part)

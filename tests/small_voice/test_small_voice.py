@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from small_voice import bundle, flow, language_model, vocoder, words, world  # noqa: E402
+from small_voice.__main__ import Workplace, pack  # noqa: E402
 from small_voice.optimise import Losses, Schedule, optimise  # noqa: E402
 from small_voice.sizes import LANGUAGE_MODEL  # noqa: E402
 from small_voice.speech_tokenizer import SpeechTokenizer, audible_sounds, to_onnx  # noqa: E402
@@ -119,17 +120,40 @@ def test_guide_points_at_the_word_that_is_spoken(interleaved: bool) -> None:
             assert not len(places)
 
 
-def test_random_networks_make_a_bundle(tmp_path: Path) -> None:
-    words.write_tokenizer(islice(world.sentences(1), 100), tmp_path / QWEN_FOLDER)
-    bundle.write_settings(tmp_path)
-    bundle.write_speaker(tmp_path)
-    bundle.write_speech_tokenizer(tmp_path, SpeechTokenizer())
-    bundle.write_language_model(tmp_path, language_model.new_network(0).state_dict())
-    bundle.write_flow(tmp_path, flow.new_network(0).state_dict())
-    bundle.write_vocoder(tmp_path, vocoder.new_network(0).state_dict())
-    load_networks(open_bundle(tmp_path))
-    assert list(open_bundle(tmp_path).speakers()) == [bundle.SPEAKER]
-    assert sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()) < 15e6
+def test_the_checkpoints_of_a_run_are_packed_as_a_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Workplace(tmp_path / "run")
+    words.write_tokenizer(islice(world.sentences(1), 100), place.bundle / QWEN_FOLDER)
+    bundle.write_settings(place.bundle)
+    bundle.write_speaker(place.bundle)
+    bundle.write_speech_tokenizer(place.bundle, SpeechTokenizer())
+    for part, network in (("lm", language_model), ("flow", flow), ("vocoder", vocoder)):
+        weights = dict(network.new_network(0).named_parameters())
+        torch.save({"step": 40, "average": weights}, place.checkpoint(part))
+    (place.folder / "figures.md").write_text("Words wrong: all.", "utf-8")
+    packed = tmp_path / "packed"
+    pack(place.folder, packed)
+    load_networks(open_bundle(packed))
+    assert list(open_bundle(packed).speakers()) == [bundle.SPEAKER]
+    assert sum(file.stat().st_size for file in packed.rglob("*") if file.is_file()) < 15e6
+    card = (packed / "README.md").read_text("utf-8")
+    assert "| lm | 40 of 14,000 |" in card and "Words wrong: all." in card
+    assert "hibari-tts" in (packed / "NOTICE").read_text("utf-8") and (packed / "LICENSE").exists()
+    with pytest.raises(ValueError, match="exists already"):
+        pack(place.folder, packed)
+    monkeypatch.setattr(bundle, "MAX_PACKED_BYTES", 5_000_000)
+    with pytest.raises(ValueError, match="at most 5 are allowed"):
+        pack(place.folder, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+def test_a_bundle_that_is_not_whole_is_not_packed(tmp_path: Path) -> None:
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "cosyvoice2.yaml").write_text("", "utf-8")
+    with pytest.raises(ValueError):
+        bundle.pack(tmp_path / "bundle", tmp_path / "packed", [], "")
+    assert not (tmp_path / "packed").exists()
 
 
 @pytest.mark.slow
