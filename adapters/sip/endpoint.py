@@ -20,12 +20,13 @@ from .headers import SipSyntaxError, SipUri
 from .incoming import IncomingSession
 from .message import SipProtocolError, SipRequest, SipResponse, parse_message
 from .outgoing import OutgoingInvite, OutgoingSession
+from .reliable_progress import RELIABLE
 from .session import SDP, SessionState, SipSession, refuse_body
 from .session_timer import MIN_INTERVAL_S, IntervalTooSmall, accept_interval
 from .timers import TimerQueue
 from .transactions import ClientTransaction, Send, ServerTransaction, SipFlow, Transactions
 
-_SUPPORTED: Final = frozenset(("timer", "replaces"))
+_SUPPORTED: Final = frozenset(("timer", "replaces", RELIABLE))
 _MAX_TRANSACTIONS: Final = 4096
 
 

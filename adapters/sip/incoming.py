@@ -6,6 +6,7 @@ from .dialog import ALLOW, Dialog, new_tag
 from .digest import Credentials
 from .headers import SipUri
 from .message import SipRequest
+from .reliable_progress import RELIABLE
 from .requests import SessionHost
 from .session import SDP, SessionState, SipSession
 from .session_timer import accept_interval
@@ -47,7 +48,9 @@ class IncomingSession(SipSession):
         self._transaction.respond(self.request.response(100))
 
     def ring(self) -> None:
-        """Say that the call rings."""
+        """Say that the call rings; not to a peer that would have to acknowledge it (RFC 3262, 3)."""
+        if RELIABLE in self.request.headers.tokens("require"):
+            return
         self._respond(180, ("contact", f"<{self.dialog.contact}>"), ("allow", ALLOW))
 
     def answer(self, description: bytes) -> None:

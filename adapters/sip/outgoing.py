@@ -1,34 +1,39 @@
 """A call of ours, from the INVITE to the dialog.
 
     INVITE --> 1xx --> 2xx, ACK --> up
-           '-> 3xx to 6xx: it is over, with that status; a redirection is not followed, it may cost anything
+           '-> 3xx: the owner says whether, and where, another INVITE of the same call goes
+           '-> 4xx to 6xx: it is over, with that status
     cancel --> CANCEL after the first 1xx --> 487; a 2xx that crosses it is acknowledged, and ended
 
-If a proxy asks several phones, and two answer, the second is acknowledged, and ended.
+If a proxy asks several phones, and two answer, the second is acknowledged, and ended. An answer may have its
+description in a 1xx before it (``reliable_progress``).
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from .dialog import ALLOW, MAX_FORWARDS, Dialog
 from .digest import Credentials
 from .headers import NameAddress, SipSyntaxError, SipUri
 from .message import SipHeaders, SipRequest, SipResponse
+from .reliable_progress import RELIABLE, ReliableProgress
 from .requests import ChallengedRequest, SessionHost
 from .session import SDP, SessionState, SipSession
 from .session_timer import DEFAULT_INTERVAL_S
 from .transactions import SipFlow, new_branch
 
 _NO_LIMIT: Final = 10.0**9
+_MAX_REDIRECTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingInvite:
     """What an INVITE of ours says."""
 
-    target: SipUri  # the Request-URI, and To
+    target: SipUri  # the Request-URI
+    called: SipUri | None = None  # To; None: the target
     caller: NameAddress  # From, without a tag
     contact: SipUri
     flow: SipFlow  # where it goes
@@ -41,7 +46,12 @@ class OutgoingInvite:
 
 
 class OutgoingSession(SipSession):
-    """A call that we make; it begins with ``start``, after the listener is set."""
+    """A call that we make; it begins with ``start``, after the listener is set.
+
+    Attributes:
+        on_redirect: takes the addresses to which a 3xx leads, the best one first and none that was tried.
+            It returns whether it will ``follow`` one or ``end`` the call; both it may also do later.
+    """
 
     def __init__(
         self,
@@ -60,6 +70,10 @@ class OutgoingSession(SipSession):
         self._inviting: ChallengedRequest | None = None
         self._has_progress = False
         self._is_cancelled = False
+        self._progress = ReliableProgress(host, credentials)
+        self.on_redirect: Callable[[list[SipUri]], bool] = lambda addresses: False
+        self._is_redirected = False  # and the owner decides
+        self._tried = {str(invite.target)}
 
     def start(self, *, max_ring_s: float = _NO_LIMIT) -> None:
         """Send the INVITE; it is cancelled if it is not answered in time."""
@@ -78,10 +92,27 @@ class OutgoingSession(SipSession):
         """End the call; before the answer, cancel it."""
         if self.state is not SessionState.NEW:
             super().hang_up(reason, cause=cause)
+        elif self._is_redirected:
+            self.end(487, reason)
         elif not self._is_cancelled:
             self._is_cancelled = True
             if self._has_progress:
                 self._cancel()
+
+    def follow(self, invite: OutgoingInvite, credentials: Credentials | None) -> None:
+        """Go on at another target, after ``on_redirect``; no error if the call is over."""
+        if self.state is not SessionState.NEW:
+            return
+        called = self.invite.called or self.invite.target
+        self.invite = replace(
+            invite, called=called, call_id=self.invite.call_id, tag=self.invite.tag, routes=()
+        )
+        self._tried.add(str(invite.target))
+        self._description = invite.description
+        self._credentials = credentials
+        self._progress = ReliableProgress(self._host, credentials)
+        self._is_redirected = self._has_progress = False
+        self.start()
 
     def _make_invite(self, more: tuple[tuple[str, str], ...]) -> SipRequest:
         invite = self.invite
@@ -93,12 +124,12 @@ class OutgoingSession(SipSession):
             *(("route", route) for route in invite.routes),
             ("max-forwards", MAX_FORWARDS),
             ("from", str(caller)),
-            ("to", f"<{invite.target}>"),
+            ("to", f"<{invite.called or invite.target}>"),
             ("call-id", invite.call_id),
             ("cseq", f"{self._cseq} INVITE"),
             ("contact", f"<{invite.contact}>"),
             ("allow", ALLOW),
-            ("supported", "timer, replaces"),
+            ("supported", f"timer, replaces, {RELIABLE}"),
             ("session-expires", str(self._interval_s)),
             *invite.headers,
             *more,
@@ -113,9 +144,11 @@ class OutgoingSession(SipSession):
         elif self.state is not SessionState.NEW:
             return
         elif response.status < 200:
-            self._note_progress(response)
+            self._note_progress(request, response)
         elif response.status == 422:
             self._invite_again(response.headers.get("min-se"))
+        elif response.status < 400 and self._redirect(response):
+            return
         else:
             self.end(response.status, response.reason)
 
@@ -127,17 +160,31 @@ class OutgoingSession(SipSession):
         self._interval_s = int(wanted[1])
         self.start()
 
-    def _note_progress(self, response: SipResponse) -> None:
+    def _redirect(self, response: SipResponse) -> bool:
+        """Have the owner decide where a 3xx leads; return whether the call goes on."""
+        addresses = [uri for uri in _addresses_of(response) if str(uri) not in self._tried]
+        if self._is_cancelled or not addresses or len(self._tried) > _MAX_REDIRECTS:
+            return False
+        self._is_redirected = True
+        goes_on = self.on_redirect(addresses)
+        self._is_redirected = self._is_redirected and goes_on
+        return goes_on
+
+    def _note_progress(self, request: SipRequest, response: SipResponse) -> None:
         if not self._has_progress:
             self._has_progress = True
             if self._is_cancelled:
                 self._cancel()
-        if response.status > 100 and not self._is_cancelled:
+        if response.status == 100 or not self._progress.take(
+            request, response, lambda: self._dialog_of(request, response)
+        ):
+            return
+        if not self._is_cancelled:
             self.listener.on_progress(response.status, response.body)
 
     def _accept(self, request: SipRequest, response: SipResponse) -> None:
         try:
-            dialog = Dialog.of_response(request, response, self.invite.flow, self.invite.contact)
+            dialog = self._dialog_of(request, response)
         except SipSyntaxError as error:
             self.end(500, str(error))
             return
@@ -151,6 +198,7 @@ class OutgoingSession(SipSession):
             self._leave(dialog, request.cseq)
             return
         self.dialog = dialog
+        early = self._progress.adopt(dialog)
         self._on_dialog(self)
         if self._retry is not None:
             self._retry.cancel()
@@ -159,7 +207,10 @@ class OutgoingSession(SipSession):
         if self._is_cancelled:
             self.hang_up("cancelled")
             return
-        self.listener.on_answered(response.body)
+        self.listener.on_answered(response.body or early)
+
+    def _dialog_of(self, request: SipRequest, response: SipResponse) -> Dialog:
+        return Dialog.of_response(request, response, self.invite.flow, self.invite.contact)
 
     def _leave(self, dialog: Dialog, cseq: int) -> None:
         flow = dialog.next_hop
@@ -178,3 +229,17 @@ class OutgoingSession(SipSession):
         # If the peer never ends the INVITE, the call is over all the same.
         self._retry = self._host.timers.set(32, lambda: self.end(487, "cancelled"))
         self._host.begin(cancel, self.invite.flow, lambda response: None, lambda reason: None)
+
+
+def _addresses_of(response: SipResponse) -> list[SipUri]:
+    """Return the SIP addresses of a redirect, by their weights (q), without those that cannot be read."""
+    weighed = []
+    for value in response.headers.values("contact"):
+        try:
+            contact = NameAddress.parse(value)
+            uri = contact.sip_uri
+        except SipSyntaxError:
+            continue
+        q = contact.parameters.get("q") or ""
+        weighed.append((-float(q) if re.fullmatch(r"[01](\.\d{0,3})?", q) else -1.0, uri))
+    return [uri for _, uri in sorted(weighed, key=lambda each: each[0])]

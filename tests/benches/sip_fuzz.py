@@ -1,4 +1,4 @@
-"""Structured fuzz of the SIP core: messages of RFC 4475 and of real calls, broken in one to four places.
+"""Structured fuzz of the SIP core: messages of RFC 4475, of real calls and answers to calls of ours, broken.
 
 ``PYTHONPATH=tests python -m benches.sip_fuzz 1000000`` prints how many messages were tried, how many were
 answered and what was raised, which must be nothing.
@@ -10,10 +10,15 @@ import sys
 import time
 import traceback
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from shared.sip.network import OFFER, SipNetwork, SipPeer
+from vivavoce.adapters.sip.digest import Credentials
+from vivavoce.adapters.sip.headers import SipUri
+from vivavoce.adapters.sip.message import SipRequest
+from vivavoce.adapters.sip.outgoing import OutgoingSession
 from vivavoce.adapters.sip.transactions import SipFlow
 
 TESTS = Path(__file__).parents[1]
@@ -98,6 +103,8 @@ class SipFuzzer:
         self.seeds = [text.encode("latin-1") for text in _torture().values()] + self._call()
         self.faults: Counter[str] = Counter()
         self.answers = 0
+        self._invite: SipRequest | None = None  # of the last call that the endpoint makes
+        self._calls: tuple[OutgoingSession, ...] = ()
 
     def _call(self) -> list[bytes]:
         """Return every message of a call with changes, a transfer and a key."""
@@ -118,7 +125,8 @@ class SipFuzzer:
     def run(self, count: int) -> None:
         """Try so many messages."""
         for number in range(count):
-            data = self._mutate(self.random.choice(self.seeds))
+            answers = self._answers() if number % 3 == 0 else self.seeds
+            data = self._mutate(self.random.choice(answers))
             try:
                 self.bob.receive(data, SipFlow("udp", ("10.0.0.1", 5060)))
                 if number % 64 == 0:
@@ -129,9 +137,44 @@ class SipFuzzer:
             except Exception:
                 self.faults[traceback.format_exc(limit=-3)] += 1
 
+    def _answers(self) -> list[bytes]:
+        """Return what a peer may answer to a call that the endpoint makes."""
+        if self._invite is None or self.random.random() < 0.01:
+            session = self.bob.call(
+                SipPeer(SipNetwork(), "10.0.0.9"), credentials=Credentials("bob", "secret")
+            )
+            session.on_redirect = lambda addresses: self._follow(session, addresses)
+            (self._invite,) = [
+                sent.message for sent in self.network.sent[-1:] if isinstance(sent.message, SipRequest)
+            ]
+            self._calls = (*self._calls[-8:], session)
+        draw, invite = self.random, self._invite
+        if invite.method != "INVITE":
+            return self.seeds
+        headers = (
+            ("contact", "<sip:alice@10.0.0.1>;q=0.7, <sip:carol@10.0.0.3;transport=tcp>;q=0.9"),
+            ("require", "100rel"),
+            ("rseq", str(draw.randrange(4))),
+            ("record-route", "<sip:10.0.0.7;lr>"),
+            ("session-expires", "90;refresher=uas"),
+            ("min-se", "2000"),
+            ("www-authenticate", 'Digest realm="x", nonce="y", qop="auth", algorithm=SHA-256'),
+            ("proxy-authenticate", 'Digest realm="x", nonce="z", stale=true'),
+        )
+        chosen = draw.sample(headers, draw.randrange(len(headers)))
+        status = draw.choice((100, 180, 183, 183, 200, 302, 302, 401, 407, 422, 486, 491, 503, 699))
+        tag = draw.choice(("a", "b", ""))
+        return [
+            bytes(invite.response(status, *chosen, to_tag=tag, body=OFFER, content_type="application/sdp"))
+        ]
+
+    def _follow(self, session: OutgoingSession, addresses: list[SipUri]) -> bool:
+        session.follow(replace(session.invite, target=addresses[0]), None)
+        return True
+
     def _mutate(self, data: bytes) -> bytes:
         draw = self.random
-        for _ in range(draw.randint(1, 4)):
+        for _ in range(draw.randint(0, 4)):
             at = draw.randrange(len(data) + 1)
             end = min(len(data), at + draw.choice((0, 0, 1, 2, 8, 40)))
             match draw.randrange(5):

@@ -2,22 +2,20 @@
 
 import pytest
 
-from shared.sip.network import ANSWER, OFFER, RecordingListener, Sent, SipNetwork, SipPeer
+from shared.sip.network import (
+    ANSWER,
+    OFFER,
+    Sent,
+    SipNetwork,
+    SipPeer,
+    listener_of,
+    two_peers,
+)
 from vivavoce.adapters.sip.digest import Credentials
 from vivavoce.adapters.sip.endpoint import RequestVerdict
 from vivavoce.adapters.sip.headers import NameAddress
 from vivavoce.adapters.sip.message import SipHeaders, SipRequest
-from vivavoce.adapters.sip.session import SessionState, SipSession
-
-
-def two_peers() -> tuple[SipNetwork, SipPeer, SipPeer]:
-    network = SipNetwork()
-    return network, SipPeer(network, "10.0.0.1"), SipPeer(network, "10.0.0.2")
-
-
-def listener_of(session: SipSession) -> RecordingListener:
-    assert isinstance(session.listener, RecordingListener)
-    return session.listener
+from vivavoce.adapters.sip.session import SessionState
 
 
 def lose_first(network: SipNetwork, name: str, count: int = 1) -> None:

@@ -11,7 +11,7 @@ from vivavoce.adapters.sip.headers import NameAddress, SipUri
 from vivavoce.adapters.sip.incoming import IncomingSession
 from vivavoce.adapters.sip.message import SipMessage, SipProtocolError, SipRequest, parse_message
 from vivavoce.adapters.sip.outgoing import OutgoingInvite, OutgoingSession
-from vivavoce.adapters.sip.session import SipRejected
+from vivavoce.adapters.sip.session import SipRejected, SipSession
 from vivavoce.adapters.sip.timers import TimerQueue
 from vivavoce.adapters.sip.transactions import ServerTransaction, SipFlow
 
@@ -196,3 +196,15 @@ class SipPeer:
         session.listener = RecordingListener()
         session.start()
         return session
+
+
+def two_peers() -> tuple[SipNetwork, SipPeer, SipPeer]:
+    """A network, and two peers on it."""
+    network = SipNetwork()
+    return network, SipPeer(network, "10.0.0.1"), SipPeer(network, "10.0.0.2")
+
+
+def listener_of(session: SipSession) -> RecordingListener:
+    """The listener of a session of a peer."""
+    assert isinstance(session.listener, RecordingListener)
+    return session.listener

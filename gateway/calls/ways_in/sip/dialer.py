@@ -1,7 +1,7 @@
 """Calls that the gateway makes over SIP: through a trunk, to a registered phone, or to an address."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .....adapters.sip.digest import Credentials
 from .....adapters.sip.endpoint import SipEndpoint
@@ -16,6 +16,7 @@ from ...kits.rtp_calls import RtpCallServer
 from ...transfers import CallTransfers
 from .cost_guard import CostGuard
 from .media import MediaNegotiation, MediaPolicy
+from .redirects import SipRedirects
 from .registrar import SipRegistrar
 from .resolver import SipResolver
 from .sip_call import SipCall, SipCallHost
@@ -68,6 +69,10 @@ class SipDialer:
     resolver: SipResolver
     media_host: Callable[[SipFlow], str]
     on_call: Callable[[SipCall], None]
+    redirects: SipRedirects = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.redirects = SipRedirects(self)
 
     async def route(self, target: str, trunk_name: str = "") -> OutgoingRoute:
         """Return how a number or address is reached.
@@ -157,6 +162,7 @@ class SipDialer:
         session = self.endpoint.call(make, route.flow, route.credentials, user)
         call = SipCall(host, session, self.rtp, reservation, media, agent=agent, call_id=call_id)
         session.listener = call
+        self.redirects.watch(call, session, route, grant)
         self.on_call(call)
         session.start(max_ring_s=ring_s)
         return call

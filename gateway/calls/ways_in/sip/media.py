@@ -85,6 +85,15 @@ class MediaNegotiation:
         self._origin = SessionOrigin(secrets.randbelow(1 << 31), 0)
         self._key = secrets.token_bytes(SRTP_KEY_BYTES)
 
+    @property
+    def port(self) -> int:
+        """Where we receive."""
+        return self._address[1]
+
+    def move(self, address: Address, host: str) -> None:
+        """Negotiate with another peer, from before anything was agreed on."""
+        self._address, self._host = address, host
+
     def answer(self, offer: bytes) -> bytes:
         """Return the answer to an offer, and note what is agreed; raises SipRejected."""
         session = _parse(offer)

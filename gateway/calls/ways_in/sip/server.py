@@ -128,6 +128,7 @@ class SipCallServer:
         for call in tuple(self._calls.values()):
             if call.call is None or call.joined is not None:
                 call.session.hang_up("shutting down")
+        await self.dialer.redirects.aclose()
         await self._rtp.aclose()
         for trunk in self.trunks.values():
             await trunk.aclose()

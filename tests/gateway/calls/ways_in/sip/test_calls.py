@@ -14,6 +14,7 @@ from shared.sip.network import RecordingListener
 from shared.sip.phone import SipTestPhone, sip_phone, until
 from vivavoce.adapters.audio.codecs import ulaw_encode
 from vivavoce.adapters.sip.digest import Credentials
+from vivavoce.adapters.sip.incoming import IncomingSession
 from vivavoce.adapters.sip.outgoing import OutgoingSession
 from vivavoce.adapters.sip.session import SessionState, SipSession
 from vivavoce.gateway.calls.ways_in.sip.server import SipCallServer
@@ -310,6 +311,37 @@ def test_a_trunk_is_registered_at_and_called_through() -> None:
                     assert second.status_code == 503  # max_calls
                     assert (await client.post("", json={"over": "sip", "to": "+1555"})).status_code == 400
                     provider.calls[0].hang_up()
+
+    run(call())
+
+
+@pytest.mark.parametrize(
+    ("contact", "state"),
+    [("+4930888@TRUNK", "answered"), ("+900123@TRUNK", "unreachable"), ("x@10.9.9.9", "unreachable")],
+)
+def test_a_redirect_goes_only_where_calls_may_go(contact: str, state: str) -> None:
+    async def call() -> None:
+        async with sip_phone() as provider:
+            host, own = provider.address
+            trunk = {"host": host, "port": own, "user": "4930", "password": "secret", "codecs": ["ulaw"]}
+            changes = {"sip_trunk": trunk, "sip_outgoing": {"destinations": ["+4930"]}, "sip_peers": []}
+            address = contact.replace("TRUNK", f"{host}:{own}")
+
+            def redirect(session: IncomingSession) -> None:
+                provider.takes = provider.answer
+                session.reject(302, ("contact", f"<sip:{address}>"))
+
+            provider.takes = redirect
+            async with gateway(**changes) as (server, _, _port):
+                await until(lambda: provider.registered)
+                async with server.http() as client:
+                    placed = await client.post("", json={"over": "sip", "to": "+4930777"})
+                    call_id = placed.json()["call"]
+                outgoing = server.gateway.calls.registry.outgoing.get(call_id)
+                assert outgoing is not None
+                await until(lambda: outgoing.state.value == state)
+                called = [session.request.uri.partition("@")[0] for session in provider.calls]
+                assert called == ["sip:+4930777", "sip:+4930888"][: 1 + (state == "answered")]
 
     run(call())
 
