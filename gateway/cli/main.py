@@ -198,6 +198,12 @@ def settings() -> None:
     metavar="FILE",
     help="A file: .wav .mp3 .flac .opus .ogg .aac .pcm; - for raw s16le on a pipe.  [default: play it]",
 )
+@click.option(
+    "--subtitles",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write subtitles: .srt, .vtt or .json.",
+)
 @click.option("--bundle", default="default", metavar="DIR", help=_BUNDLE_HELP)
 @click.option(
     "--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of CosyVoice's weights."
@@ -219,6 +225,7 @@ def settings() -> None:
 def say(
     text: str | None,
     out: str | None,
+    subtitles: Path | None,
     bundle: str,
     precision: str,
     device: str | None,
@@ -235,6 +242,7 @@ def say(
 
     options = speaking.SayOptions(
         out=out,
+        subtitles=subtitles,
         voice=voice,
         speed=speed,
         seed=seed,

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...adapters.ssml.document import SsmlDocument, parse_ssml
-from ...tts_engine.chunk import AudioChunk
+from ...tts_engine.chunk import AudioChunk, Word
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest
 from ...tts_engine.speech_engine import SpeechStream
 from ..calls.text_feed import TextFeed
-from .say_output import SpeechSink, check_output, open_sink
+from .say_output import SpeechSink, check_output, check_subtitles, open_sink, write_subtitles
 
 _STDIN = 0
 _READ_BYTES = 4096
@@ -25,6 +25,7 @@ class SayOptions:
     """Output, voice and engine of one ``say``."""
 
     out: str | None  # path of a file, "-" for raw s16le on standard output, None to play it
+    subtitles: Path | None  # file
     voice: str | None  # id; None is the engine's default
     speed: float  # 0.5 to 2.0
     seed: int
@@ -45,6 +46,7 @@ async def say(text: str | None, options: SayOptions) -> None:
     VivavoceError when the text, the voice or the output is invalid, or when there is nothing to say.
     """
     check_output(options.out)
+    check_subtitles(options.subtitles)
     source = await _source(text, options)
     async with (
         await Engine.open(
@@ -64,7 +66,11 @@ async def say(text: str | None, options: SayOptions) -> None:
         if not feed.has_failed:
             # Opened last: an error before this point leaves an existing file untouched.
             with open_sink(options.out, options.sample_rate) as sink:
-                await _write_speech(first, stream, feed, sink, None if text is None else len(feed.text))
+                words = await _write_speech(
+                    first, stream, feed, sink, None if text is None else len(feed.text)
+                )
+            if options.subtitles is not None and not feed.has_failed:
+                write_subtitles(options.subtitles, feed.text, words)
         await feed.raise_source_error()
 
 
@@ -79,8 +85,8 @@ async def _source(text: str | None, options: SayOptions) -> str | SsmlDocument |
 
 async def _write_speech(
     first: AudioChunk, stream: SpeechStream, feed: TextFeed, sink: SpeechSink, characters: int | None
-) -> None:
-    """Write ``first`` and all later chunks.
+) -> list[Word]:
+    """Write ``first`` and all later chunks; return their words.
 
     characters: of the whole text; None while it is still arriving.
     """
@@ -91,7 +97,7 @@ async def _write_speech(
     from rich.progress import BarColumn, Progress, TextColumn
 
     console = Console(stderr=True)
-    spoken_s = first.seconds
+    spoken_s, words = first.seconds, list(first.words)
     columns = (TextColumn("speaking"), BarColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("", total=characters)
@@ -100,10 +106,12 @@ async def _write_speech(
                 break
             await asyncio.to_thread(sink.write, chunk.pcm)
             spoken_s += chunk.seconds
+            words += chunk.words
             progress.update(
                 bar, completed=_spoken_characters(chunk), description=f"{spoken_s:.1f} s of speech"
             )
     console.print(f"{spoken_s:.1f} s of speech in {time.monotonic() - started:.1f} s", highlight=False)
+    return words
 
 
 def _spoken_characters(chunk: AudioChunk) -> int:

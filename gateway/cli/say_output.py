@@ -8,12 +8,14 @@ import importlib.util
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from ...adapters import subtitles
 from ...adapters.audio.codecs import wav_header, wav_stream_header
 from ...adapters.audio.resample import resampler_to
+from ...tts_engine.chunk import Word
 from ...tts_engine.errors import BadRequest, VivavoceError
 
 if TYPE_CHECKING:  # imports FFmpeg, which samples do not need
@@ -51,6 +53,21 @@ class SpeechSink(Protocol):
 
     def write(self, pcm: bytes) -> None:
         """Take 24 kHz s16le, and wait while the output is full; raises OSError."""
+
+
+def check_subtitles(file: Path | None) -> None:
+    """Raise BadRequest if a file of subtitles has no known extension."""
+    if file is not None and file.suffix.lower()[1:] not in subtitles.FORMATS:
+        raise BadRequest(f"{file}: subtitles are .{', .'.join(subtitles.FORMATS)}")
+
+
+def write_subtitles(file: Path, text: str, words: Sequence[Word]) -> None:
+    """Write the subtitles of a text. Raises OutputNotWritable."""
+    written = subtitles.FORMATS[file.suffix.lower()[1:]](subtitles.make_cues(text, words))
+    try:
+        file.write_text(written, encoding="utf-8")
+    except OSError as error:
+        raise OutputNotWritable(f"{file}: {error.strerror}") from error
 
 
 def check_output(out: str | None) -> None:

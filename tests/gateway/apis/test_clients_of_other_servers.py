@@ -198,6 +198,24 @@ def test_captions_without_word_times_have_none() -> None:
     ask_gateway(questions)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_captions_have_subtitles_of_the_whole_speech_in_the_last_line(stream: bool) -> None:
+    async def questions(client: httpx.AsyncClient) -> None:
+        text = "One, two.  Three (four) & five!"
+        *before, last = await captioned(client, input=text, subtitles_format="vtt", stream=stream)
+        assert not any("subtitles" in line for line in before)
+        begin, first, second = last["subtitles"].split("\n\n")
+        assert begin == "WEBVTT" and first.startswith("00:00:00.000 --> 00:00:00.4")
+        assert [cue.rstrip().splitlines()[1:] for cue in (first, second)] == [
+            ["One, two."],
+            ["Three (four) &amp; five!"],
+        ]
+        refused = await client.post("/dev/captioned_speech", json={"input": text, "subtitles_format": "ass"})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "subtitles_format")
+
+    ask_gateway(questions)
+
+
 def test_captioned_speech_in_one_line_has_the_limit_of_a_file(
     run_every_api: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,8 @@
     {"audio": BASE64, "audio_format": "audio/mpeg", "timestamps": [{"word", "start_time", "end_time"}, ...]}
 
 One such line of JSON for each piece of audio, or a single one with ``"stream": false``. Times count from the
-beginning of the speech. Everything else is as in ``speech_api``, errors included.
+beginning of the speech. With ``"subtitles_format": "srt"``, "vtt" or "json", an extension, the last line has
+``subtitles`` of all of it. Everything else is as in ``speech_api``, errors included.
 
 Source: Kokoro-FastAPI at 0fac1bf5 (api/src/routers/development.py, api/src/structures/schemas.py).
 """
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from .....adapters.subtitles import FORMATS, cues_of_written
 from .....tts_engine.chunk import Word
 from ....access.access_control import Grant
 from ....web.openapi.operations import BODY_TOO_LONG, JSON, SPEECH_ERRORS, json_body, operation
@@ -66,23 +68,35 @@ class _CaptionedSpeechResponse(OpenAISpeechResponse):
         super().begin(job)
         self._audio_format = job.options.audio.content_type
         self._audio, self._words = bytearray(), list[Word]()  # not sent
+        self._all_words: list[Word] = []
 
     async def write(self, chunk: EncodedChunk) -> None:
         self._audio += chunk.audio
         if not self.speech.stream:
             check_file_length(chunk.samples[1])
         self._words += chunk.written_words if self.speech.return_timestamps else ()
+        if self.speech.subtitles_format is not None:
+            self._all_words += chunk.written_words
         is_due = self.speech.stream and self._audio  # an encoder may withhold audio, but no words get lost
-        if is_due or (chunk.final and (self._audio or self._words)):
-            await self.body_stream.write(_encode_line(bytes(self._audio), self._audio_format, self._words))
+        subtitles = self._subtitles() if chunk.final else None
+        if is_due or (chunk.final and (self._audio or self._words or subtitles)):
+            line = _encode_line(bytes(self._audio), self._audio_format, self._words, subtitles)
+            await self.body_stream.write(line)
             self._audio, self._words = bytearray(), []
 
+    def _subtitles(self) -> str | None:
+        if (wanted := self.speech.subtitles_format) is None:
+            return None
+        return FORMATS[wanted](cues_of_written(self._all_words))
 
-def _encode_line(audio: bytes, audio_format: str, words: Sequence[Word]) -> bytes:
+
+def _encode_line(audio: bytes, audio_format: str, words: Sequence[Word], subtitles: str | None) -> bytes:
     timestamps = [
         WordTimestamp(word=word.text, start_time=word.start_s, end_time=word.stop_s) for word in words
     ]
     line = CaptionedSpeech(
         audio=b64encode(audio).decode("ascii"), audio_format=audio_format, timestamps=timestamps
     )
-    return line.model_dump_json().encode() + b"\n"
+    if subtitles is not None:
+        line = line.model_copy(update={"subtitles": subtitles})
+    return line.model_dump_json(exclude={"subtitles"} if subtitles is None else None).encode() + b"\n"

@@ -4,7 +4,7 @@ Source: Open WebUI at 6adde203 (backend/open_webui/routers/audio.py); Kokoro-Fas
 (api/src/structures/schemas.py).
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -30,6 +30,10 @@ class CaptionedSpeechRequest(CreateSpeechRequest):
 
     stream: Annotated[bool, Field(description="Whether the audio comes in pieces, while it is made.")] = True
     return_timestamps: Annotated[bool, Field(description="Whether the word times are wanted.")] = True
+    subtitles_format: Annotated[
+        Literal["srt", "vtt", "json"] | None,
+        Field(description="Of 'subtitles', which the last line of the answer has then. An extension."),
+    ] = None
 
 
 class WordTimestamp(OpenAIAnswer):
@@ -46,3 +50,6 @@ class CaptionedSpeech(OpenAIAnswer):
     audio: Annotated[str, Field(description="Base64.")]
     audio_format: Annotated[str, Field(description="Media type.")]
     timestamps: list[WordTimestamp]
+    subtitles: Annotated[
+        str | None, Field(description="Of the whole speech, in the last line, if a format was asked for.")
+    ] = None
