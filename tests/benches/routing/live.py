@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benches.cluster.deployed_cluster import voice_replicas
-from shared.cluster.ray_replicas import CostlySettings, join_here
-from shared.engine.standin_backend import WORD_S
+from shared.cluster.ray_replicas import CostlySettings, NotedStep, join_here, read_steps
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cluster.replicas.cluster_engine import CLUSTER_ROUTING, ClusterEngine, StreamRouter
 from vivavoce.gateway.cluster.replicas.cluster_stream import ClusterStream
 from vivavoce.gateway.cluster.routing import ReplicaState, RoutingTable, StreamWork
 from vivavoce.tts_engine.errors import Overloaded, VivavoceError
+from vivavoce.tts_engine.scheduler import SchedulerPolicy
 
 from .replica import SimulatedReplica, SimulatedStream
 from .simulation import power_of_two, replay, round_robin
@@ -56,8 +56,8 @@ class PolicyRun:
     """What listeners had with one policy."""
 
     waits_s: list[float] = field(default_factory=list)
-    links_s: list[float] = field(default_factory=list)  # of the waits, beside the step of the first chunk
-    steps_s: dict[str, list[float]] = field(default_factory=dict)  # of the last turn, by replica
+    heard_at: dict[str, list[float]] = field(default_factory=dict)  # first audio of the last turn, by replica
+    chunks_s: list[float] = field(default_factory=list)  # of speech, pauses included
     refused: int = 0
     underruns: int = 0
 
@@ -123,9 +123,11 @@ def measure(seconds: float = 40.0, rounds: int = 2) -> BenchReport:
             reports_cost=True,
             slow_marker=Path(folder) / "slow",
             slowness=SLOWNESS,
+            steps=Path(folder) / "steps",
         )
+        (Path(folder) / "steps").mkdir()
         with voice_replicas(settings, {"voice": {"num_replicas": 3}}):
-            figures = asyncio.run(_measure(seconds, rounds))
+            figures = asyncio.run(_measure(seconds, rounds, Path(folder) / "steps"))
     settings_shown: dict[str, str | float] = {
         "load": LOAD,
         "short to long": "4:1",
@@ -135,7 +137,7 @@ def measure(seconds: float = 40.0, rounds: int = 2) -> BenchReport:
     return BenchReport("live-routing", figures, settings_shown)
 
 
-async def _measure(seconds: float, rounds: int) -> tuple[BenchFigure, ...]:
+async def _measure(seconds: float, rounds: int, noted: Path) -> tuple[BenchFigure, ...]:
     router = _Turns()
     runs = {name: PolicyRun() for name in router.policies}
     simulated: dict[str, list[float]] = {name: [] for name in runs}
@@ -146,10 +148,15 @@ async def _measure(seconds: float, rounds: int) -> tuple[BenchFigure, ...]:
         for number, name in itertools.product(range(rounds), runs):
             arrivals = _draw_arrivals(seconds, seed=number)
             router.policy, router.works = name, []
-            runs[name].steps_s.clear()
+            runs[name].heard_at.clear()
+            begins = time.monotonic()
             await _play(engine, arrivals, runs[name])
             costs = {each.replica: each.load.compute_s_per_audio_s for each in engine._links.values()}
-            simulated[name] += _simulated_waits(arrivals, router.works, costs, runs[name], name)
+            steps = await asyncio.to_thread(read_steps, noted, begins)
+            begins_at = len(simulated[name])  # round robin goes on where it was
+            simulated[name] += _simulated_waits(
+                arrivals, router.works, costs, steps, runs[name], name, begins_at
+            )
     return (*_figures(runs), *_comparison(runs, simulated))
 
 
@@ -190,12 +197,12 @@ async def _listen(engine: ClusterEngine, arrival: Arrival, run: PolicyRun) -> No
                 now = time.monotonic()
                 assert isinstance(stream, ClusterStream)
                 (replica, *_) = stream.tried
-                run.steps_s.setdefault(replica, []).append(chunk.provenance.wall_s)
                 if waited_s is None:
                     waited_s = now - begins
-                    run.links_s.append(waited_s - chunk.provenance.wall_s)
+                    run.heard_at.setdefault(replica, []).append(now)
                 else:
                     run.underruns += now > dry_at + _GAP_S
+                run.chunks_s.append(chunk.seconds)
                 dry_at = max(now, dry_at) + chunk.seconds
                 stream.set_deadline(dry_at)
                 await asyncio.sleep(max(0.0, dry_at - time.monotonic() - _LEAD_S))
@@ -210,29 +217,47 @@ def _simulated_waits(
     arrivals: Sequence[Arrival],
     works: Sequence[StreamWork],
     costs: Mapping[str, float],
+    steps: Mapping[str, Sequence[NotedStep]],
     run: PolicyRun,
     policy: str,
+    seed: int,
 ) -> list[float]:
-    """Waits of the same streams at simulated replicas, whose costs and steps are those of the live ones."""
+    """Waits of the same streams at simulated replicas, with the costs, steps and links of the live ones."""
+    links_s, rng, chunk_s = _links_s(steps, run.heard_at), random.Random(0), statistics.mean(run.chunks_s)
     streams = [
-        SimulatedStream(arrival.at_s, StreamWork(WORD_S, arrival.words * WORD_S), work)
+        SimulatedStream(
+            arrival.at_s + rng.choice(links_s), StreamWork(chunk_s, arrival.words * chunk_s), work
+        )
         for arrival, work in zip(arrivals, works, strict=False)
     ]
     replicas = [
         SimulatedReplica(
             replica,
             cost,
-            step_s=WORD_S,
+            step_s=chunk_s,
             max_lead_s=_MAX_LEAD_S,
-            logged_steps_s=itertools.cycle(run.steps_s.get(replica) or [cost * WORD_S]),
+            max_load=SchedulerPolicy().max_load,
+            logged_steps_s=itertools.cycle([each.ends - each.begins for each in steps[replica]]),
         )
-        for replica, cost in costs.items()
+        for replica, cost in sorted(costs.items())
     ]
     make = {"by cost": _cluster_router, "round robin": round_robin, "power of two": power_of_two}[policy]
-    replay(replicas, make(0), streams)
-    link_s = statistics.quantiles(run.links_s, n=20)[0]  # of streams that waited for nothing else
+    replay(replicas, make(seed), streams)
     return [
-        link_s + each.first_audio_at - each.arrived_at for each in streams if each.first_audio_at is not None
+        each.first_audio_at - arrival.at_s + rng.choice(links_s)
+        for each, arrival in zip(streams, arrivals, strict=False)
+        if each.first_audio_at is not None
+    ]
+
+
+def _links_s(
+    steps: Mapping[str, Sequence[NotedStep]], heard_at: Mapping[str, Sequence[float]]
+) -> list[float]:
+    """How long first audio took from its replica's step to its listener. The text's way took the like."""
+    return [
+        heard - first.ends
+        for replica, times in heard_at.items()
+        for heard, first in zip(times, (each for each in steps[replica] if each.is_first), strict=False)
     ]
 
 

@@ -7,6 +7,7 @@ real time.
 """
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -58,6 +59,7 @@ class SimulatedReplica:
     step_s: float = STEP_S
     max_lead_s: float = MAX_LEAD_S
     gateways: int = 1
+    max_load: float = math.inf  # share of its time that streams may cost, above which it is full
     logged_steps_s: Iterator[float] | None = None  # how long the steps of a live replica took, in their order
     waiting: deque[SimulatedStream] = field(default_factory=deque)
     speaking: list[tuple[float, float, SimulatedStream]] = field(default_factory=list)  # heap by dry_at
@@ -108,15 +110,17 @@ class SimulatedReplica:
             current = [*speaking, self.running] if self.running else speaking
             left_s = sum(max(0.0, each.expected.audio_s - each.rendered_s) for each in current)
             wait_s += left_s * self.compute_s_per_audio_s
+        open_streams = len(self.waiting) + len(speaking) + (self.running is not None)
         short = sum(stream.dry_at - now < SHORT_LEAD_S for stream in speaking)
         return ReplicaState(
             self.id,
-            len(self.waiting) + len(speaking) + (self.running is not None),
+            open_streams,
             UNLIMITED_STREAMS,
             self.compute_s_per_audio_s,
             wait_s,
             short / len(speaking) if speaking else 0.0,
             gateways=self.gateways,
+            is_full=(open_streams + 1) * self.compute_s_per_audio_s > self.max_load and open_streams > 0,
             is_in_order=self.is_in_order,
         )
 

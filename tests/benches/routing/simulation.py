@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from vivavoce.gateway.cluster.routing import ReplicaState, RoutingPolicy, RoutingTable, StreamWork
+from vivavoce.tts_engine.errors import Overloaded
 
 from .replica import ENCODE_S_PER_REFERENCE_S, SimulatedReplica, SimulatedStream
 
@@ -68,7 +69,10 @@ class CountingRouter:
 
     def route(self, work: StreamWork, now: float) -> ReplicaState:
         """Choose a replica, and count the stream there."""
-        chosen = self._replicas[self._choose(self._ids, lambda each: self._replicas[each].open_streams)]
+        ids = [each for each in self._ids if not self._replicas[each].is_full]
+        if not ids:
+            raise Overloaded("every replica is full", reason="replicas", retry_after_s=1.0)
+        chosen = self._replicas[self._choose(ids, lambda each: self._replicas[each].open_streams)]
         self._replicas[chosen.id] = replace(chosen, open_streams=chosen.open_streams + 1)
         return chosen
 
@@ -88,7 +92,7 @@ def least_outstanding(seed: int) -> Router:
 def power_of_two(seed: int) -> Router:
     """A router that draws two replicas and takes the one with fewer open streams."""
     rng = random.Random(seed)
-    return CountingRouter(lambda ids, count: min(rng.sample(ids, 2), key=count))
+    return CountingRouter(lambda ids, count: min(rng.sample(ids, min(2, len(ids))), key=count))
 
 
 def by_cost(seed: int) -> Router:
@@ -169,7 +173,10 @@ class _Cluster:
         if not self._load.report_every_s:
             for replica in self._replicas.values():
                 router.report(replica.state(now), now)
-        replica = self._replicas[router.route(stream.expected, now).id]
+        try:
+            replica = self._replicas[router.route(stream.expected, now).id]
+        except Overloaded:  # the stream is refused, and has no first audio
+            return
         replica.waiting.append(stream)
         self._work(replica, now)
 

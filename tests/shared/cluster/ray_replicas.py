@@ -4,14 +4,16 @@ import functools
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ray
 from pydantic import BaseModel
+from ray import serve
 from ray.serve import Application
 
 from vivavoce.gateway.cluster.ray.application import bind_replicas
+from vivavoce.gateway.cluster.ray.finding import messages
 from vivavoce.gateway.cluster.ray.ray_engine import open_ray_engine
 from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine, StreamRouter
@@ -28,8 +30,10 @@ class CostlySettings(BaseModel):
     reports_cost: bool = False  # as time of a device, which admission and autoscaling count
     slow_marker: Path | None = None  # a file; the replica that makes it is slower
     slowness: float = 1.0  # how many times
+    release: str | None = None  # that the replica says it is
     deployment: str = "voice"  # its name
     closings: Path | None = None  # a file to which the time of each closed slot is appended
+    steps: Path | None = None  # a folder; a replica notes its steps in a file of its name
 
 
 class CostlyBackend(StandInBackend):
@@ -38,18 +42,47 @@ class CostlyBackend(StandInBackend):
     def __init__(self, settings: CostlySettings) -> None:
         super().__init__(max_batch_size=settings.max_batch_size)
         self._settings = settings
+        self._begun: set[int] = set()  # slots that had a step
 
     def close_slot(self, slot: int) -> None:
         super().close_slot(slot)
         note_time(self._settings.closings)
 
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
+        begins = time.monotonic()
         time.sleep(self._settings.step_s)
         results = super().step(worker, turns)
+        if self._settings.steps is not None:
+            self._note_step(self._settings.steps, begins, turns[0].slot)
         if not self._settings.reports_cost:
             return results
         device_s = self._settings.step_s / len(turns)
         return [replace(each, device_s=device_s) for each in results if isinstance(each, StepResult)]
+
+    def _note_step(self, folder: Path, begins: float, slot: int) -> None:
+        replica = serve.get_replica_context().replica_id.unique_id
+        with (folder / replica).open("a") as opened:
+            opened.write(f"{begins} {time.monotonic()} {int(slot not in self._begun)}\n")
+        self._begun.add(slot)
+
+
+@dataclass(frozen=True, slots=True)
+class NotedStep:
+    """A step of a replica. Times are monotonic seconds."""
+
+    begins: float
+    ends: float
+    is_first: bool  # of its stream
+
+
+def read_steps(folder: Path, since: float) -> dict[str, list[NotedStep]]:
+    """The steps that began after a time, by replica."""
+    found = {}
+    for file in folder.iterdir():
+        rows = [line.split() for line in file.read_text().splitlines()]
+        steps = [NotedStep(float(begins), float(ends), first == "1") for begins, ends, first in rows]
+        found[file.name] = [each for each in steps if each.begins > since]
+    return found
 
 
 def note_time(file: Path | None) -> None:
@@ -60,6 +93,8 @@ def note_time(file: Path | None) -> None:
 
 
 async def open_costly_engine(settings: CostlySettings) -> tuple[Engine, str]:
+    if settings.release is not None:
+        messages.RELEASE = settings.release
     if settings.slow_marker is not None:
         with suppress(FileExistsError):
             settings.slow_marker.touch(exist_ok=False)
