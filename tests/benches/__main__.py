@@ -389,6 +389,15 @@ def bench_head_outage(seconds: float, as_json: bool) -> None:
     print_report(measure(seconds), as_json)
 
 
+@bench_group.command("upgrade")
+@AS_JSON
+def bench_upgrade(as_json: bool) -> None:
+    """Another release of gateways and replicas on Ray under streams, in both orders."""
+    from benches.cluster.upgrade import measure
+
+    print_report(measure(), as_json)
+
+
 @bench_group.command("idle-links")
 @click.option("--replicas", type=click.IntRange(1), default=180, show_default=True, help="Stubs.")
 @click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True)

@@ -32,7 +32,7 @@ def measure(load: ClusterLoad, step_s: float, kills: int, redeploys: int) -> Ben
 async def _measure(load: ClusterLoad, step_s: float, kills: int, redeploys: int) -> BenchReport:
     settings = CostlySettings(step_s=step_s)
     local, _ = await open_costly_engine(settings)
-    with _ray():
+    with ray_cluster():
         async with local, _replicas(settings, 1) as remote:
             report = await measure_engines(local, remote, load)
         figures = report.figures
@@ -46,7 +46,7 @@ async def _measure(load: ClusterLoad, step_s: float, kills: int, redeploys: int)
 
 
 @contextmanager
-def _ray() -> Iterator[None]:
+def ray_cluster() -> Iterator[None]:
     """A Ray cluster of this process."""
     ray.init(address="local", include_dashboard=True, dashboard_port=0, log_to_driver=False)
     try:
@@ -58,12 +58,13 @@ def _ray() -> Iterator[None]:
 
 @asynccontextmanager
 async def _replicas(settings: CostlySettings, count: int) -> AsyncIterator[ClusterEngine]:
-    await asyncio.to_thread(_deploy, settings, count)
+    await asyncio.to_thread(deploy_replicas, settings, count)
     async with await join_here() as engine:
         yield engine
 
 
-def _deploy(settings: CostlySettings, count: int) -> None:
+def deploy_replicas(settings: CostlySettings, count: int) -> None:
+    """Deploy, and wait until the replicas run."""
     serve.start(proxy_location="Disabled")
     application = build(settings)
     deployment = application._bound_deployment.options(
@@ -122,7 +123,7 @@ async def _measure_redeploys(
             await asyncio.sleep(0.1)
         before = set(engine.replicas)
         settings = settings.model_copy(update={"step_s": settings.step_s * 1.01})
-        await asyncio.to_thread(_deploy, settings, 2)
+        await asyncio.to_thread(deploy_replicas, settings, 2)
         while before & set(engine.replicas):
             await asyncio.sleep(0.1)
     ended.set()

@@ -139,6 +139,7 @@ def test_a_replica_of_another_release_is_refused_with_both_releases_named(
         (ClusterReport((found("a"),), "voice", desired=1, max_replicas=3), True),
         (ClusterReport((found("a"),), "voice", desired=1, max_replicas=1), False),
         (ClusterReport((found("a"),), "voice", desired=1), False),
+        (ClusterReport((FoundReplica("b", "0.0.1", b""),), "voice", desired=2, starting=1), False),
     ],
 )
 def test_more_replicas_come_while_some_start_or_the_autoscaling_allows_them(

@@ -48,15 +48,22 @@ _RECONNECT_S = {"RAY_gcs_rpc_server_reconnect_timeout_s": "1000000000"}
 
 
 class RayReplicas:
-    """The running replicas of a cluster; a ``ReplicaDirectory``. command: of the discovery process.
+    """The running replicas of a cluster; a ``ReplicaDirectory``.
+
+    command: of the discovery process. release: of the replicas that are taken.
 
     Attributes:
         fault: why the cluster's head cannot be asked; "" if it can.
     """
 
-    def __init__(self, settings: DiscoverySettings, command: Sequence[str] = _DISCOVERY) -> None:
+    def __init__(
+        self,
+        settings: DiscoverySettings,
+        command: Sequence[str] = _DISCOVERY,
+        release: str = RELEASE,
+    ) -> None:
         self.fault = "the cluster is being asked"
-        self._settings, self._command = settings, command
+        self._settings, self._command, self._release = settings, command, release
         self._security = link_security(os.environ)
         self._report = ClusterReport()
         self._found: dict[str, FoundReplica] = {}  # those that run
@@ -70,8 +77,10 @@ class RayReplicas:
 
     @property
     def may_grow(self) -> bool:
-        """As ``ReplicaDirectory.may_grow``."""
+        """As ``ReplicaDirectory.may_grow``; not in an upgrade, when what starts is of the other release."""
         report = self._report
+        if any(each.release != self._release for each in report.found):
+            return False
         running = len(report.found) + len(report.undescribed)
         return report.starting > 0 or running < max(report.desired, report.max_replicas)
 
@@ -117,12 +126,12 @@ class RayReplicas:
 
     def _description(self, found: FoundReplica) -> ReplicaDescription | None:
         """The description of a replica, if it is of this release."""
-        if found.release != RELEASE:
+        if found.release != self._release:
             if found.replica not in self._refused:
                 self._refused.add(found.replica)
                 logger.error(
                     "replica %s is refused: it is release %s, this gateway is %s",
-                    *(found.replica, found.release, RELEASE),
+                    *(found.replica, found.release, self._release),
                 )
             return None
         if found.description not in self._descriptions:
