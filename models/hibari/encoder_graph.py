@@ -6,7 +6,8 @@
     repetition    a phoneme's hidden state is repeated for each of its frames by copying rows, not numbers
     durations     as shipped, the duration of each phoneme is divided by the speed and rounded, so that speed
                   1.3 gives 1.17 and 1.4 gives 1.49. Here the ends of the phonemes are divided and rounded.
-                  Every phoneme keeps at least one unit
+                  Every phoneme keeps at least one unit; spaces and marks of stress may lose theirs, without
+                  which fast speech is slower than asked for
 
 The first two save a fifth of the time and change no result by more than rounding.
 
@@ -24,11 +25,13 @@ from ..onnx_graphs.onnx_parts import assemble_part, constant, needed_nodes, node
 HIDDEN = "/Concat_43_output_0"
 _HEADS = 2  # of every attention
 _SCALED = "/Div_40_output_0"
-_DURATIONS = "/Round_output_0"
+_DURATIONS, _POSITIVE_DURATIONS = "/Round_output_0", "/Clip_output_0"
 _PHONEME_OF_UNIT = "/ReduceSum_1_output_0"  # (U,), a unit is two frames
 _PITCH_STATE, _PITCH_STATES = "/Transpose_55_output_0", "/Gather_33_output_0"  # (1, 192, L), (1, 192, U)
 _TEXT_STATE, _TEXT_STATES = "/Transpose_22_output_0", "/Reshape_42_output_0"  # (1, 128, L), (1, 128, F)
 _TEXT_CHANNELS = 128
+_ALPHABET = 178  # ids
+_SILENT_IDS = (16, 156, 157)  # space, and marks of stress
 
 
 def make_encoder(model: onnx.ModelProto) -> bytes:
@@ -98,8 +101,8 @@ def _replace(nodes: list[NodeProto], by: dict[str, list[NodeProto]]) -> list[Nod
 def _scale_ends(nodes: list[NodeProto]) -> tuple[list[NodeProto], list[TensorProto]]:
     """Replace the rounding of each duration by that of each end; the nodes, and their constants.
 
-    With the natural durations n: end_i = i + max(0, round(sum(n_1 ... n_j) / speed) - j for all j <= i). Each
-    end is at least one unit after the one before.
+    With the natural durations n and the least ones m, M_j = m_1 + ... + m_j:
+    end_i = M_i + max(0, round(sum(n_1 ... n_j) / speed) - M_j for all j <= i).
     """
     dividing = next(node for node in nodes if node.output[0] == _SCALED)
     rounding = next(node for node in nodes if node.output[0] == _DURATIONS)
@@ -110,28 +113,37 @@ def _scale_ends(nodes: list[NodeProto]) -> tuple[list[NodeProto], list[TensorPro
         make_node("CumSum", ["natural", "phoneme_axis"], ["natural_ends"]),
         make_node("Div", ["natural_ends", "speed"], ["scaled_ends"]),
         make_node("Round", ["scaled_ends"], ["wanted_ends"]),
+        make_node("Gather", ["least_units", "ids"], ["least_row"]),  # (1, L)
+        make_node("Squeeze", ["least_row", "phoneme_axes"], ["least"]),
+        make_node("CumSum", ["least", "phoneme_axis"], ["least_ends"]),
+        make_node("Sub", ["wanted_ends", "least_ends"], ["surplus"]),
         make_node("Div", ["natural", "natural"], ["ones"]),
         make_node("CumSum", ["ones", "phoneme_axis"], ["index"]),
-        make_node("Sub", ["wanted_ends", "index"], ["surplus"]),
         make_node("Unsqueeze", ["index", "column_axis"], ["index_column"]),
         make_node("GreaterOrEqual", ["index_column", "index"], ["not_later"]),  # (L, L)
         make_node("Where", ["not_later", "surplus", "zero"], ["earlier_surplus"]),
         make_node("ReduceMax", ["earlier_surplus"], ["largest_surplus"], axes=[1], keepdims=0),
         make_node("Max", ["largest_surplus", "zero"], ["kept_surplus"]),
-        make_node("Add", ["kept_surplus", "index"], ["ends"]),
+        make_node("Add", ["kept_surplus", "least_ends"], ["ends"]),
         make_node("Slice", ["ends", "begin", "last", "begin"], ["all_but_last"]),
         make_node("Concat", ["no_time", "all_but_last"], ["starts"], axis=0),
         make_node("Sub", ["ends", "starts"], [_DURATIONS]),
+        make_node("Identity", [_DURATIONS], [_POSITIVE_DURATIONS]),
     ]
+    least_units = np.ones(_ALPHABET, np.float32)
+    least_units[list(_SILENT_IDS)] = 0
     constants = [
         constant("one", np.array(1, np.float32)),
         constant("zero", np.array(0, np.float32)),
         constant("no_time", np.zeros(1, np.float32)),
         constant("phoneme_axis", np.array(0, np.int64)),
+        constant("phoneme_axes", np.array([0], np.int64)),
+        constant("least_units", least_units),
         constant("column_axis", np.array([1], np.int64)),
         constant("begin", np.array([0], np.int64)),
         constant("last", np.array([-1], np.int64)),
     ]
     at = nodes.index(rounding)
     kept = [*nodes[:at], *scaling, *nodes[at + 1 :]]
-    return [node for node in kept if node is not dividing], constants
+    replaced = (_SCALED, _POSITIVE_DURATIONS)
+    return [node for node in kept if node in scaling or node.output[0] not in replaced], constants

@@ -46,7 +46,6 @@ _FRAMES_PER_UNIT = 2  # the model's durations count units of 25 ms
 _ONSET_MARGIN_FRAMES = 12  # speech may begin this much before the nominal time of the first phoneme
 # The model gives most of a pause to the phoneme before it: a word ends at most 150 ms into its last phoneme.
 _MAX_PHONEME_FRAMES = 12
-_RISE_FRAMES = 24
 _AUDIBLE = np.float32(10 ** (-50 / 20))  # -50 dBFS
 # A level is measured over 1.25 ms. Such a window is a whole number of samples at every rate.
 _WINDOWS_PER_FRAME = 10
@@ -136,7 +135,7 @@ class HibariVoice:
 
     def encode(self, line: PhonemeLine, speed: float = 1.0) -> EncodedLine:
         """Run the encoder on a line. speed: 0.5 (slow) to 2.0 (fast)."""
-        feed = {"ids": line.ids[None], "speed": np.array([speed], np.float32)}
+        feed = {"ids": line.ids[None], "speed": np.array([speed * _correction(speed)], np.float32)}
         hidden, durations, f0 = self._encoder.run(None, feed, self._encoder_run)
         ends = np.cumsum(durations.reshape(-1)).astype(int) * _FRAMES_PER_UNIT
         starts = np.concatenate([[0], ends[:-1]])
@@ -249,12 +248,9 @@ def init_state(line: EncodedLine, noise_row: int, band: Band | None = None) -> H
     )
 
 
-def raise_end(line: EncodedLine, semitones: float) -> EncodedLine:
-    """The line with its pitch raised over the last 0.3 s of its words, up to ``semitones`` at their end."""
-    voiced = np.flatnonzero(line.f0[: line.words[-1][1]])
-    last = int(voiced[-1]) if len(voiced) else 0
-    rise = np.clip((np.arange(len(line.f0)) - last) / _RISE_FRAMES + 1, 0, 1)
-    return replace(line, f0=(line.f0 * 2 ** (semitones / 12 * rise)).astype(np.float32))
+def _correction(speed: float) -> float:
+    """Factor of a slow speed: a sound that dies away after its last phoneme takes longer than its share."""
+    return 1 + 0.05 * min(0.3, max(0.0, 1 - speed))
 
 
 def is_finished(line: EncodedLine, state: HibariRenderState) -> bool:

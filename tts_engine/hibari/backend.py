@@ -2,7 +2,8 @@
 
 A segment is rendered line by line, a line being what the phonemizer reads as one utterance. A line in the
 middle of a sentence is encoded with the line before it and with words that could follow: its melody then goes
-on. So is a question that yes or no would answer: its melody then rises. Pauses have the room tone of the
+on. So is a question that yes or no would answer: its melody then rises, and ``melody.shape`` lifts its end as
+far as it lacks. Pauses have the room tone of the
 voice, whose own pauses inside a line are not silent.
 """
 
@@ -28,12 +29,13 @@ from ..reading.unicode_scripts import WrittenWord, group_written_words
 from ..segmenter import Segment, Segmenter
 from ..voice_kit.kept_speech import KeptLine, KeptSpeech
 from ..voices.voices import Voice, Voices
+from . import intonation
 from .lines import LinePiece, LineRequest, render_line
 
 logger = logging.getLogger(__name__)
 
 VOICE = Voice("heart", "en-US", "American English, female, 24 kHz")
-_QUESTION_WORDS = frozenset("what who whom whose which when where why how".split())
+_MAX_SENTENCE_WORDS = 60  # that are kept to tell what a question asks
 _MAX_WORKERS = 2  # a step is 2-6 ms; more threads than this only contend for the interpreter
 _SLOTS = 1024  # a slot holds under 100 kB between steps
 
@@ -59,10 +61,13 @@ class _HibariSlot:
     before: PhonemeLine | None = None  # of the same sentence, the line before ``lines``
     after: PhonemeLine | None = None  # encoded after ``lines``, and not rendered
     goes_on: bool = False  # whether the sentence does after ``lines``
-    rises: bool = False  # whether ``lines`` are a question with rising pitch
+    sentence: list[SpokenWord] = field(default_factory=list)  # its words up to the end of ``lines``
+    rises: bool = False  # whether ``lines`` end a question with rising pitch
     rendering: _LineRendering | None = None
     pause_s: float = 0.0
     speed: float = 1.0  # of the segment
+    liveliness: float = 1.4
+    semitones: float = 0.0
     steps: int = 0  # rendered so far
 
 
@@ -193,18 +198,9 @@ def _begin_segment(
             slot.lines.append((line, spoken))
     slot.pause_s = pause_s
     slot.speed = segment_speed(slot.request, segment)
-    slot.goes_on, slot.rises = _goes_on(segment, pause_s), _is_yes_no_question(segment)
-
-
-def _is_yes_no_question(segment: Segment) -> bool:
-    """Whether the pitch rises at the end: not in questions with a question word or a choice."""
-    words = [word.text.lower() for word in segment.words]
-    return (
-        bool(segment.words)
-        and segment.words[-1].punctuation.startswith("?")
-        and not _QUESTION_WORDS.intersection(words[:2])
-        and "or" not in words
-    )
+    slot.goes_on = _goes_on(segment, pause_s)
+    slot.sentence = [*slot.sentence, *segment.words][-_MAX_SENTENCE_WORDS:]
+    slot.rises = not slot.goes_on and intonation.rises(slot.sentence)
 
 
 def _goes_on(segment: Segment, pause_s: float) -> bool:
@@ -218,12 +214,13 @@ def _start_line(
     voice: hibari_voice.HibariVoice, slot: _HibariSlot, kept: KeptSpeech[LinePiece]
 ) -> _LineRendering:
     line, spoken = slot.lines[0]
+    is_end = slot.rises and len(slot.lines) == 1
     request = LineRequest(
         line,
         slot.before,
         slot.lines[1][0] if len(slot.lines) > 1 else slot.after,
         slot.speed,
-        slot.rises and len(slot.lines) == 1,
+        intonation.melody_of(spoken, slot.liveliness, slot.semitones, rises=is_end),
         int(slot.noise.integers(NOISE_ROWS)),
         slot.band,
         slot.steps,
@@ -239,6 +236,7 @@ def _end_line(slot: _HibariSlot) -> bool:
     slot.rendering = None
     if not slot.lines and not slot.goes_on:
         slot.before = None
+        slot.sentence = []
     return not slot.lines
 
 

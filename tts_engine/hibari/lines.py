@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from ...models.hibari import voice as hibari_voice
 from ...models.hibari.harmonic_vocoder import Band
+from ...models.hibari.melody import Melody, shape
 from ...models.hibari.phonemizer import PhonemeLine
 
 # Frames of 12.5 ms in each step of a stream: 0.2 s for an early first sound, then larger, because a step
 # has a fixed cost of about 0.5 ms.
 STEP_FRAMES: Final = (16, 32, 64)
-_QUESTION_SEMITONES: Final = 3.0
 _NO_FRAMES: Final = np.zeros((1, 0, 0), np.float32)
 
 
@@ -26,7 +26,7 @@ class LineRequest:
     before: PhonemeLine | None  # of the same sentence
     after: PhonemeLine | None  # encoded after the line, and not rendered
     speed: float
-    rises: bool  # at its end, as a question
+    melody: Melody
     noise_row: int  # to begin with
     band: Band
     steps: int  # of the stream before this line
@@ -36,7 +36,7 @@ class LineRequest:
         """Equal for requests of equal samples in equal pieces."""
         lines = [line and (line.ids.tobytes(), line.words) for line in (self.line, self.before, self.after)]
         first_step = min(self.steps, len(STEP_FRAMES) - 1)
-        return (*lines, self.speed, self.rises, self.noise_row, self.band.sample_rate, self.band, first_step)
+        return (*lines, self.speed, self.melody, self.noise_row, self.band.sample_rate, self.band, first_step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,7 @@ class LinePiece:
 def render_line(voice: hibari_voice.HibariVoice, request: LineRequest) -> Iterator[LinePiece]:
     """Encode a line and render it piece by piece."""
     encoded = voice.encode_between(request.line, request.before, request.after, request.speed)
-    if request.rises:
-        encoded = hibari_voice.raise_end(encoded, _QUESTION_SEMITONES)
+    encoded = shape(encoded, request.melody)
     described = replace(encoded, hidden=_NO_FRAMES)
     state = hibari_voice.init_state(encoded, request.noise_row, request.band)
     steps, last = request.steps, False

@@ -1,7 +1,8 @@
-"""Measurement of the packaged voice: pitch at joints and of questions, speed, room tone, names.
+"""Measurement of the packaged voice: pitch at joints, of questions and in all, speed, room tone, names.
 
 What is measured is what the backend renders: its segments, with the context that it gives each line. The
-sentences are in ``melody.toml``; names are words of CMUdict that the voice's own lexicons lack.
+sentences are in ``melody.toml`` and ``questions.toml``; names are words of CMUdict that the voice's own
+lexicons lack.
 """
 
 import random
@@ -11,30 +12,36 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.models.hibari.cmudict import read_names, read_words
+from vivavoce.models.hibari.melody import end_above_mean
 from vivavoce.models.hibari.phonemizer import Phonemizer
 from vivavoce.models.hibari.voice import EncodedLine
 from vivavoce.models.phonemes.english_ipa import SpelledWord
-from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
-from vivavoce.tts_engine.hibari.backend import VOICE, HibariBackend
+from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult
+from vivavoce.tts_engine.hibari import backend as hibari_backend
+from vivavoce.tts_engine.hibari.backend import VOICE, HibariBackend, _render
 from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
 
 MAX_END_SEMITONES, MAX_START_SEMITONES = 0.7, 0.2
-MIN_QUESTION_SEMITONES = 3.0
-MAX_SPEED_ERROR_PERCENT = 2.0
+MIN_QUESTION_SEMITONES, MAX_FALLING_SEMITONES = 2.0, 0.0
+MIN_DEVIATION_SEMITONES = 3.4
+MAX_SPEED_ERROR_PERCENT = 1.0
 MAX_TONE_DB = -60.0
 MAX_WRONG_NAMES_PERCENT = 2.0
-SPEEDS = tuple(round(0.85 + 0.05 * step, 2) for step in range(14))  # 0.85 to 1.5
+SPEEDS = tuple(round(0.85 + 0.05 * step, 2) for step in range(24))  # 0.85 to 2.0
 NAMES = 500
 _PAUSE_S = 0.25
 _PITCH_FRAMES = 12  # voiced, 0.15 s
 _VOICED_HZ = 60.0
+_STEADY_HZ = 140.0  # without glides into silence
 _EDGE_SAMPLES = 480  # 20 ms of fades beside a pause
 
 
@@ -54,7 +61,8 @@ def measure() -> BenchReport:
         figures = (
             *_joint_figures(backend, sentences["joints"]),
             *_phrase_figures(backend, sentences["phrases"]),
-            *_question_figures(backend, sentences["questions"]),
+            *_question_figures(backend),
+            *_melody_figures(backend, sentences["joints"]),
             *_speed_figures(backend, [joint.replace(" | ", " ") for joint in sentences["joints"][:10]]),
             *_tone_figures(backend, sentences["joints"][:10]),
             *_name_figures(),
@@ -69,19 +77,23 @@ def render(backend: HibariBackend, segments: Sequence[Segment], speed: float = 1
     slot = backend.open_slot(SlotRequest(VOICE.id, speed=speed, seed=1))
     lines: list[EncodedLine] = []
     parts: list[NDArray[np.float32]] = []
+
+    def recorded(slot: Any, rendering: Any, *arguments: Any) -> StepResult:
+        result = _render(slot, rendering, *arguments)
+        if rendering.pieces == 1:
+            lines.append(rendering.utterance)
+        return result
+
     try:
         for index, segment in enumerate(segments):
             turn = SlotTurn(slot, segment, _PAUSE_S if index < len(segments) - 1 else 0.0)
             done = False
             while not done:
-                (result,) = backend.step(0, [turn])
+                with patch.object(hibari_backend, "_render", recorded):
+                    (result,) = backend.step(0, [turn])
                 assert not isinstance(result, Exception)
                 turn, done = SlotTurn(slot, None), result.segment_done
                 parts.append(result.samples)
-                rendering = backend._slots[slot].rendering
-                line = rendering.utterance if rendering is not None else None
-                if line is not None and not (lines and lines[-1] is line):
-                    lines.append(line)
     finally:
         backend.close_slot(slot)
     return Rendering(tuple(lines), np.concatenate(parts))
@@ -156,16 +168,41 @@ def _phrase_figures(backend: HibariBackend, phrases: Sequence[str]) -> Iterator[
         yield BenchFigure(f"pitch {place} a cut {against}, worst", worst, "semitones")
 
 
-def _question_figures(backend: HibariBackend, questions: Sequence[str]) -> Iterator[BenchFigure]:
-    rises = []
-    for question in questions:
-        asked, stated = (
-            render(backend, segments_of(text)).lines[-1] for text in (question, question.replace("?", "."))
-        )
-        rises.append(end_semitones(asked) - end_semitones(stated))
-    name = f"final pitch of {len(rises)} yes/no questions above the statement"
-    yield BenchFigure(f"{name}, median", statistics.median(rises), "semitones", None, MIN_QUESTION_SEMITONES)
-    yield BenchFigure(f"{name}, lowest", min(rises), "semitones")
+def read_questions() -> dict[str, dict[str, list[str]]]:
+    """The questions by kind, of those that rise at their end and of those that fall."""
+    questions: dict[str, dict[str, list[str]]] = tomllib.loads(
+        Path(__file__).with_name("questions.toml").read_text("utf-8")
+    )
+    return questions
+
+
+def question_end(backend: HibariBackend, question: str) -> float:
+    """Pitch at the end of a question above the mean of its last line, in semitones."""
+    return end_above_mean(render(backend, segments_of(question)).lines[-1])
+
+
+def _question_figures(backend: HibariBackend) -> Iterator[BenchFigure]:
+    ends = {
+        direction: [question_end(backend, text) for texts in kinds.values() for text in texts]
+        for direction, kinds in read_questions().items()
+    }
+    rising, falling = ends["rising"], ends["falling"]
+    name = f"end of {len(rising)} rising questions above the line's mean"
+    yield BenchFigure(f"{name}, lowest", min(rising), "semitones", None, MIN_QUESTION_SEMITONES)
+    yield BenchFigure(f"{name}, median", statistics.median(rising), "semitones")
+    name = f"end of {len(falling)} falling ones, highest"
+    yield BenchFigure(name, max(falling), "semitones", MAX_FALLING_SEMITONES)
+
+
+def _melody_figures(backend: HibariBackend, joints: Sequence[str]) -> Iterator[BenchFigure]:
+    """How far the pitch moves, by the f0 that the vocoder gets."""
+    deviations = []
+    for joint in joints:
+        lines = render(backend, segments_of(joint.replace(" | ", " "))).lines
+        f0 = np.concatenate([line.f0[line.onset : line.frames] for line in lines])
+        deviations.append(float(np.std(12 * np.log2(f0[f0 > _STEADY_HZ]))))
+    name = f"standard deviation of pitch in {len(deviations)} sentences, mean"
+    yield BenchFigure(name, statistics.mean(deviations), "semitones", None, MIN_DEVIATION_SEMITONES)
 
 
 # Time and sound

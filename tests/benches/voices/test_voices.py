@@ -26,7 +26,7 @@ def test_the_longest_pause_is_found_without_its_ends() -> None:
 
 
 def test_speeds_cover_the_range_that_is_promised() -> None:
-    assert (SPEEDS[0], SPEEDS[-1], len(SPEEDS)) == (0.85, 1.5, 14)
+    assert (SPEEDS[0], SPEEDS[-1], len(SPEEDS)) == (0.85, 2.0, 24)
 
 
 def test_first_audio_is_measured_in_ten_words() -> None:

@@ -22,7 +22,6 @@ from vivavoce.models.hibari.voice import (
     HibariVoice,
     init_state,
     is_finished,
-    raise_end,
     word_times,
 )
 from vivavoce.models.phonemes.english_ipa import SpelledWord
@@ -184,13 +183,13 @@ def test_word_times_enclose_the_pause_between_sentences(voice: HibariVoice) -> N
     assert after[0] - before[1] > 0.2
 
 
-@pytest.mark.parametrize("speed", [0.85, 1.1, 1.2, 1.3, 1.4, 1.5])
+@pytest.mark.parametrize("speed", [0.7, 0.85, 1.2, 1.4, 1.7, 2.0])
 def test_the_speed_is_the_speed_asked_for(voice: HibariVoice, speed: float) -> None:
     lines = [line_of(voice, sentence) for sentence in SENTENCES[:3]]
     usual, changed = (
         sum(len(render(voice, line, (64,), speed=each)[0]) for line in lines) for each in (1.0, speed)
     )
-    assert usual / changed == pytest.approx(speed, rel=0.02)
+    assert usual / changed == pytest.approx(speed, rel=0.012)
 
 
 def test_every_phoneme_keeps_some_time_at_the_highest_speed(voice: HibariVoice) -> None:
@@ -293,14 +292,6 @@ def test_a_clause_after_long_text_is_encoded_with_the_end_of_it(voice: HibariVoi
     alone = voice.encode(line_of(voice, "so we stop here."))
     assert encoded.frames < 1.5 * alone.frames
     assert len(encoded.words) == 4
-
-
-def test_the_end_of_a_question_is_raised(voice: HibariVoice) -> None:
-    encoded = voice.encode(line_of(voice, "Did you call me?"))
-    raised = raise_end(encoded, 3.0)
-    last = int(np.flatnonzero(encoded.f0[: encoded.words[-1][1]])[-1])
-    assert raised.f0[last] == pytest.approx(encoded.f0[last] * 2**0.25, rel=1e-4)
-    np.testing.assert_array_equal(raised.f0[: last - 24], encoded.f0[: last - 24])
 
 
 OCTAVES_HZ = (125, 250, 500, 1_000, 2_000, 4_000, 8_000)

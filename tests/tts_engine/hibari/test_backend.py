@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benches.voices.packaged_voice import question_end, read_questions
 from shared.audio.speech_level import active_speech_level
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.models.phonemes.english_ipa import SpelledWord
@@ -378,16 +379,20 @@ def test_a_clause_does_not_end_like_a_sentence(backend: HibariBackend) -> None:
     assert end_pitch(backend, [clause]) > end_pitch(backend, [(clause[0], 0.0)]) + 2
 
 
-@pytest.mark.parametrize(
-    "text", ["Is your name Anderson", "Did the driver call you", "Would tomorrow be better"]
-)
-def test_a_yes_no_question_rises(backend: HibariBackend, text: str) -> None:
-    assert end_pitch(backend, segments_of(f"{text}?")) > end_pitch(backend, segments_of(f"{text}.")) + 3
+QUESTIONS = read_questions()
 
 
-@pytest.mark.parametrize("text", ["What is your name", "So when did he call you", "Do you want tea or milk"])
-def test_other_questions_do_not_rise(backend: HibariBackend, text: str) -> None:
-    assert end_pitch(backend, segments_of(f"{text}?")) < end_pitch(backend, segments_of(f"{text}.")) + 2
+@pytest.mark.parametrize("kind", QUESTIONS["rising"])
+def test_a_question_rises_two_semitones_above_its_mean(backend: HibariBackend, kind: str) -> None:
+    assert len(QUESTIONS["rising"]) == 10
+    for question in QUESTIONS["rising"][kind]:
+        assert question_end(backend, question) >= 2.0, question
+
+
+@pytest.mark.parametrize("kind", QUESTIONS["falling"])
+def test_other_questions_fall(backend: HibariBackend, kind: str) -> None:
+    for question in QUESTIONS["falling"][kind]:
+        assert question_end(backend, question) < 0.0, question
 
 
 def test_phonemes_in_the_text_are_spoken_in_place_of_the_words_letters(backend: HibariBackend) -> None:
