@@ -1,4 +1,4 @@
-"""What answered an outgoing call: a person, an answering machine, a fax, or nothing.
+"""Detection of what answered an outgoing call: a person, an answering machine, a fax, or nothing.
 
     silence of 5 s --> silence
     fax's tone of 1100 or 2100 Hz, before anything is said --> fax

@@ -65,17 +65,15 @@ class KeptLine(Generic[Piece]):
         return piece, False
 
     def _next_piece(self) -> Piece | None:
-        if self._further is None:
-            self._further = itertools.islice(self._render(), len(self._pieces), None)
-        try:
-            piece = next(self._further, None)
-        except BaseException:
-            self._further = None
-            raise
+        further = self._further or itertools.islice(self._render(), len(self._pieces), None)
+        self._further = None  # after an exception it is begun again
+        piece = next(further, None)
         if piece is not None:
             self._pieces.append(piece)
         if piece is None or piece.last:
-            self._finished, self._further = True, None
+            self._finished = True
+        else:
+            self._further = further
         return piece
 
 

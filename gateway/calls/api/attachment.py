@@ -51,7 +51,7 @@ from .messages import (
 from .utterance_queue import UtteranceQueue
 
 
-class Answerer(Protocol):
+class ReplyWriter(Protocol):
     """Answers the questions of one peer, as a language model does."""
 
     def answer(self, question: str) -> AsyncGenerator[str, None]:
@@ -92,7 +92,7 @@ class CallAttachment:
         voices: KeyVoices,
         calls: KeyCalls,
         send_audio: Callable[[bytes], None] | None = None,
-        answerer: Answerer | None = None,
+        answerer: ReplyWriter | None = None,
     ) -> None:
         self._active_call = active_call
         self._call = active_call.call
@@ -261,7 +261,7 @@ class CallAttachment:
             self._audio_sample_rate = sample_rate
             self._send(AudioFormatMessage(type="audio", sample_rate=sample_rate, encoding="pcm_s16le"))
 
-    def _note_heard(self, event: CallStateEvent, answerer: Answerer) -> None:
+    def _note_heard(self, event: CallStateEvent, answerer: ReplyWriter) -> None:
         match event:
             case SpeechStarted(utterance, turn) if self._utterances.wrote(turn):
                 self._dictated.add(utterance)

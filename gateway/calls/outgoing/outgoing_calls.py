@@ -56,7 +56,10 @@ class OutgoingCall:
         """Take the call, which is up, and detect what answered if that is wanted."""
         self.report(OutgoingState.ANSWERED, 200)
         if self.detects_answer:
-            AnswerWatch(call, self)
+            AnswerWatch(call, self._note_answerer)
+
+    def _note_answerer(self, answerer: Answerer) -> None:
+        self.answered_by = answerer
 
     def report_gone(self, sip: int | None = None) -> None:
         """Take the end of the call: after an answer, or with a SIP status that says why there was none."""

@@ -74,7 +74,7 @@ class ChatHistory:
 
 
 class Conversation:
-    """Answers the caller's questions (``attachment.Answerer``)."""
+    """Answers the caller's questions (``attachment.ReplyWriter``)."""
 
     def __init__(self, settings: ChatSettings) -> None:
         self._settings = settings
