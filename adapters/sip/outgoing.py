@@ -51,6 +51,8 @@ class OutgoingSession(SipSession):
     Attributes:
         on_redirect: takes the addresses to which a 3xx leads, the best one first and none that was tried.
             It returns whether it will ``follow`` one or ``end`` the call; both it may also do later.
+        on_unreachable: called if the server does not answer, or answers 503; returns whether it has called
+            ``follow`` with another server.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class OutgoingSession(SipSession):
         self._is_cancelled = False
         self._progress = ReliableProgress(host, credentials)
         self.on_redirect: Callable[[list[SipUri]], bool] = lambda addresses: False
+        self.on_unreachable: Callable[[], bool] = lambda: False
         self._is_redirected = False  # and the owner decides
         self._tried = {str(invite.target)}
 
@@ -85,7 +88,7 @@ class OutgoingSession(SipSession):
             self.invite.flow,
             self._credentials,
             self._receive,
-            lambda reason: self.end(408, reason),
+            lambda reason: self._fail(408, reason),
         )
 
     def hang_up(self, reason: str = "", *, cause: int = 16) -> None:
@@ -149,8 +152,16 @@ class OutgoingSession(SipSession):
             self._invite_again(response.headers.get("min-se"))
         elif response.status < 400 and self._redirect(response):
             return
+        elif response.status == 503:
+            self._fail(503, response.reason)
         else:
             self.end(response.status, response.reason)
+
+    def _fail(self, status: int, reason: str) -> None:
+        """End the call, unless the owner goes on at another server."""
+        is_open = self.state is SessionState.NEW and not self._is_cancelled
+        if not (is_open and self.on_unreachable()):
+            self.end(status, reason)
 
     def _invite_again(self, min_interval: str) -> None:
         wanted = re.fullmatch(r"(\d{1,5})\s*(?:;.*)?", min_interval)

@@ -22,6 +22,7 @@ from vivavoce.adapters.sip.outgoing import OutgoingSession
 from vivavoce.adapters.sip.transactions import SipFlow
 
 TESTS = Path(__file__).parents[1]
+_STEP: Final = 50_000
 TOKENS: Final = (
     b"\r\n",
     b"\r\n\r\n",
@@ -208,7 +209,9 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     fuzzer = SipFuzzer(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
     begun = time.perf_counter()
-    fuzzer.run(count)
+    for left in range(count, 0, -_STEP):
+        fuzzer.run(min(left, _STEP))
+        print(f"{count - max(0, left - _STEP)} tried, {fuzzer.faults.total()} tracebacks", flush=True)
     seconds = time.perf_counter() - begun
     print(
         f"{count} messages in {seconds:.0f} s, {fuzzer.answers} answers, {fuzzer.faults.total()} tracebacks"

@@ -126,3 +126,32 @@ def test_a_call_is_cancelled_while_a_redirect_is_being_looked_up() -> None:
     session.follow(session.invite, None)
     network.run(1)
     assert listener_of(session).events == [("ended", 487)] and network.names(alice.host).count("INVITE") == 1
+
+
+@pytest.mark.parametrize("is_dead", [True, False])
+def test_a_server_that_takes_no_call_is_replaced_once(is_dead: bool) -> None:
+    network, alice, bob = two_peers()
+    carol = SipPeer(network, "10.0.0.3")
+    bob.answers_calls = False
+    bob.on_call = lambda session: session.reject(503)  # type: ignore[method-assign]
+    if is_dead:
+        network.loses = lambda sent: sent.source == bob.host
+    session, asked = alice.call(bob), list[str]()
+
+    def go_on() -> bool:
+        asked.append(session.invite.flow.host)
+        session.follow(replace(session.invite, flow=alice.flow_to(carol)), None)
+        return True
+
+    session.on_unreachable = go_on
+    network.run(40)
+    assert asked == [bob.host] and session.state is SessionState.UP
+    assert carol.calls[0].request.uri == "sip:bob@10.0.0.2"
+
+
+def test_a_server_without_another_one_ends_the_call() -> None:
+    network, alice, bob = two_peers()
+    bob.on_call = lambda session: session.reject(503)  # type: ignore[method-assign]
+    session = alice.call(bob)
+    network.run(1)
+    assert listener_of(session).events == [("ended", 503)]

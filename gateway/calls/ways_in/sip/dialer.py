@@ -1,12 +1,13 @@
 """Calls that the gateway makes over SIP: through a trunk, to a registered phone, or to an address."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from .....adapters.sip.digest import Credentials
 from .....adapters.sip.endpoint import SipEndpoint
 from .....adapters.sip.headers import NameAddress, SipSyntaxError, SipUri
-from .....adapters.sip.outgoing import OutgoingInvite
+from .....adapters.sip.outgoing import OutgoingInvite, OutgoingSession
 from .....adapters.sip.transactions import SipFlow
 from .....tts_engine.errors import BadRequest, VivavoceError
 from ....access.access_control import Grant
@@ -163,9 +164,24 @@ class SipDialer:
         call = SipCall(host, session, self.rtp, reservation, media, agent=agent, call_id=call_id)
         session.listener = call
         self.redirects.watch(call, session, route, grant)
+        if route.trunk is not None:
+            session.on_unreachable = partial(self._try_next_server, route.trunk, call, session, set())
         self.on_call(call)
         session.start(max_ring_s=ring_s)
         return call
+
+    def _try_next_server(
+        self, trunk: SipTrunk, call: SipCall, session: OutgoingSession, tried: set[SipFlow]
+    ) -> bool:
+        """Go on at the trunk's next server; return whether there is one that was not tried."""
+        tried.add(session.invite.flow)
+        trunk.avoid(session.invite.flow)
+        server = trunk.server
+        if server is None or server in tried:
+            return False
+        call.media.move((self.media_host(server), call.media.port), server.host)
+        session.follow(replace(session.invite, flow=server), trunk.credentials)
+        return True
 
 
 def _caller_uri(route: OutgoingRoute, contact: SipUri, shown: Caller) -> SipUri:

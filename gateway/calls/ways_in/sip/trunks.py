@@ -64,6 +64,12 @@ class SipTrunk:
             return self.registration.flow
         return self._servers[0] if self._servers else None
 
+    def avoid(self, server: SipFlow) -> None:
+        """Take a server last that did not take a call, until the servers are looked up again."""
+        if server in self._servers:
+            self._servers.remove(server)
+            self._servers.append(server)
+
     @property
     def number(self) -> str:
         """That our calls show."""

@@ -17,6 +17,8 @@ from vivavoce.adapters.sip.digest import Credentials
 from vivavoce.adapters.sip.incoming import IncomingSession
 from vivavoce.adapters.sip.outgoing import OutgoingSession
 from vivavoce.adapters.sip.session import SessionState, SipSession
+from vivavoce.adapters.sip.transactions import SipFlow
+from vivavoce.gateway.calls.ways_in.sip.resolver import SipResolver
 from vivavoce.gateway.calls.ways_in.sip.server import SipCallServer
 
 
@@ -342,6 +344,30 @@ def test_a_redirect_goes_only_where_calls_may_go(contact: str, state: str) -> No
                 await until(lambda: outgoing.state.value == state)
                 called = [session.request.uri.partition("@")[0] for session in provider.calls]
                 assert called == ["sip:+4930777", "sip:+4930888"][: 1 + (state == "answered")]
+
+    run(call())
+
+
+def test_a_call_goes_on_at_the_next_server_of_a_trunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def call() -> None:
+        async with sip_phone() as first, sip_phone() as second:
+            first.takes = lambda session: session.reject(503)
+            servers = [SipFlow("udp", phone.address) for phone in (first, second)]
+
+            async def find(*_: object) -> list[SipFlow]:
+                return list(servers)
+
+            monkeypatch.setattr(SipResolver, "find", find)
+            changes = {"sip_trunk": {"host": "trunk.example"}, "sip_outgoing": {"destinations": ["+4930"]}}
+            async with gateway(**changes) as (server, _, _port):
+                for _ in range(2):
+                    async with server.http() as client:
+                        placed = await client.post("", json={"over": "sip", "to": "+4930777"})
+                    outgoing = server.gateway.calls.registry.outgoing.get(placed.json()["call"])
+                    assert outgoing is not None
+                    await until(lambda outgoing=outgoing: outgoing.state.value == "answered")
+                assert (len(first.calls), len(second.calls)) == (1, 2)  # the second call avoids the first one
+                assert second.calls[0].request.uri == "sip:+4930777@trunk.example"
 
     run(call())
 

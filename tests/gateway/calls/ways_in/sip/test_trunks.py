@@ -102,6 +102,20 @@ def test_a_trunk_whose_server_is_dead_registers_at_the_next_one() -> None:
     scenario(test)
 
 
+def test_a_trunk_without_registration_avoids_a_server_that_took_no_call() -> None:
+    async def test() -> None:
+        there = TrunkTest(NamedResolver(sip=SERVERS))
+        trunk = there.trunk(user="")
+        await there.run(1)
+        first = trunk.server
+        assert first == SipFlow("udp", ("10.0.0.2", 5060))
+        trunk.avoid(first)
+        assert trunk.server == SipFlow("udp", ("10.0.0.3", 5080))
+        await trunk.aclose()
+
+    scenario(test)
+
+
 def test_requests_go_to_the_outbound_proxy_and_name_the_trunk() -> None:
     async def test() -> None:
         there = TrunkTest(NamedResolver(sip=SERVERS))
