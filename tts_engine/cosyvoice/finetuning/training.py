@@ -40,13 +40,15 @@ class TrainingChoices:
         return PartOptions(self.part, rank, adapter_alpha=2.0 * max(rank, 1), seed=self.seed)
 
     def settings(self) -> "TrainingSettings":
-        """How it is trained. Raises BadRequest for a learning rate that destroys a network."""
+        """How it is trained. Raises BadRequest for a learning rate that destroys a network, or bf16."""
         from ....models.cosyvoice.training.loop.settings import (
             LEARNING_RATES,
             MAX_LEARNING_RATE,
             TrainingSettings,
         )
 
+        if self.bf16 and self.part == "vocoder":
+            raise BadRequest("the vocoder is trained in float32, as its spectra need it; omit --bf16")
         with_adapters = self.part == "lm" and not self.whole
         rate = self.learning_rate or LEARNING_RATES["lm with adapters" if with_adapters else self.part]
         if not 0 < rate <= MAX_LEARNING_RATE:

@@ -62,7 +62,6 @@ class VocoderPart(TrainedPart):
         self._vocoder, self._discriminators = vocoder, discriminators
         self.network: nn.Module = nn.ModuleDict({"vocoder": vocoder, "discriminators": discriminators})
         self.network.to(device)
-        vocoder.spectra.window = vocoder.spectra.window.to(device)
         self._device = device
 
     @property

@@ -186,6 +186,12 @@ def test_a_learning_rate_that_destroys_networks_is_refused(data: Path, tmp_path:
         train(data, None, tmp_path / "run", TrainingChoices("flow", learning_rate=1e-3))
 
 
+def test_the_vocoder_is_not_trained_in_bfloat16() -> None:
+    assert TrainingChoices("lm", bf16=True).settings().bf16
+    with pytest.raises(BadRequest, match="float32"):
+        TrainingChoices("vocoder", bf16=True).settings()
+
+
 def test_runs_that_do_not_belong_together_are_refused(data: Path, tmp_path: Path) -> None:
     train(data, None, tmp_path / "run", TrainingChoices("lm", max_steps=1, **CHOICES))
     run = open_run(tmp_path / "run")
