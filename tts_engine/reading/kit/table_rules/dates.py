@@ -21,6 +21,9 @@ def _month_key(name: str) -> str:
     return name.replace("İ", "i").replace("ı", "i").casefold()
 
 
+_TIME_AHEAD = re.compile(r",? (?:[^\W\d_]{1,7}\.? ){0,2}\d{1,2}:\d\d(?!\d)")  # of "14.10 o godz. 9:30"
+
+
 class TableDates:
     """Recognisers of dates of one language, and of the times beside them."""
 
@@ -286,6 +289,7 @@ class TableDates:
         is_announced = previous in self._table.date_cues or previous in self._weekday_names
         is_time = previous in self._table.hour_words or previous in self._times.lone_hour_cues
         dash = self._dash_before_stopped_date.match(scan.view, match.end())
+        is_announced = is_announced or _TIME_AHEAD.match(scan.view, match.end()) is not None
         if is_time or previous in self._table.section_words or not (is_announced or dash or month[0] == "0"):
             return None
         if dash:

@@ -378,7 +378,7 @@ DIGIT_RULES = compile_rules(
     (rf"(\d{{1,2}})[-/ ]({MONTH})[-/ ]([12]\d{{3}}|\d\d(?![\w:]|\.\d))(?![\w-])", _read_day_month),
     (rf"(?P<year>[12]\d{{3}})-(?P<month>{MONTH})-(?P<day>\d{{1,2}})(?![\w-])", _read_month_first),
     (r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/])", _read_month_of_year),
-    (r"(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?![\w/-])", _read_slash_date),
+    (r"(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?![\w/]|-(?!\d{1,2}/\d{1,2}/\d{2}))", _read_slash_date),
     (r"(\d{1,2})(?::([0-5]\d))?([ap])(?!\w| (?:per|an?|each)\b)", _read_hour_with_letter),
     (rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?!\d)(?: ?({_AM_PM}))?", _read_time),
     (rf"(\d{{1,2}})\.([0-5]\d)() ?({_AM_PM})", _read_time),

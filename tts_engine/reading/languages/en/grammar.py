@@ -155,6 +155,13 @@ def _read_folder(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_dot(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the stop of "the .env file"."""
+    scan.emit("dot", *match.span())
+    note_english_word(scan.context, "dot")
+    return match.end()
+
+
 def _read_plus_plus(scan: ScanState, match: re.Match[str]) -> int:
     """Read the signs of "C++"."""
     for at in range(match.start(), match.end()):
@@ -198,6 +205,7 @@ _MARK_RULES = compile_rules(
     (r"--(?=[a-z]{2})|-(?=[a-zA-Z](?![\w-]))", _read_option),
     (r"-([a-zA-Z]{2,5})(?![\w-])", _read_options),
     (r"(?<![\w/])[~.]/(?=[\w.])", _read_folder),
+    (r"(?<=[ (`\"'])\.(?=[a-z]{2,16}(?![\w']))", _read_dot),
     (r"★+", _read_stars),
     (r"\(([a-z])\)(?![\w-])", _read_letter_in_brackets),
     *PUNCTUATION_ROWS,

@@ -69,6 +69,8 @@ _UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a m
 _INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
 _MAX_WORD_CHARACTERS = 40  # of the word before a slash
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
+_ARTICLE_AHEAD = re.compile(r" an? [a-z]")
+_PATH_MARKS = {"/": "slash", ".": "dot", "_": "underscore"}
 _SCORE_LINE_BEHIND = PatternBehind(
     r"\b(?:(?:score|stat) ?line|[Hh](?:is|er) line|stats|averag(?:ed|ing|es)|KDA|K/D/A)\b[^.;!?]{0,20}\Z"
 )
@@ -172,6 +174,8 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     if (unit := _UNIT_AHEAD.match(scan.view, match.end())) and unit.group(2) != "mmHg":
         is_fraction = second in numbers.FRACTIONS and 0 < first < second
         return _fraction_words(first, second) if is_fraction else _both_words(first, second)
+    if (first, second) == (1, 2) and _ARTICLE_AHEAD.match(scan.view, match.end()):
+        return "half"
     if (first, second) == (1, 2) and _HALF_NOUN_AHEAD.match(scan.view, match.end()):
         return "half"
     if second > 99 and first <= second:
@@ -395,9 +399,14 @@ def _read_path(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "/help" and "/settings/profile"."""
     if match.start() and scan.view[match.start() - 1] not in " (\"'":
         return None
-    for part in re.finditer(r"/|[^/]+", match.group()):
+    for part in re.finditer(r"[^\W\d_]+|\d+|[/._]", match.group()):
         start, stop = match.start() + part.start(), match.start() + part.end()
-        scan.emit("slash" if part.group() == "/" else part.group().replace("-", " "), start, stop)
+        if part.group() in _PATH_MARKS:
+            scan.emit(_PATH_MARKS[part.group()], start, stop)
+        elif part.group().isdigit():
+            scan.emit(amount_words(part.group()), start, stop)
+        else:
+            ENGLISH_SPELLER.read_address_word(scan, start, stop)
     note_english_word(scan.context, "path")
     return match.end()
 
@@ -433,6 +442,7 @@ DIGIT_RULES = compile_rules(
 SCORE_LINE_RULES = compile_rules((r"(\d{1,2})/(\d{1,2})/(\d{1,2})(?![\w/]|\.\d)", _read_score_line))
 SYMBOL_RULES = compile_rules(
     (r"/(?=[$£€]?\d)", _read_slash_before_number),
+    (rf"/(?:{any_of(vocabulary.FOLDERS)})(?:/(?:[\w-]|\.(?=\w)){{1,60}}){{1,12}}(?![\w/])", _read_path),
     (r"/[a-z][a-z-]*(?:/[a-z][a-z-]*)*(?![\w/])", _read_path),
     (r" ?/ ?(?=[^\W\d])", _read_slash_between_words),
 )
