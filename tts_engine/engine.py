@@ -58,7 +58,7 @@ from .segmenter import Segmenter
 from .session import Session
 from .speech_engine import SpeechEngine
 from .stream import Stream
-from .stream_request import StreamRequest
+from .stream_request import LIVELINESS, StreamRequest
 from .text_reader import TextReader, wants_text
 from .voices.languages import OtherLanguage, language_read
 from .voices.voices import Voices
@@ -73,7 +73,7 @@ class EngineConfig:
     """Settings of an engine. max_characters: of text in one stream. reading: of English numbers.
 
     lexicon: says words in every stream. other_language: for parts of a text. follows_directions: those in
-    plain text, see ``reading/directions.py``.
+    plain text, see ``reading/directions.py``. liveliness: of streams that ask for none, see ``Delivery``.
     """
 
     scheduler: SchedulerPolicy = field(default_factory=SchedulerPolicy)
@@ -82,6 +82,7 @@ class EngineConfig:
     lexicon: LexiconFile | None = None
     other_language: OtherLanguage = OtherLanguage.REFUSE
     follows_directions: bool = True
+    liveliness: float = LIVELINESS
 
 
 class Engine(SpeechEngine):
@@ -234,7 +235,11 @@ class Engine(SpeechEngine):
             voice.id,
             request.speed,
             request.seed,
-            replace(request.delivery, language=request.delivery.language or voice.language),
+            replace(
+                request.delivery,
+                language=request.delivery.language or voice.language,
+                liveliness=request.delivery.liveliness or self._config.liveliness,
+            ),
             keeps_speech=request.keeps_speech,
             trace_id=request.trace_id,
             reading=self._config.reading,

@@ -10,6 +10,9 @@ from .records.spans import current_span
 
 _MIN_SPEED: Final = 0.5
 _MAX_SPEED: Final = 2.0
+MIN_LIVELINESS: Final = 0.8
+MAX_LIVELINESS: Final = 1.6
+LIVELINESS: Final = 1.4  # the usual one
 
 
 class DeliveryMode(StrEnum):
@@ -25,7 +28,8 @@ class Delivery:
     """How a text is spoken; None and "" leave the choice to the voice.
 
     CosyVoice supports all fields but the penalty; XTTS supports the language, the sampling but for repetition
-    window and threshold, and the first hop; other voices support the language at most. The listener's rate is
+    window and threshold, and the first hop; the packaged voice supports liveliness, other voices the language
+    at most. The listener's rate is
     no wish, and no voice refuses it.
     """
 
@@ -42,6 +46,9 @@ class Delivery:
     # Speech ids of the first chunk of audio, at least 1: whole blocks of 25, at most the backend's longest
     # chunk. More of them delay the first sound, and cost less.
     first_hop: int | None = None
+    # How far the pitch moves, as a factor of the model's own, 0.8 to 1.6; the packaged voice only. None: as
+    # the engine is configured.
+    liveliness: float | None = None
     # Sample rate at which the listener hears it, Hz. A voice may leave out frequencies above its half, and
     # give samples at this rate; the packaged voice does, at 8 and 12 kHz.
     listener_rate: int | None = None
@@ -49,7 +56,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """What a stream is opened with; raises BadRequest for a speed or a seed out of range."""
+    """What a stream is opened with; raises BadRequest for a speed, seed or liveliness out of range."""
 
     voice: str | None = None  # id; None: the engine's default
     speed: float = 1.0  # 0.5 to 2.0; 1.0 is the voice's own pace
@@ -65,3 +72,6 @@ class StreamRequest:
             raise BadRequest(f"speed {self.speed} is outside {_MIN_SPEED} to {_MAX_SPEED}")
         if self.seed < 0:
             raise BadRequest(f"seed {self.seed} is below 0")
+        liveliness = self.delivery.liveliness
+        if liveliness is not None and not MIN_LIVELINESS <= liveliness <= MAX_LIVELINESS:
+            raise BadRequest(f"liveliness {liveliness} is outside {MIN_LIVELINESS} to {MAX_LIVELINESS}")

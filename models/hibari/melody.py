@@ -1,6 +1,6 @@
-"""The pitch of an encoded line: wider or narrower, higher or lower, with accents, and rising at its end.
+"""The pitch of an encoded line: wider or narrower, with accents, and rising at its end.
 
-    deviation from the voice's mean x range, up to the model's extremes  + pitch + accents + rise
+    deviation from the voice's mean x range, up to the model's extremes  + accents + rise
 
 Every frame's pitch depends on that frame's alone, apart from accents and the rise, so two lines of a sentence
 meet as they met before. Declination stays: what was lower is still lower. The decoder gets the new pitch too:
@@ -20,7 +20,6 @@ MEAN_HZ = 195.0  # of the voice; a test measures it
 _LOWEST_VOICED_HZ = 100.0
 _KNEE_SEMITONES = 4.0  # from the mean; a deviation beyond it is widened less, at the extremes not at all
 _HIGHEST_SEMITONES, _LOWEST_SEMITONES = 8.8, 8.5  # above and below the mean: 119 to 324 Hz
-_MIN_HZ, _MAX_HZ = 80.0, 400.0  # of a pitch that was asked for
 _F0_CHANNEL = 128  # of the hidden frames: log(1 + f0) / 5
 _RISE_FRAMES = 24  # 0.3 s, of a rise of a few semitones
 _STEEPEST = 0.25  # semitones a frame; a larger rise begins earlier
@@ -44,7 +43,6 @@ class Melody:
     """How the pitch of a line differs from the model's."""
 
     range: float = 1.0  # factor of the deviation from the voice's mean
-    semitones: float = 0.0  # of all of it
     accents: tuple[Accent, ...] = ()
     end_above_mean: float | None = None  # least semitones of the last words' end above the line's mean
 
@@ -63,9 +61,9 @@ def shape(line: EncodedLine, melody: Melody) -> EncodedLine:
         pitch = np.minimum(pitch + _rise(pitch, voiced, line, melody.end_above_mean), highest)
         rest = _rise(pitch, voiced, line, melody.end_above_mean)  # what the bound took
         pitch += rest - rest.max()  # the line begins lower instead
-    pitch = np.minimum(pitch, highest) + np.float32(melody.semitones)
+    pitch = np.minimum(pitch, highest)
     f0 = np.where(line.f0 > 0, line.f0 * np.exp2((pitch - own) / 12), line.f0)
-    f0 = np.clip(f0, line.f0.clip(max=_MIN_HZ), _MAX_HZ).astype(np.float32)
+    f0 = f0.astype(np.float32)
     hidden = line.hidden.copy()
     hidden[0, _F0_CHANNEL] = np.log1p(f0.clip(min=0)) / 5
     return replace(line, f0=f0, hidden=hidden)

@@ -27,6 +27,7 @@ from ..reading.clause_boundaries import BoundaryKind
 from ..reading.normalizer import SpokenWord
 from ..reading.unicode_scripts import WrittenWord, group_written_words
 from ..segmenter import Segment, Segmenter
+from ..stream_request import LIVELINESS
 from ..voice_kit.kept_speech import KeptLine, KeptSpeech
 from ..voices.voices import Voice, Voices
 from . import intonation
@@ -66,8 +67,6 @@ class _HibariSlot:
     rendering: _LineRendering | None = None
     pause_s: float = 0.0
     speed: float = 1.0  # of the segment
-    liveliness: float = 1.4
-    semitones: float = 0.0
     steps: int = 0  # rendered so far
 
 
@@ -220,7 +219,7 @@ def _start_line(
         slot.before,
         slot.lines[1][0] if len(slot.lines) > 1 else slot.after,
         slot.speed,
-        intonation.melody_of(spoken, slot.liveliness, slot.semitones, rises=is_end),
+        intonation.melody_of(spoken, slot.request.delivery.liveliness or LIVELINESS, rises=is_end),
         int(slot.noise.integers(NOISE_ROWS)),
         slot.band,
         slot.steps,

@@ -61,11 +61,10 @@ _MIN_GROUP: Final = 2  # digits
 _GROUP_END_SEMITONES: Final = 1.0  # of the last digit of a group that another follows
 
 
-def melody_of(words: Sequence[SpokenWord], liveliness: float, semitones: float, *, rises: bool) -> Melody:
+def melody_of(words: Sequence[SpokenWord], liveliness: float, *, rises: bool) -> Melody:
     """The melody of a line. liveliness: of the stream, a factor; rises: whether a rising question ends."""
     return Melody(
         liveliness * range_of(words),
-        semitones,
         tuple(_group_accents(words)),
         _QUESTION_END_SEMITONES if rises else None,
     )

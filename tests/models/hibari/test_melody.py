@@ -50,7 +50,7 @@ def test_each_frame_depends_on_itself_alone() -> None:
     """So two parts of a sentence meet as they do in the whole."""
     line = line_of(np.sin(np.arange(200) / 9) * 6)
     part = replace(line, hidden=line.hidden[:, :, 80:], f0=line.f0[80:], words=((0, 120),))
-    np.testing.assert_array_equal(shape(line, Melody(1.4, 2.0)).f0[80:], shape(part, Melody(1.4, 2.0)).f0)
+    np.testing.assert_array_equal(shape(line, Melody(1.4)).f0[80:], shape(part, Melody(1.4)).f0)
 
 
 def test_unvoiced_frames_stay_and_the_decoder_gets_the_new_pitch() -> None:

@@ -18,7 +18,7 @@ from vivavoce.models.phonemes.english_ipa import SpelledWord
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
 from vivavoce.tts_engine.engine import Engine, EngineConfig
-from vivavoce.tts_engine.errors import UnreadableText
+from vivavoce.tts_engine.errors import BadRequest, UnreadableText
 from vivavoce.tts_engine.hibari.backend import HibariBackend
 from vivavoce.tts_engine.hibari.lines import STEP_FRAMES
 from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
@@ -377,6 +377,21 @@ def test_a_clause_does_not_end_like_a_sentence(backend: HibariBackend) -> None:
     clause, *_ = segments_of("Your balance is low today, which means the transfer fails.")
     assert clause[0].ending is BoundaryKind.CLAUSE
     assert end_pitch(backend, [clause]) > end_pitch(backend, [(clause[0], 0.0)]) + 2
+
+
+def test_the_liveliness_of_a_stream_goes_ahead_of_the_engines(backend: HibariBackend) -> None:
+    async def test() -> None:
+        text = "The technician will be there on Friday."
+        async with await Engine.open(backend=backend, config=EngineConfig(liveliness=1.0)) as engine:
+            plain = await speak(engine, text)
+            lively = await speak(engine, text, delivery=Delivery(liveliness=1.4))
+            with pytest.raises(BadRequest, match="outside"):
+                await speak(engine, text, delivery=Delivery(liveliness=1.7))
+        async with engine_of(backend) as engine:
+            usual = await speak(engine, text)
+        assert sound(usual) == sound(lively) != sound(plain)
+
+    run(test())
 
 
 QUESTIONS = read_questions()

@@ -3,8 +3,8 @@
 Requests have strict types: a number in quotes is no number. ``null`` equals an absent field. Unknown fields
 are ignored, because OpenAI's clients send fields that are newer than a server. Some fields come from other
 servers (vLLM-Omni, Kokoro-FastAPI): ``sample_rate``, ``seed``, ``language``, ``volume_multiplier``,
-``ref_audio``, ``ref_text``, ``initial_codec_chunk_frames`` and those of sampling. ``request_parsing`` turns a
-violated limit into OpenAI's error.
+``ref_audio``, ``ref_text``, ``initial_codec_chunk_frames`` and those of sampling; ``liveliness`` is this
+project's own. ``request_parsing`` turns a violated limit into OpenAI's error.
 
 Source: platform.openai.com/docs/api-reference/audio; vLLM-Omni at 0131cb55
 (entrypoints/openai/protocol/audio.py) for the fields that OpenAI does not have.
@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 from .....adapters.audio.encoders import SAMPLE_RATES, AudioFormat
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.errors import BadRequest
+from .....tts_engine.stream_request import MAX_LIVELINESS, MIN_LIVELINESS
 from ...shell.format_names import CodecName
 from ...shell.sampling_fields import SamplingFields
 from .pronunciations import Pronunciations
@@ -118,6 +119,14 @@ class OpenAISpeechSettings(SamplingFields, OpenAIRequest):
     ] = SAMPLE_RATE
     speed: Annotated[float, Field(ge=0.25, le=4.0, description="Factor of the usual speaking rate.")] = 1.0
     volume_multiplier: Annotated[float, Field(ge=0.0, le=10.0, description="Factor of the amplitude.")] = 1.0
+    liveliness: Annotated[
+        float | None,
+        Field(
+            ge=MIN_LIVELINESS,
+            le=MAX_LIVELINESS,
+            description="How far the pitch of the packaged voice moves; 1.0 is the melody of its model.",
+        ),
+    ] = None
     seed: Annotated[
         int,
         Field(ge=-_MAX_SEED - 1, le=_MAX_SEED, description="Equal seeds give equal speech."),

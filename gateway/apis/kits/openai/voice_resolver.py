@@ -92,6 +92,7 @@ def make_synthesis_options(settings: OpenAISpeechSettings, voice_id: str | None)
             instruction=settings.instructions,
             language=settings.language or None,
             first_hop=settings.initial_codec_chunk_frames or None,
+            liveliness=settings.liveliness,
             **settings.sampling,
         ),
         lexicon=lexicon_of(settings.pronunciations) if settings.pronunciations else None,

@@ -150,7 +150,12 @@ def test_null_equals_an_absent_field(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "minimum", "maximum"),
-    [("speed", 0.25, 4.0), ("volume_multiplier", 0, 10), ("seed", -(2**63), 2**63 - 1)],
+    [
+        ("speed", 0.25, 4.0),
+        ("volume_multiplier", 0, 10),
+        ("liveliness", 0.8, 1.6),
+        ("seed", -(2**63), 2**63 - 1),
+    ],
 )
 def test_numbers_are_accepted_up_to_their_limits_and_no_further(
     name: str, minimum: float, maximum: float
@@ -282,7 +287,7 @@ values = st.recursive(
 )
 names = st.sampled_from(
     "model input voice speaker response_format speed stream_format seed sample_rate instructions language "
-    "volume_multiplier ref_audio ref_text anything".split()
+    "volume_multiplier liveliness ref_audio ref_text anything".split()
 )
 
 
