@@ -389,6 +389,15 @@ def bench_head_outage(seconds: float, as_json: bool) -> None:
     print_report(measure(seconds), as_json)
 
 
+@bench_group.command("node-stop")
+@AS_JSON
+def bench_node_stop(as_json: bool) -> None:
+    """A node on Ray that is drained and gets SIGTERM under streams."""
+    from benches.cluster.node_stop import measure
+
+    print_report(measure(), as_json)
+
+
 @bench_group.command("upgrade")
 @AS_JSON
 def bench_upgrade(as_json: bool) -> None:

@@ -35,7 +35,7 @@ _RUN = "from vivavoce.gateway.cli import run; run()"
 _GATEWAYS = 2
 _STREAMS = 20
 _WORDS = 40  # of each stream, 8 s
-_NODES = 2
+_REPLICAS = 2
 _START_WITHIN_S = 90.0
 _MAX_BACK_S, _MAX_ENDED_S = 5.0, 2.0
 
@@ -44,19 +44,24 @@ def measure(away_s: float) -> BenchReport:
     """Kill the head, and start it again after ``away_s``."""
     os.environ["RAY_AUTH_MODE"] = "disabled"
     with tempfile.TemporaryDirectory(prefix="ray") as folder, RedisServer() as redis:
-        cluster = _Cluster(Path(folder), redis.url)
+        cluster = RayCluster(Path(folder), redis.url)
         with cluster.running():
             return BenchReport("head-outage", asyncio.run(_measure(cluster, away_s)), {"away": away_s})
 
 
-class _Cluster:
-    """A head and its nodes, as programs of this machine."""
+class RayCluster:
+    """A head and its nodes, as programs of this machine. Two of the nodes have a replica.
 
-    def __init__(self, folder: Path, redis: str) -> None:
-        self._folder = folder
+    Attributes:
+        address: HOST:PORT of the head.
+        environment: of programs that join.
+    """
+
+    def __init__(self, folder: Path, redis: str, nodes: int = _REPLICAS) -> None:
+        self._folder, self._nodes = folder, nodes
         self.address = f"{_HOST}:{_free_port()}"
         self._dashboard = _free_port()
-        self._environment = (
+        self.environment = (
             os.environ
             | head_environment(redis, self.address)
             | NODE_ENVIRONMENT
@@ -69,13 +74,19 @@ class _Cluster:
         """Start all, deploy two replicas, and end all."""
         try:
             self.start_head()
-            for number in range(_NODES):
-                self._start(f"node {number}", f"--address={self.address}", "--num-cpus=1")
+            for number in range(_REPLICAS):
+                self._start_node(number)
             self._deploy()
+            for number in range(_REPLICAS, self._nodes):
+                self._start_node(number)
             yield
         finally:
             for name in list(self._groups):
                 self.kill(name)
+
+    def _start_node(self, number: int) -> None:
+        place = json.dumps({f"place-{number}": 1})
+        self._start(f"node {number}", f"--address={self.address}", "--num-cpus=1", f"--resources={place}")
 
     def start_head(self) -> None:
         """Start the head; returns when it answers."""
@@ -102,11 +113,11 @@ class _Cluster:
                     raise
                 time.sleep(0.05)
 
-    def kill(self, name: str) -> None:
+    def kill(self, name: str, by: signal.Signals = signal.SIGKILL) -> None:
         """End all processes of a node."""
         group = self._groups.pop(name)
         with suppress(ProcessLookupError):  # it ended by itself
-            os.killpg(group.pid, signal.SIGKILL)
+            os.killpg(group.pid, by)
         group.wait()
 
     def _start(self, name: str, *options: str) -> None:
@@ -115,7 +126,7 @@ class _Cluster:
         with (self._folder / f"{name}.log").open("wb") as log:
             self._groups[name] = subprocess.Popen(
                 [*command, *options],
-                env=self._environment,
+                env=self.environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -135,14 +146,16 @@ class _Cluster:
         application = {
             **{"name": "vivavoce", "import_path": "shared.cluster.ray_replicas:build", "route_prefix": None},
             "args": {"step_s": 0.002},
-            "deployments": [{"name": "voice", "num_replicas": _NODES, "ray_actor_options": {"num_cpus": 1}}],
+            "deployments": [
+                {"name": "voice", "num_replicas": _REPLICAS, "ray_actor_options": {"num_cpus": 1}}
+            ],
         }
         file = self._folder / "cluster.yaml"  # JSON is YAML
         file.write_text(json.dumps({"proxy_location": "Disabled", "applications": [application]}))
         command = [sys.executable, "-c", _RUN, "cluster", "up", str(file)]
         for _ in range(20):  # the nodes join meanwhile
             done = subprocess.run(
-                [*command, "--address", self.address], env=self._environment, capture_output=True, text=True
+                [*command, "--address", self.address], env=self.environment, capture_output=True, text=True
             )
             if done.returncode == 0:
                 return
@@ -150,9 +163,9 @@ class _Cluster:
         raise BundleError(f"cluster up failed: {done.stderr or done.stdout}")
 
 
-async def _measure(cluster: _Cluster, away_s: float) -> tuple[BenchFigure, ...]:
+async def _measure(cluster: RayCluster, away_s: float) -> tuple[BenchFigure, ...]:
     async with AsyncExitStack() as opened:
-        gateways = [await _join(cluster, opened) for _ in range(_GATEWAYS)]
+        gateways = [await join(cluster, opened) for _ in range(_GATEWAYS)]
         listeners = [
             StreamListener(gateways[number % _GATEWAYS], text_of(_WORDS)) for number in range(_STREAMS)
         ]
@@ -188,11 +201,12 @@ async def _measure(cluster: _Cluster, away_s: float) -> tuple[BenchFigure, ...]:
     )
 
 
-async def _join(cluster: _Cluster, opened: AsyncExitStack) -> ClusterEngine:
+async def join(cluster: RayCluster, opened: AsyncExitStack) -> ClusterEngine:
+    """A gateway that has all replicas."""
     engine = await open_ray_engine(cluster.address, ReplicaSettings(), EngineConfig())
     opened.push_async_callback(engine.aclose)
     async with asyncio.timeout(_START_WITHIN_S):
-        while len(engine.replicas) < _NODES:
+        while len(engine.replicas) < _REPLICAS:
             await asyncio.sleep(0.1)
     return engine
 
