@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from .....adapters.sip.digest import Credentials
 from .....adapters.sip.endpoint import SipEndpoint
 from .....adapters.sip.headers import NameAddress, SipSyntaxError, SipUri
 from .....adapters.sip.outgoing import OutgoingInvite, OutgoingSession
@@ -21,7 +20,7 @@ from .redirects import SipRedirects
 from .registrar import SipRegistrar
 from .resolver import SipResolver
 from .sip_call import SipCall, SipCallHost
-from .trunks import SipTrunk
+from .trunks import OutgoingRoute, SipTrunk
 
 
 class NoWayOut(BadRequest):
@@ -30,26 +29,6 @@ class NoWayOut(BadRequest):
 
 class TargetUnreachable(VivavoceError):
     """The servers of a target are not known, or not found."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutgoingRoute:
-    """How a target is reached."""
-
-    uri: SipUri
-    flow: SipFlow
-    trunk: SipTrunk | None
-    costs: bool  # whether the guard counts it
-
-    @property
-    def credentials(self) -> Credentials | None:
-        """For challenges of the target."""
-        return None if self.trunk is None else self.trunk.credentials
-
-    @property
-    def number(self) -> str:
-        """That calls show."""
-        return "vivavoce" if self.trunk is None else self.trunk.number
 
 
 @dataclass(slots=True)
@@ -73,7 +52,7 @@ class SipDialer:
     redirects: SipRedirects = field(init=False)
 
     def __post_init__(self) -> None:
-        self.redirects = SipRedirects(self)
+        self.redirects = SipRedirects(self.endpoint, self.guard, self.media_host, self.route)
 
     async def route(self, target: str, trunk_name: str = "") -> OutgoingRoute:
         """Return how a number or address is reached.

@@ -164,3 +164,23 @@ def _split(address: str) -> tuple[str, int | None]:
     if colon and port.isdecimal() and (":" not in host or host.startswith("[")):
         return host.strip("[]"), int(port)
     return address.strip("[]"), None
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingRoute:
+    """How a target is reached."""
+
+    uri: SipUri
+    flow: SipFlow
+    trunk: SipTrunk | None
+    costs: bool  # whether the guard counts it
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """For challenges of the target."""
+        return None if self.trunk is None else self.trunk.credentials
+
+    @property
+    def number(self) -> str:
+        """That calls show."""
+        return "vivavoce" if self.trunk is None else self.trunk.number
