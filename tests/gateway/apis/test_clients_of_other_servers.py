@@ -149,6 +149,42 @@ def test_a_list_of_voices_has_objects_or_names(query: str, has_names: bool) -> N
     ask_gateway(questions)
 
 
+# Players that can only GET
+
+
+def test_a_player_that_can_only_get_hears_what_a_post_says(tmp_path: Path) -> None:
+    key = KeysFile(tmp_path / "keys.json").add("radio", (Scope.SPEAK,), KeyLimits())
+
+    async def questions(client: httpx.AsyncClient) -> None:
+        fields = {"input": "One two & three.", "voice": "alloy", "response_format": "wav", "speed": "1.5"}
+        heard = await client.get("/v1/audio/speech", params={**fields, "stream": "false"}, auth=("any", key))
+        assert (heard.status_code, heard.headers["content-type"]) == (200, "audio/wav")
+        body = {**fields, "speed": 1.5, "stream": False}
+        posted = await client.post("/v1/audio/speech", json=body, auth=("any", key))
+        assert heard.content == posted.content
+        for wrong, message in (
+            ({}, "'input' is required"),
+            ({"input": "One.", "speed": "fast"}, "'speed' is 'fast'; a number is needed"),
+            ({"input": "One.", "speed": "9"}, "'speed' is 9.0; allowed is 0.25 to 4"),
+            ({"input": "One.", "stream": "maybe"}, "'stream' is 'maybe'; true or false is needed"),
+        ):
+            refused = await client.get("/v1/audio/speech", params=wrong, auth=("any", key))
+            assert (refused.status_code, refused.json()["error"]["message"]) == (400, message)
+        assert (await client.get("/v1/audio/speech", params=fields)).status_code == 401
+
+    ask_gateway(questions, access_keys_file=tmp_path / "keys.json")
+
+
+def test_another_sites_page_cannot_have_a_text_spoken_by_a_server_without_keys() -> None:
+    async def questions(client: httpx.AsyncClient) -> None:
+        for site, status in (("cross-site", 403), ("same-origin", 200)):
+            headers = {"sec-fetch-site": site, "sec-fetch-dest": "audio"}
+            heard = await client.get("/v1/audio/speech", params={"input": "One."}, headers=headers)
+            assert heard.status_code == status
+
+    ask_gateway(questions)
+
+
 # Captions
 
 

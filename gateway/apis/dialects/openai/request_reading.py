@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from ....web.request_body import with_bounded_body
 from ...kits.openai.errors import InvalidRequestError
-from ...kits.openai.request_parsing import parse_json_object, validate
+from ...kits.openai.request_parsing import parse_json_object, validate, validate_texts
 from ...shell.error_table import RequestBodyTooLong
 from .extension_models import CaptionedSpeechRequest
 from .models import (
@@ -40,6 +40,12 @@ async def read_speech_request(request: Request, max_text_characters: int) -> Cre
 async def read_captioned_speech_request(request: Request, max_text_characters: int) -> CaptionedSpeechRequest:
     """Read and parse the body of a request for speech with word times, as ``read_speech_request``."""
     return await _read(request, CaptionedSpeechRequest, max_text_characters)
+
+
+def read_speech_query(request: Request, max_text_characters: int) -> CreateSpeechRequest:
+    """Parse the query of a speech request; raises InvalidRequestError."""
+    context = {"max_text_characters": max_text_characters}
+    return validate_texts(CreateSpeechRequest, request.query_params, context)
 
 
 def parse_speech_request(body: bytes, max_text_characters: int) -> CreateSpeechRequest:

@@ -1,4 +1,4 @@
-"""OpenAI's speech and model endpoints: ``POST /v1/audio/speech`` and ``GET /v1/models``.
+"""OpenAI's speech and model endpoints: ``/v1/audio/speech`` and ``GET /v1/models``.
 
     body -> request_parsing.read_speech_request -> SpeechJob -> audio, or server-sent events
 
@@ -27,6 +27,7 @@ from ....web.openapi.operations import (
     json_body,
     json_response,
     operation,
+    query,
 )
 from ...kits.openai.errors import OPENAI_ERRORS
 from ...kits.openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
@@ -34,7 +35,7 @@ from ...shell.http_api import Endpoint, SpeechJobResponse
 from ...shell.model_names import OPENAI_MODEL_NAMES
 from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
 from ...shell.speech_job import JobServer, SpeechJob
-from ...shell.speech_response import UNREAD_HEADER_SCHEMA
+from ...shell.speech_response import UNREAD_HEADER_SCHEMA, audio_response
 from .extension_models import AudioModel, AudioModelList
 from .http_api import REQUEST_ID_HEADER, OpenAIHttpApi, openai_errors
 from .models import (
@@ -47,7 +48,7 @@ from .models import (
     SpeechAudioError,
     SpeechUsage,
 )
-from .request_reading import read_speech_request
+from .request_reading import read_speech_query, read_speech_request
 
 _SPEECH_IDS_PER_S: Final = 25  # unit of `output_tokens`
 _NO_MODEL: Final = {404: "The model does not exist."}
@@ -69,6 +70,19 @@ _SPEAK: Final = operation(
     description="The audio is sent while it is made. With 'stream_format': 'sse' it is in base64 in events "
     "speech.audio.delta; speech.audio.done with the usage, or speech.audio.error, ends them.",
     body=json_body(CreateSpeechRequest),
+)
+_SPEAK_BY_URL: Final = operation(
+    "speakByUrl",
+    "Speak a text, for players that can only GET.",
+    audio_response("Audio of the requested format.", *AUDIO_CONTENT_TYPES),
+    openai_errors({400: "A parameter is invalid; 'param' names it."}, _NO_MODEL, SPEECH_ERRORS),
+    description="An extension. All fields of a POST but 'voice' as an object may be parameters.",
+    other_parameters=(
+        query("input", "Text to speak.", example="Good morning."),
+        query("voice", "Name of the voice.", default="alloy"),
+        query("response_format", "Encoding of the audio.", default="mp3"),
+        query("speed", "Factor, 0.25 to 4.", "number", default=1.0),
+    ),
 )
 _LIST_MODELS: Final = operation(
     "listModels", "List the names that 'model' may have.", json_response(OpenAIModelList), openai_errors()
@@ -98,6 +112,7 @@ class OpenAISpeechApi(OpenAIHttpApi):
 
     def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
         yield "POST /v1/audio/speech", self.speaking(OpenAISpeechResponse), _SPEAK
+        yield "GET /v1/audio/speech", self.speaking(_SpeechByUrlResponse), _SPEAK_BY_URL
         yield "GET /v1/models", self.listing(self._list_models), _LIST_MODELS
         yield "GET /v1/models/{model:path}", self.listing(self._get_model), _GET_MODEL
         yield "GET /v1/audio/models", self.listing(self._list_audio_models), _LIST_AUDIO_MODELS
@@ -167,6 +182,11 @@ class OpenAISpeechResponse(SpeechJobResponse):
     @property
     def _sends_events(self) -> bool:
         return self.stream_headers["content-type"] == EVENT_STREAM
+
+
+class _SpeechByUrlResponse(OpenAISpeechResponse):
+    async def read_request(self) -> CreateSpeechRequest:
+        return read_speech_query(self.request, self.host.max_text_characters)
 
 
 def encode_server_sent_event(event: BaseModel) -> bytes:

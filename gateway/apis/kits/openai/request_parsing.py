@@ -49,6 +49,14 @@ def validate(model: type[M], values: Mapping[str, object], context: Mapping[str,
         raise invalid_request_error(error, model) from None
 
 
+def validate_texts(model: type[M], values: Mapping[str, str], context: Mapping[str, Any] | None = None) -> M:
+    """Validate the fields of a query, in which everything is text; raises InvalidRequestError."""
+    try:
+        return model.model_validate_strings(dict(values), strict=False, context=dict(context or {}))
+    except ValidationError as error:
+        raise invalid_request_error(error, model) from None
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
@@ -82,6 +90,9 @@ def _describe_fault(
             return _out_of_range(name, value, models)
         case "string_type" | "float_type" | "int_type" | "bool_type" | "dict_type" as error_type:
             return _wrong_type(name, value, _TYPES[error_type])
+        case "float_parsing" | "int_parsing" | "bool_parsing" as error_type:  # of a query
+            expected = _TYPES[error_type.replace("parsing", "type")]
+            return f"'{name}' is {value[:40]!r}; {expected} is needed", "invalid_type"
         case "voice_without_id" | "file_for_text" | "file_missing":
             return f"'{name}' {fault['msg']}", None
         case error_type:  # a validator of ours: its message is complete
@@ -106,7 +117,8 @@ def _too_long(name: str, value: str, max_characters: int) -> tuple[str, str]:
     return problem, "string_above_max_length"
 
 
-def _out_of_range(name: str, value: float, models: tuple[type[BaseModel], ...]) -> tuple[str, str]:
+def _out_of_range(name: str, value: float | str, models: tuple[type[BaseModel], ...]) -> tuple[str, str]:
+    value = float(value)  # a text in a query
     minimum, maximum = _limits_of(name, models)
     if isinstance(minimum, int):  # OpenAI's decimal codes are for fractions only
         return f"'{name}' is out of range; allowed is {minimum} to {maximum}", "invalid_value"
