@@ -41,7 +41,7 @@ PAGE_TICKET_LIFETIME_S = 12 * 3600  # a working day
 ANONYMOUS_KEY_ID = "-"  # of every request where no keys are required
 _TICKET_SHARED_S = 600  # requests of a key within this time get the same ticket, so that a poll uses up few
 _MAX_TICKETS = 10_000
-_KEY_HEADERS = ("x-api-key", "xi-api-key", "api-key")
+_KEY_HEADERS = ("x-api-key", "xi-api-key", "api-key", "x-vapi-secret")
 
 
 @dataclass(frozen=True, slots=True)

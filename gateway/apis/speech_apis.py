@@ -23,6 +23,7 @@ from ..web.openapi.operations import WebSocketOperation
 from ..web.request_log import RequestLog
 from .dialect import Dialect, DialectHost, DrainableApi, SpeechApiPolicy
 from .dialects.cartesia.dialect import CARTESIA
+from .dialects.coqui.dialect import COQUI
 from .dialects.cosyvoice_server.dialect import COSYVOICE_SERVER
 from .dialects.dashscope.dialect import DASHSCOPE
 from .dialects.deepgram.dialect import DEEPGRAM
@@ -32,7 +33,9 @@ from .dialects.jambonz.dialect import JAMBONZ
 from .dialects.native_stream.dialect import NATIVE_STREAM
 from .dialects.openai.dialect import OPENAI
 from .dialects.pai.dialect import PAI
+from .dialects.piper_server.dialect import PIPER_SERVER
 from .dialects.ray_serve.dialect import RAY_SERVE
+from .dialects.vapi.dialect import VAPI
 from .dialects.wyoming.dialect import WYOMING
 from .dialects.xtts.dialect import XTTS
 from .shell.exchange_folder import ExchangeFolder
@@ -56,6 +59,9 @@ DIALECTS: Final = (
     COSYVOICE_SERVER,
     PAI,
     WYOMING,
+    COQUI,
+    PIPER_SERVER,
+    VAPI,
 )
 _ENTRY_POINTS: Final = "vivavoce.dialects"
 

@@ -1,0 +1,98 @@
+"""Coqui TTS's ``/api/tts``: a text in a query, a form or headers, answered with one WAV file.
+
+Source: idiap/coqui-ai-TTS@0298eb4 (TTS/server/server.py, docs/source/server.md).
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .....adapters.audio.encoders import AudioFormat, AudioLayout
+from .....tts_engine.stream_request import Delivery
+from ....access.access_control import Grant
+from ....web.openapi.operations import form_body, operation, query, speech_errors
+from ...dialect import Dialect, DialectHost, OpenDialect
+from ...shell.error_table import STATUSES, ErrorTable
+from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...shell.request_fields import read_fields, validated
+from ...shell.speech import SynthesisOptions
+from ...shell.speech_job import SpeechJob
+from ...shell.speech_response import audio_response
+
+PATH: Final = "/api/tts"
+_WAV: Final = AudioFormat("wav", layout=AudioLayout.FILE)
+_HEADERS: Final = ("text", "speaker-id", "language-id")
+
+
+class CoquiRequest(BaseModel):
+    """What is spoken. Unknown fields are ignored; an empty one equals an absent one."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    text: Annotated[str, Field(examples=["Good morning."])] = ""
+    speaker_id: Annotated[str, Field(max_length=256, description="Name of a voice.")] = ""
+    language_id: Annotated[str, Field(max_length=35, description="Of the text.")] = ""
+
+
+class CoquiErrorBody(BaseModel):
+    """An error."""
+
+    error: str
+
+
+_ERRORS: Final = ErrorTable(
+    STATUSES, lambda described, error, request_id: CoquiErrorBody(error=described.message)
+)
+_ANSWERS: Final = (
+    audio_response("A WAV file.", _WAV.content_type),
+    speech_errors(CoquiErrorBody, {400: "A field is invalid.", 404: "No such voice."}),
+)
+_SPEAK_BY_URL: Final = operation(
+    "coquiSpeechByUrl",
+    "Speak a text: Coqui TTS's server.",
+    *_ANSWERS,
+    other_parameters=(
+        query("text", "Text to speak.", example="Good morning."),
+        query("speaker_id", "Name of a voice."),
+        query("language_id", "Of the text."),
+    ),
+)
+_SPEAK: Final = operation(
+    "coquiSpeech", "Speak a text of a form: Coqui TTS's server.", *_ANSWERS, body=form_body(CoquiRequest)
+)
+
+
+class CoquiHttpApi(SpeechHttpApi):
+    """The endpoint of one server; belongs to its event loop."""
+
+    name = "coqui"
+    errors = _ERRORS
+    error_formats = _ERRORS.formats(PATH)
+
+    def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
+        yield f"GET {PATH}", self.speaking(_CoquiSpeechResponse), _SPEAK_BY_URL
+        yield f"POST {PATH}", self.speaking(_CoquiSpeechResponse), _SPEAK
+
+
+class _CoquiSpeechResponse(SpeechJobResponse):
+    async def read_job(self, grant: Grant) -> SpeechJob:
+        headers = self.request.headers
+        fields: dict[str, Any] = dict(self.request.query_params)
+        if self.request.method == "POST" and headers.get("content-type"):
+            fields |= await read_fields(self.request)
+        fields |= {name.replace("-", "_"): headers[name] for name in _HEADERS if name in headers}
+        speech = validated(CoquiRequest.model_validate, fields)
+        options = SynthesisOptions(
+            self.host.voices.resolve(speech.speaker_id, grant),
+            _WAV,
+            delivery=Delivery(language=speech.language_id or None),
+        )
+        return SpeechJob(self.host.check_text(speech.text), options, is_whole=True)
+
+
+def _open(host: DialectHost) -> OpenDialect:
+    return OpenDialect.of(CoquiHttpApi(host.jobs))
+
+
+COQUI: Final = Dialect("coqui", _open, title="Coqui TTS")

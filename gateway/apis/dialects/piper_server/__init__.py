@@ -1,0 +1,1 @@
+"""The API of Piper's HTTP server."""

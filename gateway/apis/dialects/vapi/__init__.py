@@ -1,0 +1,1 @@
+"""The API that Vapi asks a custom voice over."""
