@@ -85,6 +85,7 @@ class ReadableScripts:
 
     def __init__(self, *scripts: str) -> None:
         self._unread_letter = LazyPattern(rf"(?![{''.join(scripts)}])[^\W\d_]")
+        self._readable = LazyPattern(rf"\d|(?=[{''.join(scripts)}])[^\W_]")
 
     def count_unread(self, word: str) -> int:
         """Return the number of letters of other scripts in ``word``."""
@@ -92,9 +93,7 @@ class ReadableScripts:
 
     def can_read(self, word: str) -> bool:
         """Whether ``word`` has a letter or a digit that the voice can read."""
-        if word.isascii():
-            return True
-        return any(character.isalnum() for character in self._unread_letter.compiled.sub("", word))
+        return word.isascii() or self._readable.compiled.search(word) is not None
 
 
 ALL_SCRIPTS = ReadableScripts(r"\w")

@@ -129,7 +129,7 @@ def test_a_session_continues_decoding_while_a_long_text_is_prefilled(xtts_folder
         while backend._sessions[speaking].needs_prefill:
             backend.step(0, [SlotTurn(speaking, None)])
         ids: list[int] = []
-        turn = SlotTurn(new, segment_of(backend, "nobody said so and so i went home " * 3))
+        turn = SlotTurn(new, segment_of(backend, "nobodysaidso andsoiwenthome " * 4))
         while turn.segment is not None or backend._sessions[new].needs_prefill:
             backend.step(0, [SlotTurn(speaking, None), turn])
             turn = SlotTurn(new, None)
