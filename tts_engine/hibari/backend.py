@@ -128,6 +128,7 @@ class HibariBackend:
     def close(self) -> None:
         """Close every slot."""
         self._slots.clear()
+        self._kept.clear()
 
     def max_batch_size(self, stage: Stage) -> int:
         """One slot in each step."""

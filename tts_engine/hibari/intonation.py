@@ -1,4 +1,4 @@
-"""How an English sentence is said: which questions rise, and how lively each line is.
+"""Intonation of English sentences: which questions rise, and how lively each line is.
 
 Rules on words and punctuation, without a parser. A question is read clause by clause: the first one that
 begins with a question word or an auxiliary decides.

@@ -193,6 +193,7 @@ class ClauseBackend:
     def close(self) -> None:
         """Close every slot and the voice."""
         self._slots.clear()
+        self._kept.clear()
         self._voice.close()
 
     def max_batch_size(self, stage: Stage) -> int:

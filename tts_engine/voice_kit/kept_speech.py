@@ -38,8 +38,10 @@ class KeptLine(Generic[Piece]):
     An exception of the rendering is raised to who asked for the piece; the next one to ask renders it again.
     """
 
-    def __init__(self, render: Callable[[], Iterator[Piece]], on_changed: Callable[[], None]) -> None:
-        self._render, self._on_changed = render, on_changed
+    def __init__(
+        self, key: Hashable, render: Callable[[], Iterator[Piece]], keeper: "KeptSpeech[Piece]"
+    ) -> None:
+        self._key, self._render, self._keeper = key, render, keeper
         self._pieces: list[Piece] = []
         self._further: Iterator[Piece] | None = None
         self._finished = False
@@ -61,7 +63,7 @@ class KeptLine(Generic[Piece]):
             if index < len(self._pieces) or self._finished:
                 return next(iter(self._pieces[index:]), None), True
             piece = self._next_piece()
-        self._on_changed()
+        self._keeper.measure(self._key, self)
         return piece, False
 
     def _next_piece(self) -> Piece | None:
@@ -96,14 +98,21 @@ class KeptSpeech(Generic[Piece]):
             if (kept := self._lines.get(key)) is not None:
                 self._lines.move_to_end(key)
                 return kept
-            line = KeptLine(render, lambda: self._measure(key, line))
+            line = KeptLine(key, render, self)
             if self._max_bytes and key is not None:
                 self._lines[key] = line
-        self._measure(key, line)
+        self.measure(key, line)
         return line
 
-    def _measure(self, key: Hashable, line: KeptLine[Piece]) -> None:
-        """Take account of the size of a line, and drop those that were asked for longest ago."""
+    def clear(self) -> None:
+        """Forget all lines, and with them the voice that rendered them."""
+        with self._lock:
+            self._lines.clear()
+            self._sizes.clear()
+            self.used_bytes = 0
+
+    def measure(self, key: Hashable, line: KeptLine[Piece]) -> None:
+        """Take account of the size of a line that is kept, and drop those that were asked for longest ago."""
         with self._lock:
             if self._lines.get(key) is not line:
                 return

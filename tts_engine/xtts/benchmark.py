@@ -156,7 +156,7 @@ def _first_chunks(backend: XttsBackend, rounds: int, clock: Clock) -> Iterator[f
     """Seconds from an open slot to its first samples; the first round is a warm-up and left out."""
     request = SlotRequest(backend.voices.default.id, 1.0, 0)
     segmenter = backend.segmenter(request)
-    [segment] = [*segmenter.push(_TEXT), *segmenter.flush()]
+    segment = [*segmenter.push(_TEXT), *segmenter.flush()][0]
     for index in range(rounds + 1):
         slot = backend.open_slot(request)
         turn = SlotTurn(slot, segment)

@@ -13,7 +13,7 @@ from ....web.responses import ErrorBody
 from ...caller import Caller, CallOwner
 from ...outgoing.outgoing_calls import OutgoingCall
 from ...outgoing.states import OutgoingState
-from .dialer import TargetUnreachable
+from .outgoing.dialer import TargetUnreachable
 from .transfers import SipTransfers
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from ...caller import Caller
 from ...kits.rtp_calls import RtpCallServer
 from ...registry import CallRegistry
 from .admission import SipAdmission, SipOrigin
-from .cost_guard import CostGuard
-from .dialer import SipDialer
 from .joined_calls import open_joined
 from .media import MediaNegotiation, MediaPolicy
+from .outgoing.cost_guard import CostGuard
+from .outgoing.dialer import SipDialer
 from .registrar import SipRegistrar
 from .resolver import SipResolver
 from .settings import SipTrunkTable

@@ -12,7 +12,7 @@ from ...call import Call
 from ...caller import Caller, CallOwner
 from ...kits.announcing_agent import AnnouncingAgent
 from ...transfers import CALL_PREFIX, AttendedTransfer, CallNotTransferable, TransferFailed
-from .dialer import SipDialer, TargetUnreachable
+from .outgoing.dialer import SipDialer, TargetUnreachable
 from .sip_call import SipCall, SipCallHost
 
 _CONNECT_S: Final = 10.0  # after the target answered, until the announcement is over

@@ -14,8 +14,8 @@ from ...api.placed_calls import PlacedCalls
 from ...kits.rtp_calls import RtpCallServer, RtpCallSettings
 from ..way_in import CallHost, OpenWayIn, WayIn
 from .admission import SipAdmission
-from .cost_guard import CostGuard
 from .media import MediaPolicy
+from .outgoing.cost_guard import CostGuard
 from .placed_calls import PlacedSipCall, SipCallRequest, place_call
 from .server import SipCallServer
 from .settings import SipMediaTable, SipOutgoingTable, SipTable, SipTlsTable

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vivavoce.gateway.calls.ways_in.sip.cost_guard import CostGuard, DestinationNotAllowed
+from vivavoce.gateway.calls.ways_in.sip.outgoing.cost_guard import CostGuard, DestinationNotAllowed
 from vivavoce.tts_engine.errors import Overloaded
 
 

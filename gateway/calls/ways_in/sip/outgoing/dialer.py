@@ -4,23 +4,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from .....adapters.sip.endpoint import SipEndpoint
-from .....adapters.sip.headers import NameAddress, SipSyntaxError, SipUri
-from .....adapters.sip.outgoing import OutgoingInvite, OutgoingSession
-from .....adapters.sip.transactions import SipFlow
-from .....tts_engine.errors import BadRequest, VivavoceError
-from ....access.access_control import Grant
-from ...agents import Agent
-from ...caller import Caller, CallOwner
-from ...kits.rtp_calls import RtpCallServer
-from ...transfers import CallTransfers
+from ......adapters.sip.endpoint import SipEndpoint
+from ......adapters.sip.headers import NameAddress, SipSyntaxError, SipUri
+from ......adapters.sip.outgoing import OutgoingInvite, OutgoingSession
+from ......adapters.sip.transactions import SipFlow
+from ......tts_engine.errors import BadRequest, VivavoceError
+from .....access.access_control import Grant
+from ....agents import Agent
+from ....caller import Caller, CallOwner
+from ....kits.rtp_calls import RtpCallServer
+from ....transfers import CallTransfers
+from ..media import MediaNegotiation, MediaPolicy
+from ..registrar import SipRegistrar
+from ..resolver import SipResolver
+from ..sip_call import SipCall, SipCallHost
+from ..trunks import OutgoingRoute, SipTrunk
 from .cost_guard import CostGuard
-from .media import MediaNegotiation, MediaPolicy
 from .redirects import SipRedirects
-from .registrar import SipRegistrar
-from .resolver import SipResolver
-from .sip_call import SipCall, SipCallHost
-from .trunks import OutgoingRoute, SipTrunk
 
 
 class NoWayOut(BadRequest):

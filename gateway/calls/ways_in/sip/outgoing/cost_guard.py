@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
-from .....tts_engine.errors import BadRequest, Overloaded
+from ......tts_engine.errors import BadRequest, Overloaded
 
 _DAY_S: Final = 86_400.0
 _RETRY_AFTER_S: Final = 30.0

@@ -10,16 +10,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
-from .....adapters.sip.endpoint import SipEndpoint
-from .....adapters.sip.headers import SipUri
-from .....adapters.sip.outgoing import OutgoingSession
-from .....adapters.sip.transactions import SipFlow
-from .....tts_engine.errors import VivavoceError
-from ....access.access_control import Grant
-from ....background_tasks import cancel_and_wait
+from ......adapters.sip.endpoint import SipEndpoint
+from ......adapters.sip.headers import SipUri
+from ......adapters.sip.outgoing import OutgoingSession
+from ......adapters.sip.transactions import SipFlow
+from ......tts_engine.errors import VivavoceError
+from .....access.access_control import Grant
+from .....background_tasks import cancel_and_wait
+from ..sip_call import SipCall
+from ..trunks import OutgoingRoute
 from .cost_guard import CostGuard
-from .sip_call import SipCall
-from .trunks import OutgoingRoute
 
 logger = logging.getLogger(__name__)
 
