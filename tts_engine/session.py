@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 
 from .reading.pronunciation.lexicon import Pronunciation
 from .segmenter import BoundaryKind, Segment
-from .stream_request import speed_in_range
 
 # Text that is pushed, its pronunciation, the pause after it in seconds, and the monotonic time. A plain
 # tuple: a document may have tens of thousands of them, and garbage collections skip tuples of such values.
 TextInput = tuple[str, Pronunciation | None, float | None, float]
 
-# Silence after a segment, in seconds at speed 1, by the boundary that ends it.
+# Silence after a segment, in seconds, by the boundary that ends it.
 _PAUSES_S = {
     BoundaryKind.CLAUSE: 0.25,
     BoundaryKind.ELLIPSIS: 0.5,
@@ -41,7 +40,6 @@ class Session:
 
     slot: int  # of the backend
     opened_at: float
-    speed: float = 1.0  # of the stream; a factor
 
     # Set by the stream and the reader of its text
     inputs: deque[Iterator[None] | TextInput] = field(default_factory=deque)  # the first may be read in part
@@ -64,7 +62,7 @@ class Session:
 
     def add(self, segment: Segment, *, now: float) -> None:
         """Queue a segment with the pause for its ending."""
-        self._queue(PendingSegment(segment, self._usual_pause_s(segment)), now)
+        self._queue(PendingSegment(segment, _PAUSES_S[segment.ending]), now)
 
     def add_last(self, segments: Sequence[Segment], *, now: float) -> None:
         """Queue the last segments of the stream, without a pause after the very last one."""
@@ -103,10 +101,6 @@ class Session:
         self.inputs.clear()
         self.pending.clear()
         self.silence_s = 0.0
-
-    def _usual_pause_s(self, segment: Segment) -> float:
-        """The pause for the ending of a segment, shorter where speech is faster."""
-        return _PAUSES_S[segment.ending] / speed_in_range(self.speed * segment.rate)
 
     def _queue(self, segment: PendingSegment, now: float) -> None:
         if self.cancelled_at is not None:  # while the text was read

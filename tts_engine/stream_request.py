@@ -15,11 +15,6 @@ MAX_LIVELINESS: Final = 1.6
 LIVELINESS: Final = 1.4  # the usual one
 
 
-def speed_in_range(speed: float) -> float:
-    """The nearest speed that voices render, 0.5 to 2.0."""
-    return min(_MAX_SPEED, max(_MIN_SPEED, speed))
-
-
 class DeliveryMode(StrEnum):
     """How CosyVoice uses the recording of a voice."""
 

@@ -18,7 +18,7 @@ from ..chunk import SAMPLE_RATE, Word
 from ..errors import Overloaded
 from ..reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle, style_of
 from ..segmenter import Segment, Segmenter
-from ..stream_request import StreamRequest, speed_in_range
+from ..stream_request import StreamRequest
 from ..voices.voices import Voices
 
 
@@ -83,7 +83,7 @@ class StepResult:
 
 def segment_speed(request: SlotRequest, segment: Segment) -> float:
     """The speed of a segment, 0.5 to 2.0."""
-    return speed_in_range(request.speed * segment.rate)
+    return min(2.0, max(0.5, request.speed * segment.rate))
 
 
 def request_in(request: SlotRequest, language: str | None) -> SlotRequest:
