@@ -26,7 +26,7 @@ def test_head_is_answered_wherever_get_is() -> None:
             assert head.headers["content-type"] == got.headers["content-type"]
             if path != "/metrics":  # it counts what was asked before
                 assert head.headers["content-length"] == got.headers["content-length"]
-        posted = await client.head("/v1/audio/speech")
+        posted = await client.head("/dev/captioned_speech")
         assert (posted.status_code, posted.headers["allow"]) == (405, "POST")
         assert (await client.head("/nowhere")).status_code == 404
 
@@ -46,7 +46,7 @@ def test_health_is_healthz() -> None:
     ("method", "path", "status", "fields"),
     [
         ("POST", "/v1/chat/completions", 404, {"error": {"message", "type", "param", "code"}}),
-        ("GET", "/v1/audio/speech", 405, {"error": {"message", "type", "param", "code"}}),
+        ("PUT", "/v1/audio/speech", 405, {"error": {"message", "type", "param", "code"}}),
         ("GET", "/v1", 404, {"error": {"message", "type", "param", "code"}}),
         ("POST", "/api/v1/services/aigc/nothing", 404, {"request_id": str, "code": str, "message": str}),
         ("GET", "/api/v1/services/audio/tts/customization", 405, {"request_id": str, "code": str}),
@@ -93,7 +93,7 @@ def test_superfluous_slashes_in_a_path_change_nothing() -> None:
             assert (slashed.status_code, slashed.content) == (200, plain.content)
         assert (await client.get("/v1/models/")).json()["object"] == "list"
         assert (await client.get("/v1/audio/voices/")).json()["voices"]
-        wrong = await client.get("/v1/audio/speech/")
+        wrong = await client.get("/dev/captioned_speech/")
         assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
         nowhere = await client.get(f"{base}//v1//nowhere")
         assert (nowhere.status_code, nowhere.json()["error"]["type"]) == (404, "invalid_request_error")

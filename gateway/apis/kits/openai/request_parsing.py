@@ -118,11 +118,10 @@ def _too_long(name: str, value: str, max_characters: int) -> tuple[str, str]:
 
 
 def _out_of_range(name: str, value: float | str, models: tuple[type[BaseModel], ...]) -> tuple[str, str]:
-    value = float(value)  # a text in a query
     minimum, maximum = _limits_of(name, models)
     if isinstance(minimum, int):  # OpenAI's decimal codes are for fractions only
         return f"'{name}' is out of range; allowed is {minimum} to {maximum}", "invalid_value"
-    code = "decimal_below_min_value" if value < minimum else "decimal_above_max_value"
+    code = "decimal_below_min_value" if float(value) < minimum else "decimal_above_max_value"
     return f"'{name}' is {value}; allowed is {minimum:g} to {maximum:g}", code
 
 
