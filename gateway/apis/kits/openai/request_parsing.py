@@ -121,7 +121,8 @@ def _out_of_range(name: str, value: float | str, models: tuple[type[BaseModel], 
     minimum, maximum = _limits_of(name, models)
     if isinstance(minimum, int):  # OpenAI's decimal codes are for fractions only
         return f"'{name}' is out of range; allowed is {minimum} to {maximum}", "invalid_value"
-    code = "decimal_below_min_value" if float(value) < minimum else "decimal_above_max_value"
+    number = float(value) if isinstance(value, str) else value  # a text in a query
+    code = "decimal_below_min_value" if number < minimum else "decimal_above_max_value"
     return f"'{name}' is {value}; allowed is {minimum:g} to {maximum:g}", code
 
 
