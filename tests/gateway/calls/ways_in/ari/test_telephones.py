@@ -9,7 +9,7 @@ import pytest
 
 from shared.calls.ari_server import AriServer, ari_server
 from shared.calls.call_server import run, send_utterance, until, words
-from shared.calls.simulated_ari import AriTestChannel
+from shared.calls.simulated_ari import AriTestChannel, SimulatedAri
 from vivavoce.gateway.calls.ways_in.ari import ari_call, gateway_identity
 
 ADDRESS = "sip:bob@example.org"
@@ -26,6 +26,24 @@ async def originated(running: AriServer, client: httpx.AsyncClient, **wanted: An
     answer = await client.post("", json=body)
     assert answer.status_code == 202, answer.text
     return running.ari.channels[answer.json()["call"]]
+
+
+async def transfer_begun(
+    running: AriServer, client: httpx.AsyncClient
+) -> tuple[SimulatedAri, AriTestChannel, "asyncio.Task[httpx.Response]"]:
+    """Have a caller transferred to PJSIP/bob, who is asked first; return the request that waits for it."""
+    caller = await running.ari.ring("1700.1")
+    await running.call_up(caller)
+    order = {"to": "PJSIP/bob", "attended": {}}
+    return running.ari, caller, asyncio.create_task(client.post("/1700.1/transfer", json=order))
+
+
+async def consulted(running: AriServer, number: int = 0) -> AriTestChannel:
+    """Wait for a call to the target of a transfer; return its channel."""
+    await running.until(lambda: len(running.ari.did("POST", "channels")) > number)
+    channel_id = running.ari.did("POST", "channels")[number]["channelId"]
+    await running.until(lambda: channel_id in running.ari.channels)
+    return running.ari.channels[channel_id]
 
 
 def test_a_refused_transfer_leaves_the_caller_with_the_agent_or_in_the_dial_plan() -> None:
@@ -153,36 +171,20 @@ def test_an_outgoing_call_that_is_forwarded_keeps_its_id_and_its_sides() -> None
 def test_the_target_of_a_transfer_may_forward_it_and_is_not_served_as_a_caller() -> None:
     async def scenario() -> None:
         async with ari_server() as running, running.server.http() as client:
-            ari, caller = running.ari, await running.ari.ring("1700.1")
-            await running.call_up(caller)
-            order = {"to": "PJSIP/bob", "attended": {}}
-            asking = asyncio.create_task(client.post("/1700.1/transfer", json=order))
-            await running.until(lambda: bool(ari.did("POST", "channels")))
-            called = ari.channels[ari.did("POST", "channels")[0]["channelId"]]
-            await ari.answer(other := await ari.forward_to_endpoint(called, "1700.9"))
+            ari, caller, asking = await transfer_begun(running, client)
+            await ari.answer(other := await ari.forward_to_endpoint(await consulted(running), "1700.9"))
             assert (await asking).status_code == 200
             await running.until(lambda: [[caller.id, other.id]] == list(ari.bridges.values()))
 
     run(scenario())
 
 
-async def consulted(running: AriServer, caller: AriTestChannel, number: int = 0) -> AriTestChannel:
-    """Wait for a call to the target of a transfer; return its channel."""
-    await running.until(lambda: len(running.ari.did("POST", "channels")) > number)
-    channel_id = running.ari.did("POST", "channels")[number]["channelId"]
-    await running.until(lambda: channel_id in running.ari.channels)
-    return running.ari.channels[channel_id]
-
-
 def test_the_extension_that_a_target_forwards_to_is_called_in_the_format_of_the_caller() -> None:
     async def scenario() -> None:
         async with ari_server() as running, running.server.http() as client:
-            ari, caller = running.ari, await running.ari.ring("1700.1")
-            await running.call_up(caller)
-            order = {"to": "PJSIP/bob", "attended": {}}
-            asking = asyncio.create_task(client.post("/1700.1/transfer", json=order))
-            await ari.forward(await consulted(running, caller), "605")
-            other = await consulted(running, caller, 1)
+            ari, caller, asking = await transfer_begun(running, client)
+            await ari.forward(await consulted(running), "605")
+            other = await consulted(running, 1)
             query = ari.did("POST", "channels")[1]
             assert (query["endpoint"], query["originator"]) == ("Local/605@phones/n", caller.id)
             await ari.answer(other)
@@ -205,12 +207,9 @@ def test_a_target_that_forwards_in_vain_leaves_the_caller_where_they_are(
 ) -> None:
     async def scenario() -> None:
         async with ari_server() as running, running.server.http() as client:
-            ari, caller = running.ari, await running.ari.ring("1700.1")
-            await running.call_up(caller)
-            order = {"to": "PJSIP/bob", "attended": {}}
-            asking = asyncio.create_task(client.post("/1700.1/transfer", json=order))
+            ari, caller, asking = await transfer_begun(running, client)
             for number, extension in enumerate(extensions):
-                target = await consulted(running, caller, number)
+                target = await consulted(running, number)
                 if extension == "busy":
                     await ari.caller_hangs_up(target, 17)
                 else:
@@ -225,11 +224,8 @@ def test_a_target_that_forwards_in_vain_leaves_the_caller_where_they_are(
 def test_a_telephone_that_picks_up_the_call_to_a_target_gets_the_caller() -> None:
     async def scenario() -> None:
         async with ari_server() as running, running.server.http() as client:
-            ari, caller = running.ari, await running.ari.ring("1700.1")
-            await running.call_up(caller)
-            order = {"to": "PJSIP/bob", "attended": {}}
-            asking = asyncio.create_task(client.post("/1700.1/transfer", json=order))
-            other = await ari.pick_up(await consulted(running, caller), "1700.9")
+            ari, caller, asking = await transfer_begun(running, client)
+            other = await ari.pick_up(await consulted(running), "1700.9")
             assert (await asking).status_code == 200
             await running.until(lambda: [[caller.id, other.id]] == list(ari.bridges.values()))
 
@@ -257,7 +253,7 @@ def test_an_outgoing_call_follows_forwards_and_is_answered_by_a_telephone_that_p
         async with ari_server() as running, running.server.http() as client:
             channel = await originated(running, client)
             await running.ari.forward(channel, "605")
-            other = await consulted(running, channel, 1)
+            other = await consulted(running, 1)
             assert running.ari.did("POST", "channels")[1]["formats"] == "ulaw"
             await running.ari.emit("Dial", other, dialstatus="RINGING")
             await running.until_state(client, channel.id, "ringing")
@@ -297,7 +293,7 @@ def test_an_outgoing_call_that_is_forwarded_is_cancelled_where_it_rings() -> Non
         async with ari_server() as running, running.server.http() as client:
             channel = await originated(running, client)
             await running.ari.forward(channel, "605")
-            other = await consulted(running, channel, 1)
+            other = await consulted(running, 1)
             assert (await client.delete(f"/{channel.id}")).status_code == 200
             await running.until(lambda: other.id not in running.ari.channels)
             assert (await client.get(f"/{channel.id}")).json()["state"] == "cancelled"
