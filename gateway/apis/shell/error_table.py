@@ -132,3 +132,14 @@ STATUSES: Final[Entries[DescribedError]] = {
     Overloaded: DescribedError(503),
     Exception: DescribedError(500),
 }
+
+
+class ErrorSentence(BaseModel):
+    """An error, of dialects without words of their own."""
+
+    error: str
+
+
+SENTENCES: Final = ErrorTable(
+    STATUSES, lambda described, error, request_id: ErrorSentence(error=described.message)
+)

@@ -13,7 +13,7 @@ from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
 from ....web.openapi.operations import form_body, operation, query, speech_errors
 from ...dialect import Dialect, DialectHost, OpenDialect
-from ...shell.error_table import STATUSES, ErrorTable
+from ...shell.error_table import SENTENCES, ErrorSentence
 from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...shell.request_fields import read_fields, validated
 from ...shell.speech import SynthesisOptions
@@ -35,18 +35,9 @@ class CoquiRequest(BaseModel):
     language_id: Annotated[str, Field(max_length=35, description="Of the text.")] = ""
 
 
-class CoquiErrorBody(BaseModel):
-    """An error."""
-
-    error: str
-
-
-_ERRORS: Final = ErrorTable(
-    STATUSES, lambda described, error, request_id: CoquiErrorBody(error=described.message)
-)
 _ANSWERS: Final = (
     audio_response("A WAV file.", _WAV.content_type),
-    speech_errors(CoquiErrorBody, {400: "A field is invalid.", 404: "No such voice."}),
+    speech_errors(ErrorSentence, {400: "A field is invalid.", 404: "No such voice."}),
 )
 _SPEAK_BY_URL: Final = operation(
     "coquiSpeechByUrl",
@@ -67,8 +58,8 @@ class CoquiHttpApi(SpeechHttpApi):
     """The endpoint of one server; belongs to its event loop."""
 
     name = "coqui"
-    errors = _ERRORS
-    error_formats = _ERRORS.formats(PATH)
+    errors = SENTENCES
+    error_formats = SENTENCES.formats(PATH)
 
     def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
         yield f"GET {PATH}", self.speaking(_CoquiSpeechResponse), _SPEAK_BY_URL

@@ -12,7 +12,7 @@ from .....adapters.audio.encoders import AudioFormat, AudioLayout
 from ....access.access_control import Grant
 from ....web.openapi.operations import json_body, operation, speech_errors
 from ...dialect import Dialect, DialectHost, OpenDialect
-from ...shell.error_table import STATUSES, ErrorTable
+from ...shell.error_table import SENTENCES, ErrorSentence
 from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...shell.request_fields import read_object, validated
 from ...shell.speech import SynthesisOptions
@@ -34,20 +34,11 @@ class PiperServerRequest(BaseModel):
     length_scale: Annotated[float, Field(ge=0.25, le=4, description="1 / speed.")] = 1.0
 
 
-class PiperServerErrorBody(BaseModel):
-    """An error."""
-
-    error: str
-
-
-_ERRORS: Final = ErrorTable(
-    STATUSES, lambda described, error, request_id: PiperServerErrorBody(error=described.message)
-)
 _SPEAK: Final = operation(
     "piperServerSpeech",
     "Speak a text: Piper's HTTP server.",
     audio_response("A WAV file.", _WAV.content_type),
-    speech_errors(PiperServerErrorBody, {400: "A field is invalid.", 404: "No such voice."}),
+    speech_errors(ErrorSentence, {400: "A field is invalid.", 404: "No such voice."}),
     body=json_body(PiperServerRequest),
 )
 
@@ -56,8 +47,8 @@ class PiperServerHttpApi(SpeechHttpApi):
     """The endpoint of one server; belongs to its event loop."""
 
     name = "piper_server"
-    errors = _ERRORS
-    error_formats = _ERRORS.formats(PATH)
+    errors = SENTENCES
+    error_formats = SENTENCES.formats(PATH)
 
     def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
         yield f"POST {PATH}", self.speaking(_PiperServerResponse), _SPEAK

@@ -13,7 +13,7 @@ from .....adapters.audio.encoders import AudioFormat
 from ....access.access_control import Grant
 from ....web.openapi.operations import json_body, operation, speech_errors
 from ...dialect import Dialect, DialectHost, OpenDialect
-from ...shell.error_table import STATUSES, ErrorTable
+from ...shell.error_table import SENTENCES, ErrorSentence
 from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...shell.request_fields import read_object, validated
 from ...shell.speech import SynthesisOptions
@@ -43,20 +43,11 @@ class VapiMessage(BaseModel):
     message: VapiVoiceRequest
 
 
-class VapiErrorBody(BaseModel):
-    """An error."""
-
-    error: str
-
-
-_ERRORS: Final = ErrorTable(
-    STATUSES, lambda described, error, request_id: VapiErrorBody(error=described.message)
-)
 _SPEAK: Final = operation(
     "vapiSpeech",
     "Speak a text: Vapi's request to a custom voice.",
     audio_response("s16le mono at the rate of the request, while it is made.", _CONTENT_TYPE),
-    speech_errors(VapiErrorBody, {400: "A field is invalid.", 404: "No such voice."}),
+    speech_errors(ErrorSentence, {400: "A field is invalid.", 404: "No such voice."}),
     body=json_body(VapiMessage),
 )
 
@@ -65,8 +56,8 @@ class VapiHttpApi(SpeechHttpApi):
     """The endpoint of one server; belongs to its event loop."""
 
     name = "vapi"
-    errors = _ERRORS
-    error_formats = _ERRORS.formats("/vapi")
+    errors = SENTENCES
+    error_formats = SENTENCES.formats("/vapi")
 
     def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
         yield f"POST {PATH}", self.speaking(_VapiSpeechResponse), _SPEAK
