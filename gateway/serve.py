@@ -102,10 +102,8 @@ class Gateway:
             }
             http = settings.http
             web = resources.enter_context(bind_socket(http.host, http.port, flag="--http-port"))
-            greetings: tuple[str, ...] = ()
+            greets = engine is None and keeps_speech(settings)
             if engine is None:
-                if keeps_speech(settings):
-                    greetings = (*greetings_of(agents), settings.browser.greeting)
                 engine = await resources.enter_async_context(await open_engine(settings))
             store = open_shared_store(settings.cluster, resources)
             voices = await _open_voices(settings, engine, store, resources)
@@ -130,8 +128,8 @@ class Gateway:
                 ],
             )
             await warm_up_app(app)
-            phrases = [Phrase(None, text) for text in greetings]
-            phrases += read_phrases(settings.warm_phrases, engine)
+            greetings = (*greetings_of(agents), settings.browser.greeting) if greets else ()
+            phrases = [*map(Phrase, filter(None, greetings)), *read_phrases(settings.warm_phrases, engine)]
             start_background_task(render_phrases(engine, phrases), "phrases", resources)
             http_task = await _start_http(_make_http_server(app, web, http), resources)
             return cls(

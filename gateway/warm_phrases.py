@@ -24,8 +24,8 @@ _RETRY_S: Final = 1.0  # after a refusal
 class Phrase:
     """What is rendered. voice: id; None: the default one."""
 
-    voice: str | None
     text: str
+    voice: str | None = None
 
 
 def read_phrases(settings: Mapping[str, Path | tuple[str, ...]], engine: SpeechEngine) -> list[Phrase]:
@@ -42,7 +42,7 @@ def read_phrases(settings: Mapping[str, Path | tuple[str, ...]], engine: SpeechE
                     f"warm_phrases.{name}: a phrase has {len(text)} characters, beginning {text[:30]!r}; "
                     f"allowed are {_MAX_CHARACTERS}"
                 )
-            phrases.append(Phrase(voice, text))
+            phrases.append(Phrase(text, voice))
     return phrases
 
 
