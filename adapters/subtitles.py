@@ -32,18 +32,16 @@ class Cue:
 def make_cues(text: str, words: Sequence[Word]) -> list[Cue]:
     """The cues of a text. words: with their places in it, in its order."""
     cues: list[Cue] = []
+    places = [0, *(word.text_start for word in words[1:]), len(text)]  # of each word, and after the last one
     begun = 0  # the first word of the cue
-    for number, word in enumerate(words):
-        start = words[begun].text_start if begun else 0
-        stop = words[number + 1].text_start if number + 1 < len(words) else len(text)
-        following = words[number + 1] if number + 1 < len(words) else None
-        if following is not None and not _SENTENCE_END.search(text, word.text_start, stop):
-            after = words[number + 2].text_start if number + 2 < len(words) else len(text)
-            fits = len(text[start:after].rstrip()) <= MAX_CUE_CHARACTERS
-            if fits and following.stop_s - words[begun].start_s <= MAX_CUE_S:
+    for number, word in enumerate(words, start=1):
+        if number < len(words) and not _SENTENCE_END.search(text, word.text_start, places[number]):
+            longer = text[places[begun] : places[number + 1]].rstrip()
+            if len(longer) <= MAX_CUE_CHARACTERS and words[number].stop_s - words[begun].start_s <= MAX_CUE_S:
                 continue
-        cues.append(Cue(words[begun].start_s, word.stop_s, " ".join(text[start:stop].split())))
-        begun = number + 1
+        written = text[places[begun] : places[number]]
+        cues.append(Cue(words[begun].start_s, word.stop_s, " ".join(written.split())))
+        begun = number
     return cues
 
 

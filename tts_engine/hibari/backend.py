@@ -3,8 +3,7 @@
 A segment is rendered line by line, a line being what the phonemizer reads as one utterance. A line in the
 middle of a sentence is encoded with the line before it and with words that could follow: its melody then goes
 on. So is a question that yes or no would answer: its melody then rises, and ``melody.shape`` lifts its end as
-far as it lacks. Pauses have the room tone of the
-voice, whose own pauses inside a line are not silent.
+far as it lacks. Pauses have the room tone of the voice, whose own pauses inside a line are not silent.
 """
 
 import logging

@@ -36,7 +36,7 @@ class LineRequest:
         """Equal for requests of equal samples in equal pieces."""
         lines = [line and (line.ids.tobytes(), line.words) for line in (self.line, self.before, self.after)]
         first_step = min(self.steps, len(STEP_FRAMES) - 1)
-        return (*lines, self.speed, self.melody, self.noise_row, self.band.sample_rate, self.band, first_step)
+        return (*lines, self.speed, self.melody, self.noise_row, self.band, first_step)
 
 
 @dataclass(frozen=True, slots=True)

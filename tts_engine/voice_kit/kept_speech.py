@@ -116,8 +116,9 @@ class KeptSpeech(Generic[Piece]):
         with self._lock:
             if self._lines.get(key) is not line:
                 return
-            self.used_bytes += line.nbytes - self._sizes.get(key, 0)
-            self._sizes[key] = line.nbytes
+            size = line.nbytes
+            self.used_bytes += size - self._sizes.get(key, 0)
+            self._sizes[key] = size
             while self.used_bytes > self._max_bytes:
                 oldest, _ = self._lines.popitem(last=False)
                 self.used_bytes -= self._sizes.pop(oldest)

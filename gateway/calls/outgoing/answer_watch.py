@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class AnswerWatch:
     """Listens to one call, and emits an ``AnswerDetected`` for each result.
 
-    Nothing is known of a call that sends no audio at all. on_detected: called with each result before that.
+    Nothing is known of a call that sends no audio at all. on_detected: called with each result before it is
+    emitted.
     """
 
     def __init__(self, call: "Call", on_detected: Callable[[Answerer], None]) -> None:

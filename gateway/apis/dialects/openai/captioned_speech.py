@@ -95,8 +95,9 @@ def _encode_line(audio: bytes, audio_format: str, words: Sequence[Word], subtitl
         WordTimestamp(word=word.text, start_time=word.start_s, end_time=word.stop_s) for word in words
     ]
     line = CaptionedSpeech(
-        audio=b64encode(audio).decode("ascii"), audio_format=audio_format, timestamps=timestamps
+        audio=b64encode(audio).decode("ascii"),
+        audio_format=audio_format,
+        timestamps=timestamps,
+        subtitles=subtitles,
     )
-    if subtitles is not None:
-        line = line.model_copy(update={"subtitles": subtitles})
     return line.model_dump_json(exclude={"subtitles"} if subtitles is None else None).encode() + b"\n"
