@@ -321,7 +321,7 @@ def _unpadded_layers(line: EncodedLine) -> int:
 def _trim(samples: Float, state: HibariRenderState, last: bool) -> tuple[Float, HibariRenderState]:
     """Cut the silence before the first and, if ``last``, after the last audible sample, with short fades."""
     if state.trimmed_lead_samples is None:
-        samples, state = _trim_lead(samples, state)
+        samples, state = _trim_lead(samples, state, last)
     audible = _audible_windows(samples, state.window)
     trailing_quiet = len(samples) + state.trailing_quiet_samples
     if len(audible):
@@ -333,7 +333,7 @@ def _trim(samples: Float, state: HibariRenderState, last: bool) -> tuple[Float, 
     )
 
 
-def _trim_lead(samples: Float, state: HibariRenderState) -> tuple[Float, HibariRenderState]:
+def _trim_lead(samples: Float, state: HibariRenderState, last: bool) -> tuple[Float, HibariRenderState]:
     """Drop samples up to 3.75 ms before the first audible window; all, if there is none yet."""
     samples = np.concatenate([state.withheld, samples])
     audible = _audible_windows(samples, state.window)
@@ -343,7 +343,8 @@ def _trim_lead(samples: Float, state: HibariRenderState) -> tuple[Float, HibariR
     cut = max(0, int(audible[0]) * state.window - lead)
     kept = samples[cut:]
     kept[:lead] *= np.linspace(0, 1, len(kept[:lead]), dtype=np.float32)
-    rendered_to = (state.vocoder.frame - DELAY_FRAMES) * state.vocoder.band.hop
+    # The last step has also given the frames that the vocoder withholds.
+    rendered_to = (state.vocoder.frame - (0 if last else DELAY_FRAMES)) * state.vocoder.band.hop
     return kept, replace(state, withheld=samples[:0], trimmed_lead_samples=rendered_to - len(kept))
 
 

@@ -168,6 +168,12 @@ def test_word_times_are_in_order_and_within_the_speech(voice: HibariVoice) -> No
     assert times[-1][1] < len(samples) / SAMPLE_RATE + 0.5
 
 
+def test_word_times_do_not_depend_on_the_steps(voice: HibariVoice) -> None:
+    (line,) = voice.phonemizer.phonemize(spelled_words(SENTENCES[3]))
+    in_steps, at_once = (word_times(*render(voice, line, frames)[1:]) for frames in ((16, 32), (512,)))
+    assert at_once == in_steps
+
+
 def test_word_times_enclose_the_pause_between_sentences(voice: HibariVoice) -> None:
     """The voice is silent at the full stop inside the line."""
     (line,) = voice.phonemizer.phonemize(spelled_words(SENTENCES[4]))
