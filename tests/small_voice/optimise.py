@@ -61,7 +61,7 @@ def optimise(task: Task, schedule: Schedule, checkpoint: Path, seed: int) -> dic
     parameters = dict(network.named_parameters())
     average = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     optimizer = torch.optim.AdamW(
-        parameters.values(), schedule.rate, schedule.betas, weight_decay=schedule.decay
+        parameters.values(), schedule.rate, schedule.betas, weight_decay=schedule.decay, fused=True
     )
     first = _resume(checkpoint, network, average, optimizer)
     written, recent = time.monotonic(), list[Losses]()
@@ -77,8 +77,8 @@ def optimise(task: Task, schedule: Schedule, checkpoint: Path, seed: int) -> dic
         if torch.isfinite(norm):
             optimizer.step()
         keep = min(_AVERAGE, (step + 1) / (step + 10))
-        for name, parameter in parameters.items():
-            average[name].lerp_(parameter.detach(), 1 - keep)
+        trained = [parameter.detach() for parameter in parameters.values()]
+        torch._foreach_lerp_(list(average.values()), trained, 1 - keep)
         recent.append({name: loss.detach() for name, loss in losses.items()})
         last = step + 1 == schedule.steps
         if (step + 1) % _LOG_EVERY == 0 or last:

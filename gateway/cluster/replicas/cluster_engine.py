@@ -319,14 +319,24 @@ class ClusterEngine(SpeechEngine):
                 self._note_move(stream, link, error)
                 return
             except Overloaded as refusal:
-                if isinstance(error, Overloaded):  # it was full by the time, and had room before
-                    stream.tried.discard(link.replica)
-                    self._speaking[stream] = None
-                    self._waiting.wait_or_refuse(stream, refusal)
+                if self._wait_for_room(stream, link, error, refusal):
                     return
         self.metrics.failures.inc()
         logger.error("%s failed: %s", stream, error)
         stream.fail(error)
+
+    def _wait_for_room(
+        self, stream: ClusterStream, link: ReplicaLink, error: VivavoceError, refusal: Overloaded
+    ) -> bool:
+        """Have a stream wait that no replica takes now; whether it may."""
+        was_full = isinstance(error, Overloaded)  # by the time; it had room before
+        if was_full:
+            stream.tried.discard(link.replica)
+        elif not self._waiting.has_room:
+            return False
+        self._speaking[stream] = None
+        self._waiting.wait_or_refuse(stream, refusal)
+        return True
 
     def _note_move(self, stream: ClusterStream, before: ReplicaLink, error: VivavoceError) -> None:
         now = self._speaking[stream]

@@ -224,6 +224,24 @@ def test_without_another_replica_the_stream_ends_with_an_error_and_the_next_is_r
     asyncio.run(run())
 
 
+def test_a_stream_of_the_last_replica_waits_for_one_that_starts() -> None:
+    async def run() -> None:
+        async with open_cluster(1) as (engine, directory):
+            stream = engine.stream()
+            stream.push_text(TEXT)
+            stream.end_input()
+            heard = [await anext(stream)]
+            directory.may_grow = True
+            directory.replicas[0].kill()
+            await until(lambda: not engine.replicas)
+            await directory.add()
+            heard += [chunk async for chunk in stream]
+            assert heard_words(heard) == [word.strip(",.!") for word in WORDS]
+            assert engine.metrics.failures._value.get() == 0
+
+    asyncio.run(run())
+
+
 def test_a_text_that_ends_replicas_does_not_end_all_of_them() -> None:
     async def run() -> None:
         async with open_cluster(5) as (engine, directory):

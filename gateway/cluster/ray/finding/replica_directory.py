@@ -79,7 +79,7 @@ class RayReplicas:
     def may_grow(self) -> bool:
         """As ``ReplicaDirectory.may_grow``; not in an upgrade, when what starts is of the other release."""
         report = self._report
-        if any(each.release != self._release for each in report.found):
+        if self.fault or any(each.release != self._release for each in report.found):
             return False
         running = len(report.found) + len(report.undescribed)
         return report.starting > 0 or running < max(report.desired, report.max_replicas)
