@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from benches.echo import at_pitch, to_pcm, to_samples
+from benches.echo import from_onset, to_pcm, to_samples
 from vivavoce.adapters.answer_detector import AnswerDetector, Answerer
 from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
@@ -109,3 +109,9 @@ def _first(results: list[tuple[Answerer, float]]) -> str:
 def _tone(hertz: float, seconds: float) -> Samples:
     tone: Samples = 0.2 * np.sin(2 * np.pi * hertz * np.arange(round(seconds * _RATE)) / _RATE)
     return tone
+
+
+def at_pitch(voice: Samples, factor: float) -> Samples:
+    """The voice from its onset on, faster and higher by a factor."""
+    pcm = audioop.ratecv(to_pcm(voice), 2, 1, round(_RATE * factor), _RATE, None)[0]
+    return from_onset(to_samples(pcm))
