@@ -31,6 +31,7 @@ from .calls.legs.websocket_calls import WebSocketCalls
 from .calls.legs.websocket_leg import WebSocketLegServices, WebSocketTimeouts
 from .calls.recordings import CallRecordings
 from .calls.registry import CallRegistry
+from .calls.sounds.sound_files import SoundLibrary
 from .calls.ways_in.ari.way_in import ARI
 from .calls.ways_in.asterisk_websocket.way_in import ASTERISK_WEBSOCKET
 from .calls.ways_in.audiosocket.way_in import AUDIOSOCKET
@@ -116,7 +117,9 @@ class CallServers:
         if settings.recordings.folder is not None:
             recordings = CallRecordings(settings.recordings.folder, records_all=settings.recordings.all_calls)
             resources.push_async_callback(asyncio.to_thread, recordings.close)
-        services = CallServices(engine, registry, recordings)
+        sounds = SoundLibrary(settings.sounds.folder)
+        resources.callback(sounds.close)
+        services = CallServices(engine, registry, recordings, sounds)
         speech = CallSpeechOptions(settings.bundle.voice, settings.calls.speed)
         call_settings = CallSettings(LEAD_S, speech, CallerSpeechAction(settings.calls.caller_speech))
         websockets = WebSocketCalls(

@@ -43,6 +43,7 @@ class DiscardResult:
     text_stop: int  # characters of its text up to the last heard word; all of them if nothing was cut
     silent_at: float  # monotonic seconds from which none of the dropped speech is audible
     marks: tuple[str, ...] = ()  # names of the marks of the utterance that were heard
+    heard_s: float = 0.0  # seconds of the audio of the utterance that were heard
 
 
 @dataclass(slots=True)
@@ -62,6 +63,10 @@ class PlayedUtterance:
         if self.end is not None and position >= self.end:
             return self.text_stop
         return self.heard[-1].text_stop if self.heard else 0
+
+    def heard_samples(self, position: int) -> int:
+        """Return the number of its samples that were heard by ``position``."""
+        return max(0, (position if self.end is None else min(position, self.end)) - self.begin)
 
     def end_of_speech(self, sample_rate: int) -> int:
         """Return the position at which the pushed speech will end, withheld samples included."""
@@ -163,6 +168,7 @@ class HeardWords:
             text_stop=utterance.heard_text_stop(position) if utterance else 0,
             silent_at=silent_at,
             marks=tuple(utterance.marks) if utterance else (),
+            heard_s=utterance.heard_samples(position) / self._sample_rate if utterance else 0.0,
         )
 
     def _places(

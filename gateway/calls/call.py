@@ -24,6 +24,7 @@ from .caller import UNKNOWN_CALLER, Caller
 from .events import CallEvents, HoldChanged, HungUp, PlayoutReport, RecordingEnded
 from .pressure.call_pressure import CallPressure, PlayoutCounters
 from .recordings import CallRecording, CallRecordings, RecordingFailed
+from .sounds.sound_files import SoundLibrary
 from .transfers import CallTransfers
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Call:
         transfers: of the caller; None: a call of this kind cannot be transferred.
         speech: used for utterances that bring no options of their own.
         recordings: makes the call's recorder; None: the call cannot be recorded.
+        sounds: files that programs may play; None: there are none.
         lead_s: seconds of speech kept ready in the playout.
         pressure: takes the faults that the caller hears.
 
@@ -65,6 +67,7 @@ class Call:
         transfers: CallTransfers | None = None,
         caller: Caller = UNKNOWN_CALLER,
         recordings: CallRecordings | None = None,
+        sounds: SoundLibrary | None = None,
         speech: CallSpeechOptions = _DEFAULT_SPEECH,
         lead_s: float = LEAD_S,
         pressure: CallPressure | None = None,
@@ -73,6 +76,7 @@ class Call:
         self.call_id = call_id
         self.caller = caller
         self.media = media
+        self.sounds = sounds or SoundLibrary()
         self.is_taken_over = False
         self.on_hold = False
         self.answered_by: Answerer | None = None
@@ -124,7 +128,7 @@ class Call:
                 elif self.key_sender is not None:
                     await self.key_sender(keys)
                 else:
-                    await self.speech.play(encode_dtmf(keys, SAMPLE_RATE))
+                    await self.speech.play_tones(encode_dtmf(keys, SAMPLE_RATE))
 
     def on_closed(self) -> None:
         """End everything of the call: its leg is gone."""

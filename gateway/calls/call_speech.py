@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from ...tts_engine.scheduler import Admission
 from ..background_tasks import wait_at_most
 from .call_options import CallSpeechOptions
 from .events import CallEvents, SpeechDiscarded, TextWritten
+from .sounds.sound_files import PlayedFile
 from .text_feed import TextDelta, TextFeed
 from .utterance_tracker import Turn, UtteranceOutcome, UtteranceTracker
 
@@ -122,14 +123,14 @@ class CallSpeech:
             turn: the utterance, if its writer began it and announces its text; else both are done here.
         """
         interrupted = self._interrupted if turn is None else turn.discarded
-        async with self._speak_lock:
-            if interrupted.is_set():
-                return UtteranceOutcome.DISCARDED
-            if not self._ending:
-                return await self._render(text, speech or self._options, turn)
-        # An agent that speaks in a loop must not spin while the call ends.
-        await self._closed.wait()
-        return UtteranceOutcome.CUT_SHORT
+        return await self._take_turn(interrupted, lambda: self._render(text, speech or self._options, turn))
+
+    async def play_file(self, file: PlayedFile, turn: Turn) -> UtteranceOutcome:
+        """Play a sound file as an utterance; return when its last audio is in the playout.
+
+        Raises SoundRefused for a file that cannot be played.
+        """
+        return await self._take_turn(turn.discarded, lambda: self._play_file(file, turn))
 
     async def wait_played(self) -> None:
         """Wait until the caller has heard what is in the playout, or until it is discarded."""
@@ -160,13 +161,11 @@ class CallSpeech:
             await self.wait_played()
             yield
 
-    async def play(self, pcm: bytes) -> None:
-        """Play sounds that are no speech, within ``silence``; s16le at 24 kHz. Return when they are heard."""
+    async def play_tones(self, pcm: bytes) -> None:
+        """Play tones that are no utterance, within ``silence``, to their end; s16le at 24 kHz."""
         samples = len(pcm) // 2
         chunk = AudioChunk(pcm, 0, (0, samples), (0, 0), (), _NO_PROVENANCE, final=True)
-        self._pushes += 1
-        self._played.clear()
-        self._media.push(chunk, self._tracker.begun)
+        self._push(chunk, self._tracker.begun)
         self._media.finish()
         await self.wait_played()
 
@@ -220,6 +219,18 @@ class CallSpeech:
         if self._stream is not None:
             self._stream.cancel()
 
+    async def _take_turn(
+        self, interrupted: asyncio.Event, begin: Callable[[], Awaitable[UtteranceOutcome]]
+    ) -> UtteranceOutcome:
+        async with self._speak_lock:
+            if interrupted.is_set():
+                return UtteranceOutcome.DISCARDED
+            if not self._ending:
+                return await begin()
+        # An agent that speaks in a loop must not spin while the call ends.
+        await self._closed.wait()
+        return UtteranceOutcome.CUT_SHORT
+
     # Rendering
 
     async def _render(
@@ -247,6 +258,9 @@ class CallSpeech:
         finally:
             self._stream = self._text_feed = None
             self._media.finish()
+        return self._end_utterance(outcome, turn)
+
+    def _end_utterance(self, outcome: UtteranceOutcome, turn: Turn) -> UtteranceOutcome:
         outcome = UtteranceOutcome.DISCARDED if turn.discarded.is_set() else outcome
         self._tracker.end(outcome)
         if self._played.is_set() and not (turn.discarded.is_set() or self._unanswered_discards):
@@ -263,8 +277,7 @@ class CallSpeech:
 
     async def _play_stream(self, stream: "SpeechStream", feed: TextFeed, turn: Turn) -> UtteranceOutcome:
         async for chunk in stream:
-            while self._is_waiting and not turn.discarded.is_set():
-                await wait_at_most(turn.discarded, _RETRY_S)
+            await self._wait_while_unheard(turn)
             if turn.discarded.is_set():
                 return UtteranceOutcome.DISCARDED
             if feed.ends_before(chunk):
@@ -277,13 +290,42 @@ class CallSpeech:
         await feed.raise_source_error()
         return UtteranceOutcome.CUT_SHORT if feed.cut_short else UtteranceOutcome.SPOKEN
 
+    async def _play_file(self, file: PlayedFile, turn: Turn) -> UtteranceOutcome:
+        outcome = UtteranceOutcome.FAILED
+        try:
+            outcome = await self._play_chunks(file, turn)
+        finally:
+            self._media.finish()
+            outcome = self._end_utterance(outcome, turn)
+        return outcome
+
+    async def _play_chunks(self, file: PlayedFile, turn: Turn) -> UtteranceOutcome:
+        for chunk in await file.chunks():
+            await self._wait_while_unheard(turn)
+            if turn.discarded.is_set():
+                return UtteranceOutcome.DISCARDED
+            if self._ending:
+                return UtteranceOutcome.CUT_SHORT
+            if chunk.index == 0:
+                number = self._tracker.begin(file, turn.number, 0.0)
+            self._push(chunk, number)
+            await wait_at_most(turn.discarded, self._media.lead_s(self._now()) - self._lead_s)
+        return UtteranceOutcome.SPOKEN
+
+    async def _wait_while_unheard(self, turn: Turn) -> None:
+        while self._is_waiting and not turn.discarded.is_set():
+            await wait_at_most(turn.discarded, _RETRY_S)
+
+    def _push(self, chunk: AudioChunk, utterance: int) -> None:
+        self._pushes += 1
+        self._played.clear()
+        self._media.push(chunk, utterance)
+
     def _push_chunk(self, chunk: AudioChunk, utterance: int, stream: "SpeechStream") -> float:
         now = self._now()
         if chunk.index > 0:
             self._engine.metrics.playout_lead.observe(self._media.lead_s(now))
-        self._pushes += 1
-        self._played.clear()
-        self._media.push(chunk, utterance)
+        self._push(chunk, utterance)
         stream.set_deadline(self._media.runs_dry_at(now))
         return self._media.lead_s(now)
 

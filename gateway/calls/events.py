@@ -66,6 +66,7 @@ class SpeechDiscarded:
     heard: str  # text of the utterance up to the last word heard
     words: tuple[Word, ...] = ()  # of the utterance, those that were heard
     marks: tuple[str, ...] = ()  # names of its marks that were heard
+    heard_s: float = 0.0  # seconds of its audio that were heard
 
 
 @dataclass(frozen=True, slots=True)

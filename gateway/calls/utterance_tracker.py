@@ -105,7 +105,9 @@ class UtteranceTracker:
         if cut is None:
             return SpeechDiscarded(None, discarded.cut_ms, "")
         text = cut.source.text[: discarded.text_stop]
-        result = SpeechDiscarded(cut.number, discarded.cut_ms, text, discarded.words, discarded.marks)
+        result = SpeechDiscarded(
+            cut.number, discarded.cut_ms, text, discarded.words, discarded.marks, discarded.heard_s
+        )
         self._events.emit(result)
         return result
 

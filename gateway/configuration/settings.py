@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr
 from ..access.settings import AccessTable, HttpTable
 from ..apis.settings import ApisTable
 from ..calls.settings import AgentChoice, CallsTable, RecordingsTable
+from ..calls.sounds.settings import SoundsTable
 from ..calls.ways_in.ari.settings import AriTable
 from ..calls.ways_in.audiosocket.settings import AudioSocketTable
 from ..calls.ways_in.browser.settings import BrowserTable, LanguageModelTable
@@ -108,6 +109,7 @@ class Settings(SettingsTable):
         "unset: `keys` on a phone, the greeting in a browser. Others are for announced calls",
     )
     recordings: RecordingsTable = RecordingsTable()
+    sounds: SoundsTable = SoundsTable()
     audiosocket: AudioSocketTable = AudioSocketTable()
     rtp: RtpTable = RtpTable()
     sip: SipTable = SipTable()

@@ -40,6 +40,7 @@ from .messages import (
     CommandMessage,
     HangUpMessage,
     KeyMessage,
+    PlayMessage,
     RecordingMessage,
     RecordMessage,
     SendKeysMessage,
@@ -150,9 +151,11 @@ class CallAttachment:
     def _execute(self, message: ClientMessage) -> None:
         match message:
             case TextMessage(text=text):
-                if self._options.takes_over:
-                    self._call.is_taken_over = True
+                self._take_over()
                 self._utterances.push(text)
+            case PlayMessage(file=file, marks=marks):
+                self._take_over()
+                self._utterances.play(self._call.sounds.find(file, marks))
             case CommandMessage():
                 self._execute_command(message)
             case HangUpMessage(result=result, after_speech=after_speech):
@@ -191,6 +194,10 @@ class CallAttachment:
                 self._discard()
             case _:
                 assert_never(message.type)
+
+    def _take_over(self) -> None:
+        if self._options.takes_over:
+            self._call.is_taken_over = True
 
     async def _hang_up_when_heard(self) -> None:
         reason = self._options.hang_up_reason

@@ -1,6 +1,6 @@
 """Calls, voices, events and errors as messages to the peers of a call."""
 
-from typing import assert_never
+from typing import Any, assert_never
 
 from ....adapters.answer_detector import AnswerDetected
 from ....tts_engine.errors import Overloaded, VivavoceError
@@ -87,6 +87,17 @@ def describe_outgoing(call: OutgoingCall) -> OutgoingDescription:
     )
 
 
+def describe_discarded(cut: SpeechDiscarded) -> dict[str, Any]:
+    """Return the answer to a discard over HTTP."""
+    return {
+        "cut_ms": round(cut.cut_ms, 1),
+        "heard": cut.heard,
+        "words": [word.text for word in cut.words],
+        "marks": [*cut.marks],
+        "heard_s": round(cut.heard_s, 3),
+    }
+
+
 def describe_call(active_call: ActiveCall) -> CallDescription:
     """Return the description of a call that is up."""
     return CallDescription(
@@ -162,13 +173,14 @@ def _describe_speech(
             return SpeechFinishedMessage(
                 type="speech_finished", utterance=utterance, outcome=UtteranceOutcome(outcome)
             )
-        case SpeechDiscarded(utterance, cut_ms, heard, _, marks):
+        case SpeechDiscarded(utterance, cut_ms, heard, _, marks, heard_s):
             return DiscardedMessage(
                 type="discarded",
                 utterance=utterance,
                 cut_ms=round(cut_ms, 1),
                 heard=heard,
                 marks=list(marks),
+                heard_s=round(heard_s, 3),
             )
         case _:
             assert_never(event)

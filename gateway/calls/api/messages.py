@@ -1,7 +1,7 @@
 """Messages between a call and its attached peers: programs on a WebSocket, pages on a data channel.
 
-    client -> server   text | flush | end | discard | hang_up | transfer | record | speech | on_speech |
-                       ask | dtmf | send_keys
+    client -> server   text | flush | end | play | discard | hang_up | transfer | record | speech |
+                       on_speech | ask | dtmf | send_keys
     server -> client   started | audio | speech_started | word | mark | speech_finished |
                        discarded | caller_speaking | caller_silent | dtmf | hold | call_state | answered_by |
                        recording | error | hung_up
@@ -75,6 +75,33 @@ class TextMessage(CallMessage):
         str,
         Field(max_length=MAX_TEXT_CHARACTERS, description="A piece of text, split anywhere, even mid-word."),
     ]
+
+
+class SoundToPlay(CallMessage):
+    """A sound file, as an utterance of its own."""
+
+    file: Annotated[
+        str,
+        Field(
+            min_length=1, max_length=1000, description="Name in the folder of sounds.", examples=["menu.mp3"]
+        ),
+    ]
+    marks: Annotated[
+        dict[
+            Annotated[str, Field(min_length=1, max_length=256)],
+            Annotated[float, Field(ge=0, allow_inf_nan=False)],
+        ],
+        Field(max_length=100, description="Seconds from its beginning, by the names of the marks."),
+    ] = {}
+
+
+class PlayMessage(SoundToPlay):
+    """Plays a sound file after what was written so far; the current utterance is complete.
+
+    It has no words: `speech_started`, `mark`, `speech_finished` and `discarded` tell how far it was heard.
+    """
+
+    type: Literal["play"]
 
 
 class CommandMessage(CallMessage):
@@ -204,6 +231,7 @@ class SendKeysMessage(CallMessage):
 
 ClientMessage = (
     TextMessage
+    | PlayMessage
     | CommandMessage
     | HangUpMessage
     | TransferMessage
@@ -355,6 +383,7 @@ class DiscardedMessage(CallMessage):
     cut_ms: Annotated[float, Field(description="Speech that was dropped.")]
     heard: Annotated[str, Field(description="Text of the utterance up to the last word heard.")]
     marks: Annotated[list[str], Field(description="Names of its marks that were heard.")]
+    heard_s: Annotated[float, Field(description="Seconds of its audio that were heard.")]
 
 
 class CallerSpeakingMessage(CallMessage):

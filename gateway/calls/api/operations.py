@@ -15,7 +15,14 @@ from ...web.openapi.operations import (
 from ...web.responses import native_errors
 from ..utterance_tracker import UtteranceOutcome
 from .announcement import FORM, CallAnnouncement, TransferOrder
-from .messages import CallDescription, ClientMessage, KeysOrder, OutgoingDescription, ServerMessage
+from .messages import (
+    CallDescription,
+    ClientMessage,
+    KeysOrder,
+    OutgoingDescription,
+    ServerMessage,
+    SoundToPlay,
+)
 
 
 def _json_or_text(model: type[BaseModel]) -> Responses:
@@ -91,6 +98,15 @@ class DiscardedSpeech(BaseModel):
     heard: Annotated[str, Field(description="Text up to the last word heard.")]
     words: Annotated[list[str], Field(description="The words of that text.")]
     marks: Annotated[list[str], Field(description="Names of the marks that were heard.")]
+    heard_s: Annotated[float, Field(description="Seconds of the utterance's audio that were heard.")]
+
+
+class PlayedSound(BaseModel):
+    """The end of a sound."""
+
+    call: str
+    file: str
+    outcome: UtteranceOutcome
 
 
 class SpokenText(BaseModel):
@@ -179,6 +195,18 @@ SPEAK: Final = operation(
     body={
         "requestBody": {"content": {"text/plain": {"schema": {"type": "string"}, "example": "Good morning."}}}
     },
+)
+PLAY: Final = operation(
+    "playOnCall",
+    "Play a sound file after what is being spoken; the answer comes when it has been heard.",
+    json_response(PlayedSound),
+    native_errors(
+        {400: "The body is wrong, or the file cannot be played."},
+        {404: "No such call is up, or no such file is there."},
+        {409: "Another program is attached to the call."},
+        {429: "The key has exceeded a limit."},
+    ),
+    body=json_body(SoundToPlay),
 )
 CALL_SOCKET: Final = WebSocketOperation(
     "/v1/calls/{call_id}/socket",

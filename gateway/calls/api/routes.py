@@ -3,6 +3,7 @@
     GET    /v1/calls                     the calls that are up
     GET    /v1/calls/{id}
     POST   /v1/calls/{id}/speech         speak the request's body, plain text or SSML, as it arrives
+    POST   /v1/calls/{id}/play           play a sound file of the operator's folder
     POST   /v1/calls/{id}/discard        barge-in: how much was cut, what had been heard
     POST   /v1/calls/{id}/keys           press keys of the far end
     DELETE /v1/calls/{id}                hang up, or cancel what rings; ?result= is kept for the dial plan
@@ -36,7 +37,7 @@ from ..call_options import CallSpeechOptions
 from ..expected_calls import ExpectedCalls
 from ..registry import CallRegistry, CallUnknown
 from . import operations
-from .descriptions import describe_call, describe_outgoing
+from .descriptions import describe_call, describe_discarded, describe_outgoing
 from .dial_plan_routes import add_dial_plan_routes
 from .key_calls import KeyCalls
 from .messages import MAX_RESULT_CHARACTERS, BadCallMessage
@@ -93,10 +94,7 @@ def routes(
     @router.post("/{call_id}/discard", **operations.DISCARD)
     async def discard(call_id: str, request: Request) -> JSONResponse:
         cut = await KeyCalls.of(registry, request).get(call_id).call.speech.discard()
-        words = [word.text for word in cut.words]
-        return JSONResponse(
-            {"cut_ms": round(cut.cut_ms, 1), "heard": cut.heard, "words": words, "marks": [*cut.marks]}
-        )
+        return JSONResponse(describe_discarded(cut))
 
     @router.websocket("/{call_id}/socket")
     async def attach(

@@ -1,4 +1,4 @@
-"""The part of the calls API that speaks the body of a request, or presses keys of the far end."""
+"""The part of the calls API that speaks the body of a request, plays a file, or presses keys."""
 
 import codecs
 from collections.abc import AsyncGenerator, Callable
@@ -20,7 +20,7 @@ from ..utterance_tracker import UtteranceOutcome
 from . import operations
 from .announcement import read_order
 from .key_calls import KeyCalls
-from .messages import KeysOrder
+from .messages import KeysOrder, SoundToPlay
 
 
 def add_speech_routes(router: APIRouter, registry: CallRegistry, speech: CallSpeechOptions) -> None:
@@ -41,6 +41,19 @@ def add_speech_routes(router: APIRouter, registry: CallRegistry, speech: CallSpe
         if outcome is UtteranceOutcome.UNREADABLE:
             raise UnreadableText()
         return JSONResponse({"call": call_id, "outcome": outcome.value})
+
+    @router.post("/{call_id}/play", **operations.PLAY)
+    async def play(call_id: str, request: Request) -> JSONResponse:
+        calls = KeyCalls.of(registry, request)
+        active_call = calls.get(call_id)
+        call = active_call.call
+        calls.grant.charge_request()
+        sound = await read_order(request, SoundToPlay)
+        file = call.sounds.find(sound.file, sound.marks)
+        with calls.grant.stream(), calls.attach(active_call):
+            outcome = await call.speech.play_file(file, call.speech.begin_turn())
+            await call.speech.wait_played()
+        return JSONResponse({"call": call_id, "file": sound.file, "outcome": outcome.value})
 
     @router.post("/{call_id}/keys", **operations.SEND_KEYS)
     async def send_keys(call_id: str, request: Request) -> JSONResponse:

@@ -18,6 +18,7 @@ from ...sliced_inputs import SlicedInputs, run_in_slices
 from ..call_options import CallSpeechOptions
 from ..call_speech import CallSpeech
 from ..events import SpeechDiscarded
+from ..sounds.sound_files import PlayedFile
 from ..text_feed import CharacterQuota, TextBuffer, TextCommand, TextDelta, waiting_characters_of
 from ..utterance_tracker import Turn, UtteranceOutcome
 from .messages import BadCallMessage
@@ -110,6 +111,16 @@ class UtteranceQueue:
         utterance = self._close()
         if utterance is not None:
             self._inputs.add(self._end(utterance))
+
+    def play(self, file: PlayedFile) -> None:
+        """End the open utterance, and play a sound file after what is waiting.
+
+        Raises BadCallMessage if too much is waiting. A file that cannot be played goes to ``on_failed``.
+        """
+        if len(self._tasks) >= MAX_WAITING_UTTERANCES:
+            raise BadCallMessage(f"{MAX_WAITING_UTTERANCES} utterances are waiting to be spoken")
+        self.end()
+        self._inputs.add(self._begin_file(file, self._call_speech.begin_turn()))
 
     async def wait_spoken(self) -> None:
         """End the open utterance, and wait until all that was written so far is in the playout."""
@@ -221,6 +232,16 @@ class UtteranceQueue:
                 self._on_failed(UtteranceFailed("This could not be spoken; the server's log says why."))
             case UtteranceOutcome.UNREADABLE:
                 self._on_failed(UnreadableText())
+
+    def _begin_file(self, file: PlayedFile, turn: Turn) -> SlicedWork[None]:
+        self._start(self._play(file, turn))
+        yield from ()
+
+    async def _play(self, file: PlayedFile, turn: Turn) -> None:
+        try:
+            await self._call_speech.play_file(file, turn)
+        except VivavoceError as error:
+            self._on_failed(error)
 
     def _speak_tokens(self, tokens: AsyncGenerator[str, None], charge: Callable[[int], None]) -> None:
         turn = self._call_speech.begin_turn()

@@ -17,6 +17,7 @@ from ..call_options import CallerSpeechAction, CallSpeechOptions
 from ..caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from ..recordings import CallRecordings
 from ..registry import ActiveCall, CallLeg, CallRegistry
+from ..sounds.sound_files import SoundLibrary
 from ..transfers import CallTransfers
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class CallServices:
     engine: "SpeechEngine"
     registry: CallRegistry
     recordings: CallRecordings | None = None  # None: calls cannot be recorded
+    sounds: SoundLibrary | None = None  # None: programs can play nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class LegCall:
             transfers=self._transfers,
             caller=caller or self._caller,
             recordings=services.recordings,
+            sounds=services.sounds,
             speech=settings.speech,
             lead_s=settings.lead_s,
             pressure=services.registry.pressure,

@@ -111,6 +111,7 @@ def test_a_discard_is_answered_when_nothing_is_playing() -> None:
                     "cut_ms": 0.0,
                     "heard": "",
                     "marks": [],
+                    "heard_s": 0.0,
                 }
 
     run(test())

@@ -37,6 +37,7 @@ ROUTES: Final = {
     ("DELETE", "/v1/calls/{call_id}"): (ALL, OWN),
     ("POST", "/v1/calls/{call_id}/discard"): (ALL, OWN),
     ("POST", "/v1/calls/{call_id}/speech"): (ALL, OWN),
+    ("POST", "/v1/calls/{call_id}/play"): (ALL, OWN),
     ("POST", "/v1/calls/{call_id}/keys"): (ALL, OWN),
     ("POST", "/v1/calls/{call_id}/recording"): (ALL, OWN),
     ("DELETE", "/v1/calls/{call_id}/recording"): (ALL, OWN),
@@ -66,6 +67,7 @@ if find_spec("pipecat_ai_prebuilt") is not None:  # of an extra
 REQUESTS: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("DELETE", "/v1/calls/{call_id}"): {"params": {"result": 1_001 * "x"}},
     ("POST", "/v1/calls/{call_id}/speech"): {"content": "Yes."},
+    ("POST", "/v1/calls/{call_id}/play"): {"json": {}},
     ("POST", "/v1/calls/{call_id}/keys"): {"json": {"digits": "1"}},
     ("POST", "/v1/calls/expected"): {"json": {}},
 }
@@ -82,6 +84,7 @@ MESSAGES: Final[dict[str, dict[str, Any]]] = {
     "text": {"text": "Not heard."},
     "flush": {},
     "end": {},
+    "play": {"file": "menu.wav"},
     "discard": {},
     "hang_up": {},
     "transfer": {"to": "0900"},

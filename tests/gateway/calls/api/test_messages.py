@@ -45,8 +45,9 @@ EVENTS: list[tuple[CallStateEvent, str]] = [
         '{"type": "speech_finished", "utterance": 1, "outcome": "cut short"}',
     ),
     (
-        SpeechDiscarded(1, 250.04, "Hello", (HELLO,), ("here",)),
-        '{"type": "discarded", "utterance": 1, "cut_ms": 250.0, "heard": "Hello", "marks": ["here"]}',
+        SpeechDiscarded(1, 250.04, "Hello", (HELLO,), ("here",), 0.40004),
+        '{"type": "discarded", "utterance": 1, "cut_ms": 250.0, "heard": "Hello", "marks": ["here"], '
+        '"heard_s": 0.4}',
     ),
     (CallerSpeaking(), '{"type": "caller_speaking"}'),
     (CallerSilent(), '{"type": "caller_silent"}'),

@@ -293,7 +293,7 @@ def test_calls_can_be_listed_spoken_on_and_ended_over_http() -> None:
             spoken = await client.post(f"/{phone.call_id}/speech", content=body())
             assert spoken.json()["outcome"] == "spoken"
             discarded = (await client.post(f"/{phone.call_id}/discard")).json()
-            assert discarded == {"cut_ms": 0.0, "heard": "", "words": [], "marks": []}
+            assert discarded == {"cut_ms": 0.0, "heard": "", "words": [], "marks": [], "heard_s": 0.0}
             assert (await client.delete(f"/{phone.call_id}")).status_code == 200
             await phone.hung_up.wait()
             assert (await client.get(f"/{phone.call_id}")).status_code == 404

@@ -113,7 +113,14 @@ def test_a_discard_is_answered_when_nothing_is_playing() -> None:
         peer = await server.call()
         peer.send(type="discard")
         answer = await peer.until_received("discarded")
-        assert answer == {"type": "discarded", "utterance": None, "cut_ms": 0.0, "heard": "", "marks": []}
+        assert answer == {
+            "type": "discarded",
+            "utterance": None,
+            "cut_ms": 0.0,
+            "heard": "",
+            "marks": [],
+            "heard_s": 0.0,
+        }
 
     with_server(scenario)
 

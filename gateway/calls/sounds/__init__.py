@@ -1,0 +1,1 @@
+"""Sounds besides speech on calls: files of the operator that programs play."""
