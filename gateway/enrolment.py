@@ -22,7 +22,13 @@ import numpy as np
 
 from ..tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ..tts_engine.voices.enrollable import EnrollableVoices
-from ..tts_engine.voices.recording import Recording, RecordingLimits, hash_recording, read_recording
+from ..tts_engine.voices.recording import (
+    Recording,
+    RecordingLimits,
+    check_transcript,
+    hash_recording,
+    read_recording,
+)
 from ..tts_engine.voices.storable_prompt import StorablePrompt
 from ..tts_engine.voices.store import VoiceMetadata, VoiceStore, checked_id
 
@@ -154,6 +160,9 @@ def _enroll_file(file: Path, voices: EnrollableVoices, store: VoiceStore) -> boo
     if before is not None and (before.about, before.version) == (about, store.version):
         return False
     recording = read_recording(data)
+    check_transcript([recording], transcript)
+    for remark in recording.remarks:
+        logger.warning("speaker %r: %s", file.name, remark)
     prompt = voices.encode_recordings([recording], transcript)
     if before is None:
         store.add(prompt, name=file.stem, about=about, voice_id=file.stem)

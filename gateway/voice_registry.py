@@ -16,14 +16,19 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
 from ..tts_engine.engine_set import enrollable_of
 from ..tts_engine.errors import BadRequest, BundleError, UnknownVoice
 from ..tts_engine.voices.enrollable import EnrollableVoices
-from ..tts_engine.voices.recording import Recording, RecordingLimits, hash_recording, read_recordings
+from ..tts_engine.voices.recording import (
+    Recording,
+    RecordingLimits,
+    check_transcript,
+    hash_recording,
+    read_recordings,
+)
 from ..tts_engine.voices.storable_prompt import StorablePrompt
 from ..tts_engine.voices.store import StoredVoice, VoiceMetadata, VoiceStore, checked_id
 from ..tts_engine.voices.voices import MULTIPLE_LANGUAGES, Voice, Voices
@@ -83,7 +88,9 @@ class NewVoice:
     def read(self, data: bytes) -> list[Recording]:
         """The first recording and the further ones. Raises BadRequest."""
         recordings = read_recordings((data, *self.further_recordings), self.limits)
-        return [recording.truncated(self.max_prompt_s) for recording in recordings]
+        recordings = [recording.truncated(self.max_prompt_s) for recording in recordings]
+        check_transcript(recordings, self.transcript)
+        return recordings
 
 
 class KeyVoices:
@@ -243,9 +250,9 @@ class VoiceRegistry:
         cloning, _ = self._cloning_voices_and_store()
         if new.voice_id is not None and checked_id(new.voice_id) in cloning:
             raise BadRequest(f"there is a voice {new.voice_id!r} already; remove it first or take another id")
-        _, prompt = await self._encode(data, new)
+        _, prompt, provenance = await self._encode(data, new)
         _, store = self._cloning_voices_and_store()
-        about = VoiceMetadata(new.language, _owner(grant), new.consent, new.provenance, new.source(data))
+        about = VoiceMetadata(new.language, _owner(grant), new.consent, provenance, new.source(data))
         voice = await asyncio.to_thread(store.add, prompt, name=new.name, about=about, voice_id=new.voice_id)
         logger.info("voice %s enrolled by key %s", voice.id, grant.key_id)
         return voice
@@ -258,13 +265,13 @@ class VoiceRegistry:
         grant.require(Scope.ENROLL)
         self._cloning_voices_and_store()
         before = self._find_changeable(voice_id, grant).about
-        _, prompt = await self._encode(data, new)
+        _, prompt, provenance = await self._encode(data, new)
         _, store = self._cloning_voices_and_store()
         about = VoiceMetadata(
             new.language or before.language,
             before.owner,
             new.consent or before.consent,
-            new.provenance or before.provenance,
+            provenance or before.provenance,
             new.source(data),
         )
         voice = await asyncio.to_thread(store.replace, voice_id, prompt, about)
@@ -278,7 +285,7 @@ class VoiceRegistry:
         Blocks that use the same recording share the voice.
         """
         grant.require(Scope.ENROLL)
-        cloning, prompt = await self._encode(data, new)
+        cloning, prompt, _ = await self._encode(data, new)
         used = cloning, voice_id = cloning, cloning.register_prompt(prompt).id
         self._temporary_uses[used] += 1
         try:
@@ -407,13 +414,23 @@ class VoiceRegistry:
             raise BadRequest("this server stores no voices; it needs a folder (setting 'voices.store')")
         return cloning, cloning.store
 
-    async def _encode(self, data: bytes, new: NewVoice) -> tuple[EnrollableVoices, StorablePrompt]:
-        """The prompt of recordings, and the voices that it is for; again if their bundle is replaced."""
+    async def _encode(self, data: bytes, new: NewVoice) -> tuple[EnrollableVoices, StorablePrompt, str]:
+        """The prompt of recordings, the voices that it is for, and its provenance with remarks.
+
+        Encodes again if their bundle is replaced.
+        """
+        remarks: list[str] = []
+
+        def read() -> list[Recording]:
+            recordings = new.read(data)
+            remarks[:] = [remark for recording in recordings for remark in recording.remarks]
+            return recordings
+
         while True:
             cloning = self.cloning_voices()
-            prompt = await self._encoder.encode(cloning, partial(new.read, data), new.transcript)
+            prompt = await self._encoder.encode(cloning, read, new.transcript)
             if cloning is enrollable_of(self._voices):
-                return cloning, prompt
+                return cloning, prompt, "; ".join(filter(None, (new.provenance, *remarks)))
 
 
 def _owner(grant: Grant) -> str:

@@ -62,13 +62,19 @@ def add(
 ) -> None:
     """Enrol FILE, 3 to 30 seconds of one person speaking, as the voice NAME.
 
-    XTTS takes several files, of 3 to 30 seconds together.
+    Of a longer file, up to 5 minutes, the best 10 to 25 seconds are used. XTTS takes several files, of 3 to
+    30 seconds together.
     """
     from ...tts_engine.backends.kinds import checkpoints_of
 
     checkpoints = checkpoints_of(bundle)
     checkpoints.require_networks(bundle)
-    from ...tts_engine.voices.recording import hash_recording, read_recordings, read_sound_file
+    from ...tts_engine.voices.recording import (
+        check_transcript,
+        hash_recording,
+        read_recordings,
+        read_sound_file,
+    )
     from ...tts_engine.voices.storable_prompt import model_name
     from ...tts_engine.voices.store import VoiceMetadata, VoiceStore, checked_id
 
@@ -77,6 +83,8 @@ def add(
             raise BadRequest(f"a voice {name!r} already exists; remove it first or choose another name")
         data = [read_sound_file(file) for file in files]
         recordings = read_recordings(data)
+        check_transcript(recordings, transcript)
+        remarks = [remark for recording in recordings for remark in recording.remarks]
         encoders = checkpoints.open_encoders(bundle)
         with checkpoints.errors():
             prompt = encoders.encode_recordings(recordings, transcript)
@@ -88,6 +96,8 @@ def add(
         )
         voice = store.add(prompt, name=name, about=about, voice_id=name)
     duration_s = sum(recording.duration_s for recording in recordings)
+    for remark in remarks:
+        click.echo(f"note: {remark}", err=True)
     click.echo(f"{voice.id}: {duration_s:.1f} s, {model_name(voice.version)}, {voice.bytes:,} bytes")
 
 

@@ -9,6 +9,7 @@ call it on a thread. ``recording_decoder`` lists the formats and confines the de
 
 import hashlib
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,18 +20,24 @@ import numpy as np
 
 from ..errors import BadRequest
 from . import recording_decoder
+from .best_excerpt import find_excerpt
 from .recording_decoder import Float, RecordingLimits
 
 __all__ = [
     "Recording",
     "RecordingLimits",
+    "check_transcript",
     "hash_recording",
     "read_recording",
     "read_recordings",
     "read_sound_file",
 ]
 
+logger = logging.getLogger(__name__)
+
 MIN_CLIP_S = 0.5  # of each of several recordings of a voice
+_FULL_SPEECH_HZ = 16_000  # a lower rate lacks sounds, as "s"
+_MAX_LETTERS_PER_S = 35.0  # fast speech has 25
 
 _DECODER = Path(recording_decoder.__file__)
 _DECODE_TIMEOUT_S = 60.0  # wall clock; the decoder's own limit is in processor time
@@ -38,10 +45,14 @@ _DECODE_TIMEOUT_S = 60.0  # wall clock; the decoder's own limit is in processor 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """A decoded recording. samples: (N,) float32 mono in [-1, 1]. sample_rate: Hz."""
+    """A decoded recording. samples: (N,) float32 mono in [-1, 1]. sample_rate: Hz.
+
+    remarks: what its owner should know, as sentences without an end.
+    """
 
     samples: Float
     sample_rate: int
+    remarks: tuple[str, ...] = ()
 
     @property
     def duration_s(self) -> float:
@@ -52,13 +63,14 @@ class Recording:
         """The first ``seconds`` of it; all of it for None."""
         if seconds is None:
             return self
-        return Recording(self.samples[: round(seconds * self.sample_rate)], self.sample_rate)
+        return replace(self, samples=self.samples[: round(seconds * self.sample_rate)])
 
 
 def read_recording(data: bytes, limits: RecordingLimits | None = None) -> Recording:
     """Decode a sound file. Raises BadRequest with the limit that is broken.
 
-    Two channels are averaged, as ``recording_decoder.decode`` says. Of a video file, the sound is read.
+    Channels are averaged, as ``recording_decoder.decode`` says. Of a video file, the sound is read. Of a
+    recording that is longer than ``max_duration_s``, an excerpt is used, as ``best_excerpt`` says.
     """
     limits = limits or RecordingLimits()
     if not data:
@@ -69,7 +81,33 @@ def read_recording(data: bytes, limits: RecordingLimits | None = None) -> Record
     header = json.loads(answer)
     if "refused" in header:
         raise BadRequest(header["refused"])
-    return Recording(np.frombuffer(samples, np.float32), header["sample_rate"])
+    recording = Recording(np.frombuffer(samples, np.float32), header["sample_rate"])
+    if recording.sample_rate < _FULL_SPEECH_HZ:
+        recording = replace(
+            recording, remarks=(f"{recording.sample_rate:,} Hz: it sounds as on a telephone",)
+        )
+    if recording.duration_s > limits.max_duration_s:
+        recording = _excerpt_of(recording)
+    return recording
+
+
+def check_transcript(recordings: Sequence[Recording], transcript: str) -> None:
+    """Raise BadRequest if a transcript has more letters than can be spoken in recordings."""
+    seconds = sum(recording.duration_s for recording in recordings)
+    letters = sum(character.isalnum() for character in transcript)
+    if letters > _MAX_LETTERS_PER_S * seconds:
+        raise BadRequest(
+            f"the transcript has {letters} letters, too many for the {seconds:.1f} s of speech that are "
+            "used; send the words of these, or none"
+        )
+
+
+def _excerpt_of(recording: Recording) -> Recording:
+    part = find_excerpt(recording.samples, recording.sample_rate)
+    span = slice(*(round(at * recording.sample_rate) for at in (part.start_s, part.stop_s)))
+    remark = f"seconds {part.start_s:.1f} to {part.stop_s:.1f} of {recording.duration_s:.1f} are used"
+    logger.info("of a recording, %s", remark)
+    return replace(recording, samples=recording.samples[span], remarks=(*recording.remarks, remark))
 
 
 def read_recordings(files: Sequence[bytes], limits: RecordingLimits | None = None) -> list[Recording]:

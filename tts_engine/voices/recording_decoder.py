@@ -62,8 +62,9 @@ class RecordingRefused(ValueError):
     """The file cannot be used; the message says what was got and what is allowed."""
 
 
-# Of the louder channel's power; the average with a silent channel has a quarter of it.
+# Of the loudest channel's power; the average with a silent channel has a quarter of it.
 _MIN_AVERAGED_POWER: Final = 0.1
+_MAX_FAINTER: Final = 0.03  # of that power, below which a channel of surround sound is left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,17 @@ class RecordingLimits:
     """What is accepted as a recording of a voice."""
 
     min_duration_s: float = 3.0
-    max_duration_s: float = 30.0
-    min_sample_rate: int = 16_000  # Hz
+    max_duration_s: float = 30.0  # that is used
+    max_excerpted_s: float = 300.0  # of a longer one, of which an excerpt is used; 0: it is refused
+    min_sample_rate: int = 8_000  # Hz
     max_sample_rate: int = 192_000  # Hz
-    max_channels: int = 2
+    max_channels: int = 6
     max_bytes: int = 10 * 2**20  # of the file; the limit of the speech APIs
+
+    @property
+    def max_decoded_s(self) -> float:
+        """Longest file that is read, in seconds."""
+        return max(self.max_duration_s, self.max_excerpted_s)
 
     def as_json(self) -> str:
         """The limits as one line, which ``RecordingLimits(**json.loads(line))`` reads."""
@@ -85,8 +92,8 @@ class RecordingLimits:
 def decode(data: bytes, limits: RecordingLimits) -> tuple[Float, int]:
     """Decode a file: samples (N,) in [-1, 1] and their rate in Hz. Raises RecordingRefused.
 
-    Two channels are averaged, unless they cancel each other: then the louder one counts. Decoding stops at
-    ``max_duration_s``, however long the file is.
+    Channels are averaged, unless they cancel each other: then the loudest one counts. Decoding stops at
+    ``max_decoded_s``, however long the file is.
     """
     return decode_file(io.BytesIO(data), limits)
 
@@ -137,7 +144,7 @@ def _check_stream(sample_rate: int, channels: int, limits: RecordingLimits) -> N
 
 def _decode_stream(container: InputContainer, stream: AudioStream, limits: RecordingLimits) -> Float:
     stream_format = stream.rate, stream.channels
-    max_samples = math.floor(limits.max_duration_s * stream.rate)
+    max_samples = math.floor(limits.max_decoded_s * stream.rate)
     blocks: list[Float] = []
     count = 0
     try:
@@ -150,7 +157,7 @@ def _decode_stream(container: InputContainer, stream: AudioStream, limits: Recor
             count += frame.samples
             if count > max_samples:
                 raise RecordingRefused(
-                    f"the recording is longer than {limits.max_duration_s:g} s, which is the limit"
+                    f"the recording is longer than {limits.max_decoded_s:g} s, which is the limit"
                 )
     except av.error.FFmpegError as error:
         raise RecordingRefused(
@@ -182,9 +189,17 @@ def _channels(frame: AudioFrame) -> Float:
 
 
 def _mono(channels: Float) -> Float:
-    """The average of the channels, or the louder one if they have opposite phases. channels: (C, N)."""
-    average = np.asarray(channels.mean(axis=0, dtype=np.float32))
+    """The average of the channels, or the loudest one if they have opposite phases. channels: (C, N).
+
+    Of more than two, those that are nearly silent are left out.
+    """
     powers = np.mean(np.square(channels), axis=1)
+    if len(channels) > 2:
+        is_used = powers > _MAX_FAINTER * powers.max()
+        channels, powers = channels[is_used], powers[is_used]
+        if not len(channels):
+            return np.zeros(channels.shape[1], np.float32)
+    average = np.asarray(channels.mean(axis=0, dtype=np.float32))
     if np.mean(np.square(average)) < _MIN_AVERAGED_POWER * powers.max(initial=0.0):
         return np.asarray(channels[powers.argmax()])
     return average

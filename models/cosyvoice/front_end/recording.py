@@ -10,7 +10,7 @@ from .voice_prompt import VoicePromptError
 Float = NDArray[np.float32]
 
 MIN_RECORDING_S, MAX_RECORDING_S = 3.0, 30.0
-MIN_SAMPLE_RATE, MAX_SAMPLE_RATE = 16_000, 192_000  # Hz
+MIN_SAMPLE_RATE, MAX_SAMPLE_RATE = 8_000, 192_000  # Hz; below 16 kHz it sounds as on a telephone
 SAMPLE_RATE_STEP = 25  # Hz; other rates would need resampling kernels of many megabytes
 MIN_LEVEL_DBFS = -50.0  # of the loudest 20 ms
 

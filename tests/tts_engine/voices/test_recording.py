@@ -7,6 +7,7 @@ import struct
 import sys
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,13 @@ from shared.audio.sound_files import encoded
 from vivavoce.tts_engine.errors import BadRequest
 from vivavoce.tts_engine.voices import recording as recording_module
 from vivavoce.tts_engine.voices import recording_decoder
-from vivavoce.tts_engine.voices.recording import RecordingLimits, read_recording, read_sound_file
+from vivavoce.tts_engine.voices.recording import (
+    Recording,
+    RecordingLimits,
+    check_transcript,
+    read_recording,
+    read_sound_file,
+)
 from vivavoce.tts_engine.voices.recording_decoder import RecordingRefused, decode
 
 LIMITS = RecordingLimits()
@@ -118,9 +125,8 @@ def with_nan() -> bytes:
 
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "short": (lambda: wav(tone(2.9, 16_000), 16_000), "2.9 s long; at least 3 s"),
-    "long": (lambda: wav(tone(30.1, 16_000), 16_000), "longer than 30 s"),
-    "low": (lambda: wav(tone(4, 8_000), 8_000), "8,000 Hz; 16,000 to 192,000 Hz"),
-    "surround": (lambda: wav(tone(4, 16_000, 6), 16_000), "6 channels; 1 to 2"),
+    "long": (lambda: encoded(tone(301, 16_000), 16_000, "flac", "flac"), "longer than 300 s"),
+    "low": (lambda: wav(tone(4, 7_999), 7_999), "7,999 Hz; 8,000 to 192,000 Hz"),
     "nan": (with_nan, "NaN or infinite"),
     "unscaled": (lambda: wav(tone(4, 16_000, level=9_000), 16_000, "pcm_f32le"), r"reaches 9000; numbers"),
     "no samples": (lambda: wav(tone(1, 16_000), 16_000)[:78], "0.0 s long"),
@@ -166,8 +172,35 @@ def test_a_long_recording_is_refused_after_its_first_seconds(monkeypatch: pytest
         recording_decoder, "_mono", lambda frame: decoded.append(frame.samples) or mono(frame)
     )
     with pytest.raises(RecordingRefused, match="longer than 30 s"):
-        decode(minutes, LIMITS)
+        decode(minutes, replace(LIMITS, max_excerpted_s=0))
     assert sum(decoded) <= 31 * 16_000
+
+
+def test_more_channels_than_are_allowed_are_refused() -> None:
+    with pytest.raises(RecordingRefused, match="6 channels; 1 to 2"):
+        decode(wav(tone(4, 16_000, 6), 16_000), replace(LIMITS, max_channels=2))
+
+
+def test_of_surround_sound_the_channels_with_speech_are_averaged() -> None:
+    channels = np.zeros((6, 4 * 16_000), np.float32)
+    channels[2] = tone(4, 16_000)[0]
+    samples, _ = decode(wav(channels, 16_000), LIMITS)
+    assert np.abs(samples - channels[2]).max() < 1e-3
+
+
+def test_of_a_long_recording_an_excerpt_is_used_and_said(decoded_in_this_process: None) -> None:
+    recording = read_recording(wav(tone(60, 8_000), 8_000))
+    assert 10 <= recording.duration_s <= 25
+    telephone, used = recording.remarks
+    assert telephone == "8,000 Hz: it sounds as on a telephone"
+    assert used.startswith("seconds ") and used.endswith(" of 60.0 are used")
+
+
+def test_a_transcript_of_more_than_what_is_used_is_refused() -> None:
+    recording = Recording(np.zeros(16_000, np.float32), 16_000)
+    check_transcript([recording], "A word or two, said fast.")
+    with pytest.raises(BadRequest, match=r"36 letters, too many for the 1\.0 s"):
+        check_transcript([recording], 36 * "a")
 
 
 def test_a_file_over_the_size_limit_is_refused_without_decoding() -> None:

@@ -49,6 +49,7 @@ _MAX_FILE_BYTES = 64 * 2**20
 _LIMITS = RecordingLimits(
     min_duration_s=0.05,
     max_duration_s=MAX_UTTERANCE_S + 1,
+    max_excerpted_s=0.0,  # its transcript is of all of it
     min_sample_rate=MIN_SAMPLE_RATE,
     max_bytes=_MAX_FILE_BYTES,
 )

@@ -23,7 +23,7 @@ from .request_reading import read_transcription_form
 
 _TRANSCRIBE: Final = operation(
     "transcribe",
-    "Write down a recording of at most 30 s, in English.",
+    "Write down a recording of at most 30 s, or the part of a longer one that is cloned, in English.",
     json_response(OpenAITranscription),
     openai_errors(
         {400: "The form or the recording is unusable, or the extra 'stt' is not installed."},

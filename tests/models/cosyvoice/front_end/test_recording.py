@@ -15,7 +15,7 @@ from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePromptError
         (np.zeros(96_000, np.float32), 24_000, "silent: its loudest 20 ms are at -120 dBFS"),
         (harmonic_voice(1), 24_000, "1.0 s long; 3 to 30 s"),
         (harmonic_voice(40), 24_000, "40.0 s long; 3 to 30 s"),
-        (harmonic_voice(4, 8000), 8000, "8,000 Hz; 16,000 to 192,000 Hz"),
+        (harmonic_voice(4, 7_975), 7_975, "7,975 Hz; 8,000 to 192,000 Hz"),
         (harmonic_voice(4), 24_001, "whole multiple of 25 Hz"),
         (np.stack([harmonic_voice(4), harmonic_voice(4)]), 24_000, "one channel is allowed"),
         (np.full(96_000, np.nan, np.float32), 24_000, "NaN or infinite"),
