@@ -16,6 +16,7 @@ from typing import Final
 from ..adapters.media.clock import Clock
 from ..adapters.media.media_servers import MediaServers
 from ..adapters.media.paced_media import SpeechDetector
+from ..adapters.playback.background import BackgroundLoops
 from ..tts_engine.packaging.plug_ins import with_plug_ins
 from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl
@@ -31,6 +32,7 @@ from .calls.legs.websocket_calls import WebSocketCalls
 from .calls.legs.websocket_leg import WebSocketLegServices, WebSocketTimeouts
 from .calls.recordings import CallRecordings
 from .calls.registry import CallRegistry
+from .calls.sounds.background_files import read_background
 from .calls.sounds.sound_files import SoundLibrary
 from .calls.ways_in.ari.way_in import ARI
 from .calls.ways_in.asterisk_websocket.way_in import ASTERISK_WEBSOCKET
@@ -107,7 +109,10 @@ class CallServers:
         """Open the ways in; ``resources`` closes them. sockets: bound, by way in. Raises VivavoceError."""
         ways = all_ways_in()
         wires = [way.wire.__module__ for way in ways if way.wire is not None]
-        media = MediaServers(settings.calls.media_processes, _make_speech_detector, wire_modules=wires)
+        background = await asyncio.to_thread(read_background, settings.sounds)
+        media = MediaServers(
+            settings.calls.media_processes, _make_speech_detector, wire_modules=wires, sounds=background
+        )
         resources.push_async_callback(media.aclose)
         await media.start()
         clock = Clock()
@@ -119,7 +124,7 @@ class CallServers:
             resources.push_async_callback(asyncio.to_thread, recordings.close)
         sounds = SoundLibrary(settings.sounds.folder)
         resources.callback(sounds.close)
-        services = CallServices(engine, registry, recordings, sounds)
+        services = CallServices(engine, registry, recordings, sounds, BackgroundLoops(background))
         speech = CallSpeechOptions(settings.bundle.voice, settings.calls.speed)
         call_settings = CallSettings(LEAD_S, speech, CallerSpeechAction(settings.calls.caller_speech))
         websockets = WebSocketCalls(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ...tts_engine.chunk import AudioChunk
+from ..playback.background import Awaited
 from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ..playback.playout import PlayoutStats
 
@@ -107,6 +108,9 @@ class CallMedia(Protocol):
 
     def set_held(self, held: bool) -> None:
         """Stop the speech, because nobody hears it, or go on with it at a word's beginning."""
+
+    def set_awaited(self, awaited: Awaited) -> None:
+        """Set the cause of the next silence, for the sounds that fill it."""
 
     def set_recording(self, recorded: bool) -> None:
         """Report all audio of both sides (``on_recorded``), or stop that."""

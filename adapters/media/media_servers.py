@@ -19,8 +19,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...tts_engine.process_limits import available_cores
+from ..playback.background import BackgroundSounds
 from .link import MessageLink
-from .messages import CallClosed, MediaMessage, MediaReady, PhoneCallOptions, WireOpening
+from .messages import CallClosed, MediaMessage, MediaReady, PhoneCallOptions, SetSounds, WireOpening
 from .paced_media import SpeechDetector
 from .remote_media import PhoneCallOwner, RemoteMedia
 from .server import serve_media
@@ -33,6 +34,7 @@ _RETRY_DELAY_S: Final = 1.0
 _CHECK_PERIOD_S: Final = 0.25
 _MAX_SILENT_CHECKS: Final = 5
 _MAX_STARTING_CHECKS: Final = round(_START_TIMEOUT_S / _CHECK_PERIOD_S)  # until it is ready
+_NO_SOUNDS: Final = BackgroundSounds()
 _EXIT_TIMEOUT_S: Final = 5.0  # its calls end within LINGER_S of adapters.audiosocket.socket_options
 
 
@@ -44,6 +46,7 @@ class MediaServers:
             more than one processor core, else 0.
         make_detector: makes a call's detector of the caller's speech, in a thread; a process has its own.
         wire_modules: imported by a process before it takes calls; others are at their first call.
+        sounds: under the speech of every call.
 
     Attributes:
         in_processes: whether the media servers are processes.
@@ -55,11 +58,13 @@ class MediaServers:
         make_detector: Callable[[], SpeechDetector | None] = lambda: None,
         *,
         wire_modules: Sequence[str] = (),
+        sounds: BackgroundSounds = _NO_SOUNDS,
     ) -> None:
         if processes is None:
             processes = 1 if available_cores() > 1 else 0
         self._wire_modules = wire_modules
         self._make_detector = make_detector
+        self._sounds = sounds
         self.in_processes = processes > 0
         self._servers = [_ServerHandle(self._take_running) for _ in range(max(1, processes))]
         self._standby: _RunningServer | None = None
@@ -122,14 +127,14 @@ class MediaServers:
         """The standby if it has started, else a media server that is starting; another standby follows."""
         standby = self._standby
         if standby is None or not standby.is_ready:
-            return _RunningServer(self.launch)
+            return _RunningServer(self.launch, self._sounds)
         self._standby = None
         asyncio.get_running_loop().call_soon(self._start_standby)
         return standby
 
     def _start_standby(self) -> None:
         if self.in_processes and not self._closing:
-            self._standby = _RunningServer(self.launch)
+            self._standby = _RunningServer(self.launch, self._sounds)
             self._standby.on_lost = self._lose_standby
 
     def _lose_standby(self) -> None:
@@ -163,7 +168,9 @@ class _RunningServer:
     """
 
     def __init__(
-        self, launch: "Callable[[socket.socket], subprocess.Popen[bytes] | threading.Thread]"
+        self,
+        launch: "Callable[[socket.socket], subprocess.Popen[bytes] | threading.Thread]",
+        sounds: BackgroundSounds,
     ) -> None:
         self.is_ready = False
         self.on_message: Callable[[MediaMessage], None] = lambda message: None
@@ -171,6 +178,7 @@ class _RunningServer:
         own_end, other_end = socket.socketpair()
         self._link = MessageLink(own_end, self._receive, self._lose)
         self._running = launch(other_end)
+        self._link.send(SetSounds(sounds))
 
     @property
     def pid(self) -> int | None:

@@ -11,6 +11,7 @@ from math import inf
 from typing import Final, Protocol
 
 from ...tts_engine.chunk import AudioChunk
+from ..playback.background import Awaited, BackgroundSounds
 from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
 from .call_media import CallerAudioOptions, MediaReport, RecordedAudio
 from .paced_media import TICKS_PER_REPORT
@@ -48,6 +49,13 @@ class WireOpening(Protocol):
 
 
 # Control to media
+
+
+@dataclass(frozen=True, slots=True)
+class SetSounds:
+    """Have the calls that are opened later play these sounds. Sent before any call is opened."""
+
+    sounds: BackgroundSounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +125,14 @@ class SetHeld:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAwaited:
+    """Fill the next silence with the sound for its cause."""
+
+    call: int
+    awaited: Awaited
+
+
+@dataclass(frozen=True, slots=True)
 class SendKeys:
     """Press keys of the far end: ``0-9 * # A-D``."""
 
@@ -139,11 +155,12 @@ CallMessage = (
     | SetCallerAudio
     | SetRecording
     | SetHeld
+    | SetAwaited
     | ChangeWire
     | SendKeys
     | HangUp
 )
-ControlMessage = OpenPhoneCall | CallMessage
+ControlMessage = SetSounds | OpenPhoneCall | CallMessage
 
 # Media to control
 

@@ -10,6 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from ...tts_engine.chunk import AudioChunk
 from ..echo_filter import ECHO_RATE, EchoFilter
+from ..playback.background import Awaited
 from ..playback.heard_words import DiscardResult
 from ..playback.transport import Transport
 from .call_media import CallerAudioOptions, MediaListener, MediaReport, RecordedAudio
@@ -153,6 +154,11 @@ class PacedMedia(Generic[Packet]):
         self._send_due(now)
         self._report_words()
 
+    def set_awaited(self, awaited: Awaited) -> None:
+        """Set the cause of the next silence, for the sounds that fill it."""
+        if self.playout.background is not None:
+            self.playout.background.set_awaited(awaited)
+
     def set_recording(self, recorded: bool) -> None:
         """Report all audio of both sides, or stop that."""
         self._is_recorded = recorded
@@ -162,6 +168,8 @@ class PacedMedia(Generic[Packet]):
         options = self._caller_audio
         if options.detects_speech and self._detector is not None:
             for change in self._detector.push(*self._without_echo(pcm, sample_rate)):
+                if self.playout.background is not None:
+                    self.playout.background.set_caller_speaks(change.speaking)
                 self._listener.on_caller_speech(change.speaking)
                 if change.speaking and options.speech_discards:
                     self._discard(requested=False)

@@ -11,6 +11,7 @@ from typing import Final, assert_never
 
 from ..audio.resample import call_resampler
 from ..echo_filter import EchoFilter
+from ..playback.background import BackgroundMixer
 from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ..playback.playout import Playout
 from .call_media import MediaReport, RecordedAudio
@@ -32,6 +33,7 @@ from .messages import (
     ReceivedAudio,
     ReceivedKey,
     SendKeys,
+    SetAwaited,
     SetCallerAudio,
     SetHeld,
     SetRecording,
@@ -63,6 +65,7 @@ class PhoneCall:
         *,
         send: Callable[[MediaMessage], int],
         detector: SpeechDetector | None,
+        background: BackgroundMixer | None = None,
         on_closed: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -79,6 +82,7 @@ class PhoneCall:
             start=clock.join(self),
             sample_rate=opening.options.sample_rate,
             resampler=call_resampler(opening.options.sample_rate),
+            background=background,
         )
         self._skipped = 0  # packets of the playout, as the wire knows
         self._media = PacedMedia(
@@ -114,6 +118,8 @@ class PhoneCall:
                 self._media.set_caller_audio(options)
             case SetRecording(recorded=recorded):
                 self._media.set_recording(recorded)
+            case SetAwaited(awaited=awaited):
+                self._media.set_awaited(awaited)
             case SetHeld(held=held):
                 self._media.set_held(held)
             case ChangeWire(wire=wire):

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from ...tts_engine.chunk import AudioChunk
+from ..playback.background import Awaited
 from ..playback.heard_words import DiscardResult
 from .call_media import CallerAudioOptions, MediaListener, MediaReport
 from .link import socket_identity
@@ -34,6 +35,7 @@ from .messages import (
     ReceivedAudio,
     ReceivedKey,
     SendKeys,
+    SetAwaited,
     SetCallerAudio,
     SetHeld,
     SetRecording,
@@ -90,6 +92,7 @@ class RemoteMedia:
         self._listener: MediaListener | None = None
         self._caller_audio = CallerAudioOptions()
         self._is_recorded = False
+        self._awaited = Awaited.CALLER
         self._held_at: float | None = None  # from when nothing is played
         self._report = MediaReport()
         self._earlier_report = MediaReport()  # last report of media servers that are gone
@@ -179,6 +182,12 @@ class RemoteMedia:
         self._held_at = now if held else None
         self._send(SetHeld(self._number, held), -1)
 
+    def set_awaited(self, awaited: Awaited) -> None:
+        """Set the cause of the next silence, for the sounds that fill it."""
+        if awaited is not self._awaited:
+            self._awaited = awaited
+            self._send(SetAwaited(self._number, awaited), -1)
+
     def change_wire(self, wire: WireOpening) -> None:
         """Go on with another opening on the same socket; the rate of the audio stays."""
         self._wire = wire
@@ -224,6 +233,8 @@ class RemoteMedia:
         self.open()
         self._send(SetCallerAudio(self._number, self._caller_audio), -1)
         self._send(SetRecording(self._number, self._is_recorded), -1)
+        if self._awaited is not Awaited.CALLER:
+            self._send(SetAwaited(self._number, self._awaited), -1)
         if self._held_at is not None:
             self._send(SetHeld(self._number, True), -1)
         listener = self._listener

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from ..playback.background import BackgroundLoops, BackgroundSounds
 from .call_media import MediaReport
 from .clock import Clock
 from .link import MessageLink, close_descriptor, socket_identity
@@ -22,6 +23,7 @@ from .messages import (
     MediaMessage,
     MediaReady,
     OpenPhoneCall,
+    SetSounds,
 )
 from .paced_media import SpeechDetector
 from .phone_call import PhoneCall
@@ -40,6 +42,7 @@ class MediaServer:
     def __init__(self, sock: socket.socket, make_detector: Callable[[], SpeechDetector | None]) -> None:
         self._make_detector = make_detector
         self._clock = Clock()
+        self._loops = BackgroundLoops(BackgroundSounds())
         self._calls: dict[int, PhoneCall] = {}
         self._control_gone = asyncio.Event()
         self._changed = asyncio.Event()
@@ -68,7 +71,9 @@ class MediaServer:
                 self._send(MediaReady())
 
     def _receive(self, message: ControlMessage, descriptor: int) -> None:
-        if isinstance(message, OpenPhoneCall):
+        if isinstance(message, SetSounds):
+            self._loops = BackgroundLoops(message.sounds)
+        elif isinstance(message, OpenPhoneCall):
             self._open(message, descriptor)
         elif (call := self._calls.get(message.call)) is not None:  # else it has ended, or could not be opened
             call.execute(message)
@@ -94,6 +99,7 @@ class MediaServer:
                 self._clock,
                 send=self._send,
                 detector=self._make_detector(),
+                background=self._loops.mixer(opening.options.sample_rate),
                 on_closed=lambda: self._remove(number),
             )
         except OSError as error:

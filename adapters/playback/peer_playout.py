@@ -25,6 +25,7 @@ from typing import Final
 
 from ...tts_engine.chunk import AudioChunk
 from ..audio.resample import Resampler
+from .background import BackgroundMixer
 from .chunk_resampler import ChunkResampler
 from .heard_words import DiscardResult, HeardMark, HeardWord, HeardWords
 from .playout import MAX_LEAD_S, UNDERRUN_AFTER_S, PlayoutStats
@@ -76,6 +77,8 @@ class PeerPlayout:
         reports_marks: whether the peer reports what it has played; else it is not asked to.
         fills_pauses: whether silence is sent while there is no speech.
         resampler: 24 kHz to ``sample_rate``; by default the one with the least delay.
+        background: mixes its sounds into the speech, and into silence that is then always sent; None: there
+            are none.
     """
 
     def __init__(
@@ -88,13 +91,15 @@ class PeerPlayout:
         reports_marks: bool = True,
         fills_pauses: bool = False,
         resampler: Resampler | None = None,
+        background: BackgroundMixer | None = None,
     ) -> None:
+        self.background = background
         self._sample_rate = sample_rate
         self._packet_bytes = 2 * sample_rate * packet_ms // 1000
         self._max_ahead = round(max_ahead_s * sample_rate)
         self._mark_every = min(sample_rate * mark_every_ms // 1000, self._max_ahead)
         self._reports_marks = reports_marks
-        self._fills_pauses = fills_pauses
+        self._fills_pauses = fills_pauses or background is not None
         self._silence = bytes(round(2 * _SILENCE_S * sample_rate))
         self._resampler = ChunkResampler(sample_rate, resampler)
         self._words = HeardWords(sample_rate)
@@ -173,8 +178,7 @@ class PeerPlayout:
         if self._filled and self._sendable(position):
             position = self._drop_silence(position, now, out)
         while (size := self._sendable(position)) > 0:
-            out.append(PeerMedia(bytes(self._ready[:size])))
-            self._history += self._ready[:size]
+            self._send_audio(bytes(self._ready[:size]), out)
             del self._history[: -self._max_history]
             del self._ready[:size]
             self._sent += size // 2
@@ -285,11 +289,20 @@ class PeerPlayout:
         """Send silence, if there is no speech to send."""
         if self._paused or self._is_held or len(self._ready) >= self._packet_bytes:
             return
-        out.append(PeerMedia(self._silence))
-        self._history += self._silence
+        self._send_audio(self._silence, out)
         self._sent += len(self._silence) // 2
         self._filled += len(self._silence) // 2
         self._marked = self._sent
+
+    def _send_audio(self, pcm: bytes, out: list[PeerCommand]) -> None:
+        if self.background is not None:
+            pcm = self.background.mix(pcm)
+        out.append(PeerMedia(pcm))
+        self._history += pcm
+
+    def _rewind_background(self, position: int) -> None:
+        if self.background is not None:
+            self.background.rewind(self._sent - position)
 
     def _drop_silence(self, position: int, now: float, out: list[PeerCommand]) -> int:
         """Have the peer drop the silence that it still holds, and return the listener's position.
@@ -300,6 +313,7 @@ class PeerPlayout:
         if position >= self._sent or not self._has_played_all(now):
             return position
         out.append(PeerClear())
+        self._rewind_background(position)
         self._played, self._played_at = self._sent, now
         return self._sent
 
@@ -346,6 +360,7 @@ class PeerPlayout:
         if self._sent > self._position(now) or self._pending_marks:
             self._control.append(PeerClear())
             self._paused = False  # its queue is empty now
+            self._rewind_background(self._position(now))
         self._sent = self._played = self._marked = self._end
         self._filled = 0
         self._played_at = now

@@ -2,7 +2,7 @@
 
 Packet n is due at ``start + n * ptime``, whether it holds speech or silence; a late call of ``due(now)``
 skips packets but does not move the schedule. Times are arguments (monotonic seconds): there is no clock,
-socket or task here. Peers that pace themselves use ``peer_playout``. There is no mixing.
+socket or task here. Peers that pace themselves use ``peer_playout``. ``background`` has sounds under speech.
 
     slot         n        n+1      n+2                       n+5
     due(now)     |--------|--------|####### stall ###########|--------|
@@ -21,6 +21,7 @@ import numpy as np
 
 from ...tts_engine.chunk import AudioChunk
 from ..audio.resample import Resampler
+from .background import BackgroundMixer
 from .chunk_resampler import ChunkResampler
 from .heard_words import DiscardResult, HeardMark, HeardWord, HeardWords
 
@@ -60,6 +61,7 @@ class Playout:
         sample_rate: rate of the packets, Hz.
         ptime_ms: length of a packet; raises ValueError unless it is a whole number of samples.
         resampler: 24 kHz to ``sample_rate``; by default the one with the least delay.
+        background: mixes its sounds into the packets; None: there are none.
     """
 
     def __init__(
@@ -69,9 +71,11 @@ class Playout:
         sample_rate: int = 8_000,
         ptime_ms: int = 20,
         resampler: Resampler | None = None,
+        background: BackgroundMixer | None = None,
     ) -> None:
         if ptime_ms <= 0 or sample_rate * ptime_ms % 1000:
             raise ValueError(f"got packets of {ptime_ms} ms; at {sample_rate} Hz they must be whole samples")
+        self.background = background
         self._start = start
         self._sample_rate = sample_rate
         self._ptime_s = ptime_ms / 1000
@@ -227,6 +231,12 @@ class Playout:
         return self._position + self._waiting_samples
 
     def _next_packet(self, now: float) -> bytes:
+        packet = self._next_speech(now)
+        if self.background is None:
+            return packet
+        return self.background.mix(packet, is_held=self._is_held)
+
+    def _next_speech(self, now: float) -> bytes:
         if now - self._due_at > LATE_AFTER_S:
             self._late += 1
         self._slot += 1

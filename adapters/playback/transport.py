@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from ...tts_engine.chunk import AudioChunk
+from .background import BackgroundMixer
 from .heard_words import DiscardResult, HeardMark, HeardWord
 from .playout import PlayoutStats
 
@@ -17,6 +18,8 @@ Packet_co = TypeVar("Packet_co", covariant=True)
 
 class Transport(Protocol[Packet_co]):
     """Takes speech; reports what was heard and how much is left to play. Times are monotonic seconds."""
+
+    background: BackgroundMixer | None  # None: speech alone is heard
 
     @property
     def sample_rate(self) -> int:

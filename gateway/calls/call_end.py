@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ...adapters.playback.background import Awaited
 from .call_speech import CallSpeech
 from .caller import CallOwner
 from .transfers import (
@@ -112,7 +113,9 @@ class CallEnd:
 
         Raises CallNotTransferable, and TransferFailed if the call goes on.
         """
-        await self._require_transfers().attend(transfer)
+        transfers = self._require_transfers()
+        with self._speech.awaiting(Awaited.TRANSFER):
+            await transfers.attend(transfer)
 
     async def wait_closed(self) -> None:
         """Wait until the connection is gone."""

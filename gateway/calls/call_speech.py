@@ -8,12 +8,13 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ...adapters.media.call_media import CallMedia
+from ...adapters.playback.background import Awaited
 from ...adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ...adapters.ssml.document import SsmlDocument
 from ...tts_engine.chunk import AudioChunk, Provenance
@@ -84,6 +85,7 @@ class CallSpeech:
         self._played.set()
         self._ending = False
         self._is_waiting = False  # nobody hears
+        self._awaited = [Awaited.CALLER]  # the newest at the end
 
     @property
     def is_speaking(self) -> bool:
@@ -153,6 +155,17 @@ class CallSpeech:
     def set_waiting(self, waits: bool) -> None:
         """Take no more speech from the engine, because nobody hears it, or go on."""
         self._is_waiting = waits
+
+    @contextmanager
+    def awaiting(self, awaited: Awaited) -> Iterator[None]:
+        """Within the context, fill silence with the sound for that cause."""
+        self._awaited.append(awaited)
+        self._media.set_awaited(awaited)
+        try:
+            yield
+        finally:
+            self._awaited.remove(awaited)
+            self._media.set_awaited(self._awaited[-1])
 
     @asynccontextmanager
     async def silence(self) -> AsyncIterator[None]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ...adapters.playback.background import Awaited
 from ...tts_engine.errors import Overloaded
 from ...tts_engine.records.spans import Span
 from ..access.access_control import Grant
@@ -249,7 +250,8 @@ class CallRegistry:
             )
         active_call.attached = True
         try:
-            yield
+            with active_call.call.speech.awaiting(Awaited.PROGRAM):
+                yield
         finally:
             active_call.attached = False
             self._changed.set()

@@ -56,6 +56,17 @@ def bench_resample(seconds: float, as_json: bool) -> None:
     print_report(measure(seconds), as_json)
 
 
+@bench_group.command("call-sounds")
+@click.option("--calls", type=click.IntRange(2), default=50, show_default=True)
+@click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of each run.")
+@AS_JSON
+def bench_call_sounds(calls: int, seconds: float, as_json: bool) -> None:
+    """Calls with ambience and a thinking sound beside calls without: processor time, gaps."""
+    from benches.call_sounds import measure
+
+    print_report(measure(calls, seconds), as_json)
+
+
 @bench_group.command("echo")
 @click.option("--sentences", type=click.IntRange(1), default=100, show_default=True, help="Played.")
 @AS_JSON

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, 
 from contextlib import aclosing
 from typing import Any
 
+from ....adapters.playback.background import Awaited
 from ....adapters.sliced_work import SlicedWork
 from ....adapters.ssml.document import BadSsml, SsmlDocument
 from ....adapters.ssml.input import SsmlInput
@@ -245,7 +246,11 @@ class UtteranceQueue:
 
     def _speak_tokens(self, tokens: AsyncGenerator[str, None], charge: Callable[[int], None]) -> None:
         turn = self._call_speech.begin_turn()
-        self._start(self._speak(self._documents(tokens, turn, charge), turn, self.speech))
+        self._start(self._speak_awaited(self._documents(tokens, turn, charge), turn))
+
+    async def _speak_awaited(self, text: AsyncIterable[TextDelta], turn: Turn) -> None:
+        with self._call_speech.awaiting(Awaited.PROGRAM):
+            await self._speak(text, turn, self.speech)
 
     async def _documents(
         self, tokens: AsyncGenerator[str, None], turn: Turn, charge: Callable[[int], None]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ....adapters.media.call_media import CallMedia
+from ....adapters.playback.background import BackgroundLoops, BackgroundMixer
 from ..call import Call
 from ..call_options import CallerSpeechAction, CallSpeechOptions
 from ..caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
@@ -37,6 +38,11 @@ class CallServices:
     registry: CallRegistry
     recordings: CallRecordings | None = None  # None: calls cannot be recorded
     sounds: SoundLibrary | None = None  # None: programs can play nothing
+    background: BackgroundLoops | None = None  # under the speech of calls whose media are here; None: nothing
+
+    def background_mixer(self, sample_rate: int) -> BackgroundMixer | None:
+        """Return what mixes the sounds into the packets of a call whose media are here."""
+        return None if self.background is None else self.background.mixer(sample_rate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,6 +305,7 @@ class WebSocketLeg:
                 reports_marks=started.reports_marks,
                 fills_pauses=started.fills_pauses,
                 resampler=started.format.resampler(),
+                background=services.calls.background_mixer(started.format.sample_rate),
             ),
             self._send_command,
             now=time.monotonic,

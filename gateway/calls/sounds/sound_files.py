@@ -23,7 +23,13 @@ from ...web.errors import ResourceNotFound
 
 # 5 minutes at 48 kHz in stereo take 400 MB to decode, of the 512 that the decoder may use.
 SOUND_LIMITS: Final = RecordingLimits(
-    min_duration_s=0.02, max_duration_s=300.0, min_sample_rate=8_000, max_sample_rate=48_000, max_bytes=2**26
+    min_duration_s=0.02,
+    max_duration_s=300.0,
+    max_excerpted_s=0.0,
+    min_sample_rate=8_000,
+    max_sample_rate=48_000,
+    max_channels=2,
+    max_bytes=2**26,
 )
 _MAX_KEPT_BYTES: Final = 2**26  # of decoded files: 23 minutes
 _DECODERS: Final = 2  # at once

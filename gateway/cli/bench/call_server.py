@@ -18,6 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from uuid import UUID
 
+from ....adapters.playback.background import Awaited
 from ...background_tasks import cancel_and_wait
 from ...calls.agents import at_pace, llm_tokens
 from ...calls.call import Call
@@ -149,9 +150,10 @@ class LoadAgent:
         self.texts = utterance_texts()
 
     async def run(self, call: Call) -> None:
-        """Speak on one call and record its counters."""
+        """Speak on one call, as a program that is attached does, and record its counters."""
         try:
-            await self.talk(call)
+            with call.speech.awaiting(Awaited.PROGRAM):
+                await self.talk(call)
         finally:
             self.record.close_call(call)
 

@@ -8,15 +8,18 @@ import pytest
 
 from vivavoce.adapters.audiosocket.wire import AudioSocketOpening
 from vivavoce.adapters.media.call_media import CallerAudioOptions, MediaReport
+from vivavoce.adapters.media.link import close_descriptor
 from vivavoce.adapters.media.messages import (
     CallReport,
     ControlMessage,
     DiscardSpeech,
     PhoneCallOptions,
     PushSpeech,
+    SetAwaited,
     SpeechCut,
 )
 from vivavoce.adapters.media.remote_media import RemoteMedia
+from vivavoce.adapters.playback.background import Awaited
 from vivavoce.adapters.playback.heard_words import DiscardResult
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance
 
@@ -137,3 +140,18 @@ def test_speech_pushed_after_a_discard_of_the_media_server_names_it(call: Contro
 def test_unchanged_options_of_the_callers_audio_are_not_sent_again(call: ControlledCall) -> None:
     call.media.set_caller_audio(CallerAudioOptions())
     assert call.sent == []
+
+
+def test_another_media_server_is_told_what_the_caller_waits_for(call: ControlledCall) -> None:
+    call.media.set_awaited(Awaited.CALLER)
+    assert call.sent == []
+    call.media.set_awaited(Awaited.PROGRAM)
+    assert call.sent == [SetAwaited(7, Awaited.PROGRAM)]
+    again: list[ControlMessage] = []
+
+    def send(message: ControlMessage, descriptor: int) -> None:
+        again.append(message)
+        close_descriptor(descriptor)
+
+    call.media.reopen(send)
+    assert SetAwaited(7, Awaited.PROGRAM) in again

@@ -93,6 +93,7 @@ class BrowserLeg:
         self.call_id = call_id
         self.peer: BrowserPeer | None = None  # from its answer on
         self._group = group
+        self._services = services
         self._media_services = media_services
         self._media: PacedMedia[bytes] | None = None  # from the opening of the call on
         self._settings = settings
@@ -209,7 +210,11 @@ class BrowserLeg:
     def _make_media(self, peer: BrowserPeer) -> PacedMedia[bytes]:
         services = self._media_services
         return PacedMedia(
-            Playout(start=services.clock.join(self), sample_rate=SAMPLE_RATE),
+            Playout(
+                start=services.clock.join(self),
+                sample_rate=SAMPLE_RATE,
+                background=self._services.background_mixer(SAMPLE_RATE),
+            ),
             peer.feed,
             now=time.monotonic,
             drop_unsent=peer.discard,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from shared.counted_work import counted_callbacks
 from shared.dense_documents import dense_document
 from shared.event_loop import until
+from vivavoce.adapters.playback.background import Awaited
 from vivavoce.adapters.ssml.document import BadSsml, SsmlDocument
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.calls.api.messages import BadCallMessage
@@ -37,6 +38,9 @@ class FakeCall:
     def begin_turn(self) -> Turn:
         self._turns += 1
         return Turn(self._turns - 1, self.interrupted)
+
+    def awaiting(self, awaited: Awaited) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def announce_text(self, turn: Turn, text: str) -> None:
         self.announced.append((turn.number, text))

@@ -1,0 +1,142 @@
+"""Ambience, thinking sound and hold music on calls, and their files."""
+
+import asyncio
+import json
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shared.audio.sound_files import encoded
+from shared.audio.tones import pitch_of
+from shared.calls.call_server import Phone, call_server, run, send_utterance, until
+from vivavoce.adapters.playback.background import Awaited, BackgroundSounds
+from vivavoce.gateway.calls.sounds.background_files import read_background
+from vivavoce.gateway.calls.sounds.settings import SoundsTable
+from vivavoce.tts_engine.errors import BadRequest
+
+AMBIENCE_HZ, THINKING_HZ, VOICE_HZ = 1_000, 700, 440
+WINDOW = 2 * 1_600  # bytes: 0.2 s at 8 kHz
+
+
+def write_tone(path: Path, hz: int, seconds: float = 2.0) -> Path:
+    time_s = np.arange(round(seconds * 16_000)) / 16_000
+    samples = 0.5 * np.sin(2 * np.pi * hz * time_s)
+    path.write_bytes(encoded(samples[None].astype(np.float32), 16_000, "wav", "pcm_s16le"))
+    return path
+
+
+def amplitude(pcm: bytes, hz: int, sample_rate: int = 8_000) -> float:
+    """Amplitude of a tone in s16le."""
+    samples = np.frombuffer(pcm, "<i2").astype(np.float64)
+    wave_at = np.exp(-2j * np.pi * hz * np.arange(len(samples)) / sample_rate)
+    return float(2 * np.abs(np.mean(samples * wave_at)))
+
+
+async def hears(phone: Phone, hz: int) -> bytes:
+    """Wait for 0.2 s in which the strongest tone is that one, and return them."""
+    while True:
+        window = bytes(phone.heard[-WINDOW:])
+        if len(window) == WINDOW and any(window) and abs(pitch_of(window, 8_000) - hz) < 10:
+            return window
+        await asyncio.sleep(0.01)
+
+
+def test_the_files_are_read_at_their_levels(tmp_path: Path, decoded_in_this_process: None) -> None:
+    file = write_tone(tmp_path / "a.wav", AMBIENCE_HZ)
+    table = SoundsTable.model_validate(
+        {"ambience": {"file": file}, "thinking": {"file": file, "level_db": 0, "after_ms": 300}}
+    )
+    sounds = read_background(table)
+    assert amplitude(sounds.ambience, AMBIENCE_HZ, 24_000) == pytest.approx(1_638, rel=0.02)
+    assert amplitude(sounds.thinking, AMBIENCE_HZ, 24_000) == pytest.approx(16_384, rel=0.02)
+    assert (sounds.thinking_after_s, sounds.hold) == (0.3, b"")
+    assert read_background(SoundsTable()) == BackgroundSounds()
+
+
+@pytest.mark.parametrize("key", ["ambience", "thinking", "hold"])
+def test_a_file_that_is_missing_or_too_short_is_an_error_at_the_start(
+    tmp_path: Path, key: str, decoded_in_this_process: None
+) -> None:
+    write_tone(tmp_path / "short.wav", AMBIENCE_HZ, 0.05)
+    for name, message in (("none.wav", "No such file"), ("short.wav", "0.05 s; at least 0.1 s are needed")):
+        with pytest.raises(BadRequest, match=rf"^sounds\.{key}: {name}: {message}"):
+            read_background(SoundsTable.model_validate({key: {"file": tmp_path / name}}))
+
+    async def start() -> None:
+        async with call_server(**{f"sounds_{key}": {"file": tmp_path / "none.wav"}}):
+            pass
+
+    with pytest.raises(BadRequest, match=rf"^sounds\.{key}: none\.wav: No such file"):
+        asyncio.run(start())
+
+
+@pytest.fixture
+def sounds(tmp_path: Path, decoded_in_this_process: None) -> dict[str, Any]:
+    return {
+        "sounds_ambience": {"file": write_tone(tmp_path / "ambience.wav", AMBIENCE_HZ), "level_db": -20},
+        "sounds_thinking": {
+            "file": write_tone(tmp_path / "thinking.wav", THINKING_HZ),
+            "level_db": -10,
+            "after_ms": 300,
+        },
+        "recordings_folder": tmp_path / "recordings",
+    }
+
+
+@pytest.mark.parametrize("media_processes", [0, 1])
+def test_a_caller_hears_ambience_the_thinking_sound_of_a_program_and_its_words_as_recorded(
+    sounds: dict[str, Any], media_processes: int
+) -> None:
+    async def test() -> Path:
+        async with call_server(calls_media_processes=media_processes, **sounds) as server:
+            phone = await server.phone()
+            quiet = await hears(phone, AMBIENCE_HZ)
+            assert amplitude(quiet, THINKING_HZ) < 20
+            async with server.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "record"}))
+                file = (await until(socket, "recording"))[-1]["file"]
+                thought = await hears(phone, THINKING_HZ)
+                assert amplitude(thought, AMBIENCE_HZ) == pytest.approx(1_638, rel=0.2)
+                await send_utterance(socket, "One two three four five six seven eight.")
+                spoken = await hears(phone, VOICE_HZ)
+                await asyncio.sleep(0.3)
+                spoken = bytes(phone.heard[-WINDOW:])
+                assert amplitude(spoken, THINKING_HZ) < 300  # the stand-in's words begin and end abruptly
+                assert amplitude(spoken, AMBIENCE_HZ) < 1_000
+                await until(socket, "speech_finished")
+                await hears(phone, THINKING_HZ)
+            left = len(phone.heard)
+            while len(phone.heard) < left + 4 * WINDOW:
+                await asyncio.sleep(0.01)
+            assert amplitude(bytes(phone.heard[-WINDOW:]), THINKING_HZ) < 20
+            assert file is not None
+        return sounds["recordings_folder"] / str(file)
+
+    recording = asyncio.run(asyncio.wait_for(test(), 60))
+    with wave.open(str(recording)) as wav:
+        heard = np.frombuffer(wav.readframes(wav.getnframes()), "<i2").reshape(-1, 2)[:, 1]
+    windows = [heard[start : start + 1_600].tobytes() for start in range(0, len(heard) - 1_600, 1_600)]
+    pitches = {
+        min((AMBIENCE_HZ, THINKING_HZ, VOICE_HZ), key=lambda hz: abs(hz - pitch_of(one, 8_000)))
+        for one in windows
+    }
+    assert pitches >= {THINKING_HZ, VOICE_HZ}
+
+
+def test_the_sound_of_a_call_follows_what_is_waited_for() -> None:
+    async def test() -> None:
+        async with call_server() as server:
+            phone = await server.phone()
+            call = server.gateway.calls.registry.get(phone.call_id).call
+            told: list[Awaited] = []
+            call.media.set_awaited = told.append  # type: ignore[method-assign]
+            with call.speech.awaiting(Awaited.PROGRAM):
+                transfer = call.speech.awaiting(Awaited.TRANSFER)
+                transfer.__enter__()
+            transfer.__exit__(None, None, None)  # the program has left before the transfer failed
+            assert told == [Awaited.PROGRAM, Awaited.TRANSFER, Awaited.TRANSFER, Awaited.CALLER]
+
+    run(test())
