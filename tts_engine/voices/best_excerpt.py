@@ -64,9 +64,10 @@ def _mel_spectra(samples: Float) -> NDArray[np.float64]:
 def _bands() -> NDArray[np.float64]:
     """(257, 32): triangles, evenly spaced on the mel scale from 100 Hz to 4 kHz."""
     mel = 2595 * np.log10(1 + np.linspace(0, _RATE / 2, 257) / 700)
-    edges = np.linspace(*(2595 * np.log10(1 + hz / 700) for hz in (100, _MAX_HZ)), _BANDS + 2)
+    lowest, highest = (2595 * np.log10(1 + hz / 700) for hz in (100, _MAX_HZ))
+    edges = np.linspace(lowest, highest, _BANDS + 2)
     rising = (mel[:, None] - edges[:-2]) / (edges[1] - edges[0])
-    return np.clip(np.minimum(rising, 2 - rising), 0, None)
+    return np.asarray(np.clip(np.minimum(rising, 2 - rising), 0, None))
 
 
 def _speech_of(spectra: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -101,7 +102,7 @@ def _goodness(spectra: NDArray[np.float64], is_speech: NDArray[np.bool_]) -> NDA
 def _cosines() -> NDArray[np.float64]:
     """(32, 13): the transform from bands to cepstra."""
     bands = (np.arange(_BANDS) + 0.5) * np.pi / _BANDS
-    return np.cos(bands[:, None] * np.arange(_BANDS)[None])[:, _CEPSTRA] / np.sqrt(_BANDS)
+    return np.asarray(np.cos(bands[:, None] * np.arange(_BANDS)[None])[:, _CEPSTRA] / np.sqrt(_BANDS))
 
 
 def _main_speaker(means: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -119,7 +120,7 @@ def _main_speaker(means: NDArray[np.float64]) -> NDArray[np.bool_]:
     spread = np.sqrt(np.minimum(distances[:, 0], distances[:, 1]) ** 2).mean()
     if np.linalg.norm(centres[0] - centres[1]) < _TWO_SPEAKERS * spread:
         return np.ones(len(means), bool)
-    return is_second if is_second.sum() > len(means) / 2 else ~is_second
+    return np.asarray(is_second if is_second.sum() > len(means) / 2 else ~is_second)
 
 
 def _best_part(goodness: NDArray[np.float64], is_speech: NDArray[np.bool_]) -> tuple[int, int]:
