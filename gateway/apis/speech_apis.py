@@ -35,6 +35,7 @@ from .dialects.openai.dialect import OPENAI
 from .dialects.pai.dialect import PAI
 from .dialects.piper_server.dialect import PIPER_SERVER
 from .dialects.ray_serve.dialect import RAY_SERVE
+from .dialects.realtime.dialect import REALTIME
 from .dialects.vapi.dialect import VAPI
 from .dialects.wyoming.dialect import WYOMING
 from .dialects.xtts.dialect import XTTS
@@ -62,6 +63,7 @@ DIALECTS: Final = (
     COQUI,
     PIPER_SERVER,
     VAPI,
+    REALTIME,
 )
 _ENTRY_POINTS: Final = "vivavoce.dialects"
 

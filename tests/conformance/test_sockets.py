@@ -20,6 +20,7 @@ from conformance.sockets.elevenlabs import ElevenLabsContextsDriver, ElevenLabsT
 from conformance.sockets.inworld import InworldDriver
 from conformance.sockets.jambonz import JambonzDriver
 from conformance.sockets.native_stream import NativeStreamDriver
+from conformance.sockets.realtime import RealtimeDriver
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from shared.event_loop import until
@@ -34,6 +35,7 @@ from vivavoce.gateway.web.backpressure import BackpressureSender
 DRIVERS: tuple[SocketDriver, ...] = (
     *(CartesiaDriver(), ElevenLabsContextsDriver(), ElevenLabsTextDriver(), InworldDriver()),
     *(DeepgramDriver(), FluxDriver(), JambonzDriver(), NativeStreamDriver(), DashScopeDriver(), PaiDriver()),
+    RealtimeDriver(),
 )
 TEXT = "One two three four five six. "
 Test = Callable[[Any], Awaitable[None]]

@@ -75,6 +75,36 @@ def _jambonz(random: Random) -> list[_Object]:
     return [*texts, {"type": "flush"}, {"type": "keepalive"}, {"type": random.choice(("stop", "flush", "x"))}]
 
 
+def _realtime(random: Random) -> list[_Object]:
+    items: list[_Object] = [
+        {
+            "id": random.choice("abc"),
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "text", "text": text}],
+        }
+        for text in _texts(random)
+    ]
+    output = {"voice": "heart", "format": {"type": "audio/pcm", "rate": random.choice((24_000, 8_000, 1))}}
+    settings = {"type": "realtime", "audio": {"output": output}}
+    kinds = ("retrieve", "delete", "truncate")
+    ends = [
+        {
+            "type": f"conversation.item.{random.choice(kinds)}",
+            "item_id": random.choice("abc"),
+            "audio_end_ms": 1,
+        }
+        for _ in range(3)
+    ]
+    return [
+        {"type": "session.update", "session": settings},
+        *({"type": "conversation.item.create", "item": item} for item in items),
+        {"type": "response.create", "response": {"input": random.choice((items, [], None))}},
+        {"type": random.choice(("response.cancel", "response.create", "input_audio_buffer.commit"))},
+        *ends,
+    ]
+
+
 def _pai(random: Random) -> list[_Object]:
     def frame(action: str, **payload: Any) -> _Object:
         return {"header": {"action": action, "task_id": "a"}, "payload": {"input": {}, **payload}}
@@ -94,4 +124,5 @@ _DIALECTS: Final[Mapping[str, Callable[[Random], list[_Object]]]] = {
     "/tts/v1/voice:streamBidirectional": _inworld,
     "/jambonz/tts?voice=heart&language=en-US&sampleRate=8000": _jambonz,
     "/api-ws/v1/audio/speech": _pai,
+    "/v1/realtime?model=gpt-realtime": _realtime,
 }

@@ -28,6 +28,10 @@ def test_openais_python_sdk_works(version: str, cases: int, server: tuple[str, s
     assert run_python_program(f"openai=={version}", PROGRAMS / "sdk.py", server) == cases
 
 
+def test_openais_python_sdk_works_over_realtime(server: tuple[str, str, str]) -> None:
+    assert run_python_program("openai[realtime]==3.54.0", PROGRAMS / "realtime.py", server) == 8
+
+
 def test_openais_node_sdk_works(server: tuple[str, str, str]) -> None:
     assert run_node_program("openai@7.57.0", PROGRAMS / "sdk.mjs", server) == 10
 

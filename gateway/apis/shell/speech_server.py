@@ -118,18 +118,19 @@ class SpeechSocketApi(ABC):
         refuse: Callable[[Exception], Response],
         socket: WebSocket,
         headers: Sequence[tuple[bytes, bytes]] = (),
+        subprotocol: str | None = None,
     ) -> None:
         """Serve a socket to its end.
 
         make: checks the handshake, and returns the connection. refuse: returns the answer to a handshake
-        that is refused. headers: of the answer to one that is not.
+        that is refused. headers, subprotocol: of the answer to one that is not.
         """
         try:
             connection = make(socket)
         except VivavoceError as error:
             await reject_handshake(socket, refuse(error))
             return
-        await socket.accept(headers=headers)
+        await socket.accept(subprotocol, headers)
         await self.connections.serve(connection)
 
     async def finish(self, within_s: float) -> None:

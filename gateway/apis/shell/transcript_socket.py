@@ -3,6 +3,7 @@
 Messages, formats and errors of the dialects are in the derived classes.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from fastapi import WebSocket
@@ -47,6 +48,7 @@ class TranscriptConnection(SpeechSocket[SpokenTexts]):
     ) -> None:
         super().__init__(socket, server, request, IDLE_S)
         self.options = options
+        self.headers: Mapping[str, str] = socket.headers  # that name the key
         self._grant = grant
         self.queue = self._make_queue()
 
@@ -60,7 +62,7 @@ class TranscriptConnection(SpeechSocket[SpokenTexts]):
     def push(self, text: str) -> None:
         """Add text; the first of a transcript is charged as a request. Raises VivavoceError."""
         if self.queue.open_transcript is None:
-            self.queue.grant = self.server.authorize_request(self.socket.headers)
+            self.queue.grant = self.server.authorize_request(self.headers)
         self.queue.push(text)
         self.speak_if_due(self.queue)
 

@@ -233,7 +233,16 @@ async def kokoro_captions(served: Any, parts: list[str]) -> str:
     return spaced([word["word"] for piece in pieces for word in piece["timestamps"]])
 
 
+async def realtime(served: Any, parts: list[str]) -> str:
+    response = {"instructions": "".join(parts)}
+    messages = [{"type": "response.create", "response": response}]
+    answers = await over_socket(served, "/v1/realtime", messages, lambda one: one["type"] == "response.done")
+    kind = "response.output_audio_transcript.delta"
+    return "".join(one["delta"] for one in answers if one["type"] == kind)
+
+
 KEEPING_BLANKS = (
+    realtime,
     elevenlabs_contexts,
     elevenlabs_single,
     elevenlabs_http,

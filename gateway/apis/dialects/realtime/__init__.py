@@ -1,0 +1,1 @@
+"""OpenAI's Realtime API, its speech side: text in, audio and its transcript out."""
