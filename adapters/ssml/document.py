@@ -1,7 +1,8 @@
 """SSML parser: a document becomes pieces of plain text, each with its pronunciation, pause and rate.
 
 ``sub``, ``phoneme`` (alphabets "ipa" and "py") and ``say-as`` say their content in another way; ``break``
-is silence after a piece; ``mark`` is a place. ``prosody`` sets the rate of a part, ``lang`` its language.
+is silence after a piece; ``mark`` is a place. ``prosody`` sets the rate of a part, ``lang`` its language,
+``voice`` its voice.
 Rate, pitch and volume of an element that contains all of the text are the document's; pitch and volume of a
 part are ignored, as is ``xml:lang`` of other elements. The content of sounds and unknown elements is spoken
 as text, as SSML demands.
@@ -30,6 +31,7 @@ from .say_as import say_as
 MAX_ELEMENT_DEPTH: Final = 32  # nested elements
 MAX_DOCUMENT_CHARACTERS: Final = 200_000  # as a stream's text
 MAX_PRONOUNCED_CHARACTERS: Final = 64  # of the content of ``sub``, ``phoneme`` and ``say-as``
+MAX_VOICE_CHARACTERS: Final = 256  # of a voice's name
 MAX_BREAK_S: Final = 20.0  # a longer one is shortened
 _MAX_MARKS: Final = 1_000
 _SLICE_CHARACTERS: Final = 1_024  # parsed in a slice, in about 1 ms if all of it is markup
@@ -56,6 +58,7 @@ class SsmlPiece:
     pause_s: float | None = None  # silence after the piece, instead of the usual pause
     mark: str | None = None  # a mark before the piece
     language: str | None = None  # BCP 47; None: that of the utterance
+    voice: str | None = None  # name; None: that of the utterance
 
 
 class SsmlPieces:
@@ -88,7 +91,12 @@ class SsmlPieces:
     @property
     def languages(self) -> frozenset[str]:
         """Their languages, without that of the utterance."""
-        return frozenset({row[-1] for row in self._rows if row[-1]})
+        return frozenset({row[5] for row in self._rows if row[5]})
+
+    @property
+    def voices(self) -> frozenset[str]:
+        """The names of their voices, without that of the utterance."""
+        return frozenset({row[6] for row in self._rows if row[6]})
 
     def append(self, piece: SsmlPiece) -> None:
         """Add a piece at the end."""
@@ -101,11 +109,12 @@ class SsmlPieces:
         return joined
 
 
-_Fields = tuple[str, Pronunciation | None, float, float | None, str | None, str | None]
+_Fields = tuple[str, Pronunciation | None, float, float | None, str | None, str | None, str | None]
 
 
 def _fields_of(piece: SsmlPiece) -> _Fields:
-    return piece.text, piece.pronunciation, piece.rate, piece.pause_s, piece.mark, piece.language
+    styled = piece.mark, piece.language, piece.voice
+    return piece.text, piece.pronunciation, piece.rate, piece.pause_s, *styled
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +181,7 @@ class _PartStyle:
 
     rate: float = 1.0
     language: str | None = None
+    voice: str | None = None
 
 
 class _SsmlReader:
@@ -250,7 +260,8 @@ class _SsmlReader:
         language = attributes.get("xml:lang", "").strip() if name == "lang" else ""
         if language and not _LANGUAGE.fullmatch(language):
             self._refuse(f"got the language {language[:32]!r}; write 'de' or 'en-GB'")
-        return _PartStyle(outer.rate * prosody.speed, language or outer.language)
+        voice = attributes.get("name", "").strip()[:MAX_VOICE_CHARACTERS] if name == "voice" else ""
+        return _PartStyle(outer.rate * prosody.speed, language or outer.language, voice or outer.voice)
 
     def _add_text(self, text: str) -> None:
         text = _BLANKS.sub(" ", text)
@@ -266,9 +277,15 @@ class _SsmlReader:
         has_words = any(map(str.isalnum, self._text))  # else it belongs to the words before
         style = self._styles[-1]
         if not has_words and self.pieces:
-            style = _PartStyle(self.pieces[-1].rate, self.pieces[-1].language)
+            last = self.pieces[-1]
+            style = _PartStyle(last.rate, last.language, last.voice)
         self.pieces.append(
-            SsmlPiece(self._text, pronunciation, style.rate, mark=self._mark, language=style.language)
+            SsmlPiece(
+                *(self._text, pronunciation, style.rate),
+                mark=self._mark,
+                language=style.language,
+                voice=style.voice,
+            )
         )
         self._text, self._mark = "", None
 

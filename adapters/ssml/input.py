@@ -1,10 +1,11 @@
 """SSML documents in the text of an utterance: found in text that arrives in pieces, and given to a stream.
 
 A text that begins with ``<speak`` is a document; it is held until its end has arrived. After a document or a
-flush, the next text may be one again.
+flush, the next text may be one again. Tags of voices in plain text become the voices of its pieces.
 """
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Final, Protocol
@@ -16,9 +17,10 @@ from .document import (
     BadSsml,
     SsmlDocument,
     SsmlPiece,
+    SsmlPieces,
     parse_ssml_in_slices,
-    plain_document,
 )
+from .voice_tags import VoicedText, VoiceTags
 
 # The beginning of a document, in group 1, or all of the text as far as it may become one.
 _OPENING: Final = re.compile(
@@ -71,6 +73,7 @@ class SsmlInput:
         self._kind = _Kind.UNDECIDED
         self._documents = 0
         self._follows_document = False
+        self._voice_tags = VoiceTags()
 
     def push(self, text: str) -> list[SsmlDocument]:
         """Take text; what can be spoken now. Raises BadSsml."""
@@ -85,7 +88,7 @@ class SsmlInput:
         if not text:
             return []
         if self._kind is _Kind.PLAIN:
-            return [plain_document(text)]
+            return [self._plain(text)]
         self._held.append(text)
         self._characters += len(text)
         if self._kind is _Kind.DOCUMENT and ">" not in text:
@@ -99,7 +102,9 @@ class SsmlInput:
         held = self._take()
         if kind is _Kind.DOCUMENT:
             return [(yield from parse_ssml_in_slices(held.strip()))]  # which names the place
-        return [self._apart(plain_document(held))] if held else []
+        documents = [self._apart(self._plain(held))] if held else []
+        rest = self._voice_tags.flush()
+        return [*documents, _voiced_document(rest)] if rest else documents
 
     def _take_documents(self, new_characters: int) -> SlicedWork[list[SsmlDocument]]:
         """The documents that have their end in the text held, and plain text after them."""
@@ -119,7 +124,7 @@ class SsmlInput:
             self._kind = _kind_of(held, begin)
         rest = held[begin:]
         if self._kind is _Kind.PLAIN:
-            return [*documents, self._apart(plain_document(rest))]
+            return [*documents, self._apart(self._plain(rest))]
         if rest and not (documents and rest.isspace()):
             self._held, self._characters = [rest], len(rest)
             self._require_room()
@@ -132,6 +137,9 @@ class SsmlInput:
         parsed = self._apart((yield from parse_ssml_in_slices(document.strip())))
         self._follows_document = True
         return parsed
+
+    def _plain(self, text: str) -> SsmlDocument:
+        return _voiced_document(self._voice_tags.push(text), len(text))
 
     def _apart(self, document: SsmlDocument) -> SsmlDocument:
         """Begin with a blank what follows a document, so that their words stay apart."""
@@ -164,12 +172,19 @@ def push_document(
 
 
 def push_document_in_slices(
-    stream: DocumentSink, document: SsmlDocument, *, rate: float = 1.0, tempo: float = 1.0
+    stream: DocumentSink,
+    document: SsmlDocument,
+    *,
+    rate: float = 1.0,
+    tempo: float = 1.0,
+    set_voice: Callable[[str | None], None] = lambda voice: None,
 ) -> SlicedWork[None]:
-    """As ``push_document``."""
+    """As ``push_document``. set_voice: speaks the text from here on in the voice with that name."""
     for number, piece in enumerate(document.pieces):
         if number and number % _SLICE_PIECES == 0:
             yield
+        if piece.text.strip():  # blanks belong to the words before them
+            set_voice(piece.voice)
         if piece.mark is not None:
             stream.mark(piece.mark)
         if piece.text:
@@ -177,6 +192,11 @@ def push_document_in_slices(
             stream.set_language(piece.language)
         pause_s = None if piece.pause_s is None else piece.pause_s * tempo
         stream.push_text(piece.text, piece.pronunciation, pause_s)
+
+
+def _voiced_document(stretches: Sequence[VoicedText], source_characters: int = 0) -> SsmlDocument:
+    pieces = SsmlPieces(SsmlPiece(one.text, voice=one.voice) for one in stretches)
+    return SsmlDocument(pieces, source_characters=source_characters)
 
 
 def _kind_of(text: str, begin: int) -> _Kind:

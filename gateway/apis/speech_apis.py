@@ -112,6 +112,7 @@ class SpeechApis:
         models = ModelNames(policy.models)
         self._server = SpeechServer(
             *(engine, access, RequestLog(engine.metrics), models, lexicons),
+            voices=voices,
             refuses_guessed_languages=policy.refuses_guessed_languages,
         )
         self.job_server = JobServer(self._server, voices, policy.max_text_characters)

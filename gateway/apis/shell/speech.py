@@ -33,10 +33,12 @@ from ....adapters.ssml.document import (
 from ....adapters.ssml.input import SsmlInput, push_document_in_slices
 from ....adapters.written_words import WrittenWords
 from ....tts_engine.chunk import SAMPLE_RATE, Mark, Word
-from ....tts_engine.errors import BadRequest, LanguageNotSpoken, StreamClosed, VivavoceError
+from ....tts_engine.errors import BadRequest, LanguageNotSpoken, StreamClosed, UnknownVoice, VivavoceError
 from ....tts_engine.reading.pronunciation.lexicon import Lexicon
+from ....tts_engine.scheduler import Admission
 from ....tts_engine.speech_engine import SpeechEngine, SpeechStream
 from ....tts_engine.stream_request import Delivery, StreamRequest
+from ....tts_engine.voices.voice_sequence import VoiceSequence
 from ...sliced_inputs import SlicedInputs
 from .encoding_threads import EncodingThreads, EncodingUrgency
 
@@ -119,14 +121,17 @@ def open_encoded_stream(
     lexicons: Sequence[Lexicon] = (),
     trace_id: str = "-",
     check_text: Callable[[str], None] | None = None,
+    resolve_voice: Callable[[str], str] = str,
 ) -> "EncodedStream":
     """Return an utterance; ``async with`` opens its stream of the engine.
 
     threads: shared by the utterances of a server; None for threads of its own. lexicons: ahead of the
     engine's, after that of the options. trace_id: names the stream in logs. check_text: gets each text whose
-    language is not stated, and may raise LanguageNotSpoken.
+    language is not stated, and may raise LanguageNotSpoken. resolve_voice: returns the engine's id of a voice
+    that the text names, and may raise UnknownVoice.
     """
-    return EncodedStream(engine, options, threads or EncodingThreads(), lexicons, trace_id, check_text)
+    threads = threads or EncodingThreads()
+    return EncodedStream(engine, options, threads, lexicons, trace_id, check_text, resolve_voice)
 
 
 class EncodedStream:
@@ -143,13 +148,15 @@ class EncodedStream:
         lexicons: Sequence[Lexicon],
         trace_id: str,
         check_text: Callable[[str], None] | None,
+        resolve_voice: Callable[[str], str],
     ) -> None:
         self._engine, self._trace_id = engine, trace_id
         self._check_text = check_text
+        self._resolve_voice = resolve_voice
         self._lexicons = (*([options.lexicon] if options.lexicon else []), *lexicons)
         self._threads = threads
         self._options = options
-        self._stream: SpeechStream
+        self._stream: VoiceSequence
         self._engine_speed = options.engine_speed
         self._make_stretcher()
         self._encoder = open_encoder(options.audio)
@@ -174,17 +181,17 @@ class EncodedStream:
     async def __aenter__(self) -> Self:
         """Open a stream of the engine; raises UnknownVoice, BadRequest or Overloaded."""
         options = self._options
-        self._stream = self._engine.open_stream(
-            StreamRequest(
-                options.voice,
-                self._engine_speed,
-                options.seed,
-                options.delivery,
-                self._lexicons,
-                self._trace_id,
-                keeps_speech=options.keeps_speech,
-            )
+        request = StreamRequest(
+            options.voice,
+            self._engine_speed,
+            options.seed,
+            options.delivery,
+            self._lexicons,
+            self._trace_id,
+            keeps_speech=options.keeps_speech,
         )
+        open_stream = partial(_open_in_voice, self._engine, request)
+        self._stream = VoiceSequence(self._engine.open_stream(request), open_stream)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -251,7 +258,11 @@ class EncodedStream:
             self._fail(error)
             return
         self.set_prosody(document.prosody)
-        yield from push_document_in_slices(self._stream, document, tempo=self._tempo)
+        set_voice = self._set_voice
+        yield from push_document_in_slices(self._stream, document, tempo=self._tempo, set_voice=set_voice)
+
+    def _set_voice(self, name: str | None) -> None:
+        self._stream.set_voice(None if name is None else self._resolve_voice(name))
 
     def _take_flush(self) -> SlicedWork[None]:
         if self._ssml_input is not None:
@@ -273,7 +284,7 @@ class EncodedStream:
                 if number:
                     yield
                 yield from self._take_document(document)
-        except (BadSsml, LanguageNotSpoken) as error:
+        except (BadSsml, LanguageNotSpoken, UnknownVoice) as error:
             self._fail(error)
 
     def _fail(self, error: VivavoceError) -> None:
@@ -354,6 +365,13 @@ class EncodedStream:
             pcm = _amplify(pcm, self._options.volume)
         audio = self._encoder.push(pcm) + (self._encoder.finish() if final else b"")
         return audio, len(pcm) // 2
+
+
+def _open_in_voice(engine: SpeechEngine, request: StreamRequest, voice: str | None) -> SpeechStream:
+    """Open a further stream of an utterance. Another voice has a delivery of its own."""
+    if voice is not None and voice != request.voice:
+        request = replace(request, voice=voice, delivery=Delivery())
+    return engine.open_stream(request, Admission.OVERDUE)
 
 
 def _amplify(pcm: bytes, factor: float) -> bytes:

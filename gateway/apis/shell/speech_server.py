@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from fastapi import APIRouter, WebSocket
@@ -17,7 +18,7 @@ from ...web.request_log import RequestLog
 from ...web.unmatched import ErrorFormat
 from ...web.websocket import WebSocketConnection, WebSocketConnections, reject_handshake
 from .encoding_threads import EncodingThreads
-from .model_names import ModelNames
+from .model_names import ModelNames, VoiceResolver
 from .speech import EncodedStream, SynthesisOptions, open_encoded_stream
 from .unspoken_languages import LanguageCheck, UnspokenLanguages
 
@@ -38,9 +39,14 @@ class SpeechServer:
         models: ModelNames | None = None,
         lexicons: NamedLexicons | None = None,
         *,
+        voices: VoiceResolver | None = None,
         refuses_guessed_languages: bool = False,
     ) -> None:
-        """Take what the APIs share. lexicons: None if requests that name one are spoken without it."""
+        """Take what the APIs share.
+
+        lexicons: None if requests that name one are spoken without it. voices: that a text may name; None for
+        the ids of the engine's.
+        """
         self.engine = engine
         self.access = access
         self.log = log
@@ -48,6 +54,7 @@ class SpeechServer:
         self.encoding_threads = EncodingThreads()
         self.unspoken_languages = UnspokenLanguages()
         self._lexicons = lexicons
+        self._voices = voices
         self._refuses_guessed_languages = refuses_guessed_languages
         self._draining = False
 
@@ -65,6 +72,7 @@ class SpeechServer:
         return open_encoded_stream(
             *(self.engine, options, self.encoding_threads, (*named, *grant.lexicons()), grant.trace_id),
             self._language_check(options),
+            str if self._voices is None else partial(self._voices.resolve, grant=grant),
         )
 
     def _language_check(self, options: SynthesisOptions) -> Callable[[str], None] | None:
