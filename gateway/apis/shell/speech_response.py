@@ -111,6 +111,7 @@ class SpeechResponse(Response, ABC):
         except (ClientDisconnect, TimeoutError):
             logger.debug("request %s: the client left or reads nothing", self.request_id)
         finally:
+            await self.body_stream.aclose()
             self._active.discard(self)
             self.finished.set_result(None)
 
