@@ -7,6 +7,7 @@ sockets of Pipecat, websockets and asyncio.
 """
 
 from ...tts_engine.errors import MissingExtra
+from ..playback.background import BackgroundSounds
 
 try:
     from .audiosocket.params import AudioSocketCaller, AudioSocketParams
@@ -24,6 +25,7 @@ __all__ = [
     "AudioSocketCaller",
     "AudioSocketParams",
     "AudioSocketTransport",
+    "BackgroundSounds",
     "PipecatAudioSocketServer",
     "VivavoceTTSService",
     "VivavoceTTSSettings",

@@ -17,6 +17,7 @@ from ....tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from ...audiosocket.protocol import AudioSocketAudio, Dtmf
 from ...media.call_media import CallerAudioOptions, MediaReport, RecordedAudio
 from ...media.remote_media import RemoteMedia
+from ...playback.background import Awaited
 from ...playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ...playback.playout import PlayoutStats
 
@@ -65,8 +66,14 @@ class PipecatCallHandler:
         """Use the media of the call; called once, before anything else."""
         self._media = media
         media.set_listener(self)
+        media.set_awaited(Awaited.PROGRAM)
 
     # Called by the transport
+
+    def set_caller_speaks(self, speaks: bool) -> None:
+        """Take that the caller began or stopped to speak: the thinking sound is for the silence after."""
+        if not self.ended:
+            self._media.set_awaited(Awaited.CALLER if speaks else Awaited.PROGRAM)
 
     @property
     def stats(self) -> PlayoutStats:

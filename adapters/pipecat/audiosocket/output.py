@@ -23,6 +23,8 @@ from pipecat.frames.frames import (
     StartFrame,
     TTSAudioRawFrame,
     TTSStoppedFrame,
+    UserStartedSpeakingFrame,
+    UserStoppedSpeakingFrame,
 )
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessorSetup
 from pipecat.transports.base_output import BaseOutputTransport
@@ -119,6 +121,8 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         if isinstance(frame, InterruptionFrame):
             await self._audiosocket_interrupt(frame, direction)
             return
+        if isinstance(frame, UserStartedSpeakingFrame | UserStoppedSpeakingFrame):
+            self._audiosocket_handler.set_caller_speaks(isinstance(frame, UserStartedSpeakingFrame))
         if isinstance(frame, TTSAudioRawFrame) and self._audiosocket_clock is not None:
             self._audiosocket_clock.add_arrived(_seconds(frame), frame.pts)
         await super().process_frame(frame, direction)

@@ -25,6 +25,7 @@ from ...audiosocket.server_connection import AudioSocketTimeouts
 from ...audiosocket.wire import AudioSocketOpening
 from ...media.media_servers import MediaServers
 from ...media.messages import PhoneCallOptions
+from ...playback.background import BackgroundSounds
 from .call_handler import PipecatCallHandler
 from .params import AudioSocketCaller, AudioSocketParams
 from .transport import AudioSocketTransport
@@ -50,6 +51,7 @@ class PipecatAudioSocketServer:
         max_calls: Maximum number of simultaneous calls.
         media_processes: Processes that play the speech; 0: a thread of this process. None: 1 with more than
             one processor core, else 0.
+        sounds: Under the speech of every call; the thinking sound is heard until the bot answers.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class PipecatAudioSocketServer:
         params: Callable[[], AudioSocketParams] = AudioSocketParams,
         max_calls: int = 100,
         media_processes: int | None = None,
+        sounds: BackgroundSounds | None = None,
     ) -> None:
         self._answer = answer
         self._address = host, port
@@ -68,7 +71,7 @@ class PipecatAudioSocketServer:
         self._max_calls = max_calls
         self._handlers: set[PipecatCallHandler] = set()  # of calls that have not ended
         self._bots: set[asyncio.Task[None]] = set()
-        self._media = MediaServers(media_processes)
+        self._media = MediaServers(media_processes, sounds=sounds or BackgroundSounds())
         self._server = AudioSocketServer(self, timeouts=_TIMEOUTS)
         self._closed = asyncio.Event()
 

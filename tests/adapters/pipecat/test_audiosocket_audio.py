@@ -19,6 +19,8 @@ from pipecat.frames.frames import (
     InputDTMFFrame,
     InterruptionFrame,
     OutputAudioRawFrame,
+    UserStartedSpeakingFrame,
+    UserStoppedSpeakingFrame,
 )
 
 from shared.audio.tones import pitch_of, tone
@@ -32,6 +34,7 @@ from vivavoce.adapters.audiosocket.protocol import (
 from vivavoce.adapters.pipecat import (
     AudioSocketParams,
     AudioSocketTransport,
+    BackgroundSounds,
     PipecatAudioSocketServer,
 )
 
@@ -71,6 +74,23 @@ async def test_queued_speech_is_sent_in_real_time() -> None:
         await phone.until(lambda: len(phone.speech) >= 5)
         assert len(phone.speech) < 50
         assert bot.transports[0]._audiosocket_handler.lead_s() <= 1.1
+
+
+@in_loop
+async def test_a_thinking_sound_is_heard_until_the_bot_or_the_caller_speaks() -> None:
+    sounds = BackgroundSounds(thinking=b"\x00\x01" * 24_000, thinking_after_s=0.1)
+    async with open_call(sounds=sounds) as (bot, phone, _):
+        thought = AudioSocketAudio(8_000, b"\x00\x01" * 160)
+        await phone.until(lambda: thought in phone.received)
+        await bot.workers[0].queue_frame(UserStartedSpeakingFrame())
+        await phone.until(lambda: phone.received[-1] == AudioSocketAudio(8_000, bytes(PACKET_BYTES)))
+        before = len(phone.received)
+        await phone.until(lambda: len(phone.received) > before + 10)
+        assert thought not in phone.received[before:]
+        await bot.workers[0].queue_frame(UserStoppedSpeakingFrame())
+        await phone.until(lambda: phone.received[-1] == thought)
+        await bot.play(10)
+        await phone.until(lambda: phone.received[-1].payload == SPEECH)
 
 
 @in_loop

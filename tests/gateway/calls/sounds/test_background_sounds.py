@@ -15,6 +15,7 @@ from shared.calls.call_server import Phone, call_server, run, send_utterance, un
 from vivavoce.adapters.playback.background import Awaited, BackgroundSounds
 from vivavoce.gateway.calls.sounds.background_files import read_background
 from vivavoce.gateway.calls.sounds.settings import SoundsTable
+from vivavoce.gateway.calls.transfers import AttendedTransfer, DialPlanTransfers, TransferFailed
 from vivavoce.tts_engine.errors import BadRequest
 
 AMBIENCE_HZ, THINKING_HZ, VOICE_HZ = 1_000, 700, 440
@@ -124,6 +125,27 @@ def test_a_caller_hears_ambience_the_thinking_sound_of_a_program_and_its_words_a
         for one in windows
     }
     assert pitches >= {THINKING_HZ, VOICE_HZ}
+
+
+def test_a_caller_waits_with_hold_music_while_a_transfer_is_under_way() -> None:
+    told: list[Awaited] = []
+
+    class _Transfers(DialPlanTransfers):
+        async def attend(self, transfer: AttendedTransfer) -> None:
+            assert told == [Awaited.TRANSFER]
+            raise TransferFailed("busy")
+
+    async def test() -> None:
+        async with call_server() as server:
+            phone = await server.phone()
+            call = server.gateway.calls.registry.get(phone.call_id).call
+            call.media.set_awaited = told.append  # type: ignore[method-assign]
+            call.end._transfers = _Transfers()
+            with pytest.raises(TransferFailed):
+                await call.end.transfer_attended(AttendedTransfer("200", "", 30.0))
+            assert told == [Awaited.TRANSFER, Awaited.CALLER]
+
+    run(test())
 
 
 def test_the_sound_of_a_call_follows_what_is_waited_for() -> None:
