@@ -73,20 +73,6 @@ class WebRtcPeerPolicy:
     ports: MediaPorts | None = None  # of this end's UDP sockets; None: any that the system chooses
 
 
-async def check_offer(offer_sdp: str) -> None:
-    """Raise InvalidOffer if an offer cannot be answered; opens no port."""
-    connection = RTCPeerConnection()
-    track = SpeechTrack()
-    try:
-        connection.addTrack(track)
-        with refusing_sdp("the offer cannot be answered"):
-            await connection.setRemoteDescription(RTCSessionDescription(sanitize_offer(offer_sdp), "offer"))
-            await connection.createAnswer()
-    finally:
-        track.stop()
-        await connection.close()
-
-
 class _ClosableConnection(RTCPeerConnection):
     """A connection that may be closed while it connects.
 
@@ -127,6 +113,7 @@ class WebRtcPeer:
         self._unsent: deque[str] = deque(maxlen=_MAX_UNSENT_MESSAGES)
         self._connected = False
         self._last_received_at: float | None = None
+        self.seen_packets = 0  # ``received_packets`` at the last check of whether the browser is there
         self._receive_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._close_task: asyncio.Task[None] | None = None
@@ -135,6 +122,12 @@ class WebRtcPeer:
     def dropped(self) -> int:
         """Packets dropped because newer ones arrived before they were sent."""
         return self.track.dropped
+
+    @property
+    def received_packets(self) -> int:
+        """Packets of the browser so far, of any kind but ICE's."""
+        transport = self._connection.getSenders()[0].transport
+        return sum(stats.packetsReceived for stats in transport._get_stats().values())
 
     @classmethod
     async def answer(
@@ -306,6 +299,11 @@ class WebRtcPeer:
         self.close(f"not connected within {self._policy.connect_timeout_s:g} s: {_NO_PATH}")
 
     def _check_alive(self) -> None:
+        received = self.received_packets
+        if received != self.seen_packets and self._last_received_at is not None:
+            # A muted microphone may send nothing; the browser's reports on our audio go on.
+            self._last_received_at = self._now()
+        self.seen_packets = received
         # A closed tab sends no notice, and ICE's consent check takes 30 s to notice. Only that check applies
         # to a page that never sends anything (it listens and has no channel).
         last_received_at = self._last_received_at

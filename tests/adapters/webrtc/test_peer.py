@@ -158,13 +158,38 @@ def test_a_silent_browser_is_closed_after_the_timeout() -> None:
         ahead_s = 0.0
         async with connected(now=lambda: loop.time() + ahead_s) as (browser, _, listener):
             await until(lambda: listener.pcm)
-            for sender in browser.connection.getSenders():
-                await sender.stop()  # no more packets, as from a closed tab
+            for transceiver in browser.connection.getTransceivers():
+                await transceiver.sender.stop()  # no more packets, as from a closed tab
+                await transceiver.receiver.stop()
             await asyncio.sleep(0.2)
             ahead_s = 60.0
             async with asyncio.timeout(TIMEOUT_S):
                 await listener.closed.wait()
         assert listener.reasons == ["no audio or message from the browser for 10 s"]
+
+    run(scenario())
+
+
+async def checked_again(peer: WebRtcPeer) -> None:
+    """Wait until the browser has reported what it hears, and the peer has noticed."""
+    before = peer.received_packets
+    await until(lambda: peer.received_packets > before)
+    received = peer.received_packets
+    await until(lambda: peer.seen_packets >= received)
+
+
+def test_a_browser_whose_microphone_sends_nothing_is_not_closed() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        ahead_s = 0.0
+        async with connected(now=lambda: loop.time() + ahead_s) as (browser, peer, listener):
+            await until(lambda: listener.pcm)
+            for sender in browser.connection.getSenders():
+                sender.replaceTrack(None)
+            for _ in range(3):
+                ahead_s += 6.0
+                await checked_again(peer)
+            assert not listener.reasons
 
     run(scenario())
 

@@ -21,7 +21,7 @@ from vivavoce.gateway.calls.legs.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
 from vivavoce.gateway.calls.ways_in.browser.chat import ChatSettings
-from vivavoce.gateway.calls.ways_in.browser.leg import BrowserLeg
+from vivavoce.gateway.calls.ways_in.browser.leg import BrowserPeerEvents
 from vivavoce.gateway.calls.ways_in.browser.routes import page_routes, routes
 from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
 from vivavoce.gateway.voice_registry import VoiceRegistry
@@ -36,8 +36,9 @@ OFFER = {"type": "offer", "sdp": "v=0"}
 class FakePeer:
     """A browser's connection that keeps what it is sent."""
 
-    def __init__(self, leg: BrowserLeg) -> None:
-        self.leg = leg
+    def __init__(self, events: BrowserPeerEvents) -> None:
+        self.events = events
+        self.leg = events.leg
         self.answer_sdp = "v=0 answer"
         self.dropped = 0
         self.packets: list[bytes] = []
@@ -68,7 +69,7 @@ class FakePeer:
     def close(self, reason: str) -> None:
         if self.closed is None:
             self.closed = reason
-            self.leg.on_closed(reason)
+            self.events.on_closed(reason)
 
     async def aclose(self) -> None:
         self.close("closed here")
@@ -76,7 +77,7 @@ class FakePeer:
     # For tests
 
     def send(self, **message: Any) -> None:
-        self.leg.on_message(json.dumps(message, separators=(",", ":")))
+        self.events.on_message(json.dumps(message, separators=(",", ":")))
 
     def of_type(self, *kinds: str) -> list[dict[str, Any]]:
         return [message for message in self.received if message.get("type") in kinds]
@@ -128,13 +129,12 @@ async def serve_browsers(
 ) -> AsyncIterator[BrowserServer]:
     peers: list[FakePeer] = []
 
-    async def connect(sdp: str, leg: BrowserLeg, settings: BrowserCallSettings) -> FakePeer:
-        peers.append(FakePeer(leg))
-        return peers[-1]
-
-    async def check_offer(sdp: str) -> None:
+    async def connect(sdp: str, events: BrowserPeerEvents, settings: BrowserCallSettings) -> FakePeer:
         if not sdp:
             raise BadRequest("an empty offer")
+        await asyncio.sleep(0)  # as a negotiation takes its time
+        peers.append(FakePeer(events))
+        return peers[-1]
 
     settings = {"greeting": "", **settings}
     access = access or AccessControl.open_to_all()
@@ -146,7 +146,6 @@ async def serve_browsers(
             voices=VoiceRegistry(engine.voices),
             settings=BrowserCallSettings(**settings),
             agent=agent, make_speech_detector=make_speech_detector, connect=None if real else connect,
-            check_offer=None if real else check_offer,
         )  # fmt: skip
         app = make_app(
             unready=lambda: None,

@@ -17,13 +17,13 @@ from ...agents import Agent
 from ...api.key_calls import KeyCalls
 from ...legs.leg import CallServices, LegGroup
 from ...registry import CallUnknown
-from .leg import BrowserLeg, BrowserMediaServices, BrowserPeer
+from .leg import BrowserLeg, BrowserMediaServices, BrowserPeer, BrowserPeerEvents
 from .offers import Candidates, Offer
 from .settings import BrowserCallSettings
 
 _MAX_SESSION_IDS = 256  # remembered by ``issue_session_id``
 
-Connect = Callable[[str, BrowserLeg, BrowserCallSettings], Awaitable[BrowserPeer]]
+Connect = Callable[[str, BrowserPeerEvents, BrowserCallSettings], Awaitable[BrowserPeer]]
 
 
 class BrowserCalls:
@@ -34,7 +34,6 @@ class BrowserCalls:
         agent: drives each call; without one the greeting is spoken.
         make_speech_detector: makes a call's detector of caller speech; None: speech is not detected.
         connect: answers an offer; by default over WebRTC.
-        check_offer: raises BadRequest for an offer that cannot be answered; by default as WebRTC has it.
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class BrowserCalls:
         agent: Agent | None = None,
         make_speech_detector: Callable[[], SpeechDetector] | None = None,
         connect: Connect | None = None,
-        check_offer: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self.registry = services.registry
         self.voices = voices
@@ -57,7 +55,6 @@ class BrowserCalls:
         self._media_services = BrowserMediaServices(clock, make_speech_detector)
         self._group: LegGroup[BrowserLeg] = LegGroup()
         self._connect = connect or _connect_by_webrtc
-        self._check_offer = check_offer or _check_webrtc_offer
         self._session_ids: dict[str, dict[str, None]] = {}  # of keys, oldest first
 
     async def wait_idle(self) -> None:
@@ -80,6 +77,8 @@ class BrowserCalls:
     async def accept_offer(self, offer: Offer, peer_name: str, grant: Grant) -> dict[str, str]:
         """Answer an offer: of a new call with that grant, or another one of a call of the key that is up.
 
+        With ``restart_pc`` another connection takes the place of the call's: its network has changed.
+
         Raises:
             BadRequest: the offer cannot be used; nothing has ended.
             Overloaded: the call is not admitted.
@@ -91,10 +90,10 @@ class BrowserCalls:
             await peer.renegotiate(offer.sdp)
         else:
             grant.charge_request()
-            if leg is not None and offer.restart_pc:
-                await self._check_offer(offer.sdp)
-                leg.end("the browser restarted the connection")
-            leg, peer = await self._open(offer, peer_name, grant)
+            if leg is not None:
+                peer = await leg.connect(self._answer(offer))
+            else:
+                leg, peer = await self._open(offer, peer_name, grant)
         return {"sdp": peer.answer_sdp, "type": "answer", "pc_id": leg.call_id}
 
     async def add_candidates(self, candidates: Candidates, grant: Grant) -> None:
@@ -122,6 +121,9 @@ class BrowserCalls:
         wanted = call_id, grant.key_id
         return next((leg for leg in self._group.legs if (leg.call_id, leg.owner.key_id) == wanted), None)
 
+    def _answer(self, offer: Offer) -> Callable[[BrowserPeerEvents], Awaitable[BrowserPeer]]:
+        return lambda events: self._connect(offer.sdp, events, self.settings)
+
     async def _open(self, offer: Offer, peer_name: str, grant: Grant) -> tuple[BrowserLeg, BrowserPeer]:
         leg = BrowserLeg(
             str(uuid.uuid4()),
@@ -141,7 +143,7 @@ class BrowserCalls:
         with ExitStack() as undo:
             undo.callback(leg.on_closed, "its offer was not answered")
             try:
-                peer = await leg.connect(self._connect(offer.sdp, leg, self.settings))
+                peer = await leg.connect(self._answer(offer))
             except Overloaded as refusal:
                 self.registry.report_refusal(refusal, peer=peer_name)
                 raise
@@ -149,15 +151,11 @@ class BrowserCalls:
         return leg, peer
 
 
-async def _check_webrtc_offer(offer_sdp: str) -> None:
-    from .....adapters.webrtc import peer
-
-    await peer.check_offer(offer_sdp)
-
-
-async def _connect_by_webrtc(offer_sdp: str, leg: BrowserLeg, settings: BrowserCallSettings) -> BrowserPeer:
+async def _connect_by_webrtc(
+    offer_sdp: str, events: BrowserPeerEvents, settings: BrowserCallSettings
+) -> BrowserPeer:
     from .....adapters.webrtc import peer  # imports aiortc, which takes a second
 
     ice_servers = settings.dated_ice_servers()
     policy = peer.WebRtcPeerPolicy(settings.connect_s, settings.silent_s, ice_servers, settings.ports)
-    return await peer.WebRtcPeer.answer(offer_sdp, leg, policy)
+    return await peer.WebRtcPeer.answer(offer_sdp, events, policy)

@@ -12,7 +12,7 @@ from .....adapters.media.clock import Clock
 from .....adapters.media.paced_media import PacedMedia, SpeechDetector
 from .....adapters.playback.playout import Playout
 from .....tts_engine.chunk import SAMPLE_RATE
-from .....tts_engine.errors import Overloaded
+from .....tts_engine.errors import BadRequest, Overloaded
 from ....voice_registry import KeyVoices
 from ...agents import Agent
 from ...api.attachment import AttachmentOptions, CallAttachment
@@ -58,6 +58,38 @@ class BrowserPeer(Protocol):
 
     async def aclose(self) -> None:
         """End the connection and wait until nothing of it is left."""
+
+
+class BrowserPeerEvents:
+    """What one connection of a leg reports, until another has taken its place."""
+
+    def __init__(self, leg: "BrowserLeg") -> None:
+        self.leg = leg
+        self._is_replaced = False
+
+    def replace(self) -> None:
+        """Report nothing more."""
+        self._is_replaced = True
+
+    def on_connected(self) -> None:
+        """Audio can flow."""
+        if not self._is_replaced:
+            self.leg.on_connected()
+
+    def on_message(self, message: str) -> None:
+        """A message of the page."""
+        if not self._is_replaced:
+            self.leg.on_message(message)
+
+    def on_audio(self, pcm: bytes) -> None:
+        """Audio of the microphone: s16le mono at 16 kHz."""
+        if not self._is_replaced:
+            self.leg.on_audio(pcm)
+
+    def on_closed(self, reason: str) -> None:
+        """The connection is gone."""
+        if not self._is_replaced:
+            self.leg.on_closed(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,24 +140,46 @@ class BrowserLeg:
         self._channel = DataChannel(self._send_text, "text" if settings.chat is None else "ask")
         self._attachment: CallAttachment | None = None
         self._skips_greeting = False
+        self._peer_events: BrowserPeerEvents | None = None  # of ``peer``
+        self._is_answering = False  # an offer
+        self._dropped = 0  # packets, of earlier connections
 
     def skip_greeting(self) -> None:
         """Open the call without greeting, script or menu: text of the caller follows at once."""
         self._skips_greeting = True
 
-    async def connect(self, pending_peer: Awaitable[BrowserPeer]) -> BrowserPeer:
-        """Wait for the answer to the offer. Raises Overloaded if the call was ended meanwhile."""
-        peer = await pending_peer
+    async def connect(self, answer: "Callable[[BrowserPeerEvents], Awaitable[BrowserPeer]]") -> BrowserPeer:
+        """Wait for the answer to an offer; its connection takes the place of the one before.
+
+        Raises BadRequest while another offer is answered, Overloaded if the call was ended meanwhile, and
+        what ``answer`` raises; the connection before stays then.
+        """
+        if self._is_answering:
+            raise BadRequest("another offer of this call is being answered")
+        events, self._is_answering = BrowserPeerEvents(self), True
+        try:
+            peer = await answer(events)
+        finally:
+            self._is_answering = False
         if self._leg_call.is_over:
             await peer.aclose()
             raise Overloaded("the call was ended here", reason="shutting_down", retry_after_s=5.0)
-        self.peer = peer
+        self._drop_peer()
+        self.peer, self._peer_events = peer, events
         return peer
+
+    def _drop_peer(self) -> None:
+        if self.peer is not None and self._peer_events is not None:
+            self._dropped += self.peer.dropped
+            self._peer_events.replace()
+            self._group.start_task(self.peer.aclose())
 
     # Called by the peer
 
     def on_connected(self) -> None:
-        """Open the call: audio can flow."""
+        """Open the call: audio can flow. A call whose connection has been replaced goes on."""
+        if self._media is not None:
+            return
         with self._leg_call.guard():
             self._open_call()
 
@@ -182,7 +236,7 @@ class BrowserLeg:
     def _open_call(self) -> None:
         assert self.peer is not None
         settings = self._settings
-        self._media = self._make_media(self.peer)
+        self._media = self._make_media()
         active_call = self._leg_call.open(self.call_id, self._media)
         if self._skips_greeting:
             active_call.call.is_taken_over = True
@@ -207,18 +261,23 @@ class BrowserLeg:
             agent = self._agent
             self._leg_call.start_task(lambda: agent.run(active_call.call))
 
-    def _make_media(self, peer: BrowserPeer) -> PacedMedia[bytes]:
+    def _make_media(self) -> PacedMedia[bytes]:
         services = self._media_services
+
+        def peer() -> BrowserPeer:  # the one of the moment
+            assert self.peer is not None
+            return self.peer
+
         return PacedMedia(
             Playout(
                 start=services.clock.join(self),
                 sample_rate=SAMPLE_RATE,
                 background=self._services.background_mixer(SAMPLE_RATE),
             ),
-            peer.feed,
+            lambda packet: peer().feed(packet),
             now=time.monotonic,
-            drop_unsent=peer.discard,
-            dropped=lambda: peer.dropped,
+            drop_unsent=lambda: peer().discard(),
+            dropped=lambda: self._dropped + peer().dropped,
             detector=services.make_speech_detector and services.make_speech_detector(),
         )
 

@@ -20,6 +20,7 @@ from shared.browser.fake_browser import (
     limited_key,
     with_server,
 )
+from shared.event_loop import until
 from vivavoce.adapters.ice_settings import IceServer, MediaPorts
 from vivavoce.gateway.calls.ways_in.browser.leg import BrowserLeg
 from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
@@ -41,13 +42,37 @@ def test_candidates_and_further_offers_reach_the_call_by_the_id_in_the_answer() 
     with_server(scenario)
 
 
-def test_a_restarted_connection_is_a_new_call_and_ends_the_old_one() -> None:
+def test_a_restarted_connection_keeps_its_call() -> None:
     async def scenario(server: BrowserServer) -> None:
         old = await server.call()
-        anew = {**OFFER, "pc_id": old.leg.call_id, "restart_pc": True, "requestData": {"any": "thing"}}
-        answer = (await server.client.post("/api/offer", json=anew)).json()
-        assert old.closed == "the browser restarted the connection"
-        assert answer["pc_id"] == server.peers[1].leg.call_id != old.leg.call_id
+        restart = {**OFFER, "pc_id": old.leg.call_id, "restart_pc": True, "requestData": {"any": "thing"}}
+        answer = (await server.client.post("/api/offer", json=restart)).json()
+        anew = server.peers[1]
+        assert answer["pc_id"] == old.leg.call_id and anew.leg is old.leg
+        anew.events.on_connected()
+        await until(lambda: old.closed)
+        old.send(type="text", text="Never heard. ")  # what the old connection still had
+        anew.send(type="text", text="Tone. ")
+        anew.send(type="end")
+        await anew.until_received("speech_finished")
+        assert [word["text"] for word in anew.of_type("word")] == ["Tone"]
+        assert not anew.of_type("started") and len(anew.packets) >= 5
+        assert [one.call.call_id for one in server.calls.registry] == [old.leg.call_id]
+        anew.close("the browser hung up")
+        assert not list(server.calls.registry)
+
+    with_server(scenario)
+
+
+def test_a_restart_during_another_one_is_refused_and_a_wrong_one_ends_nothing() -> None:
+    async def scenario(server: BrowserServer) -> None:
+        peer = await server.call()
+        restart = {**OFFER, "pc_id": peer.leg.call_id, "restart_pc": True}
+        offers = (server.client.post("/api/offer", json=restart) for _ in range(2))
+        assert sorted(answer.status_code for answer in await asyncio.gather(*offers)) == [200, 400]
+        wrong = await server.client.post("/api/offer", json={**restart, "sdp": ""})
+        assert wrong.status_code == 400
+        assert server.peers[1].closed is None and len(list(server.calls.registry)) == 1
 
     with_server(scenario)
 
