@@ -32,6 +32,8 @@ class Provenance:
     mel_frames: tuple[int, int] | None
     wall_s: float  # duration of the step
     device_s: float  # compute time, where it is not the worker thread's
+    # Of the stream, known before the chunk could be rendered: those of ``speech_ids`` and their lookahead.
+    speech_ids_needed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

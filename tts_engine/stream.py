@@ -174,7 +174,13 @@ class Stream(SpeechStream):
         words = self._moved(rendered.words)
         self._last_word_stop_s = max([self._last_word_stop_s, *(word.stop_s for word in words)])
         if len(rendered.samples):
-            provenance = Provenance(rendered.speech_ids, rendered.mel_frames, wall_s, rendered.device_s)
+            provenance = Provenance(
+                rendered.speech_ids,
+                rendered.mel_frames,
+                wall_s,
+                rendered.device_s,
+                rendered.speech_ids_needed,
+            )
             stop = _sentence_stop(current.segment) if current and rendered.segment_done else None
             self._sample_rate = rendered.sample_rate
             self._send_chunk(_pcm(rendered.samples), words, provenance, sentence_stop=stop)

@@ -59,7 +59,7 @@ def copy_with_change(folder: Path, name: str, old: str, new: str) -> Path:
         ("e_llm", "config.json", '"salt": ""', '"salt": "x"'),
         ("e_llm3", "config.json", '"llm_decoder.weight": 6.0', '"llm_decoder.weight": 6.1'),
         ("h_bistream", "h_bistream.json", '"T2005"', '"T2006"'),
-        ("h_bistream", "config.json", "   5,\n   15", "   4,\n   12"),
+        ("h_bistream", "h_bistream.json", '"mix_ratio":[5,15]', '"mix_ratio":[4,12]'),
         ("i_schedule", "i_schedule.json", '"samples":20160', '"samples":20161'),
         ("k_frontend", "k_frontend.json", "three cats", "3 cats"),
         ("l_tokenizer_proxy", "l_tokenizer_proxy.json", "9707", "9708"),

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
 from ...models.cosyvoice.config import BLOCK_IDS, CosyVoiceVersion
+from ...models.cosyvoice.flow.hop_schedule import prompt_tail_ids
 from ...models.cosyvoice.front_end import lm_prompts
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt
@@ -115,7 +116,9 @@ class CosyVoiceFrontEnd:
         prompt = self._prompt(profile, request.delivery)
         self._check_memory(prompt)
         return VoiceConditioning(
-            flow_prompt=_flow_prompt(profile).truncated_to_last(self._policy.max_prompt_ids),
+            flow_prompt=_flow_prompt(profile).truncated_to_last(
+                self._policy.max_prompt_ids, prompt_tail_ids(self._version, request.speed)
+            ),
             prompt=prompt,
             sampling=requested_sampling(self._sampling, request.delivery),
             speed=request.speed,

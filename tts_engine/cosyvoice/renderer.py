@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, assert_never
 
 from ...models.cosyvoice.config import CosyVoiceVersion, MixRatio
+from ...models.cosyvoice.flow.hop_schedule import prompt_tail_ids
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.lm.decode_turn import DecodeTurn
 from ...models.cosyvoice.lm.generation import (
@@ -75,11 +76,17 @@ class CosyVoiceRenderer(SessionRenderer[CosyVoiceSession]):
         )
         self.ids_per_call = self._lm.ids_per_step
         self._render_stage = render_stage
+        self._version = version
 
     @property
     def chunk_policy(self) -> dict[str, int]:
         """As ``ChunkedBackend.chunk_policy``, in speech ids."""
-        return {"first_hop": self._sentence_config.first_hop, "max_hop": self._sentence_config.max_hop}
+        tail = prompt_tail_ids(self._version, speed=1.0)
+        return {
+            "first_hop": self._sentence_config.first_hop,
+            "max_hop": self._sentence_config.max_hop,
+            "prompt_tail": tail,
+        }
 
     @property
     def memory_slots(self) -> int:

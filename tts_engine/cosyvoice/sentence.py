@@ -53,9 +53,10 @@ class SpokenSentence:
     """One generation, from its first text to its last chunk."""
 
     def __init__(self, config: SentenceConfig, conditioning: VoiceConditioning) -> None:
-        # Speech ids to render; the first ones are the end of the voice's recording.
+        # Speech ids to render; the first ones are the end of the voice's recording. Without one they repeat
+        # the sentence's first id: speech begins with silence, and this way with more of it.
         self.ids = list(conditioning.flow_prompt.prompt_tail_ids)
-        self.prompt_tail_length = len(self.ids)
+        self.prompt_tail_length = conditioning.flow_prompt.prompt_tail_length
         self.next_chunk: SpeechIdChunk | None = None  # set when all its ids are in ``ids``
         self.prompt_prefix: PromptPrefix | None = None  # waited for; None once it is copied
         self.prefilled_inputs: int | None = None  # of the next request; None before the row is set up
@@ -75,7 +76,7 @@ class SpokenSentence:
     @property
     def spoken_ids(self) -> int:
         """Speech ids generated so far, without those of the recording."""
-        return len(self.ids) - self.prompt_tail_length
+        return max(0, len(self.ids) - self.prompt_tail_length)
 
     @property
     def needs_text(self) -> bool:
@@ -121,7 +122,10 @@ class SpokenSentence:
         self.generation.ask()  # after the last answer, this call marks the generation as finished
         new = self.generation.speech_ids[self._collected :]
         self._collected += len(new)
-        self.ids += self._filter.push(new) if self._filter else new
+        kept = [*self._filter.push(new)] if self._filter else new
+        if kept and not self.ids:
+            self.ids = [kept[0]] * self.prompt_tail_length
+        self.ids += kept
         if self.generation.finished and not self.spoken_ids:
             self.done = True
         elif self.next_chunk is None and not self.done:

@@ -3,7 +3,7 @@
     segments     |Well,|who is it?|          |Me.|        clauses are fed when they arrive
     sentences    |Well, who is it?|  pause   |Me.|        a sentence is one generation of the model
     speech ids   |.......................|   |....|
-    chunks       |22|--50--|---50---|rest|   |rest|       as ``HopSchedule`` cuts them
+    chunks       |14|25|--50--|rest|         |rest|       as ``HopSchedule`` cuts them
 
 A sentence ends where its segment ends it, or before a piece that would make it too long.
 """
@@ -126,9 +126,9 @@ class CosyVoiceSession:
         start_sample = self._samples - sentence.samples
         chunk = sentence.commit_chunk(len(samples))
         words = tuple(self._timed_words(sentence, start_sample))
-        first, stop = (
+        first, stop, needed = (
             max(0, place - sentence.prompt_tail_length) + self._speech_ids
-            for place in (chunk.start, chunk.stop)
+            for place in (chunk.start, chunk.stop, chunk.lookahead_stop)
         )
         if chunk.final:
             self._speech_ids = stop
@@ -142,6 +142,7 @@ class CosyVoiceSession:
             speech_ids=(first, stop),
             mel_frames=(FRAMES_PER_SPEECH_ID * first, FRAMES_PER_SPEECH_ID * stop),
             text=sentence.text,
+            speech_ids_needed=needed,
         )
 
     def _collect_ids(self) -> None:

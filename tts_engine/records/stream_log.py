@@ -65,6 +65,7 @@ class StreamLog:
         fields = {
             "index": chunk.index,
             "speech_ids": made.speech_ids,
+            "speech_ids_needed": made.speech_ids_needed,
             "mel_frames": made.mel_frames,
             "samples": chunk.samples,
             "sha256": hashlib.sha256(chunk.pcm).hexdigest(),

@@ -2,12 +2,12 @@
 
 A step is hundreds of small operations, which a GPU computes faster than the host launches them. One is
 recorded for each number of rows, rounded up to a bucket, and for the mel frames and the state's shapes of a
-chunk. A sentence at speed 1.0, with a first hop of 25 speech ids and longest hops of 50, behind a voice whose
-recording leaves 3 ids to render again:
+chunk. A sentence of version 2 at speed 1.0, with longest hops of 50 speech ids, behind 11 ids whose sound is
+dropped:
 
-    mel frames    |-- 44 --|----- 100 -----|----- 100 -----|- any -|
-    state          empty    full            full            full
-                   recorded recorded        the same        finish: without a graph
+    mel frames    |-- 28 --|--- 50 ---|----- 100 -----|----- 100 -----|- any -|
+    state          empty    growing    full            full            full
+                   recorded recorded   recorded        the same        finish: without a graph
 
 Other chunks run without a graph: other speeds and last chunks have any length. Padding rows compute whatever
 their inputs hold, and their results are dropped. A graph uses the plans that cuFFT made for its warm-up;

@@ -29,7 +29,7 @@ def check_interleave(folder: Path) -> Iterator[Comparison]:
     """Compare inputs of every step, yielded ids and error, for every way of pushing the text."""
     lm = read_network_config(folder, CosyVoiceVersion.V2).lm
     rows = read_rows(folder, "h_bistream")
-    ours = [ScriptedUtterance(row, lm.codebook_size, lm.mix_ratio).run() for row in rows]
+    ours = [ScriptedUtterance(row, lm.codebook_size, MixRatio(*row["mix_ratio"])).run() for row in rows]
     theirs = [(row["forward_calls"], row["yielded"], row["error"]) for row in rows]
     yield compare_rows("h_bistream", "forward_calls, yielded, error", ours, theirs)
 

@@ -28,7 +28,7 @@ def check_schedule(folder: Path) -> Iterator[Comparison]:
 
 
 def _streamed_request(row: Row, version: CosyVoiceVersion) -> Row:
-    schedule = HopSchedule(row["P"], row["hop_before"])
+    schedule = HopSchedule(row["P"], row["hop_before"], first_hops=1)
     chunks = list(iter(lambda: schedule.next(row["N"], ended=True), None))
     request = _request(row, [_upstream_call(chunk, version) for chunk in chunks])
     return request | {"stream": True, "hop_after": schedule.hop}

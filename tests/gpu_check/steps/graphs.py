@@ -44,7 +44,7 @@ from vivavoce.models.networks import kernel_support
 
 _ROWS = 4
 _ROUNDS_AT_ONCE = 3
-_VOCODER_FRAMES = (44, 100, 100)  # mel frames of the chunks of a sentence
+_VOCODER_FRAMES = (28, 50, 100, 100)  # mel frames of the chunks of a sentence
 _PROMPT_IDS = 3 * BLOCK_IDS + LOOKAHEAD_IDS
 
 Result = TypeVar("Result")

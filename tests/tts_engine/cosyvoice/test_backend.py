@@ -32,10 +32,11 @@ from vivavoce.models.bundle_files import BundleSize
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.tts_engine.backends.base import SlotTurn
+from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.policy import Interleave
+from vivavoce.tts_engine.cosyvoice.session import CosyVoiceSession
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import (
     BadRequest,
@@ -150,13 +151,55 @@ def test_hops_do_not_change_the_samples(tmp_path: Path, version: CosyVoiceVersio
     async def samples(backend: CosyVoiceBackend) -> np.ndarray:
         async with await Engine.open(backend=backend) as engine:
             voice = engine.voices.enroll(recording(), 16_000, "a tone").id
-            return np.frombuffer(pcm(await speak(engine, [TEXT], voice=voice)), "<i2").astype(np.int32)
+            spoken = [
+                *await speak(engine, [TEXT], voice=voice),
+                *await speak(engine, [TEXT]),
+                *await speak(engine, [TEXT], speed=1.5),
+            ]
+            return np.frombuffer(pcm(spoken), "<i2").astype(np.int32)
 
     async def test() -> None:
         at_once, in_hops = await samples(whole), await samples(hopping)
         assert len(at_once) == len(in_hops)
         assert np.abs(at_once - in_hops).max() < 33  # of 32767; a phase adds up rounding errors
 
+    run(test())
+
+
+@pytest.mark.parametrize("cloned", [False, True], ids=["bare", "cloned"])
+def test_the_first_sound_needs_few_ids_and_the_second_chunk_a_block(
+    backend: CosyVoiceBackend, cloned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded, decoded_at, answer, result = 0, [], CosyVoiceSession.answer, CosyVoiceSession.render_result
+
+    def count(session: CosyVoiceSession, id: int) -> None:
+        nonlocal decoded
+        decoded += 1
+        answer(session, id)
+
+    def note(session: CosyVoiceSession, samples: np.ndarray) -> StepResult:
+        decoded_at.append(decoded)
+        return result(session, samples)
+
+    async def test() -> None:
+        nonlocal decoded
+        async with await Engine.open(backend=backend) as engine:
+            voice = engine.voices.enroll(recording(), 16_000, "a tone").id if cloned else None
+            for speed in (1.0, 0.7, 1.5):
+                decoded, decoded_at[:] = 0, ()
+                text = "Once upon a time there was a small voice, and it spoke for a while."
+                chunks = [
+                    chunk
+                    for chunk in await speak(engine, [text], voice=voice, speed=speed)
+                    if chunk.provenance.speech_ids
+                ]
+                first = 25 if speed > 1 else {11: 17, 20: 8}[backend.chunk_policy["prompt_tail"]]
+                assert decoded_at[:3] == [first, first + 25, first + 75]
+                assert [chunk.provenance.speech_ids_needed for chunk in chunks[:3]] == decoded_at[:3]
+                assert chunks[0].seconds > 0.1
+
+    monkeypatch.setattr(CosyVoiceSession, "answer", count)
+    monkeypatch.setattr(CosyVoiceSession, "render_result", note)
     run(test())
 
 
@@ -169,7 +212,8 @@ def test_a_session_chooses_its_first_hop(v2_backend: CosyVoiceBackend) -> None:
                 for first_hop in (None, 1, 26, 10_000)
             ]
             first_ids = [chunks[0].provenance.speech_ids for chunks in spoken]
-            assert first_ids == [(0, 25), (0, 25), (0, 50), (0, 50)]  # blocks; at most the longest chunk
+            # Blocks, of which the first has 14 ids of the sentence; at most the longest chunk.
+            assert first_ids == [(0, 14), (0, 14), (0, 39), (0, 39)]
             with pytest.raises(BadRequest, match="first_hop"):
                 engine.stream(delivery=Delivery(first_hop=0))
 

@@ -20,7 +20,6 @@ from vivavoce.tts_engine.cosyvoice.rendering.render_messages import (
     RenderReply,
     SentenceMissing,
     VoiceMissing,
-    voice_key,
 )
 from vivavoce.tts_engine.cosyvoice.rendering.render_stage import LocalRenderStage
 from vivavoce.tts_engine.errors import SynthesisFailed
@@ -96,7 +95,7 @@ class HostedReplica:
         ids = tuple(range(first, chunk.lookahead_stop))
         noise = np.random.default_rng(0) if opens else None
         request = ChunkRequest(
-            *(decoder, sentence, voice_key(VOICE), float(sentence), first, ids, (chunk,), lead_s, noise),
+            *(decoder, sentence, VOICE.key, float(sentence), first, ids, (chunk,), lead_s, noise),
             trace_id,
         )
         return self.host.render(request)

@@ -38,7 +38,7 @@ class ArrayRenderState:
     """The state of flow, speed change and vocoder for one sentence."""
 
     flow: OwnSequence
-    prompt_tail_mel: Samples  # (80, 2 n), of the n ids at the recording's end that are rendered again
+    prompt_tail_mel: Samples  # as of ``FlowPrompt``
     speed: ArrayMelStretcher
     vocoder: ArrayVocoderStream
 
@@ -89,9 +89,8 @@ class ArrayRenderRunner:
         flow = voice.lend_memory() if voice.can_lend_memory else OwnSequence(self._with_reserve(voice.state))
         # Each thread keeps what its steps have freed; a sentence leaves up to 0.1 GB.
         weakref.finalize(flow, release_free_heap)
-        tail = FRAMES_PER_SPEECH_ID * (len(flow_prompt.ids) - len(flow_prompt.prompt_tail_ids))
         stream = self._vocoder.open_stream(noise)
-        return ArrayRenderState(flow, flow_prompt.mel[:, tail:], ArrayMelStretcher(speed), stream)
+        return ArrayRenderState(flow, flow_prompt.prompt_tail_mel, ArrayMelStretcher(speed), stream)
 
     def flow_batch_key(self, render_input: RenderInput) -> Hashable:
         """Another one for each sentence: the graphs take equal rows only."""
@@ -142,7 +141,7 @@ class ArrayRenderRunner:
         return mel
 
     def _prepared_voice(self, flow_prompt: FlowPrompt) -> PreparedVoice:
-        return self._prepared.get(flow_prompt.id, lambda: self._new_prepared_voice(flow_prompt))
+        return self._prepared.get(flow_prompt.key, lambda: self._new_prepared_voice(flow_prompt))
 
     def _new_prepared_voice(self, flow_prompt: FlowPrompt) -> PreparedVoice:
         state = self._with_reserve(self._prefilled_voice(flow_prompt))
@@ -155,7 +154,7 @@ class ArrayRenderRunner:
         files, frames = self._voice_files, blocks * BLOCK_FRAMES
         if files is None or not frames or not files.keeps(flow_prompt.id):
             return self._prefill(flow_prompt)
-        part = type(self._flow).__name__
+        part = f"{type(self._flow).__name__}{len(flow_prompt.ids)}"  # ids are kept by speed
         speaker = self._flow.project_speaker(flow_prompt.embedding[None])
         empty = self._flow.empty_voice(speaker, frames)
         if stored := files.load(flow_prompt.id, part, empty.packed_form()):

@@ -32,7 +32,6 @@ from .render_messages import (
     RenderReply,
     SentenceMissing,
     VoiceMissing,
-    voice_key,
 )
 from .render_stage import SessionSpeech
 
@@ -65,7 +64,7 @@ class RemoteSentence:
         return ChunkRequest(
             decoder=decoder,
             sentence=self.number,
-            voice=voice_key(self.flow_prompt),
+            voice=self.flow_prompt.key,
             speed=self.speed,
             first_id=first_id,
             ids=tuple(wanted.ids[first_id : wanted.chunk.lookahead_stop]),

@@ -35,7 +35,6 @@ from .render_messages import (
     RenderReply,
     SentenceMissing,
     VoiceMissing,
-    voice_key,
 )
 from .render_stage import LocalRenderStage
 from .render_stats import RenderStats
@@ -143,7 +142,7 @@ class RenderHost:
     def keep_voice(self, flow_prompt: FlowPrompt) -> None:
         """Keep a voice for the sentences to come."""
         with self._condition:
-            self._voices[voice_key(flow_prompt)] = flow_prompt
+            self._voices[flow_prompt.key] = flow_prompt
             if len(self._voices) > _MAX_VOICES:
                 self._voices.popitem(last=False)
 

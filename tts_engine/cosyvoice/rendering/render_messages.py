@@ -13,7 +13,6 @@ import numpy as np
 
 from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...errors import VivavoceError
-from ..conditioning import FlowPrompt
 from .render_input import Samples
 
 
@@ -23,7 +22,7 @@ class ChunkRequest:
 
     decoder: str  # id of the decode replica
     sentence: int  # the decode replica's number of it
-    voice: str  # ``voice_key``
+    voice: str  # ``FlowPrompt.key``
     speed: float  # 0.5 to 2.0
     first_id: int  # place of ``ids`` in the sentence
     ids: tuple[int, ...]  # speech ids that the render replica does not have yet
@@ -68,8 +67,3 @@ class RenderingFailed:
 
 
 RenderReply = RenderedChunk | VoiceMissing | SentenceMissing | RenderingFailed
-
-
-def voice_key(flow_prompt: FlowPrompt) -> str:
-    """The key of a voice: its content, and how much of the recording the flow is conditioned on."""
-    return f"{flow_prompt.id}:{len(flow_prompt.ids)}"

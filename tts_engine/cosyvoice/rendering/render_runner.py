@@ -1,11 +1,7 @@
 """Runs flow and vocoder: speech ids of a sentence to samples, one chunk at a time.
 
-The flow's state after a voice's recording is computed once and kept; a sentence continues from it
-(``flow_runner``). The recording is cut to whole blocks of 25 ids plus 3, the lookahead of its last block. So
-22 new ids complete the next block, and 25 are enough for the first sound:
-
-    ids        |<- recording, 25 k ->|r r r|0 ... 21|22 23 24|
-                prepared once a voice |first chunk |lookahead
+The flow's state after the whole blocks of a voice's recording is computed once and kept; a sentence continues
+from it (``flow_runner``) with the rest of the recording, whose sound is dropped (``hop_schedule``).
 
 Sentences whose chunks have the same length share a step of the flow; final chunks share one if they take the
 same number of blocks. Sentences share a step of the vocoder if their state shapes agree. State is in each
@@ -32,7 +28,7 @@ from ....models.cosyvoice.config import (
     MEL_BANDS,
     CosyVoiceVersion,
 )
-from ....models.cosyvoice.flow.hop_schedule import HopSchedule
+from ....models.cosyvoice.flow.hop_schedule import HopSchedule, prompt_tail_ids
 from ....models.cosyvoice.flow.mel_stretcher import MelStretcher
 from ....models.cosyvoice.flow.policy import EXACT_POLICY
 from ....models.cosyvoice.flow.state import FlowChunk, FlowState, packed_voice, unpacked_voice
@@ -73,9 +69,7 @@ class SentenceRenderState:
     """The state of flow, speed change and vocoder for one sentence."""
 
     flow_sequence: object  # the ``FlowRunner``'s
-    prompt_tail_mel: (
-        Tensor  # (80, 2 n), of the n ids at the recording's end that the first chunk renders again
-    )
+    prompt_tail_mel: Tensor  # as of ``FlowPrompt``
     speed: MelStretcher
     vocoder_stream: VocoderStream
 
@@ -108,7 +102,7 @@ class RenderRunner:
         self._noise_table = NoiseTable(self._vocoder.config.sine_count) if has_table else None
         self._voice_files = voice_files if _can_be_kept(networks.flow) else None
         # Before the flow's, which takes a share of the memory that is then free.
-        self._vocoder_graphs = _vocoder_graphs(self._vocoder, self._device, policy)
+        self._vocoder_graphs = _vocoder_graphs(version, self._vocoder, self._device, policy)
         self._flow_runner = _flow_runner(networks.flow, policy)
         self._prepared: RecentlyUsed[str, object] = RecentlyUsed(policy.max_prepared_voices)
 
@@ -134,11 +128,7 @@ class RenderRunner:
         Raises MemoryError.
         """
         sequence = self._flow_runner.open_sentence(self._prepared_voice(flow_prompt))
-        prompt_tail = self._to_device(
-            flow_prompt.mel[
-                :, FRAMES_PER_SPEECH_ID * (len(flow_prompt.ids) - len(flow_prompt.prompt_tail_ids)) :
-            ]
-        )
+        prompt_tail = self._to_device(flow_prompt.prompt_tail_mel)
         return SentenceRenderState(
             sequence, prompt_tail, MelStretcher(speed), self._new_vocoder_stream(noise)
         )
@@ -204,7 +194,7 @@ class RenderRunner:
 
     def _prepared_voice(self, flow_prompt: FlowPrompt) -> object:
         return self._prepared.get(
-            flow_prompt.id, lambda: self._flow_runner.prepare_voice(self._prefilled_voice(flow_prompt))
+            flow_prompt.key, lambda: self._flow_runner.prepare_voice(self._prefilled_voice(flow_prompt))
         )
 
     @torch.inference_mode()
@@ -214,7 +204,7 @@ class RenderRunner:
         files, frames = self._voice_files, blocks * BLOCK_FRAMES
         if files is None or not frames or not files.keeps(flow_prompt.id):
             return self._prefill(flow_prompt, speaker)
-        part = type(self._flow).__name__
+        part = f"{type(self._flow).__name__}{len(flow_prompt.ids)}"  # ids are kept by speed
         empty = self._flow.init_state(speaker, frames)
         shapes = _form_on_file(packed_voice(map_state(lambda tensor: tensor.to("meta"), empty)))
         if stored := files.load(flow_prompt.id, part, shapes):
@@ -278,26 +268,27 @@ def _flow_runner(flow: StreamingFlow, policy: CosyVoicePolicy) -> FlowRunner[Any
     )
 
 
-def _vocoder_graphs(vocoder: Vocoder, device: torch.device, policy: CosyVoicePolicy) -> VocoderGraphs | None:
+def _vocoder_graphs(
+    version: CosyVoiceVersion, vocoder: Vocoder, device: torch.device, policy: CosyVoicePolicy
+) -> VocoderGraphs | None:
     """Recorded steps of a vocoder that torch computes on a device other than the CPU."""
     if device.type == "cpu" or not isinstance(vocoder, HiftNetwork):
         return None
     graphs = VocoderGraphs(vocoder, device, policy.max_render_rows)
-    for tail_ids in (0, LOOKAHEAD_IDS):  # of a voice without a recording, and of the others
-        graphs.record(_mel_frames(policy, tail_ids))
+    graphs.record(_mel_frames(policy, prompt_tail_ids(version, speed=1.0)))
     return graphs
 
 
 def _mel_frames(policy: CosyVoicePolicy, tail_ids: int) -> list[int]:
     """Mel frames of the first chunks of a sentence at speed 1.0, up to one after the longest hop.
 
-    tail_ids: speech ids of the voice that the first chunk renders again.
+    tail_ids: speech ids whose sound the first chunk drops.
     """
     schedule = HopSchedule(hop=policy.first_hop, max_hop=policy.max_hop)
-    hops = [schedule.hop]
-    while len(hops) < 2 or hops[-1] != hops[-2]:
-        schedule.next(sys.maxsize, ended=False)
+    hops: list[int] = []
+    while len(hops) < 3 or hops[-1] != hops[-2]:
         hops.append(schedule.hop)
+        schedule.next(sys.maxsize, ended=False)
     return [FRAMES_PER_SPEECH_ID * (hop - (0 if index else tail_ids)) for index, hop in enumerate(hops)]
 
 

@@ -1,15 +1,24 @@
 """Chunks of an utterance: hops that double, and every id rendered once."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivavoce.models.cosyvoice.flow.hop_schedule import HopSchedule, SpeechIdChunk
+from vivavoce.models.cosyvoice.config import BLOCK_IDS, LOOKAHEAD_IDS, CosyVoiceVersion
+from vivavoce.models.cosyvoice.flow.hop_schedule import HopSchedule, SpeechIdChunk, prompt_tail_ids
 
 
-def test_hops_double_up_to_the_maximum() -> None:
+@pytest.mark.parametrize(("version", "needed"), [(CosyVoiceVersion.V2, 17), (CosyVoiceVersion.V3, 8)])
+def test_the_tail_leaves_as_many_ids_as_the_first_sound_needs(version: CosyVoiceVersion, needed: int) -> None:
+    assert BLOCK_IDS - prompt_tail_ids(version, 1.0) + LOOKAHEAD_IDS == needed
+    assert prompt_tail_ids(version, 0.5) == prompt_tail_ids(version, 1.0)
+    assert prompt_tail_ids(version, 1.1) == LOOKAHEAD_IDS  # what the recording's last block needs
+
+
+def test_hops_double_after_the_second_up_to_the_maximum() -> None:
     schedule = HopSchedule()
     hops = [chunk.stop - chunk.start for _ in range(5) if (chunk := schedule.next(1000, ended=False))]
-    assert hops == [25, 50, 100, 100, 100]
+    assert hops == [25, 25, 50, 100, 100]
 
 
 def test_a_chunk_waits_for_its_lookahead() -> None:
