@@ -1,6 +1,7 @@
 """Names and descriptions of the files of a bundle, and the error of one that cannot be used. No torch."""
 
 import errno
+import re
 import stat
 from dataclasses import dataclass
 from enum import Enum
@@ -27,6 +28,20 @@ def require_file(path: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, "is a folder, expected a file", str(path))
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "is not a plain file", str(path))
+
+
+def is_web_page(path: Path) -> bool:
+    """Whether a file begins as HTML does: a page that was saved in place of a download."""
+    with path.open("rb") as file:
+        return _WEB_PAGE.match(file.read(_WEB_PAGE_HEAD_BYTES)) is not None
+
+
+_WEB_PAGE_HEAD_BYTES = 4096
+# A byte order mark, comments and an XML declaration may come first.
+_WEB_PAGE = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:\s+|<!--.*?-->|<\?.*?\?>)*<(?:!doctype\s+html|html|head|title|body)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ prefix).
 """
 
 import pickle
+import re
 import struct
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from ..bundle_files import TensorShape as TensorShape
 from ..bundle_files import WeightFileError as WeightFileError
+from ..bundle_files import is_web_page
 from ..bundle_files import require_file as require_file
 from ..bundle_files import weight_path as weight_path
 
@@ -36,9 +38,11 @@ _MAX_KEYS_NAMED = 4
 _TENSORS_PER_MAPPING = 12  # a layer of the language model
 _MAX_PICKLE_BYTES = 16_000_000  # the pickle only names the tensors; a release has 0.1 MB
 _GIT_LFS_POINTER = b"version https://git-lfs"
-_WEB_PAGE_STARTS = (b"<!doctype html", b"<html")
 _SIXTEEN_BIT_TYPES = (torch.float16, torch.bfloat16)
 _TRAINING_COUNTERS = {"epoch", "step"}  # that upstream's trainer stores beside the tensors
+_TRAINER_FILES = "epoch_*_whole.pt"
+_NESTED_WEIGHTS = ("state_dict", "model", "model_state_dict", "module")  # of other trainers
+_PARALLEL_PREFIX = "module."  # that torch's data parallelism puts before every key
 
 
 def check_weight_file(path: Path, expected: Mapping[str, TensorShape], tied: Collection[str] = ()) -> None:
@@ -54,7 +58,7 @@ def check_weight_file(path: Path, expected: Mapping[str, TensorShape], tied: Col
     lacking = set(tied) - found.keys() if path.suffix == ".safetensors" else set()
     wanted = {key: (shape, torch.float32) for key, shape in expected.items() if key not in lacking}
     if differences := list_differences(found, wanted):
-        raise WeightFileError(f"{path.name}: {differences}; {_release_hint(path)}")
+        raise WeightFileError(f"{path.name}: {differences}; {_remedy(path, found, wanted)}")
 
 
 def list_differences(found: Mapping[str, TensorInfo], wanted: Mapping[str, TensorInfo]) -> str:
@@ -86,7 +90,7 @@ def load_weight_file(path: Path, memory_mapped: Collection[str] = ()) -> dict[st
             tensors.pop(key)  # frees the copy before the mapping is made
             tensors[key] = _with_current_keys(mapping(path))[key]
     except (OSError, SafetensorError) as error:
-        raise WeightFileError(f"{path.name}: {error}; {_download_hint(path)}") from error
+        raise _unreadable(path, error) from error
     return {
         key: tensor.float() if tensor.dtype in _SIXTEEN_BIT_TYPES else tensor
         for key, tensor in tensors.items()
@@ -102,7 +106,7 @@ def map_weight_file(path: Path) -> dict[str, Tensor]:
         mapping = _map_safetensors if path.suffix == ".safetensors" else _map_pickle
         return _with_current_keys(mapping(path))
     except (OSError, SafetensorError) as error:
-        raise WeightFileError(f"{path.name}: {error}; {_download_hint(path)}") from error
+        raise _unreadable(path, error) from error
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
@@ -148,11 +152,11 @@ def _unpickle(path: Path, load: Callable[[], Any]) -> Any:
         return load()
     except pickle.UnpicklingError as error:
         raise WeightFileError(
-            f"{path.name}: its pickle is damaged or asks for code to be run ({_first_line(error)}); expected "
+            f"{path.name}: its pickle is damaged or asks for code to be run{_named_code(error)}; expected "
             "tensors only; do not load this file with anything else, get it from its publisher"
         ) from error
     except _DAMAGED_FILE_ERRORS as error:
-        raise WeightFileError(f"{path.name}: {_first_line(error)}; {_download_hint(path)}") from error
+        raise _unreadable(path, error) from error
 
 
 # Reading a damaged pickle can raise any of these.
@@ -247,7 +251,7 @@ def _describe_safetensors(path: Path) -> dict[str, TensorInfo]:
                 for key, part in slices.items()
             }
     except (OSError, SafetensorError) as error:
-        raise WeightFileError(f"{path.name}: {error}; {_download_hint(path)}") from error
+        raise _unreadable(path, error) from error
 
 
 _SAFETENSORS_TYPES = {
@@ -267,12 +271,12 @@ def _check_archive(path: Path) -> None:
             start = file.read(len(_GIT_LFS_POINTER))
             size = path.stat().st_size
     except OSError as error:
-        raise WeightFileError(f"{path.name}: {error.strerror}; {_download_hint(path)}") from error
+        raise _unreadable(path, error) from error
     if start == _GIT_LFS_POINTER:
         raise WeightFileError(
             f"{path.name}: a Git LFS pointer of {size} bytes, not the file; run git lfs pull"
         )
-    if start.lstrip().lower().startswith(_WEB_PAGE_STARTS):
+    if is_web_page(path):
         raise WeightFileError(f"{path.name}: a web page, not the file; {_download_hint(path)}")
     entries = _entries(path)
     if entries is None:
@@ -311,13 +315,26 @@ def _read_tensor_table(path: Path, device: str) -> dict[str, Tensor]:
     read = read_pickled_data(path, device)
     if isinstance(read, dict):
         read = {
-            key: value
-            for key, value in read.items()
-            if not (key in _TRAINING_COUNTERS and isinstance(value, int))
+            key: value for key, value in read.items() if not (key in _TRAINING_COUNTERS and _is_number(value))
         }
     if not isinstance(read, dict) or not all(isinstance(value, Tensor) for value in read.values()):
-        raise WeightFileError(f"{path.name}: not a table of tensors; expected the weights of one network")
+        raise WeightFileError(
+            f"{path.name}: not a table of tensors; expected the weights of one network{_nested_hint(read)}"
+        )
     return read
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, Tensor) and value.ndim == 0)
+
+
+def _nested_hint(read: object) -> str:
+    """How to take the weights out of a checkpoint that holds more than them."""
+    if isinstance(read, dict):
+        for name in _NESTED_WEIGHTS:
+            if isinstance(read.get(name), dict):
+                return f", which this checkpoint of a trainer has under {name!r}: save that table alone"
+    return ""
 
 
 def _with_current_keys(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -359,11 +376,35 @@ def _shape_and_type(shape: TensorShape, dtype: torch.dtype) -> str:
     return f"{list(shape)} {str(dtype).removeprefix('torch.')}"
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0][:200] or type(error).__name__
+def _unreadable(path: Path, error: BaseException) -> WeightFileError:
+    """The error for a file that cannot be read, without the words of the library that tried."""
+    trained = sorted(path.parent.glob(_TRAINER_FILES)) if isinstance(error, FileNotFoundError) else []
+    if trained:
+        return WeightFileError(
+            f"{path.name}: missing; found {trained[-1].name}: if upstream's trainer made it of this network, "
+            f"name it {path.name}"
+        )
+    if isinstance(error, OSError) and error.strerror:
+        return WeightFileError(f"{path.name}: {error.strerror}; {_download_hint(path)}")
+    if path.is_file() and is_web_page(path):
+        return WeightFileError(f"{path.name}: a web page, not the file; {_download_hint(path)}")
+    kind = "safetensors file" if path.suffix == ".safetensors" else "PyTorch archive"
+    return WeightFileError(f"{path.name}: not a complete {kind}; {_download_hint(path)}")
 
 
-def _release_hint(path: Path) -> str:
+def _named_code(error: pickle.UnpicklingError) -> str:
+    """The name that a pickle asks for, as torch reports it; empty if it does not."""
+    name = re.search(r"GLOBAL ([\w.]{1,100})", str(error))
+    return f" ({name[1]})" if name else ""
+
+
+def _remedy(path: Path, found: Mapping[str, TensorInfo], wanted: Mapping[str, TensorInfo]) -> str:
+    if all(key.startswith(_PARALLEL_PREFIX) for key in found):
+        return f"save it without the prefix {_PARALLEL_PREFIX!r} of its keys"
+    if {key: shape for key, (shape, _) in found.items()} == {
+        key: shape for key, (shape, _) in wanted.items()
+    }:
+        return "save it in float32, float16 or bfloat16"
     return f"is {path.name} of the same release as the yaml beside it?"
 
 

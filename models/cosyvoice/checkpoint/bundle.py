@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...bundle_files import TensorShape, WeightFileError, require_file, weight_path
+from ...bundle_files import TensorShape, WeightFileError, is_web_page, require_file, weight_path
 from ...checkpoint.settings_file import BundleConfigError
 from ...devices.execution import is_torch_installed
 from ..config import QWEN_FOLDER, SPEAKER_WIDTH, TIED_KEYS, CosyVoiceConfig, CosyVoiceVersion
@@ -217,6 +217,8 @@ _SPEECH_TOKENIZER_SIGNATURE = OnnxSignature(
 def _check_onnx(path: Path, expected: OnnxSignature) -> None:
     try:
         require_file(path)
+        if is_web_page(path):
+            raise InvalidBundleError(f"{path.name}: a web page, not the file; download it again")
         found = read_onnx_signature(path)
     except OSError as error:
         raise InvalidBundleError(f"{path.name}: {error.strerror}; download it again") from error

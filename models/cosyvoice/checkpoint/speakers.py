@@ -9,6 +9,7 @@
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/cosyvoice.py:71-77, cosyvoice/cli/frontend.py:167-190.
 """
 
+import reprlib
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ EXPORTED_SPEAKERS = "onnx/speakers.npz"  # the same without a pickle
 
 _MAX_PROMPT_IDS = 30 * 25  # upstream refuses longer recordings
 _MAX_TEXT_IDS = 2_000
+_MAX_ID = 2**31 - 1  # larger numbers are out of every range, which ``check_ids`` reports
 _REMEDY = "expected an embedding or a recording for each speaker; remove the file or download it again"
 
 
@@ -87,9 +89,11 @@ def read_speakers(path: Path) -> dict[str, BundleSpeaker]:
     speakers = {}
     for name, entry in entries.items():
         try:
-            speakers[str(name)] = _speaker(entry)
+            if not isinstance(name, str):
+                raise ValueError(f"its name is a {type(name).__name__}, expected text")
+            speakers[name] = _speaker(entry)
         except ValueError as error:
-            raise WeightFileError(f"{path.name}: speaker {name!r}: {error}; {_REMEDY}") from error
+            raise WeightFileError(f"{path.name}: speaker {reprlib.repr(name)}: {error}; {_REMEDY}") from error
     return speakers
 
 
@@ -109,7 +113,23 @@ def _tensor(entry: object, key: str) -> "Tensor":
     value = entry.get(key)
     if not isinstance(value, Tensor):
         raise ValueError(f"{key} is missing" if value is None else f"{key} is a {type(value).__name__}")
+    if not _holds_plain_numbers(value):
+        raise ValueError(f"{key} is {_described(value)}, expected a tensor of plain, finite numbers")
     return value
+
+
+def _holds_plain_numbers(tensor: "Tensor") -> bool:
+    """Whether numpy can hold the tensor and each of its numbers is finite."""
+    import torch
+
+    if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
+        return False
+    return not (tensor.is_complex() or tensor.dtype is torch.bool) and bool(tensor.isfinite().all())
+
+
+def _described(tensor: "Tensor") -> str:
+    parts = (list(tensor.shape), tensor.dtype, tensor.layout)
+    return " ".join(str(part).removeprefix("torch.") for part in parts)
 
 
 def _recording(entry: object) -> ClonedRecording | None:
@@ -124,13 +144,13 @@ def _recording(entry: object) -> ClonedRecording | None:
         ("prompt_text", text_ids, _MAX_TEXT_IDS),
     ):
         if ids.is_floating_point() or ids.numel() > max_ids:
-            raise ValueError(
-                f"{name} is {list(ids.shape)} {ids.dtype}, expected up to {max_ids} whole numbers"
-            )
+            raise ValueError(f"{name} is {_described(ids)}, expected up to {max_ids} whole numbers")
     if not speech_ids.numel():
         return None
     return ClonedRecording(
-        text_ids.reshape(-1).long().numpy(), speech_ids.reshape(-1).int().numpy(), mel[0].float().numpy()
+        text_ids.reshape(-1).long().numpy(),
+        speech_ids.reshape(-1).clamp(-1, _MAX_ID).int().numpy(),
+        mel[0].float().numpy(),
     )
 
 
@@ -182,4 +202,4 @@ def read_exported_speakers(path: Path) -> dict[str, BundleSpeaker]:
                 for index, name in enumerate(arrays["names"].tolist())
             }
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise WeightFileError(f"{path.name}: {error}; export the bundle again") from error
+        raise WeightFileError(f"{path.name}: damaged or incomplete; export the bundle again") from error

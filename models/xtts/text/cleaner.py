@@ -32,6 +32,8 @@ _DECIMAL = re.compile("([0-9]+[.,][0-9]+)")
 _COMMA_THOUSANDS = re.compile(r"\b\d{1,3}(,\d{3})*(\.\d+)?\b")
 _STOP_THOUSANDS = re.compile(r"\b\d{1,3}(\.\d{3})*(,\d+)?\b")
 _YEAR_OR_LONG = re.compile("[0-9]{4}(?=年)|[0-9]{7,}")
+_FRACTION = re.compile(r"(?<![0-9/])([0-9]+)/([0-9]+)(?![0-9/])")  # not a date, 2024/5/6
+_TIME_COLON = re.compile("(?<=[0-9]):(?=[0-9])")
 _CHINESE_DIGITS = str.maketrans("0123456789", "零一二三四五六七八九")
 _FOREIGN_LETTER = re.compile("[^\\W\\d_a-zA-Z\u00aa-\u02af\u1e00-\u1eff]")  # none of the Latin script
 _TURKISH_LETTERS = str.maketrans("İÖÜ", "iöü")
@@ -89,7 +91,12 @@ def _romanized(text: str, language: str, numbers: NumberWords) -> str:
 
 
 def _expand_chinese_numbers(text: str, numbers: NumberWords) -> str:
-    """Years and telephone numbers digit by digit; other numbers as quantities."""
+    """Years and telephone numbers digit by digit; other numbers as quantities, a half as 二分之一.
+
+    The colon of a time becomes a comma, as upstream writes punctuation.
+    """
+    text = _FRACTION.sub(r"\2分之\1", text)
+    text = _TIME_COLON.sub(",", text)
     text = _YEAR_OR_LONG.sub(lambda found: found[0].translate(_CHINESE_DIGITS), text)
     text = re.sub(r"([0-9]+(?:\.[0-9]+)?)%", r"百分之\1", text)
     text = re.sub(r"(?<=[0-9])\.([0-9]+)", lambda found: "点" + found[1].translate(_CHINESE_DIGITS), text)

@@ -59,6 +59,20 @@ def test_chinese_is_read_as_pinyin(text: str, romanized: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("我吃了1/2个", "wo3chi1le5er4fen1zhi1yi2ge4"),
+        ("现在14:30", "xian4zai4shi2si4,san1shi2"),
+        ("在2024/5/6", "zai4er4qian1ling2er4shi2si4/wu3/liu4"),
+    ],
+)
+def test_fractions_and_times_are_read_in_chinese(text: str, cleaned: str) -> None:
+    pytest.importorskip("pypinyin", reason="Chinese needs pypinyin: make test EXTRAS=dev,stt,cosyvoice")
+    numbers = pytest.importorskip("vivavoce.tts_engine.xtts.number_words").CldrNumberWords()
+    assert clean_text(text, "zh-cn", numbers) == cleaned
+
+
+@pytest.mark.parametrize(
     ("text", "romanized"),
     [
         ("한국어", "hangug-eo"),

@@ -147,6 +147,7 @@ def test_weights_of_another_type_are_refused(damaged: Path) -> None:
     weights = torch.load(damaged / "hift.pt", weights_only=True)
     torch.save({key: tensor.double() for key, tensor in weights.items()}, damaged / "hift.pt")
     assert "float64, expected" in error_of(damaged)
+    assert "; save it in float32, float16 or bfloat16" in error_of(damaged)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -165,16 +166,37 @@ def test_weights_of_16_bits_are_read_as_float32(damaged: Path, dtype: torch.dtyp
 
 def test_counters_of_upstream_s_trainer_are_passed_over(damaged: Path) -> None:
     weights = torch.load(damaged / "flow.pt", weights_only=True)
-    torch.save({**weights, "epoch": 7, "step": 12_000}, damaged / "flow.pt")
-    assert set(open_bundle(damaged).load("flow.pt", memory_mapped=(next(iter(weights)),))) == set(weights)
+    for counters in ({"epoch": 7, "step": 12_000}, {"epoch": torch.tensor(7), "step": torch.tensor(2.5)}):
+        torch.save({**weights, **counters}, damaged / "flow.pt")
+        assert set(open_bundle(damaged).load("flow.pt", memory_mapped=(next(iter(weights)),))) == set(weights)
     torch.save({**weights, "optimizer": 7}, damaged / "flow.pt")
     assert "not a table of tensors" in error_of(damaged)
 
 
-@pytest.mark.parametrize("start", ["<!DOCTYPE html>", "\n<html lang='en'>"])
-def test_a_web_page_in_place_of_a_file_is_recognised(damaged: Path, start: str) -> None:
-    (damaged / "flow.pt").write_text(f"{start}<title>Log in</title>")
-    assert error_of(damaged).startswith("flow.pt: a web page, not the file; download flow.pt again")
+def test_a_checkpoint_of_a_trainer_is_refused_with_what_to_do(damaged: Path) -> None:
+    weights = torch.load(damaged / "flow.pt", weights_only=True)
+    torch.save({"model": weights, "epoch": 7}, damaged / "flow.pt")
+    assert "under 'model': save that table alone" in error_of(damaged)
+    torch.save({f"module.{key}": tensor for key, tensor in weights.items()}, damaged / "flow.pt")
+    assert "without the prefix 'module.'" in error_of(damaged)
+    (damaged / "flow.pt").rename(damaged / "epoch_12_whole.pt")
+    assert "flow.pt: missing; found epoch_12_whole.pt" in error_of(damaged)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "<!DOCTYPE html>",
+        "\n<html lang='en'>",
+        "\ufeff<!doctype HTML>",
+        "<?xml version='1.0'?>\n<!-- saved -->\n<html>",
+        "\n" * 99 + "<head>",
+    ],
+)
+@pytest.mark.parametrize("name", ["flow.pt", "flow.safetensors", "campplus.onnx"])
+def test_a_web_page_in_place_of_a_file_is_recognised(damaged: Path, start: str, name: str) -> None:
+    (damaged / name).write_text(f"{start}<title>Log in</title>{' ' * 99}")
+    assert error_of(damaged).startswith(f"{name}: a web page, not the file; download ")
 
 
 @pytest.mark.parametrize("name", ["llm.pt", "flow.pt", "hift.pt"])
@@ -218,6 +240,8 @@ def test_a_pickle_with_code_is_refused_and_not_run(damaged: Path, tmp_path: Path
     created = tmp_path / "created by the pickle"
     torch.save({"llm_decoder.weight": Malicious(created)}, damaged / name)
     assert error_of(damaged).startswith(f"{name}: ")
+    assert "asks for code to be run (getattr); expected tensors only" in error_of(damaged)
+    assert "\x1b" not in error_of(damaged)  # torch's own text would colour a terminal
     assert not created.exists()
     (damaged / name).write_bytes(pickle.dumps(Malicious(created)))
     assert error_of(damaged).startswith(f"{name}: ")
@@ -404,7 +428,12 @@ def test_a_file_missing_since_the_check_is_named(damaged: Path) -> None:
     ("field", "value", "message"),
     [
         ("prompt_speech_feat", torch.zeros(1, 60, 79), "prompt_speech_feat is [1, 60, 79]"),
-        ("llm_prompt_speech_token", torch.zeros(1, 30), "llm_prompt_speech_token is [1, 30] torch.float32"),
+        ("prompt_speech_feat", torch.full((1, 60, 80), torch.nan), "expected a tensor of plain, finite"),
+        ("prompt_speech_feat", torch.zeros(1, 60, 80, device="meta"), "expected a tensor of plain, finite"),
+        ("flow_embedding", torch.zeros(1, 192).to_sparse(), "is [1, 192] float32 sparse_coo, expected a"),
+        ("llm_prompt_speech_token", torch.zeros(1, 30), "llm_prompt_speech_token is [1, 30] float32"),
+        ("llm_prompt_speech_token", torch.zeros(1, 30, dtype=torch.complex64), "plain, finite numbers"),
+        ("llm_prompt_speech_token", torch.full((1, 30), 2**40), "are 2,147,483,647 to 2,147,483,647"),
         ("prompt_text", torch.zeros(1, 9_000, dtype=torch.int32), "prompt_text is [1, 9000]"),
         ("prompt_text", "Hello.", "prompt_text is a str"),
         ("flow_embedding", None, "flow_embedding is missing"),
@@ -427,7 +456,11 @@ def test_a_clone_of_another_form_is_refused(damaged: Path, field: str, value: ob
     assert message in error_of(damaged) and "'anna'" in error_of(damaged)
 
 
-@pytest.mark.parametrize("content", [["anna"], {"anna": 7}, torch.zeros(3)], ids=["list", "number", "tensor"])
+@pytest.mark.parametrize(
+    "content",
+    [["anna"], {"anna": 7}, torch.zeros(3), {("anna", 1): {"embedding": torch.zeros(192)}}],
+    ids=["list", "number", "tensor", "name"],
+)
 def test_a_file_without_a_table_of_speakers_is_refused(damaged: Path, content: object) -> None:
     torch.save(content, damaged / "spk2info.pt")
     message = error_of(damaged)
