@@ -84,7 +84,8 @@ class KvStepPlan:
     rows: Tensor  # (B, 1) int64
     write_positions: Tensor  # (B, T) int64
     attended_positions: int
-    visible: Tensor | None  # (B, 1, G * T, attended_positions) bool, G queries a key; None: all
+    # (B, 1, G * T, attended_positions) bool, G queries a key. None: all, or as the positions tell kernels
+    visible: Tensor | None
 
     def update(self, kv: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
         """Write the keys and values of the columns; returns the keys and the values to attend to.
@@ -144,6 +145,12 @@ def plan_kv_step(
     return KvStepPlan(
         rows, write_positions, attended_positions, seen[:, None].repeat(1, 1, queries_per_key, 1)
     )
+
+
+def plan_kv_step_for_kernels(write_positions: Tensor, attended_positions: int) -> KvStepPlan:
+    """``plan_kv_step`` for kernels, which see by the positions what a column sees: without a mask."""
+    rows = torch.arange(len(write_positions), device=write_positions.device)[:, None]
+    return KvStepPlan(rows, write_positions, attended_positions, None)
 
 
 def last_valid_hidden(hidden: Tensor, valid: Tensor) -> Tensor:

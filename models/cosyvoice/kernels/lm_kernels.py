@@ -145,8 +145,8 @@ def _rotate_to_memory_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _attend_memory_kernel(  # type: ignore[no-untyped-def]
-    query, kv, visible, attended, parts, counters,
-    length, query_count, positions, visible_stride, row_stride, part_stride, head_stride, scale,
+    query, kv, positions, attended, parts, counters,
+    length, query_count, capacity, positions_stride, row_stride, part_stride, head_stride, scale,
     KV_HEADS: tl.constexpr, GROUPS: tl.constexpr, HEAD_WIDTH: tl.constexpr, PARTS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
@@ -160,23 +160,22 @@ def _attend_memory_kernel(  # type: ignore[no-untyped-def]
     channels = tl.arange(0, HEAD_WIDTH)
     places = heads[:, None] * HEAD_WIDTH + channels[None]
     await_inputs(EARLY)
+    # A query sees its own position and earlier ones, so a program reads up to its latest query.
+    position = tl.load(positions + batch * positions_stride + column, mask=is_query, other=-1)
+    in_use = tl.minimum(tl.max(position, 0) + 1, capacity)
     queries = tl.load(query + places, mask=is_query[:, None], other=0.0) * scale
     largest = tl.full((BLOCK_M,), float("-inf"), dtype=tl.float32)
     weight_sum = tl.zeros((BLOCK_M,), dtype=tl.float32)
     total = tl.zeros((BLOCK_M, HEAD_WIDTH), dtype=tl.float32)
     memory = kv + batch * row_stride + kv_head * head_stride
-    part_slots = tl.cdiv(positions, PARTS * BLOCK_S) * BLOCK_S
-    for start in range(part * part_slots, tl.minimum(positions, (part + 1) * part_slots), BLOCK_S):
+    part_slots = tl.cdiv(in_use, PARTS * BLOCK_S) * BLOCK_S
+    for start in range(part * part_slots, tl.minimum(in_use, (part + 1) * part_slots), BLOCK_S):
         slots = start + tl.arange(0, BLOCK_S)
-        is_slot = slots < positions
+        is_slot = slots < in_use
         slot_places = slots[:, None] * HEAD_WIDTH + channels[None]
         keys = tl.load(memory + slot_places, mask=is_slot[:, None], other=0.0)
         values = tl.load(memory + part_stride + slot_places, mask=is_slot[:, None], other=0.0)
-        seen = tl.load(
-            visible + batch * visible_stride + queries_of_key[:, None] * positions + slots[None],
-            mask=is_query[:, None] & is_slot[None],
-            other=0,
-        )
+        seen = is_slot[None] & (slots[None] <= position[:, None])
         largest, weight_sum, total = softmax_step(queries, keys, values, seen, largest, weight_sum, total)
     store_attention(
         largest, weight_sum, total, heads, is_query, attended, parts,
@@ -307,23 +306,23 @@ def rotate_to_memory(
     return query
 
 
-def attend_memory(query: Tensor, kv: Tensor, visible: Tensor, counters: Tensor) -> Tensor:
+def attend_memory(query: Tensor, kv: Tensor, positions: Tensor, capacity: int, counters: Tensor) -> Tensor:
     """Attention of a step over the memory of its rows: (B, T, heads * d) float32.
 
-    query: (B, T, heads * d) float32. kv: as in ``project_to_memory``, float32. visible: (B, 1, G * T, P)
-    bool, for G queries a key, which of the first P positions a query sees. counters: (B * T * heads,) int32,
-    all 0 before and after.
+    query: (B, T, heads * d) float32; each sees its position and those before it. kv: as in
+    ``project_to_memory``, float32. positions: (B, T) int64. capacity: positions that may be seen. counters:
+    (B * T * heads,) int32, all 0 before and after.
     """
     batch, length, inner = query.shape
     kv_heads, head_width = kv.shape[2], kv.shape[4]
     heads = inner // head_width
     attended = torch.empty_like(query)
     grid = (batch * kv_heads, triton.cdiv(heads // kv_heads * length, _QUERIES))
-    parts = attention_parts(grid[0] * grid[1], visible.shape[3], _SLOTS)
+    parts = attention_parts(grid[0] * grid[1], capacity, _SLOTS)
     _attend_memory_kernel[*grid, parts](
-        query, kv, visible, attended,
+        query, kv, positions, attended,
         part_buffer(parts, batch * length * heads, head_width, query.device), counters,
-        length, batch * length * heads, visible.shape[3], visible.stride(0), *kv.stride()[:3],
+        length, batch * length * heads, capacity, positions.stride(0), *kv.stride()[:3],
         LOG2_E * head_width**-0.5,
         KV_HEADS=kv_heads, GROUPS=heads // kv_heads, HEAD_WIDTH=head_width, PARTS=parts,
         BLOCK_M=_QUERIES, BLOCK_S=_SLOTS, **launch_options(query.device),

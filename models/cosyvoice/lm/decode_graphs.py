@@ -12,7 +12,8 @@ The host then answers a session's next requests from these ids as long as they a
 the row's length.
 
 A step is captured for a number of rows, a number of inputs a row and a number of attended positions, each
-rounded up to a bucket. Rows without a request write to the scratch position.
+rounded up to a bucket. Kernels read what a row has, so that with them it is captured for the whole memory.
+Rows without a request write to the scratch position.
 
 The rule and the random numbers are those of ``decoding.choose``, so the ids are equal, except where logits
 differ by rounding.
@@ -26,7 +27,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...decoding.kv_memory import SpeechLmState, input_and_write_positions, plan_kv_step
+from ...decoding.kv_memory import (
+    SpeechLmState,
+    input_and_write_positions,
+    plan_kv_step,
+    plan_kv_step_for_kernels,
+)
 from ...devices.torch_devices import to_host
 from ...networks.cuda_graphs import CapturedSteps, GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets
 from .decoding import DecodeTurn, RowRequest, collect_requests
@@ -92,6 +98,7 @@ class DecodeGraphs:
 
     def __init__(self, lm: SpeechLm, state: SpeechLmState, max_inputs: int, ids_per_step: int = 1) -> None:
         self._lm, self._state, self._max_inputs, self.ids_per_step = lm, state, max_inputs, ids_per_step
+        self._min_attended = state.capacity if lm.has_fused_kernels else _MIN_ATTENDED
         self._rows_decoded_ahead: dict[int, _DecodedAhead] = {}
         self._steps: CapturedSteps[DecodeGraphKey, _CapturedStep] = CapturedSteps(
             lm.device, lambda key, pool: _CapturedStep(lm, state, key, ids_per_step, pool)
@@ -183,12 +190,13 @@ class DecodeGraphs:
 
     def _attended_bucket(self, max_length: int) -> int:
         capacity = self._state.capacity
-        return bucket(min(max_length + self.ids_per_step - 1, capacity), capacity, _MIN_ATTENDED)
+        return bucket(min(max_length + self.ids_per_step - 1, capacity), capacity, self._min_attended)
 
     def _common_keys(self) -> Iterator[DecodeGraphKey]:
+        max_attended = max(self._min_attended, min(self._state.capacity, _MAX_RECORDED_ATTENDED))
         for rows in buckets(len(self._state.lengths)):
             for columns in (1, self._max_inputs):
-                for attended in buckets(min(self._state.capacity, _MAX_RECORDED_ATTENDED), _MIN_ATTENDED):
+                for attended in buckets(max_attended, self._min_attended):
                     yield DecodeGraphKey(rows, columns, attended, _MIN_RECENT_IDS)
 
 
@@ -261,9 +269,11 @@ class _CapturedStep:
 
     def _run_lm(self, indices: Tensor, positions: Tensor, write_positions: Tensor) -> Tensor:
         """Hidden states of the inputs: (B, T, hidden)."""
-        config = self._lm.config
-        attention = plan_kv_step(
-            positions, write_positions, self._key.attended_positions, config.queries_per_key
+        config, attended = self._lm.config, self._key.attended_positions
+        attention = (
+            plan_kv_step_for_kernels(write_positions, attended)
+            if self._lm.has_fused_kernels
+            else plan_kv_step(positions, write_positions, attended, config.queries_per_key)
         )
         plan = make_lm_step_plan(attention, positions, config)
         return self._lm.run_layers(self._lm.embed(indices), self._state.kv[: self._key.rows], plan)

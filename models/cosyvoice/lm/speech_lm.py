@@ -13,7 +13,7 @@ decoder is Qwen2 (arXiv:2407.10671): RMS norm, rotary positions, grouped queries
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -98,6 +98,11 @@ class SpeechLm(nn.Module):
         """The device of the weights."""
         return self.speech_embedding.weight.device
 
+    @property
+    def has_fused_kernels(self) -> bool:
+        """Whether kernels compute the layers; they need no mask, and read what a row has in its memory."""
+        return all(cast(_DecoderLayer, layer).has_fused_kernels(self.device) for layer in self.layers)
+
     def embed_speech(self, speech_ids: Tensor) -> Tensor:
         """Embed speech ids, in v3 control ids too: (...) int64 to (..., hidden)."""
         embedded: Tensor = self.speech_embedding(speech_ids)
@@ -174,13 +179,14 @@ class LmStepPlan:
     attention: KvStepPlan
     cos: Tensor  # (B, 1, T, head_width)
     sin: Tensor  # (B, 1, T, head_width), signed for ``_rotate``
+    positions: Tensor  # (B, T) int64, of the columns
     part_counters: Tensor  # (B * T * heads,) int32, all 0, for kernels that attend in parts
 
 
 def make_lm_step_plan(attention: KvStepPlan, positions: Tensor, config: SpeechLmConfig) -> LmStepPlan:
     """Add the rotations of columns at ``positions`` (B, T), on their device."""
     counters = torch.zeros(positions.numel() * config.heads, dtype=torch.int32, device=positions.device)
-    return LmStepPlan(attention, *_rotation(positions, config), counters)
+    return LmStepPlan(attention, *_rotation(positions, config), positions, counters)
 
 
 def _rotation(positions: Tensor, config: SpeechLmConfig) -> tuple[Tensor, Tensor]:
@@ -219,28 +225,28 @@ class _DecoderLayer(nn.Module):
         self.down = other(config.intermediate, config.hidden, bias=False)
 
     def forward(self, x: Tensor, kv: Tensor, plan: LmStepPlan) -> Tensor:
-        visible = plan.attention.visible
-        if visible is not None and self._has_fused_kernels(x.device):
-            return self._forward_fused(x, kv, plan, visible)
+        if self.has_fused_kernels(x.device):
+            return self._forward_fused(x, kv, plan)
         x = x + self.output(self._attend(self.qkv(self.attention_norm(x)), kv, plan))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
         x = x + self.down(functional.silu(gate).mul_(up))
         return x
 
-    def _has_fused_kernels(self, device: torch.device) -> bool:
+    def has_fused_kernels(self, device: torch.device) -> bool:
+        """Whether kernels compute the layer there."""
         matrix = self.down.matrix
         if matrix is None or not matrix.is_floating_point() or matrix.dtype == torch.float64:
             return False
         return has_fused_kernels(device, powers=[self.width // 2], multiples=matrix.shape)
 
-    def _forward_fused(self, x: Tensor, kv: Tensor, plan: LmStepPlan, visible: Tensor) -> Tensor:
+    def _forward_fused(self, x: Tensor, kv: Tensor, plan: LmStepPlan) -> Tensor:
         from ..kernels.lm_kernels import MAX_VECTORS
 
         if x.shape[0] * x.shape[1] > MAX_VECTORS:
-            return self._multiply_apart(x, kv, plan, visible)
-        return self._multiply_vectors(x, kv, plan, visible)
+            return self._multiply_apart(x, kv, plan)
+        return self._multiply_vectors(x, kv, plan)
 
-    def _multiply_vectors(self, x: Tensor, kv: Tensor, plan: LmStepPlan, visible: Tensor) -> Tensor:
+    def _multiply_vectors(self, x: Tensor, kv: Tensor, plan: LmStepPlan) -> Tensor:
         """A layer of a few rows, with the products in the kernels."""
         from ..kernels.lm_kernels import add_vector_product, attend_memory, project_gated, project_to_memory
 
@@ -253,11 +259,14 @@ class _DecoderLayer(nn.Module):
         query = project_to_memory(
             x, norm.weight, norm.epsilon, qkv, bias, rotation, kv, plan.attention.write_positions
         )
-        x = add_vector_product(attend_memory(query, kv, visible, plan.part_counters), output, x)
+        attended = attend_memory(
+            query, kv, plan.positions, plan.attention.attended_positions, plan.part_counters
+        )
+        x = add_vector_product(attended, output, x)
         norm = self.mlp_norm
         return add_vector_product(project_gated(x, norm.weight, norm.epsilon, gate_up), down, x)
 
-    def _multiply_apart(self, x: Tensor, kv: Tensor, plan: LmStepPlan, visible: Tensor) -> Tensor:
+    def _multiply_apart(self, x: Tensor, kv: Tensor, plan: LmStepPlan) -> Tensor:
         """A layer of many rows, with the products between the kernels."""
         from ..kernels.lm_kernels import add_and_norm, attend_memory, gate, rotate_to_memory
 
@@ -265,7 +274,10 @@ class _DecoderLayer(nn.Module):
         dtype, norm = self.down.matrix.dtype, self.attention_norm
         _, normed = add_and_norm(x, None, norm.weight, norm.epsilon, dtype)
         query = rotate_to_memory(self.qkv(normed), (plan.cos, plan.sin), kv, plan.attention.write_positions)
-        attended = self.output(attend_memory(query, kv, visible, plan.part_counters).to(dtype))
+        attended = attend_memory(
+            query, kv, plan.positions, plan.attention.attended_positions, plan.part_counters
+        )
+        attended = self.output(attended.to(dtype))
         norm = self.mlp_norm
         x, normed = add_and_norm(x, attended, norm.weight, norm.epsilon, dtype)
         return x + self.down(gate(self.gate_up(normed)))  # type: ignore[no-any-return]

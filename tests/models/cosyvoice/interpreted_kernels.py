@@ -171,14 +171,14 @@ def _language_model_layer(precision: Precision) -> Iterator[tuple[str, float]]:
         positions = torch.tensor([7, 20, 11])[:, None] + torch.arange(columns)
         write_positions = positions.clone()
         write_positions[0, -1] = 40
-        attention = plan_kv_step(positions, write_positions, 27, config.queries_per_key)
+        attention = plan_kv_step(positions, write_positions, 40, config.queries_per_key)
         plan = speech_lm.make_lm_step_plan(attention, positions, config)
         x, memory = torch.randn(3, columns, 96), torch.randn(3, 4, 2, 2, 41, config.head_width)
         results = []
         for is_fused in (False, True):
             kv = memory.clone()
             with (
-                patch.object(speech_lm._DecoderLayer, "_has_fused_kernels", return_value=is_fused),
+                patch.object(speech_lm._DecoderLayer, "has_fused_kernels", return_value=is_fused),
                 patch.multiple(lm_kernels, MAX_VECTORS=max_vectors, _SLOTS=16, _DEPTH=64),
             ):
                 results.append((layer(x, kv[:, 1], plan), kv))

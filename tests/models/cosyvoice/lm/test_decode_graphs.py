@@ -198,6 +198,16 @@ def test_the_common_steps_are_captured_in_advance(lm: SpeechLm) -> None:
     assert steps.recorded == recorded
 
 
+def test_with_kernels_a_step_is_captured_for_rows_and_inputs_only(
+    lm: SpeechLm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SpeechLm, "has_fused_kernels", True)
+    steps = DecodeGraphs(lm, lm.init_state(36, 6144), COLUMNS)
+    steps.record()
+    assert len(steps.recorded) == 14  # 1, 2, 4, 8, 16, 32 and 36 rows, of one input and of several
+    assert {key.attended_positions for key in steps.recorded} == {6144}
+
+
 @pytest.mark.parametrize("ahead", [1, 4, 7])
 def test_a_row_longer_than_a_bucket_of_attention_uses_the_next_bucket(lm: SpeechLm, ahead: int) -> None:
     text = range(10, 22)
