@@ -148,7 +148,7 @@ class _DitBlock(nn.Module):
 
         modulation: (N or 1, 6, C). cache: (N, P, W, D), written in place. angles: of history and chunk.
         """
-        if isinstance(cache, PagedBuffers) and len(modulation) == 1 and self._has_fused_kernels(x.device):
+        if isinstance(cache, PagedBuffers) and len(modulation) == 1 and self.has_fused_kernels(x.device):
             assert isinstance(plan, PagedAttentionPlan)
             return self._forward_fused(x, modulation[0], cache.pool, plan, angles[1])
         shift, scale, gate, ff_shift, ff_scale, ff_gate = modulation[:, :, None].unbind(1)
@@ -166,7 +166,8 @@ class _DitBlock(nn.Module):
         x = torch.addcmul(x, gate, attended)
         return torch.addcmul(x, ff_gate, self.ff(modulate(x, ff_scale, ff_shift)))
 
-    def _has_fused_kernels(self, device: torch.device) -> bool:
+    def has_fused_kernels(self, device: torch.device) -> bool:
+        """Whether kernels compute the block there."""
         matrices = (self.attn.halves, *(layer.halves for layer in self.linears()))
         if any(halves is None for halves in matrices):
             return False
@@ -245,6 +246,11 @@ class FlowDit(PreparedModule):
         """(N,) solver times in 0..1 -> (N, C)."""
         y: Tensor = self.time_embed.time_mlp(sinusoidal_time_features(t, TIME_WIDTH))
         return y
+
+    def has_fused_kernels(self, device: torch.device) -> bool:
+        """Whether kernels compute all blocks there."""
+        blocks = [module for module in self.modules() if isinstance(module, _DitBlock)]
+        return all(block.has_fused_kernels(device) for block in blocks)
 
     def time_offsets(self, t: Tensor) -> Tensor:
         """Modulation of all blocks, then scale and shift of the last norm: (N, 6 depth + 2, C)."""

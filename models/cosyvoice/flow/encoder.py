@@ -191,17 +191,20 @@ class FlowEncoder(nn.Module):
         state: EncoderState,
         id_plan: AttentionPlan,
         frame_plan: AttentionPlan,
+        has_future: Tensor | None = None,
     ) -> tuple[Tensor, EncoderState]:
         """The conditioning of a chunk, (B, 2 T, C), and the next state. Buffers are written in place.
 
         x: (B, T, C) embedded ids. future: (B, 3, C) the next ones, (B, 0, C) at the end. id_plan, frame_plan:
-        plans of the chunk at 25 and 50 Hz.
+        plans of the chunk at 25 and 50 Hz. has_future: (B, 3, 1) bool, False in rows that end.
         """
-        x = self.embed(x)
+        x, future = self.embed(x), self.embed(future)
         if id_plan.frame_mask is not None:
             # Padding after the end of a row must not reach it through the lookahead.
             x = x * id_plan.frame_mask
-        x, lookahead = self.pre_lookahead_layer(x, self.embed(future), state.lookahead_context)
+        if has_future is not None:
+            future = future * has_future
+        x, lookahead = self.pre_lookahead_layer(x, future, state.lookahead_context)
         x = _run_layers(self.encoders, x, state.id_memory, id_plan)
         x, upsample = self.up_layer.conv(x.repeat_interleave(FRAMES_PER_SPEECH_ID, 1), state.upsample_context)
         x = _run_layers(self.up_encoders, self.up_embed(x), state.frame_memory, frame_plan)

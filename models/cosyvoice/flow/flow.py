@@ -112,6 +112,11 @@ class Flow(PreparedModule, StreamingFlow):
         """The device of the weights."""
         return self.input_embedding.weight.device
 
+    @property
+    def has_fused_kernels(self) -> bool:
+        """Whether kernels compute the blocks of the estimator; they read the pages that a row has."""
+        return self.decoder.estimator.has_fused_kernels(self.device)
+
     def project_speaker(self, embedding: Tensor) -> Tensor:
         """(B, 192) speaker embedding -> (B, 80) conditioning."""
         y: Tensor = self.spk_embed_affine_layer(F.normalize(embedding, dim=1))
@@ -230,13 +235,17 @@ class Flow(PreparedModule, StreamingFlow):
     ) -> tuple[Tensor, EncoderState | Tensor]:
         """The conditioning of the chunk, (B, 2 T, 80), and the next state of the encoder."""
         x, future = (self.input_embedding(ids.clamp(min=0)) for ids in (chunk.ids, chunk.future))
+        has_future = None if plans.solver.frame_mask is None else (chunk.future >= 0)[..., None]
         if isinstance(state.encoder, EncoderState):
             assert plans.encoder_ids is not None and plans.encoder_frames is not None
-            h, encoder = self.encoder.step(x, future, state.encoder, plans.encoder_ids, plans.encoder_frames)
+            h, encoder = self.encoder.step(
+                x, future, state.encoder, plans.encoder_ids, plans.encoder_frames, has_future
+            )
             return self.encoder_proj(h), encoder
         if plans.solver.frame_mask is not None:
             # The plan is of (conditioned, free) rows and of frames: every second of both gives rows and ids.
             x = x * plans.solver.frame_mask[::2, ::FRAMES_PER_SPEECH_ID]
+            future = future * has_future
         h, context = self.pre_lookahead_layer(x, future, state.encoder)
         return h.repeat_interleave(FRAMES_PER_SPEECH_ID, 1), context
 

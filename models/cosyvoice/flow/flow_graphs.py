@@ -9,8 +9,11 @@ all memory is one pool, cut into pages of one block (1 s of speech), and a sessi
     session b   . 1 2 . . . 7 . .
 
 A step is the encoder and all Euler steps. One is recorded for each number of rows, blocks in a chunk and
-pages attended to, rows and pages rounded up to buckets; padding rows write to the scratch page. Contexts of
-convolutions have one row for each session. The pages of a session are freed when its handle is deleted.
+pages attended to, rows and pages rounded up to buckets; padding rows write to the scratch page. Kernels read
+the pages that a row has, so with them there is one bucket for all usual lengths; the attention of version 2's
+encoder, in torch, reads the whole bucket. A last chunk is told by data: its length, and a lookahead of -1.
+Contexts of convolutions have one row for each session. The pages of a session are freed when its handle is
+deleted.
 
 The mel is that of ``Flow.step`` except for rounding: the same frames are attended to, under a mask instead of
 row by row.
@@ -43,6 +46,7 @@ from .state import (
 )
 
 _SCRATCH_PAGE = 0
+_NO_FUTURE = -1
 _MIN_PAGES = 16  # smallest bucket of pages attended to
 # Largest bucket of pages, each 1 s of speech, that is recorded in advance; a longer sentence records its own.
 _MAX_RECORDED_PAGES = 128
@@ -75,7 +79,6 @@ class _FlowGraphKey:
     rows: int
     blocks: int  # in the chunk
     pages: int  # attended to
-    is_last: bool  # chunks without lookahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class _FlowInputs:
     """Inputs of a recorded step."""
 
     ids: Tensor  # (B, T) int64
-    future: Tensor  # (B, 3 or 0) int64
+    future: Tensor  # (B, 3) int64, -1 in a last chunk
     slots: Tensor  # (B,) int64
     places: PagePlacement  # in frames
 
@@ -99,6 +102,7 @@ class FlowGraphs:
         if flow.policy.cache_form is not CacheForm.KEYS_VALUES:
             raise ValueError(f"cache_form is {flow.policy.cache_form}; pages hold keys and values only")
         self._flow, self._rows, self.pages = flow, rows, pages
+        self._min_pages = _MAX_RECORDED_PAGES if flow.has_fused_kernels else _MIN_PAGES
         self._memory = _FlowMemoryPool(flow, slots + 1, pages + 1)
         self._pages = PageAllocator(pages + 1, "pages")
         self._slots = PageAllocator(slots + 1, "rows of contexts")
@@ -116,9 +120,8 @@ class FlowGraphs:
         """Record the steps of chunks of up to ``max_blocks`` blocks, so that no session waits for that."""
         for rows in buckets(self._rows):
             for blocks in range(1, max_blocks + 1):
-                for pages in buckets(min(self.pages, _MAX_RECORDED_PAGES), _MIN_PAGES):
-                    for is_last in (False, True):
-                        self._steps.get(_FlowGraphKey(rows, blocks, pages, is_last))
+                for pages in buckets(min(self.pages, _MAX_RECORDED_PAGES), self._min_pages):
+                    self._steps.get(_FlowGraphKey(rows, blocks, pages))
 
     @torch.inference_mode()
     def store_voice(self, voice: FlowState) -> PagedVoice:
@@ -154,9 +157,8 @@ class FlowGraphs:
         for handle in handles:
             self._allocate_for_chunk(handle, blocks)
         max_pages = max(len(handle.pages) for handle in handles)
-        is_last = not chunk.future.shape[1]
         key = _FlowGraphKey(
-            bucket(len(handles), self._rows), blocks, bucket(max_pages, self.pages, _MIN_PAGES), is_last
+            bucket(len(handles), self._rows), blocks, bucket(max_pages, self.pages, self._min_pages)
         )
         mel = self._steps.get(key).run(chunk, handles)
         for handle in handles:
@@ -280,7 +282,7 @@ class _RecordedFlowStep:
         rows, length = chunk.ids.shape
         frames, host = length * FRAMES_PER_SPEECH_ID, self._staging.host
         host.ids[:rows, :length] = chunk.ids
-        host.future[:rows] = chunk.future
+        host.future[:rows] = chunk.future if chunk.future.shape[1] else _NO_FUTURE
         for row in range(self._key.rows):
             handle = handles[row] if row < rows else SequenceHandle(_SCRATCH_PAGE, [], 0)
             host.slots[row] = handle.slot
@@ -310,14 +312,13 @@ class _RecordedFlowStep:
         return mel
 
     def _plans(self, places: PagePlacement) -> FlowPlans:
-        window, is_last = self._flow.policy.window_frames, self._key.is_last
-        heads = self._flow.config.estimator.heads
-        solver = make_paged_plan(_both_halves(places), BLOCK_FRAMES, window, is_last=is_last, heads=heads)
+        window, heads = self._flow.policy.window_frames, self._flow.config.estimator.heads
+        solver = make_paged_plan(_both_halves(places), BLOCK_FRAMES, window, is_last=True, heads=heads)
         if self._flow.config.encoder is None:
             return FlowPlans(solver, None, None)
         id_window = None if window is None else window // FRAMES_PER_SPEECH_ID
-        ids = make_paged_plan(_placement_in_ids(places), BLOCK_IDS, id_window, is_last=is_last)
-        return FlowPlans(solver, ids, make_paged_plan(places, BLOCK_FRAMES, window, is_last=is_last))
+        ids = make_paged_plan(_placement_in_ids(places), BLOCK_IDS, id_window, is_last=True)
+        return FlowPlans(solver, ids, make_paged_plan(places, BLOCK_FRAMES, window, is_last=True))
 
 
 def _scratch_inputs(key: _FlowGraphKey) -> _FlowInputs:
@@ -329,9 +330,7 @@ def _scratch_inputs(key: _FlowGraphKey) -> _FlowInputs:
 
     ends = torch.full((rows,), key.blocks * BLOCK_FRAMES)
     places = PagePlacement(zeros(), ends, zeros(key.pages), zeros(key.blocks), zeros())
-    return _FlowInputs(
-        zeros(key.blocks * BLOCK_IDS), zeros(0 if key.is_last else LOOKAHEAD_IDS), zeros(), places
-    )
+    return _FlowInputs(zeros(key.blocks * BLOCK_IDS), zeros(LOOKAHEAD_IDS), zeros(), places)
 
 
 def _both_halves(places: PagePlacement) -> PagePlacement:

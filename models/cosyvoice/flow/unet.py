@@ -146,7 +146,7 @@ class _TransformerBlock(nn.Module):
         self, x: Tensor, cache: AttentionMemory, plan: AttentionPlan, cache_form: CacheForm
     ) -> Tensor:
         """x: (N, T, C) -> (N, T, C). cache: (N, P, W, D), written in place."""
-        if isinstance(cache, PagedBuffers) and self._has_fused_kernels(x.device):
+        if isinstance(cache, PagedBuffers) and self.has_fused_kernels(x.device):
             assert isinstance(plan, PagedAttentionPlan)
             return self._forward_fused(x, cache.pool, plan)
         normed = self.norm1(x)
@@ -159,7 +159,8 @@ class _TransformerBlock(nn.Module):
         y: Tensor = x + self.ff(self.norm3(x))
         return y
 
-    def _has_fused_kernels(self, device: torch.device) -> bool:
+    def has_fused_kernels(self, device: torch.device) -> bool:
+        """Whether kernels compute the block there."""
         widen = cast(_GeluProjection, self.ff.net["0"]).proj
         if self.attn1.halves is None or widen.halves is None:
             return False
@@ -258,6 +259,11 @@ class FlowUnet(PreparedModule):
         h = F.silu(self.time_mlp["linear_1"](sinusoidal_time_features(t, self.config.in_channels)))
         y: Tensor = self.time_mlp["linear_2"](h)
         return y
+
+    def has_fused_kernels(self, device: torch.device) -> bool:
+        """Whether kernels compute all transformer blocks there."""
+        blocks = [module for module in self.modules() if isinstance(module, _TransformerBlock)]
+        return all(block.has_fused_kernels(device) for block in blocks)
 
     def time_offsets(self, t: Tensor) -> Tensor:
         """What the solver time adds in each resnet: (N, resnets, C)."""

@@ -199,10 +199,19 @@ def test_recording_steps_beforehand_changes_no_session(config: FlowConfig) -> No
     assert_same(graphs.step(FlowChunk(*utterance.chunks[0]), [handle]), expected[0])
     graphs.record(max_blocks=2)
     recorded = graphs.recorded_count
-    assert recorded == 3 * 2 * 2 * 2  # rows 1, 2, 3; blocks 1, 2; pages 16, 20; last or not
+    assert recorded == 3 * 2 * 2  # rows 1, 2, 3; blocks 1, 2; pages 16, 20
     for chunk, mel in zip(utterance.chunks[1:], expected[1:], strict=True):
         assert_same(graphs.step(FlowChunk(*chunk), [handle]), mel)
     assert graphs.recorded_count == recorded
+
+
+def test_with_kernels_a_step_is_recorded_for_rows_and_blocks_only(
+    config: FlowConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Flow, "has_fused_kernels", True)
+    graphs = FlowGraphs(make_flow(config), rows=8, slots=1, pages=150)
+    graphs.record(max_blocks=2)
+    assert graphs.recorded_count == 8  # rows 1, 2, 4, 8; blocks 1, 2
 
 
 def test_a_step_without_pages_left_can_be_tried_again(config: FlowConfig) -> None:
