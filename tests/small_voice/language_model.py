@@ -2,12 +2,13 @@
 
 A second loss, in the first half of the run, shows one head where to look: at the tokens of the word that is
 being spoken, which the teacher knows. Alone, a network of this size takes hours to find out that speech
-follows its text.
+follows its text. Some speech ids of the input are replaced by others: without that, the network goes on by
+its own ids rather than by the text, and says whole sentences of the training.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from vivavoce.models.cosyvoice.training.lm_rows import NO_TARGET, LmRow, LmUtter
 _GUIDED_LAYER, _GUIDED_HEAD = 1, 0
 _GUIDED_SHARE = 0.6  # of the run; the weight of the second loss falls to 0 until then
 _BATCH_INPUTS = 2400  # with padding
+_MAX_REPLACED = 0.3  # share of a row's speech ids; it is drawn for each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class LanguageModelTask:
             )
             for one, is_interleaved in zip(sentences, interleaved, strict=True)
         ]
+        rows = [with_replaced_ids(row, draw) for row in rows]
         loss = lm_loss(self.network, join_lm_rows(LANGUAGE_MODEL, rows))
         losses = {"ids": loss.mean, "wrong": torch.tensor(1 - loss.accuracy)}
         weight = max(0.0, 1 - progress / _GUIDED_SHARE)
@@ -107,6 +110,17 @@ class LanguageModelTask:
         is_guided = (wanted & ~future).any(2)
         loss: Tensor = -seen[is_guided].clamp(min=1e-6).log().mean()
         return loss
+
+
+def with_replaced_ids(row: LmRow, draw: np.random.Generator) -> LmRow:
+    """The row with other speech ids at some of its inputs; its targets stay."""
+    is_replaced = draw.random(len(row.inputs)) < draw.uniform(0, _MAX_REPLACED)
+    others = draw.integers(LANGUAGE_MODEL.codebook_size, size=len(row.inputs)).tolist()
+    inputs = tuple(
+        replace(one, id=other) if one.kind is LmInputKind.SPEECH and replaced else one
+        for one, replaced, other in zip(row.inputs, is_replaced, others, strict=True)
+    )
+    return LmRow(inputs, row.targets)
 
 
 def wanted_places(sentences: Sequence[Sentence], rows: Sequence[LmRow], columns: int) -> np.ndarray:

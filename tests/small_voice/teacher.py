@@ -30,6 +30,7 @@ from vivavoce.tts_engine.reading.unicode_scripts import join_words
 ID_SAMPLES = FRAMES_PER_SPEECH_ID * MEL_HOP
 _LEAD_SAMPLES, _TAIL_SAMPLES = SAMPLE_RATE * 60 // 1000, SAMPLE_RATE * 140 // 1000
 _SHARD = 250  # recordings
+_VOICED_HZ = 40.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Recording:
     samples: NDArray[np.int16]  # (N,)
     phonemes: NDArray[np.uint8]  # (F,) ids of the teacher's alphabet, 0 at the ends
     f0: NDArray[np.float32]  # (F,) Hz, 0 where unvoiced
+    turns: NDArray[np.float64]  # (F,) turns of the pulse train up to the middle of each frame
     words: NDArray[np.int16]  # (F,) index of the word, -1 before the first
 
     @property
@@ -90,9 +92,19 @@ def _aligned(
         text,
         samples,
         np.where(inside, line.ids[phoneme], 0).astype(np.uint8),
-        np.where(inside & (f0 > 40), f0, 0).astype(np.float32),
+        np.where(inside & (f0 > _VOICED_HZ), f0, 0).astype(np.float32),
+        _turns(encoded, np.floor(middles).astype(int)),
         (np.searchsorted(word_starts, at, "right") - 1).astype(np.int16),
     )
+
+
+def _turns(encoded: hibari.EncodedLine, places: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Turns of the pulse train up to samples of the line, as ``harmonic_vocoder`` counts them."""
+    f0 = np.maximum(encoded.f0, _VOICED_HZ)
+    centres = (np.arange(len(f0)) + 0.5) * TEACHER_HOP
+    samples = np.arange(encoded.onset * TEACHER_HOP, len(f0) * TEACHER_HOP) + 0.5
+    turns = np.cumsum(np.interp(samples, centres, f0)) / SAMPLE_RATE
+    return np.asarray(turns[np.clip(places - encoded.onset * TEACHER_HOP, 0, len(turns) - 1)])
 
 
 def record(folder: Path, sentences: int, seed: int, processes: int = 1) -> list[Path]:
@@ -117,7 +129,7 @@ def _record_shard(work: tuple[Path, Sequence[str]]) -> Path:
         "texts": np.array([recording.text for recording in recordings]),
         **{
             name: np.concatenate([getattr(recording, name) for recording in recordings])
-            for name in ("samples", "phonemes", "f0", "words")
+            for name in ("samples", "phonemes", "f0", "turns", "words")
         },
     }
     partial = file.with_suffix(".partial.npz")
@@ -138,5 +150,6 @@ def recordings(file: Path) -> Iterator[Recording]:
             arrays["samples"][(stop - frames) * MEL_HOP : stop * MEL_HOP],
             arrays["phonemes"][span],
             arrays["f0"][span],
+            arrays["turns"][span],
             arrays["words"][span],
         )

@@ -178,7 +178,7 @@ def test_each_part_learns_from_recordings(tmp_path: Path) -> None:
     phonemes = [one.recording.phonemes for one in utterances]
     tasks = [
         SpeechTokenizerTask(tokenizer, corpus.load_whisper(files), mels, phonemes, f0),
-        vocoder.VocoderTask(voice, mels, f0, [one.recording.samples for one in utterances]),
+        vocoder.VocoderTask(voice, mels, [one.recording for one in utterances]),
         flow.FlowTask(mel_flow, ids, mels, np.ones(192, np.float32)),
         language_model.LanguageModelTask(lm, sentences),
     ]

@@ -1,7 +1,9 @@
 """Trains the vocoder: mel to samples, by spectra at several resolutions, without discriminators.
 
 One voice and a known pitch need none: the source has the harmonics, and the network shapes them. The pitch
-predictor learns the teacher's f0; the rest is trained with that f0, so that both learn at once.
+predictor learns the teacher's f0; the rest is trained with that f0, so that both learn at once. The source
+runs through the very turns of the teacher's pulse train. So the waveform itself can be compared where it is
+voiced, and the network learns early that the harmonics are there: by magnitudes alone it whispers for hours.
 """
 
 import math
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from small_voice.optimise import Losses
+from small_voice.teacher import Recording
 from vivavoce.models.cosyvoice.config import SAMPLE_RATE, HiftConfig
 from vivavoce.models.cosyvoice.front_end.features import MEL_HOP
 from vivavoce.models.cosyvoice.training.networks import fold_weights
@@ -32,6 +35,7 @@ CONFIG = HiftConfig(
 _CROP, _EDGE = 32, 4  # mel frames of a crop, and at its ends without a loss
 _ROWS = 10
 _RESOLUTIONS = ((256, 60), (512, 120), (1024, 240), (2048, 480))  # window, hop
+_PHASE_RESOLUTIONS = ((256, 60), (768, 180))
 _FLOOR = 1e-4  # of a magnitude, under its logarithm
 _HZ = 100.0  # of the pitch, that count as one
 
@@ -50,6 +54,8 @@ def new_network(seed: int) -> HiftV2:
         if isinstance(part, WeightNorm):
             directions = part.original1.detach()
             part.original0.data = directions.flatten(1).norm(dim=1).view_as(part.original0)
+    # Else the source is so faint that the network learns to whisper without it.
+    network.m_source.l_linear.weight.data[:] = 2.0
     # Faint at first, and a pitch as of the voice.
     network.conv_post.get_parameter("parametrizations.weight.original0").data *= 0.2
     network.conv_post.bias.data[: CONFIG.n_fft // 2 + 1] = -4.0
@@ -64,46 +70,68 @@ def new_network(seed: int) -> HiftV2:
 class VocoderTask:
     """The losses of a vocoder on crops of recordings.
 
-    mels: (80, T) each; f0: (T,) Hz; samples: (480 T,) int16.
+    mels: (80, T) each; recordings: of the same T frames.
     """
 
     def __init__(
         self,
         network: HiftV2,
         mels: Sequence[NDArray[np.float16]],
-        f0: Sequence[NDArray[np.float32]],
-        samples: Sequence[NDArray[np.int16]],
+        recordings: Sequence[Recording],
     ) -> None:
-        self.network, self._mels, self._f0, self._samples = network, mels, f0, samples
+        self.network, self._mels, self._recordings = network, mels, recordings
 
     def losses(self, draw: np.random.Generator, progress: float) -> Losses:
-        """Of a batch: ``spectra`` and ``mel`` of the samples, ``pitch``."""
-        mel, f0, wave = self._crops(draw)
+        """Of a batch: ``spectra``, ``mel`` and ``phases`` of the samples, ``pitch``."""
+        mel, f0, turns, wave = self._crops(draw)
         fold_weights(self.network)
         predicted = self.network.f0_predictor(mel)
-        phase = torch.from_numpy(draw.random((len(mel), CONFIG.sine_count)))
-        sines, _ = continued_phase_sines(f0, phase, CONFIG, beginning=False)
-        source = self.network.m_source(sines, f0, torch.randn(*sines.shape))
+        source = self._source(f0, turns)
         made = self.network.decode(mel, source)
         inner = slice(_EDGE * MEL_HOP, -_EDGE * MEL_HOP)
         made, wave = made[:, inner], wave[:, inner]
         return {
             "spectra": spectral_loss(made, wave),
             "mel": 2 * (log_mel(made) - log_mel(wave)).abs().mean(),
+            "phases": phase_loss(made, wave),
             "pitch": F.smooth_l1_loss(predicted / _HZ, f0 / _HZ, beta=0.05),
         }
 
-    def _crops(self, draw: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        mels, f0, waves = [], [], []
+    def _source(self, f0: Tensor, turns: Tensor) -> Tensor:
+        """The source that has those turns at the middles of the frames. f0: (B, T) Hz; turns: (B, 1 + T)."""
+        rate = turns.diff(dim=1) * (SAMPLE_RATE / MEL_HOP)
+        frequency = torch.where(f0 > 0, rate.float(), 0.0)
+        multiples = torch.arange(1, CONFIG.sine_count + 1)
+        phase = turns[:, :1] * multiples % 1
+        sines, _ = continued_phase_sines(rate, phase, CONFIG, beginning=False)
+        made: Tensor = self.network.m_source(sines, frequency, torch.randn(*sines.shape))
+        return made
+
+    def _crops(self, draw: np.random.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        mels, f0, turns, waves = [], [], [], []
         for at in draw.integers(len(self._mels), size=_ROWS):
-            first = int(draw.integers(max(1, self._mels[at].shape[1] - _CROP)))
+            recording = self._recordings[at]
+            first = 1 + int(draw.integers(max(1, self._mels[at].shape[1] - _CROP)))
             span = slice(first, first + _CROP)
             mels.append(self._mels[at][:, span])
-            f0.append(self._f0[at][span])
-            waves.append(self._samples[at][first * MEL_HOP : (first + _CROP) * MEL_HOP])
+            f0.append(recording.f0[span])
+            turns.append(recording.turns[first - 1 : first + _CROP])
+            waves.append(recording.samples[first * MEL_HOP : (first + _CROP) * MEL_HOP])
         mel = torch.from_numpy(np.stack(mels)).float()
         wave = torch.from_numpy(np.stack(waves)).float() / 32768
-        return mel, torch.from_numpy(np.stack(f0)), wave
+        return mel, torch.from_numpy(np.stack(f0)), torch.from_numpy(np.stack(turns)), wave
+
+
+def phase_loss(made: Tensor, wave: Tensor) -> Tensor:
+    """Distance of the complex spectra up to 4 kHz, relative to the whole, on average over two windows."""
+    total = made.new_zeros(())
+    for window, hop in _PHASE_RESOLUTIONS:
+        bins = window * 4_000 // SAMPLE_RATE
+        ours, theirs = (_spectrum(one, window, hop)[:, :bins] for one in (made, wave))
+        total = total + (ours - theirs).abs().square().sum().clamp(min=1e-9).sqrt() / theirs.norm().clamp(
+            min=1e-2
+        )
+    return total / len(_PHASE_RESOLUTIONS)
 
 
 def spectral_loss(made: Tensor, wave: Tensor) -> Tensor:
@@ -118,9 +146,13 @@ def spectral_loss(made: Tensor, wave: Tensor) -> Tensor:
 
 def magnitudes(wave: Tensor, window: int, hop: int) -> Tensor:
     """(B, N) -> (B, bins, frames)."""
-    shape = torch.hann_window(window)
-    spectrum = torch.stft(wave, window, hop, window=shape, return_complex=True, normalized=True)
+    spectrum = _spectrum(wave, window, hop)
     return (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
+
+
+def _spectrum(wave: Tensor, window: int, hop: int) -> Tensor:
+    shape = torch.hann_window(window)
+    return torch.stft(wave, window, hop, window=shape, return_complex=True, normalized=True)
 
 
 def log_mel(wave: Tensor) -> Tensor:
