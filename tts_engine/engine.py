@@ -265,7 +265,7 @@ class Engine(SpeechEngine):
                 self.metrics.refusals.labels(refusal.reason).inc()
                 raise refusal
             segmenter = self._segmenter(request, all_lexicons)
-            session = Session(self._backend.open_slot(request), opened_at=time.monotonic())
+            session = Session(self._backend.open_slot(request), time.monotonic(), request.speed)
             log = StreamLog(request, parent_span)
             directions = Directions() if self._config.follows_directions else PlainText()
             stream = Stream(

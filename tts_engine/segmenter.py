@@ -13,6 +13,7 @@ from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer
 from .reading.pronunciation.lexicon import Lexicon, Pronunciation
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .reading.unicode_scripts import ReadableScripts, full_stop_after, join_words
+from .stream_request import speed_in_range
 
 __all__ = [
     "BoundaryKind",
@@ -58,6 +59,10 @@ class Segment:
     def spoken(self) -> str:
         """The words with their punctuation, for a model that reads text."""
         return join_words(self.words)
+
+    def speed_in(self, stream_speed: float) -> float:
+        """The speed of the segment in a stream of a speed: 0.5 to 2.0, as of streams."""
+        return speed_in_range(stream_speed * self.rate)
 
 
 class Segmenter:

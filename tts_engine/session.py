@@ -8,21 +8,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from .reading.pauses import usual_pause_s
 from .reading.pronunciation.lexicon import Pronunciation
-from .segmenter import BoundaryKind, Segment
+from .segmenter import Segment
 
 # Text that is pushed, its pronunciation, the pause after it in seconds, and the monotonic time. A plain
 # tuple: a document may have tens of thousands of them, and garbage collections skip tuples of such values.
 TextInput = tuple[str, Pronunciation | None, float | None, float]
-
-# Silence after a segment, in seconds, by the boundary that ends it.
-_PAUSES_S = {
-    BoundaryKind.CLAUSE: 0.25,
-    BoundaryKind.ELLIPSIS: 0.5,
-    BoundaryKind.SENTENCE: 0.32,
-    BoundaryKind.PARAGRAPH: 0.6,
-    BoundaryKind.FORCED: 0.0,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +32,7 @@ class Session:
 
     slot: int  # of the backend
     opened_at: float
+    speed: float = 1.0  # of the stream
 
     # Set by the stream and the reader of its text
     inputs: deque[Iterator[None] | TextInput] = field(default_factory=deque)  # the first may be read in part
@@ -61,8 +54,9 @@ class Session:
     chunks: int = 0
 
     def add(self, segment: Segment, *, now: float) -> None:
-        """Queue a segment with the pause for its ending."""
-        self._queue(PendingSegment(segment, _PAUSES_S[segment.ending]), now)
+        """Queue a segment with the pause for its ending, which is shorter the faster the segment is."""
+        pause_s = usual_pause_s(segment.ending, segment.speed_in(self.speed))
+        self._queue(PendingSegment(segment, pause_s), now)
 
     def add_last(self, segments: Sequence[Segment], *, now: float) -> None:
         """Queue the last segments of the stream, without a pause after the very last one."""

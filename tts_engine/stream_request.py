@@ -54,6 +54,11 @@ class Delivery:
     listener_rate: int | None = None
 
 
+def speed_in_range(speed: float) -> float:
+    """The nearest speed that a stream may have, 0.5 to 2.0."""
+    return min(_MAX_SPEED, max(_MIN_SPEED, speed))
+
+
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
     """What a stream is opened with; raises BadRequest for a speed, seed or liveliness out of range."""

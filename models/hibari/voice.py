@@ -44,7 +44,8 @@ _MAX_PHONEMES_BEFORE = 80  # of a sentence, before the line that is rendered
 _GAIN = np.float32(10 ** (5.6 / 20))
 _FRAMES_PER_UNIT = 2  # the model's durations count units of 25 ms
 _ONSET_MARGIN_FRAMES = 12  # speech may begin this much before the nominal time of the first phoneme
-# The model gives most of a pause to the phoneme before it: a word ends at most 150 ms into its last phoneme.
+# The model gives most of a pause to the phoneme before it: a word ends at most 150 ms into its last phoneme,
+# less if it is fast.
 _MAX_PHONEME_FRAMES = 12
 _AUDIBLE = np.float32(10 ** (-50 / 20))  # -50 dBFS
 # A level is measured over 1.25 ms. Such a window is a whole number of samples at every rate.
@@ -139,7 +140,7 @@ class HibariVoice:
         hidden, durations, f0 = self._encoder.run(None, feed, self._encoder_run)
         ends = np.cumsum(durations.reshape(-1)).astype(int) * _FRAMES_PER_UNIT
         starts = np.concatenate([[0], ends[:-1]])
-        sound_ends = np.minimum(ends, starts + _MAX_PHONEME_FRAMES)
+        sound_ends = np.minimum(ends, starts + round(_MAX_PHONEME_FRAMES / speed))
         words = tuple(
             (int(starts[first]), int(sound_ends[stop - 1] if stop > first else starts[first]))
             for first, stop in line.words

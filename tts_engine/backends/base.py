@@ -84,7 +84,7 @@ class StepResult:
 
 def segment_speed(request: SlotRequest, segment: Segment) -> float:
     """The speed of a segment, 0.5 to 2.0."""
-    return min(2.0, max(0.5, request.speed * segment.rate))
+    return segment.speed_in(request.speed)
 
 
 def request_in(request: SlotRequest, language: str | None) -> SlotRequest:

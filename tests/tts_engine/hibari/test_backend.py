@@ -1,6 +1,7 @@
 """The packaged voice in the engine: determinism, word times, pauses, unusual text."""
 
 import asyncio
+import itertools
 import unicodedata
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -31,6 +32,14 @@ from vivavoce.tts_engine.stream_request import Delivery
 TEXT = (
     "Good morning, and thank you for waiting. Your PIN is 0417, and your order arrives on March 3rd. "
     "Is there anything else?"
+)
+CLAUSES_AND_SENTENCES = (
+    "Thank you for calling, how can I help you today?",
+    "Your order, which was placed on Monday, left our warehouse this morning. Is there anything else?",
+    "First, unplug the router. Then, wait for thirty seconds, plug it back in, and let me know what you see.",
+    "I'm sorry to hear that. Let me look it up for you. One moment, please.",
+    "The basic plan costs ten dollars a month, and the premium plan costs thirty.\n\nWhich one do you want?",
+    "Please bring your insurance card, a photo ID, and a list of your medications. It is at half past nine.",
 )
 
 
@@ -198,6 +207,20 @@ def test_a_pause_follows_a_sentence_but_not_the_last_one(backend: HibariBackend)
             gaps = np.diff(loud)
             assert 0.3 < gaps.max() / SAMPLE_RATE < 0.5
             assert (len(samples) - loud[-1]) / SAMPLE_RATE < 0.1  # the time of the last word is covered
+
+    run(test())
+
+
+@pytest.mark.parametrize("speed", [0.8, 1.2, 1.4, 1.7, 2.0])
+def test_a_text_takes_the_time_that_its_speed_says_with_its_pauses(
+    backend: HibariBackend, speed: float
+) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            seconds = {1.0: 0.0, speed: 0.0}
+            for text, each in itertools.product(CLAUSES_AND_SENTENCES, seconds):
+                seconds[each] += (await speak(engine, text, speed=each))[-1].samples[1]
+            assert seconds[1.0] / seconds[speed] == pytest.approx(speed, rel=0.01)
 
     run(test())
 
