@@ -13,7 +13,7 @@ from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer
 from .reading.pronunciation.lexicon import Lexicon, Pronunciation
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .reading.unicode_scripts import ReadableScripts, full_stop_after, join_words
-from .stream_request import speed_in_range
+from .stream_request import NEUTRAL_PROSODY, Prosody, speed_in_range
 
 __all__ = [
     "BoundaryKind",
@@ -52,7 +52,7 @@ class Segment:
     start: int
     stop: int
     ending: BoundaryKind
-    rate: float = 1.0  # a factor, besides the stream's speed
+    prosody: Prosody = NEUTRAL_PROSODY  # besides the stream's
     language: str | None = None  # BCP 47, of its words; None: the stream's
 
     @property
@@ -62,7 +62,7 @@ class Segment:
 
     def speed_in(self, stream_speed: float) -> float:
         """The speed of the segment in a stream of a speed: 0.5 to 2.0, as of streams."""
-        return speed_in_range(stream_speed * self.rate)
+        return speed_in_range(stream_speed * self.prosody.speed)
 
 
 class Segmenter:
@@ -76,7 +76,7 @@ class Segmenter:
     Attributes:
         has_words: whether the text so far has words, readable or not.
         unread_characters: letters so far that the voice cannot read.
-        rate: of the segments that follow.
+        prosody: of the segments that follow.
         language: of the segments that follow; None: that of the stream.
     """
 
@@ -89,7 +89,7 @@ class Segmenter:
     ) -> None:
         self.has_words = False
         self.unread_characters = 0
-        self.rate = 1.0
+        self.prosody = NEUTRAL_PROSODY
         self.language: str | None = None
         self._scripts = scripts
         self._policy = policy
@@ -110,8 +110,8 @@ class Segmenter:
         self._reader.use_lexicons(lexicons)
 
     def follow(self, before: "Segmenter") -> None:
-        """Go on after the text of another segmenter, which was flushed: its positions, counts and rate."""
-        self._start, self.rate = before._start, before.rate
+        """Go on after the text of another segmenter, which was flushed: its positions, counts and prosody."""
+        self._start, self.prosody = before._start, before.prosody
         self.has_words, self.unread_characters = before.has_words, before.unread_characters
         self._reader.begin_at(before._reader.pushed_characters)
 
@@ -166,7 +166,7 @@ class Segmenter:
         words, self._pending_words = self._pending_words[:count], self._pending_words[count:]
         if ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH):
             _end_sentence(words)
-        segment = Segment(tuple(words), self._start, stop, ending, self.rate, self.language)
+        segment = Segment(tuple(words), self._start, stop, ending, self.prosody, self.language)
         self._start = stop
         self._has_spoken = True
         return segment

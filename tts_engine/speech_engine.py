@@ -16,7 +16,7 @@ from .metrics import Metrics
 from .reading.pronunciation.lexicon import Lexicon, Pronunciation
 from .reading.pronunciation.lexicon_files import LexiconFile
 from .scheduler import Admission
-from .stream_request import Delivery, StreamRequest
+from .stream_request import Delivery, Prosody, StreamRequest
 from .voices.voices import Voices
 
 
@@ -76,10 +76,11 @@ class SpeechStream(TextSink, Protocol):
         Raises StreamClosed after ``end_input``, BadText beyond the limit.
         """
 
-    def set_rate(self, rate: float) -> None:
-        """Speak the text from here on faster or slower; a factor besides the stream's speed.
+    def set_prosody(self, prosody: Prosody) -> None:
+        """Speak the text from here on faster or slower, higher, louder or livelier than the stream.
 
-        The product is kept within 0.5 to 2.0. CosyVoice ignores it. Raises StreamClosed.
+        The speed is kept within 0.5 to 2.0; CosyVoice ignores it. The packaged voice alone has pitch, at most
+        7 semitones up or down, and range. Raises StreamClosed.
         """
 
     def set_language(self, language: str | None) -> None:

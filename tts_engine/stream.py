@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ..models.signal.limiter import limit
 from .backends.base import StepResult
 from .chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 from .errors import StreamClosed, SynthesisFailed, UnreadableText
@@ -19,6 +20,7 @@ from .segmenter import Segment, Segmenter
 from .session import Session
 from .speech_engine import SpeechStream
 from .stream_buffers import ChunkQueue, PushedText
+from .stream_request import NEUTRAL_PROSODY, Prosody
 from .text_reader import TextReader, TextReaderHost
 
 # Every stream ends with a chunk of silence: the last chunk does not depend on timing, and a text without any
@@ -63,7 +65,7 @@ class Stream(SpeechStream):
         self.reader = TextReader(host, session, segmenter, loop, directions)
         self._segmenter_in = segmenter_in
         self.log = log
-        self._rate = 1.0  # of the text from here on
+        self._prosody = NEUTRAL_PROSODY  # of the text from here on
         self._language: str | None = None  # the same; None: the stream's
         self._input_ended = False
         self._loop = loop
@@ -91,12 +93,12 @@ class Stream(SpeechStream):
         self._pushed.add(text, pronunciation)
         self.reader.push(text, pronunciation, pause_s)
 
-    def set_rate(self, rate: float) -> None:
-        """As ``SpeechStream.set_rate``."""
+    def set_prosody(self, prosody: Prosody) -> None:
+        """As ``SpeechStream.set_prosody``."""
         self._require_open()
-        if rate != self._rate:
-            self._rate = rate
-            self.reader.set_rate(rate)
+        if prosody != self._prosody:
+            self._prosody = prosody
+            self.reader.set_prosody(prosody)
 
     def set_language(self, language: str | None) -> None:
         """As ``SpeechStream.set_language``."""
@@ -183,7 +185,9 @@ class Stream(SpeechStream):
             )
             stop = _sentence_stop(current.segment) if current and rendered.segment_done else None
             self._sample_rate = rendered.sample_rate
-            self._send_chunk(_pcm(rendered.samples), words, provenance, sentence_stop=stop)
+            volume = current.segment.prosody.volume if current else 1.0
+            samples = rendered.samples if volume == 1.0 else limit(rendered.samples * np.float32(volume))
+            self._send_chunk(_pcm(samples), words, provenance, sentence_stop=stop)
 
     def deliver_silence(self, seconds: float) -> None:
         """Send silence between segments; the words after it are heard later by that much."""

@@ -18,6 +18,7 @@ from .reading.directions import DirectedText, PlainText
 from .reading.pronunciation.lexicon import Pronunciation
 from .segmenter import Segment, Segmenter
 from .session import Session, TextInput
+from .stream_request import Prosody
 
 # Read by the event loop at once, with the unfinished clause before it; at most 3 ms of the worst text
 _MAX_SHORT_CHARACTERS = 64
@@ -74,9 +75,9 @@ class TextReader:
         """Read the buffered text as a sentence."""
         self._add(self._read_buffered(BoundaryKind.SENTENCE, time.monotonic()))
 
-    def set_rate(self, rate: float) -> None:
-        """Speak the text from here on faster or slower."""
-        self._add(self._change_rate(rate, time.monotonic()))
+    def set_prosody(self, prosody: Prosody) -> None:
+        """Speak the text from here on in another way."""
+        self._add(self._change_prosody(prosody, time.monotonic()))
 
     def change_segmenter(self, segmenter: Segmenter) -> None:
         """Read the text from here on with another segmenter."""
@@ -158,9 +159,9 @@ class TextReader:
         self._queue(self.segmenter.flush(ending), now)
         yield
 
-    def _change_rate(self, rate: float, now: float) -> Iterator[None]:
+    def _change_prosody(self, prosody: Prosody, now: float) -> Iterator[None]:
         yield from self._read_buffered(BoundaryKind.FORCED, now)
-        self.segmenter.rate = rate
+        self.segmenter.prosody = prosody
 
     def _follow(self, segmenter: Segmenter, now: float) -> Iterator[None]:
         yield from self._read_buffered(BoundaryKind.FORCED, now)

@@ -70,7 +70,7 @@ class _EngineSpeech:
 
     def _push(self, documents: list[SsmlDocument]) -> None:
         for document in documents:
-            push_document(self._stream, document, rate=document.prosody.speed)
+            push_document(self._stream, document, whole=document.prosody)
 
     async def next_piece(self) -> SpeechPiece | None:
         if self._ended:

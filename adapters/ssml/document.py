@@ -1,11 +1,10 @@
-"""SSML parser: a document becomes pieces of plain text, each with its pronunciation, pause and rate.
+"""SSML parser: a document becomes pieces of plain text, each with its pronunciation, pause and prosody.
 
 ``sub``, ``phoneme`` (alphabets "ipa" and "py") and ``say-as`` say their content in another way; ``break``
-is silence after a piece; ``mark`` is a place. ``prosody`` sets the rate of a part, ``lang`` its language,
-``voice`` its voice.
-Rate, pitch and volume of an element that contains all of the text are the document's; pitch and volume of a
-part are ignored, as is ``xml:lang`` of other elements. The content of sounds and unknown elements is spoken
-as text, as SSML demands.
+is silence after a piece; ``mark`` is a place. ``prosody`` and ``emphasis`` say how a part is spoken, ``lang``
+in which language, ``voice`` in which voice. Rate, pitch and volume of an element that contains all of the
+text are the document's. ``xml:lang`` of other elements is ignored. The content of sounds and unknown elements
+is spoken as text, as SSML demands.
 
 Document types are refused, so there are no entities to expand. Depth and length are bounded.
 
@@ -24,7 +23,8 @@ from ...tts_engine.errors import BadText
 from ...tts_engine.reading.pronunciation.ipa import BadIpa, read_ipa
 from ...tts_engine.reading.pronunciation.lexicon import Pronunciation
 from ...tts_engine.reading.pronunciation.pinyin import BadPinyin, read_pinyin
-from ..prosody import Prosody, parse_prosody
+from ...tts_engine.stream_request import NEUTRAL_PROSODY, Prosody
+from ..prosody import emphasis, parse_prosody
 from ..sliced_work import SlicedWork, run_whole
 from .say_as import say_as
 
@@ -54,7 +54,7 @@ class SsmlPiece:
 
     text: str
     pronunciation: Pronunciation | None = None  # of the whole piece
-    rate: float = 1.0  # a factor, besides the document's
+    prosody: Prosody = NEUTRAL_PROSODY  # besides the document's
     pause_s: float | None = None  # silence after the piece, instead of the usual pause
     mark: str | None = None  # a mark before the piece
     language: str | None = None  # BCP 47; None: that of the utterance
@@ -75,10 +75,10 @@ class SsmlPieces:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[SsmlPiece]:
-        return (SsmlPiece(*row) for row in self._rows)
+        return map(_piece_of, self._rows)
 
     def __getitem__(self, index: int) -> SsmlPiece:
-        return SsmlPiece(*self._rows[index])
+        return _piece_of(self._rows[index])
 
     def __setitem__(self, index: int, piece: SsmlPiece) -> None:
         self._rows[index] = _fields_of(piece)
@@ -91,12 +91,12 @@ class SsmlPieces:
     @property
     def languages(self) -> frozenset[str]:
         """Their languages, without that of the utterance."""
-        return frozenset({row[5] for row in self._rows if row[5]})
+        return frozenset({row[-2] for row in self._rows if row[-2]})
 
     @property
     def voices(self) -> frozenset[str]:
         """The names of their voices, without that of the utterance."""
-        return frozenset({row[6] for row in self._rows if row[6]})
+        return frozenset({row[-1] for row in self._rows if row[-1]})
 
     def append(self, piece: SsmlPiece) -> None:
         """Add a piece at the end."""
@@ -109,12 +109,32 @@ class SsmlPieces:
         return joined
 
 
-_Fields = tuple[str, Pronunciation | None, float, float | None, str | None, str | None, str | None]
+# Text, pronunciation, speed, pitch, volume, range, pause, mark, language and voice: no tuple inside, as above
+_Fields = tuple[
+    str,
+    Pronunciation | None,
+    float,
+    float,
+    float,
+    float,
+    float | None,
+    str | None,
+    str | None,
+    str | None,
+]
 
 
 def _fields_of(piece: SsmlPiece) -> _Fields:
+    said = piece.prosody
+    factors = said.speed, said.pitch, said.volume, said.range
     styled = piece.mark, piece.language, piece.voice
-    return piece.text, piece.pronunciation, piece.rate, piece.pause_s, *styled
+    return piece.text, piece.pronunciation, *factors, piece.pause_s, *styled
+
+
+def _piece_of(fields: _Fields) -> SsmlPiece:
+    text, pronunciation, speed, pitch, volume, range_, pause_s, mark, language, voice = fields
+    prosody = Prosody(speed, pitch, volume, range_)
+    return SsmlPiece(text, pronunciation, prosody, pause_s, mark, language, voice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,26 +182,37 @@ def parse_ssml_in_slices(document: str) -> SlicedWork[SsmlDocument]:
         raise BadSsml(f"SSML, line {error.lineno}, column {error.offset + 1}: {reason}") from None
     finally:
         reader.release_parser()
-    prosody = reduce(Prosody.combined_with, reader.enclosing_prosodies, Prosody())
-    if prosody.speed not in (0.0, 1.0):
-        yield from _divide_rates(reader.pieces, prosody.speed)
+    prosody = replace(reduce(Prosody.combined_with, reader.enclosing_prosodies, NEUTRAL_PROSODY), range=1.0)
+    if prosody != NEUTRAL_PROSODY:
+        yield from _divide_by(reader.pieces, prosody)
     return SsmlDocument(reader.pieces, prosody, len(document))
 
 
-def _divide_rates(pieces: SsmlPieces, speed: float) -> SlicedWork[None]:
+def _divide_by(pieces: SsmlPieces, whole: Prosody) -> SlicedWork[None]:
+    """Leave what the pieces have besides the document; their range stays, which no document has."""
     for index, piece in enumerate(pieces):
         if index and index % _SLICE_PIECES == 0:
             yield
-        pieces[index] = replace(piece, rate=piece.rate / speed)
+        pieces[index] = replace(piece, prosody=piece.prosody.besides(whole))
 
 
 @dataclass(frozen=True, slots=True)
 class _PartStyle:
     """What elements set for the pieces in them."""
 
-    rate: float = 1.0
+    prosody: Prosody = NEUTRAL_PROSODY
     language: str | None = None
     voice: str | None = None
+
+
+def _prosody_of(name: str, attributes: dict[str, str]) -> Prosody:
+    """What an element says of the prosody of its content."""
+    match name:
+        case "speak" | "prosody":
+            return parse_prosody(attributes)
+        case "emphasis":
+            return emphasis(attributes.get("level", "moderate").strip())
+    return NEUTRAL_PROSODY
 
 
 class _SsmlReader:
@@ -222,7 +253,7 @@ class _SsmlReader:
         if not self._depth and name != "speak":
             self._refuse("the outermost element must be speak")
         self._depth += 1
-        prosody = parse_prosody(attributes) if name in ("speak", "prosody") else Prosody()
+        prosody = _prosody_of(name, attributes)
         style = self._style_in(name, attributes, prosody)
         if self._pronounced is None and style != self._styles[-1]:
             self._end_piece()
@@ -261,7 +292,8 @@ class _SsmlReader:
         if language and not _LANGUAGE.fullmatch(language):
             self._refuse(f"got the language {language[:32]!r}; write 'de' or 'en-GB'")
         voice = attributes.get("name", "").strip()[:MAX_VOICE_CHARACTERS] if name == "voice" else ""
-        return _PartStyle(outer.rate * prosody.speed, language or outer.language, voice or outer.voice)
+        said = outer.prosody.combined_with(prosody)
+        return _PartStyle(said, language or outer.language, voice or outer.voice)
 
     def _add_text(self, text: str) -> None:
         text = _BLANKS.sub(" ", text)
@@ -278,10 +310,10 @@ class _SsmlReader:
         style = self._styles[-1]
         if not has_words and self.pieces:
             last = self.pieces[-1]
-            style = _PartStyle(last.rate, last.language, last.voice)
+            style = _PartStyle(last.prosody, last.language, last.voice)
         self.pieces.append(
             SsmlPiece(
-                *(self._text, pronunciation, style.rate),
+                *(self._text, pronunciation, style.prosody),
                 mark=self._mark,
                 language=style.language,
                 voice=style.voice,
@@ -313,7 +345,7 @@ class _SsmlReader:
     def _end_document(self) -> None:
         self._text = self._text.rstrip()
         if self._mark is not None and not self._text:
-            self.pieces.append(SsmlPiece("", None, 1.0, None, self._mark))
+            self.pieces.append(SsmlPiece("", mark=self._mark))
         self._end_piece()
         if self.pieces:
             self.pieces[-1] = replace(self.pieces[-1], text=self.pieces[-1].text.rstrip())
@@ -342,7 +374,7 @@ class _SsmlReader:
             self._refuse(f"at most {_MAX_MARKS} marks are allowed")
         self._end_piece()
         if self._mark is not None:  # two marks at one place
-            self.pieces.append(SsmlPiece("", None, 1.0, None, self._mark))
+            self.pieces.append(SsmlPiece("", mark=self._mark))
         self._mark = attributes.get("name", "")[:256]
 
     def _pronunciation(self, attributes: dict[str, str]) -> Pronunciation | None:

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 from ...tts_engine.reading.pronunciation.lexicon import Pronunciation
+from ...tts_engine.stream_request import NEUTRAL_PROSODY, Prosody
 from ..sliced_work import SlicedWork, run_whole
 from .document import (
     MAX_DOCUMENT_CHARACTERS,
@@ -42,8 +43,8 @@ class DocumentSink(Protocol):
     ) -> None:
         """Add text, split anywhere."""
 
-    def set_rate(self, rate: float) -> None:
-        """Speak the text from here on faster or slower."""
+    def set_prosody(self, prosody: Prosody) -> None:
+        """Speak the text from here on in another way."""
 
     def set_language(self, language: str | None) -> None:
         """Read the text from here on in a language; None: in the stream's own."""
@@ -161,21 +162,21 @@ class SsmlInput:
 
 
 def push_document(
-    stream: DocumentSink, document: SsmlDocument, *, rate: float = 1.0, tempo: float = 1.0
+    stream: DocumentSink, document: SsmlDocument, *, whole: Prosody = NEUTRAL_PROSODY, tempo: float = 1.0
 ) -> None:
     """Give a document to a stream, piece by piece.
 
-    rate: of all of it, a factor besides the rates of its parts. tempo: factor by which the audio is played
-    faster; pauses are longer by it. Raises as the methods of ``DocumentSink``.
+    whole: of all of it, besides the prosody of its parts. tempo: factor by which the audio is played faster;
+    pauses are longer by it. Raises as the methods of ``DocumentSink``.
     """
-    run_whole(push_document_in_slices(stream, document, rate=rate, tempo=tempo))
+    run_whole(push_document_in_slices(stream, document, whole=whole, tempo=tempo))
 
 
 def push_document_in_slices(
     stream: DocumentSink,
     document: SsmlDocument,
     *,
-    rate: float = 1.0,
+    whole: Prosody = NEUTRAL_PROSODY,
     tempo: float = 1.0,
     set_voice: Callable[[str | None], None] = lambda voice: None,
 ) -> SlicedWork[None]:
@@ -188,7 +189,7 @@ def push_document_in_slices(
         if piece.mark is not None:
             stream.mark(piece.mark)
         if piece.text:
-            stream.set_rate(rate * piece.rate)
+            stream.set_prosody(whole.combined_with(piece.prosody))
             stream.set_language(piece.language)
         pause_s = None if piece.pause_s is None else piece.pause_s * tempo
         stream.push_text(piece.text, piece.pronunciation, pause_s)

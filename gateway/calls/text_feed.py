@@ -213,7 +213,7 @@ class TextFeed:
         for document in documents:
             self._pushed.append(document.text)
             self._is_pushing = True
-            await run_in_slices(push_document_in_slices(self._stream, document, rate=document.prosody.speed))
+            await run_in_slices(push_document_in_slices(self._stream, document, whole=document.prosody))
             self._is_pushing = False
             if self.first_text_at is None:
                 self.first_text_at = self._now()

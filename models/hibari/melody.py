@@ -1,6 +1,6 @@
 """The pitch of an encoded line: wider or narrower, with accents, and rising at its end.
 
-    deviation from the voice's mean x range, up to the model's extremes  + accents + rise
+    deviation from the voice's mean x range, up to the model's extremes  + shift + accents + rise
 
 Every frame's pitch depends on that frame's alone, apart from accents and the rise, so two lines of a sentence
 meet as they met before. Declination stays: what was lower is still lower. The decoder gets the new pitch too:
@@ -44,6 +44,7 @@ class Melody:
 
     range: float = 1.0  # factor of the deviation from the voice's mean
     accents: tuple[Accent, ...] = ()
+    shift: float = 0.0  # semitones, of all of it
     end_above_mean: float | None = None  # least semitones of the last words' end above the line's mean
 
 
@@ -53,10 +54,10 @@ def shape(line: EncodedLine, melody: Melody) -> EncodedLine:
         return line
     voiced = line.f0 > _LOWEST_VOICED_HZ
     own = _semitones(np.maximum(line.f0, _LOWEST_VOICED_HZ))
-    pitch = _widened(own, melody.range)
+    pitch = _widened(own, melody.range) + np.float32(melody.shift)
     for accent in melody.accents:
         pitch += _bump(line, accent)
-    highest = np.maximum(own, _HIGHEST_SEMITONES)
+    highest = np.maximum(own, _HIGHEST_SEMITONES) + max(0.0, melody.shift)
     if melody.end_above_mean is not None:
         pitch = np.minimum(pitch + _rise(pitch, voiced, line, melody.end_above_mean), highest)
         rest = _rise(pitch, voiced, line, melody.end_above_mean)  # what the bound took

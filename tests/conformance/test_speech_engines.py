@@ -28,7 +28,7 @@ from vivavoce.tts_engine.errors import (
 )
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.speech_engine import SpeechEngine, SpeechStream, TextSink
-from vivavoce.tts_engine.stream_request import Delivery, StreamRequest
+from vivavoce.tts_engine.stream_request import Delivery, Prosody, StreamRequest
 
 MakeBackend = Callable[[], StandInBackend]
 OpenEngine = Callable[[EngineConfig, MakeBackend], AbstractAsyncContextManager[SpeechEngine]]
@@ -139,7 +139,7 @@ def test_marks_rates_and_pauses_take_effect_where_they_stand(open_engine: OpenEn
             stream.mark("begin")
             stream.push_text("One two. ", pause_s=0.5)
             stream.mark("middle")
-            stream.set_rate(1.5)
+            stream.set_prosody(Prosody(1.5))
             stream.push_text("Three.")
             stream.mark("end")
             stream.end_input()
@@ -172,7 +172,7 @@ def test_a_stream_that_ended_takes_no_more(open_engine: OpenEngine) -> None:
     def refused(stream: SpeechStream) -> None:
         for act in (
             lambda: stream.push_text("more"),
-            lambda: stream.set_rate(2.0),
+            lambda: stream.set_prosody(Prosody(2.0)),
             lambda: stream.set_language("zxx"),
             lambda: stream.mark("late"),
             stream.flush,

@@ -17,6 +17,7 @@ from vivavoce.tts_engine.errors import LanguageNotSpoken, StreamClosed, Synthesi
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
 from vivavoce.tts_engine.stream import Stream
+from vivavoce.tts_engine.stream_request import Prosody
 
 LONG_TEXT = "Seven small boats sailed slowly home, and the eighth one stayed out at sea. " * 20
 MAX_READ_ON_THE_LOOP = 64  # characters
@@ -156,7 +157,7 @@ def test_rate_marks_and_flushes_keep_their_places_in_a_long_text() -> None:
     def give(stream: Stream) -> None:
         stream.push_text(LONG_TEXT)
         stream.mark("between")
-        stream.set_rate(1.5)
+        stream.set_prosody(Prosody(1.5))
         stream.push_text("Next word")
         stream.flush()
         stream.push_text(LONG_TEXT)

@@ -26,7 +26,7 @@ from ..reading.clause_boundaries import BoundaryKind
 from ..reading.normalizer import SpokenWord
 from ..reading.unicode_scripts import WrittenWord, group_written_words
 from ..segmenter import Segment, Segmenter
-from ..stream_request import LIVELINESS
+from ..stream_request import LIVELINESS, NEUTRAL_PROSODY, Prosody
 from ..voice_kit.kept_speech import KeptLine, KeptSpeech
 from ..voices.voices import Voice, Voices
 from . import intonation
@@ -66,6 +66,7 @@ class _HibariSlot:
     rendering: _LineRendering | None = None
     pause_s: float = 0.0
     speed: float = 1.0  # of the segment
+    prosody: Prosody = NEUTRAL_PROSODY  # of the segment, besides the stream's
     steps: int = 0  # rendered so far
 
 
@@ -196,7 +197,7 @@ def _begin_segment(
         if line.has_phonemes:
             slot.lines.append((line, spoken))
     slot.pause_s = pause_s
-    slot.speed = segment_speed(slot.request, segment)
+    slot.speed, slot.prosody = segment_speed(slot.request, segment), segment.prosody
     slot.goes_on = _goes_on(segment, pause_s)
     slot.sentence = [*slot.sentence, *segment.words][-_MAX_SENTENCE_WORDS:]
     slot.rises = not slot.goes_on and intonation.rises(slot.sentence)
@@ -219,7 +220,9 @@ def _start_line(
         slot.before,
         slot.lines[1][0] if len(slot.lines) > 1 else slot.after,
         slot.speed,
-        intonation.melody_of(spoken, slot.request.delivery.liveliness or LIVELINESS, rises=is_end),
+        intonation.melody_of(
+            spoken, slot.request.delivery.liveliness or LIVELINESS, slot.prosody, rises=is_end
+        ),
         int(slot.noise.integers(NOISE_ROWS)),
         slot.band,
         slot.steps,

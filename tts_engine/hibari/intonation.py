@@ -13,12 +13,16 @@ An "or" that joins subjects, or ends a list that is not a choice, leaves a quest
 Source: Huddleston and Pullum 2002, The Cambridge Grammar of the English Language, chapters 10 and 15.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ...models.hibari.melody import Accent, Melody
 from ..reading.normalizer import SpokenWord
+from ..stream_request import Prosody
 
+_MAX_PITCH: Final = 1.5  # 7 semitones; beyond it the voice is no woman's, or another one's
+_MAX_RANGE: Final = 1.6
 _QUESTION_END_SEMITONES: Final = 2.8  # of a rising question's end above its mean; at least 2 are heard
 _WH_WORDS: Final = frozenset(
     "what who whom whose which when where why how what's who's where's how's".split()
@@ -61,11 +65,16 @@ _MIN_GROUP: Final = 2  # digits
 _GROUP_END_SEMITONES: Final = 1.0  # of the last digit of a group that another follows
 
 
-def melody_of(words: Sequence[SpokenWord], liveliness: float, *, rises: bool) -> Melody:
-    """The melody of a line. liveliness: of the stream, a factor; rises: whether a rising question ends."""
+def melody_of(words: Sequence[SpokenWord], liveliness: float, prosody: Prosody, *, rises: bool) -> Melody:
+    """The melody of a line.
+
+    liveliness: of the stream, a factor. prosody: of the line, besides. rises: whether a rising question ends.
+    """
+    pitch = min(_MAX_PITCH, max(1 / _MAX_PITCH, prosody.pitch))
     return Melody(
-        liveliness * range_of(words),
+        liveliness * range_of(words) * min(_MAX_RANGE, prosody.range),
         tuple(_group_accents(words)),
+        12 * math.log2(pitch),
         _QUESTION_END_SEMITONES if rises else None,
     )
 

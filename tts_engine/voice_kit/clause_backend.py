@@ -234,7 +234,7 @@ class ClauseBackend:
         key: Hashable = None
         if request.keeps_speech:
             how = (request.voice, request.speed, request.delivery.language)
-            key = (moved, segment.rate, segment.language, *how, repr(noise))
+            key = (moved, segment.prosody.speed, segment.language, *how, repr(noise))
         return self._kept.line(key, partial(self._render, moved_segment, request, noise))
 
     def _render(

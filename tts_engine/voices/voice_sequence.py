@@ -16,6 +16,7 @@ from ..chunk import SAMPLE_RATE, AudioChunk, Mark, Word
 from ..errors import BadText
 from ..reading.pronunciation.lexicon import Pronunciation
 from ..speech_engine import SpeechStream
+from ..stream_request import Prosody
 
 MAX_CHANGES: Final = 1_000  # of the voice, in an utterance
 MAX_WAITING_CHARACTERS: Final = 200_000  # of text whose stream is not open; as many as a stream takes
@@ -113,8 +114,8 @@ class VoiceSequence(SpeechStream):
         self._texts.append(text)
         self._characters += len(text)
 
-    def set_rate(self, rate: float) -> None:
-        self._parts[-1].do(lambda stream: stream.set_rate(rate), is_content=False)
+    def set_prosody(self, prosody: Prosody) -> None:
+        self._parts[-1].do(lambda stream: stream.set_prosody(prosody), is_content=False)
 
     def set_language(self, language: str | None) -> None:
         self._parts[-1].do(lambda stream: stream.set_language(language), is_content=False)

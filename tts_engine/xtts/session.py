@@ -102,7 +102,7 @@ class XttsSession:
 
     def begin(self, segment: Segment, pause_s: float) -> None:
         """Queue the pieces of a segment. Raises ValueError for text that cannot be encoded."""
-        self._rate = segment.rate
+        self._rate = segment.prosody.speed
         pause_s *= self._policy.pause_share
         language = primary_language(segment.language) if segment.language else self.conditioning.language
         self._pieces += self._encoder.encode(segment, language, pause_s)

@@ -22,7 +22,6 @@ import numpy as np
 
 from ....adapters.audio.encoders import AudioFormat, Codec, open_encoder
 from ....adapters.audio.tempo import TimeStretcher
-from ....adapters.prosody import Prosody
 from ....adapters.sliced_work import SlicedWork
 from ....adapters.ssml.document import (
     MAX_DOCUMENT_CHARACTERS,
@@ -37,7 +36,7 @@ from ....tts_engine.errors import BadRequest, LanguageNotSpoken, StreamClosed, U
 from ....tts_engine.reading.pronunciation.lexicon import Lexicon
 from ....tts_engine.scheduler import Admission
 from ....tts_engine.speech_engine import SpeechEngine, SpeechStream
-from ....tts_engine.stream_request import Delivery, StreamRequest
+from ....tts_engine.stream_request import Delivery, Prosody, StreamRequest
 from ....tts_engine.voices.voice_sequence import VoiceSequence
 from ...sliced_inputs import SlicedInputs
 from .encoding_threads import EncodingThreads, EncodingUrgency

@@ -16,6 +16,7 @@ from ....tts_engine.errors import StreamClosed, UnreadableText, VivavoceError
 from ....tts_engine.reading.pronunciation.lexicon import Pronunciation
 from ....tts_engine.speech_engine import SpeechStream
 from ....tts_engine.stream_buffers import ChunkQueue, PushedText
+from ....tts_engine.stream_request import NEUTRAL_PROSODY, Prosody
 from ....tts_engine.voices.storable_prompt import StorablePrompt
 from .input_log import InputLog
 from .messages import (
@@ -27,7 +28,7 @@ from .messages import (
     ReplicaLost,
     ReportPlayout,
     SetLanguage,
-    SetRate,
+    SetProsody,
     StreamChunk,
     StreamFailed,
     StreamInput,
@@ -85,7 +86,7 @@ class ClusterStream(SpeechStream):
         self._opened_at = time.monotonic()
         self._log = InputLog()
         self._pushed = PushedText(max_characters)
-        self._rate = 1.0
+        self._prosody = NEUTRAL_PROSODY
         self._language: str | None = None
         self.input_ended = self.has_clause = self._cancelled = False
         self._chunks = ChunkQueue()
@@ -117,12 +118,12 @@ class ClusterStream(SpeechStream):
         self._pushed.add(text, pronunciation)
         self._give(PushText(text, pronunciation, pause_s))
 
-    def set_rate(self, rate: float) -> None:
-        """As ``SpeechStream.set_rate``."""
+    def set_prosody(self, prosody: Prosody) -> None:
+        """As ``SpeechStream.set_prosody``."""
         self._require_open()
-        if rate != self._rate:
-            self._rate = rate
-            self._give(SetRate(rate))
+        if prosody != self._prosody:
+            self._prosody = prosody
+            self._give(SetProsody(prosody))
 
     def set_language(self, language: str | None) -> None:
         """As ``SpeechStream.set_language``."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .messages import EndInput, Flush, PushText, SetLanguage, SetRate, StreamInput
+from .messages import EndInput, Flush, PushText, SetLanguage, SetProsody, StreamInput
 
 
 class InputLog:
@@ -48,7 +48,7 @@ class InputLog:
                     start, stop = stop, stop + len(text)
                     if stop > begins:
                         yield replace(given, text=text[max(0, begins - start) :])
-                case SetRate() | SetLanguage() | EndInput():  # hold for what follows
+                case SetProsody() | SetLanguage() | EndInput():  # hold for what follows
                     yield given
                 case Flush():
                     if stop > begins:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ....tts_engine.chunk import AudioChunk
 from ....tts_engine.errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
 from ....tts_engine.reading.pronunciation.lexicon import Pronunciation
-from ....tts_engine.stream_request import StreamRequest
+from ....tts_engine.stream_request import Prosody, StreamRequest
 from ....tts_engine.voices.voices import Voice
 from ..routing import ReplicaState
 from .sent_lexicons import SentLexicon
@@ -39,10 +39,10 @@ class PushText:
 
 
 @dataclass(frozen=True, slots=True)
-class SetRate:
-    """As ``Stream.set_rate``."""
+class SetProsody:
+    """As ``Stream.set_prosody``."""
 
-    rate: float
+    prosody: Prosody
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class EndInput:
     """As ``Stream.end_input``."""
 
 
-StreamInput = PushText | SetRate | SetLanguage | Flush | EndInput
+StreamInput = PushText | SetProsody | SetLanguage | Flush | EndInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from .messages import (
     ReplicaMetrics,
     ReportPlayout,
     SetLanguage,
-    SetRate,
+    SetProsody,
     StreamChunk,
     StreamCommand,
     StreamFailed,
@@ -384,8 +384,8 @@ class _HostedStream:
             case PushText(text, pronunciation, pause_s):
                 stream.push_text(text, pronunciation, pause_s)
                 self._has_text = True
-            case SetRate(rate):
-                stream.set_rate(rate)
+            case SetProsody(prosody):
+                stream.set_prosody(prosody)
             case SetLanguage(language):
                 stream.set_language(language)
             case Flush():

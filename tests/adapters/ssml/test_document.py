@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivavoce.adapters.prosody import Prosody, parse_prosody
+from vivavoce.adapters.prosody import parse_prosody
 from vivavoce.adapters.ssml.document import MAX_ELEMENT_DEPTH, BadSsml, parse_ssml
+from vivavoce.tts_engine.stream_request import Prosody
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,9 @@ def test_prosody_applies_if_its_element_contains_all_of_the_text(document: str, 
         ("volume", "-9999.5dB", 0.0),
         ("volume", "-150%", 0.0),
         ("volume", "silent", 0.0),
+        ("range", "+20%", 1.2),
+        ("range", "x-low", 0.4),
+        ("range", "80Hz", 1.0),
         ("pitch", "600Hz", 1.0),
         ("rate", "+1", 1.0),
         ("rate", "3dB", 1.0),
@@ -86,8 +90,13 @@ def test_a_value_is_parsed_to_a_factor_and_an_unknown_value_to_1(
     attribute: str, value: str, factor: float
 ) -> None:
     prosody = parse_prosody({attribute: value})
-    factors = {"rate": prosody.speed, "pitch": prosody.pitch, "volume": prosody.volume}
-    assert factors == pytest.approx({"rate": 1.0, "pitch": 1.0, "volume": 1.0, attribute: factor})
+    factors = {
+        "rate": prosody.speed,
+        "pitch": prosody.pitch,
+        "volume": prosody.volume,
+        "range": prosody.range,
+    }
+    assert factors == pytest.approx(dict.fromkeys(factors, 1.0) | {attribute: factor})
 
 
 LAUGHS = "".join(f'<!ENTITY l{n} "{"".join(f"&l{n - 1};" for _ in range(10))}">' for n in range(1, 10))

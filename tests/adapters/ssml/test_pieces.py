@@ -1,14 +1,17 @@
 """Pieces of SSML documents: pronunciations, pauses, rates and marks, and the place of a fault."""
 
 import gc
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 
+from vivavoce.adapters.prosody import emphasis
 from vivavoce.adapters.ssml.document import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlPiece, parse_ssml
 from vivavoce.adapters.ssml.say_as import say_as
 from vivavoce.tts_engine.reading.languages.en.rules import normalize
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
+from vivavoce.tts_engine.stream_request import Prosody
 
 
 def pieces(content: str) -> list[SsmlPiece]:
@@ -60,13 +63,45 @@ def test_a_break_is_a_pause_after_the_text_before_it(
 def test_the_rate_of_a_part_is_relative_to_that_of_the_document() -> None:
     document = parse_ssml('<speak rate="2">One <prosody rate="50%">two</prosody>, three.</speak>')
     assert document.prosody.speed == 2.0
-    assert [(piece.text, piece.rate) for piece in document.pieces] == [
+    assert [(piece.text, piece.prosody.speed) for piece in document.pieces] == [
         ("One ", 1.0),
         ("two", 0.5),
         (", three.", 1.0),
     ]
     # Punctuation alone belongs to the words before it.
-    assert [piece.rate for piece in pieces('A <prosody rate="2">b</prosody>.')] == [1.0, 2.0, 2.0]
+    assert [piece.prosody.speed for piece in pieces('A <prosody rate="2">b</prosody>.')] == [1.0, 2.0, 2.0]
+
+
+def test_a_part_has_the_prosody_of_all_elements_around_it_but_the_documents() -> None:
+    document = parse_ssml(
+        '<speak pitch="high" range="low">One <prosody volume="+6dB" range="high">two '
+        '<emphasis level="strong">three</emphasis></prosody>, four.</speak>'
+    )
+    assert document.prosody == Prosody(pitch=1.15)
+    loud, low = Prosody(volume=10 ** (6 / 20), range=1.3), Prosody(range=0.7)
+    expected = [
+        ("One ", low),
+        ("two ", low.combined_with(loud)),
+        ("three", low.combined_with(loud).combined_with(emphasis("strong"))),
+        (", four.", low),
+    ]
+    assert [piece.text for piece in document.pieces] == [text for text, _ in expected]
+    for piece, (_, prosody) in zip(document.pieces, expected, strict=True):
+        assert astuple(piece.prosody) == pytest.approx(astuple(prosody))
+
+
+@pytest.mark.parametrize(
+    ("element", "level"),
+    [
+        ("<emphasis>", "moderate"),
+        ('<emphasis level="reduced">', "reduced"),
+        ('<emphasis level="none">', "none"),
+        ('<emphasis level="very">', "moderate"),
+    ],
+)
+def test_emphasis_of_a_whole_text_is_not_the_documents(element: str, level: str) -> None:
+    document = parse_ssml(f"<speak>{element}Stop!</emphasis></speak>")
+    assert document.prosody == Prosody() and document.pieces[0].prosody == emphasis(level)
 
 
 def test_marks_stand_before_the_text_that_follows() -> None:

@@ -14,6 +14,7 @@ from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.calls.text_feed import CharacterQuota, TextCommand, TextFeed
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
+from vivavoce.tts_engine.stream_request import Prosody
 
 
 class Sink:
@@ -27,10 +28,10 @@ class Sink:
     ) -> None:
         self.pushed.append(text if pause_s is None else f"{text}<pause {pause_s:g}>")
 
-    def set_rate(self, rate: float) -> None:
-        if rate != self.rate:
-            self.rate = rate
-            self.pushed.append(f"<rate {rate:g}>")
+    def set_prosody(self, prosody: Prosody) -> None:
+        if prosody.speed != self.rate:
+            self.rate = prosody.speed
+            self.pushed.append(f"<rate {prosody.speed:g}>")
 
     def set_language(self, language: str | None) -> None: ...
 

@@ -31,6 +31,7 @@ from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import LexiconFile, lexicon_of
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.stream import Stream
+from vivavoce.tts_engine.stream_request import Prosody
 
 TEXT = "One two three four, five six seven. Eight nine ten, and eleven! Twelve thirteen fourteen fifteen."
 WORDS = TEXT.split()
@@ -96,7 +97,7 @@ def test_text_in_pieces_with_marks_rates_pauses_and_languages_is_as_in_a_local_e
             await asyncio.sleep(0.01)
             stream.push_text("o three, four. ", pause_s=0.5)
             stream.mark("middle")
-            stream.set_rate(1.5)
+            stream.set_prosody(Prosody(1.5))
             stream.set_language("zxx-AA")
             stream.push_text("five six")
             stream.flush()

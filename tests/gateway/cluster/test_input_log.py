@@ -9,15 +9,16 @@ from vivavoce.gateway.cluster.replicas.messages import (
     Flush,
     PushText,
     SetLanguage,
-    SetRate,
+    SetProsody,
     StreamInput,
 )
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import make_pronunciation
+from vivavoce.tts_engine.stream_request import Prosody
 
 _INPUTS = st.lists(
     st.one_of(
         st.text("ab c.", max_size=6).map(PushText),
-        st.sampled_from([SetRate(0.5), SetRate(2.0), Flush(), EndInput()]),
+        st.sampled_from([SetProsody(Prosody(0.5)), SetProsody(Prosody(2.0)), Flush(), EndInput()]),
         st.sampled_from(["de", None]).map(SetLanguage),
     ),
     max_size=12,
@@ -32,8 +33,8 @@ def styles_by_character(inputs: list[StreamInput]) -> list[tuple[str, float, str
     rate, language, found = 1.0, None, list[tuple[str, float, str | None]]()
     for each in inputs:
         match each:
-            case SetRate(new):
-                rate = new
+            case SetProsody(new):
+                rate = new.speed
             case SetLanguage(other):
                 language = other
             case PushText(text):

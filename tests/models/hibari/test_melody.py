@@ -38,6 +38,15 @@ def test_deviations_are_scaled_and_declination_stays(factor: float) -> None:
     assert (np.diff(pitch) < 0).all()
 
 
+def test_a_shift_moves_every_pitch_and_leaves_silence() -> None:
+    line = line_of(np.append(FALLING, np.nan))
+    shaped = shape(line, Melody(shift=-3.0))
+    np.testing.assert_allclose(semitones_of(shaped)[:-1], FALLING - 3, atol=1e-3)
+    assert shaped.f0[-1] == 0
+    high = np.linspace(6, 8, 50)
+    np.testing.assert_allclose(semitones_of(shape(line_of(high), Melody(shift=3.0))), high + 3, atol=1e-3)
+
+
 def test_no_pitch_exceeds_the_models_extremes() -> None:
     own = np.linspace(-8.5, 8.8, 300)
     f0 = shape(line_of(own), Melody(1.7)).f0

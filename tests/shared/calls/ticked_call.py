@@ -19,7 +19,7 @@ from vivavoce.tts_engine.errors import BadText, Overloaded, StreamClosed, Synthe
 from vivavoce.tts_engine.metrics import Metrics
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon, Pronunciation
 from vivavoce.tts_engine.scheduler import Admission
-from vivavoce.tts_engine.stream_request import Delivery, StreamRequest
+from vivavoce.tts_engine.stream_request import Delivery, Prosody, StreamRequest
 
 RunVirtually = Callable[[Coroutine[Any, Any, None]], None]
 SENTENCE_S = 1.0
@@ -57,8 +57,8 @@ class FakeStream:
         self.pushed += text
         self._changed.set()
 
-    def set_rate(self, rate: float) -> None:
-        self.rate = rate
+    def set_prosody(self, prosody: Prosody) -> None:
+        self.rate = prosody.speed
 
     def set_language(self, language: str | None) -> None: ...
 

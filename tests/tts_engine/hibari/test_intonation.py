@@ -7,6 +7,7 @@ from vivavoce.models.hibari.melody import Accent
 from vivavoce.tts_engine.hibari.intonation import melody_of, range_of, rises
 from vivavoce.tts_engine.reading.normalizer import SpokenWord
 from vivavoce.tts_engine.segmenter import Segmenter
+from vivavoce.tts_engine.stream_request import Prosody
 
 QUESTIONS = read_questions()
 
@@ -66,7 +67,7 @@ def test_a_line_is_as_lively_as_what_it_says(livelier: str, calmer: str) -> None
 
 def test_each_group_of_digits_but_the_last_ends_higher() -> None:
     words = words_of("Call 555-201-0142 now.")
-    melody = melody_of(words, 1.0, rises=False)
+    melody = melody_of(words, 1.0, Prosody(), rises=False)
     lifted = [words[accent.words[0]].text for accent in melody.accents]
     assert lifted == ["five", "one"] and all(isinstance(accent, Accent) for accent in melody.accents)
-    assert not melody_of(words_of("Your PIN is 0417."), 1.0, rises=False).accents
+    assert not melody_of(words_of("Your PIN is 0417."), 1.0, Prosody(), rises=False).accents

@@ -15,13 +15,16 @@ from shared.engine.standin_backend import WORD_S, StandInBackend
 from shared.event_loop import until
 from vivavoce.adapters.audio.codecs import ulaw_decode
 from vivavoce.adapters.audio.encoders import SAMPLE_RATES, AudioFormat
-from vivavoce.adapters.prosody import Prosody
 from vivavoce.gateway.apis.shell import speech
 from vivavoce.gateway.apis.shell.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
+from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import BadRequest, StreamClosed, SynthesisFailed, UnknownVoice
 from vivavoce.tts_engine.metrics import Metrics
+from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
+from vivavoce.tts_engine.reading.pauses import usual_pause_s
+from vivavoce.tts_engine.stream_request import Prosody
 
 TEXT = "One two three four, five six seven eight nine ten."
 TIMEOUT_S = 30.0
@@ -123,11 +126,14 @@ def test_hardly_any_sound_is_encoded_in_every_format_at_every_rate_and_speed(
 @pytest.mark.parametrize("speed", [0.25, 0.5, 2.0, 4.0])
 def test_a_speed_outside_the_voices_range_stretches_audio_and_word_times(speed: float) -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
-        # The stand-in ignores its speed, so only the time stretcher changes the length.
-        stretch = speed / min(max(speed, 0.5), 2.0)
+        # The stand-in ignores its speed, so only the time stretcher and the pause change the length.
+        engine_speed = min(max(speed, 0.5), 2.0)
+        stretch = speed / engine_speed
         normal = await speak(engine, SynthesisOptions())
         pieces = await speak(engine, SynthesisOptions(speed=speed))
-        assert pieces[-1].samples[1] == pytest.approx(normal[-1].samples[1] / stretch, abs=2_400)
+        usual, changed = (usual_pause_s(BoundaryKind.CLAUSE, each) for each in (1.0, engine_speed))
+        expected = (normal[-1].samples[1] + (changed - usual) * SAMPLE_RATE) / stretch
+        assert pieces[-1].samples[1] == pytest.approx(expected, abs=2_400)
         words = [word for piece in pieces for word in piece.words]
         assert words[1].start_s == pytest.approx(WORD_S / stretch)
         assert pitch_of(b"".join(piece.audio for piece in pieces)) == pytest.approx(440, abs=6)
