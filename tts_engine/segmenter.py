@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from .reading.clause_boundaries import MAX_CLAUSE_CHARACTERS, BoundaryKind
 from .reading.languages.default import DEFAULT_VOICE_SCRIPTS, WordClauseNormalizer
 from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer
+from .reading.pauses import pause_share
 from .reading.pronunciation.lexicon import Lexicon, Pronunciation
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .reading.unicode_scripts import ReadableScripts, full_stop_after, join_words
@@ -54,6 +55,7 @@ class Segment:
     ending: BoundaryKind
     prosody: Prosody = NEUTRAL_PROSODY  # besides the stream's
     language: str | None = None  # BCP 47, of its words; None: the stream's
+    pause_share: float = 1.0  # of the usual pause, after it
 
     @property
     def spoken(self) -> str:
@@ -71,6 +73,7 @@ class Segmenter:
     Args:
         reader: normalizes the text; None for English.
         style: of English numbers.
+        pause_seed: of pauses that vary as speech varies them; None for the usual ones.
         scripts: those that the voice can read. Words in others are left out and counted.
 
     Attributes:
@@ -86,12 +89,14 @@ class Segmenter:
         reader: TextNormalizer | None = None,
         scripts: ReadableScripts = DEFAULT_VOICE_SCRIPTS,
         style: ReadingStyle = DEFAULT_READING_STYLE,
+        pause_seed: int | None = None,
     ) -> None:
         self.has_words = False
         self.unread_characters = 0
         self.prosody = NEUTRAL_PROSODY
         self.language: str | None = None
         self._scripts = scripts
+        self._pause_seed = pause_seed
         self._policy = policy
         self._reader = reader or TextNormalizer(
             WordClauseNormalizer(policy.max_characters, style), policy.max_characters
@@ -166,7 +171,8 @@ class Segmenter:
         words, self._pending_words = self._pending_words[:count], self._pending_words[count:]
         if ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH):
             _end_sentence(words)
-        segment = Segment(tuple(words), self._start, stop, ending, self.prosody, self.language)
+        share = 1.0 if self._pause_seed is None else pause_share(words, ending, self._pause_seed)
+        segment = Segment(tuple(words), self._start, stop, ending, self.prosody, self.language, share)
         self._start = stop
         self._has_spoken = True
         return segment

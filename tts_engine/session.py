@@ -54,8 +54,8 @@ class Session:
     chunks: int = 0
 
     def add(self, segment: Segment, *, now: float) -> None:
-        """Queue a segment with the pause for its ending, which is shorter the faster the segment is."""
-        pause_s = usual_pause_s(segment.ending, segment.speed_in(self.speed))
+        """Queue a segment with the pause after it, which is shorter the faster the segment is."""
+        pause_s = usual_pause_s(segment.ending, segment.speed_in(self.speed), segment.pause_share)
         self._queue(PendingSegment(segment, pause_s), now)
 
     def add_last(self, segments: Sequence[Segment], *, now: float) -> None:

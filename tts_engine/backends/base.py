@@ -175,6 +175,15 @@ class SeparateProcess(Protocol):
 
 
 @runtime_checkable
+class VaryingBackend(Protocol):
+    """A backend whose segmenter varies the pauses, by the seed of the stream."""
+
+    @property
+    def varies_pauses(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
 class ChunkedBackend(Protocol):
     """A backend that cuts speech into chunks by a policy of its own."""
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from ..segmenter import Segmenter
 from ..voices.voices import Voice, Voices
-from .base import Backend, SlotRequest, SlotTurn, Stage, Stages, StepResult
+from .base import Backend, SlotRequest, SlotTurn, Stage, Stages, StepResult, VaryingBackend
 
 
 class SlotRenderer(Protocol):
@@ -47,6 +47,7 @@ class HostedBackend:
     # Of a backend whose voices never change; otherwise the parent's front end has them.
     voices: tuple[Voice, ...] = ()
     warm_up_text: str = ""
+    varies_pauses: bool = False  # whether the segmenter of such a backend does
 
 
 def host_backend(load: Callable[[], Backend]) -> HostedBackend:
@@ -55,7 +56,14 @@ def host_backend(load: Callable[[], Backend]) -> HostedBackend:
     slot = backend.open_slot(SlotRequest(backend.voices.default.id, speed=1.0, seed=0))
     stage = backend.stage(slot)
     backend.close_slot(slot)
-    return HostedBackend(backend, backend.open_slot, stage, tuple(backend.voices), backend.warm_up_text)
+    return HostedBackend(
+        backend,
+        backend.open_slot,
+        stage,
+        tuple(backend.voices),
+        backend.warm_up_text,
+        isinstance(backend, VaryingBackend) and backend.varies_pauses,
+    )
 
 
 class BackendFrontEnd(Protocol):
@@ -82,12 +90,14 @@ class BackendFrontEnd(Protocol):
 class StaticFrontEnd:
     """The front end of a backend whose voices never change; it passes requests on."""
 
-    def __init__(self, voices: Voices, warm_up_text: str) -> None:
+    def __init__(self, voices: Voices, warm_up_text: str, *, varies_pauses: bool = False) -> None:
         self.voices, self.warm_up_text = voices, warm_up_text
+        self._varies_pauses = varies_pauses
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter that yields clauses and sentences."""
-        return Segmenter(style=request.reading)
+        pause_seed = request.seed if self._varies_pauses else None
+        return Segmenter(style=request.reading, pause_seed=pause_seed)
 
     def prepare_request(self, request: SlotRequest) -> SlotRequest:
         """The request itself."""

@@ -79,7 +79,9 @@ class ProcessBackend:
             self._front_end: BackendFrontEnd = (
                 parts.make_front_end()
                 if parts.make_front_end
-                else StaticFrontEnd(Voices(ready.voices), ready.warm_up_text)
+                else StaticFrontEnd(
+                    Voices(ready.voices), ready.warm_up_text, varies_pauses=ready.varies_pauses
+                )
             )
             undo.pop_all()
         self._supervisor = threading.Thread(target=self._supervise, name="vivavoce-supervisor", daemon=True)

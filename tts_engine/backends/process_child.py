@@ -61,6 +61,7 @@ class ReadyMessage:
     first_stage: Stage
     voices: tuple[Voice, ...]
     warm_up_text: str
+    varies_pauses: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,7 @@ def _ready_message(hosted_backend: HostedBackend, *, max_workers: int) -> ReadyM
         hosted_backend.first_stage,
         hosted_backend.voices,
         hosted_backend.warm_up_text,
+        hosted_backend.varies_pauses,
     )
 
 

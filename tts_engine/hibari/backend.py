@@ -93,6 +93,7 @@ class HibariBackend:
     voices = Voices((VOICE,))
     warm_up_text = "Thank you for calling, how can I help you today?"
     slots = memory_slots = _SLOTS
+    varies_pauses = True
 
     def __init__(self, voices: Sequence[hibari_voice.HibariVoice], kept_bytes: int = 0) -> None:
         self._voices = voices
@@ -112,7 +113,7 @@ class HibariBackend:
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter that yields clauses and sentences."""
-        return Segmenter(style=request.reading)
+        return Segmenter(style=request.reading, pause_seed=request.seed)
 
     def open_slot(self, request: SlotRequest) -> int:
         """Open a slot."""
