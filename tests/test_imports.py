@@ -68,6 +68,7 @@ PUBLIC_VALUES_OF_ENGINE = {
     "vivavoce.tts_engine.reading.pronunciation.ipa",
     "vivavoce.tts_engine.reading.pronunciation.pinyin",
     "vivavoce.tts_engine.reading.pronunciation.lexicon",
+    "vivavoce.tts_engine.reading.prosody",
     "vivavoce.tts_engine.process_limits",  # the number of cores
 }
 # Standard library modules for I/O, clocks, threads and logs, which a protocol core does not import.

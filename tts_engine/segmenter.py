@@ -12,9 +12,10 @@ from .reading.languages.default import DEFAULT_VOICE_SCRIPTS, WordClauseNormaliz
 from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer
 from .reading.pauses import pause_share
 from .reading.pronunciation.lexicon import Lexicon, Pronunciation
+from .reading.prosody import NEUTRAL_PROSODY, Prosody
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .reading.unicode_scripts import ReadableScripts, full_stop_after, join_words
-from .stream_request import NEUTRAL_PROSODY, Prosody, speed_in_range
+from .stream_request import speed_in_range
 
 __all__ = [
     "BoundaryKind",

@@ -15,8 +15,9 @@ from .errors import Overloaded
 from .metrics import Metrics
 from .reading.pronunciation.lexicon import Lexicon, Pronunciation
 from .reading.pronunciation.lexicon_files import LexiconFile
+from .reading.prosody import Prosody
 from .scheduler import Admission
-from .stream_request import Delivery, Prosody, StreamRequest
+from .stream_request import Delivery, StreamRequest
 from .voices.voices import Voices
 
 

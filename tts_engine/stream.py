@@ -15,12 +15,12 @@ from .errors import StreamClosed, SynthesisFailed, UnreadableText
 from .reading.clause_boundaries import BoundaryKind
 from .reading.directions import PlainText
 from .reading.pronunciation.lexicon import Pronunciation
+from .reading.prosody import NEUTRAL_PROSODY, Prosody
 from .records.stream_log import StreamLog
 from .segmenter import Segment, Segmenter
 from .session import Session
 from .speech_engine import SpeechStream
 from .stream_buffers import ChunkQueue, PushedText
-from .stream_request import NEUTRAL_PROSODY, Prosody
 from .text_reader import TextReader, TextReaderHost
 
 # Every stream ends with a chunk of silence: the last chunk does not depend on timing, and a text without any

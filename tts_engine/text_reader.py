@@ -16,9 +16,9 @@ from typing import Protocol
 from .reading.clause_boundaries import BoundaryKind
 from .reading.directions import DirectedText, PlainText
 from .reading.pronunciation.lexicon import Pronunciation
+from .reading.prosody import Prosody
 from .segmenter import Segment, Segmenter
 from .session import Session, TextInput
-from .stream_request import Prosody
 
 # Read by the event loop at once, with the unfinished clause before it; at most 3 ms of the worst text
 _MAX_SHORT_CHARACTERS = 64

@@ -23,7 +23,7 @@ from ...tts_engine.errors import BadText
 from ...tts_engine.reading.pronunciation.ipa import BadIpa, read_ipa
 from ...tts_engine.reading.pronunciation.lexicon import Pronunciation
 from ...tts_engine.reading.pronunciation.pinyin import BadPinyin, read_pinyin
-from ...tts_engine.stream_request import NEUTRAL_PROSODY, Prosody
+from ...tts_engine.reading.prosody import NEUTRAL_PROSODY, Prosody
 from ..prosody import emphasis, parse_prosody
 from ..sliced_work import SlicedWork, run_whole
 from .say_as import say_as

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 from ...tts_engine.reading.pronunciation.lexicon import Pronunciation
-from ...tts_engine.stream_request import NEUTRAL_PROSODY, Prosody
+from ...tts_engine.reading.prosody import NEUTRAL_PROSODY, Prosody
 from ..sliced_work import SlicedWork, run_whole
 from .document import (
     MAX_DOCUMENT_CHARACTERS,

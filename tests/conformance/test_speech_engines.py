@@ -26,9 +26,10 @@ from vivavoce.tts_engine.errors import (
     SynthesisFailed,
     UnknownVoice,
 )
+from vivavoce.tts_engine.reading.prosody import Prosody
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.speech_engine import SpeechEngine, SpeechStream, TextSink
-from vivavoce.tts_engine.stream_request import Delivery, Prosody, StreamRequest
+from vivavoce.tts_engine.stream_request import Delivery, StreamRequest
 
 MakeBackend = Callable[[], StandInBackend]
 OpenEngine = Callable[[EngineConfig, MakeBackend], AbstractAsyncContextManager[SpeechEngine]]

@@ -15,9 +15,9 @@ from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import LanguageNotSpoken, StreamClosed, SynthesisFailed
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
+from vivavoce.tts_engine.reading.prosody import Prosody
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
 from vivavoce.tts_engine.stream import Stream
-from vivavoce.tts_engine.stream_request import Prosody
 
 LONG_TEXT = "Seven small boats sailed slowly home, and the eighth one stayed out at sea. " * 20
 MAX_READ_ON_THE_LOOP = 64  # characters

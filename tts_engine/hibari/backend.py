@@ -24,9 +24,10 @@ from ..chunk import SAMPLE_RATE, Word
 from ..process_limits import available_cores
 from ..reading.clause_boundaries import BoundaryKind
 from ..reading.normalizer import SpokenWord
+from ..reading.prosody import NEUTRAL_PROSODY, Prosody
 from ..reading.unicode_scripts import WrittenWord, group_written_words
 from ..segmenter import Segment, Segmenter
-from ..stream_request import LIVELINESS, NEUTRAL_PROSODY, Prosody
+from ..stream_request import LIVELINESS
 from ..voice_kit.kept_speech import KeptLine, KeptSpeech
 from ..voices.voices import Voice, Voices
 from . import intonation

@@ -19,7 +19,7 @@ from typing import Final
 
 from ...models.hibari.melody import Accent, Melody
 from ..reading.normalizer import SpokenWord
-from ..stream_request import Prosody
+from ..reading.prosody import Prosody
 
 _MAX_PITCH: Final = 1.5  # 7 semitones; beyond it the voice is no woman's, or another one's
 _MAX_RANGE: Final = 1.6

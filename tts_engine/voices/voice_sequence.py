@@ -15,8 +15,8 @@ from typing import Final, Self
 from ..chunk import SAMPLE_RATE, AudioChunk, Mark, Word
 from ..errors import BadText
 from ..reading.pronunciation.lexicon import Pronunciation
+from ..reading.prosody import Prosody
 from ..speech_engine import SpeechStream
-from ..stream_request import Prosody
 
 MAX_CHANGES: Final = 1_000  # of the voice, in an utterance
 MAX_WAITING_CHARACTERS: Final = 200_000  # of text whose stream is not open; as many as a stream takes

@@ -34,9 +34,10 @@ from ....adapters.written_words import WrittenWords
 from ....tts_engine.chunk import SAMPLE_RATE, Mark, Word
 from ....tts_engine.errors import BadRequest, LanguageNotSpoken, StreamClosed, UnknownVoice, VivavoceError
 from ....tts_engine.reading.pronunciation.lexicon import Lexicon
+from ....tts_engine.reading.prosody import Prosody
 from ....tts_engine.scheduler import Admission
 from ....tts_engine.speech_engine import SpeechEngine, SpeechStream
-from ....tts_engine.stream_request import Delivery, Prosody, StreamRequest
+from ....tts_engine.stream_request import Delivery, StreamRequest
 from ....tts_engine.voices.voice_sequence import VoiceSequence
 from ...sliced_inputs import SlicedInputs
 from .encoding_threads import EncodingThreads, EncodingUrgency

@@ -14,9 +14,9 @@ from typing import Protocol
 from ....tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 from ....tts_engine.errors import StreamClosed, UnreadableText, VivavoceError
 from ....tts_engine.reading.pronunciation.lexicon import Pronunciation
+from ....tts_engine.reading.prosody import NEUTRAL_PROSODY, Prosody
 from ....tts_engine.speech_engine import SpeechStream
 from ....tts_engine.stream_buffers import ChunkQueue, PushedText
-from ....tts_engine.stream_request import NEUTRAL_PROSODY, Prosody
 from ....tts_engine.voices.storable_prompt import StorablePrompt
 from .input_log import InputLog
 from .messages import (

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ....tts_engine.chunk import AudioChunk
 from ....tts_engine.errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
 from ....tts_engine.reading.pronunciation.lexicon import Pronunciation
-from ....tts_engine.stream_request import Prosody, StreamRequest
+from ....tts_engine.reading.prosody import Prosody
+from ....tts_engine.stream_request import StreamRequest
 from ....tts_engine.voices.voices import Voice
 from ..routing import ReplicaState
 from .sent_lexicons import SentLexicon

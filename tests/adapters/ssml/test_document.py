@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vivavoce.adapters.prosody import parse_prosody
 from vivavoce.adapters.ssml.document import MAX_ELEMENT_DEPTH, BadSsml, parse_ssml
-from vivavoce.tts_engine.stream_request import Prosody
+from vivavoce.tts_engine.reading.prosody import Prosody
 
 
 @pytest.mark.parametrize(

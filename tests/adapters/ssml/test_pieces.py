@@ -11,7 +11,7 @@ from vivavoce.adapters.ssml.document import MAX_DOCUMENT_CHARACTERS, BadSsml, Ss
 from vivavoce.adapters.ssml.say_as import say_as
 from vivavoce.tts_engine.reading.languages.en.rules import normalize
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
-from vivavoce.tts_engine.stream_request import Prosody
+from vivavoce.tts_engine.reading.prosody import Prosody
 
 
 def pieces(content: str) -> list[SsmlPiece]:

@@ -14,7 +14,7 @@ from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.calls.text_feed import CharacterQuota, TextCommand, TextFeed
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
-from vivavoce.tts_engine.stream_request import Prosody
+from vivavoce.tts_engine.reading.prosody import Prosody
 
 
 class Sink:

@@ -29,9 +29,9 @@ from vivavoce.tts_engine.errors import (
 )
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import LexiconFile, lexicon_of
+from vivavoce.tts_engine.reading.prosody import Prosody
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.stream import Stream
-from vivavoce.tts_engine.stream_request import Prosody
 
 TEXT = "One two three four, five six seven. Eight nine ten, and eleven! Twelve thirteen fourteen fifteen."
 WORDS = TEXT.split()

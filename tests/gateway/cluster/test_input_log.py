@@ -13,7 +13,7 @@ from vivavoce.gateway.cluster.replicas.messages import (
     StreamInput,
 )
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import make_pronunciation
-from vivavoce.tts_engine.stream_request import Prosody
+from vivavoce.tts_engine.reading.prosody import Prosody
 
 _INPUTS = st.lists(
     st.one_of(

@@ -18,8 +18,9 @@ from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from vivavoce.tts_engine.errors import BadText, Overloaded, StreamClosed, SynthesisFailed
 from vivavoce.tts_engine.metrics import Metrics
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon, Pronunciation
+from vivavoce.tts_engine.reading.prosody import Prosody
 from vivavoce.tts_engine.scheduler import Admission
-from vivavoce.tts_engine.stream_request import Delivery, Prosody, StreamRequest
+from vivavoce.tts_engine.stream_request import Delivery, StreamRequest
 
 RunVirtually = Callable[[Coroutine[Any, Any, None]], None]
 SENTENCE_S = 1.0

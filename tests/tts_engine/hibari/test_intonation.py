@@ -6,8 +6,8 @@ from benches.voices.packaged_voice import read_questions
 from vivavoce.models.hibari.melody import Accent
 from vivavoce.tts_engine.hibari.intonation import melody_of, range_of, rises
 from vivavoce.tts_engine.reading.normalizer import SpokenWord
+from vivavoce.tts_engine.reading.prosody import Prosody
 from vivavoce.tts_engine.segmenter import Segmenter
-from vivavoce.tts_engine.stream_request import Prosody
 
 QUESTIONS = read_questions()
 

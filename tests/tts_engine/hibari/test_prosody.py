@@ -16,7 +16,7 @@ from vivavoce.adapters.ssml.input import push_document
 from vivavoce.tts_engine.chunk import AudioChunk
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.hibari.backend import HibariBackend
-from vivavoce.tts_engine.stream_request import NEUTRAL_PROSODY, Prosody
+from vivavoce.tts_engine.reading.prosody import NEUTRAL_PROSODY, Prosody
 
 VOICED_HZ = 60.0
 

@@ -24,7 +24,7 @@ from vivavoce.tts_engine.errors import BadRequest, StreamClosed, SynthesisFailed
 from vivavoce.tts_engine.metrics import Metrics
 from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
 from vivavoce.tts_engine.reading.pauses import usual_pause_s
-from vivavoce.tts_engine.stream_request import Prosody
+from vivavoce.tts_engine.reading.prosody import Prosody
 
 TEXT = "One two three four, five six seven eight nine ten."
 TIMEOUT_S = 30.0
