@@ -13,6 +13,7 @@ import numpy as np
 
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.adapters.media.clock import Clock
+from vivavoce.adapters.playback.background import BackgroundLoops
 from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
@@ -125,6 +126,7 @@ async def serve_browsers(
     agent: Agent | None = None,
     access: AccessControl | None = None,
     headers: dict[str, str] | None = None,
+    background: BackgroundLoops | None = None,
     **settings: Any,
 ) -> AsyncIterator[BrowserServer]:
     peers: list[FakePeer] = []
@@ -142,7 +144,8 @@ async def serve_browsers(
         clock = Clock()
         ticking = asyncio.create_task(clock.run())
         calls = BrowserCalls(
-            clock=clock, services=CallServices(engine, CallRegistry(engine, max_calls=max_calls)),
+            clock=clock,
+            services=CallServices(engine, CallRegistry(engine, max_calls=max_calls), background=background),
             voices=VoiceRegistry(engine.voices),
             settings=BrowserCallSettings(**settings),
             agent=agent, make_speech_detector=make_speech_detector, connect=None if real else connect,

@@ -11,8 +11,15 @@ import pytest
 
 from shared.audio.sound_files import encoded
 from shared.audio.tones import pitch_of
+from shared.browser.fake_browser import BrowserServer
+from shared.browser.fake_browser import with_server as with_browsers
 from shared.calls.call_server import Phone, call_server, run, send_utterance, until
-from vivavoce.adapters.playback.background import Awaited, BackgroundSounds
+from shared.calls.peers.kinds import MAKE_PEER
+from shared.calls.websocket_calls import WebSocketCallServer, new_call_id
+from shared.calls.websocket_calls import with_server as with_websockets
+from shared.event_loop import until as until_true
+from vivavoce.adapters.playback.background import Awaited, BackgroundLoops, BackgroundSounds
+from vivavoce.gateway.calls.events import WordHeard
 from vivavoce.gateway.calls.sounds.background_files import read_background
 from vivavoce.gateway.calls.sounds.settings import SoundsTable
 from vivavoce.gateway.calls.transfers import AttendedTransfer, DialPlanTransfers, TransferFailed
@@ -162,3 +169,33 @@ def test_the_sound_of_a_call_follows_what_is_waited_for() -> None:
             assert told == [Awaited.PROGRAM, Awaited.TRANSFER, Awaited.TRANSFER, Awaited.CALLER]
 
     run(test())
+
+
+@pytest.mark.parametrize("wire", MAKE_PEER)
+def test_a_peer_that_paces_itself_hears_ambience_and_whole_words(wire: str, sounds: dict[str, Any]) -> None:
+    async def check(server: WebSocketCallServer) -> None:
+        peer = MAKE_PEER[wire](new_call_id())
+        _, call = await server.dial(peer)
+        await until_true(lambda: peer.queue.played_packets >= 20)
+        words: list[str] = []
+        call.events.add_listener(
+            lambda event: words.append(event.word.text) if isinstance(event, WordHeard) else None
+        )
+        await call.speech.speak("One two three.")
+        await call.speech.wait_played()
+        assert words == ["One", "two", "three"]
+        heard = peer.queue.played_packets
+        await until_true(lambda: peer.queue.played_packets >= heard + 20)
+        assert call.media.report.stats.underruns == 0
+
+    with_websockets(check, sounds_ambience={**sounds["sounds_ambience"], "level_db": 0})
+
+
+def test_a_browser_hears_ambience() -> None:
+    tones = BackgroundSounds(ambience=bytes([0, 1]) * 24_000)
+
+    async def scenario(server: BrowserServer) -> None:
+        peer = await server.call()
+        await peer.until(peer.is_audible)
+
+    with_browsers(scenario, background=BackgroundLoops(tones))
