@@ -1,5 +1,6 @@
 """Kernels in Triton for a layer of the language model: five launches for a few rows, 17 in torch.
 
+    embeddings of a step, cosines and sines of its positions; once a step     embed_and_rotate
     norm, queries, keys, values; rotation; keys and values to the memory      project_to_memory
     attention over the memory of each row                                     attend_memory
     product, residual                                                         add_vector_product
@@ -12,6 +13,8 @@ multiplies, and kernels do what is between the products.
 
 Imported only where ``has_fused_kernels`` says so.
 """
+
+from collections.abc import Sequence
 
 import torch
 import triton
@@ -36,6 +39,36 @@ _CHANNEL_PAIRS = 2  # of a program that projects
 _GATES = 4
 _OUTPUTS = 2
 _DEPTH = 1024  # inputs that a program reads at once
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _embed_and_rotate_kernel(  # type: ignore[no-untyped-def]
+    indices, positions, text, speech, control, periods, embedded, cosines, sines, text_rows, speech_rows,
+    WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, HALF: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    launch_next(EARLY)
+    row = tl.program_id(0)
+    inner, channels = tl.arange(0, PADDED_WIDTH), tl.arange(0, HALF)
+    is_value = inner < WIDTH
+    period = tl.load(periods + channels)
+    await_inputs(EARLY)
+    index = tl.load(indices + row)
+    if index < text_rows:
+        values = tl.load(text + index * WIDTH + inner, mask=is_value, other=0.0)
+    elif index < text_rows + speech_rows:
+        values = tl.load(speech + (index - text_rows) * WIDTH + inner, mask=is_value, other=0.0)
+    else:
+        values = tl.load(
+            control + (index - text_rows - speech_rows) * WIDTH + inner, mask=is_value, other=0.0
+        )
+    tl.store(embedded + row * WIDTH + inner, values, mask=is_value)
+    angles = tl.div_rn(tl.load(positions + row).to(tl.float32), period)
+    cosine, sine = tl.cos(angles), tl.sin(angles)
+    places = row * (2 * HALF) + channels
+    tl.store(cosines + places, cosine)
+    tl.store(cosines + places + HALF, cosine)
+    tl.store(sines + places, -sine)
+    tl.store(sines + places + HALF, sine)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -255,6 +288,26 @@ def _gate_kernel(  # type: ignore[no-untyped-def]
     up = tl.load(gate_up + INNER + places, mask=is_column, other=0.0).to(tl.float32)
     product = gate / (1.0 + tl.exp(-gate)) * up
     tl.store(gated + row * INNER + columns, product.to(gated.dtype.element_ty), mask=is_column)
+
+
+def embed_and_rotate(
+    indices: Tensor, positions: Tensor, tables: Sequence[Tensor], periods: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows of tables one behind the other, (B, T, C), and cosines and signed sines, (B, 1, T, d), float32.
+
+    indices, positions: (B, T) int64, contiguous; indices are in range. tables: two or three of (rows, C)
+    float32. periods: (d / 2,) float32, positions of a turn over 2 pi.
+    """
+    batch, length = indices.shape
+    width, half = tables[0].shape[1], len(periods)
+    embedded = periods.new_empty(batch, length, width)
+    cosines, sines = (periods.new_empty(batch, 1, length, 2 * half) for _ in range(2))
+    _embed_and_rotate_kernel[(batch * length,)](
+        indices, positions, tables[0], tables[1], tables[-1], periods, embedded, cosines, sines,
+        len(tables[0]), len(tables[1]),
+        WIDTH=width, PADDED_WIDTH=triton.next_power_of_2(width), HALF=half, **launch_options(indices.device),
+    )  # fmt: skip
+    return embedded, cosines, sines
 
 
 def project_to_memory(

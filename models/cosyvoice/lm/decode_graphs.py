@@ -46,7 +46,7 @@ from .device_sampling import (
 )
 from .generation import LmInput, LmInputKind, SamplingRequest
 from .sampling import SamplingParameters
-from .speech_lm import SpeechLm, make_lm_step_plan
+from .speech_lm import SpeechLm
 
 _MIN_ATTENDED = 256  # smallest bucket of attended positions
 _MAX_RECORDED_ATTENDED = 2048  # largest one that is captured in advance; a longer sentence captures its own
@@ -275,8 +275,8 @@ class _CapturedStep:
             if self._lm.has_fused_kernels
             else plan_kv_step(positions, write_positions, attended, config.queries_per_key)
         )
-        plan = make_lm_step_plan(attention, positions, config)
-        return self._lm.run_layers(self._lm.embed(indices), self._state.kv[: self._key.rows], plan)
+        x, plan = self._lm.embed_and_plan(indices, positions, attention)
+        return self._lm.run_layers(x, self._state.kv[: self._key.rows], plan)
 
 
 def _recent_id_count(parameters: SamplingParameters) -> int:

@@ -68,6 +68,7 @@ class SpeechLm(nn.Module):
             )
             for layer in range(config.layers)
         )
+        self._rotary_periods: Tensor | None = None
         self.norm = _RmsNorm(config.hidden, config.norm_epsilon)
         head = linear_class(precision, MatrixRole.OTHER, 1)
         self.head = head(config.hidden, config.speech_vocab_size, bias=config.version is CosyVoiceVersion.V2)
@@ -129,6 +130,26 @@ class SpeechLm(nn.Module):
             begin += len(table.weight)
         return embedded
 
+    def embed_and_plan(
+        self, indices: Tensor, positions: Tensor, attention: KvStepPlan
+    ) -> tuple[Tensor, "LmStepPlan"]:
+        """``embed`` and ``make_lm_step_plan`` of columns (B, T), in one kernel where kernels compute."""
+        if not self.has_fused_kernels:
+            return self.embed(indices), make_lm_step_plan(attention, positions, self.config)
+        from ..kernels.lm_kernels import embed_and_rotate
+
+        tables = [table.weight for table in (self.text_embedding, *self._speech_tables())]
+        embedded, cos, sin = embed_and_rotate(
+            indices.contiguous(), positions.contiguous(), tables, self._periods()
+        )
+        return embedded, LmStepPlan(attention, cos, sin, positions, _part_counters(positions, self.config))
+
+    def _periods(self) -> Tensor:
+        """As of ``rotary_periods``; made once, before a step is captured."""
+        if self._rotary_periods is None:
+            self._rotary_periods = rotary_periods(self.config, self.device)
+        return self._rotary_periods
+
     def step(
         self, x: Tensor, state: SpeechLmState, valid: Tensor | None = None
     ) -> tuple[Tensor, SpeechLmState]:
@@ -185,14 +206,24 @@ class LmStepPlan:
 
 def make_lm_step_plan(attention: KvStepPlan, positions: Tensor, config: SpeechLmConfig) -> LmStepPlan:
     """Add the rotations of columns at ``positions`` (B, T), on their device."""
-    counters = torch.zeros(positions.numel() * config.heads, dtype=torch.int32, device=positions.device)
+    counters = _part_counters(positions, config)
     return LmStepPlan(attention, *_rotation(positions, config), positions, counters)
+
+
+def _part_counters(positions: Tensor, config: SpeechLmConfig) -> Tensor:
+    return torch.zeros(positions.numel() * config.heads, dtype=torch.int32, device=positions.device)
+
+
+def rotary_periods(config: SpeechLmConfig, device: torch.device) -> Tensor:
+    """Positions of a turn over 2 pi, of each pair of channels: (head_width / 2,) float32."""
+    steps = torch.arange(0, config.head_width, 2, device=device).float() / config.head_width
+    periods: Tensor = config.rope_base**steps
+    return periods
 
 
 def _rotation(positions: Tensor, config: SpeechLmConfig) -> tuple[Tensor, Tensor]:
     """Cosines and signed sines of the rotary angles: (B, 1, T, head_width) each."""
-    steps = torch.arange(0, config.head_width, 2, device=positions.device).float() / config.head_width
-    angles = positions[:, None, :, None].float() / config.rope_base**steps
+    angles = positions[:, None, :, None].float() / rotary_periods(config, positions.device)
     cos, sin = angles.cos(), angles.sin()
     return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
 

@@ -9,11 +9,13 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion, DitConfig, SpeechLmConfig, UnetConfig
 from vivavoce.models.cosyvoice.flow import dit, unet
@@ -45,6 +47,8 @@ def errors() -> Iterator[tuple[str, float]]:
     yield from _estimator_step(dit.FlowDit(DitConfig(width=64, head_width=64, heads=_HEADS, depth=2)))
     for precision in (Precision.FP32, Precision.FP16):
         yield from _language_model_layer(precision)
+    for version in CosyVoiceVersion:
+        yield from _embedding(version)
 
 
 def _split_matrix() -> Iterator[tuple[str, float]]:
@@ -185,6 +189,58 @@ def _language_model_layer(precision: Precision) -> Iterator[tuple[str, float]]:
         (expected, expected_kv), (found, kv) = results
         yield f"layer in {precision}", _distance(found, expected)
         yield f"memory in {precision}", _distance(kv, expected_kv)
+
+
+def _embedding(version: CosyVoiceVersion) -> Iterator[tuple[str, float]]:
+    """Text, speech and in version 2 control inputs, at the first and at late positions."""
+    config = SpeechLmConfig(
+        version=version, hidden=96, heads=6, kv_heads=2, layers=1, intermediate=192, text_vocab_size=50
+    )
+    lm = speech_lm.SpeechLm(config)
+    _draw_and_prepare(lm)
+    last = sum(len(table.weight) for table in (lm.text_embedding, *lm._speech_tables())) - 1
+    indices, positions = (
+        torch.tensor([[0, 49, 50], [7000, last, 6000]]),
+        torch.tensor([[0, 1, 2], [6143, 9, 77]]),
+    )
+    indices = indices.clamp(max=last)
+    attention = plan_kv_step(positions, positions, 27, config.queries_per_key)
+    expected, expected_plan = lm.embed_and_plan(indices, positions, attention)
+    lm._periods()  # made once
+    with (
+        patch.object(speech_lm.SpeechLm, "has_fused_kernels", True),
+        patch.object(lm_kernels, "_embed_and_rotate_kernel", CountedKernel()) as kernel,
+        LaunchCount() as launched,
+    ):
+        lm.embed_and_plan(indices, positions, attention)
+    yield "launches beyond one kernel and the counters", float(kernel.calls - 1 + launched.count - 1)
+    with patch.object(speech_lm.SpeechLm, "has_fused_kernels", True):
+        found, plan = lm.embed_and_plan(indices, positions, attention)
+    yield "embedding", _distance(found, expected)
+    yield "rotation", max(_distance(plan.cos, expected_plan.cos), _distance(plan.sin, expected_plan.sin))
+
+
+class CountedKernel:
+    """Takes the place of a kernel and counts its launches."""
+
+    calls = 0
+
+    def __getitem__(self, grid: object) -> "CountedKernel":
+        return self
+
+    def __call__(self, *arguments: object, **options: object) -> None:
+        self.calls += 1
+
+
+class LaunchCount(TorchDispatchMode):
+    """Counts operations of torch that launch a kernel on a card: not views, nor allocations."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(function)
+        self.count += not (function.is_view or "empty" in name or "detach" in name or "alias" in name)
+        return function(*args, **(kwargs or {}))
 
 
 def _drawn_norm(width: int) -> nn.LayerNorm:
