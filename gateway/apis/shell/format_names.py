@@ -17,4 +17,13 @@ def _upper(value: object) -> object:
 
 LOWER_CASE: Final = BeforeValidator(_lower)
 UPPER_CASE: Final = BeforeValidator(_upper)
-CodecName = Annotated[Codec, LOWER_CASE]
+# Names that other servers have for a format; files of Opus are Ogg here.
+_OTHER_NAMES: Final = {"ogg": "opus", "oga": "opus", "mpeg": "mp3"}
+
+
+def _codec_name(value: object) -> object:
+    name = _lower(value)
+    return _OTHER_NAMES.get(name, name) if isinstance(name, str) else name
+
+
+CodecName = Annotated[Codec, BeforeValidator(_codec_name)]

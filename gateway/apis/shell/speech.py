@@ -71,6 +71,8 @@ class SynthesisOptions:
     lexicon: Lexicon | None = None  # ahead of all others
     lexicon_names: tuple[str, ...] = ()  # of the server's, ahead of the key's
     keeps_speech: bool = True  # as of ``StreamRequest``
+    leading_silence_s: float = 0.0  # before the speech, for loudspeakers that swallow its beginning
+    trailing_silence_s: float = 0.0  # after it
 
     def __post_init__(self) -> None:
         for name, value, (minimum, maximum) in (
@@ -167,6 +169,7 @@ class EncodedStream:
         self._fault: VivavoceError | None = None
         self._written_words = WrittenWords()
         self._samples = 0  # given to the encoder so far, at 24 kHz
+        self._silence_before = _silence(options.leading_silence_s)  # of what is encoded next
         self._opened_at = time.monotonic()
         self._first_audio_at: float | None = None  # monotonic s of the first piece with audio
         self._cancelled = False
@@ -322,7 +325,7 @@ class EncodedStream:
         start, self._samples = self._samples, self._samples + samples
         if audio and self._first_audio_at is None:
             self._first_audio_at = time.monotonic()
-        marks = tuple(replace(mark, at_s=mark.at_s / self._tempo) for mark in chunk.marks)
+        marks = tuple(replace(mark, at_s=self._heard_at(mark.at_s)) for mark in chunk.marks)
         words = self._stretch_word_times(chunk.words)
         written = self._written_words.push(words, self.text, chunk.text[1])
         written += self._written_words.finish(self.text) if chunk.final else ()
@@ -335,12 +338,16 @@ class EncodedStream:
         return True, self._first_audio_at + self._samples / SAMPLE_RATE
 
     def _stretch_word_times(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
-        if self._tempo == 1.0:
+        if self._tempo == 1.0 and not self._options.leading_silence_s:
             return words
         return tuple(
-            replace(word, start_s=word.start_s / self._tempo, stop_s=word.stop_s / self._tempo)
+            replace(word, start_s=self._heard_at(word.start_s), stop_s=self._heard_at(word.stop_s))
             for word in words
         )
+
+    def _heard_at(self, seconds: float) -> float:
+        """The time at which a place of the engine's stream is heard."""
+        return self._options.leading_silence_s + seconds / self._tempo
 
     def _encode_on_thread(self, pcm: bytes, final: bool) -> tuple[bytes, int]:
         with self._encoding:
@@ -357,14 +364,23 @@ class EncodedStream:
             finally:
                 self._encoding.release()
 
+    def _with_silence(self, pcm: bytes, final: bool) -> bytes:
+        before, self._silence_before = self._silence_before, b""
+        return before + pcm + (_silence(self._options.trailing_silence_s) if final else b"")
+
     def _encode(self, pcm: bytes, final: bool) -> tuple[bytes, int]:
         """Return the encoded bytes of a chunk, and the number of samples that went into the encoder."""
         if self._stretcher is not None:
             pcm = self._stretcher.push(pcm) + (self._stretcher.drain() if final else b"")
         if self._options.volume != 1.0:
             pcm = _amplify(pcm, self._options.volume)
+        pcm = self._with_silence(pcm, final)
         audio = self._encoder.push(pcm) + (self._encoder.finish() if final else b"")
         return audio, len(pcm) // 2
+
+
+def _silence(seconds: float) -> bytes:
+    return bytes(2 * round(seconds * SAMPLE_RATE))
 
 
 def _open_in_voice(engine: SpeechEngine, request: StreamRequest, voice: str | None) -> SpeechStream:

@@ -3,8 +3,8 @@
 Requests have strict types: a number in quotes is no number. ``null`` equals an absent field. Unknown fields
 are ignored, because OpenAI's clients send fields that are newer than a server. Some fields come from other
 servers (vLLM-Omni, Kokoro-FastAPI): ``sample_rate``, ``seed``, ``language``, ``volume_multiplier``,
-``ref_audio``, ``ref_text``, ``initial_codec_chunk_frames`` and those of sampling; ``liveliness`` is this
-project's own. ``request_parsing`` turns a violated limit into OpenAI's error.
+``ref_audio``, ``ref_text``, ``initial_codec_chunk_frames`` and those of sampling; ``liveliness`` and those
+of silence are this project's own. ``request_parsing`` turns a violated limit into OpenAI's error.
 
 Source: platform.openai.com/docs/api-reference/audio; vLLM-Omni at 0131cb55
 (entrypoints/openai/protocol/audio.py) for the fields that OpenAI does not have.
@@ -33,6 +33,7 @@ from .pronunciations import Pronunciations
 
 MAX_NAME_CHARACTERS: Final = 256  # names are repeated in error messages and logs
 MAX_INSTRUCTION_CHARACTERS: Final = 4_096  # OpenAI's limit
+MAX_SILENCE_MS: Final = 10_000  # a loudspeaker wakes up in a second or two
 _MAX_SEED: Final = 2**63 - 1  # the engine's seeds are non-negative 64-bit integers
 
 
@@ -144,6 +145,10 @@ class OpenAISpeechSettings(SamplingFields, OpenAIRequest):
     initial_codec_chunk_frames: Annotated[
         int, Field(ge=0, le=1_000, description="Speech ids of the first piece; 0 leaves them to the voice.")
     ] = 0
+    leading_silence_ms: Annotated[
+        int, Field(ge=0, le=MAX_SILENCE_MS, description="Before the speech, for loudspeakers that clip it.")
+    ] = 0
+    trailing_silence_ms: Annotated[int, Field(ge=0, le=MAX_SILENCE_MS, description="After the speech.")] = 0
     ref_audio: Annotated[
         str | None,
         Field(

@@ -95,5 +95,7 @@ def make_synthesis_options(settings: OpenAISpeechSettings, voice_id: str | None)
             liveliness=settings.liveliness,
             **settings.sampling,
         ),
+        leading_silence_s=settings.leading_silence_ms / 1_000,
+        trailing_silence_s=settings.trailing_silence_ms / 1_000,
         lexicon=lexicon_of(settings.pronunciations) if settings.pronunciations else None,
     )

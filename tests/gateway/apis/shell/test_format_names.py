@@ -8,6 +8,7 @@ RAW = {"container": "RAW", "encoding": "PCM_S16LE", "sample_rate": 24_000}
 VOICE = {"mode": "id", "id": "tone-440"}
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "openai": ("/v1/audio/speech", {"input": "One.", "response_format": "MP3"}),
+    "ogg": ("/v1/audio/speech", {"input": "One.", "response_format": "OGG"}),
     "captions": ("/dev/captioned_speech", {"input": "One.", "response_format": "Mp3"}),
     "cartesia": (
         "/tts/bytes",
@@ -31,5 +32,14 @@ def test_the_name_of_a_format_may_be_in_upper_or_lower_case(
     async def test(served: Any) -> None:
         answer = await served.client.post(path, json=body)
         assert answer.status_code == 200, answer.text
+
+    run_every_api(test)
+
+
+def test_ogg_is_opus(run_every_api: Any) -> None:
+    async def test(served: Any) -> None:
+        body = {"input": "One.", "response_format": "ogg", "leading_silence_ms": 100}
+        answer = await served.client.post("/v1/audio/speech", json=body)
+        assert (answer.headers["content-type"], answer.content[:4]) == ("audio/ogg", b"OggS")
 
     run_every_api(test)

@@ -144,7 +144,7 @@ def test_server_sent_events_carry_the_same_audio_and_end_with_the_usage(run: Any
         ({"input": ""}, 400, "invalid_request_error", "input", "string_below_min_length"),
         ({"input": "a" * 4_097}, 400, "invalid_request_error", "input", "string_above_max_length"),
         ({"speed": 5}, 400, "invalid_request_error", "speed", "decimal_above_max_value"),
-        ({"response_format": "ogg"}, 400, "invalid_request_error", "response_format", "invalid_value"),
+        ({"response_format": "webm"}, 400, "invalid_request_error", "response_format", "invalid_value"),
         ({"voice": "anna"}, 400, "invalid_request_error", "voice", "voice_not_found"),
         ({"voice": {"id": "anna"}}, 400, "invalid_request_error", "voice", "voice_not_found"),
         ({"model": "whisper-1"}, 404, "invalid_request_error", "model", "model_not_found"),
