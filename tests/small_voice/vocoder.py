@@ -1,9 +1,9 @@
 """Trains the vocoder: mel to samples, by spectra at several resolutions, without discriminators.
 
 One voice and a known pitch need none: the source has the harmonics, and the network shapes them. The pitch
-predictor learns the teacher's f0; the rest is trained with that f0, so that both learn at once. The source
-runs through the very turns of the teacher's pulse train. So the waveform itself can be compared where it is
-voiced, and the network learns early that the harmonics are there: by magnitudes alone it whispers for hours.
+predictor learns the teacher's f0; the rest is trained with the turns of the teacher's own pulse train, so that
+both learn at once. The samples follow the source from the first step on: a network that has to find the
+harmonics by itself whispers for hours.
 """
 
 import math
@@ -35,8 +35,8 @@ CONFIG = HiftConfig(
 _CROP, _EDGE = 32, 4  # mel frames of a crop, and at its ends without a loss
 _ROWS = 10
 _RESOLUTIONS = ((256, 60), (512, 120), (1024, 240), (2048, 480))  # window, hop
-_PHASE_RESOLUTIONS = ((256, 60), (768, 180))
 _FLOOR = 1e-4  # of a magnitude, under its logarithm
+_PASSED = 0.15  # of the source, a channel of the last stage
 _HZ = 100.0  # of the pitch, that count as one
 
 
@@ -61,10 +61,32 @@ def new_network(seed: int) -> HiftV2:
     network.conv_post.bias.data[: CONFIG.n_fft // 2 + 1] = -4.0
     network.f0_predictor.classifier.bias.data[:] = 150.0
     network.f0_predictor.classifier.weight.data *= _HZ  # else it would take all steps to grow to Hz
+    _pass_source(network)
     for layer in network.f0_predictor.convs():
         layer.bias = nn.Parameter(layer.bias.detach().double())
     network.spectra.prepare()
     return network
+
+
+def _pass_source(network: HiftV2) -> None:
+    """Have the samples follow the source from the first step on, up to 1.5 kHz.
+
+    Two channels of the last stage carry the source's low band and its negative, because the activation before
+    the last layer keeps what is above 0. The magnitude of the lowest band rises with it and that of the next
+    one falls: in the middle of a window, the two have opposite signs.
+    """
+    down = network.source_downs[-1]
+    down.weight.data[:2] = 0.0
+    down.weight.data[0, 0, 0], down.weight.data[1, 0, 0] = _PASSED, -_PASSED
+    magnitude = network.conv_post.get_parameter("parametrizations.weight.original0").data
+    direction = network.conv_post.get_parameter("parametrizations.weight.original1").data
+    weight = direction * magnitude / direction.flatten(1).norm(dim=1).view_as(magnitude)
+    middle = weight.shape[2] // 2
+    weight[:2, :2] = 0.0
+    weight[0, 0, middle] = weight[1, 1, middle] = 1.0
+    weight[0, 1, middle] = weight[1, 0, middle] = -1.0
+    direction.copy_(weight)
+    magnitude.copy_(weight.flatten(1).norm(dim=1).view_as(magnitude))
 
 
 class VocoderTask:
@@ -82,7 +104,7 @@ class VocoderTask:
         self.network, self._mels, self._recordings = network, mels, recordings
 
     def losses(self, draw: np.random.Generator, progress: float) -> Losses:
-        """Of a batch: ``spectra``, ``mel`` and ``phases`` of the samples, ``pitch``."""
+        """Of a batch: ``spectra`` and ``mel`` of the samples, ``pitch``."""
         mel, f0, turns, wave = self._crops(draw)
         fold_weights(self.network)
         predicted = self.network.f0_predictor(mel)
@@ -93,7 +115,6 @@ class VocoderTask:
         return {
             "spectra": spectral_loss(made, wave),
             "mel": 2 * (log_mel(made) - log_mel(wave)).abs().mean(),
-            "phases": phase_loss(made, wave),
             "pitch": F.smooth_l1_loss(predicted / _HZ, f0 / _HZ, beta=0.05),
         }
 
@@ -122,18 +143,6 @@ class VocoderTask:
         return mel, torch.from_numpy(np.stack(f0)), torch.from_numpy(np.stack(turns)), wave
 
 
-def phase_loss(made: Tensor, wave: Tensor) -> Tensor:
-    """Distance of the complex spectra up to 4 kHz, relative to the whole, on average over two windows."""
-    total = made.new_zeros(())
-    for window, hop in _PHASE_RESOLUTIONS:
-        bins = window * 4_000 // SAMPLE_RATE
-        ours, theirs = (_spectrum(one, window, hop)[:, :bins] for one in (made, wave))
-        total = total + (ours - theirs).abs().square().sum().clamp(min=1e-9).sqrt() / theirs.norm().clamp(
-            min=1e-2
-        )
-    return total / len(_PHASE_RESOLUTIONS)
-
-
 def spectral_loss(made: Tensor, wave: Tensor) -> Tensor:
     """Distance of magnitudes, on average over resolutions: of logarithms, and relative to the whole."""
     total = made.new_zeros(())
@@ -146,13 +155,9 @@ def spectral_loss(made: Tensor, wave: Tensor) -> Tensor:
 
 def magnitudes(wave: Tensor, window: int, hop: int) -> Tensor:
     """(B, N) -> (B, bins, frames)."""
-    spectrum = _spectrum(wave, window, hop)
-    return (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
-
-
-def _spectrum(wave: Tensor, window: int, hop: int) -> Tensor:
     shape = torch.hann_window(window)
-    return torch.stft(wave, window, hop, window=shape, return_complex=True, normalized=True)
+    spectrum = torch.stft(wave, window, hop, window=shape, return_complex=True, normalized=True)
+    return (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
 
 
 def log_mel(wave: Tensor) -> Tensor:

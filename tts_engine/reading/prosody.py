@@ -1,4 +1,4 @@
-"""How a part of a text is spoken: a value that markup sets and voices follow as far as they can."""
+"""The prosody of a part of a text: a value that markup sets and voices follow as far as they can."""
 
 from dataclasses import dataclass
 from typing import Final
