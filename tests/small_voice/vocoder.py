@@ -1,8 +1,8 @@
 """Trains the vocoder: mel to samples, by spectra at several resolutions, without discriminators.
 
 One voice and a known pitch need none: the source has the harmonics, and the network shapes them. The pitch
-predictor learns the teacher's f0; the rest is trained with the turns of the teacher's own pulse train, so that
-both learn at once. The samples follow the source from the first step on: a network that has to find the
+predictor learns the teacher's f0; the rest is trained with the turns of the teacher's own pulse train, so
+that both learn at once. The samples follow the source from the first step on: a network that has to find the
 harmonics by itself whispers for hours.
 """
 
