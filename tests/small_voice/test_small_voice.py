@@ -138,7 +138,7 @@ def test_the_checkpoints_of_a_run_are_packed_as_a_bundle(
     assert list(open_bundle(packed).speakers()) == [bundle.SPEAKER]
     assert sum(file.stat().st_size for file in packed.rglob("*") if file.is_file()) < 15e6
     card = (packed / "README.md").read_text("utf-8")
-    assert "| lm | 40 of 14,000 |" in card and "Words wrong: all." in card
+    assert "| lm | 40 of 18,000 |" in card and "Words wrong: all." in card
     assert "hibari-tts" in (packed / "NOTICE").read_text("utf-8") and (packed / "LICENSE").exists()
     with pytest.raises(ValueError, match="exists already"):
         pack(place.folder, packed)

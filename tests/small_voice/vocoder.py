@@ -75,9 +75,9 @@ def _pass_source(network: HiftV2) -> None:
     the last layer keeps what is above 0. The magnitude of the lowest band rises with it and that of the next
     one falls: in the middle of a window, the two have opposite signs.
     """
-    down = network.source_downs[-1]
-    down.weight.data[:2] = 0.0
-    down.weight.data[0, 0, 0], down.weight.data[1, 0, 0] = _PASSED, -_PASSED
+    down = network.source_downs[-1].get_parameter("weight").data
+    down[:2] = 0.0
+    down[0, 0, 0], down[1, 0, 0] = _PASSED, -_PASSED
     magnitude = network.conv_post.get_parameter("parametrizations.weight.original0").data
     direction = network.conv_post.get_parameter("parametrizations.weight.original1").data
     weight = direction * magnitude / direction.flatten(1).norm(dim=1).view_as(magnitude)

@@ -1,0 +1,160 @@
+"""The small bundle on every path of CosyVoice: a recogniser writes down what was said.
+
+Random weights show that the arithmetic is right; only speech shows that a sentence comes out whole.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+_EXTRAS = "make test EXTRAS=dev,stt,cosyvoice"
+pytest.importorskip("torch", reason=f"the CosyVoice networks need torch: {_EXTRAS}")
+pytest.importorskip("faster_whisper", reason=f"a recogniser listens: {_EXTRAS}")
+
+from benches.transcript_scoring import canonical_words  # noqa: E402
+from benches.word_errors import load_recogniser, to_telephone_band, to_wide_band, transcribe  # noqa: E402
+from shared.calls.call_server import call_server, until, words  # noqa: E402
+from small_voice import world  # noqa: E402
+from small_voice.__main__ import SEED, SENTENCES  # noqa: E402
+from small_voice.listen import unseen_sentences, words_wrong  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle  # noqa: E402
+from vivavoce.models.devices.execution import Precision  # noqa: E402
+from vivavoce.tts_engine.chunk import AudioChunk  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
+from vivavoce.tts_engine.engine import Engine  # noqa: E402
+
+_BUNDLE = Path(__file__).parents[1] / "data/small_voice"
+_MOST_WRONG = 35.0  # percent of the words of these few sentences; the bundle's own figure is on its card
+_CALL_RATE = 8_000
+
+pytestmark = [pytest.mark.asr, pytest.mark.usefixtures("one_thread")]
+
+
+@pytest.fixture(scope="module")
+def sentences() -> list[str]:
+    return unseen_sentences(8, 11, islice(world.sentences(SEED), SENTENCES))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle with its graphs in both precisions."""
+    copied = tmp_path_factory.mktemp("bundle") / "small"
+    shutil.copytree(_BUNDLE, copied)
+    for precision in (Precision.FP32, Precision.INT8):
+        for _ in export_bundle(open_bundle(copied), precision):
+            pass
+    return copied
+
+
+def samples_of(chunks: Iterable[AudioChunk]) -> NDArray[np.float32]:
+    pcm = b"".join(chunk.pcm for chunk in chunks)
+    return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
+
+
+async def speak(engine: Engine, text: str, pieces: int = 1) -> list[AudioChunk]:
+    """Chunks of a text that comes in so many pieces, each when the one before is read."""
+    async with engine.stream(seed=7) as stream:
+        parts = text.split(" ") if pieces > 1 else [text]
+        for part in parts:
+            stream.push_text(part + " " * (pieces > 1))
+            await asyncio.sleep(0)
+        stream.end_input()
+        return [chunk async for chunk in stream]
+
+
+def speak_all(
+    folder: Path, texts: Sequence[str], *, at_once: bool = False, pieces: int = 1, **options: str
+) -> list[list[AudioChunk]]:
+    async def run() -> list[list[AudioChunk]]:
+        async with await Engine.open(str(folder), **options) as engine:
+            if at_once:
+                return await asyncio.gather(*(speak(engine, text, pieces) for text in texts))
+            return [await speak(engine, text, pieces) for text in texts]
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("executor", ["torch", "onnxruntime"])
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_the_words_are_heard_in_each_precision_and_executor(
+    folder: Path, sentences: list[str], executor: str, precision: str
+) -> None:
+    speech = [
+        samples_of(chunks) for chunks in speak_all(folder, sentences, executor=executor, precision=precision)
+    ]
+    assert words_wrong(sentences, speech, to_wide_band) <= _MOST_WRONG
+
+
+@pytest.mark.parametrize("channel", [to_wide_band, to_telephone_band])
+def test_the_words_are_heard_of_text_that_comes_word_by_word(
+    folder: Path, sentences: list[str], channel: Callable[[NDArray[np.float32]], NDArray[np.float32]]
+) -> None:
+    speech = [samples_of(chunks) for chunks in speak_all(folder, sentences, pieces=2)]
+    assert words_wrong(sentences, speech, channel) <= _MOST_WRONG
+
+
+def test_eight_streams_at_once_say_what_each_says_alone(folder: Path, sentences: list[str]) -> None:
+    alone = speak_all(folder, sentences, executor="torch")
+    together = speak_all(folder, sentences, executor="torch", at_once=True)
+    for one, other in zip(alone, together, strict=True):
+        assert [chunk.provenance.speech_ids for chunk in one] == [
+            chunk.provenance.speech_ids for chunk in other
+        ]
+        first, second = samples_of(one), samples_of(other)
+        assert np.corrcoef(first, second)[0, 1] > 0.999
+
+
+def test_no_seam_is_louder_than_the_speech_around_it(folder: Path, sentences: list[str]) -> None:
+    for chunks in speak_all(folder, sentences):
+        bends = np.abs(np.diff(samples_of(chunks), 2))
+        seams = np.cumsum([len(chunk.pcm) // 2 for chunk in chunks])[:-1]
+        for seam in seams:
+            around = bends[max(0, seam - 480) : seam + 480]
+            assert bends[seam - 2 : seam + 1].max() <= max(0.01, 3 * np.quantile(around, 0.99))
+
+
+def test_an_answer_of_the_openai_api_is_heard(sentences: list[str]) -> None:
+    async def run() -> bytes:
+        async with call_server(backend=CosyVoiceBackend.load(_BUNDLE)) as server, server.http() as client:
+            url = f"http://{server.gateway.addresses.http[0]}:{server.gateway.addresses.http[1]}"
+            request = {"model": "vivavoce", "input": sentences[0], "response_format": "pcm"}
+            answer = await client.post(f"{url}/v1/audio/speech", json=request)
+            answer.raise_for_status()
+            return answer.content
+
+    samples = np.frombuffer(asyncio.run(run()), "<i2").astype(np.float32) / np.float32(32768)
+    assert words_wrong(sentences[:1], [samples], to_wide_band) <= 2 * _MOST_WRONG
+
+
+def test_what_an_interrupted_caller_heard_is_what_was_reported() -> None:
+    """Over AudioSocket; the program writes token by token and discards in the middle."""
+    text = "Thank you very much for your patience. I will call you back soon. Please wait a moment."
+
+    async def run() -> tuple[list[str], bytes]:
+        async with call_server(backend=CosyVoiceBackend.load(_BUNDLE)) as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
+                for word in text.split(" "):
+                    await socket.send(f'{{"type": "text", "text": "{word} "}}')
+                await socket.send('{"type": "end"}')
+                heard = []
+                while len(heard) < 9:
+                    heard += words(await until(socket, "word"))
+                await socket.send('{"type": "discard"}')
+                heard += words(await until(socket, "discarded"))
+            return heard, bytes(phone.heard)
+
+    reported, pcm = asyncio.run(asyncio.wait_for(run(), 120))
+    audible = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
+    heard = canonical_words(transcribe(load_recogniser(), np.repeat(audible, 2)).text)
+    assert reported == [word.strip(",.!?") for word in text.split()][: len(reported)]
+    # The words have estimated times; a few are heard wrong.
+    assert sum(word.lower() not in heard for word in reported) <= 4
+    assert abs(len(heard) - len(reported)) <= 6
