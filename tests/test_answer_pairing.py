@@ -211,7 +211,7 @@ def rendered(request: ChunkRequest) -> RenderedChunk:
 def test_samples_of_another_sentence_are_rendered_again_at_another_replica() -> None:
     stage = RemoteRenderStage(SwappingTransport(), "digest", "decode-1")
     stage.update([RenderReplicaDescription(f"render-{each}", "digest", 0, 8, False) for each in (1, 2, 3)])
-    prompt: Any = SimpleNamespace(id="voice", ids=())
+    prompt: Any = SimpleNamespace(key="voice", ids=())
 
     def render(number: int) -> Sequence[float]:
         sentence = stage.begin_sentence(prompt, 1.0, np.random.default_rng(0))

@@ -70,7 +70,7 @@ def test_unknown_paths_and_methods_have_the_errors_of_their_api(
     ask_gateway(questions)
 
 
-@pytest.mark.parametrize("path", ["/v1/realtime", "/api-ws/v1/nothing", "/ws", "/v1/audio/speech"])
+@pytest.mark.parametrize("path", ["/v1/nothing", "/api-ws/v1/nothing", "/ws", "/v1/audio/speech"])
 def test_an_unknown_websocket_is_refused_with_404(path: str) -> None:
     async def questions(client: httpx.AsyncClient) -> None:
         url = str(client.base_url).replace("http", "ws").rstrip("/")
