@@ -26,7 +26,7 @@ _BANDS: Final = 32
 _MAX_HZ: Final = 4_000  # what a telephone carries, too
 _CEPSTRA: Final = slice(1, 14)
 _WINDOW: Final = 25  # frames, 0.5 s
-_SHORTEST, _LONGEST = 500, 1_250  # frames: 10 to 25 s
+_SHORTEST_S, _LONGEST_S = 10.0, 25.0
 _AUDIBLE: Final = 0.35  # of the way from the floor's logarithm to that of loud speech
 _PAUSE: Final = 8  # frames without speech, at which a part may begin or end
 _AROUND: Final = 3  # windows to either side that tell with it who speaks
@@ -43,12 +43,13 @@ class Excerpt:
     stop_s: float
 
 
-def find_excerpt(samples: Float, sample_rate: int) -> Excerpt:
-    """The best 10 to 25 s of a recording of more than that, (N,) in [-1, 1]."""
+def find_excerpt(samples: Float, sample_rate: int, longest_s: float = _LONGEST_S) -> Excerpt:
+    """The best 10 to 25 s, at most ``longest_s``, of a recording of more than that, (N,) in [-1, 1]."""
     spectra = _mel_spectra(soxr.resample(samples, sample_rate, _RATE))
     is_speech = _speech_of(spectra)
     goodness = _goodness(spectra, is_speech)
-    first, stop = _best_part(goodness, is_speech)
+    longest = round(min(_LONGEST_S, longest_s) * _RATE) // _FRAME
+    first, stop = _best_part(goodness, is_speech, longest)
     return Excerpt(first * _FRAME / _RATE, min(stop * _FRAME / _RATE, len(samples) / sample_rate))
 
 
@@ -117,14 +118,18 @@ def _main_speaker(means: NDArray[np.float64]) -> NDArray[np.bool_]:
         centres = np.stack([smooth[~is_second].mean(0), smooth[is_second].mean(0)])
         distances = np.linalg.norm(smooth[:, None] - centres, axis=2)
         is_second = distances[:, 1] < distances[:, 0]
-    spread = np.sqrt(np.minimum(distances[:, 0], distances[:, 1]) ** 2).mean()
+    spread = distances.min(1).mean()
     if np.linalg.norm(centres[0] - centres[1]) < _TWO_SPEAKERS * spread:
         return np.ones(len(means), bool)
     return np.asarray(is_second if is_second.sum() > len(means) / 2 else ~is_second)
 
 
-def _best_part(goodness: NDArray[np.float64], is_speech: NDArray[np.bool_]) -> tuple[int, int]:
-    """(first, stop) frame of the part with the largest sum, that begins and ends in a pause if one does."""
+def _best_part(goodness: NDArray[np.float64], is_speech: NDArray[np.bool_], longest: int) -> tuple[int, int]:
+    """(first, stop) frame of the part with the largest sum, that begins and ends in a pause if one does.
+
+    longest: frames that it may have.
+    """
+    shortest = min(longest, round(_SHORTEST_S * _RATE) // _FRAME)
     sums = np.concatenate([[0.0], np.cumsum(goodness)])
     speech = np.concatenate([[0], np.cumsum(is_speech)])
     count = len(goodness)
@@ -133,11 +138,11 @@ def _best_part(goodness: NDArray[np.float64], is_speech: NDArray[np.bool_]) -> t
         low, high = np.maximum(0, at - _PAUSE // 2), np.minimum(count, at + _PAUSE // 2)
         return np.asarray(speech[high] == speech[low])
 
-    starts = np.arange(0, count - _SHORTEST + 1, _STEP)
-    best = (-np.inf, 0, min(count, _LONGEST))
+    starts = np.arange(0, count - shortest + 1, _STEP)
+    best = (-np.inf, 0, min(count, longest))
     is_start = in_pause(starts)
     for first, begins_in_pause in zip(starts.tolist(), is_start.tolist(), strict=True):
-        stops = np.arange(first + _SHORTEST, min(count, first + _LONGEST) + 1, _STEP)
+        stops = np.arange(first + shortest, min(count, first + longest) + 1, _STEP)
         scores = sums[stops] - sums[first] + 50.0 * in_pause(stops) + 50.0 * begins_in_pause
         at = int(np.argmax(scores))
         if scores[at] > best[0]:

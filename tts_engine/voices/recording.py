@@ -12,6 +12,7 @@ import json
 import logging
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ __all__ = [
     "Recording",
     "RecordingLimits",
     "check_transcript",
+    "count_letters",
     "hash_recording",
     "read_recording",
     "read_recordings",
@@ -37,7 +39,8 @@ logger = logging.getLogger(__name__)
 
 MIN_CLIP_S = 0.5  # of each of several recordings of a voice
 _FULL_SPEECH_HZ = 16_000  # a lower rate lacks sounds, as "s"
-_MAX_LETTERS_PER_S = 35.0  # fast speech has 25
+MAX_LETTERS_PER_S = 35.0  # fast speech has 25
+_LETTERS_OF_AN_IDEOGRAPH = 3  # in the time it takes to say it
 
 _DECODER = Path(recording_decoder.__file__)
 _DECODE_TIMEOUT_S = 60.0  # wall clock; the decoder's own limit is in processor time
@@ -87,23 +90,32 @@ def read_recording(data: bytes, limits: RecordingLimits | None = None) -> Record
             recording, remarks=(f"{recording.sample_rate:,} Hz: it sounds as on a telephone",)
         )
     if recording.duration_s > limits.max_duration_s:
-        recording = _excerpt_of(recording)
+        recording = _excerpt_of(recording, limits.max_duration_s)
     return recording
+
+
+def count_letters(text: str) -> int:
+    """Letters and digits of a text; an ideograph counts as several."""
+    return sum(
+        _LETTERS_OF_AN_IDEOGRAPH if "CJK" in unicodedata.name(character, "") else 1
+        for character in text
+        if character.isalnum()
+    )
 
 
 def check_transcript(recordings: Sequence[Recording], transcript: str) -> None:
     """Raise BadRequest if a transcript has more letters than can be spoken in recordings."""
     seconds = sum(recording.duration_s for recording in recordings)
-    letters = sum(character.isalnum() for character in transcript)
-    if letters > _MAX_LETTERS_PER_S * seconds:
+    letters = count_letters(transcript)
+    if letters > MAX_LETTERS_PER_S * seconds:
         raise BadRequest(
             f"the transcript has {letters} letters, too many for the {seconds:.1f} s of speech that are "
             "used; send the words of these, or none"
         )
 
 
-def _excerpt_of(recording: Recording) -> Recording:
-    part = find_excerpt(recording.samples, recording.sample_rate)
+def _excerpt_of(recording: Recording, longest_s: float) -> Recording:
+    part = find_excerpt(recording.samples, recording.sample_rate, longest_s)
     span = slice(*(round(at * recording.sample_rate) for at in (part.start_s, part.stop_s)))
     remark = f"seconds {part.start_s:.1f} to {part.stop_s:.1f} of {recording.duration_s:.1f} are used"
     logger.info("of a recording, %s", remark)

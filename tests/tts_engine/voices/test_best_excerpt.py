@@ -49,6 +49,13 @@ def test_the_excerpt_begins_and_ends_in_pauses() -> None:
         assert np.abs(around).max() < 0.05 * np.abs(samples).max()
 
 
+def test_the_excerpt_is_no_longer_than_is_used() -> None:
+    samples = voice(40, 120, (600, 1_500, 2_500), np.random.default_rng(3))
+    for longest_s in (20.0, 6.0):
+        part = find_excerpt(samples, _RATE, longest_s)
+        assert min(10.0, longest_s) - 0.1 <= part.stop_s - part.start_s <= longest_s + 1e-6
+
+
 def test_a_recording_without_speech_has_an_excerpt_too() -> None:
     part = find_excerpt(np.zeros(60 * _RATE, np.float32), _RATE)
     assert 10 <= part.stop_s - part.start_s <= 25

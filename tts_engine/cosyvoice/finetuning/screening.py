@@ -1,6 +1,5 @@
 """Reasons to leave a recording out of a data set: by its sound, its length for its text, and its voice."""
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....models.cosyvoice.training.dataset import UtteranceEntry
+from ...voices.recording import MAX_LETTERS_PER_S, count_letters
 
 Float = NDArray[np.float32]
 
@@ -15,8 +15,7 @@ MIN_UTTERANCE_S, MAX_UTTERANCE_S = 1.0, 30.0  # the speech tokenizer takes 30 s
 MIN_SAMPLE_RATE = 16_000
 _SILENT_DBFS = -50.0  # of the loudest 20 ms
 _FULL_SCALE, _MAX_CLIPPED = 0.999, 0.002  # share of the samples
-_MIN_LETTERS_PER_S, _MAX_LETTERS_PER_S = 2.0, 35.0
-_LETTERS_OF_AN_IDEOGRAPH = 3  # in the time it takes to say it
+_MIN_LETTERS_PER_S = 2.0
 _MAX_RATE_FACTOR = 2.5  # from the median rate of the speaker
 _MIN_SIMILARITY = 0.3  # cosine; of one speaker it is above 0.5, of two below 0.3 as a rule
 _WINDOW_S = 1.5  # of speech that a speaker is known by within a recording
@@ -58,8 +57,8 @@ def fault_of_sound(samples: Float, sample_rate: int, text: str) -> str | None:
         return f"silent: its loudest 20 ms are at {levels.loudest_dbfs:.0f} dBFS"
     if levels.clipped > _MAX_CLIPPED:
         return f"clipped: {levels.clipped:.1%} of its samples are at full scale"
-    rate = letters(text) / seconds
-    if not _MIN_LETTERS_PER_S <= rate <= _MAX_LETTERS_PER_S:
+    rate = count_letters(text) / seconds
+    if not _MIN_LETTERS_PER_S <= rate <= MAX_LETTERS_PER_S:
         return f"does not fit its text: {rate:.1f} letters a second; is the transcript its own?"
     return None
 
@@ -96,21 +95,12 @@ def _unit(vector: Float) -> Float:
     return vector / max(float(np.linalg.norm(vector)), 1e-12)
 
 
-def letters(text: str) -> int:
-    """Letters and digits of a text; an ideograph counts as several."""
-    return sum(
-        _LETTERS_OF_AN_IDEOGRAPH if "CJK" in unicodedata.name(character, "") else 1
-        for character in text
-        if character.isalnum()
-    )
-
-
 def find_outliers(entries: Sequence[UtteranceEntry], similarities: Mapping[str, float]) -> dict[str, str]:
     """Utterances that differ from the others of their speaker, by name, and how.
 
     similarities: by name, the cosine to the speaker's mean embedding.
     """
-    rates = {entry.name: letters(entry.text) / entry.seconds for entry in entries}
+    rates = {entry.name: count_letters(entry.text) / entry.seconds for entry in entries}
     of_speaker: dict[str, list[float]] = {}
     for entry in entries:
         of_speaker.setdefault(entry.speaker, []).append(rates[entry.name])
