@@ -82,11 +82,6 @@ class StepResult:
         return len(self.samples) / self.sample_rate
 
 
-def segment_speed(request: SlotRequest, segment: Segment) -> float:
-    """The speed of a segment, 0.5 to 2.0."""
-    return segment.speed_in(request.speed)
-
-
 def request_in(request: SlotRequest, language: str | None) -> SlotRequest:
     """The request for a part of its text in another language, BCP 47; None: in the request's."""
     if language is None:

@@ -19,7 +19,7 @@ from ...models.hibari.harmonic_vocoder import NOISE_ROWS, SAMPLE_RATES, Band
 from ...models.hibari.phonemizer import PhonemeLine, Phonemizer
 from ...models.phonemes.english_ipa import SpelledWord
 from ...models.signal.room_tone import RoomTone
-from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult, segment_speed
+from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
 from ..chunk import SAMPLE_RATE, Word
 from ..process_limits import available_cores
 from ..reading.clause_boundaries import BoundaryKind
@@ -199,7 +199,7 @@ def _begin_segment(
         if line.has_phonemes:
             slot.lines.append((line, spoken))
     slot.pause_s = pause_s
-    slot.speed, slot.prosody = segment_speed(slot.request, segment), segment.prosody
+    slot.speed, slot.prosody = segment.speed_in(slot.request.speed), segment.prosody
     slot.goes_on = _goes_on(segment, pause_s)
     slot.sentence = [*slot.sentence, *segment.words][-_MAX_SENTENCE_WORDS:]
     slot.rises = not slot.goes_on and intonation.rises(slot.sentence)

@@ -33,7 +33,7 @@ from ...models.phonemes.english_ipa import EnglishPhonemizer, SpelledWord
 from ...models.signal.limiter import limit
 from ...models.signal.room_tone import RoomTone
 from ...models.signal.speech_edges import SilenceTrimmer
-from ..backends.base import SlotRequest, segment_speed
+from ..backends.base import SlotRequest
 from ..errors import BundleError, UnknownVoice
 from ..process_limits import available_cores
 from ..reading.normalizer import SpokenWord
@@ -176,7 +176,7 @@ class KokoroVoices:
                 [word.phonemes for word in line_phonemes],
                 [word.joined for word in line_phonemes],
                 style,
-                segment_speed(request, segment),
+                segment.speed_in(request.speed),
             )
             self._report_missing()
             trimmer = SilenceTrimmer(SAMPLE_RATE)

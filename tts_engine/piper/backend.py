@@ -21,7 +21,7 @@ from ...models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, P
 from ...models.signal.limiter import limit
 from ...models.signal.room_tone import RoomTone
 from ...models.signal.speech_edges import SilenceTrimmer
-from ..backends.base import SlotRequest, segment_speed
+from ..backends.base import SlotRequest
 from ..chunk import SAMPLE_RATE
 from ..errors import BundleError
 from ..reading.normalizer import SpokenWord
@@ -111,7 +111,7 @@ class PiperVoices:
         if not phonemes.has_sound:
             return
         gain = self._sound(request.voice).gain
-        clause = speaker.voice.encode(phonemes, noise, segment_speed(request, segment), speaker.number or 0)
+        clause = speaker.voice.encode(phonemes, noise, segment.speed_in(request.speed), speaker.number or 0)
         yield from _render_clause(speaker.voice, clause, words, gain)
 
     def _phonemes(self, voice: PiperVoice, words: Sequence[SpokenWord]) -> PhonemeIds:
