@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 _LOG_EVERY = 50
 _AVERAGE = 0.998  # of the averaged weights, what a step keeps
@@ -78,7 +79,8 @@ def optimise(task: Task, schedule: Schedule, checkpoint: Path, seed: int) -> dic
             optimizer.step()
         keep = min(_AVERAGE, (step + 1) / (step + 10))
         trained = [parameter.detach() for parameter in parameters.values()]
-        torch._foreach_lerp_(list(average.values()), trained, 1 - keep)
+        update = get_ema_multi_avg_fn(keep)  # type: ignore[no-untyped-call]
+        update(list(average.values()), trained, None)
         recent.append({name: loss.detach() for name, loss in losses.items()})
         last = step + 1 == schedule.steps
         if (step + 1) % _LOG_EVERY == 0 or last:

@@ -4,6 +4,7 @@ Random weights show that the arithmetic is right; only speech shows that a sente
 """
 
 import asyncio
+import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -32,7 +33,6 @@ from vivavoce.tts_engine.engine import Engine  # noqa: E402
 
 _BUNDLE = Path(__file__).parents[1] / "data/small_voice"
 _MOST_WRONG = 35.0  # percent of the words of these few sentences; the bundle's own figure is on its card
-_CALL_RATE = 8_000
 
 pytestmark = [pytest.mark.asr, pytest.mark.usefixtures("one_thread")]
 
@@ -58,25 +58,28 @@ def samples_of(chunks: Iterable[AudioChunk]) -> NDArray[np.float32]:
     return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
 
 
-async def speak(engine: Engine, text: str, pieces: int = 1) -> list[AudioChunk]:
-    """Chunks of a text that comes in so many pieces, each when the one before is read."""
+async def speak(engine: Engine, pieces: Sequence[str]) -> list[AudioChunk]:
+    """Chunks of a text that comes in pieces."""
     async with engine.stream(seed=7) as stream:
-        parts = text.split(" ") if pieces > 1 else [text]
-        for part in parts:
-            stream.push_text(part + " " * (pieces > 1))
+        for piece in pieces:
+            stream.push_text(piece)
             await asyncio.sleep(0)
         stream.end_input()
         return [chunk async for chunk in stream]
 
 
+def whole(texts: Sequence[str]) -> list[list[str]]:
+    return [[text] for text in texts]
+
+
 def speak_all(
-    folder: Path, texts: Sequence[str], *, at_once: bool = False, pieces: int = 1, **options: str
+    folder: Path, texts: Sequence[Sequence[str]], *, at_once: bool = False, **options: str
 ) -> list[list[AudioChunk]]:
     async def run() -> list[list[AudioChunk]]:
         async with await Engine.open(str(folder), **options) as engine:
             if at_once:
-                return await asyncio.gather(*(speak(engine, text, pieces) for text in texts))
-            return [await speak(engine, text, pieces) for text in texts]
+                return await asyncio.gather(*(speak(engine, pieces) for pieces in texts))
+            return [await speak(engine, pieces) for pieces in texts]
 
     return asyncio.run(run())
 
@@ -87,7 +90,8 @@ def test_the_words_are_heard_in_each_precision_and_executor(
     folder: Path, sentences: list[str], executor: str, precision: str
 ) -> None:
     speech = [
-        samples_of(chunks) for chunks in speak_all(folder, sentences, executor=executor, precision=precision)
+        samples_of(chunks)
+        for chunks in speak_all(folder, whole(sentences), executor=executor, precision=precision)
     ]
     assert words_wrong(sentences, speech, to_wide_band) <= _MOST_WRONG
 
@@ -96,13 +100,16 @@ def test_the_words_are_heard_in_each_precision_and_executor(
 def test_the_words_are_heard_of_text_that_comes_word_by_word(
     folder: Path, sentences: list[str], channel: Callable[[NDArray[np.float32]], NDArray[np.float32]]
 ) -> None:
-    speech = [samples_of(chunks) for chunks in speak_all(folder, sentences, pieces=2)]
+    speech = [
+        samples_of(chunks)
+        for chunks in speak_all(folder, [re.findall(r"\S+\s*", text) for text in sentences])
+    ]
     assert words_wrong(sentences, speech, channel) <= _MOST_WRONG
 
 
 def test_eight_streams_at_once_say_what_each_says_alone(folder: Path, sentences: list[str]) -> None:
-    alone = speak_all(folder, sentences, executor="torch")
-    together = speak_all(folder, sentences, executor="torch", at_once=True)
+    alone = speak_all(folder, whole(sentences), executor="torch")
+    together = speak_all(folder, whole(sentences), executor="torch", at_once=True)
     for one, other in zip(alone, together, strict=True):
         assert [chunk.provenance.speech_ids for chunk in one] == [
             chunk.provenance.speech_ids for chunk in other
@@ -112,7 +119,7 @@ def test_eight_streams_at_once_say_what_each_says_alone(folder: Path, sentences:
 
 
 def test_no_seam_is_louder_than_the_speech_around_it(folder: Path, sentences: list[str]) -> None:
-    for chunks in speak_all(folder, sentences):
+    for chunks in speak_all(folder, whole(sentences)):
         bends = np.abs(np.diff(samples_of(chunks), 2))
         seams = np.cumsum([len(chunk.pcm) // 2 for chunk in chunks])[:-1]
         for seam in seams:
