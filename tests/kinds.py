@@ -84,7 +84,8 @@ KITS: Final = {
         "models/networks/*",
         "models/onnx_graphs/*",
         "models/phonemes/*",
-        "models/signal/r*",  # the limiter is the core's
+        "models/signal/recording_resampler.py",  # the limiter is the core's
+        "models/signal/room_tone.py",
         "models/signal/speech_edges.py",
         "tts_engine/voice_kit/*",
     ),

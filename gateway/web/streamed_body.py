@@ -45,7 +45,8 @@ class StreamedBody:
     async def write(self, data: bytes) -> None:
         """Send a piece, or keep it while the client pauses; raises TimeoutError if too much is kept."""
         if self._pause is not None and self._pause.done():
-            self._pause = self._pause.result()
+            self._pause.result()  # raises what ended it
+            self._pause = None
         if self._pause is not None:
             self._keep(data)
             return

@@ -1,1 +1,1 @@
-"""Sounds besides speech on calls: files of the operator that programs play."""
+"""Sounds besides speech on calls: files that programs play, and ambience, thinking sound and hold music."""

@@ -20,6 +20,16 @@ from shared.engine.standin_backend import WORD_S
 from vivavoce.adapters import transcript_queue
 
 Message = str | bytes
+OPENAI_CODES: Final = MappingProxyType(  # of the dialects whose errors are OpenAI's
+    {
+        "unreadable": "invalid_value",
+        "broken": "server_error",
+        "full": "overloaded_streams",
+        "waiting": "too_much_text",
+        "limited": "rate_limit_exceeded",
+        "shutdown": "overloaded_shutting_down",
+    }
+)
 WORD_BYTES: Final = round(48_000 * WORD_S)  # of s16le at 24 kHz, which every driver asks for
 
 

@@ -1,10 +1,9 @@
 """The native stream for the conformance tests."""
 
-from types import MappingProxyType
 from typing import Any
 
 import pytest
-from conformance.sockets.driver import Heard, SocketDriver
+from conformance.sockets.driver import OPENAI_CODES, Heard, SocketDriver
 
 from vivavoce.gateway.apis.dialects.native_stream import socket_api
 
@@ -13,16 +12,7 @@ KINDS = {"session.done": "done", "error": "error"}
 
 class NativeStreamDriver(SocketDriver):
     name = "native_stream"
-    codes = MappingProxyType(
-        {
-            "unreadable": "invalid_value",
-            "broken": "server_error",
-            "full": "overloaded_streams",
-            "waiting": "too_much_text",
-            "limited": "rate_limit_exceeded",
-            "shutdown": "overloaded_shutting_down",
-        }
-    )
+    codes = OPENAI_CODES
     path = socket_api.PATH
     text_limit = (socket_api, "MAX_QUEUED_CHARACTERS")
     wrong = (*SocketDriver.wrong, '{"type": "input.audio"}', '{"type": "input.text"}')

@@ -1,10 +1,9 @@
 """OpenAI's Realtime socket for the conformance tests; each text is a response."""
 
 from base64 import b64decode
-from types import MappingProxyType
 from typing import Any
 
-from conformance.sockets.driver import Heard, SocketDriver
+from conformance.sockets.driver import OPENAI_CODES, Heard, SocketDriver
 
 from vivavoce.gateway.apis.dialects.realtime.socket_api import PATH
 from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
@@ -14,16 +13,7 @@ class RealtimeDriver(SocketDriver):
     name = "realtime"
     path = f"{PATH}?model=gpt-realtime"
     idle_constants = ("shell.transcript_socket.IDLE_S",)
-    codes = MappingProxyType(
-        {
-            "unreadable": "invalid_value",
-            "broken": "server_error",
-            "full": "overloaded_streams",
-            "waiting": "too_much_text",
-            "limited": "rate_limit_exceeded",
-            "shutdown": "overloaded_shutting_down",
-        }
-    )
+    codes = OPENAI_CODES
     wrong = (
         *SocketDriver.wrong,
         '{"type": "sing"}',

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import openai
+from websockets.exceptions import InvalidStatus
 
 from peers.client_cases import run_cases
 
@@ -118,8 +119,8 @@ async def a_wrong_key() -> None:
     try:
         async with client("wrong").realtime.connect(model="gpt-realtime"):
             raise AssertionError("a wrong key opened a connection")
-    except Exception as error:
-        assert "401" in str(error), error
+    except InvalidStatus as error:
+        assert error.response.status_code == 401, error
 
 
 async def twenty_turns_on_one_connection() -> None:
