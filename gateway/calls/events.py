@@ -1,7 +1,7 @@
 """Events of a call, and their distribution to listeners.
 
 Legs, the clock, agents and peers cause events, all on the event loop's thread. Listeners are called
-synchronously; one that forwards events to a slow socket queues them itself (``api.program_socket.Outbox``).
+synchronously; one that forwards events to a slow socket queues them itself (``api.outbox.Outbox``).
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
     client -> server   text | flush | end | play | discard | hang_up | transfer | record | speech |
                        on_speech | ask | dtmf | send_keys
-    server -> client   started | audio | speech_started | word | mark | speech_finished |
+    server -> client   started | resumed | audio | speech_started | word | mark | speech_finished |
                        discarded | caller_speaking | caller_silent | dtmf | hold | call_state | answered_by |
                        recording | error | hung_up
                        with all events: utterance | stats, and more fields of speech_started
@@ -317,6 +317,18 @@ class CallStartedMessage(CallDescription):
     answers: Annotated[bool, Field(description="Whether a language model answers `ask`.")]
 
 
+class ResumedMessage(CallMessage):
+    """First on another socket of a program, which goes on with its call; it is not counted in `received`.
+
+    The messages that the program has not received come next.
+    """
+
+    type: Literal["resumed"]
+    call: Annotated[str, Field(description="Id of the call.")]
+    taken: Annotated[int, Field(description="Messages of the program that were taken, over all its sockets.")]
+    missed: Annotated[int, Field(description="Messages that are not sent again: more than 1000 were missed.")]
+
+
 class AudioFormatMessage(CallMessage):
     """Format of the binary messages that follow; sent before the first one and at each change."""
 
@@ -471,6 +483,7 @@ class HungUpMessage(CallMessage):
 
 ServerMessage = (
     CallStartedMessage
+    | ResumedMessage
     | AudioFormatMessage
     | UtteranceTextMessage
     | SpeechStartedMessage

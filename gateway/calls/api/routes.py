@@ -15,6 +15,8 @@
                                          ?audio=in also sends the caller's audio, as binary messages
                                          of s16le mono, at the rate in the `audio` message before them
                                          ?events=all also sends text as it is written, and counters
+                                         ?keep_s=30 goes on for 30 s after the socket is lost; the next
+                                         one has ?received=N, the messages that the program got so far
 
 The messages on the socket are those of ``messages``. A program attaches exclusively: one at a time, over the
 socket or with POST speech. Text that begins with ``<speak`` is an SSML document. Text is charged to the key
@@ -41,7 +43,8 @@ from .descriptions import describe_call, describe_discarded, describe_outgoing
 from .dial_plan_routes import add_dial_plan_routes
 from .key_calls import KeyCalls
 from .messages import MAX_RESULT_CHARACTERS, BadCallMessage
-from .program_socket import HANG_UP_REASON, ProgramOptions, ProgramSocket
+from .program_session import ProgramSessions
+from .program_socket import HANG_UP_REASON, MAX_KEEP_S, ProgramOptions, ProgramSocket
 from .recording_routes import add_recording_routes
 from .speech_routes import add_speech_routes
 
@@ -59,7 +62,7 @@ def routes(
         speech: how calls are spoken on until a client sends ``speech``.
         voices: that clients may name.
     """
-    router = APIRouter(prefix="/v1/calls")
+    router, sessions = APIRouter(prefix="/v1/calls"), ProgramSessions()
     add_dial_plan_routes(router, registry, expected)
     add_recording_routes(router, registry)
     add_speech_routes(router, registry, speech)
@@ -102,13 +105,15 @@ def routes(
         call_id: str,
         audio: Annotated[Literal["in", "none"], Query()] = "none",
         events: Annotated[Literal["basic", "all"], Query()] = "basic",
+        keep_s: Annotated[float, Query(ge=0, le=MAX_KEEP_S)] = 0.0,
+        received: Annotated[int | None, Query(ge=0)] = None,
     ) -> None:
-        options = ProgramOptions(caller_audio=audio == "in", all_events=events == "all")
+        options = ProgramOptions(audio == "in", events == "all", keep_s, received)
         grant = grant_of(socket)
         grant.charge_request()
         with grant.rate_limiter.program():
             await socket.accept()
-            await ProgramSocket(socket, registry, speech, voices, options).run(call_id)
+            await ProgramSocket(socket, registry, sessions, speech, voices, options).run(call_id)
 
     return router
 

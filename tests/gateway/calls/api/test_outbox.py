@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vivavoce.gateway.calls.api.messages import HungUpMessage, KeyPressedMessage
-from vivavoce.gateway.calls.api.program_socket import Outbox, OutboxOverrun
+from vivavoce.gateway.calls.api.outbox import Outbox, OutboxOverrun
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
