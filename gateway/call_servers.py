@@ -6,6 +6,7 @@ clock of this process.
 """
 
 import asyncio
+import math
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from ..adapters.media.media_servers import MediaServers
 from ..adapters.media.paced_media import SpeechDetector
 from ..adapters.playback.background import BackgroundLoops
 from ..tts_engine.packaging.plug_ins import with_plug_ins
+from ..tts_engine.process_limits import available_cores
 from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl
 from .access.keys import Scope
@@ -49,6 +51,7 @@ from .web.app import CALLS_TAG, Mount
 # ARI takes the first external media, in this order, that its Asterisk has.
 WAYS_IN: Final = (BROWSER, ASTERISK_WEBSOCKET, MEDIA_STREAMS, AUDIOSOCKET, RTP, ARI, SIP)
 _ENTRY_POINTS: Final = "vivavoce.ways_in"
+_CALLS_OF_A_PROCESS: Final = 250  # a process plays 100 with a third of a core
 DEFAULT_PHONE_AGENT: Final = "keys"  # without an agent in the settings; a browser then gets the greeting
 _UNREADY_REASONS: Final = {  # by the reason of a refusal; any other is "full"
     "shutting_down": "shutting down",
@@ -59,6 +62,11 @@ _UNREADY_REASONS: Final = {  # by the reason of a refusal; any other is "full"
 def all_ways_in() -> tuple[WayIn, ...]:
     """The ways in of this package, then those of others."""
     return with_plug_ins(_ENTRY_POINTS, WAYS_IN, attrgetter("name"))
+
+
+def media_processes(max_calls: int) -> int:
+    """The number of processes that play the speech of phone calls; 0: a thread, best on a single core."""
+    return math.ceil(max_calls / _CALLS_OF_A_PROCESS) if available_cores() > 1 else 0
 
 
 def listeners(settings: Settings) -> dict[str, TcpListener]:
@@ -110,22 +118,23 @@ class CallServers:
         ways = all_ways_in()
         wires = [way.wire.__module__ for way in ways if way.wire is not None]
         background = await asyncio.to_thread(read_background, settings.sounds)
+        max_calls = settings.calls.max_calls
         media = MediaServers(
-            settings.calls.media_processes, _make_speech_detector, wire_modules=wires, sounds=background
+            media_processes(max_calls), _make_speech_detector, wire_modules=wires, sounds=background
         )
         resources.push_async_callback(media.aclose)
         await media.start()
         clock = Clock()
         clock_task = start_background_task(clock.run(), "clock", resources)
-        registry = CallRegistry(engine, max_calls=settings.calls.max_calls, process_ids=lambda: media.pids)
+        registry = CallRegistry(engine, max_calls=max_calls, process_ids=lambda: media.pids)
         recordings = None
-        if settings.recordings.folder is not None:
-            recordings = CallRecordings(settings.recordings.folder, records_all=settings.recordings.all_calls)
+        if (table := settings.recordings) is not None:
+            recordings = CallRecordings(table.folder, records_all=table.all_calls)
             resources.push_async_callback(asyncio.to_thread, recordings.close)
         sounds = SoundLibrary(settings.sounds.folder)
         resources.callback(sounds.close)
         services = CallServices(engine, registry, recordings, sounds, BackgroundLoops(background))
-        speech = CallSpeechOptions(settings.bundle.voice, settings.calls.speed)
+        speech = CallSpeechOptions(settings.bundle.voice)
         call_settings = CallSettings(LEAD_S, speech, CallerSpeechAction(settings.calls.caller_speech))
         websockets = WebSocketCalls(
             WebSocketLegServices(
@@ -133,7 +142,7 @@ class CallServers:
                 clock=clock,
                 agent=agents.phone,
                 settings=call_settings,
-                timeouts=WebSocketTimeouts(silent_s=settings.calls.silent_s),
+                timeouts=WebSocketTimeouts(),
                 make_speech_detector=_make_speech_detector,
             )
         )

@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Protocol
+from typing import Final, Protocol
 
 from ..tts_engine.backends.base import ProcessPolicy
 from ..tts_engine.backends.kinds import find_kind
@@ -27,12 +27,15 @@ from ..tts_engine.speech_engine import SpeechEngine
 from ..tts_engine.voices.voices import Voices
 from .access.access_control import AccessControl
 from .configuration.settings import DEFAULT_NAME, ClusterTable, Settings
-from .engine_settings import MAIN_BUNDLE, BundleTable, EngineTable, FurtherBundleTable
+from .engine_settings import MAIN_BUNDLE, BundleTable
 from .enrolment import PromptSharing
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority
 from .voice_registry import VoiceRegistry
 
 logger = logging.getLogger(__name__)
+
+# Of rendered lines for streams that say the same: 1,000 s for phones, 330 s at 24 kHz.
+KEPT_SPEECH_BYTES: Final = 32_000_000
 
 
 async def open_engine(settings: Settings) -> SpeechEngine:
@@ -44,23 +47,20 @@ async def open_engine(settings: Settings) -> SpeechEngine:
         )
         engine = main
         if settings.bundles is not None:  # an empty table too: bundles may be added to it
-            members = [NamedEngine(MAIN_BUNDLE, main)]
+            engines = {MAIN_BUNDLE: main}
             for name, bundle in settings.bundles.items():
                 further = await _open_further(bundle, settings, config, main.metrics)
-                await opened.enter_async_context(further)
-                members.append(_member(name, further, bundle))
-            engine = EngineSet(tuple(members), settings.bundle.voice, settings.reading.stated_language)
+                engines[name] = await opened.enter_async_context(further)
+            members = _members(engines, _bundles_of(settings))
+            engine = EngineSet(members, settings.bundle.voice, settings.reading.stated_language)
         opened.pop_all()
-    if not settings.engine.process:
-        lower_rendering_priority()
+    lower_rendering_priority()
     return engine
 
 
 def keeps_speech(settings: Settings) -> bool:
     """Whether the engine keeps rendered lines of the main bundle's voices."""
-    engine = settings.engine
-    is_kept_here = engine.kept_speech_mb > 0 and engine.ray_address is None
-    return is_kept_here and find_kind(settings.bundle.folder).keeps_speech
+    return settings.engine.ray_address is None and find_kind(settings.bundle.folder).keeps_speech
 
 
 def models_of(engine: SpeechEngine) -> Mapping[str, str]:
@@ -88,22 +88,23 @@ class ServedBundles:
         New streams go to the new bundles; open streams end where they began. A bundle that does not load is
         logged, and the one with its name goes on.
         """
-        members = {each.name: each for each in self._engine.voices.members}
-        served, opened, kept = {}, [], []
+        members = {each.name: each.engine for each in self._engine.voices.members}
+        served, opened = {}, []
+        kept: dict[str, SpeechEngine] = {}
         for name, bundle in _bundles_of(settings).items():
             before = self._served.get(name)
             if before is not None and before.loads_as(bundle):
-                engine: SpeechEngine | None = members[name].engine
+                engine: SpeechEngine | None = members[name]
             elif (engine := await self._open(name, bundle)) is not None:
                 opened.append(engine)
             if engine is not None:
                 served[name] = bundle
-                kept.append(_member(name, engine, bundle))
+                kept[name] = engine
             elif before is not None:
                 served[name] = before
-                kept.append(members[name])
+                kept[name] = members[name]
         try:
-            self._engine.exchange(tuple(kept), self._voices.configured_ids())
+            self._engine.exchange(_members(kept, served), self._voices.configured_ids())
         except VivavoceError as error:
             logger.error("the bundles stay as they are: %s", error)
             await asyncio.gather(*(engine.aclose() for engine in opened))
@@ -163,16 +164,29 @@ def open_shared_store(cluster: ClusterTable, resources: AsyncExitStack) -> Gatew
 
 
 def _describe(name: str, bundle: BundleTable) -> str:
-    version = f" {bundle.version}" if bundle.version else ""
-    if isinstance(bundle, FurtherBundleTable) and bundle.canary_of:
-        return f"{name}{version} for {bundle.share:g} of {bundle.canary_of}"
-    return f"{name}{version}"
+    canaries = "".join(f", {part:g} of it {canary}" for canary, part in bundle.canaries.items())
+    return f"{name} of {bundle.folder}{canaries}"
 
 
-def _member(name: str, engine: SpeechEngine, bundle: BundleTable) -> NamedEngine:
-    if isinstance(bundle, FurtherBundleTable):
-        return NamedEngine(name, engine, bundle.voice, bundle.canary_of, bundle.share)
-    return NamedEngine(name, engine)
+def _members(
+    engines: Mapping[str, SpeechEngine], bundles: Mapping[str, BundleTable]
+) -> tuple[NamedEngine, ...]:
+    """The engines of a set, which may lack bundles that were not loaded."""
+    canaries = {
+        canary: (name, part)
+        for name, bundle in bundles.items()
+        for canary, part in bundle.canaries.items()
+        if name in engines
+    }
+    return tuple(
+        NamedEngine(
+            name,
+            engine,
+            bundles[name].voice if name != MAIN_BUNDLE else None,
+            *canaries.get(name, (None, 0.0)),
+        )
+        for name, engine in engines.items()
+    )
 
 
 def _engine_config(settings: Settings, lexicon: LexiconFile | None) -> EngineConfig:
@@ -181,7 +195,6 @@ def _engine_config(settings: Settings, lexicon: LexiconFile | None) -> EngineCon
         reading=settings.reading.style,
         lexicon=lexicon,
         other_language=settings.reading.stated_language,
-        follows_directions=settings.reading.directions == "follow",
     )
 
 
@@ -207,7 +220,6 @@ async def _open_cluster(
         device=bundle.device,
         max_streams=settings.engine.max_streams,
         locale=settings.reading.locale,
-        directions=settings.reading.directions,
     )
     return await open_ray_engine(address, replica, config, settings.voices.store)
 
@@ -226,28 +238,29 @@ async def _open_main_engine(
         device=bundle.device,
         executor=engine.executor,
         config=config,
-        process=_process_of(engine),
+        process=_process_of(bundle),
         metrics=metrics,
-        kept_speech_bytes=engine.kept_speech_mb * 1_000_000,
+        kept_speech_bytes=KEPT_SPEECH_BYTES,
     )
 
 
 async def _open_further(
     bundle: BundleTable, settings: Settings, config: EngineConfig, metrics: Metrics
 ) -> SpeechEngine:
-    has_parts = find_kind(bundle.folder).parts is not None
     load = functools.partial(
         load_backend,
         bundle.folder,
         settings.voices.store,
         bundle.precision,
         bundle.device,
-        _process_of(settings.engine) if has_parts else None,
-        kept_bytes=settings.engine.kept_speech_mb * 1_000_000,
+        _process_of(bundle),
+        kept_bytes=KEPT_SPEECH_BYTES,
     )
     backend = await asyncio.to_thread(load)
     return await Engine.open(bundle.folder, backend=backend, config=config, metrics=metrics)
 
 
-def _process_of(engine: EngineTable) -> ProcessPolicy | None:
-    return ProcessPolicy(niceness=RENDERING_NICENESS) if engine.process else None
+def _process_of(bundle: BundleTable) -> ProcessPolicy | None:
+    """A process of its own for networks that would delay packets: it costs 130 MB and a tenth of compute."""
+    is_apart = find_kind(bundle.folder).renders_apart
+    return ProcessPolicy(niceness=RENDERING_NICENESS) if is_apart else None

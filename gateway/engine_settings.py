@@ -28,10 +28,6 @@ class BundleTable(SettingsTable):
     voice: Annotated[NamedText | None, Field(title="the id of a loaded voice")] = Field(
         default=None, description="id of its default voice; unset: its first"
     )
-    # Where the files change under one name.
-    version: Annotated[str, Field(max_length=64, title="at most 64 characters")] = Field(
-        default="", description="of the files; with `bundles`, a new one has them loaded again at SIGHUP"
-    )
     device: Annotated[str, Field(pattern=DEVICE_PATTERN, title=f"one of {DEVICE_NAMES}")] = Field(
         default="auto",
         description="device of the networks: `cpu`, `cuda`, `cuda:1`, and others, such as `openvino`, for "
@@ -45,9 +41,19 @@ class BundleTable(SettingsTable):
         "or of XTTS's, the first four; `int4-int8` also of the flow",
     )
 
+    canaries: Annotated[
+        dict[BundleName, Annotated[FiniteFloat, Field(gt=0, le=1)]],
+        JSON,
+        Field(title="parts, over 0 to 1, by bundle"),
+    ] = Field(
+        default={},
+        description="further bundles that take a part of its new streams, up to 1 each, "
+        "`{german-next = 0.1}`",
+    )
+
     def loads_as(self, other: "BundleTable") -> bool:
         """Whether the same engine serves another bundle too."""
-        loaded = {"folder", "version", "device", "precision"}
+        loaded = {"folder", "device", "precision"}
         return self.model_dump(include=loaded) == other.model_dump(include=loaded)
 
 
@@ -55,14 +61,6 @@ class FurtherBundleTable(BundleTable):
     """One bundle that is served besides ``[bundle]``."""
 
     folder: Annotated[NamedText, Field(title="default, or a folder of voices")]
-    canary_of: BundleName | None = Field(
-        default=None,
-        title="the name of a bundle",
-        description="a bundle, `vivavoce` for `bundle`, that hands a part of its new streams to this one",
-    )
-    share: Annotated[FiniteFloat, Field(gt=0, le=1, title="a part, over 0 to 1")] = Field(
-        default=0.1, description="the part of those streams, up to 1"
-    )
 
 
 def _check_names(bundles: dict[str, FurtherBundleTable] | None) -> dict[str, FurtherBundleTable] | None:
@@ -95,22 +93,9 @@ class EngineTable(SettingsTable):
         "of the cluster that this machine has joined speak, `ray:HOST:PORT`: of the one with that head, "
         "`ray:local`: of one here",
     )
-    # False: with the packaged voice a second process does not improve the pacing of packets; it costs 130 MB
-    # and a tenth more compute.
-    process: bool = Field(
-        default=False,
-        description="render in a process of its own, CosyVoice and the packaged voice only; CosyVoice needs "
-        "it to keep packets on time",
-    )
     max_streams: Annotated[Integer, Field(ge=1, le=10_000, title="streams from 1 to 10000")] = Field(
         default=100,  # one a call
         description="utterances at once; more are refused",
-    )
-
-    kept_speech_mb: Annotated[Integer, Field(ge=0, le=100_000, title="megabytes from 0 to 100000")] = Field(
-        default=32,  # 1,000 s for phones, 330 s at 24 kHz
-        description="megabytes of rendered speech that are kept for streams that say the same again, of the "
-        "packaged voice, Piper and Kokoro; 0: none",
     )
 
     @property
@@ -137,14 +122,6 @@ class ReadingTable(SettingsTable):
         "speech APIs that seems to be in one and states none, for which the others warn",
     )
 
-    directions: Literal["follow", "speak"] = Field(
-        default="follow",
-        title="follow or speak",
-        description="directions in plain text: `follow` skips `<think>` blocks, calls of tools and fenced "
-        'JSON of language models, and makes `[pause:1.5s]` and `<break time="1s"/>` a pause; `speak` '
-        "reads them as text",
-    )
-
     @property
     def refuses_guessed_language(self) -> bool:
         """Whether a text is refused that only seems to be in a language that its voice does not speak."""
@@ -167,13 +144,8 @@ class VoicesTable(SettingsTable):
     store: Path | None = Field(
         default=None,  # the packaged voice cannot clone
         title="a folder for enrolled voices",
-        description="folder of enrolled voices, for a bundle of CosyVoice or XTTS",
-    )
-    speakers: Path | None = Field(
-        default=None,
-        title="a folder of recordings, NAME.wav with NAME.txt, to be voices NAME",
-        description="folder of recordings to enrol at the start: `NAME.wav` with its words in `NAME.txt` "
-        "becomes voice `NAME`",
+        description="folder of enrolled voices, for a bundle of CosyVoice or XTTS. Of recordings in its "
+        "folder `speakers`, `NAME.wav` with its words in `NAME.txt` becomes voice `NAME` at the start",
     )
     aliases: Annotated[dict[str, str], JSON, Field(title='a table of names, such as {alloy = "anna"}')] = (
         Field(

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from ..tts_engine.voices.store import VoiceMetadata, VoiceStore, checked_id
 
 logger = logging.getLogger(__name__)
 
+SPEAKERS_FOLDER: Final = "speakers"  # in the store of voices
 _PROVENANCE = "speakers folder"  # begins the provenance of these voices, which only this module replaces
 _SOUND_SUFFIXES = frozenset(".wav .flac .mp3 .ogg .opus .m4a .aac .aiff .webm .mp4".split())
 

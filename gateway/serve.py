@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from fastapi import FastAPI
 
@@ -28,7 +29,6 @@ from .access.origins import Origins
 from .access.settings import AccessTable, HttpTable
 from .access.url_guard import UrlGuard, UrlPolicy
 from .apis.dialect import SpeechApiPolicy
-from .apis.shell.model_names import ModelPolicy
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
 from .call_servers import DEFAULT_PHONE_AGENT, CallServers, listeners, make_agents
@@ -43,6 +43,7 @@ from .engine_opening import (
     open_engine,
     open_shared_store,
 )
+from .enrolment import SPEAKERS_FOLDER
 from .listening_sockets import bind_socket, bound_address, format_address
 from .operation.process_metrics import process_metrics
 from .operation.service_notification import ServiceNotifier
@@ -128,7 +129,7 @@ class Gateway:
                 ],
             )
             await warm_up_app(app)
-            greetings = (*greetings_of(agents), settings.browser.greeting) if greets else ()
+            greetings = (*greetings_of(agents), *(way.greeting for way in calls.ways)) if greets else ()
             phrases = [*map(Phrase, filter(None, greetings)), *read_phrases(settings.warm_phrases, engine)]
             start_background_task(render_phrases(engine, phrases), "phrases", resources)
             http_task = await _start_http(_make_http_server(app, web, http), resources)
@@ -200,11 +201,17 @@ async def _open_voices(
     voices = await VoiceRegistry.open(
         engine.voices,
         VoicePolicy(settings.bundle.voice, settings.voices.aliases),
-        settings.voices.speakers,
+        _speakers_of(settings.voices.store),
         None if store is None else store.conditioning,
     )
     resources.callback(voices.close)
     return voices
+
+
+def _speakers_of(store: Path | None) -> Path | None:
+    """The folder of recordings that are enrolled at the start; None without one."""
+    speakers = None if store is None else store / SPEAKERS_FOLDER
+    return speakers if speakers is not None and speakers.is_dir() else None
 
 
 async def _open_apis(
@@ -216,12 +223,14 @@ async def _open_apis(
 ) -> SpeechApis:
     """Open the speech APIs, with gRPC if it has a port; raise VivavoceError."""
     guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.apis.reference_hosts)))
-    policy = _make_api_policy(settings, voices, models_of(engine))
+    policy = SpeechApiPolicy(
+        settings.apis.max_input_characters, models_of(engine), settings.reading.refuses_guessed_language
+    )
     named = {name: path for name, path in settings.lexicons.items() if name != DEFAULT_NAME}
     lexicons = NamedLexicons(named) if named else None
     apis = SpeechApis(engine, access, voices, guard, policy, settings.apis.exchange_folder, lexicons)
     resources.push_async_callback(apis.aclose)
-    for name, port in settings.apis.further_ports.items():
+    for name, port in settings.apis.ports.items():
         bound = await apis.listen(name, (settings.http.host, port))
         logger.info("%s on %s", name, format_address((settings.http.host, bound)))
     return apis
@@ -305,17 +314,6 @@ def _make_access_control(table: AccessTable, http: HttpTable) -> AccessControl:
     access = AccessControl(keys, origins, has_public_lists=table.without_key != "nothing")
     access.prepare_keys()
     return access
-
-
-def _make_api_policy(
-    settings: Settings, voices: VoiceRegistry, bundles: Mapping[str, str]
-) -> SpeechApiPolicy:
-    """Return the settings of the speech APIs; raise VivavoceError for an alias of a missing voice."""
-    apis = settings.apis
-    models = ModelPolicy(apis.model_aliases, apis.strict_models, bundles)
-    for name, voice in models.voices.items():
-        voices.check_configured(f"apis.model_aliases: {name}", voice)
-    return SpeechApiPolicy(apis.max_input_characters, models, settings.reading.refuses_guessed_language)
 
 
 def _ready_line(gateway: Gateway) -> str:

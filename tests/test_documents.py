@@ -23,7 +23,7 @@ from vivavoce.gateway.calls.agents import split_script
 from vivavoce.gateway.cli import main
 from vivavoce.gateway.cli.bench.processes import run_server_process
 from vivavoce.gateway.configuration.former_settings import REMOVED, RENAMED
-from vivavoce.gateway.configuration.setting_keys import KEYS_OF_FURTHER_BUNDLES, SETTING_KEYS, reference
+from vivavoce.gateway.configuration.setting_keys import SETTING_KEYS, reference
 from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.tts_engine.packaging.installation import install_command
 
@@ -228,8 +228,8 @@ def test_the_example_configuration_is_all_defaults() -> None:
 def test_the_example_configuration_names_every_setting() -> None:
     text = (ROOT / "examples" / "vivavoce.toml").read_text(encoding="utf-8")
     named = {f"{table}.{key}" for table, key in _keys_with_comments(text)}
-    wanted = {key.name for key in (*SETTING_KEYS, *KEYS_OF_FURTHER_BUNDLES) if len(key.path) > 1}
-    assert wanted <= {re.sub(r"^bundles.german", "bundles.NAME", name) for name in named}
+    wanted = {key.name for key in SETTING_KEYS if len(key.path) > 1}
+    assert wanted <= named
 
 
 def _keys_with_comments(toml: str) -> Iterator[tuple[str, str]]:

@@ -234,7 +234,7 @@ class EngineSet(SpeechEngine):
         for each in engines:
             if each.canary_of is not None and (each.canary_of == each.name or each.canary_of not in names):
                 raise BadRequest(
-                    f"bundles.{each.name}: canary_of is {each.canary_of!r}; there are {', '.join(names)}"
+                    f"{each.name} is the canary of {each.canary_of!r}; there are {', '.join(names)}"
                 )
             if each is not engines[0] and each.name not in defaults:
                 raise BadRequest(

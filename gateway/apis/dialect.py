@@ -3,7 +3,7 @@
 ``speech_apis.DIALECTS`` lists the dialects; a package adds one with an entry point of ``vivavoce.dialects``.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -16,7 +16,6 @@ from ..web.app import Mount
 from ..web.openapi.operations import WebSocketOperation
 from ..web.unmatched import ErrorFormat
 from .shell.exchange_folder import ExchangeFolder
-from .shell.model_names import ModelPolicy
 from .shell.speech_job import JobServer
 from .shell.speech_server import SpeechServer
 
@@ -26,7 +25,7 @@ class SpeechApiPolicy:
     """Settings of the speech APIs."""
 
     max_text_characters: int = 4_096  # of one request; OpenAI's own limit
-    models: ModelPolicy = field(default_factory=ModelPolicy)
+    bundles: Mapping[str, str] = field(default_factory=dict)  # id of the default voice by bundle; may change
     refuses_guessed_languages: bool = False  # of texts that their voice does not speak
 
 
@@ -87,7 +86,7 @@ class OpenDialect:
 
 @dataclass(frozen=True, slots=True)
 class DialectPort:
-    """A port of a dialect's own, which ``apis.NAME_port`` of the settings opens.
+    """A port of a dialect's own, which ``apis.ports`` of the settings opens by its name.
 
     listen: listens at (host, port); returns what ends it, and its port. Raises MissingExtra,
     AddressUnavailable.

@@ -10,6 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
+from ...tts_engine.errors import BadRequest
 from ...tts_engine.packaging.plug_ins import with_plug_ins
 from ...tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from ...tts_engine.speech_engine import SpeechEngine
@@ -109,7 +110,7 @@ class SpeechApis:
         guard: fetches the recordings that clients name. exchange_folder: of files that clients name.
         lexicons: those that requests name.
         """
-        models = ModelNames(policy.models)
+        models = ModelNames(policy.bundles)
         self._server = SpeechServer(
             *(engine, access, RequestLog(engine.metrics), models, lexicons),
             voices=voices,
@@ -124,11 +125,12 @@ class SpeechApis:
     async def listen(self, name: str, address: tuple[str, int]) -> int:
         """Serve a ``DialectPort`` until the APIs are closed; return its port.
 
-        Raises MissingExtra, AddressUnavailable.
+        Raises MissingExtra, AddressUnavailable, and BadRequest for another name.
         """
-        ports = (port for dialect in all_dialects() for port in dialect.ports)
-        listen = next(port.listen for port in ports if port.name == name)
-        api, port = await listen(self.job_server, address)
+        ports = {port.name: port.listen for dialect in all_dialects() for port in dialect.ports}
+        if name not in ports:
+            raise BadRequest(f"apis.ports: got {name!r}; allowed are {', '.join(sorted(ports))}")
+        api, port = await ports[name](self.job_server, address)
         self._further.append(api)
         return port
 

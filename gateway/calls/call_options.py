@@ -11,6 +11,9 @@ from ..access.access_control import Grant
 # Seconds of speech kept ready in the playout: enough for a busy moment of the engine, and little to throw
 # away when the caller interrupts.
 LEAD_S: Final = 0.6
+# Seconds after which a phone call ends of which nothing arrives, because its peer may be frozen. A phone that
+# is on hold, or sends no silence, is quiet for minutes.
+SILENT_S: Final = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)

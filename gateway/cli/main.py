@@ -60,6 +60,7 @@ _commands.add_command(finetune)
 _commands.add_command(keys)
 _commands.add_command(voices)
 
+_SIP_PORT = 5060
 _FILE_PATH = click.Path(path_type=Path)
 _BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the packaged voice]"
 
@@ -95,12 +96,12 @@ _BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the pac
 )
 @click.option("--rtp-host", metavar="HOST", help="Address of RTP calls.  [default: 127.0.0.1]")
 @click.option("--rtp-ports", metavar="FIRST-LAST", help="UDP ports of RTP calls.  [default: any]")
-@click.option("--sip", "sip_enabled", is_flag=True, default=None, help="Answer SIP phones and trunks.")
+@click.option("--sip", "sip", is_flag=True, help="Answer SIP phones on port 5060.")
 @click.option("--sip-host", metavar="HOST", help="Address of SIP and its media.  [default: 127.0.0.1]")
-@click.option("--sip-port", metavar="PORT", help="UDP and TCP; 0: any free one.  [default: 5060]")
+@click.option("--sip-port", metavar="PORT", help="Answer SIP phones over UDP and TCP; 0: any free port.")
 @click.option(
     "--wyoming",
-    "apis_wyoming_port",
+    "apis_ports_wyoming",
     flag_value="10200",
     default=None,
     help="Serve Home Assistant on TCP port 10200.",
@@ -145,12 +146,14 @@ _BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the pac
     default=None,
     help="Serve without keys beyond loopback.",
 )
-def serve(config_file: Path | None, ari_password_file: Path | None, **flags: object) -> None:
+def serve(config_file: Path | None, ari_password_file: Path | None, sip: bool, **flags: object) -> None:
     """Answer phones, browsers and programs until SIGTERM or Control-C."""
     from ..configuration.settings_loader import load_settings
 
     if ari_password_file is not None:
         flags["ari_password"] = _read_first_line(ari_password_file, "--ari-password-file")
+    if sip and flags["sip_port"] is None:
+        flags["sip_port"] = _SIP_PORT
     loaded = load_settings(config_file, flags)
     _configure_logging(loaded.server.log_level, loaded.server.log_format)
     from ..serve import serve as serve_calls

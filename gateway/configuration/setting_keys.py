@@ -8,7 +8,6 @@ from typing import Final, get_args
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from ..engine_settings import BundleTable, FurtherBundleTable
 from .settings import Settings
 
 
@@ -41,6 +40,12 @@ class SettingKey:
         return any(map(_is_table, get_args(self.field.annotation)))
 
     @property
+    def fields_of_entries(self) -> tuple[str, ...]:
+        """The keys of its entries, if those are tables by names of the operator."""
+        tables = _tables_in(self.field.annotation) if isinstance(self.field.default, dict) else ()
+        return tuple(name for table in tables for name in table.model_fields)
+
+    @property
     def is_secret(self) -> bool:
         """Whether its values are not shown."""
         return _holds_secret(self.field.annotation)
@@ -48,6 +53,13 @@ class SettingKey:
 
 def _is_table(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _tables_in(kind: object) -> Iterator[type[BaseModel]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for part in get_args(kind):
+        yield from _tables_in(part)
 
 
 def _holds_secret(kind: object) -> bool:
@@ -66,11 +78,6 @@ def _keys_of(settings: type[BaseModel]) -> Iterator[SettingKey]:
 
 
 SETTING_KEYS: Final = tuple(_keys_of(Settings))
-KEYS_OF_FURTHER_BUNDLES: Final = tuple(
-    SettingKey(("bundles", "NAME", key), field)
-    for key, field in FurtherBundleTable.model_fields.items()
-    if key not in BundleTable.model_fields
-)
 
 
 def reference() -> str:
@@ -78,8 +85,7 @@ def reference() -> str:
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for key in SETTING_KEYS:
         if key.path == ("bundles",):
-            rows.append("| `bundles.NAME` | | a further bundle: the keys of `bundle`, and these two |")
-            rows += map(_row, KEYS_OF_FURTHER_BUNDLES)
+            rows.append("| `bundles.NAME` | | a further bundle: the keys of `bundle` |")
         else:
             rows.append(_row(key))
     return "\n".join(rows)

@@ -92,7 +92,7 @@ class Settings(SettingsTable):
         Field(title="by voice, a list of phrases or a file with one on each line"),
     ] = Field(
         default={},
-        description="phrases that are rendered at the start and kept (`engine.kept_speech_mb`), by voice, "
+        description="phrases that are rendered at the start and kept, by voice, "
         "`default` for the default one: a list, or a file with one on each line. The greetings of agents are "
         "among them unasked",
     )
@@ -108,7 +108,13 @@ class Settings(SettingsTable):
         "speaks the DTMF keys, `none` is silent. That of the name `default` answers phones and browsers; "
         "unset: `keys` on a phone, the greeting in a browser. Others are for announced calls",
     )
-    recordings: RecordingsTable = RecordingsTable()
+    recordings: Annotated[
+        RecordingsTable | None, JSON, Field(title='a table, {folder = "recordings", all_calls = false}')
+    ] = Field(
+        default=None,
+        description="recordings of calls: their `folder`, and `all_calls = true` to record every call from "
+        "its beginning, else those that a program asks for; unset: no call can be recorded",
+    )
     sounds: SoundsTable = SoundsTable()
     audiosocket: AudioSocketTable = AudioSocketTable()
     rtp: RtpTable = RtpTable()
@@ -116,4 +122,11 @@ class Settings(SettingsTable):
     ari: AriTable = AriTable()
     media_streams: MediaStreamsTable = MediaStreamsTable()
     browser: BrowserTable = BrowserTable()
-    llm: LanguageModelTable = LanguageModelTable()
+    llm: Annotated[
+        LanguageModelTable | None, JSON, Field(title="a table [llm] with base_url = ... and model = ...")
+    ] = Field(
+        default=None,  # typed text is spoken as it is
+        description="a language model that answers the text typed on the page, behind an OpenAI-compatible "
+        'server: `base_url`, `"http://127.0.0.1:11434/v1"`, `model` and `api_key`, which is better in the '
+        "environment, `VIVAVOCE_LLM_API_KEY`",
+    )

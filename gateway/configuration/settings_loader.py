@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ...tts_engine.errors import VivavoceError
-from ..engine_settings import FurtherBundleTable
+from ..engine_settings import MAIN_BUNDLE, FurtherBundleTable
 from .former_settings import describe_former
 from .setting_keys import SETTING_KEYS, SettingKey
 from .settings import Settings
@@ -45,12 +45,11 @@ def load_settings(file: Path | None = None, flags: Mapping[str, object] | None =
     if settings.sip.is_on:
         _check_loopback("sip.host", settings.sip.host, settings)
     _check_keys(settings)
-    if settings.recordings.all_calls and settings.recordings.folder is None:
-        raise SettingsError("recordings.all_calls: got true without a folder; name it: recordings.folder.")
-    for carrier in settings.media_streams.auth_tokens:
+    for carrier in settings.media_streams.signing:
         if settings.http.public_url is None:
-            key = f"media_streams.auth_tokens.{carrier}"
+            key = f"media_streams.tokens.{carrier}"
             raise SettingsError(f"{key}: signatures cover the server's URL; name it with http.public_url.")
+    _check_canaries(settings)
     return settings
 
 
@@ -115,12 +114,18 @@ def _read_environment() -> Iterator[tuple[str, str, str]]:
 
 
 def _path_of(name: str) -> tuple[str, ...] | None:
-    """The path of a setting, or of one entry of a table with names of the operator, as ``agents_default``."""
+    """The path of a setting, or of an entry of a table with names of the operator.
+
+    ``agents_default`` is one, and ``sip_trunks_home_password`` a key of one.
+    """
     if name in _KEYS:
         return _KEYS[name].path
     for prefix, key in _KEYS.items():
         if name.startswith(f"{prefix}_") and (isinstance(key.field.get_default(), dict) or key.is_table):
-            return (*key.path, name.removeprefix(f"{prefix}_"))
+            entry = name.removeprefix(f"{prefix}_")
+            ends = (field for field in key.fields_of_entries if entry.endswith(f"_{field}"))
+            field = max(ends, key=len, default="")
+            return (*key.path, entry.removesuffix(f"_{field}"), field) if field else (*key.path, entry)
     return None
 
 
@@ -147,6 +152,8 @@ def _describe_error(error: ErrorDetails, file: Path | None, sources: Mapping[str
     path = [str(part) for part in error["loc"]]
     name, key = ".".join(path), _find_key(path)
     if error["type"] == "extra_forbidden":
+        if sentence := describe_former(re.sub(r"^bundles\.[^.]+", "bundle", name)):
+            return f"{name} in {file}: {sentence}"
         return f"{name}: unknown key in {file}; {_suggest(name, [each.name for each in SETTING_KEYS])}"
     if key is None:
         return f"{name}: got {error['input']!r}; allowed is a table [{name}]."
@@ -181,6 +188,20 @@ def _check_keys(settings: Settings) -> None:
             "allowed is a keys_file ('vivavoce keys add' makes one), or --without-keys "
             '(access.without_key = "everything") to allow everyone.'
         )
+
+
+def _check_canaries(settings: Settings) -> None:
+    further = settings.bundles or {}
+    taken: set[str] = set()
+    for name, bundle in {MAIN_BUNDLE: settings.bundle, **further}.items():
+        key = "bundle" if name == MAIN_BUNDLE else f"bundles.{name}"
+        for canary in bundle.canaries:
+            if canary not in further or canary == name or canary in taken:
+                raise SettingsError(
+                    f"{key}.canaries: got {canary!r}; allowed is another bundle of the tables [bundles.NAME] "
+                    "that is no canary yet."
+                )
+            taken.add(canary)
 
 
 def _addresses(key: str, host: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:

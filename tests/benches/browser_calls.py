@@ -19,6 +19,7 @@ import statistics
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from rich.console import Console
@@ -27,11 +28,13 @@ from shared.browser.chromium import BrowserTab, Chromium, loopback_only, open_ch
 from shared.gateways.way_in_servers import browser_calls
 from shared.process_footprint import ProcessFootprint
 from vivavoce.adapters.media.clock import Clock
+from vivavoce.gateway import engine_opening
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.calls.agents import Agent, llm_tokens
 from vivavoce.gateway.calls.legs.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
+from vivavoce.gateway.calls.ways_in.browser import way_in
 from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
 from vivavoce.gateway.calls.ways_in.browser.routes import page_routes, routes
 from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
@@ -282,11 +285,12 @@ async def _run_gateway() -> AsyncIterator[tuple[Gateway, str]]:
     """Run the whole server on free ports; yields it and the page's URL."""
     settings = load_settings(
         flags={
-            **{"http_port": 0, "audiosocket_port": 0, "agents_default": "none", "browser_greeting": ""},
-            "engine_kept_speech_mb": 0,
+            **{"http_port": 0, "audiosocket_port": 0, "agents_default": "none"},
         }
     )
-    async with contextlib.aclosing(await Gateway.open(settings)) as gateway:
+    with patch.object(engine_opening, "KEPT_SPEECH_BYTES", 0), patch.object(way_in, "GREETING", ""):
+        opened = await Gateway.open(settings)
+    async with contextlib.aclosing(opened) as gateway:
         host, port = gateway.addresses.http
         yield gateway, f"http://{host}:{port}/call"
 

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from shared.engine.standin_backend import StandInBackend
+from vivavoce.gateway import call_servers
 from vivavoce.tts_engine.engine import Engine
 
 
@@ -25,4 +26,12 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith("VIVAVOCE_"):
             monkeypatch.delenv(name)
     # A thread starts at once. ``calls/audiosocket/test_media_processes.py`` tests processes.
-    monkeypatch.setenv("VIVAVOCE_CALLS_MEDIA_PROCESSES", "0")
+    monkeypatch.setattr(call_servers, "media_processes", lambda max_calls: 0)
+
+
+@pytest.fixture
+def media_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The number of media processes of gateways, as the test's parameter says."""
+    number: int = request.param
+    monkeypatch.setattr(call_servers, "media_processes", lambda max_calls: number)
+    return number

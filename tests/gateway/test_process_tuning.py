@@ -112,7 +112,7 @@ def test_reference_cycles_are_collected() -> None:
         gc.enable()
 
 
-@pytest.mark.parametrize("media_processes", [0, 1])
+@pytest.mark.parametrize("media_processes", [0, 1], indirect=True)
 def test_memory_is_trimmed_unless_this_process_sends_packets(
     media_processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,9 +120,7 @@ def test_memory_is_trimmed_unless_this_process_sends_packets(
     monkeypatch.setattr(process_tuning, "TRIM_PERIOD_S", 0.01)
     monkeypatch.setattr(process_tuning, "trim_memory", lambda: trims.append(None))
 
-    settings = make_settings(
-        http_port=0, audiosocket_port=0, agents_default="none", calls_media_processes=media_processes
-    )
+    settings = make_settings(http_port=0, audiosocket_port=0, agents_default="none")
 
     async def scenario() -> None:
         async with (

@@ -73,7 +73,7 @@ async def speak_to_the_end(stream: Stream) -> int:
 
 
 def test_a_stream_ends_on_the_bundle_on_which_it_began(tmp_path: Path) -> None:
-    first, second = german(tmp_path / "one"), german(tmp_path / "two").model_copy(update={"version": "2"})
+    first, second = german(tmp_path / "one"), german(tmp_path / "two")
 
     async def test() -> None:
         settings = settings_with(tmp_path, bundles={"german": first})
@@ -99,7 +99,7 @@ def test_a_replaced_bundle_says_words_as_the_lexicon_has_them_that_all_bundles_s
     lexicon = tmp_path / "lexicon.toml"
     lexicon.write_text('[words]\nnginx = "eins"\n', "utf-8")
     settings = settings_with(tmp_path, bundles={"german": german(tmp_path / "one")}, lexicons_default=lexicon)
-    second = german(tmp_path / "two").model_copy(update={"version": "2"})
+    second = german(tmp_path / "two")
 
     async def test() -> None:
         async with served(settings) as (bundles, engine):
@@ -128,13 +128,11 @@ def test_the_main_bundle_is_replaced_and_its_memory_freed(
             old = engine.voices.members[0].engine
             freed, thread = weakref.ref(old._backend), old._threads[0]
             async with engine.stream() as stream:
-                await bundles.replace(
-                    settings.model_copy(update={"bundle": BundleTable(folder=folder, version="2")})
-                )
+                await bundles.replace(settings.model_copy(update={"bundle": BundleTable(folder=folder)}))
                 assert [voice.id for voice in engine.voices] == ["en_US-berta-low"]
                 async with engine.stream() as later:
                     assert await speak_to_the_end(later) == await speak_to_the_end(stream) > 0
-            assert engine.refusal() is None and "bundles served: vivavoce 2" in caplog.text
+            assert engine.refusal() is None and f"bundles served: vivavoce of {folder}" in caplog.text
             del old, stream
             await until(lambda: not thread.is_alive() and freed() is None)
 
@@ -157,7 +155,7 @@ def test_a_bundle_comes_and_goes_and_a_broken_one_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bundle = german(tmp_path / "one")
-    settings = settings_with(tmp_path, bundles={}, calls_media_processes=0)
+    settings = settings_with(tmp_path, bundles={})
 
     async def test() -> None:
         async with aclosing(await Gateway.open(settings)) as gateway:
@@ -177,7 +175,7 @@ def test_a_bundle_comes_and_goes_and_a_broken_one_changes_nothing(
                 assert "german" in await models() and await status("german") == 200
                 assert OTTO in (await client.get("/v1/audio/voices")).text
 
-                broken = bundle.model_copy(update={"folder": str(tmp_path / "none"), "version": "2"})
+                broken = bundle.model_copy(update={"folder": str(tmp_path / "none")})
                 with caplog.at_level(logging.ERROR):
                     await bundles.replace(settings.model_copy(update={"bundles": {"german": broken}}))
                 [line] = [record.getMessage() for record in caplog.records]
@@ -207,7 +205,9 @@ def test_a_bundle_whose_folder_is_gone_is_spoken_with_until_another_one_loads(
                 shutil.rmtree(tmp_path / "one")
                 await bundles.replace(settings)
                 assert engine.voices.owner(OTTO)[0] is before
-                later = bundle.model_copy(update={"version": "2"})  # which asks for the files again
+                later = bundle.model_copy(
+                    update={"folder": f"{bundle.folder}/."}
+                )  # which asks for the files again
                 await bundles.replace(settings.model_copy(update={"bundles": {"german": later}}))
                 assert "the bundle german was not loaded: " in caplog.text
                 async with engine.stream(voice=OTTO) as another:
@@ -232,8 +232,8 @@ def test_a_voice_that_the_settings_name_keeps_its_bundle(
 
 
 def test_a_canary_takes_its_share_of_the_streams(tmp_path: Path) -> None:
-    canary = german(tmp_path / "two").model_copy(update={"canary_of": "german", "share": 0.25})
-    bundles = {"next": canary, "german": german(tmp_path / "one")}  # the order does not matter
+    tried = german(tmp_path / "one").model_copy(update={"canaries": {"next": 0.25}})
+    bundles = {"next": german(tmp_path / "two"), "german": tried}  # the order does not matter
 
     async def test() -> None:
         async with await open_engine(settings_with(tmp_path, bundles=bundles)) as engine:
@@ -247,7 +247,7 @@ def test_a_canary_takes_its_share_of_the_streams(tmp_path: Path) -> None:
             assert taken == [0, 0, 0, 1, 0, 0, 0, 1]
             async with engine.stream(voice=f"next/{OTTO}"):  # named by itself
                 assert trial.active_streams == 1
-            with pytest.raises(BadRequest, match=r"bundles.next: canary_of is 'german'; there are vivavoce"):
+            with pytest.raises(BadRequest, match=r"next is the canary of 'german'; there are vivavoce"):
                 engine.exchange((*(each for each in engine.voices.members if each.name != "german"),))
 
     within_a_minute(test)
@@ -258,7 +258,7 @@ def test_sighup_reads_the_bundles_of_a_server_again(
 ) -> None:
     monkeypatch.setattr(os, "isatty", lambda number: False)
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
-    settings = settings_with(tmp_path, bundles={}, calls_media_processes=0)
+    settings = settings_with(tmp_path, bundles={})
     outcomes: list[Settings | SettingsError] = [
         SettingsError("bundles: unknown key"),
         settings.model_copy(update={"bundles": {"german": german(tmp_path / "one")}}),
@@ -277,7 +277,7 @@ def test_sighup_reads_the_bundles_of_a_server_again(
             await ready.wait()
             for logged in (
                 "the bundles stay as they are: bundles: unknown key",
-                "bundles served: vivavoce, german",
+                f"bundles served: vivavoce of {settings.bundle.folder}, german of {tmp_path / 'one'}",
             ):
                 os.kill(os.getpid(), signal.SIGHUP)
                 await until(lambda logged=logged: logged in caplog.text)  # type: ignore[misc]

@@ -148,9 +148,10 @@ def test_a_gateway_whose_voice_process_died_is_not_ready_until_it_speaks_again()
     run(scenario)
 
 
-def test_a_gateway_whose_media_process_is_being_started_is_not_ready() -> None:
+@pytest.mark.parametrize("media_processes", [1], indirect=True)
+def test_a_gateway_whose_media_process_is_being_started_is_not_ready(media_processes: int) -> None:
     async def scenario(engine: Engine) -> None:
-        async with aclosing(await Gateway.open(settings(calls_media_processes=1), engine=engine)) as gateway:
+        async with aclosing(await Gateway.open(settings(), engine=engine)) as gateway:
             for pid in (standby_of(gateway), *gateway.calls.host.media.pids):
                 os.kill(pid, signal.SIGKILL)
             await until(lambda: gateway.unready() is not None)
@@ -382,8 +383,7 @@ def served_process(
 
 
 @pytest.mark.slow
-def test_a_server_that_was_stopped_for_two_seconds_sends_no_burst(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VIVAVOCE_CALLS_MEDIA_PROCESSES", "1")  # its process is stopped too
+def test_a_server_that_was_stopped_for_two_seconds_sends_no_burst() -> None:
     with served_process("--agent", "none") as (process, address):
         sock = socket.create_connection(address)
         sock.sendall(CALL_ID)

@@ -1,16 +1,17 @@
 """Settings: their sources, and the error messages of wrong ones."""
 
+import re
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from shared.gateways.made_settings import make_settings
 from vivavoce.adapters.ice_settings import IceServer, MediaPorts
-from vivavoce.gateway.configuration.former_settings import RENAMED
-from vivavoce.gateway.configuration.setting_keys import KEYS_OF_FURTHER_BUNDLES, SETTING_KEYS
+from vivavoce.gateway.configuration.former_settings import REMOVED, RENAMED
+from vivavoce.gateway.configuration.setting_keys import SETTING_KEYS
 from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings
 from vivavoce.tts_engine.reading.reading_style import ReadingStyle
 
@@ -48,10 +49,10 @@ def test_a_flag_of_none_is_ignored(tmp_path: Path) -> None:
     [
         ("audiosocket_rate", "24000", 24000),
         ("access_listen_beyond_loopback", "true", True),
-        ("calls_speed", "1.25", 1.25),
+        ("server_drain_s", "1.25", 1.25),
         ("bundle_voice", "anna", "anna"),
         ("bundle_precision", "int8", "int8"),
-        ("calls_silent_s", "", None),
+        ("browser_ice_servers", "", ()),
         ("http_trusted_proxies", '["10.0.0.0/8"]', ("10.0.0.0/8",)),
         ("agents", '{"sales": "keys"}', {"sales": "keys"}),
     ],
@@ -71,7 +72,10 @@ def test_an_entry_of_a_table_of_names_has_a_variable_and_a_flag(
 ) -> None:
     file = write_config(tmp_path, '[agents]\nsales = "none"\nnight = "none"\n')
     monkeypatch.setenv("VIVAVOCE_AGENTS_SALES", "keys")
+    monkeypatch.setenv("VIVAVOCE_SIP_TRUNKS_NIGHT_LINE_HOST", "sip.example.com")
+    monkeypatch.setenv("VIVAVOCE_SIP_TRUNKS_NIGHT_LINE_PASSWORD", "secret")
     settings = load_settings(file, {"agents_default": "script:greeting.txt"})
+    assert settings.sip.trunks["night_line"].password == SecretStr("secret")
     assert settings.agents == {"sales": "keys", "night": "none", "default": "script:greeting.txt"}
 
 
@@ -87,11 +91,11 @@ def test_settings_are_frozen() -> None:
 
 @pytest.mark.parametrize("carrier", ["twilio", "plivo"])
 def test_signatures_need_the_url_that_they_cover(carrier: str, tmp_path: Path) -> None:
-    table = f'[media_streams]\nauth_tokens = {{{carrier} = "secret"}}\n'
-    with pytest.raises(SettingsError, match=f"auth_tokens.{carrier}: signatures cover the server's URL"):
+    table = f'[media_streams]\ntokens = {{{carrier} = "secret"}}\n'
+    with pytest.raises(SettingsError, match=f"tokens.{carrier}: signatures cover the server's URL"):
         load_settings(write_config(tmp_path, table))
     file = write_config(tmp_path, table + '[http]\npublic_url = "https://voice.example.org"\n')
-    assert carrier in load_settings(file).media_streams.auth_tokens
+    assert carrier in load_settings(file).media_streams.tokens
 
 
 def test_a_proxy_that_is_no_address_is_refused(tmp_path: Path) -> None:
@@ -174,11 +178,11 @@ def test_every_former_key_is_refused_with_what_is_set_now(
         )
         assert str(error.value) == expected
         with monkeypatch.context() as environment:
-            environment.setenv(f"VIVAVOCE_{name.upper()}", "")
-            if new.replace(".", "_") == name:  # the variable has kept its name
+            environment.setenv(variable := f"VIVAVOCE_{name.replace('.', '_').upper()}", "")
+            if new.replace(".", "_") == name or name == "recordings":  # the variable has kept its name
                 load_settings()
                 continue
-            with pytest.raises(SettingsError, match=rf"^VIVAVOCE_{name.upper()}: it is now VIVAVOCE_[A-Z_]+"):
+            with pytest.raises(SettingsError, match=rf"^{variable}: it is now VIVAVOCE_[A-Z_]+"):
                 load_settings()
 
 
@@ -188,8 +192,16 @@ def test_every_new_name_is_a_setting() -> None:
     assert {name for name in new if name not in names} == {
         "lexicons.default",
         "agents.default",
-        "media_streams.auth_tokens.twilio",
-        "media_streams.auth_tokens.plivo",
+        "apis.ports.grpc",
+        "apis.ports.wyoming",
+        "llm.api_key",
+        "llm.base_url",
+        "llm.model",
+        "media_streams.tokens.plivo",
+        "media_streams.tokens.twilio",
+        "recordings.all_calls",
+        "recordings.folder",
+        "sip.trunks.NAME",
     }
 
 
@@ -201,6 +213,31 @@ def test_a_former_key_without_another_says_what_holds_now(
     monkeypatch.setenv("VIVAVOCE_CLOCK_PHASES", "4")
     with pytest.raises(SettingsError, match=r"^VIVAVOCE_CLOCK_PHASES: no longer a setting: calls send in 4 "):
         load_settings()
+
+
+def test_a_removed_key_of_a_table_says_what_holds_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (name for name in REMOVED if "." in name):
+        with pytest.raises(SettingsError, match=rf"^{re.escape(name)} in .*: no longer a setting: "):
+            load_settings(write_config(tmp_path, f"{name} = 1\n"))
+    for name in ("version", "canary_of", "share"):
+        with pytest.raises(SettingsError, match=rf"^bundles.german.{name} in .*: (no longer|it is now)"):
+            load_settings(write_config(tmp_path, f'[bundles.german]\nfolder = "x"\n{name} = "1"\n'))
+    monkeypatch.setenv("VIVAVOCE_SIP_TRUNK_PASSWORD", "secret")
+    with pytest.raises(
+        SettingsError, match=r"^VIVAVOCE_SIP_TRUNK_PASSWORD: it is now VIVAVOCE_SIP_TRUNKS_NAME;"
+    ):
+        load_settings()
+
+
+@pytest.mark.parametrize("canaries", ["{german = 0.1}", "{none = 0.1}", "{vivavoce = 0.1}"])
+def test_a_canary_is_another_bundle_of_one_bundle(canaries: str, tmp_path: Path) -> None:
+    toml = '[bundle]\ncanaries = {german = 0.1, french = 1}\n[bundles.german]\nfolder = "x"\n'
+    toml += '[bundles.french]\nfolder = "x"\n'
+    load_settings(write_config(tmp_path, toml))
+    with pytest.raises(SettingsError, match=r"^bundles.french.canaries: got "):
+        load_settings(write_config(tmp_path, f"{toml}canaries = {canaries}\n"))
 
 
 def test_an_unknown_environment_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,12 +268,19 @@ def test_an_unknown_environment_variable_is_named(monkeypatch: pytest.MonkeyPatc
             'agents.default = "script:"',
             "agents ({file}): got 'script:'; allowed is script:FILE, loop:FILE, keys or none.",
         ),
-        ("calls.speed = nan", "calls.speed ({file}): got nan; allowed is a factor from 0.5 to 2.0."),
+        ("server.drain_s = nan", "server.drain_s ({file}): got nan; allowed is seconds from 0 to 600."),
         (
-            'bundles.x = {folder = "x", share = 2}',
-            "bundles.x.share ({file}): got 2; allowed is a part, over 0 to 1.",
+            'bundles.x = {folder = "x", canaries = {y = 2}}',
+            "bundles.x.canaries ({file}): got 2; allowed is parts, over 0 to 1, by bundle.",
         ),
-        ("engine.process = 3", "engine.process ({file}): got 3; allowed is true or false."),
+        (
+            "apis.ports = {wyoming = 70000}",
+            "apis.ports ({file}): got 70000; allowed is ports from 0 (any free one) to 65535, by protocol.",
+        ),
+        (
+            "audiosocket.expected_calls_only = 3",
+            "audiosocket.expected_calls_only ({file}): got 3; allowed is true or false.",
+        ),
         ('bundle.voice = ""', "bundle.voice ({file}): got ''; allowed is the id of a loaded voice."),
         (
             'server.log_level = "LOUD"',
@@ -271,8 +315,8 @@ def test_every_setting_says_what_it_means_and_what_it_allows() -> None:
     assert without_range == {bool}
 
 
-def test_there_are_at_most_82_settings() -> None:
-    assert len(SETTING_KEYS) - 1 + len(KEYS_OF_FURTHER_BUNDLES) <= 82  # without ``bundles`` itself
+def test_there_are_at_most_60_settings() -> None:
+    assert len(SETTING_KEYS) - 1 <= 60  # without ``bundles``, whose keys are those of ``bundle``
 
 
 def test_a_file_that_cannot_be_read_or_parsed_is_an_error(tmp_path: Path) -> None:
@@ -323,7 +367,8 @@ def test_a_host_that_is_not_an_address_is_an_error() -> None:
     "toml",
     [
         "llm.api_key = 12345678",
-        "media_streams.auth_tokens = {twilio = 12345678}",
+        "media_streams.tokens = {twilio = 12345678}",
+        'media_streams.tokens = {telnyx = "12345678"}',
         'browser.ice_servers = [{urls = "turn:turn.example", credential = "12345678"}]',
         'browser.ice_servers = [{urls = "turn:turn.example", user = "u", credential = "12345678"}]',
         'browser.ice_servers = [{urls = "turn:t.example", secret = "12345678"}]',
@@ -343,7 +388,7 @@ def test_the_error_of_a_secret_does_not_show_it(toml: str, tmp_path: Path) -> No
     [
         (
             'browser.ice_servers = ["stun:s.example:3478", {urls = "turn:t.example?transport=tcp", '
-            'username = "u", credential = "hush"}]\nbrowser.ports = "40000-40999"',
+            'username = "u", credential = "hush"}]\nrtp.ports = "40000-40999"',
             {},
         ),
         (
@@ -351,7 +396,7 @@ def test_the_error_of_a_secret_does_not_show_it(toml: str, tmp_path: Path) -> No
             {
                 "VIVAVOCE_BROWSER_ICE_SERVERS": '["stun:s.example:3478", {"urls": '
                 '["turn:t.example?transport=tcp"], "username": "u", "credential": "hush"}]',
-                "VIVAVOCE_BROWSER_PORTS": "40000-40999",
+                "VIVAVOCE_RTP_PORTS": "40000-40999",
             },
         ),
     ],
@@ -367,16 +412,14 @@ def test_ice_servers_and_ports_come_from_the_file_or_the_environment(
         IceServer(("stun:s.example:3478",)),
         IceServer(("turn:t.example?transport=tcp",), "u", "hush"),
     ]
-    assert settings.browser.ports == MediaPorts(40_000, 40_999)
+    assert settings.rtp.ports == MediaPorts(40_000, 40_999)
     assert "hush" not in repr(settings) + str(settings.model_dump(mode="json"))
 
 
 @pytest.mark.parametrize("ports", ["40000", "40999-40000", "80-90", "60000-70000", "a-b"])
 def test_a_range_of_ports_is_first_to_last_within_the_unprivileged_ones(ports: str) -> None:
-    with pytest.raises(
-        SettingsError, match=r"^browser.ports .*; allowed is a range of UDP ports within 1024-"
-    ):
-        load_settings(None, {"browser_ports": ports})
+    with pytest.raises(SettingsError, match=r"^rtp.ports .*; allowed is a range of UDP ports within 1024-"):
+        load_settings(None, {"rtp_ports": ports})
 
 
 @pytest.mark.parametrize(

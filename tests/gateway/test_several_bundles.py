@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from shared.gateways.bundled_gateway import client_of, settings_with
-from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings
+from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings, read_settings
 from vivavoce.gateway.engine_opening import open_engine
 from vivavoce.gateway.engine_settings import FurtherBundleTable
 from vivavoce.tts_engine.errors import BadRequest, BundleError, LanguageNotSpoken, UnknownVoice
@@ -108,11 +108,13 @@ def test_a_fault_of_one_bundle_closes_the_others(tmp_path: Path) -> None:
 
 def test_the_table_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "vivavoce.toml"
-    file.write_text('[bundles.german]\nfolder = "/srv/de"\nshare = 0.2\n')
-    assert load_settings(file).bundles == {"german": FurtherBundleTable(folder="/srv/de", share=0.2)}
+    file.write_text('[bundles.german]\nfolder = "/srv/de"\ncanaries = {german-next = 0.2}\n')
+    assert read_settings(file).bundles == {
+        "german": FurtherBundleTable(folder="/srv/de", canaries={"german-next": 0.2})
+    }
     for wrong in (
         '[bundles.vivavoce]\nfolder = "/srv/de"',
-        "[bundles.german]\nshare = 0.2",
+        '[bundles.german]\nvoice = "x"',
         '[bundles."A/b"]\nfolder = "x"',
         "[bundles.a]\nfile = 1",
     ):

@@ -88,7 +88,6 @@ async def shared_server(folder: Path) -> AsyncIterator[tuple[Gateway, list[Tenan
         http_port=0,
         audiosocket_port=0,
         access_keys_file=folder / "keys.json",
-        calls_media_processes=1,
         agents={"anna": "none", "bert": "none"},
         recordings_folder=folder / "recordings",
         apis_exchange_folder=folder / "exchange",
@@ -260,8 +259,9 @@ async def use_everything(gateway: Gateway, tenant: Tenant, folder: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("media_processes", [1], indirect=True)
 def test_neither_tenant_gets_a_sample_a_word_or_a_name_of_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, media_processes: int
 ) -> None:
     monkeypatch.setattr(audio_store, "MAX_FILES", 3)
 

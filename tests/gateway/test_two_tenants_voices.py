@@ -103,7 +103,6 @@ async def shared_server(folder: Path) -> AsyncIterator[tuple[str, list[Tenant]]]
         http_port=0,
         audiosocket_port=0,
         agents_default="none",
-        calls_media_processes=0,
         access_keys_file=folder / "keys.json",
     )
     with VoiceStore(folder / "voices", 2, read_prompt=VoicePrompt.load) as store:

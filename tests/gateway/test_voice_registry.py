@@ -358,7 +358,8 @@ def test_a_server_opens_with_the_voices_of_its_settings(tmp_path: Path) -> None:
                 assert gateway.voices.resolve("reception", ANNA) == "tone-440"
             with pytest.raises(UnknownVoice, match=r"voices.aliases: alloy: no voice 'unknown'"):
                 await Gateway.open(settings(voices_aliases={"alloy": "unknown"}), engine=engine)
+            (tmp_path / "speakers").mkdir()
             with pytest.raises(BadRequest, match="cannot clone voices"):
-                await Gateway.open(settings(voices_speakers=tmp_path), engine=engine)
+                await Gateway.open(settings(voices_store=tmp_path), engine=engine)
 
     asyncio.run(scenario())

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from shared.gateways.bundled_gateway import client_of
 from shared.gateways.made_settings import make_settings
 from shared.voices.tiny_piper import write_tiny_piper
+from vivavoce.gateway import call_servers
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.tts_engine.errors import VivavoceError
@@ -18,8 +20,15 @@ from vivavoce.tts_engine.errors import VivavoceError
 PHRASE = "Thank you for calling."
 
 
+@pytest.fixture(autouse=True)
+def no_greeting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers render no words but those of a test."""
+    ways = tuple(replace(way, greeting="") for way in call_servers.WAYS_IN)
+    monkeypatch.setattr(call_servers, "WAYS_IN", ways)
+
+
 def settings_with(folder: Path, **changed: Any) -> Settings:
-    defaults = {"http_port": 0, "audiosocket_port": 0, "calls_media_processes": 0, "browser_greeting": ""}
+    defaults = {"http_port": 0, "audiosocket_port": 0}
     bundle = write_tiny_piper(folder / "voice").parent
     return make_settings(**{**defaults, "bundle_folder": str(bundle), "agents_default": "none", **changed})
 

@@ -76,9 +76,7 @@ async def serve(folder: Path) -> None:
     aliases = {"ash": "tone-330"}
     with VoiceStore(folder / "voices", 2, read_prompt=VoicePrompt.load) as store:
         async with Engine(CloningBackend(store), EngineConfig(), Metrics()) as engine:
-            gateway = await Gateway.open(
-                make_settings(**settings, voices_aliases=aliases, apis_strict_models=True), engine=engine
-            )
+            gateway = await Gateway.open(make_settings(**settings, voices_aliases=aliases), engine=engine)
             host, port = gateway.addresses.http
             addresses = {"url": f"http://{host}:{port}", "key": key, "poor_key": poor_key}
             print(json.dumps({**addresses, "admin_key": admin_key}), flush=True)

@@ -81,7 +81,7 @@ async def state_of(server: CallServer, call_id: str, *states: str) -> str:
 def test_sipp_calls_and_is_called(tmp_path: Path) -> None:
     async def call() -> None:
         outgoing = {"destinations": ["sip:*@127.0.0.1:*"]}
-        async with call_server(sip_enabled=True, sip_port=0, sip_outgoing=outgoing) as server:
+        async with call_server(sip_port=0, sip_outgoing=outgoing) as server:
             port = port_of(server)
             await sipp(tmp_path, "-sn", "uac", f"127.0.0.1:{port}", "-d", "500")
             own = free_port()
@@ -119,7 +119,7 @@ def test_sipp_calls_and_is_called(tmp_path: Path) -> None:
 def test_sipp_calls_with_a_password_and_changes_the_media(tmp_path: Path) -> None:
     async def call() -> None:
         changes = {"sip_peers": ["10.9.9.9"], "sip_users": {"anna": "secret"}}
-        async with call_server(sip_enabled=True, sip_port=0, **changes) as server:
+        async with call_server(sip_port=0, **changes) as server:
             file = scenario(tmp_path, "changes", CALLER_WITH_CHANGES)
             address = f"127.0.0.1:{port_of(server)}"
             account = ("-au", "anna", "-ap", "secret", "-auth_uri", f"100@{address}")
@@ -143,7 +143,7 @@ def test_baresip_hears_the_agent(tmp_path: Path) -> None:
     (tmp_path / "contacts").touch()
 
     async def call() -> None:
-        async with call_server(sip_enabled=True, sip_port=0) as server:
+        async with call_server(sip_port=0) as server:
             dial = f"/dial sip:100@127.0.0.1:{port_of(server)}"
             calling = asyncio.create_task(
                 execute("baresip", "-f", str(tmp_path), "-e", dial, "-t", "6", cwd=tmp_path)

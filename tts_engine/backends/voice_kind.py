@@ -143,6 +143,7 @@ class VoiceKind:
     list_voices: Callable[[Path], tuple[Voice, ...]] = lambda folder: ()  # without loading networks
     checkpoints: Checkpoints | None = None
     parts: Callable[[LoadSettings], BackendParts] | None = None  # None: it renders in this process only
+    renders_apart: bool = False  # whether a server gives it a process: its networks hold the interpreter
     stages: DividedStages | None = None  # None: a replica of a cluster has the whole voice
     measure: Callable[[Path, str, str], tuple[DeviceFigure, ...]] | None = None
     measured_on_cpu: bool = False  # whether ``measure`` is meant for a CPU too

@@ -114,6 +114,7 @@ COSYVOICE: Final = VoiceKind(
     load=_load,
     checkpoints=_CHECKPOINTS,
     parts=_parts,
+    renders_apart=True,
     stages=DividedStages(_open_stage, _load_decoder, _load_host),
     measure=measure,
 )

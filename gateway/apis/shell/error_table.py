@@ -19,7 +19,6 @@ from ....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, Vivavoce
 from ...access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
 from ...web.errors import ResourceNotFound
 from ...web.unmatched import ErrorFormat
-from .model_names import UnknownModel
 
 _UNDISCLOSED: Final = "the request failed inside the server"
 
@@ -124,7 +123,6 @@ STATUSES: Final[Entries[DescribedError]] = {
     ScopeMissing: DescribedError(403),
     OriginRefused: DescribedError(403),
     UnknownVoice: DescribedError(404),
-    UnknownModel: DescribedError(404),
     ResourceNotFound: DescribedError(404),
     RequestBodyTooLong: DescribedError(413),
     RateLimited: DescribedError(429),

@@ -170,7 +170,7 @@ class SpeechJobResponse(SpeechResponse):
         return None
 
     def resolve(self, names: ServiceNames, voice: str, model: str | None, grant: Grant) -> str:
-        """Return the engine's voice id; raises UnknownVoice, UnknownModel."""
+        """Return the engine's voice id; raises UnknownVoice."""
         return names.resolve(self.host.voices, self.host.server.models, voice, model, grant)
 
     async def respond(self) -> Response | None:

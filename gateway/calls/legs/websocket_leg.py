@@ -37,6 +37,7 @@ from ...background_tasks import cancel_and_wait
 from ...listening_sockets import limit_unidentified
 from ..agents import Agent, run_agent
 from ..call import Call
+from ..call_options import SILENT_S
 from ..caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from ..transfers import CallTransfers
 from .leg import CallServices, CallSettings, LegCall, LegGroup
@@ -53,7 +54,7 @@ class WebSocketTimeouts:
 
     first_message_s: float = 5.0  # from the connection to the start of its stream
     stalled_s: float = 10.0  # in which the peer must take a message
-    silent_s: float | None = None  # without any message of the peer; None: unlimited
+    silent_s: float = SILENT_S  # without any message of the peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ class WebSocketLeg:
         if self._media is None or self._ended.is_set():
             return
         silent_s = self._services.timeouts.silent_s
-        if silent_s is not None and now - self._heard_at > silent_s:
+        if now - self._heard_at > silent_s:
             self._end_for_problem(f"the peer has sent nothing for {silent_s:g} s")
         else:
             self._media.tick(now)

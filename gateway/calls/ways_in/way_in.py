@@ -79,3 +79,4 @@ class WayIn:
     listens: Callable[[Settings], TcpListener] | None = None  # bound before the engine is opened
     wire: type[WireOpening] | None = None  # of its calls in a media server; None: they are in this process
     placed_calls: PlacedCalls | None = None  # that a program can ask for
+    greeting: str = ""  # of a call without an agent

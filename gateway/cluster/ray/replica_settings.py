@@ -39,7 +39,6 @@ class ReplicaSettings(BaseModel):
     engine_process: bool = False  # a replica is a process of its own already
     max_streams: Annotated[int, Field(ge=1, le=10_000)] = 100  # of one replica
     locale: Literal["en-US", "en-CA", "en-GB", "en-IE", "en-AU", "en-NZ", "en-ZA", "en-IN"] = "en-US"
-    directions: Literal["follow", "speak"] = "follow"
     lexicon: Path | None = None
     stages: Literal["together", "apart"] = "together"  # of CosyVoice: a deployment, or decode and render
     enrolment: Literal["together", "apart"] = "together"  # with speech, or a deployment
@@ -97,7 +96,6 @@ class ReplicaSettings(BaseModel):
             scheduler=SchedulerPolicy(max_streams=self.max_streams),
             reading=READING_STYLES[self.locale],
             lexicon=LexiconFile(self.lexicon) if self.lexicon else None,
-            follows_directions=self.directions == "follow",
         )
 
     def digest(self) -> str:
@@ -105,7 +103,7 @@ class ReplicaSettings(BaseModel):
 
         Of a large file, its size, beginning and end count. Raises BundleError.
         """
-        found = hashlib.sha256(f"{__version__} {self.precision} {self.locale} {self.directions}".encode())
+        found = hashlib.sha256(f"{__version__} {self.precision} {self.locale}".encode())
         if self.bundle == "default":
             found.update(metadata.version("hibari-tts").encode())
         else:

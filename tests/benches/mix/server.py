@@ -15,8 +15,10 @@ from asyncio import events
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from shared.gateways.made_settings import make_settings
+from vivavoce.gateway import engine_opening
 from vivavoce.gateway.calls.agents import llm_tokens
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
@@ -197,7 +199,6 @@ async def serve_mix(options: MixedServerOptions) -> MixedServerRecord:
         http_port=0,
         calls_max_calls=4 * options.calls + 16,
         engine_max_streams=4 * options.calls + 64,
-        engine_kept_speech_mb=0,
         server_log_level="WARNING",
         server_drain_s=0,
     )
@@ -205,7 +206,8 @@ async def serve_mix(options: MixedServerOptions) -> MixedServerRecord:
     trace = LoopTrace(record)
     trace.install()
     agent = MixedAgent(options, record)
-    gateway = await Gateway.open(settings, agent=agent)
+    with patch.object(engine_opening, "KEPT_SPEECH_BYTES", 0):
+        gateway = await Gateway.open(settings, agent=agent)
     tasks = [asyncio.create_task(trace.beat()), asyncio.create_task(count_tasks(record))]
     try:
         tune_process()

@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shared.calls.call_server import call_server
 from shared.engine.standin_backend import StandInBackend
+from vivavoce.gateway import call_servers
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.recording import check_recording
@@ -56,13 +58,14 @@ class ClonedTones(StandInBackend):
 async def served(*, with_keys: bool, step_s: float = 0.0, learns: bool = False) -> AsyncIterator[Player]:
     """A gateway of its own; yields a client of it."""
     with (
+        patch.object(call_servers, "media_processes", lambda max_calls: 0),  # a thread starts at once
         tempfile.TemporaryDirectory() as name,
         VoiceStore(Path(name) / "voices", 2, read_prompt=VoicePrompt.load) as store,
     ):
         keys, key = Path(name) / "keys.json", ""
         if with_keys:
             key = KeysFile(keys).add("all", (Scope.ADMIN,), KeyLimits())
-        backend, options = ClonedTones(store, step_s), {"agents_default": "none", "calls_media_processes": 0}
+        backend, options = ClonedTones(store, step_s), {"agents_default": "none"}
         async with (
             call_server(keys if with_keys else None, key, backend=backend, **options) as server,
             Player(f"http://{server.base.partition('/')[0]}", server.dial, key, learns) as player,

@@ -181,7 +181,6 @@ async def open_gateway(keys_file: Path, tmp_path: Path, resources: AsyncExitStac
         audiosocket_port=0,
         access_keys_file=keys_file,
         recordings_folder=tmp_path / "recordings",
-        calls_silent_s=None,
     )
     engine = await resources.enter_async_context(await Engine.open(backend=StandInBackend((440, 330))))
     gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())

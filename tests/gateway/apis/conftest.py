@@ -31,7 +31,7 @@ from vivavoce.gateway.apis.dialects.openai.speech_api import OpenAISpeechApi
 from vivavoce.gateway.apis.dialects.openai.transcriptions_api import OpenAITranscriptionsApi
 from vivavoce.gateway.apis.dialects.openai.voices_api import OpenAIVoicesApi
 from vivavoce.gateway.apis.kits.openai.voice_resolver import OpenAIVoiceResolver
-from vivavoce.gateway.apis.shell.model_names import ModelNames, ModelPolicy
+from vivavoce.gateway.apis.shell.model_names import ModelNames
 from vivavoce.gateway.apis.shell.speech_job import JobServer
 from vivavoce.gateway.apis.shell.speech_server import SpeechServer
 from vivavoce.gateway.apis.shell.speech_socket import PlayoutPace
@@ -90,7 +90,6 @@ async def _serve_apis(
     idle_s: float = 60.0,
     store: VoiceStore | None = None,
     reference_hosts: tuple[str, ...] = (),
-    models: ModelPolicy | None = None,
     **backend_options: Any,
 ) -> AsyncIterator[ServedApis]:
     options = {"pitches_hz": (440, 330), **backend_options}
@@ -103,7 +102,7 @@ async def _serve_apis(
         policy = UrlPolicy(allowed_hosts=frozenset(reference_hosts), timeout_s=2 * TIMEOUT_S)
         access = access or AccessControl.open_to_all()
         server = SpeechServer(engine, access, RequestLog(metrics))
-        resolver = OpenAIVoiceResolver(voices, UrlGuard(policy), ModelNames(models))
+        resolver = OpenAIVoiceResolver(voices, UrlGuard(policy), ModelNames())
         host = JobServer(server, voices, SpeechApiPolicy().max_text_characters)
         api = OpenAISpeechApi(host, resolver)
         sockets = NativeStreamApi(server, resolver, idle_s)

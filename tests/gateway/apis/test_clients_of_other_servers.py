@@ -16,7 +16,6 @@ from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialect import SpeechApiPolicy
 from vivavoce.gateway.apis.shell import speech_job
-from vivavoce.tts_engine.errors import UnknownVoice
 from vivavoce.tts_engine.voices.store import VoiceStore
 
 TEN_LETTERS = "Good day. "  # as many characters as the tests' key may speak in a minute
@@ -59,36 +58,6 @@ def test_a_model_may_be_the_name_of_a_voice_as_with_localai() -> None:
         assert (await speak(client, model="kokoro", voice="amy")).status_code == 400
 
     ask_gateway(questions)
-
-
-def test_an_alias_of_the_model_may_have_a_voice() -> None:
-    async def questions(client: httpx.AsyncClient) -> None:
-        assert await pitch(client, model="amy") == 330
-        assert await pitch(client, model="amy", voice="alloy") == 330  # what Pipecat must send
-        assert await pitch(client, model="amy", voice="tone-440") == 440
-        assert await pitch(client, model="kokoro") == 440
-        listed = [model["id"] for model in (await client.get("/v1/models")).json()["data"]]
-        assert {"amy", "kokoro", "vivavoce", "tts-1"} <= set(listed)
-
-    ask_gateway(questions, apis_model_aliases={"kokoro": "vivavoce", "amy": "vivavoce/tone-330"})
-
-
-def test_strict_models_are_the_known_ones_and_the_aliases() -> None:
-    async def questions(client: httpx.AsyncClient) -> None:
-        assert await pitch(client, model="kokoro", voice="alloy") == 440
-        assert await pitch(client, model="gpt-4o-mini-tts", voice="alloy") == 440
-        for answer in (await speak(client, model="chatterbox"), await client.get("/v1/models/chatterbox")):
-            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
-
-    ask_gateway(questions, apis_strict_models=True, apis_model_aliases={"kokoro": "vivavoce"})
-
-
-def test_an_alias_of_a_missing_voice_prevents_the_start() -> None:
-    async def questions(client: httpx.AsyncClient) -> None:
-        pytest.fail("the gateway has started")
-
-    with pytest.raises(UnknownVoice, match=r"model_aliases: amy: .*'anna'"):
-        ask_gateway(questions, apis_model_aliases={"amy": "vivavoce/anna"})
 
 
 @pytest.mark.parametrize(

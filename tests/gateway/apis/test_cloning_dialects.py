@@ -60,9 +60,7 @@ def test_every_dialect_clones_with_the_networks(tmp_path: Path) -> None:
 
     async def test() -> None:
         backend = CosyVoiceBackend.load(tmp_path / "bundle", BRIEF, tmp_path / "voices")
-        settings = make_settings(
-            http_port=0, audiosocket_port=0, agents_default="none", calls_media_processes=0
-        )
+        settings = make_settings(http_port=0, audiosocket_port=0, agents_default="none")
         async with (
             asyncio.timeout(120.0),
             await Engine.open(backend=backend) as engine,

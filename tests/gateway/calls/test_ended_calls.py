@@ -30,9 +30,9 @@ class Speaker:
             await call.speech.speak("One two three.")
 
 
-@pytest.mark.parametrize("media_processes", [0, 1])
+@pytest.mark.parametrize("media_processes", [0, 1], indirect=True)
 def test_nothing_of_an_ended_phone_call_waits_for_the_garbage_collector(media_processes: int) -> None:
-    settings = make_settings(http_port=0, audiosocket_port=0, calls_media_processes=media_processes)
+    settings = make_settings(http_port=0, audiosocket_port=0)
 
     async def scenario() -> None:
         speaker = Speaker()

@@ -121,7 +121,6 @@ def errors_are_the_sdks_own() -> None:
     assert refused(openai.BadRequestError, "string_below_min_length", input="").param == "input"
     assert refused(openai.BadRequestError, "invalid_value", response_format="webm")
     assert refused(openai.BadRequestError, "decimal_above_max_value", speed=4.1).param == "speed"
-    assert refused(openai.NotFoundError, "model_not_found", model="whisper-1").param == "model"
 
 
 def a_wrong_key() -> None:

@@ -30,7 +30,6 @@ def settings_with(folder: Path, **changed: Any) -> Settings:
         "http_port": 0,
         "audiosocket_port": 0,
         "agents_default": "none",
-        "calls_media_processes": 0,
     }
     return make_settings(**{**defaults, "bundles": bundles, **changed})
 

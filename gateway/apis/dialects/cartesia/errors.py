@@ -7,7 +7,6 @@ from .....adapters.transcript_queue import TranscriptQueueFull
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
 from ...shell.error_table import DescribedError, ErrorTable, RequestBodyTooLong, UnknownPath, WrongMethod
-from ...shell.model_names import UnknownModel
 from .models import CartesiaErrorBody, new_cartesia_id
 
 
@@ -50,7 +49,6 @@ CARTESIA_ERRORS: Final = ErrorTable(
         RateLimited: CartesiaError(429, "rate_limited", title="Too many requests"),
         Overloaded: CartesiaError(503, "overloaded", title="Server at capacity"),
         UnknownVoice: CartesiaError(404, "voice_not_found", title="Voice not found"),
-        UnknownModel: CartesiaError(404, "model_not_found", title="Model not found"),
         UnknownPath: CartesiaError(404, "not_found", title="No such endpoint"),
         WrongMethod: CartesiaError(405, "method_not_allowed", title="No such endpoint"),
         BadRequest: CartesiaError(400, "invalid_request", title="Invalid request"),

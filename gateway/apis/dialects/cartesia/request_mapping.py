@@ -11,7 +11,6 @@ from .output_format import CartesiaEncoding
 
 CARTESIA_NAMES: Final = ServiceNames(
     voices=re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE),
-    models=re.compile(r"sonic([.-].*)?", re.ASCII),
 )
 _NAMED_SPEEDS: Final = {"slow": 0.8, "normal": 1.0, "fast": 1.2}
 

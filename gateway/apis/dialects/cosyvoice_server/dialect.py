@@ -12,7 +12,7 @@ async def _listen_grpc(jobs: JobServer, address: tuple[str, int]) -> tuple[Drain
     try:
         from .grpc_server import CosyVoiceGrpcServer
     except ImportError:
-        raise MissingExtra("grpc_port", "grpc") from None
+        raise MissingExtra("apis.ports.grpc", "grpc") from None
     server = CosyVoiceGrpcServer(jobs)
     return server, await server.start(address)
 

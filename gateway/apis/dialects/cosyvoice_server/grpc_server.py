@@ -94,7 +94,7 @@ class CosyVoiceGrpcServer:
         if not port:
             await self._server.stop(None)
             raise AddressUnavailable(
-                f"{format_address(address)} cannot be listened on for gRPC; choose another apis.grpc_port."
+                f"{format_address(address)} cannot be listened on for gRPC; choose another apis.ports.grpc."
             )
         await self._server.start()
         for service in ("", SERVICE):

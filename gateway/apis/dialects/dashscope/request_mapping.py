@@ -14,10 +14,8 @@ from ...shell.speech import SynthesisOptions
 from .models import check_dashscope_model
 from .parameters import MAX_SEED, NEUTRAL_VOLUME, SpeechParameters
 
-# Of the models, ``check_dashscope_model`` decides.
 DASHSCOPE_NAMES: Final = ServiceNames(
     voices=re.compile(r"loo?ng[a-z]+(_v\d)?", re.ASCII | re.IGNORECASE),  # longanyang, longxiaochun_v2
-    models=re.compile(r".*", re.DOTALL),
 )
 
 

@@ -14,7 +14,6 @@ from ...shell.error_table import (
     UnknownPath,
     WrongMethod,
 )
-from ...shell.model_names import UnknownModel
 from .models import ElevenLabsErrorBody, ElevenLabsErrorDetail, ElevenLabsInvalidField
 
 
@@ -53,7 +52,6 @@ ELEVENLABS_ERRORS: Final = ErrorTable(
         RateLimited: _TOO_MANY,
         Overloaded: DescribedError(503, "system_busy"),
         UnknownVoice: DescribedError(404, "voice_not_found"),
-        UnknownModel: DescribedError(400, "model_not_found"),
         UnknownPath: DescribedError(404, "not_found"),
         WrongMethod: DescribedError(405, "method_not_allowed"),
         BadRequest: DescribedError(400, "invalid_request"),

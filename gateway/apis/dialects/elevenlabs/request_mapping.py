@@ -9,9 +9,7 @@ from ...shell.model_names import ServiceNames
 from ...shell.speech import SynthesisOptions
 from .models import ElevenLabsSpeechRequest, ElevenLabsTextMessage
 
-ELEVENLABS_NAMES: Final = ServiceNames(
-    voices=re.compile(r"[0-9A-Za-z]{20}", re.ASCII), models=re.compile(r"eleven_.*", re.ASCII)
-)
+ELEVENLABS_NAMES: Final = ServiceNames(voices=re.compile(r"[0-9A-Za-z]{20}", re.ASCII))
 
 
 def make_elevenlabs_options(

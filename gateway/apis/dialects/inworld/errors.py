@@ -10,7 +10,6 @@ from .....adapters.transcript_queue import TranscriptQueueFull
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
 from ...shell.error_table import DescribedError, ErrorTable, RequestBodyTooLong, UnknownPath, WrongMethod
-from ...shell.model_names import UnknownModel
 from .models import GoogleRpcCode, InworldErrorBody
 
 
@@ -62,7 +61,6 @@ INWORLD_ERRORS: Final = ErrorTable(
         RateLimited: _EXHAUSTED,
         Overloaded: _error(503, GoogleRpcCode.UNAVAILABLE),
         UnknownVoice: _NOT_FOUND,
-        UnknownModel: _NOT_FOUND,
         UnknownPath: _NOT_FOUND,
         WrongMethod: _error(405, GoogleRpcCode.UNIMPLEMENTED),
         BadRequest: _error(400, GoogleRpcCode.INVALID_ARGUMENT),

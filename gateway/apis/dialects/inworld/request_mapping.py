@@ -11,7 +11,6 @@ from .models import InworldVoiceOptions
 
 INWORLD_NAMES: Final = ServiceNames(
     voices=re.compile(r"[A-Z][A-Za-z]*", re.ASCII),  # capitalised first names
-    models=re.compile(r"inworld-tts-.*", re.ASCII),
 )
 
 

@@ -32,7 +32,6 @@ from ....web.openapi.operations import (
 from ...kits.openai.errors import OPENAI_ERRORS
 from ...kits.openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
 from ...shell.http_api import Endpoint, SpeechJobResponse
-from ...shell.model_names import OPENAI_MODEL_NAMES
 from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
 from ...shell.speech_job import JobServer, SpeechJob
 from ...shell.speech_response import UNREAD_HEADER_SCHEMA, audio_response
@@ -95,7 +94,7 @@ _LIST_AUDIO_MODELS: Final = operation(
 )
 _GET_MODEL: Final = operation(
     "getModel",
-    "Look a model up; any name is one, unless the server's setting 'strict_models' is on.",
+    "Look a model up; any name is one.",
     json_response(OpenAIModel),
     openai_errors(_NO_MODEL),
     path_parameters=("model",),
@@ -127,7 +126,6 @@ class OpenAISpeechApi(OpenAIHttpApi):
         name = request.path_params["model"].rstrip("/")  # a name may have slashes inside
         if not name:
             return self._list_models(request, grant)
-        self.voices.models.check(name, OPENAI_MODEL_NAMES)
         return self._model(name)
 
     def _model_names(self) -> list[str]:

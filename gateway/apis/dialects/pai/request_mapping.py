@@ -1,6 +1,5 @@
 """PAI's fields in terms of the engine, and the engine's errors in PAI's."""
 
-import re
 from typing import Final
 
 from .....adapters.audio.encoders import AudioFormat, AudioLayout
@@ -12,14 +11,12 @@ from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import JobServer
 from .models import PaiErrorBody, PaiParameters
 
-_CATALOGUE_MODEL: Final = re.compile(r"cosyvoice.*", re.ASCII | re.IGNORECASE)
-
 
 def make_pai_options(
     parameters: PaiParameters, model: str, host: JobServer, grant: Grant, layout: AudioLayout
 ) -> SynthesisOptions:
     """Return the options of an utterance; raises BadRequest."""
-    default = host.server.models.default_voice(model, _CATALOGUE_MODEL)
+    default = host.server.models.default_voice(model)
     rate = parameters.sample_rate
     is_mp3 = parameters.output_format == "mp3"
     bit_rate = _mp3_bit_rate(parameters.bit_rate, rate) if is_mp3 else None

@@ -32,7 +32,7 @@ from ....web.streamed_body import cancel_on_disconnect
 from ...shell.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
 from ...shell.exchange_folder import ExchangeFolder
 from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...shell.model_names import OPENAI_MODEL_NAMES, ServiceNames
+from ...shell.model_names import ServiceNames
 from ...shell.request_fields import UploadedRecording, parse_fields, read_fields
 from ...shell.speech import AUDIO_CONTENT_TYPES, SynthesisOptions
 from ...shell.speech_job import JobServer, ReferenceRecording, SpeechJob
@@ -50,7 +50,7 @@ from .models import (
 )
 
 _ROOT: Final = "/v1/model/cosyvoice"
-_NAMES: Final = ServiceNames(voices=re.compile(DEFAULT_VOICE), models=OPENAI_MODEL_NAMES)
+_NAMES: Final = ServiceNames(voices=re.compile(DEFAULT_VOICE))
 _MAX_BATCH_TEXTS: Final = 4  # texts of the largest length in a batch, together; its audio is held in memory
 _BATCH_STREAMS: Final = 4  # items of a batch spoken at once, so that it leaves room for other clients
 _ERRORS: Final = speech_errors(
@@ -107,7 +107,7 @@ class RayServeApi(SpeechHttpApi):
     async def make_job(self, name: str, fields: Mapping[str, Any], grant: Grant) -> SpeechJob:
         """Return the job of an endpoint's request; raises VivavoceError."""
         body = parse_fields(REQUESTS[name], fields)
-        default = self.host.server.models.default_voice(body.model, _NAMES.models)
+        default = self.host.server.models.default_voice(body.model)
         text, voice = self.host.check_text(body.text), body.voice_name
         if voice is not None:
             voice = _NAMES.resolve_voice(self.host.voices, voice, grant, default)

@@ -8,7 +8,6 @@ send sentence after sentence.
 """
 
 import json
-import re
 from base64 import b64encode
 from collections import deque
 from dataclasses import replace
@@ -74,7 +73,6 @@ REALTIME_OPERATION: Final = WebSocketOperation(
     example=({"type": "response.create", "response": {"instructions": "Hello, this is vivavoce."}},),
 )
 _API: Final = "realtime"  # in the log and the metrics
-_MODEL_NAMES: Final = re.compile(r"gpt-([a-z0-9]+-)*(realtime|audio)([.-].*)?", re.ASCII)
 _ERRORS: Final = ErrorTable(
     {**OPENAI_ERRORS.entries, TranscriptQueueFull: OpenAIError(429, "too_much_text")},
     OPENAI_ERRORS.make_body,
@@ -93,8 +91,8 @@ class RealtimeSocketApi(SpeechSocketApi):
         return {PATH: self._serve}
 
     def options(self, settings: ResponseSettings, model: str | None, grant: Grant) -> SynthesisOptions:
-        """Return how speech is made; raises UnknownModel, UnknownVoice, BadRequest."""
-        default = self.server.models.default_voice(model, _MODEL_NAMES)
+        """Return how speech is made; raises UnknownVoice, BadRequest."""
+        default = self.server.models.default_voice(model)
         instruction = settings.instructions
         return SynthesisOptions(
             voice=self._voices.resolve(settings.voice, grant, default),

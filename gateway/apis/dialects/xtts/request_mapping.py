@@ -13,7 +13,7 @@ from ...shell.speech_job import JobServer, SpeechJob
 from .latents import decode_voice
 from .models import CoquiSpeechRequest, NamedSpeechRequest, SpeakerSpeechRequest, XttsSettings
 
-_NAMES: Final = ServiceNames(voices=re.compile("default"), models=re.compile(""))  # no field has a model
+_NAMES: Final = ServiceNames(voices=re.compile("default"))
 L16: Final = "audio/L16; rate=24000; channels=1"
 _XTTS_IDS_PER_S: Final = 21.533  # 22,050 Hz / 1,024
 _IDS_PER_S: Final = 25.0

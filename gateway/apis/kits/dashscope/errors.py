@@ -15,7 +15,6 @@ from .....adapters.dashscope.events import DashScopeErrorCode as Code
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, UrlRefused
 from ...shell.error_table import DescribedError, ErrorTable, UnknownPath, WrongMethod
-from ...shell.model_names import UnknownModel
 
 
 class InvalidDashScopeField(BadRequest):
@@ -48,7 +47,6 @@ _LIMITED: Final = DescribedError(
 )
 _NO_PATH: Final = DescribedError(404, Code.INVALID_PARAMETER, "url error, please check url! ({})")
 _DENIED: Final = DescribedError(403, Code.ACCESS_DENIED)
-_NO_MODEL: Final = DescribedError(404, Code.MODEL_NOT_FOUND)
 
 
 def _overloaded(error: Overloaded) -> DescribedError:
@@ -63,8 +61,7 @@ DASHSCOPE_ERRORS: Final = ErrorTable(
         OriginRefused: _DENIED,
         RateLimited: _LIMITED,
         Overloaded: _overloaded,
-        DashScopeModelNotFound: _NO_MODEL,
-        UnknownModel: _NO_MODEL,
+        DashScopeModelNotFound: DescribedError(404, Code.MODEL_NOT_FOUND),
         UnknownVoice: DescribedError(400, Code.INVALID_PARAMETER, "[tts:]Engine return error code: 418 ({})"),
         DashScopeVoiceNotFound: DescribedError(400, Code.VOICE_NOT_FOUND),
         UrlRefused: DescribedError(400, Code.DOWNLOAD_FAILED),

@@ -22,7 +22,6 @@ from ....access.errors import (
     UrlRefused,
 )
 from ...shell.error_table import DescribedError, ErrorTable, RequestBodyTooLong
-from ...shell.model_names import UnknownModel
 
 
 class InvalidRequestError(VivavoceError):
@@ -99,7 +98,6 @@ OPENAI_ERRORS: Final = ErrorTable(
         OriginRefused: _DENIED,
         RateLimited: OpenAIError(429, "rate_limit_exceeded", type="requests"),
         Overloaded: lambda error: OpenAIError(503, f"overloaded_{error.reason}", type="server_error"),
-        UnknownModel: OpenAIError(404, "model_not_found", param="model"),
         OpenAIResourceNotFound: OpenAIError(404, "not_found"),
         UnknownVoice: OpenAIError(400, "voice_not_found", param="voice"),
         UrlRefused: OpenAIError(400, "invalid_value", param="ref_audio"),

@@ -28,9 +28,8 @@ class OpenAIVoiceResolver:
     def resolve(self, settings: OpenAISpeechSettings, grant: Grant) -> str | None:
         """Return the engine's voice id, None if the request brings a recording that the key may use.
 
-        Raises UnknownModel, UnknownVoice, ScopeMissing, or BadRequest if the engine clones no voices.
+        Raises UnknownVoice, ScopeMissing, or BadRequest if the engine clones no voices.
         """
-        self.models.check(settings.model, OPENAI_MODEL_NAMES)
         if settings.ref_audio is None:
             return self._resolve_name(settings.voice, settings.model, grant)
         grant.require(Scope.ENROLL)

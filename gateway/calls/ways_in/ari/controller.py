@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack, aclosing
-from typing import Any, Final, Literal, assert_never
+from typing import Any, Final, assert_never
 
 from .....tts_engine.errors import Overloaded
 from ....access.access_control import Grant
@@ -67,7 +67,6 @@ class AriController:
         ways: of the external media, the best one first; the first that Asterisk has is used.
         registry: of the calls.
         formats: of channels of ``Local`` that are called.
-        orphans: what happens to callers whose gateway died: they go on in the dial plan, or are served.
         sleep: waits between two connections.
     """
 
@@ -78,7 +77,6 @@ class AriController:
         registry: CallRegistry,
         *,
         formats: str = "",
-        orphans: Literal["dial_plan", "serve"] = "dial_plan",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
@@ -90,7 +88,6 @@ class AriController:
         self._consultations: dict[str, Consultation] = {}  # by the ids of their channels
         self._identity = GatewayIdentity(client, sleep)
         self._joined = JoinedCallers(client, self._identity.new_joined_id)
-        self._orphans = orphans
         self._originated = OriginatedCalls(
             client, registry.outgoing, formats, self._hang_up, self._end_originated
         )
@@ -309,11 +306,9 @@ class AriController:
         for bridge in orphans.bridges:
             await self._quietly(self._client.close_bridge(bridge))
         for caller in orphans.callers:
-            logger.warning("Caller of %s is served by no gateway: %s", caller.name, self._orphans)
-            if self._orphans == "serve":
-                self._take_caller(caller, caller.dialplan.app_data.split(",")[1:])
-            else:
-                await self._quietly(self._client.continue_in_dial_plan(caller.id))
+            # The dial plan knows what to do when the agent is gone, and may hand the caller over again.
+            logger.warning("Caller of %s is served by no gateway: it goes on in the dial plan", caller.name)
+            await self._quietly(self._client.continue_in_dial_plan(caller.id))
 
     def _is_ours(self, channel: str) -> bool:
         return (

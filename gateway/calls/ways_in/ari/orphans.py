@@ -1,7 +1,7 @@
 """Callers whom no gateway serves any more, because theirs died.
 
 They are found at each connection to Asterisk. What a gateway that lives has is left alone. Callers of the
-others go on in the dial plan, or are served anew, by the setting ``ari.orphans``. Pairs of callers who speak
+others go on in the dial plan. Pairs of callers who speak
 with each other go on speaking, and are looked after from now on.
 """
 

@@ -45,13 +45,6 @@ class AriTable(SettingsTable):
         "connection of `websocket_client.conf`",
     )
 
-    orphans: Literal["dial_plan", "serve"] = Field(
-        default="dial_plan",  # it knows what to do when the agent is gone
-        title="dial_plan or serve",
-        description="what happens to callers whose gateway died, once another is connected: "
-        "`dial_plan`: they go on there; `serve`: they get a new call",
-    )
-
     @property
     def user(self) -> str:
         """The user in ``ari.conf``."""

@@ -18,9 +18,7 @@ async def _open(host: CallHost) -> OpenWayIn:
         client = AriClient(AriAccess(ari.url_without_user, ari.user, ari.app, password))
         media = [way.external_media for way in host.opened.values() if way.external_media is not None]
         ways = [way for way in media if ari.medium in ("auto", way.setting)]
-        controller = AriController(
-            client, ways, host.services.registry, formats=ari.codec, orphans=ari.orphans
-        )
+        controller = AriController(client, ways, host.services.registry, formats=ari.codec)
     return OpenWayIn(controller, place_call=partial(place_call, controller))
 
 

@@ -25,7 +25,7 @@ from .....tts_engine.errors import Overloaded
 from ....listening_sockets import limit_unidentified
 from ...agents import Agent
 from ...call import Call
-from ...call_options import LEAD_S, CallerSpeechAction, CallSpeechOptions
+from ...call_options import LEAD_S, SILENT_S, CallerSpeechAction, CallSpeechOptions
 from ...caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from ...expected_calls import ExpectedCall, ExpectedCalls
 from ...legs.leg import CallServices, CallSettings, LegGroup
@@ -50,7 +50,7 @@ class AudioSocketCallSettings:
     stalled_s: float = 10.0
     lead_s: float = LEAD_S  # speech rendered ahead of the listener
     caller_speech_action: CallerSpeechAction = CallerSpeechAction.TELL
-    silent_s: float | None = None  # without any message of the caller; None: unlimited
+    silent_s: float = SILENT_S  # without any message of the caller
     max_unidentified: int = DEFAULT_MAX_UNIDENTIFIED  # connections without a call's id
 
 

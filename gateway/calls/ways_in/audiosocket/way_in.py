@@ -39,7 +39,6 @@ def _make_policy(host: CallHost) -> AudioSocketCallSettings:
     rate = host.settings.audiosocket.rate
     return AudioSocketCallSettings(
         sample_rate=None if rate == "caller" else rate,
-        silent_s=host.settings.calls.silent_s,
         lead_s=host.call_settings.lead_s,
         speech=host.call_settings.speech,
         caller_speech_action=host.call_settings.caller_speech_action,

@@ -2,24 +2,23 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field, SecretStr
 
 from .....adapters.ice_settings import IceServer, MediaPorts
-from ....configuration.settings_table import JSON, NamedText, SettingsTable, UdpPorts
+from ....configuration.settings_table import JSON, NamedText, SettingsTable
 from ...call_options import LEAD_S, CallerSpeechAction, CallSpeechOptions
 from .chat import ChatSettings
 from .ice_servers import IceServerSetting
+
+# Of a call without an agent, which is a trial of the voice; an agent says its own words.
+GREETING: Final = "Hello, this is vivavoce. Type something below, and I will say it."
 
 
 class BrowserTable(SettingsTable):
     """Calls from browsers."""
 
-    greeting: Annotated[str, Field(max_length=2_000, title="at most 2000 characters")] = Field(
-        default="Hello, this is vivavoce. Type something below, and I will say it.",
-        description="first utterance of a browser call without an agent",
-    )
     ice_servers: Annotated[
         tuple[IceServerSetting, ...],
         JSON,
@@ -31,28 +30,14 @@ class BrowserTable(SettingsTable):
         default=(),  # no outside host is contacted
         description="STUN and TURN servers of browser calls; one network needs none",
     )
-    ports: UdpPorts = Field(
-        default=None,  # needs no firewall rule on one network
-        description='range of the UDP ports of browser calls, `"40000-40999"`; unset: any free port',
-    )
 
 
 class LanguageModelTable(SettingsTable):
     """The language model that answers the text typed on the page."""
 
-    base_url: Annotated[
-        Annotated[str, Field(pattern=r"^https?://")] | None,
-        Field(title="the URL of an OpenAI-compatible server, up to before /chat/completions"),
-    ] = Field(
-        default=None,  # typed text is spoken as it is
-        description="an OpenAI-compatible server that answers the text typed on the page",
-    )
-    model: Annotated[NamedText | None, Field(title="the model's name there")] = Field(
-        default=None, description="the name of its model"
-    )
-    api_key: Annotated[SecretStr | None, Field(title="a key of that server")] = Field(
-        default=None, description="its key; set it in the environment"
-    )
+    base_url: Annotated[str, Field(pattern=r"^https?://")]  # up to before /chat/completions
+    model: NamedText
+    api_key: SecretStr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +48,7 @@ class BrowserCallSettings:
     silent_s: float = 10.0  # without any message or audio of the browser; the page pings every second
     lead_s: float = LEAD_S  # speech kept ready in the playout
     speech: CallSpeechOptions = field(default_factory=CallSpeechOptions)
-    greeting: str = "Hello, this is vivavoce. Type something below, and I will say it."  # "": none
+    greeting: str = ""  # "": none
     ice_servers: tuple[
         IceServer, ...
     ] = ()  # also of the pages; none by default: no outside host is contacted

@@ -2,12 +2,11 @@
 
 from ....access.keys import Scope
 from ....web.app import BROWSER_TAG, Mount
-from ...call_options import CallSpeechOptions
 from ..way_in import CallHost, OpenWayIn, WayIn
 from .calls import BrowserCalls
 from .chat import ChatSettings
 from .routes import page_routes, routes
-from .settings import BrowserCallSettings, BrowserTable, LanguageModelTable
+from .settings import GREETING, BrowserCallSettings
 
 
 async def _open(host: CallHost) -> OpenWayIn:
@@ -15,7 +14,7 @@ async def _open(host: CallHost) -> OpenWayIn:
         clock=host.clock,
         services=host.services,
         voices=host.voices,
-        settings=_make_settings(host.settings.browser, host.settings.llm, host.call_settings.speech),
+        settings=_make_settings(host),
         make_speech_detector=host.make_speech_detector,
         agent=host.agents.browser,
     )
@@ -26,19 +25,17 @@ async def _open(host: CallHost) -> OpenWayIn:
     return OpenWayIn(calls, mounts)
 
 
-def _make_settings(
-    table: BrowserTable, llm: LanguageModelTable, speech: CallSpeechOptions
-) -> BrowserCallSettings:
-    chat = None
-    if llm.base_url is not None and llm.model is not None:
+def _make_settings(host: CallHost) -> BrowserCallSettings:
+    settings, llm, chat = host.settings, host.settings.llm, None
+    if llm is not None:
         chat = ChatSettings(llm.base_url, llm.model, llm.api_key.get_secret_value() if llm.api_key else "")
     return BrowserCallSettings(
-        speech=speech,
-        greeting=table.greeting,
-        ice_servers=tuple(server.server() for server in table.ice_servers),
-        ports=table.ports,
+        speech=host.call_settings.speech,
+        greeting=GREETING,
+        ice_servers=tuple(server.server() for server in settings.browser.ice_servers),
+        ports=settings.rtp.ports,
         chat=chat,
     )
 
 
-BROWSER = WayIn("browser", _open)
+BROWSER = WayIn("browser", _open, greeting=GREETING)

@@ -3,8 +3,8 @@
     webhook   --signature, token or API key-->  an answer with a URL that has a ticket
     stream    --ticket, or as the webhook-->    a call
 
-A carrier whose auth token is set must sign. Any other must have the token in its URL if one is set, or else
-an API key as every client of the calls API.
+A carrier with a token must sign with it, or have it in its URL if carriers of its kind do not sign; one
+without needs an API key, as every client of the calls API.
 
 A signature covers ``public_url``, so that one made for another server is not valid here, and the parameters
 of the URL and of a form; other bodies are not read. A webhook that is sent again gets the same ticket, until
@@ -27,7 +27,6 @@ from ....access.errors import SignatureRefused
 from ....access.keys import Scope
 from ...legs.websocket_leg import KnownCaller
 from .carriers import Carrier, SignatureScheme
-from .settings import CarrierSettings
 
 logger = logging.getLogger(__name__)
 
@@ -95,17 +94,23 @@ class StreamTickets:
 
 
 class CarrierAccess:
-    """Authenticates the requests of carriers. Belongs to the event loop."""
+    """Authenticates the requests of carriers. Belongs to the event loop.
 
-    def __init__(self, settings: CarrierSettings, access: AccessControl) -> None:
-        self._settings = settings
+    Args:
+        tokens: by carrier.
+        public_url: of the server as carriers see it, without path; "": that of each request.
+    """
+
+    def __init__(self, tokens: Mapping[str, str], public_url: str, access: AccessControl) -> None:
+        self._tokens = tokens
+        self._public_url = public_url
         self._access = access
         self.tickets = StreamTickets()
 
     def public_url(self, connection: HTTPConnection) -> str:
         """Return the server's URL as the carrier of a request sees it, without path; http or https."""
-        if self._settings.public_url:
-            return self._settings.public_url
+        if self._public_url:
+            return self._public_url
         scheme = "https" if connection.url.scheme in ("https", "wss") else "http"
         return f"{scheme}://{connection.url.netloc}"
 
@@ -122,7 +127,7 @@ class CarrierAccess:
 
     def is_signed(self, carrier: Carrier) -> bool:
         """Return whether the carrier must sign its requests."""
-        return bool(self._auth_token(carrier))
+        return carrier.signature is not SignatureScheme.NONE and carrier.name in self._tokens
 
     def authorize(self, carrier: Carrier, token: str, connection: HTTPConnection, form: Form) -> str:
         """Check a request without a ticket; return its signature, "" if its carrier does not sign.
@@ -141,28 +146,17 @@ class CarrierAccess:
             raise
 
     def _check(self, carrier: Carrier, token: str, connection: HTTPConnection, form: Form) -> str:
-        secret = self._auth_token(carrier)
-        expected_token = self._settings.token
-        if secret:
-            return self._check_signature(carrier, secret, connection, form)
-        if expected_token:
-            if not secrets.compare_digest(token.encode(), expected_token.encode()):
-                raise SignatureRefused("the token in the URL is missing or wrong")
-        else:
+        expected = self._tokens.get(carrier.name)
+        if expected is None:
             self._access.grant(connection.headers).require(Scope.CALLS_ALL)
+        elif self.is_signed(carrier):
+            return self._check_signature(carrier, expected, connection, form)
+        elif not secrets.compare_digest(token.encode(), expected.encode()):
+            raise SignatureRefused("the token in the URL is missing or wrong")
         return ""
 
-    def _auth_token(self, carrier: Carrier) -> str:
-        match carrier.signature:
-            case SignatureScheme.TWILIO:
-                return self._settings.twilio_auth_token
-            case SignatureScheme.PLIVO:
-                return self._settings.plivo_auth_token
-            case SignatureScheme.NONE:
-                return ""
-
     def _check_signature(self, carrier: Carrier, secret: str, connection: HTTPConnection, form: Form) -> str:
-        if not self._settings.public_url:  # else the request itself would say what was signed
+        if not self._public_url:  # else the request itself would say what was signed
             raise SignatureRefused("signatures are checked only with the setting public_url")
         expected, received = self._signatures(carrier, secret, connection, form)
         if not is_valid(expected, received):
@@ -174,7 +168,7 @@ class CarrierAccess:
     ) -> tuple[str, str]:
         """Return the signature that the request should have, and what it has."""
         headers, query = connection.headers, connection.url.query
-        base = self._settings.public_url
+        base = self._public_url
         # A WebSocket is signed with its own scheme; its signature is not valid for anything else.
         if connection.scope["type"] == "websocket":
             base = "ws" + base.removeprefix("http")

@@ -1,41 +1,46 @@
 """Settings of carriers' media streams."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
 from ....configuration.settings_table import JSON, SettingsTable
 
+CarrierName = Literal[
+    "twilio", "telnyx", "plivo", "vonage", "exotel", "jambonz", "mod_audio_fork", "mod_audio_stream"
+]
 
-@dataclass(frozen=True, slots=True)
-class CarrierSettings:
-    """How carriers are authenticated; a text that is "" is not set."""
+_SIGNING: Final = ("twilio", "plivo")
+_MIN_TOKEN_CHARACTERS: Final = 16  # of one that a URL carries
 
-    public_url: str = ""  # of the server as carriers see it, without path; "": of each request
-    token: str = ""  # in the URLs of carriers that do not sign
-    twilio_auth_token: str = ""
-    plivo_auth_token: str = ""
+
+def _check_tokens(tokens: dict[str, SecretStr]) -> dict[str, SecretStr]:
+    for carrier, token in tokens.items():
+        if carrier not in _SIGNING and len(token.get_secret_value()) < _MIN_TOKEN_CHARACTERS:
+            raise ValueError(f"the token of {carrier} is too short")
+    return tokens
 
 
 class MediaStreamsTable(SettingsTable):
     """Calls from carriers over WebSockets."""
 
-    # A part of URLs, because most carriers send no headers of their own. Without it, they need an API key.
-    token: Annotated[
-        Annotated[SecretStr, Field(min_length=16)] | None,
-        Field(title="a text of at least 16 characters"),
-    ] = Field(
-        default=None,
-        description="token that carriers without signatures must have in their URLs, at least 16 letters, "
-        "digits, - and _",
-    )
-    auth_tokens: Annotated[
-        dict[Literal["twilio", "plivo"], SecretStr],
+    # In URLs of those that do not sign, because most of them send no headers of their own.
+    tokens: Annotated[
+        dict[CarrierName, Annotated[SecretStr, Field(min_length=1)]],
         JSON,
-        Field(title="a table of the auth tokens of accounts, {twilio = ..., plivo = ...}"),
+        AfterValidator(_check_tokens),
+        Field(
+            title="a table of tokens by carrier, {twilio = ..., telnyx = ...}; of carriers that do not sign, "
+            f"of at least {_MIN_TOKEN_CHARACTERS} characters"
+        ),
     ] = Field(
         default={},
-        description="auth tokens of the accounts at `twilio` and `plivo`, whose requests must then be "
-        "signed, for `http.public_url`",
+        description="tokens by carrier: of `twilio` and `plivo` the auth token of the account, with which "
+        "requests must then be signed, for `http.public_url`; of others a token of at least 16 letters, "
+        "digits, - and _ that must be in their URLs",
     )
+
+    @property
+    def signing(self) -> tuple[str, ...]:
+        """The carriers that must sign."""
+        return tuple(carrier for carrier in self.tokens if carrier in _SIGNING)

@@ -9,18 +9,14 @@ from ..external_media import SystemCall, SystemChannel
 
 
 class RtpExternalMedia:
-    """RTP, both ways between two UDP ports.
-
-    may_be_silent: Asterisk knows whether a caller is there, whose phone may send nothing for minutes.
-    """
+    """RTP, both ways between two UDP ports."""
 
     name = "RTP"
     setting = "rtp"
     module = "chan_rtp.so"
 
-    def __init__(self, server: RtpCallServer, codec: RtpCodec, *, may_be_silent: bool) -> None:
+    def __init__(self, server: RtpCallServer, codec: RtpCodec) -> None:
         self._server = server
-        self._may_be_silent = may_be_silent
         self._codec = codec
 
     async def serve(self, caller: SystemCall) -> None:
@@ -40,7 +36,7 @@ class RtpExternalMedia:
                 options,
                 call_id=caller.call_id,
                 agent=caller.agent,
-                may_be_silent=self._may_be_silent,
+                may_be_silent=True,  # Asterisk knows whether a caller is there
             )
         finally:
             self._server.cancel(reservation, caller.ended or "Asterisk did not connect it")

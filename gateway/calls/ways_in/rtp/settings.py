@@ -14,6 +14,6 @@ class RtpTable(SettingsTable):
     )
     ports: UdpPorts = Field(
         default=None,  # needs no firewall rule on one machine
-        description='range of the UDP ports of RTP calls, `"16384-16999"`, two for each call; unset: any '
-        "free port",
+        description='range of the UDP ports of RTP, SIP and browser calls, `"16384-16999"`, two for each '
+        "call; unset: any free port",
     )

@@ -13,7 +13,7 @@ from .external_media import RtpExternalMedia
 from .placed_calls import RtpCallPlace, RtpCallRequest, place_call
 
 _FIRST_PACKET_S: Final = 30.0  # a program asks for the call before it tells the peer
-_SILENT_S: Final = 120.0  # without ``calls.silent_s``; a peer that is gone does not say so
+_SILENT_S: Final = 120.0  # a peer that is gone does not say so
 
 
 async def _open(host: CallHost) -> OpenWayIn:
@@ -23,16 +23,14 @@ async def _open(host: CallHost) -> OpenWayIn:
         host=settings.rtp.host,
         ports=settings.rtp.ports,
         first_packet_s=_FIRST_PACKET_S,
-        silent_s=settings.calls.silent_s or _SILENT_S,
+        silent_s=_SILENT_S,
         call=host.call_settings,
     )
     server = RtpCallServer(media=host.media, services=host.services, agent=host.agents.phone, policy=policy)
     return OpenWayIn(
         server,
         place_call=partial(place_call, server),
-        external_media=RtpExternalMedia(
-            server, CODECS[settings.ari.codec], may_be_silent=settings.calls.silent_s is None
-        ),
+        external_media=RtpExternalMedia(server, CODECS[settings.ari.codec]),
     )
 
 

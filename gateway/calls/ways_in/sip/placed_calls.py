@@ -62,7 +62,7 @@ async def place_call(server: "SipCallServer | None", wanted: SipCallRequest, gra
     Raises SipMissing, NoWayOut, DestinationNotAllowed, DestinationRefused, RateLimited, Overloaded, OSError.
     """
     if server is None:
-        raise SipMissing("over: got 'sip', but SIP is off; set sip.enabled or a trunk")
+        raise SipMissing("over: got 'sip', but SIP is off; set sip.port or a trunk")
     grant.require_destination(wanted.to)
     call_id = str(uuid4())
     try:

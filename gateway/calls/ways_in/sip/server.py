@@ -67,7 +67,6 @@ class SipCallServer:
         registry: CallRegistry,
         clock: Clock,
         *,
-        has_registrar: bool = False,
         public_host: str = "",
         client_tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
@@ -85,7 +84,6 @@ class SipCallServer:
         self.trunks: dict[str, SipTrunk] = {}
         self._resolver = SipResolver()
         self.registrar = SipRegistrar()
-        self._has_registrar = has_registrar
         self.dialer = SipDialer(
             self.endpoint,
             rtp,
@@ -172,8 +170,8 @@ class SipCallServer:
             self._note(call)
 
     def on_register(self, transaction: ServerTransaction) -> None:
-        """Register a phone, if this is a registrar."""
-        if self._has_registrar and self._origin.user:
+        """Register a phone that has a password."""
+        if self._origin.user:
             self.registrar.register(transaction, self._origin.user)
         else:
             transaction.respond(transaction.request.response(403, to_tag=new_tag()))

@@ -65,10 +65,13 @@ class SipTrunkTable(SettingsTable):
 class SipTable(SettingsTable):
     """Calls over SIP, without a telephone system between."""
 
-    enabled: bool = Field(default=False, description="answer SIP; a trunk enables it too")
     # Loopback by default: a port that answers SIP is found by scanners within minutes.
     host: Host = Field(default="127.0.0.1", description="address of SIP and of its media")
-    port: Port = Field(default=5060, description="port of SIP over UDP and TCP; 0 chooses a free one")
+    port: Annotated[Port | None, Field(title="a port from 0 (any free one) to 65535")] = Field(
+        default=None,
+        description="port of SIP over UDP and TCP, usually 5060, which is that of trunks alone; 0 chooses a "
+        "free one; unset, and without a trunk: SIP is not answered",
+    )
     tls: Annotated[
         SipTlsTable | None, JSON, Field(title='a table, {certificate = "FILE", key = "FILE", port = 5061}')
     ] = Field(default=None, description="SIP over TLS: `certificate`, `key` and `port`, 5061 if unset")
@@ -83,9 +86,10 @@ class SipTable(SettingsTable):
         dict[Annotated[str, Field(pattern=r"^[^\s<>\"@:;]{1,64}$")], SecretStr],
         JSON,
         Field(title="passwords by user"),
-    ] = Field(default={}, description='passwords of phones elsewhere, by user, `{anna = "..."}`')
-    registrar: bool = Field(
-        default=False, description="let `sip.users` register, to be called: a registrar for some phones"
+    ] = Field(
+        default={},
+        description='passwords of phones elsewhere, by user, `{anna = "..."}`; they may register, to be '
+        "called",
     )
     media: Annotated[
         SipMediaTable | None, JSON, Field(title='a table, {codecs = ["ulaw"], srtp = "off", networks = []}')
@@ -99,23 +103,17 @@ class SipTable(SettingsTable):
         default=None,
         description="where calls and transfers may go: `destinations`, `max_calls` and `minutes_per_day`",
     )
-    trunk: Annotated[SipTrunkTable | None, JSON, Field(title="a table [sip.trunk] with host = ...")] = Field(
-        default=None,
-        description="a provider: `host`, `user`, `password` and [others](#trunks); set the password in the "
-        "environment, `VIVAVOCE_SIP_TRUNK_PASSWORD`",
-    )
     trunks: Annotated[
         dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")], SipTrunkTable],
         JSON,
         Field(title="tables [sip.trunks.NAME] with host = ..."),
-    ] = Field(default={}, description="further trunks, by name")
-
-    @property
-    def all_trunks(self) -> dict[str, SipTrunkTable]:
-        """The trunks by name; that of ``trunk`` is ``trunk``."""
-        return self.trunks if self.trunk is None else {"trunk": self.trunk, **self.trunks}
+    ] = Field(
+        default={},
+        description="providers, by name: `host`, `user`, `password` and [others](#trunks); set the password "
+        "in the environment, `VIVAVOCE_SIP_TRUNKS_NAME_PASSWORD`",
+    )
 
     @property
     def is_on(self) -> bool:
         """Whether SIP is answered."""
-        return self.enabled or bool(self.all_trunks)
+        return self.port is not None or bool(self.trunks)

@@ -2,6 +2,7 @@
 
 import ssl
 from functools import partial
+from typing import Final
 
 from .....adapters.rtp.wire import RtpOpening
 from .....adapters.sip.message import SipRequest
@@ -11,6 +12,7 @@ from ....access.networks import AddressSet
 from ....web.openapi.operations import json_response
 from ...agents import Agent
 from ...api.placed_calls import PlacedCalls
+from ...call_options import SILENT_S
 from ...kits.rtp_calls import RtpCallServer, RtpCallSettings
 from ..way_in import CallHost, OpenWayIn, WayIn
 from .admission import SipAdmission
@@ -20,6 +22,8 @@ from .placed_calls import PlacedSipCall, SipCallRequest, place_call
 from .server import SipCallServer
 from .settings import SipMediaTable, SipOutgoingTable, SipTable, SipTlsTable
 
+_PORT: Final = 5060  # of a trunk alone
+
 
 async def _open(host: CallHost) -> OpenWayIn:
     sip = host.settings.sip
@@ -27,7 +31,7 @@ async def _open(host: CallHost) -> OpenWayIn:
         return OpenWayIn(place_call=partial(place_call, None))
     server = _make_server(host, sip)
     tls = None if sip.tls is None else (sip.tls.port, _server_tls(sip.tls))
-    await server.open(sip.host, sip.port, tls)
+    await server.open(sip.host, _PORT if sip.port is None else sip.port, tls)
     return OpenWayIn(server, place_call=partial(place_call, server))
 
 
@@ -37,7 +41,7 @@ def _make_server(host: CallHost, sip: SipTable) -> SipCallServer:
         host=sip.host,
         ports=host.settings.rtp.ports,
         first_packet_s=0.0,
-        silent_s=host.settings.calls.silent_s,
+        silent_s=SILENT_S,
         call=host.call_settings,
     )
     rtp = RtpCallServer(media=host.media, services=host.services, agent=host.agents.phone, policy=policy)
@@ -56,11 +60,10 @@ def _make_server(host: CallHost, sip: SipTable) -> SipCallServer:
         guard,
         host.services.registry,
         host.clock,
-        has_registrar=sip.registrar,
         public_host=sip.public_host or "",
         client_tls=partial(_client_tls, sip),
     )
-    for name, trunk in sip.all_trunks.items():
+    for name, trunk in sip.trunks.items():
         server.add_trunk(name, trunk)
     return server
 
@@ -68,14 +71,14 @@ def _make_server(host: CallHost, sip: SipTable) -> SipCallServer:
 def _policies(sip: SipTable) -> dict[str, MediaPolicy]:
     media = sip.media or SipMediaTable()
     policies = {"": MediaPolicy(media.codecs, media.srtp, AddressSet.parse(media.networks))}
-    for name, trunk in sip.all_trunks.items():
+    for name, trunk in sip.trunks.items():
         policies[name] = MediaPolicy(trunk.codecs, trunk.srtp, AddressSet.parse(trunk.media_networks))
     return policies
 
 
 def _agents(sip: SipTable, host: CallHost) -> dict[str, Agent]:
     agents = {}
-    for name, trunk in sip.all_trunks.items():
+    for name, trunk in sip.trunks.items():
         if trunk.agent:
             if trunk.agent not in host.agents.named:
                 raise BadRequest(f"sip trunk {name}: agent: no agent {trunk.agent!r} is configured")
@@ -95,7 +98,7 @@ def _server_tls(table: SipTlsTable) -> ssl.SSLContext:
 def _client_tls(sip: SipTable) -> ssl.SSLContext:
     """Return what checks the certificates of servers: those of trunks, beside the system's authorities."""
     context = ssl.create_default_context()
-    for trunk in sip.all_trunks.values():
+    for trunk in sip.trunks.values():
         if trunk.authorities is not None:
             context.load_verify_locations(trunk.authorities)
     return context

@@ -38,10 +38,10 @@ async def hang_up(server: CallServer, phone: Phone) -> None:
         await asyncio.sleep(0.005)
 
 
-@pytest.mark.parametrize("media_processes", [0, 1])
+@pytest.mark.parametrize("media_processes", [0, 1], indirect=True)
 def test_a_program_records_a_call_over_its_socket(tmp_path: Path, media_processes: int) -> None:
     async def test() -> None:
-        async with call_server(recordings_folder=tmp_path, calls_media_processes=media_processes) as server:
+        async with call_server(recordings_folder=tmp_path) as server:
             phone = await server.phone()
             talking = asyncio.create_task(talk(phone))
             async with server.socket(phone.call_id) as socket:

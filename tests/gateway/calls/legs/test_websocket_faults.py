@@ -223,7 +223,7 @@ def test_a_peer_that_falls_silent_in_the_call(caplog: pytest.LogCaptureFixture) 
         "/v1/asterisk/media",
         attacker,
         "Call A1: the peer has sent nothing for 0.5 s",
-        calls_silent_s=0.5,
+        timeouts={"silent_s": 0.5},
     )
 
 

@@ -94,12 +94,12 @@ def sounds(tmp_path: Path, decoded_in_this_process: None) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("media_processes", [0, 1])
+@pytest.mark.parametrize("media_processes", [0, 1], indirect=True)
 def test_a_caller_hears_ambience_the_thinking_sound_of_a_program_and_its_words_as_recorded(
     sounds: dict[str, Any], media_processes: int
 ) -> None:
     async def test() -> Path:
-        async with call_server(calls_media_processes=media_processes, **sounds) as server:
+        async with call_server(**sounds) as server:
             phone = await server.phone()
             quiet = await hears(phone, AMBIENCE_HZ)
             assert amplitude(quiet, THINKING_HZ) < 20

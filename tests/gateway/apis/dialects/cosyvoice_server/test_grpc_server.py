@@ -247,8 +247,7 @@ def test_a_gateway_serves_grpc_on_its_port_and_reports_one_that_is_taken() -> No
             http_port=0,
             audiosocket_port=0,
             agents_default="none",
-            calls_media_processes=0,
-            apis_grpc_port=port,
+            apis_ports_grpc=port,
         )
         async with (
             asyncio.timeout(60.0),
@@ -258,7 +257,7 @@ def test_a_gateway_serves_grpc_on_its_port_and_reports_one_that_is_taken() -> No
         ):
             answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
-            with pytest.raises(AddressUnavailable, match="grpc_port"):
+            with pytest.raises(AddressUnavailable, match=r"apis\.ports\.grpc"):
                 await Gateway.open(settings, engine=engine)
 
     asyncio.run(test())

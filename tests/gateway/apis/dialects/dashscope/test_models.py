@@ -24,7 +24,7 @@ from vivavoce.gateway.apis.kits.dashscope.errors import (
     InvalidDashScopeField,
 )
 from vivavoce.gateway.apis.kits.dashscope.validation import DashScopeMessage, parse_message
-from vivavoce.gateway.apis.shell.model_names import ModelNames, ModelPolicy
+from vivavoce.gateway.apis.shell.model_names import ModelNames
 
 SPEECH = {"text": "Hello.", "voice": "anna"}
 VOICE = {
@@ -85,7 +85,7 @@ def test_another_model_is_not_found() -> None:
     with pytest.raises(DashScopeModelNotFound, match="Model not exist: 'paraformer-v2'"):
         voice_of_dashscope_model(ModelNames(), "paraformer-v2")
     assert voice_of_dashscope_model(ModelNames(), "cosyvoice-v3-flash") is None
-    assert voice_of_dashscope_model(ModelNames(ModelPolicy(bundles={"german": "otto"})), "german") == "otto"
+    assert voice_of_dashscope_model(ModelNames({"german": "otto"}), "german") == "otto"
 
 
 def test_an_action_is_parsed_to_the_model_of_that_action() -> None:

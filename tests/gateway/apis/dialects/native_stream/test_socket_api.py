@@ -20,7 +20,6 @@ from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.native_stream.socket_api import MAX_QUEUED_UTTERANCES, PATH
-from vivavoce.gateway.apis.shell.model_names import ModelPolicy
 from vivavoce.gateway.web.backpressure import BackpressureSender
 
 
@@ -227,7 +226,6 @@ def test_a_bad_message_gets_an_error_and_the_utterance_goes_on(run: Any) -> None
     ("config", "code", "param"),
     [
         ({"voice": "anna"}, "voice_not_found", "voice"),
-        ({"model": "whisper-1"}, "model_not_found", "model"),
         ({"speed": 9}, "decimal_above_max_value", "speed"),
         ({"word_timestamps": True}, None, "word_timestamps"),
     ],
@@ -242,7 +240,7 @@ def test_a_bad_configuration_gets_openais_codes(
             await client.send("session.config", response_format="pcm")
             assert (await client.speak("One."))["total_sentences"] == 1
 
-    run(test, models=ModelPolicy(is_strict=True))
+    run(test)
 
 
 def test_a_failure_ends_its_utterance_and_not_the_connection(run: Any) -> None:

@@ -137,7 +137,6 @@ def test_the_death_of_the_gateway_ends_a_call_with_a_hangup_and_no_reset() -> No
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"VIVAVOCE_CALLS_MEDIA_PROCESSES": "1"},
     ) as gateway:
         try:
             assert gateway.stdout is not None

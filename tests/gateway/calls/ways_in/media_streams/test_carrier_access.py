@@ -51,7 +51,7 @@ def test_a_signed_webhook_of_twilio_is_answered_with_a_stream_that_works_once() 
         with pytest.raises(Exception, match="HTTP 403"):
             await server.dial(SimulatedTwilio(new_call_id(), token=ticket))
 
-    with_server(test, media_streams_auth_tokens_twilio="secret", http_public_url=PUBLIC)
+    with_server(test, media_streams_tokens_twilio="secret", http_public_url=PUBLIC)
 
 
 @pytest.mark.parametrize("signature", [None, "", "AAAA", "MlvbHJI5NvntA8/mlnTov+AJ36U="])
@@ -67,9 +67,7 @@ def test_a_forged_signature_is_refused_and_logged_with_the_call(
             await server.dial(SimulatedTwilio(new_call_id()), headers=headers)
         assert len(server.gateway.calls.registry) == 0
 
-    with_server(
-        test, media_streams_auth_tokens_twilio="secret", media_streams_token=TOKEN, http_public_url=PUBLIC
-    )
+    with_server(test, media_streams_tokens_twilio="secret", http_public_url=PUBLIC)
     open_server, *warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert open_server.startswith(f"http.public_url is {PUBLIC} and there is no keys file")
     why = "of twilio from 127.0.0.1 refused: the signature of twilio is missing or wrong"
@@ -82,7 +80,7 @@ def test_a_signed_stream_of_twilio_needs_no_ticket() -> None:
         signature = twilio_signature("secret", f"wss://voice.example.org{peer.path}", {})
         await server.dial(peer, headers={"X-Twilio-Signature": signature})
 
-    with_server(test, media_streams_auth_tokens_twilio="secret", http_public_url=PUBLIC)
+    with_server(test, media_streams_tokens_twilio="secret", http_public_url=PUBLIC)
 
 
 def test_a_signature_for_the_host_that_a_request_claims_is_refused() -> None:
@@ -95,8 +93,8 @@ def test_a_signature_for_the_host_that_a_request_claims_is_refused() -> None:
         }
         assert (await ask(server, "POST", path, data=BODY, headers=headers)).status_code == 403
 
-    with_server(test, media_streams_auth_tokens_twilio="secret", http_public_url=PUBLIC)
-    with_server(test, media_streams_auth_tokens_twilio="secret")  # nothing says what was signed
+    with_server(test, media_streams_tokens_twilio="secret", http_public_url=PUBLIC)
+    with_server(test, media_streams_tokens_twilio="secret")  # nothing says what was signed
 
 
 @pytest.mark.parametrize("carrier", ["twilio", "plivo"])
@@ -119,8 +117,8 @@ def test_a_json_body_which_no_signature_covers_is_refused(carrier: str) -> None:
 
     with_server(
         test,
-        media_streams_auth_tokens_twilio="secret",
-        media_streams_auth_tokens_plivo="secret",
+        media_streams_tokens_twilio="secret",
+        media_streams_tokens_plivo="secret",
         http_public_url=PUBLIC,
     )
 
@@ -137,7 +135,7 @@ def test_a_signed_webhook_that_is_sent_again_gives_no_second_stream() -> None:
         replayed = await ask(server, "POST", path, data=BODY, headers=headers)
         assert replayed.status_code == 403 and "answered before" in replayed.json()["error"]
 
-    with_server(test, media_streams_auth_tokens_twilio="secret", http_public_url=PUBLIC)
+    with_server(test, media_streams_tokens_twilio="secret", http_public_url=PUBLIC)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -161,7 +159,7 @@ def test_a_signed_webhook_of_plivo_is_answered(method: str) -> None:
         )
         assert refused.status_code == 403
 
-    with_server(test, media_streams_auth_tokens_plivo="secret", http_public_url=PUBLIC)
+    with_server(test, media_streams_tokens_plivo="secret", http_public_url=PUBLIC)
 
 
 @pytest.mark.slow
@@ -173,7 +171,7 @@ def test_other_carriers_have_the_token_in_their_url(carrier: str) -> None:
         for path in (f"/v1/media-streams/{carrier}/answer", f"/v1/media-streams/{carrier}/{TOKEN}x/answer"):
             assert (await ask(server, "GET", path)).status_code == 403
 
-    with_server(test, media_streams_token=TOKEN)
+    with_server(test, media_streams_tokens={carrier: TOKEN})
 
 
 def test_freeswitch_needs_the_token_and_has_no_webhook(caplog: pytest.LogCaptureFixture) -> None:
@@ -187,7 +185,7 @@ def test_freeswitch_needs_the_token_and_has_no_webhook(caplog: pytest.LogCapture
         answer = await ask(server, "POST", f"/v1/media-streams/mod_audio_fork/{TOKEN}/answer", data=BODY)
         assert answer.status_code == 404 and "mod_audio_fork has no webhook" in answer.text
 
-    with_server(test, media_streams_token=TOKEN)
+    with_server(test, media_streams_tokens={"mod_audio_fork": TOKEN, "mod_audio_stream": TOKEN})
 
 
 def test_a_json_webhook_is_read_and_a_wrong_or_long_one_refused() -> None:

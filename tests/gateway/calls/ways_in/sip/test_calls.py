@@ -31,7 +31,7 @@ def server_of(gateway: CallServer) -> SipCallServer:
 @asynccontextmanager
 async def gateway(**changes: Any) -> AsyncIterator[tuple[CallServer, SipTestPhone, int]]:
     """A gateway that answers SIP, a phone, and the port of SIP."""
-    async with call_server(sip_enabled=True, sip_port=0, **changes) as server, sip_phone() as phone:
+    async with call_server(sip_port=0, **changes) as server, sip_phone() as phone:
         yield server, phone, server_of(server).sockets.port
 
 
@@ -254,7 +254,7 @@ def test_a_flood_of_requests_is_refused_and_calls_go_on() -> None:
 def test_a_program_calls_a_registered_phone_and_learns_how_it_went() -> None:
     async def call() -> None:
         users = {"anna": "secret"}
-        async with gateway(sip_users=users, sip_registrar=True, sip_peers=["10.9.9.9"]) as (
+        async with gateway(sip_users=users, sip_peers=["10.9.9.9"]) as (
             server,
             phone,
             port,
@@ -291,7 +291,7 @@ def test_a_trunk_is_registered_at_and_called_through() -> None:
             host, own = provider.address
             trunk = {"host": host, "port": own, "user": "4930", "password": "secret", "codecs": ["ulaw"]}
             outgoing = {"destinations": ["+4930"], "max_calls": 1}
-            changes = {"sip_trunk": trunk, "sip_outgoing": outgoing, "sip_peers": []}
+            changes = {"sip_trunks": {"trunk": trunk}, "sip_outgoing": outgoing, "sip_peers": []}
             async with gateway(**changes) as (server, _, port):
                 await until(lambda: provider.registered)
                 contact = provider.registered[0].headers.get("contact")
@@ -326,7 +326,11 @@ def test_a_redirect_goes_only_where_calls_may_go(contact: str, state: str) -> No
         async with sip_phone() as provider:
             host, own = provider.address
             trunk = {"host": host, "port": own, "user": "4930", "password": "secret", "codecs": ["ulaw"]}
-            changes = {"sip_trunk": trunk, "sip_outgoing": {"destinations": ["+4930"]}, "sip_peers": []}
+            changes = {
+                "sip_trunks": {"trunk": trunk},
+                "sip_outgoing": {"destinations": ["+4930"]},
+                "sip_peers": [],
+            }
             address = contact.replace("TRUNK", f"{host}:{own}")
 
             def redirect(session: IncomingSession) -> None:
@@ -358,7 +362,10 @@ def test_a_call_goes_on_at_the_next_server_of_a_trunk(monkeypatch: pytest.Monkey
                 return list(servers)
 
             monkeypatch.setattr(SipResolver, "find", find)
-            changes = {"sip_trunk": {"host": "trunk.example"}, "sip_outgoing": {"destinations": ["+4930"]}}
+            changes = {
+                "sip_trunks": {"trunk": {"host": "trunk.example"}},
+                "sip_outgoing": {"destinations": ["+4930"]},
+            }
             async with gateway(**changes) as (server, _, _port):
                 for _ in range(2):
                     async with server.http() as client:

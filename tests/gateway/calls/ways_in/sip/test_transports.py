@@ -51,7 +51,7 @@ def make_certificate(folder: Path, host: str) -> Path:
 
 def test_a_call_over_tcp() -> None:
     async def call() -> None:
-        async with call_server(sip_enabled=True, sip_port=0) as server, sip_phone() as phone:
+        async with call_server(sip_port=0) as server, sip_phone() as phone:
             sip = server.gateway.calls.opened["sip"].server
             assert isinstance(sip, SipCallServer)
             session = phone.call(sip.sockets.port, transport="tcp")
@@ -71,7 +71,7 @@ def test_a_call_over_tls_needs_a_certificate_of_the_right_name(tmp_path: Path, h
         tls = {"certificate": str(certificate), "port": 0}
         context = ssl.create_default_context(cafile=certificate)
         async with (
-            call_server(sip_enabled=True, sip_port=0, sip_tls=tls) as server,
+            call_server(sip_port=0, sip_tls=tls) as server,
             sip_phone(context) as phone,
         ):
             sip = server.gateway.calls.opened["sip"].server
@@ -93,7 +93,7 @@ def test_a_call_over_tls_needs_a_certificate_of_the_right_name(tmp_path: Path, h
 def test_a_certificate_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
     async def start() -> None:
         with pytest.raises(BadRequest, match="certificate"):
-            async with call_server(sip_enabled=True, sip_tls={"certificate": str(tmp_path / "absent")}):
+            async with call_server(sip_port=0, sip_tls={"certificate": str(tmp_path / "absent")}):
                 pass
 
     run(start())
@@ -103,7 +103,7 @@ def test_a_certificate_that_cannot_be_read_stops_the_start(tmp_path: Path) -> No
 def test_media_are_encrypted_with_the_keys_of_both_sides(srtp: str) -> None:
     async def call() -> None:
         media = {"srtp": srtp}
-        async with call_server(sip_enabled=True, sip_port=0, sip_media=media) as server, sip_phone() as phone:
+        async with call_server(sip_port=0, sip_media=media) as server, sip_phone() as phone:
             sip = server.gateway.calls.opened["sip"].server
             assert isinstance(sip, SipCallServer)
             offer = phone.describe(CRYPTO).replace(b"RTP/AVP", b"RTP/SAVP")
