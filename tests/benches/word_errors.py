@@ -13,6 +13,7 @@ import os
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -211,8 +212,9 @@ def _resample(samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
 # Recognition
 
 
+@cache
 def load_recogniser() -> "WhisperModel":
-    """Load Whisper tiny.en; raises MissingExtra without the [stt] extra."""
+    """Load Whisper tiny.en, once; raises MissingExtra without the [stt] extra."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
         from faster_whisper import WhisperModel

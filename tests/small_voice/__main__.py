@@ -1,10 +1,10 @@
 """Makes the small bundle from nothing: ``python -m small_voice OUT``, with PYTHONPATH=tests.
 
 Parts that are done are kept in OUT and not made again; a part that was ended goes on from its last
-checkpoint.
+checkpoint. With ``--from`` a packed bundle, its tokenizers are kept and its networks are trained further.
 
-    recordings -> speech tokenizer -> language model      two processes of one thread each
-             \\-> vocoder           -> flow
+    recordings -> speech tokenizer -> speech ids -> language model      two processes of one thread each
+             \\-> vocoder                         -> flow
 """
 
 import argparse
@@ -13,23 +13,32 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import torch
+from torch import nn
 
 from small_voice import bundle, corpus, flow, language_model, listen, vocoder, words, world
 from small_voice.optimise import Schedule, Task, optimise
 from small_voice.sizes import LANGUAGE_MODEL
 from small_voice.speech_tokenizer import SpeechTokenizer, SpeechTokenizerTask
 from small_voice.teacher import record, recordings
+from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle, speech_tokenizer_name
 from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, QWEN_FOLDER
+from vivavoce.models.cosyvoice.flow.flow import Flow
 from vivavoce.models.cosyvoice.front_end.text_tokenizer import TextTokenizer
+from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
+from vivavoce.models.cosyvoice.training.bundle_parts import WEIGHT_FILES, PartOptions, load_part
+from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2
 
 SEED, UNSEEN_SEED = 1, 2
 _FIGURES = "figures.md"
+_IDS_FILE = "speech_ids.npz"
 SENTENCES = 20_000  # 18.5 h of speech
 PROCESSES = 2
 _TOKENIZER_FILES = 6  # of 250 recordings: what the part needs of them
@@ -43,12 +52,13 @@ _SCHEDULES = {
 
 
 class Workplace:
-    """The folder of a run."""
+    """The folder of a run. steps: of each network, in place of the recipe's own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, steps: int | None = None) -> None:
+        self.folder, self._steps = folder, steps
         self.recordings = folder / "recordings"
         self.bundle = folder / "bundle"
+        self.start = folder / "start"  # the bundle that training goes on from, if there is one
 
     def files(self, count: int | None = None) -> list[Path]:
         """The files of recordings."""
@@ -61,11 +71,26 @@ class Workplace:
 
     def train(self, part: str, task: Task) -> dict[str, torch.Tensor]:
         """Train a part on its schedule; its averaged weights."""
-        return optimise(task, _SCHEDULES[part], self.checkpoint(part), SEED)
+        schedule = _SCHEDULES[part]
+        schedule = replace(schedule, steps=self._steps or schedule.steps)
+        return optimise(task, schedule, self.checkpoint(part), SEED)
+
+    def started_network(self, part: str) -> nn.Module | None:
+        """The network of a part as the bundle has it that training goes on from; None without one."""
+        if not self.start.exists():
+            return None
+        return load_part(open_bundle(self.start), PartOptions(part, dropout=0.0)).network
+
+
+def begin_from(place: Workplace, start: Path) -> None:
+    """Have a run go on from a packed bundle: take its tokenizers, settings and speaker, and its weights."""
+    if not place.start.exists():
+        shutil.copytree(open_bundle(start).folder, place.start)
+        shutil.copytree(place.start, place.bundle, ignore=shutil.ignore_patterns("*.safetensors"))
 
 
 def train_tokenizer(place: Workplace) -> None:
-    """Train the speech tokenizer; write it, and the speech ids of all recordings."""
+    """Train the speech tokenizer and write it."""
     torch.manual_seed(SEED)
     network, files = SpeechTokenizer(), place.files(_TOKENIZER_FILES)
     utterances = corpus.load(files)
@@ -79,21 +104,22 @@ def train_tokenizer(place: Workplace) -> None:
     network.load_state_dict(place.train("tokenizer", task), strict=False)
     network.eval()
     bundle.write_speech_tokenizer(place.bundle, network)
-    ids = {}
-    with torch.inference_mode():
-        for file in place.files():
-            whisper = corpus.load_whisper([file])
-            ids[file.stem] = [network.ids(torch.from_numpy(one).float()[None])[0].numpy() for one in whisper]
-    arrays: dict[str, Any] = {}
-    for name, rows in ids.items():
-        arrays[name] = np.concatenate(rows).astype(np.int16)
-        arrays[f"{name}.lengths"] = np.array([len(row) for row in rows])
-    np.savez(place.folder / "speech_ids.npz", **arrays)
+
+
+def write_speech_ids(place: Workplace) -> None:
+    """Write the speech ids of all recordings."""
+    file = place.bundle / speech_tokenizer_name(LANGUAGE_MODEL.version)
+    tokenizer, arrays = onnxruntime.InferenceSession(file), dict[str, Any]()
+    for recorded in place.files():
+        rows = [listen.ids_of(tokenizer, whisper) for whisper in corpus.load_whisper([recorded])]
+        arrays[recorded.stem] = np.concatenate(rows).astype(np.int16)
+        arrays[f"{recorded.stem}.lengths"] = np.array([len(row) for row in rows])
+    np.savez(place.folder / _IDS_FILE, **arrays)
 
 
 def speech_ids(place: Workplace) -> list[np.ndarray]:
     """The speech ids of all recordings."""
-    with np.load(place.folder / "speech_ids.npz") as kept:
+    with np.load(place.folder / _IDS_FILE) as kept:
         return [
             row.astype(np.int64)
             for file in place.files()
@@ -113,15 +139,17 @@ def train_language_model(place: Workplace) -> None:
             tuple(text), tuple(of_words), tuple(ids.tolist()), tuple(spoken.tolist())
         )
         sentences.append(sentence)
-    network = language_model.new_network(SEED)
+    network = place.started_network("lm") or language_model.new_network(SEED)
+    assert isinstance(network, SpeechLm)
     weights = place.train("lm", language_model.LanguageModelTask(network, sentences))
     bundle.write_language_model(place.bundle, weights)
 
 
 def train_flow(place: Workplace) -> None:
     """Train the flow on all recordings and write it."""
-    network = flow.new_network(SEED)
     mels = [one.mel for one in corpus.load(place.files())]
+    network = place.started_network("flow") or flow.new_network(SEED, mels)
+    assert isinstance(network, Flow)
     embedding = bundle.write_speaker(place.bundle)
     weights = place.train("flow", flow.FlowTask(network, speech_ids(place), mels, embedding))
     bundle.write_flow(place.bundle, weights)
@@ -130,7 +158,8 @@ def train_flow(place: Workplace) -> None:
 def train_vocoder(place: Workplace) -> None:
     """Train the vocoder and write it."""
     utterances = corpus.load(place.files(_VOCODER_FILES))
-    network = vocoder.new_network(SEED)
+    network = place.started_network("vocoder") or vocoder.new_network(SEED)
+    assert isinstance(network, HiftV2)
     task = vocoder.VocoderTask(
         network,
         [one.mel for one in utterances],
@@ -151,29 +180,31 @@ def write_settings(place: Workplace) -> None:
 _PARTS: dict[str, tuple[Callable[[Workplace], None], str]] = {
     "settings": (write_settings, "cosyvoice2.yaml"),
     "tokenizer": (train_tokenizer, "speech_tokenizer_v2.onnx"),
+    "ids": (write_speech_ids, f"../{_IDS_FILE}"),
     "vocoder": (train_vocoder, "hift.safetensors"),
     "flow": (train_flow, "flow.safetensors"),
     "lm": (train_language_model, "llm.safetensors"),
 }
 
 
-def make_part(folder: Path, part: str) -> None:
-    """Make a part of the bundle, unless its file is there."""
-    place = Workplace(folder)
+def make_part(folder: Path, part: str, steps: int | None = None) -> None:
+    """Make a part of the bundle, unless its file is there. steps: as of ``Workplace``."""
+    place = Workplace(folder, steps)
     make, file = _PARTS[part]
     if not (place.bundle / file).exists():
         make(place)
 
 
-def make_all(folder: Path) -> None:
-    """Make the recordings and all parts, two processes at a time."""
+def make_all(folder: Path, steps: int | None = None) -> None:
+    """Make the recordings and all parts, two processes at a time. steps: as of ``Workplace``."""
     place = Workplace(folder)
     record(place.recordings, SENTENCES, SEED, PROCESSES)
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
         pool.submit(make_part, folder, "settings").result()
-        vocoder_done = pool.submit(make_part, folder, "vocoder")
-        pool.submit(make_part, folder, "tokenizer").result()
-        later = [pool.submit(make_part, folder, part) for part in ("lm", "flow")]
+        vocoder_done = pool.submit(make_part, folder, "vocoder", steps)
+        for part in ("tokenizer", "ids"):
+            pool.submit(make_part, folder, part).result()
+        later = [pool.submit(make_part, folder, part, steps) for part in ("lm", "flow")]
         for done in (vocoder_done, *later):
             done.result()
 
@@ -186,8 +217,11 @@ def write_unfinished(folder: Path, target: Path) -> list[bundle.PackedPart]:
     place, parts = Workplace(folder), []
     shutil.copytree(place.bundle, target, dirs_exist_ok=True)
     for part, write in _WRITERS.items():
+        if not place.checkpoint(part).exists() and place.start.exists():
+            shutil.copy2((place.start / WEIGHT_FILES[part]).with_suffix(".safetensors"), target)
+            continue
         saved = torch.load(place.checkpoint(part), weights_only=True)
-        parts.append(bundle.PackedPart(part, saved["step"], _SCHEDULES[part].steps))
+        parts.append(bundle.PackedPart(part, saved["step"], saved["steps"], place.start.exists()))
         write(target, saved["average"])
     return parts
 
@@ -225,18 +259,24 @@ def hear(folder: Path, count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="small_voice", description=__doc__)
     parser.add_argument("out", type=Path, help="folder of the run; the bundle is OUT/bundle")
+    parser.add_argument(
+        "--from", dest="start", type=Path, metavar="BUNDLE", help="train a packed bundle further"
+    )
+    parser.add_argument("--steps", type=int, help="of each network, in place of the recipe's own")
     parser.add_argument("--part", choices=_PARTS, help="make this part only, of what OUT has")
     parser.add_argument("--listen", type=int, metavar="N", help="print the words wrong in N unseen sentences")
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="write the bundle to give away")
     arguments = parser.parse_args()
+    if arguments.start:
+        begin_from(Workplace(arguments.out), arguments.start)
     if arguments.pack:
         pack(arguments.out, arguments.pack)
     elif arguments.listen:
         hear(arguments.out, arguments.listen)
     elif arguments.part:
-        make_part(arguments.out, arguments.part)
+        make_part(arguments.out, arguments.part, arguments.steps)
     else:
-        make_all(arguments.out)
+        make_all(arguments.out, arguments.steps)
 
 
 if __name__ == "__main__":

@@ -118,11 +118,12 @@ def write_speaker(folder: Path) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class PackedPart:
-    """How far a network was trained."""
+    """How far a network was trained, and from what."""
 
     name: str
     step: int
     steps: int
+    is_continued: bool  # from an earlier bundle, not from random weights
 
 
 def pack(bundle: Path, target: Path, parts: Sequence[PackedPart], figures: str) -> int:
@@ -150,8 +151,13 @@ def pack(bundle: Path, target: Path, parts: Sequence[PackedPart], figures: str) 
 
 
 def _card(parts: Sequence[PackedPart], figures: str) -> str:
-    rows = [f"| {part.name} | {part.step:,} of {part.steps:,} |" for part in parts]
-    return "\n".join([_CARD, "| network | steps |", "|---|---|", *rows, "", figures.strip(), ""])
+    rows = [
+        f"| {part.name} | {'an earlier bundle' if part.is_continued else 'random weights'} "
+        f"| {part.step:,} of {part.steps:,} |"
+        for part in parts
+    ]
+    head = ["| network | trained from | steps |", "|---|---|---|"]
+    return "\n".join([_CARD, *head, *rows, "", figures.strip(), ""])
 
 
 def _write(path: Path, weights: Mapping[str, Tensor]) -> None:

@@ -6,6 +6,7 @@ from ids, which saves most of its training; upstream leaves the encoder to the e
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -22,8 +23,8 @@ from vivavoce.models.cosyvoice.training.flow_loss import FlowBatch, flow_loss
 _CROP, _ROWS = 75, 12  # ids, crops of a batch; three blocks of attention
 
 
-def new_network(seed: int) -> Flow:
-    """A flow with first weights, to be trained."""
+def new_network(seed: int, mels: Sequence[NDArray[np.float16]]) -> Flow:
+    """A flow with first weights, to be trained on mels, (80, T) each."""
     torch.manual_seed(seed)
     network = Flow(FLOW)
     for name, parameter in network.named_parameters():
@@ -33,6 +34,10 @@ def new_network(seed: int) -> Flow:
             is_scale = name.endswith("weight") and parameter.ndim == 1
             nn.init.constant_(parameter, 1.0 if is_scale else 0.0)
     nn.init.normal_(network.input_embedding.weight)
+    # Both outputs begin at the mean mel, which lies far from 0.
+    mean = torch.from_numpy(np.mean([mel.mean(1, np.float32) for mel in mels], 0))
+    for layer in ("encoder_proj", "decoder.estimator.final_proj"):
+        network.get_parameter(f"{layer}.bias").data.copy_(mean)
     return network
 
 
@@ -50,16 +55,14 @@ class FlowTask:
         self._embedding = torch.from_numpy(embedding)
         self._encoded: Tensor | None = None
         network.encoder_proj.register_forward_hook(self._keep_encoded)
-        # Both outputs begin at the mean mel, which lies far from 0.
-        mean = torch.from_numpy(np.mean([mel.mean(1, np.float32) for mel in mels], 0))
-        for layer in ("encoder_proj", "decoder.estimator.final_proj"):
-            network.get_parameter(f"{layer}.bias").data.copy_(mean)
 
     def losses(self, draw: np.random.Generator, progress: float) -> Losses:
         """Of a batch: ``velocity``, and ``encoder``, the mean distance of its output from the mel."""
         batch = self._batch(draw)
         frames = (FRAMES_PER_SPEECH_ID * batch.lengths).tolist()
         draws = draw_flow(DrawSeed(int(draw.integers(2**31))), 0, range(_ROWS), frames)
+        # As the bundle is rendered: always in blocks, and without a recording as a prompt.
+        draws = replace(draws, streaming=True, prompt_frames=torch.zeros_like(draws.prompt_frames))
         velocity = flow_loss(self.network, batch, draws).mean
         assert self._encoded is not None
         is_real = torch.arange(batch.mel.shape[1]) < FRAMES_PER_SPEECH_ID * batch.lengths[:, None]

@@ -144,16 +144,18 @@ def speech_of_parts(bundle: Path, sentences: Sequence[str]) -> Iterator[tuple[st
     yield "teacher", [recording.waveform for recording in recordings]
     mels = [mel_of(recording) for recording in recordings]
     yield "mel", list(map(invert_mel, mels))
-    flow_mels = [mel_of_ids(networks, ids_of(tokenizer, one), embedding) for one in recordings]
+    flow_mels = [
+        mel_of_ids(networks, ids_of(tokenizer, corpus.whisper_features(one)), embedding) for one in recordings
+    ]
     yield "flow", list(map(invert_mel, flow_mels))
     yield "vocoder", [say_mel(networks, mel) for mel in mels]
     yield "flow, vocoder", [say_mel(networks, mel) for mel in flow_mels]
     yield "bundle", say_with_engine(bundle, sentences)
 
 
-def ids_of(tokenizer: onnxruntime.InferenceSession, recording: Recording) -> NDArray[np.int64]:
-    """The speech ids of a recording, (L,)."""
-    whisper = corpus.whisper_features(recording)[None]
+def ids_of(tokenizer: onnxruntime.InferenceSession, whisper: NDArray[np.floating]) -> NDArray[np.int64]:
+    """The speech ids, (L,), of Whisper's features, (128, 4 L)."""
+    whisper = whisper.astype(np.float32)[None]
     feed = {"feats": whisper, "feats_length": np.array([whisper.shape[2]], np.int32)}
     return np.asarray(tokenizer.run(None, feed)[0][0], np.int64)
 

@@ -87,7 +87,14 @@ def optimise(task: Task, schedule: Schedule, checkpoint: Path, seed: int) -> dic
             _print_means(f"{checkpoint.stem} {step + 1}/{schedule.steps}", recent)
             recent.clear()
         if last or time.monotonic() - written > schedule.checkpoint_every_s:
-            _save(checkpoint, step + 1, network, average, optimizer)
+            state = {
+                "step": step + 1,
+                "steps": schedule.steps,
+                "network": network.state_dict(),
+                "average": average,
+                "optimizer": optimizer.state_dict(),
+            }
+            _save(checkpoint, state)
             written = time.monotonic()
     return average
 
@@ -113,20 +120,8 @@ def _resume(
     return int(saved["step"])
 
 
-def _save(
-    checkpoint: Path,
-    step: int,
-    network: nn.Module,
-    average: dict[str, Tensor],
-    optimizer: torch.optim.Optimizer,
-) -> None:
+def _save(checkpoint: Path, state: Mapping[str, object]) -> None:
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     partial = checkpoint.with_suffix(".partial")
-    state = {
-        "step": step,
-        "network": network.state_dict(),
-        "average": average,
-        "optimizer": optimizer.state_dict(),
-    }
     torch.save(state, partial)
     partial.rename(checkpoint)

@@ -10,17 +10,21 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from small_voice import bundle, flow, language_model, vocoder, words, world  # noqa: E402
-from small_voice.__main__ import Workplace, pack  # noqa: E402
+from small_voice.__main__ import Workplace, begin_from, make_part, pack  # noqa: E402
 from small_voice.optimise import Losses, Schedule, optimise  # noqa: E402
 from small_voice.sizes import LANGUAGE_MODEL  # noqa: E402
 from small_voice.speech_tokenizer import SpeechTokenizer, audible_sounds, to_onnx  # noqa: E402
 from small_voice.teacher import ID_SAMPLES, Teacher, record, recordings  # noqa: E402
+from vivavoce.models.checkpoint.weight_files import load_weight_file  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, QWEN_FOLDER  # noqa: E402
 from vivavoce.models.cosyvoice.front_end.features import MEL_HOP  # noqa: E402
 from vivavoce.models.cosyvoice.front_end.text_tokenizer import TextTokenizer  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_networks  # noqa: E402
 from vivavoce.models.cosyvoice.training.lm_rows import LmUtterance, make_lm_row  # noqa: E402
+
+_PACKED = Path(__file__).parents[1] / "data/small_voice"
+_SILENCE = [np.zeros((80, 10), np.float16)]
 
 
 def test_world_repeats_with_its_seed_and_never_says_a_sentence_twice() -> None:
@@ -128,9 +132,14 @@ def test_the_checkpoints_of_a_run_are_packed_as_a_bundle(
     bundle.write_settings(place.bundle)
     bundle.write_speaker(place.bundle)
     bundle.write_speech_tokenizer(place.bundle, SpeechTokenizer())
-    for part, network in (("lm", language_model), ("flow", flow), ("vocoder", vocoder)):
-        weights = dict(network.new_network(0).named_parameters())
-        torch.save({"step": 40, "average": weights}, place.checkpoint(part))
+    networks = {
+        "lm": language_model.new_network(0),
+        "flow": flow.new_network(0, _SILENCE),
+        "vocoder": vocoder.new_network(0),
+    }
+    for part, network in networks.items():
+        state = {"step": 40, "steps": 18_000, "average": dict(network.named_parameters())}
+        torch.save(state, place.checkpoint(part))
     (place.folder / "figures.md").write_text("Words wrong: all.", "utf-8")
     packed = tmp_path / "packed"
     pack(place.folder, packed)
@@ -138,7 +147,7 @@ def test_the_checkpoints_of_a_run_are_packed_as_a_bundle(
     assert list(open_bundle(packed).speakers()) == [bundle.SPEAKER]
     assert sum(file.stat().st_size for file in packed.rglob("*") if file.is_file()) < 15e6
     card = (packed / "README.md").read_text("utf-8")
-    assert "| lm | 40 of 18,000 |" in card and "Words wrong: all." in card
+    assert "| lm | random weights | 40 of 18,000 |" in card and "Words wrong: all." in card
     assert "hibari-tts" in (packed / "NOTICE").read_text("utf-8") and (packed / "LICENSE").exists()
     with pytest.raises(ValueError, match="exists already"):
         pack(place.folder, packed)
@@ -146,6 +155,25 @@ def test_the_checkpoints_of_a_run_are_packed_as_a_bundle(
     with pytest.raises(ValueError, match="at most 5 are allowed"):
         pack(place.folder, tmp_path / "again")
     assert not (tmp_path / "again").exists()
+
+
+def test_a_run_goes_on_from_a_packed_bundle(tmp_path: Path) -> None:
+    """Its networks begin with the packed weights; the one that is trained is packed with its new ones."""
+    place = Workplace(tmp_path / "run")
+    begin_from(place, _PACKED)
+    record(place.recordings, 3, seed=5)
+    make_part(place.folder, "ids")
+    make_part(place.folder, "flow", steps=2)
+    saved = torch.load(place.checkpoint("flow"), weights_only=True)
+    begun, packed = load_weight_file(_PACKED / "flow.safetensors"), tmp_path / "packed"
+    for name, weight in saved["network"].items():
+        torch.testing.assert_close(weight, begun[name].float(), atol=0.02, rtol=0)  # two steps away
+    pack(place.folder, packed)
+    assert "| flow | an earlier bundle | 2 of 2 |" in (packed / "README.md").read_text("utf-8")
+    for name in ("llm", "hift", "flow"):
+        file = f"{name}.safetensors"
+        is_same = (packed / file).read_bytes() == (_PACKED / file).read_bytes()
+        assert is_same == (name != "flow"), name
 
 
 def test_a_bundle_that_is_not_whole_is_not_packed(tmp_path: Path) -> None:
@@ -168,7 +196,7 @@ def test_each_part_learns_from_recordings(tmp_path: Path) -> None:
     f0 = [one.recording.f0 for one in utterances]
     ids = [np.arange(mel.shape[1] // FRAMES_PER_SPEECH_ID) % 7 for mel in mels]
     tokenizer, voice = SpeechTokenizer(), vocoder.new_network(0)
-    lm, mel_flow = language_model.new_network(0), flow.new_network(0)
+    lm, mel_flow = language_model.new_network(0), flow.new_network(0, mels)
     sentences = [
         language_model.Sentence(
             (1, 2, 3), (0, 1, 2), tuple(row.tolist()), tuple(np.arange(len(row)) * 3 // len(row))

@@ -15,6 +15,8 @@ from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
 from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt, VoicePromptError
 from ..errors import BadRequest
 from ..reading.languages.registry import is_supported_language
+from ..reading.unicode_scripts import estimate_seconds
+from ..segmenter import SpokenWord
 from ..voices.enrollable import EnrollableVoices
 from ..voices.recording import Recording
 from ..voices.storable_prompt import StorablePrompt
@@ -28,12 +30,13 @@ class SpeakerProfile:
     """What the networks are told about a speaker.
 
     content_hash: equal for equal content. embedding: (192,) float32. prompt: the recording's; None for a
-    speaker of whom only the embedding is known.
+    speaker of whom only the embedding is known. pace: of the recording, as of ``SpeakingPace``.
     """
 
     content_hash: str
     embedding: Samples
     prompt: VoicePrompt | None
+    pace: float = 1.0
 
 
 class BundleVoices(EnrollableVoices):
@@ -114,7 +117,13 @@ def _profile_of_speaker(speaker: VoicePrompt | Samples) -> SpeakerProfile:
 
 
 def _profile_from_prompt(prompt: VoicePrompt) -> SpeakerProfile:
-    return SpeakerProfile(prompt.id, prompt.embedding, prompt)
+    return SpeakerProfile(prompt.id, prompt.embedding, prompt, _pace_of_recording(prompt))
+
+
+def _pace_of_recording(prompt: VoicePrompt) -> float:
+    """Its length, of the usual length of its transcript; 1.0 without one."""
+    usual_s = estimate_seconds(SpokenWord(word, "", 0, 0) for word in prompt.transcript.split())
+    return prompt.duration_s / usual_s if usual_s else 1.0
 
 
 @contextmanager

@@ -71,3 +71,4 @@ class VoiceConditioning:
     speed: float  # 0.5 to 2.0; 1.0 is the voice's own pace
     source_speech_ids: tuple[int, ...] | None = None  # speech to convert to this voice; None speaks text
     first_hop: int | None = None  # speech ids of the first chunk; None: the backend's policy
+    expected_pace: float = 1.0  # of the first sentence, as of ``SpeakingPace``

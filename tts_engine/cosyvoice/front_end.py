@@ -124,6 +124,7 @@ class CosyVoiceFrontEnd:
             speed=request.speed,
             source_speech_ids=request.source_speech_ids,
             first_hop=self._first_hop(request.delivery.first_hop),
+            expected_pace=profile.pace,
         )
 
     def _first_hop(self, speech_ids: int | None) -> int | None:

@@ -26,6 +26,7 @@ from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import SlotTurn
 from ..voice_kit.fault_isolation import FaultIsolation
 from ..voice_kit.session_renderer import Samples, SessionRenderer, row_count
+from ..voice_kit.word_timing import VoicePaces
 from .front_end import PreparedRequest
 from .lm_runner import MAX_BATCHED_INPUTS, LmRunner
 from .policy import CosyVoicePolicy, Interleave
@@ -63,6 +64,7 @@ class CosyVoiceRenderer(SessionRenderer[CosyVoiceSession]):
             max_hop=policy.max_hop,
             max_text_ids=policy.max_text_ids,
             pause_share=policy.pause_share,
+            paces=VoicePaces(),
         )
         self._lm = LmRunner(
             lm,

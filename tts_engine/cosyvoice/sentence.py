@@ -20,7 +20,7 @@ from ...models.cosyvoice.lm.generation import (
 )
 from ...models.cosyvoice.lm.silence_filter import SilenceFilter
 from ..segmenter import BoundaryKind, Segment
-from ..voice_kit.word_timing import WordTimeEstimator
+from ..voice_kit.word_timing import VoicePaces, WordTimeEstimator
 from .conditioning import VoiceConditioning
 from .lm_runner import PromptPrefix
 from .text_encoder import CosyVoiceTextEncoder, Words
@@ -38,6 +38,7 @@ class SentenceConfig:
     max_hop: int  # speech ids of the longest chunk
     max_text_ids: int  # of one sentence
     pause_share: float  # of the pause that the text asks for
+    paces: VoicePaces  # of the voices, measured as they speak
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,11 @@ class SpokenSentence:
         self.text_ids = 0  # fed so far
         self.text = (0, 0)  # characters of the text pushed
         self.last_word: Words = ()  # the context in which the next piece is encoded
-        self.word_times = WordTimeEstimator(SPEECH_IDS_PER_S)
+        # An instruction may change the pace, so it is measured for each prompt.
+        voice = (conditioning.flow_prompt.id, conditioning.prompt)
+        self.word_times = WordTimeEstimator(
+            SPEECH_IDS_PER_S, config.paces.pace_of(voice, conditioning.expected_pace)
+        )
         self.generation, self._filter = generation_for(config, conditioning)
         self._schedule = HopSchedule(hop=conditioning.first_hop or config.first_hop, max_hop=config.max_hop)
         self._collected = 0

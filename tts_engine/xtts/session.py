@@ -19,7 +19,7 @@ from ...models.xtts.voice import XttsVoice
 from ..backends.base import StepResult
 from ..chunk import SAMPLE_RATE, Word
 from ..segmenter import Segment
-from ..voice_kit.word_timing import WordTimeEstimator, words_in_stream
+from ..voice_kit.word_timing import SpeakingPace, WordTimeEstimator, words_in_stream
 from ..voices.languages import primary_language
 from .gpt_runner import DecodedColumn, Latent, XttsGptInput, XttsGptTurn
 from .policy import XttsPolicy
@@ -46,7 +46,9 @@ class XttsConditioning:
 class XttsSentence:
     """One generation: its text, speech ids, and latents that are not rendered yet."""
 
-    def __init__(self, piece: EncodedPiece, voice: XttsVoice, speed: float, max_ids: int) -> None:
+    def __init__(
+        self, piece: EncodedPiece, voice: XttsVoice, speed: float, max_ids: int, pace: SpeakingPace
+    ) -> None:
         self.piece, self.speed = piece, speed
         self.gpt_input = XttsGptInput(voice, None, piece.text_ids)
         self.render_state: XttsRenderState | None = None
@@ -55,7 +57,7 @@ class XttsSentence:
         self.finished = self.was_cut = False
         self.rendered_ids = self.samples = 0
         self._max_ids = max_ids
-        self._word_times = WordTimeEstimator(XTTS_IDS_PER_S)
+        self._word_times = WordTimeEstimator(XTTS_IDS_PER_S, pace)
         self._word_times.add(piece.segment.words, len(piece.text_ids))
         self._word_times.note_text_given(len(piece.text_ids), 0)
 
@@ -98,6 +100,7 @@ class XttsSession:
         self._policy, self._config, self._encoder = policy, config, encoder
         self._pieces: deque[EncodedPiece] = deque()
         self._rate = 1.0
+        self._pace = SpeakingPace()
         self._samples = self._speech_ids = 0
 
     def begin(self, segment: Segment, pause_s: float) -> None:
@@ -170,7 +173,7 @@ class XttsSession:
             piece = self._pieces.popleft()
             max_ids = self._policy.length.max_ids(piece.usual_s, self._config.max_new_ids)
             speed = min(2.0, max(0.5, self.conditioning.speed * self._rate))
-            self.sentence = XttsSentence(piece, self.conditioning.voice, speed, max_ids)
+            self.sentence = XttsSentence(piece, self.conditioning.voice, speed, max_ids, self._pace)
 
     def _hop(self, sentence: XttsSentence) -> int:
         if self._samples or sentence.rendered_ids:

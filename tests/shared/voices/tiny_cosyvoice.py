@@ -46,7 +46,9 @@ def pcm(chunks: Sequence[AudioChunk]) -> bytes:
 
 
 def content(chunks: Sequence[AudioChunk]) -> list[object]:
-    return [(chunk.pcm, chunk.samples, chunk.text, chunk.words) for chunk in chunks]
+    """What depends on the request alone; word times also follow the pace that the voice had before."""
+    rendered = [(chunk.pcm, chunk.samples, chunk.text) for chunk in chunks]
+    return [*rendered, *((word.text, word.text_start, word.text_stop) for word in words_of(chunks))]
 
 
 def words_of(chunks: Sequence[AudioChunk]) -> list[Word]:

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
-from vivavoce.models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, MEL_BANDS
+from vivavoce.models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, MEL_BANDS, CosyVoiceVersion
+from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
+from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
 from vivavoce.tts_engine.cosyvoice.conditioning import FlowPrompt
+from vivavoce.tts_engine.reading.unicode_scripts import estimate_seconds
+from vivavoce.tts_engine.segmenter import SpokenWord
 
 MAX_IDS = 100
 
@@ -39,3 +43,17 @@ def test_the_key_tells_how_much_is_kept() -> None:
     long, none = flow_prompt(100), flow_prompt(0)
     cuts = [prompt.truncated_to_last(MAX_IDS, tail) for prompt in (long, none) for tail in (3, 11)]
     assert len({cut.key for cut in cuts}) == len(cuts)
+
+
+def test_a_voice_is_expected_to_keep_the_pace_of_its_recording() -> None:
+    prompt = VoicePrompt(
+        CosyVoiceVersion.V2,
+        "a tone that wobbles",
+        np.zeros(50, np.int32),
+        np.zeros((80, 100), np.float32),
+        np.zeros(192, np.float32),
+    )
+    voices = BundleVoices({"anna": prompt, "otto": np.zeros(192, np.float32)}, pytest.fail, ("en",))
+    usual_s = estimate_seconds(SpokenWord(word, "", 0, 0) for word in ("a", "tone", "that", "wobbles"))
+    assert voices.speaker_profile("anna").pace == pytest.approx(2.0 / usual_s)
+    assert voices.speaker_profile("otto").pace == 1.0

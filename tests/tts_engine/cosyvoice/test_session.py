@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from vivavoce.models.cosyvoice.config import CosyVoiceVersion
+from vivavoce.models.cosyvoice.config import SPEECH_IDS_PER_S, CosyVoiceVersion
 from vivavoce.models.cosyvoice.lm.generation import BistreamGeneration, LmPrompt, SpecialIds, SpeechLengthRule
 from vivavoce.models.cosyvoice.lm.sampling import SamplingParameters
 from vivavoce.models.cosyvoice.lm.silence_filter import SilenceFilter
@@ -13,7 +13,9 @@ from vivavoce.tts_engine.cosyvoice.conditioning import FlowPrompt, VoiceConditio
 from vivavoce.tts_engine.cosyvoice.sentence import SentenceConfig
 from vivavoce.tts_engine.cosyvoice.session import CosyVoiceSession
 from vivavoce.tts_engine.cosyvoice.text_encoder import CosyVoiceTextEncoder
+from vivavoce.tts_engine.reading.unicode_scripts import estimate_seconds
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, SpokenWord
+from vivavoce.tts_engine.voice_kit.word_timing import SpeakingPace, VoicePaces
 
 IDS = SpecialIds(CosyVoiceVersion.V2)
 SPEAKER = FlowPrompt(
@@ -43,6 +45,7 @@ def new_session(*, max_text_ids: int = 30, min_ratio: float = 2, filtered: bool 
         max_hop=50,
         max_text_ids=max_text_ids,
         pause_share=0.5,
+        paces=VoicePaces(),
     )
     return CosyVoiceSession(config, VoiceConditioning(SPEAKER, LmPrompt(), SamplingParameters(), 1.0), 0)
 
@@ -131,6 +134,19 @@ def test_a_pause_follows_the_sentence_and_is_part_of_its_last_chunk() -> None:
     rendered = one.render_result(np.zeros(960 * 20, np.float32))
     assert rendered.segment_done
     assert len(rendered.samples) == 960 * 20 + round(0.4 * 0.5 * 24_000)
+
+
+def test_a_sentence_is_measured_for_the_next_words_of_its_voice() -> None:
+    session = new_session()
+    said = segment("one two three", BoundaryKind.SENTENCE)
+    session.begin(said, 0.0)
+    (_, stop) = speak(session)[-1]
+    usual_s = estimate_seconds(said.words)
+    expected = SpeakingPace()
+    expected.measure(usual_s, stop / SPEECH_IDS_PER_S)
+    assert expected.ratio != 1.0
+    voice = (SPEAKER.id, LmPrompt())
+    assert session._config.paces.pace_of(voice, 1.0).ratio == pytest.approx(expected.ratio)
 
 
 def test_a_sentence_without_speech_ids_is_dropped() -> None:

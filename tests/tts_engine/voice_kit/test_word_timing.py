@@ -7,7 +7,7 @@ import pytest
 from vivavoce.tts_engine.reading.languages.en.rules import normalize
 from vivavoce.tts_engine.reading.unicode_scripts import estimate_seconds
 from vivavoce.tts_engine.segmenter import SpokenWord
-from vivavoce.tts_engine.voice_kit.word_timing import TimedWord, WordTimeEstimator
+from vivavoce.tts_engine.voice_kit.word_timing import SpeakingPace, TimedWord, VoicePaces, WordTimeEstimator
 
 
 def words(*texts: str, start: int = 0) -> tuple[SpokenWord, ...]:
@@ -51,6 +51,47 @@ def test_remaining_words_share_the_rest_of_the_sentence() -> None:
     assert ranges(last) == [(3, 5), (6, 8)]
     assert last[-1].stop == pytest.approx(100.0)
     assert last[0].stop - last[0].start == pytest.approx(last[1].stop - last[1].start)
+
+
+def test_words_take_their_length_at_the_pace_of_the_sentence_before() -> None:
+    paces = VoicePaces()
+    first = WordTimeEstimator(25, paces.pace_of("anna", expected=1.0))
+    first.add(words(*["longer"] * 8), 8)
+    first.note_text_given(8, 0)
+    usual = 25 * estimate_seconds(words(*["longer"] * 8))
+    list(first.take_words_until(usual / 2, usual / 2))  # twice as fast as usual
+    second = WordTimeEstimator(25, paces.pace_of("anna", expected=1.0))
+    second.add(words("longer", "longer"), 2)
+    second.note_text_given(2, 0)
+    fast, *_ = second.take_words_until(usual, None)
+    # The expectation counts as two seconds of usual speech, the sentence as its own length.
+    ratio = (2.0 + estimate_seconds(words(*["longer"] * 8)) / 2) / (2.0 + usual / 25)
+    assert fast.stop == pytest.approx(ratio * usual / 8)
+    assert paces.pace_of("otto", expected=0.8).ratio == pytest.approx(0.8)
+
+
+def test_a_pace_follows_a_change_and_no_single_odd_sentence() -> None:
+    pace = SpeakingPace()
+    for _ in range(20):
+        pace.measure(usual_s=5.0, spoken_s=3.0)
+    assert pace.ratio == pytest.approx(0.6, abs=0.02)
+    pace.measure(usual_s=1.0, spoken_s=90.0)
+    assert pace.ratio < 0.67
+    for _ in range(20):
+        pace.measure(usual_s=5.0, spoken_s=6.0)
+    assert pace.ratio == pytest.approx(1.2, abs=0.02)
+    pace.measure(usual_s=0.0, spoken_s=4.0)  # a sentence without letters says nothing of it
+    assert pace.ratio == pytest.approx(1.2, abs=0.02)
+
+
+def test_the_paces_of_the_voices_that_spoke_last_are_kept() -> None:
+    paces = VoicePaces()
+    paces.pace_of("first", expected=0.5)
+    for voice in range(1_100):
+        paces.pace_of("last", expected=0.7)
+        paces.pace_of(voice, expected=1.0)
+    assert paces.pace_of("first", expected=0.9).ratio == pytest.approx(0.9)
+    assert paces.pace_of("last", expected=0.9).ratio == pytest.approx(0.7)
 
 
 def test_every_word_of_a_short_sentence_lies_within_it() -> None:
