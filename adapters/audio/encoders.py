@@ -1,16 +1,18 @@
-"""Streaming encoders of speech: MP3, Opus in Ogg, AAC (ADTS), FLAC, WAV, PCM and G.711.
+"""Streaming encoders of speech: MP3, Opus in Ogg or WebM, AAC in ADTS or MP4, FLAC, WAV, PCM and G.711.
 
 Each utterance has one encoder, which works in memory through PyAV, without a process or a file. Every encoder
 is configured to withhold as little audio as its format allows: the first decodable byte comes after 100 ms of
-speech with MP3 and AAC, 40 ms with Opus and 20 ms with the others. Frames of MP3 and AAC last longer at low
-rates: below 22 kHz, and for MP3 also at 32 kHz, the encoders withhold 140 to 300 ms. Decoders of MP3 and AAC
-streams play 46 and 43 ms of silence first; the other formats keep the exact length.
+speech with MP3 and AAC (180 ms in MP4), 40 ms with Opus (60 ms in WebM) and 20 ms with the others. Frames of
+MP3 and AAC last longer at low rates: below 22 kHz, and for MP3 also at 32 kHz, the encoders withhold 140 to
+300 ms. Decoders of MP3 and AAC streams play 46 and 43 ms of silence first; MP4 says where speech begins, and
+the other formats keep the exact length.
 
 A stream's header cannot state its length: WAV has the largest one, FLAC none. ``AudioLayout.FILE`` encodes a
 complete file instead. The WAV headers and the G.711 functions are in ``codecs``. The caller chooses the
 encoding thread.
 
-Source: FFmpeg 8 muxers mp3, ogg, adts, flac; RFC 7845 (Ogg Opus); RFC 4856 (audio/PCMU, audio/PCMA).
+Source: FFmpeg 8 muxers mp3, ogg, webm, adts, mp4, flac; RFC 7845 (Ogg Opus); RFC 4856 (audio/PCMU,
+audio/PCMA).
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +29,7 @@ from .codecs import alaw_encode, require_whole_samples, ulaw_encode, wav_file, w
 from .ogg_opus import with_input_rate
 from .resample import BUILT_IN_RATES, resampler_to
 
-Codec = Literal["pcm", "wav", "mp3", "opus", "aac", "flac", "ulaw", "alaw"]
+Codec = Literal["pcm", "wav", "mp3", "opus", "webm", "aac", "m4a", "flac", "ulaw", "alaw"]
 SAMPLE_RATES: Final = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz
 
 
@@ -63,7 +65,7 @@ class AudioFormat:
     @property
     def is_lossy(self) -> bool:
         """Whether the codec is lossy, so that ``bit_rate`` sets its quality."""
-        return self.codec in ("mp3", "opus", "aac")
+        return self.codec in ("mp3", "opus", "webm", "aac", "m4a")
 
     @property
     def is_cpu_intensive(self) -> bool:
@@ -76,7 +78,7 @@ class AudioFormat:
         if self.bit_rate is not None:
             return self.bit_rate
         _, max_bit_rate = self._bit_rates
-        return min({"mp3": 128_000, "aac": 64_000}.get(self.codec, 32_000), max_bit_rate)
+        return min({"mp3": 128_000, "aac": 64_000, "m4a": 64_000}.get(self.codec, 32_000), max_bit_rate)
 
     @property
     def bytes_per_second(self) -> int:
@@ -86,7 +88,7 @@ class AudioFormat:
                 return 2 * self.sample_rate
             case "ulaw" | "alaw":
                 return self.sample_rate
-            case "mp3" | "opus" | "aac":
+            case "mp3" | "opus" | "webm" | "aac" | "m4a":
                 return self.bits_per_second // 8
             case _:
                 assert_never(self.codec)
@@ -99,11 +101,13 @@ class AudioFormat:
                 return "audio/mpeg"
             case "opus":
                 return "audio/ogg"
+            case "m4a":
+                return "audio/mp4"
             case "ulaw":
                 return f"audio/PCMU;rate={self.sample_rate}"
             case "alaw":
                 return f"audio/PCMA;rate={self.sample_rate}"
-            case "pcm" | "wav" | "aac" | "flac":
+            case "pcm" | "wav" | "aac" | "flac" | "webm":
                 return f"audio/{self.codec}"
             case _:
                 assert_never(self.codec)
@@ -118,7 +122,7 @@ class AudioFormat:
                 return 8_000, 160_000
             case "mp3":
                 return 32_000, 320_000
-            case "aac":
+            case "aac" | "m4a":
                 return 8_000, 6 * self.sample_rate  # 6,144 bits in a frame of 1,024 samples
             case _:
                 return 6_000, 256_000
@@ -157,7 +161,7 @@ def open_encoder(audio_format: AudioFormat) -> Encoder:
             return _SampleEncoder(audio_format, ulaw_encode)
         case "alaw":
             return _SampleEncoder(audio_format, alaw_encode)
-        case "mp3" | "opus" | "aac" | "flac":
+        case "mp3" | "opus" | "webm" | "aac" | "m4a" | "flac":
             return _FfmpegEncoder(audio_format)
         case _:
             assert_never(audio_format.codec)
@@ -243,8 +247,21 @@ def _ffmpeg_settings(audio_format: AudioFormat) -> _FfmpegSettings:
             return _FfmpegSettings(
                 "libopus", "ogg", SAMPLE_RATE, {"frame_duration": "20"}, {"page_duration": "20000"}
             )
+        case "webm":
+            return _FfmpegSettings(
+                "libopus",
+                "webm",
+                SAMPLE_RATE,
+                {"frame_duration": "20"},
+                {"live": "1", "cluster_time_limit": "20"},
+            )
         case "aac":
             return _FfmpegSettings("aac", "adts", rate, {}, {})
+        case "m4a":
+            # A fragment for each frame; the header waits for the first one, to have the encoder's delay.
+            return _FfmpegSettings(
+                "aac", "mp4", rate, {}, {"movflags": "delay_moov+default_base_moof+frag_every_frame"}
+            )
         case _:
             # Frames of 20 ms, and no 8 KiB of padding for tags before the first one.
             options = {"frame_size": str(rate // 50)}

@@ -27,7 +27,9 @@ CODECS: Final[dict[str, "Codec"]] = {
     ".flac": "flac",
     ".opus": "opus",
     ".ogg": "opus",
+    ".webm": "webm",
     ".aac": "aac",
+    ".m4a": "m4a",
     ".pcm": "pcm",
     ".raw": "pcm",
 }

@@ -21,8 +21,16 @@ from vivavoce.adapters.audio.encoders import (
 from vivavoce.tts_engine.errors import BadRequest
 
 CODECS = get_args(Codec)
-LOSSY = ("mp3", "opus", "aac")
-CONTAINERS = {"wav": "wav", "mp3": "mp3", "opus": "ogg", "aac": "aac", "flac": "flac"}
+LOSSY = ("mp3", "opus", "webm", "aac", "m4a")
+CONTAINERS = {
+    "wav": "wav",
+    "mp3": "mp3",
+    "opus": "ogg",
+    "webm": "webm",
+    "aac": "aac",
+    "m4a": "mp4",
+    "flac": "flac",
+}
 FEED = 480  # samples at 24 kHz, 20 ms
 # Objects of a closed encoder that are left to the garbage collector. From PyAV 19 on, the filters of an
 # encoder's own resampler refer to their graph.
@@ -85,13 +93,13 @@ def test_the_decoded_speech_correlates_with_the_input(codec: Codec) -> None:
         audio = AudioFormat(codec, rate)
         heard, rate_out = decoded(audio, encoded(audio, samples))
         lag_ms, likeness = lag_and_likeness(heard, rate_out, samples)
-        assert rate_out == (48_000 if codec == "opus" else rate)
+        assert rate_out == (48_000 if codec in ("opus", "webm") else rate)
         assert likeness > 0.98, (rate, lag_ms, likeness)
         longest_lag = {"mp3": 1_106, "aac": 1_025}.get(codec, 0) / rate * 1_000
         assert lag_ms <= longest_lag + 0.2, (rate, lag_ms)
 
 
-@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec not in ("mp3", "aac")])
+@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec not in ("mp3", "aac", "m4a")])
 @pytest.mark.parametrize("rate", SAMPLE_RATES)
 def test_lossless_formats_and_opus_keep_the_exact_length(codec: Codec, rate: int) -> None:
     audio = AudioFormat(codec, rate)
@@ -100,14 +108,14 @@ def test_lossless_formats_and_opus_keep_the_exact_length(codec: Codec, rate: int
     assert abs(len(heard) - len(samples) * rate_out / 24_000) <= 2
 
 
-@pytest.mark.parametrize("codec", ["mp3", "aac"])
+@pytest.mark.parametrize("codec", ["mp3", "aac", "m4a"])
 @pytest.mark.parametrize("rate", SAMPLE_RATES)
 def test_mp3_and_aac_add_little_more_than_two_frames_and_drop_nothing(codec: Codec, rate: int) -> None:
     audio = AudioFormat(codec, rate)
     samples = voiced(1.0)
     heard, _ = decoded(audio, encoded(audio, samples))
-    frame = 1_024 if codec == "aac" else 1_152 if rate >= 32_000 else 576
-    delay = 1_024 if codec == "aac" else 1_105
+    frame = 1_152 if codec == "mp3" and rate >= 32_000 else 576 if codec == "mp3" else 1_024
+    delay = {"mp3": 1_105, "aac": 1_024, "m4a": 0}[codec]
     assert rate <= len(heard) <= rate + delay + 2 * frame
 
 
@@ -125,11 +133,18 @@ def test_any_split_of_the_input_gives_the_same_samples(codec: Codec) -> None:
 @pytest.mark.parametrize(
     ("codec", "rate", "max_ms"),
     [
-        *[(codec, rate, 60) for codec in CODECS if codec not in ("mp3", "aac") for rate in SAMPLE_RATES],
+        *[
+            (codec, rate, 60)
+            for codec in CODECS
+            if codec not in ("mp3", "aac", "m4a")
+            for rate in SAMPLE_RATES
+        ],
         *[("mp3", rate, 120) for rate in (22_050, 24_000, 44_100, 48_000)],
         *[("aac", rate, 120) for rate in SAMPLE_RATES if rate >= 22_050],
         *[("mp3", rate, 300) for rate in (8_000, 16_000, 32_000)],  # limited by their frame length
         *[("aac", rate, 260) for rate in (8_000, 16_000)],
+        *[("m4a", rate, 200) for rate in SAMPLE_RATES if rate >= 22_050],
+        *[("m4a", rate, 520) for rate in (8_000, 16_000)],
     ],
 )
 def test_the_first_decodable_sample_comes_within_the_limit(codec: Codec, rate: int, max_ms: int) -> None:
@@ -159,17 +174,19 @@ def test_the_requested_bit_rate_is_kept(codec: Codec) -> None:
     samples = voiced(2.0)
     for bit_rate in (32_000, 64_000):
         bits = 8 * len(encoded(AudioFormat(codec, 24_000, bit_rate), samples)) / 2.0
-        pages = 12_000 if codec == "opus" else 0  # the headers of 50 Ogg pages a second
-        assert 0.7 * bit_rate < bits - pages < 1.4 * bit_rate
+        # The headers of 50 Ogg pages or WebM clusters, or of 23 MP4 fragments, a second
+        headers = {"opus": 12_000, "webm": 12_000, "m4a": 36_000}.get(codec, 0)
+        assert 0.7 * bit_rate < bits - headers < 1.4 * bit_rate
 
 
 @pytest.mark.parametrize("codec", LOSSY)
 def test_the_bit_rate_limits_are_encoded_and_rates_beyond_them_refused(codec: Codec) -> None:
+    name = {"webm": "opus", "m4a": "aac"}.get(codec, codec)
     edges = {
         "mp3": {8_000: (8_000, 64_000), 24_000: (8_000, 160_000), 48_000: (32_000, 320_000)},
         "aac": {8_000: (8_000, 48_000), 24_000: (8_000, 144_000), 48_000: (8_000, 288_000)},
         "opus": dict.fromkeys((8_000, 24_000, 48_000), (6_000, 256_000)),
-    }[codec]
+    }[name]
     for rate, (least, most) in edges.items():
         for bit_rate in (least, most):
             audio = AudioFormat(codec, rate, bit_rate)
@@ -262,6 +279,8 @@ def test_each_format_has_its_media_type() -> None:
         "wav": "audio/wav",
         "mp3": "audio/mpeg",
         "opus": "audio/ogg",
+        "webm": "audio/webm",
+        "m4a": "audio/mp4",
         "aac": "audio/aac",
         "flac": "audio/flac",
         "ulaw": "audio/PCMU;rate=8000",
