@@ -129,7 +129,7 @@ def text_of(message_type: str, **fields: Any) -> str:
         (text_of("session.config", word_times=1), "'word_times' is of type int; true or false is needed"),
         (text_of("session.config", word_timestamps=True), "set 'word_times' to receive audio.words"),
         (text_of("session.config", ref_audio=5), "'ref_audio' is of type int; a string is needed"),
-        (text_of("session.config", response_format="webm"), "'response_format' is 'webm'"),
+        (text_of("session.config", response_format="amr"), "'response_format' is 'amr'"),
     ],
 )
 def test_a_malformed_message_is_refused_with_a_reason(data: str | bytes, sentence: str) -> None:

@@ -234,10 +234,10 @@ def test_other_strings_have_limits_too() -> None:
         ),
         ({"response_format": 5}, "response_format", "invalid_type", "is of type int; a string is needed"),
         (
-            {"response_format": "webm"},
+            {"response_format": "amr"},
             "response_format",
             "invalid_value",
-            "'response_format' is 'webm'; allowed are pcm, wav, mp3, opus, aac, flac, ulaw, alaw",
+            "'response_format' is 'amr'; allowed are pcm, wav, mp3, opus, webm, aac, m4a, flac, ulaw, alaw",
         ),
         (
             {"stream_format": "ws"},
