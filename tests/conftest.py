@@ -9,9 +9,11 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx
 import pytest
 from hypothesis import settings
 from websockets.asyncio.client import connect
@@ -26,6 +28,9 @@ settings.load_profile("no deadline")
 
 # A client gives up a handshake after 10 s otherwise, which a busy machine may take.
 connect.__init__.__kwdefaults__["open_timeout"] = 120.0
+
+# A client reads the certificates of all authorities, 55 ms of processor time, which no test needs anew.
+httpx._transports.default.create_ssl_context = cache(httpx.create_ssl_context)
 
 # Child processes of tests import ``benches`` and ``shared`` as the tests do.
 _PATHS = (str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")]))

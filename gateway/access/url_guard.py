@@ -21,6 +21,7 @@ from urllib.parse import unquote_to_bytes
 
 import httpx
 
+from ..web.outgoing_tls import outgoing_tls
 from .errors import UrlRefused
 from .networks import is_public
 
@@ -83,7 +84,12 @@ class UrlGuard:
     async def _fetch_following_redirects(self, url: str) -> bytes:
         target = httpx.URL(url)
         timeout = httpx.Timeout(self._policy.timeout_s)
-        async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=timeout) as client:
+        async with httpx.AsyncClient(
+            trust_env=False,
+            follow_redirects=False,
+            timeout=timeout,
+            verify=outgoing_tls(trust_env=False),
+        ) as client:
             for _ in range(self._policy.max_redirects + 1):
                 content, location = await self._get(client, target)
                 if location is None:

@@ -3,8 +3,10 @@
 Source: https://packaging.python.org/en/latest/specifications/entry-points/
 """
 
+import sys
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import TypeVar
 
 from ..errors import PlugInError
@@ -20,7 +22,7 @@ def with_plug_ins(
     Raises PlugInError if one cannot be imported, is no record of this type, or has the name of another.
     """
     records = list(built_in)
-    for entry in entry_points(group=group):
+    for entry in _entry_points(tuple(sys.path)).select(group=group):
         record, names = _load(entry), [name_of(each) for each in records]
         expected = type(built_in[0])
         if not isinstance(record, expected):
@@ -29,6 +31,12 @@ def with_plug_ins(
             raise PlugInError(f"{_describe(entry)}: the name {name_of(record)!r} is taken")
         records.append(record)
     return tuple(records)
+
+
+@cache
+def _entry_points(path: tuple[str, ...]) -> EntryPoints:
+    """The entry points of all packages on the path; reading them takes 40 ms."""
+    return entry_points()
 
 
 def _load(entry: EntryPoint) -> object:

@@ -17,6 +17,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, WebSocketException
 
 from .....tts_engine.errors import VivavoceError
+from ....web.outgoing_tls import outgoing_tls
 from ..external_media import ExternalMedia, SystemChannel
 from .models import (
     ARI_BRIDGES,
@@ -81,6 +82,7 @@ class AriClient:
             auth=(access.user, access.password),
             timeout=_REQUEST_TIMEOUT_S,
             trust_env=False,
+            verify=outgoing_tls(trust_env=False),
         )
 
     async def aclose(self) -> None:

@@ -18,6 +18,7 @@ import httpx
 
 from .....tts_engine.errors import VivavoceError
 from ....web.client_json import replace_lone_surrogates
+from ....web.outgoing_tls import outgoing_tls
 
 _MAX_MESSAGES = 40  # in the history; older ones are dropped
 _MAX_LINE_CHARACTERS = 64 * 1024  # of one event; longer ones are ignored
@@ -95,7 +96,7 @@ async def stream_answer(history: ChatHistory, settings: ChatSettings) -> AsyncGe
     timeout = httpx.Timeout(settings.timeout_s)
     try:
         async with (
-            httpx.AsyncClient(timeout=timeout) as client,
+            httpx.AsyncClient(timeout=timeout, verify=outgoing_tls()) as client,
             client.stream(
                 "POST",
                 settings.base_url.rstrip("/") + "/chat/completions",
