@@ -19,8 +19,10 @@ from shared.gateways.client_programs import (
     run_pipecat_program,
     run_python_program,
 )
+from shared.gateways.tls_proxy import tls_proxy
 
 PROGRAMS = Path(__file__).with_name("openai")
+NODE_SDK = "ws@8.23.0 openai@7.57.0"  # Realtime connections need ws
 
 
 @pytest.mark.parametrize(("version", "cases"), [("1.109.1", 13), ("3.54.0", 14)])
@@ -33,7 +35,15 @@ def test_openais_python_sdk_works_over_realtime(server: tuple[str, str, str]) ->
 
 
 def test_openais_node_sdk_works(server: tuple[str, str, str]) -> None:
-    assert run_node_program("openai@7.57.0", PROGRAMS / "sdk.mjs", server) == 10
+    assert run_node_program(NODE_SDK, PROGRAMS / "sdk.mjs", server) == 10
+
+
+def test_openais_node_sdk_works_over_realtime(server: tuple[str, str, str], tmp_path: Path) -> None:
+    """The SDK connects over TLS only."""
+    url, *keys = server
+    with tls_proxy(tmp_path, url) as secure_url:
+        program, certificate = PROGRAMS / "realtime.mjs", tmp_path / "cert.pem"
+        assert run_node_program(NODE_SDK, program, (secure_url, *keys), certificate) == 5
 
 
 def test_the_voice_pipeline_of_openais_agents_sdk_works(server: tuple[str, str, str]) -> None:
