@@ -31,6 +31,7 @@ from .dialects.deepgram.dialect import DEEPGRAM
 from .dialects.elevenlabs.dialect import ELEVENLABS
 from .dialects.inworld.dialect import INWORLD
 from .dialects.jambonz.dialect import JAMBONZ
+from .dialects.localai.dialect import LOCALAI
 from .dialects.native_stream.dialect import NATIVE_STREAM
 from .dialects.openai.dialect import OPENAI
 from .dialects.pai.dialect import PAI
@@ -64,6 +65,7 @@ DIALECTS: Final = (
     COQUI,
     PIPER_SERVER,
     VAPI,
+    LOCALAI,
     REALTIME,
 )
 _ENTRY_POINTS: Final = "vivavoce.dialects"

@@ -147,7 +147,7 @@ SPEECH_PATHS = (
     *("/v1/audio", "/v1/models", "/api/v1", "/dev", "/tts", "/voices"),
     *("/v1/text-to-speech", "/v1/voices", "/v2/voices", "/v1/user", "/v1/speak", "/v2/speak", "/jambonz"),
     *("/speakers", "/studio_speakers", "/languages", "/clone_speaker", "/get_", "/set_", "/switch_model"),
-    *("/inference_", "/v1/model", "/api/tts", "/synthesize", "/vapi"),
+    *("/inference_", "/v1/model", "/api/tts", "/synthesize", "/vapi", "/localai"),
 )
 
 

@@ -1,4 +1,4 @@
-"""APIs of one route that answers a whole text: Coqui TTS's server, Piper's, and Vapi's custom voice."""
+"""APIs of one route: Coqui TTS's server, Piper's, LocalAI, and Vapi's custom voice."""
 
 import io
 import wave
@@ -58,6 +58,31 @@ def test_pipers_server_takes_a_json_object(run_every_api: Any) -> None:
     run_every_api(test)
 
 
+@pytest.mark.parametrize("name", [{"model": "tone-330"}, {"model": "tts", "voice": "tone-330"}])
+def test_localai_takes_the_name_of_a_voice_as_model_or_voice(
+    run_every_api: Any, name: dict[str, str]
+) -> None:
+    async def test(served: Any) -> None:
+        body = {"input": TEXT, "backend": "piper", **name}
+        answer = await served.client.post("/localai/tts", json=body)
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "audio/wav")
+        rate, samples = samples_of(answer.content)
+        assert len(samples) / rate == pytest.approx(3 * WORD_S, abs=0.1)
+        assert pitch_of(samples[: rate // 5], rate) == pytest.approx(330, abs=5)
+
+    run_every_api(test)
+
+
+def test_localai_streams_in_another_format(run_every_api: Any) -> None:
+    async def test(served: Any) -> None:
+        body = {"input": TEXT, "stream": True, "response_format": "pcm", "sample_rate": 16_000}
+        answer = await served.client.post("/localai/tts", json=body)
+        assert "content-length" not in answer.headers
+        assert len(answer.content) / 2 / 16_000 == pytest.approx(3 * WORD_S, abs=0.1)
+
+    run_every_api(test)
+
+
 def test_vapi_hears_raw_samples_at_its_rate(run_every_api: Any) -> None:
     async def test(served: Any) -> None:
         message = {"type": "voice-request", "text": TEXT, "sampleRate": 16_000, "voiceId": "tone-330"}
@@ -83,10 +108,12 @@ def test_faults_are_answered_with_an_error_and_vapis_secret_is_a_key(tmp_path: P
         faults = [
             await client.get("/api/tts"),
             await client.post("/synthesize", json={"text": ""}),
+            await client.post("/localai/tts", json={"input": ""}),
+            await client.post("/localai/tts", json={"input": TEXT, "sample_rate": 4_000}),
             await client.post("/synthesize", json={"text": TEXT, "length_scale": 9}),
             await client.post("/vapi/tts", json={"message": {**message, "sampleRate": 4_000}}),
         ]
-        assert [(fault.status_code, list(fault.json())) for fault in faults] == [(400, ["error"])] * 4
+        assert [(fault.status_code, list(fault.json())) for fault in faults] == [(400, ["error"])] * 6
         nobody = await client.get("/api/tts", params={"text": TEXT, "speaker_id": "nobody"})
         assert (nobody.status_code, "nobody" in nobody.json()["error"]) == (404, True)
 

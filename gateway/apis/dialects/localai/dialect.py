@@ -1,0 +1,91 @@
+"""LocalAI's ``POST /tts``, below ``/localai``: a JSON object, answered with a sound file or as it is made.
+
+Source: localai.io/docs/models/capabilities/audio/text-to-audio, November 2026.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .....adapters.audio.encoders import AudioFormat, AudioLayout
+from .....tts_engine.chunk import SAMPLE_RATE
+from .....tts_engine.errors import UnknownVoice
+from .....tts_engine.stream_request import Delivery
+from ....access.access_control import Grant
+from ....web.openapi.operations import json_body, operation, speech_errors
+from ...dialect import Dialect, DialectHost, OpenDialect
+from ...shell.error_table import SENTENCES, ErrorSentence
+from ...shell.format_names import CodecName
+from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...shell.request_fields import read_object, validated
+from ...shell.speech import SynthesisOptions
+from ...shell.speech_job import SpeechJob
+from ...shell.speech_response import audio_response
+
+PATH: Final = "/localai/tts"
+_ANY_MODEL: Final = re.compile(".*")  # LocalAI's models have names of their own
+
+
+class LocalAIRequest(BaseModel):
+    """What is spoken. Unknown fields, and ``backend``, are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    input: Annotated[str, Field(examples=["Good morning."])]
+    model: Annotated[str, Field(max_length=256, description="May name a voice.")] = ""
+    voice: Annotated[str, Field(max_length=256, description="Name of a voice.")] = ""
+    language: Annotated[str, Field(max_length=35, description="Of the text.")] = ""
+    response_format: CodecName = "wav"
+    sample_rate: Annotated[int, Field(description="Hz.")] = SAMPLE_RATE
+    stream: Annotated[bool, Field(description="Send the sound while it is made.")] = False
+
+
+_SPEAK: Final = operation(
+    "localaiSpeech",
+    "Speak a text: LocalAI.",
+    audio_response("A sound file.", "audio/wav"),
+    speech_errors(ErrorSentence, {400: "A field is invalid.", 404: "No such voice."}),
+    body=json_body(LocalAIRequest),
+)
+
+
+class LocalAIHttpApi(SpeechHttpApi):
+    """The endpoint of one server; belongs to its event loop."""
+
+    name = "localai"
+    errors = SENTENCES
+    error_formats = SENTENCES.formats("/localai")
+
+    def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
+        yield f"POST {PATH}", self.speaking(_LocalAISpeechResponse), _SPEAK
+
+
+class _LocalAISpeechResponse(SpeechJobResponse):
+    async def read_job(self, grant: Grant) -> SpeechJob:
+        speech = validated(LocalAIRequest.model_validate, await read_object(self.request))
+        layout = AudioLayout.STREAM if speech.stream else AudioLayout.FILE
+        options = SynthesisOptions(
+            self.host.voices.resolve(speech.voice, grant, self._voice_of(speech.model, grant)),
+            AudioFormat(speech.response_format, speech.sample_rate, layout=layout),
+            delivery=Delivery(language=speech.language or None),
+        )
+        return SpeechJob(self.host.check_text(speech.input, "input"), options, is_whole=not speech.stream)
+
+    def _voice_of(self, model: str, grant: Grant) -> str | None:
+        """The voice that a model's name stands for, or that has it; None: the default one."""
+        named = self.host.server.models.default_voice(model or None, _ANY_MODEL)
+        if named is not None:
+            return named
+        try:
+            return self.host.voices.resolve(model, grant)
+        except UnknownVoice:
+            return None
+
+
+def _open(host: DialectHost) -> OpenDialect:
+    return OpenDialect.of(LocalAIHttpApi(host.jobs))
+
+
+LOCALAI: Final = Dialect("localai", _open, title="LocalAI")
