@@ -23,6 +23,7 @@ from ..tts_engine.process_limits import available_cores
 from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl
 from .access.keys import Scope
+from .access.url_guard import UrlGuard
 from .background_tasks import start_background_task
 from .calls.agents import Agent, CallAgents, make_agent
 from .calls.api import placed_calls
@@ -131,7 +132,8 @@ class CallServers:
         if (table := settings.recordings) is not None:
             recordings = CallRecordings(table.folder, records_all=table.all_calls)
             resources.push_async_callback(asyncio.to_thread, recordings.close)
-        sounds = SoundLibrary(settings.sounds.folder)
+        guard = UrlGuard.allowing(settings.apis.reference_hosts)
+        sounds = SoundLibrary(settings.sounds.folder, fetch=guard.fetch)
         resources.callback(sounds.close)
         services = CallServices(engine, registry, recordings, sounds, BackgroundLoops(background))
         speech = CallSpeechOptions(settings.bundle.voice)

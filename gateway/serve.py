@@ -27,7 +27,7 @@ from .access.keys import KeysFile
 from .access.networks import AddressSet
 from .access.origins import Origins
 from .access.settings import AccessTable, HttpTable
-from .access.url_guard import UrlGuard, UrlPolicy
+from .access.url_guard import UrlGuard
 from .apis.dialect import SpeechApiPolicy
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
@@ -222,7 +222,7 @@ async def _open_apis(
     resources: AsyncExitStack,
 ) -> SpeechApis:
     """Open the speech APIs, with gRPC if it has a port; raise VivavoceError."""
-    guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.apis.reference_hosts)))
+    guard = UrlGuard.allowing(settings.apis.reference_hosts)
     policy = SpeechApiPolicy(
         settings.apis.max_input_characters, models_of(engine), settings.reading.refuses_guessed_language
     )

@@ -12,7 +12,7 @@ import asyncio
 import base64
 import binascii
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -67,6 +67,11 @@ class UrlGuard:
     def __init__(self, policy: UrlPolicy = UrlPolicy(), resolver: Resolver | None = None) -> None:
         self._policy = policy
         self._resolve = resolver or SystemResolver()
+
+    @classmethod
+    def allowing(cls, hosts: Iterable[str]) -> "UrlGuard":
+        """Return a guard for which these hosts may be private: ``name`` or ``name:port``."""
+        return cls(UrlPolicy(allowed_hosts=frozenset(hosts)))
 
     async def fetch(self, url: str) -> bytes:
         """Return the content of an http, https or data URL; raise UrlRefused."""

@@ -83,7 +83,10 @@ class SoundToPlay(CallMessage):
     file: Annotated[
         str,
         Field(
-            min_length=1, max_length=1000, description="Name in the folder of sounds.", examples=["menu.mp3"]
+            min_length=1,
+            max_length=1000,
+            description="Name in the folder of sounds, or a URL.",
+            examples=["menu.mp3"],
         ),
     ]
     marks: Annotated[

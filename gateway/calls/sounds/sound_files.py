@@ -1,13 +1,13 @@
-"""Sound files of the operator's folder, as programs play them on calls.
+"""Sound files of the operator's folder and of URLs, as programs play them on calls.
 
 A file is decoded when it is played for the first time, in a process of its own as recordings of voices are,
-and kept. It is played as an utterance without text.
+and kept; a URL is fetched each time. Both are played as an utterance without text.
 """
 
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,9 @@ _DECODERS: Final = 2  # at once
 _CHUNK_SAMPLES: Final = SAMPLE_RATE // 2
 _NO_PROVENANCE: Final = Provenance(None, None, 0.0, 0.0)
 
+_URLS: Final = ("http://", "https://")
+
+Fetch = Callable[[str], Awaitable[bytes]]
 _FileVersion = tuple[Path, int, int]  # with its time in ns and its size in bytes
 
 
@@ -56,13 +59,18 @@ def read_sound(path: Path) -> bytes:
                 f"{path.name}: {size:,} bytes; at most {SOUND_LIMITS.max_bytes:,} are allowed, and "
                 f"{SOUND_LIMITS.max_duration_s:g} s"
             )
-        recording = read_recording(path.read_bytes(), SOUND_LIMITS)
+        content = path.read_bytes()
     except OSError as error:
         raise SoundRefused(f"{path.name}: {error.strerror}") from None
-    except SoundRefused:
-        raise
+    return decode_sound(path.name, content)
+
+
+def decode_sound(name: str, content: bytes) -> bytes:
+    """Decode as ``read_sound`` does; ``name`` is for the error."""
+    try:
+        recording = read_recording(content, SOUND_LIMITS)
     except BadRequest as error:
-        raise SoundRefused(f"{path.name}: {error}") from None
+        raise SoundRefused(f"{name}: {error}") from None
     samples = recording.samples
     if recording.sample_rate != SAMPLE_RATE:
         samples = soxr.resample(samples, recording.sample_rate, SAMPLE_RATE, quality="HQ")
@@ -71,17 +79,17 @@ def read_sound(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class PlayedFile:
-    """One playing of a file."""
+    """One playing of a file or a URL."""
 
     text: ClassVar[str] = ""  # it has no words
 
     library: "SoundLibrary"
-    path: Path
+    source: Path | str  # a file, or a URL
     marks: tuple[Mark, ...] = ()  # places in it, by time; reported when they are heard
 
     async def chunks(self) -> Iterator[AudioChunk]:
-        """Decode the file; return its audio in pieces of half a second. Raises SoundRefused."""
-        pcm = await self.library.load(self.path)
+        """Decode the sound; return its audio in pieces of half a second. Raises SoundRefused, UrlRefused."""
+        pcm = await self.library.load(self.source)
         return _chunks(pcm, self.marks)
 
 
@@ -92,13 +100,21 @@ class SoundLibrary:
 
     Args:
         folder: None: there are no files.
+        fetch: returns the content of a URL, or raises UrlRefused; None: no URLs are played.
         max_kept_bytes: of decoded files; those not played for the longest time are forgotten.
     """
 
-    def __init__(self, folder: Path | None = None, *, max_kept_bytes: int = _MAX_KEPT_BYTES) -> None:
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        fetch: Fetch | None = None,
+        max_kept_bytes: int = _MAX_KEPT_BYTES,
+    ) -> None:
         if folder is not None and not folder.is_dir():
             raise BadRequest(f"sounds.folder: {folder}: no such folder")
         self._folder = None if folder is None else folder.resolve()
+        self._fetch = fetch
         self._max_kept_bytes = max_kept_bytes
         self._threads = ThreadPoolExecutor(_DECODERS, thread_name_prefix="sounds")
         self._kept: OrderedDict[_FileVersion, bytes] = OrderedDict()  # the one played last at the end
@@ -109,12 +125,19 @@ class SoundLibrary:
         self._threads.shutdown(cancel_futures=True)
 
     def find(self, name: str, marks: Mapping[str, float] | None = None) -> PlayedFile:
-        """Return a playing of the file of that name, which may be in a folder inside.
+        """Return a playing of the file of that name, which may be in a folder inside, or of a URL.
 
         Raises SoundRefused for a path that leaves the folder, and SoundNotFound.
 
         marks: seconds from the beginning, by name.
         """
+        places = sorted((marks or {}).items(), key=lambda mark: mark[1])
+        heard = tuple(Mark(mark, at_s) for mark, at_s in places)
+        if self._fetch is not None and name.lower().startswith(_URLS):
+            return PlayedFile(self, name, heard)
+        return PlayedFile(self, self._find_file(name), heard)
+
+    def _find_file(self, name: str) -> Path:
         if self._folder is None:
             raise SoundNotFound("there are no sounds here: set sounds.folder to a folder of sound files")
         try:
@@ -125,12 +148,13 @@ class SoundLibrary:
                 raise SoundNotFound(f"there is no sound {name!r} in the folder of sounds")
         except (OSError, ValueError):  # too long, a zero
             raise SoundNotFound(f"there is no sound {name[:100]!r} in the folder of sounds") from None
-        places = sorted((marks or {}).items(), key=lambda mark: mark[1])
-        return PlayedFile(self, path, tuple(Mark(mark, at_s) for mark, at_s in places))
+        return path
 
-    async def load(self, path: Path) -> bytes:
-        """Return the decoded file, s16le mono at 24 kHz; raises SoundRefused."""
-        version = _version_of(path)
+    async def load(self, source: Path | str) -> bytes:
+        """Return the decoded sound, s16le mono at 24 kHz; raises SoundRefused, and UrlRefused."""
+        if isinstance(source, str):
+            return await self._load_url(source)
+        version = _version_of(source)
         if (pcm := self._kept.get(version)) is not None:
             self._kept.move_to_end(version)
             return pcm
@@ -138,6 +162,13 @@ class SoundLibrary:
             loading = asyncio.ensure_future(self._decode(version))
             self._loading[version] = loading
         return await asyncio.shield(loading)
+
+    async def _load_url(self, url: str) -> bytes:
+        assert self._fetch is not None
+        content = await self._fetch(url)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, decode_sound, "the URL", content
+        )
 
     async def _decode(self, version: _FileVersion) -> bytes:
         try:

@@ -2,7 +2,11 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -108,6 +112,38 @@ def test_a_file_that_cannot_be_played_is_an_error_and_the_call_goes_on(sounds: P
         ]
 
     run(test())
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder over HTTP; yields host and port."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_url_is_played_if_its_host_may_be_fetched_from(sounds: Path) -> None:
+    with serving(sounds) as host:
+
+        async def test() -> None:
+            async with call_server(apis_reference_hosts=(host,)) as server:
+                phone = await server.phone()
+                async with server.socket(phone.call_id) as socket:
+                    await send(socket, type="play", file=f"http://{host}/menu.wav", marks={"middle": 0.5})
+                    assert "middle" in described(await until(socket, "speech_finished"))
+                    await send(socket, type="play", file=f"http://{host}/none.wav")
+                    assert "answered 404" in (await until(socket, "error"))[-1]["message"]
+                    await send(socket, type="play", file="http://127.0.0.1:9/menu.wav")
+                    assert "port 9" in (await until(socket, "error"))[-1]["message"]
+                assert seconds_of_file(phone) == pytest.approx(1.0, abs=0.11)
+
+        run(test())
 
 
 def test_a_file_is_played_over_http_and_answered_when_it_was_heard(sounds: Path) -> None:
