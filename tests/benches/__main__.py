@@ -67,6 +67,16 @@ def bench_call_sounds(calls: int, seconds: float, as_json: bool) -> None:
     print_report(measure(calls, seconds), as_json)
 
 
+@bench_group.command("page-play")
+@click.option("--plays", type=click.IntRange(1), default=20, show_default=True)
+@AS_JSON
+def bench_page_play(plays: int, as_json: bool) -> None:
+    """First sound of the page after Play, in headless Chromium with the packaged voice."""
+    from benches.page_play import measure
+
+    print_report(measure(plays), as_json)
+
+
 @bench_group.command("echo")
 @click.option("--sentences", type=click.IntRange(1), default=100, show_default=True, help="Played.")
 @AS_JSON
