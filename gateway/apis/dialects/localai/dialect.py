@@ -3,7 +3,6 @@
 Source: localai.io/docs/models/capabilities/audio/text-to-audio, November 2026.
 """
 
-import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
@@ -25,7 +24,6 @@ from ...shell.speech_job import SpeechJob
 from ...shell.speech_response import audio_response
 
 PATH: Final = "/localai/tts"
-_ANY_MODEL: Final = re.compile(".*")  # LocalAI's models have names of their own
 
 
 class LocalAIRequest(BaseModel):
@@ -75,7 +73,7 @@ class _LocalAISpeechResponse(SpeechJobResponse):
 
     def _voice_of(self, model: str, grant: Grant) -> str | None:
         """The voice that a model's name stands for, or that has it; None: the default one."""
-        named = self.host.server.models.default_voice(model or None, _ANY_MODEL)
+        named = self.host.server.models.default_voice(model or None)
         if named is not None:
             return named
         try:
