@@ -21,7 +21,7 @@ from urllib.parse import unquote_to_bytes
 
 import httpx
 
-from ..web.outgoing_tls import outgoing_tls
+from ..outgoing_tls import outgoing_tls
 from .errors import UrlRefused
 from .networks import is_public
 

@@ -17,7 +17,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, WebSocketException
 
 from .....tts_engine.errors import VivavoceError
-from ....web.outgoing_tls import outgoing_tls
+from ....outgoing_tls import outgoing_tls
 from ..external_media import ExternalMedia, SystemChannel
 from .models import (
     ARI_BRIDGES,

@@ -17,8 +17,8 @@ from typing import Literal
 import httpx
 
 from .....tts_engine.errors import VivavoceError
+from ....outgoing_tls import outgoing_tls
 from ....web.client_json import replace_lone_surrogates
-from ....web.outgoing_tls import outgoing_tls
 
 _MAX_MESSAGES = 40  # in the history; older ones are dropped
 _MAX_LINE_CHARACTERS = 64 * 1024  # of one event; longer ones are ignored
