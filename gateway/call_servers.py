@@ -35,8 +35,7 @@ from .calls.legs.websocket_calls import WebSocketCalls
 from .calls.legs.websocket_leg import WebSocketLegServices, WebSocketTimeouts
 from .calls.recordings import CallRecordings
 from .calls.registry import CallRegistry
-from .calls.sounds.background_files import read_background
-from .calls.sounds.sound_files import SoundLibrary
+from .calls.sounds.sound_files import SoundLibrary, read_background
 from .calls.ways_in.ari.way_in import ARI
 from .calls.ways_in.asterisk_websocket.way_in import ASTERISK_WEBSOCKET
 from .calls.ways_in.audiosocket.way_in import AUDIOSOCKET

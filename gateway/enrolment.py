@@ -22,6 +22,7 @@ import numpy as np
 
 from ..tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ..tts_engine.voices.enrollable import EnrollableVoices
+from ..tts_engine.voices.packed_prompt import StorablePrompt
 from ..tts_engine.voices.recording import (
     Recording,
     RecordingLimits,
@@ -29,7 +30,6 @@ from ..tts_engine.voices.recording import (
     hash_recording,
     read_recording,
 )
-from ..tts_engine.voices.storable_prompt import StorablePrompt
 from ..tts_engine.voices.store import VoiceMetadata, VoiceStore, checked_id
 
 logger = logging.getLogger(__name__)

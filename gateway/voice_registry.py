@@ -22,6 +22,7 @@ from typing import Final, NoReturn
 from ..tts_engine.engine_set import enrollable_of
 from ..tts_engine.errors import BadRequest, BundleError, UnknownVoice
 from ..tts_engine.voices.enrollable import EnrollableVoices
+from ..tts_engine.voices.packed_prompt import StorablePrompt
 from ..tts_engine.voices.recording import (
     Recording,
     RecordingLimits,
@@ -29,7 +30,6 @@ from ..tts_engine.voices.recording import (
     hash_recording,
     read_recordings,
 )
-from ..tts_engine.voices.storable_prompt import StorablePrompt
 from ..tts_engine.voices.store import StoredVoice, VoiceMetadata, VoiceStore, checked_id
 from ..tts_engine.voices.voices import MULTIPLE_LANGUAGES, Voice, Voices
 from .access.access_control import ANONYMOUS_KEY_ID, Grant

@@ -42,8 +42,8 @@ from vivavoce.models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from vivavoce.tts_engine.backends.divided_stages import RenderReplicaDescription
 from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.cosyvoice.rendering.remote_render_stage import RemoteRenderStage
-from vivavoce.tts_engine.cosyvoice.rendering.render_input import RenderInput
 from vivavoce.tts_engine.cosyvoice.rendering.render_messages import ChunkRequest, RenderedChunk, RenderReply
+from vivavoce.tts_engine.cosyvoice.rendering.render_stage import RenderInput
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import SynthesisFailed, VivavoceError
 from vivavoce.tts_engine.voice_kit.fault_isolation import FaultIsolation

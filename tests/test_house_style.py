@@ -20,7 +20,7 @@ BOUNDARIES = {
     "adapters/media/phone_call.py",
     "gateway/access/grant_ends.py",
     "gateway/apis/dialects/cosyvoice_server/grpc_server.py",
-    "gateway/apis/dialects/wyoming/server.py",
+    "gateway/apis/dialects/wyoming/dialect.py",
     "gateway/apis/shell/speech_response.py",
     "gateway/cluster/replicas/replica_host.py",
     "gateway/web/websocket.py",

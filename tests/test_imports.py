@@ -40,7 +40,7 @@ ALLOWED_PACKAGES = {
     "adapters/audio/tempo.py": {"av"},  # FFmpeg's filters, in memory
     "adapters/audio/input_resampler.py": {"av"},  # frames of a WebRTC track
     "adapters/audiosocket/pending_call.py": {"asyncio", "os", "socket"},  # a connection before its call id
-    "adapters/audiosocket/socket_options.py": {"socket", "sys"},
+    "adapters/audiosocket/wire.py": {"socket", "sys"},  # the socket of a call, and its options
     "adapters/audiosocket/server.py": {"asyncio", "socket"},  # listens on the socket of its caller
     "adapters/media/clock.py": {"asyncio", "time"},  # the clock
     "adapters/media/link.py": {"asyncio", "os", "socket"},  # the two ends of a socket pair
@@ -53,7 +53,6 @@ ALLOWED_PACKAGES = {
         "sys",
         "threading",
     },
-    "adapters/audiosocket/wire.py": {"socket"},  # the socket of a call
     "adapters/media/phone_call.py": {"time"},  # a call of a media server
     "adapters/media/remote_media.py": {"os", "socket", "time"},  # keeps the socket of a call
     "adapters/rtp/wire.py": {"socket", "time"},  # the sockets of a call; reports have the wall clock

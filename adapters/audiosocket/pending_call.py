@@ -20,7 +20,7 @@ from uuid import UUID
 from ..unidentified_connections import UnidentifiedConnections
 from .protocol import AudioSocketAudio, AudioSocketProtocolError, CallId, Dtmf, Hangup
 from .server_connection import AudioSocketServerConnection, AudioSocketTimeouts
-from .socket_options import LINGER_S, set_socket_options
+from .wire import LINGER_S, set_socket_options
 
 
 class NoRoomForCall(Exception):

@@ -11,11 +11,15 @@ Keys are accepted in every header that clients of the served APIs use:
 
 Without a keys file, every client may do everything; the settings then allow loopback addresses only, unless
 ``access.without_key`` says otherwise.
+
+A request's trace id names its streams in the logs of all processes that speak them. Source: W3C Trace
+Context, Recommendation of 23 November 2021, section 3.2.
 """
 
 import asyncio
 import base64
 import logging
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +36,25 @@ from .grant_ends import GrantEnds, current_connection
 from .keys import ApiKey, KeyLimits, KeysFile, Scope, included_scopes
 from .origins import Origins
 from .rate_limits import KeyRateLimiter
-from .trace_context import new_trace_id, trace_id_of
+
+_TRACEPARENT = re.compile(
+    r"(?P<version>(?!ff)[0-9a-f]{2})-(?P<trace_id>(?!0{32})[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+    r"(?P<further>-.*)?"
+)
+
+
+def trace_id_of(headers: Mapping[str, str]) -> str:
+    """The trace id of the header ``traceparent``, or a new one without it: 32 hexadecimal digits."""
+    found = _TRACEPARENT.fullmatch(headers.get("traceparent", "").strip())
+    if found is None or (found["version"] == "00" and found["further"]):
+        return new_trace_id()
+    return found["trace_id"]
+
+
+def new_trace_id() -> str:
+    """A random trace id."""
+    return secrets.token_hex(16)
+
 
 logger = logging.getLogger(__name__)
 

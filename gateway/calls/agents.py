@@ -251,3 +251,19 @@ def _read_script(file: Path) -> str:
     if not script.strip():
         raise BadRequest(f"agent: the script {file} is empty")
     return script
+
+
+class AnnouncingAgent:
+    """Speaks an announcement, and keeps the call up."""
+
+    def __init__(self, announcement: str) -> None:
+        self.announced = asyncio.Event()
+        self._announcement = announcement
+
+    async def run(self, call: Call) -> None:
+        """Speak, and wait until the call is over."""
+        if self._announcement:
+            await call.speech.speak(self._announcement)
+            await call.speech.wait_played()
+        self.announced.set()
+        await call.end.wait_closed()

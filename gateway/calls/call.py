@@ -18,9 +18,8 @@ from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.metrics import Metrics
 from .call_end import CallEnd
 from .call_listening import CallListening
-from .call_options import LEAD_S, CallSpeechOptions
+from .call_options import LEAD_S, UNKNOWN_CALLER, Caller, CallSpeechOptions
 from .call_speech import CallSpeech
-from .caller import UNKNOWN_CALLER, Caller
 from .events import CallEvents, HoldChanged, HungUp, PlayoutReport, RecordingEnded
 from .pressure.call_pressure import CallPressure, PlayoutCounters
 from .recordings import CallRecording, CallRecordings, RecordingFailed

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...adapters.playback.background import Awaited
+from .call_options import CallOwner
 from .call_speech import CallSpeech
-from .caller import CallOwner
 from .transfers import (
     AttendedTransfer,
     CallNotTransferable,

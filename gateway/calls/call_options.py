@@ -1,7 +1,9 @@
-"""Options of a call: how it speaks, and what it does when its caller speaks."""
+"""A call's caller and options: how it speaks, and what it does when its caller speaks."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import Final, Self
 
 from ...tts_engine.reading.pronunciation.lexicon_files import LexiconFile
@@ -49,3 +51,25 @@ class CallerSpeechAction(Enum):
 
     TELL = "tell"  # emit CallerSpeaking
     DISCARD = "discard"  # emit CallerSpeaking and discard what is playing
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The caller of a call, and what was called. Unknown fields are empty."""
+
+    number: str = ""
+    name: str = ""
+    called: str = ""  # number or extension that was called
+    variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class CallOwner:
+    """Whose a call is. A phone call that comes in is no key's, unless a key names its agent."""
+
+    key_id: str = ""  # of the key that placed it, or whose page it is; "": none
+    agent: str = ""  # name of the agent that it was announced for; "": none
+
+
+UNKNOWN_CALLER = Caller()
+NO_OWNER = CallOwner()

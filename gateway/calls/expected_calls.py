@@ -11,7 +11,7 @@ from ..access.access_control import Grant
 from ..access.keys import Scope
 from ..web.errors import ResourceConflict
 from .agents import Agent
-from .caller import Caller
+from .call_options import Caller
 
 _MAX_EXPECTED: Final = 10_000
 

@@ -1,11 +1,11 @@
-"""The tables ``[calls]`` and ``[recordings]`` of the configuration."""
+"""The tables ``[calls]``, ``[recordings]`` and ``[sounds]`` of the configuration."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..configuration.settings_table import Integer, SettingsTable
+from ..configuration.settings_table import JSON, FiniteFloat, Integer, SettingsTable
 
 AgentChoice = Annotated[str, Field(pattern=r"^(keys|none|(script|loop):.+)$")]
 
@@ -30,3 +30,60 @@ class RecordingsTable(SettingsTable):
 
     folder: Path
     all_calls: bool = False  # from their beginning; else those that a program asks for
+
+
+_Level = Annotated[FiniteFloat, Field(ge=-60, le=0)]  # dB; 0: as the file is
+
+
+class AmbienceTable(SettingsTable):
+    """A room or an office, under speech."""
+
+    file: Path
+    level_db: _Level = -20.0  # 10 dB less under speech
+
+
+class ThinkingTable(SettingsTable):
+    """A sound while a program is attached and nothing is said."""
+
+    file: Path
+    level_db: _Level = -20.0
+    after_ms: Annotated[Integer, Field(ge=0, le=60_000)] = 1_000  # of silence
+
+
+class HoldTable(SettingsTable):
+    """Music for a caller who waits for a transfer, or has put the call on hold."""
+
+    file: Path
+    level_db: _Level = -10.0
+
+
+class SoundsTable(SettingsTable):
+    """Sounds of calls besides speech."""
+
+    folder: Path | None = Field(
+        default=None,
+        title="a folder",
+        description="folder of sound files that programs may [play](#sounds) on calls; unset: none",
+    )
+    ambience: Annotated[
+        AmbienceTable | None, JSON, Field(title='a table, {file = "office.wav", level_db = -20}')
+    ] = Field(
+        default=None,
+        description="sound of a room on every call, over and over: `file`, and `level_db` from -60 to 0 (the "
+        "file as it is); 10 dB less under speech",
+    )
+    thinking: Annotated[
+        ThinkingTable | None,
+        JSON,
+        Field(title='a table, {file = "keyboard.wav", level_db = -20, after_ms = 1000}'),
+    ] = Field(
+        default=None,
+        description="sound while a program is attached and nothing has been said for `after_ms`, up to the "
+        "first word: `file`, `level_db`",
+    )
+    hold: Annotated[HoldTable | None, JSON, Field(title='a table, {file = "music.mp3", level_db = -10}')] = (
+        Field(
+            default=None,
+            description="music on hold and while an attended transfer is under way: `file`, `level_db`",
+        )
+    )

@@ -69,13 +69,13 @@ def add(
 
     checkpoints = checkpoints_of(bundle)
     checkpoints.require_networks(bundle)
+    from ...tts_engine.voices.packed_prompt import model_name
     from ...tts_engine.voices.recording import (
         check_transcript,
         hash_recording,
         read_recordings,
         read_sound_file,
     )
-    from ...tts_engine.voices.storable_prompt import model_name
     from ...tts_engine.voices.store import VoiceMetadata, VoiceStore, checked_id
 
     with VoiceStore(folder, None) as store:
@@ -161,7 +161,7 @@ def _open_existing_store(folder: Path) -> "VoiceStore":
 
 
 def _format_voice(voice: "StoredVoice") -> str:
-    from ...tts_engine.voices.storable_prompt import model_name
+    from ...tts_engine.voices.packed_prompt import model_name
 
     day = time.strftime("%Y-%m-%d", time.gmtime(voice.created_at))
     model = model_name(voice.version).replace(" ", "-").lower()

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
+from starlette.staticfiles import StaticFiles
 
 from ... import __version__
 from ...tts_engine.errors import UnknownVoice
@@ -21,9 +22,33 @@ from ..access.errors import ScopeMissing
 from ..access.keys import Scope
 from ..transcription import can_transcribe
 from ..voice_registry import VoiceRegistry
+from ..web.errors import native_errors
 from ..web.openapi.operations import Responses, content_response, json_response, operation
-from ..web.responses import native_errors
-from .page_files import PageFiles
+
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "media-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Permissions-Policy": "microphone=(self), camera=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+
+
+class PageFiles:
+    """The files of one folder, without those of folders in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._files = StaticFiles(directory=directory)
+
+    async def response(self, name: str, request: Request) -> Response:
+        """The answer to a request for a file; raises HTTPException 404 if there is none."""
+        response = await self._files.get_response(name, request.scope)
+        response.headers.update(_HEADERS)
+        return response
+
 
 FILES: Final = Path(__file__).parent / "files"
 CALL_PATH: Final = "/call"

@@ -39,9 +39,8 @@ from ..access.errors import (
 )
 from ..access.keys import Scope
 from .connection_limits import IdentityMiddleware
-from .errors import ResourceConflict, ResourceNotFound
+from .errors import ErrorBody, ResourceConflict, ResourceNotFound, Status, native_errors
 from .openapi.operations import content_response, json_response, operation
-from .responses import ErrorBody, Status, native_errors
 from .unmatched import ErrorFormat, HeadMiddleware, UnmatchedPaths, plain_path
 
 # The first class that matches counts; any other BadRequest is 400.

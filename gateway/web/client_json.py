@@ -1,9 +1,12 @@
-"""JSON that clients send, of bounded length, and the halves of characters that it can carry."""
+"""Bodies and JSON that clients send, of bounded length, and the halves of characters that JSON can carry."""
 
 import json
 import re
 from collections.abc import Callable
 from typing import Any, Final
+
+from fastapi import Request
+from starlette.types import Message
 
 MAX_VALUES: Final = 25_000  # in one message; parsed in at most 5 ms, in which no other thread runs
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
@@ -53,3 +56,25 @@ def replace_lone_surrogates(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+async def read_body(request: Request, max_bytes: int, too_long: type[Exception]) -> bytes:
+    """The body of a request; raises too_long, with a sentence, if it has more than max_bytes."""
+    return await with_bounded_body(
+        request, max_bytes, too_long(f"the body is longer than {max_bytes} bytes")
+    ).body()
+
+
+def with_bounded_body(request: Request, max_bytes: int, too_long: Exception) -> Request:
+    """The same request; reading more than max_bytes of its body raises too_long."""
+    read_bytes = 0
+
+    async def receive() -> Message:
+        nonlocal read_bytes
+        message = await request.receive()
+        read_bytes += len(message.get("body", b""))
+        if read_bytes > max_bytes:
+            raise too_long
+        return message
+
+    return Request(request.scope, receive)

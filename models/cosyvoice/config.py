@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-from ..checkpoint.config_checks import require, require_layers, require_multiple
+from ..checkpoint.settings_file import require, require_layers, require_multiple
 
 SAMPLE_RATE = 24_000  # Hz, of all speech that the networks make
 MEL_BANDS = 80

@@ -76,7 +76,7 @@ class Linear(PreparedModule):
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
         self.register_buffer("matrix", None, persistent=False)
         self.matrix: Tensor | None
-        self.halves: Tensor | None = None  # of ``whole_matrix``, see ``half_matrices``
+        self.halves: Tensor | None = None  # of ``whole_matrix``, see ``precision.split_matrix``
 
     def prepare(self) -> None:
         """Pack the weight."""
@@ -124,7 +124,7 @@ class CausalConv(PreparedModule):
         self.bias = nn.Parameter(torch.empty(outputs))
         self.register_buffer("matrix", None, persistent=False)
         self.matrix: Tensor | None
-        self.halves: Tensor | None = None  # of ``whole_matrix``, see ``half_matrices``
+        self.halves: Tensor | None = None  # of ``whole_matrix``, see ``precision.split_matrix``
 
     def prepare(self) -> None:
         """Pack the weight as (outputs, kernel * inputs)."""
@@ -167,7 +167,7 @@ class QkvProjection(PreparedModule):
         self.query_bias: Tensor | None
         self.key_value_matrix: Tensor | None
         self.key_value_bias: Tensor | None
-        self.halves: Tensor | None = None  # of ``whole_matrix``, see ``half_matrices``
+        self.halves: Tensor | None = None  # of ``whole_matrix``, see ``precision.split_matrix``
         self.whole_bias: Tensor | None = None  # set with ``halves``
 
     def prepare(self) -> None:

@@ -24,9 +24,11 @@ alone and in a batch. With 16 bits it does not: the products are rounded coarsel
 depends on the number of rows, and different ids are drawn soon.
 
 Source: LLM.int8() (arXiv:2208.07339) for scales by row and output, and for what outliers do to 8 bits.
+
+Some float32 matrices are pairs of float16, for the products of ``fused_kernels``, which explains them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
 from typing import ClassVar
@@ -35,7 +37,8 @@ import torch
 from torch import Tensor, nn
 
 from ..devices.execution import Precision
-from .layers import MIN_PRODUCT_ROWS, Linear
+from .kernel_support import has_fused_kernels
+from .layers import MIN_PRODUCT_ROWS, CausalConv, Linear, QkvProjection
 
 _LEAST_SCALE = 1e-30  # of a row; its inverse is still finite
 
@@ -186,3 +189,28 @@ _LINEARS: Mapping[Precision, type[Linear]] = {
     Precision.FP16: _Fp16Linear,
     Precision.INT8: _Int8Linear,
 }
+
+
+LARGEST_FACTOR = 65_504.0  # of float16
+
+
+def split_matrices(layers: Iterable[Linear | CausalConv | QkvProjection]) -> None:
+    """Set ``halves`` of layers whose matrices the kernels can multiply by, if their device has kernels."""
+    for layer in layers:
+        device = next(tensor.device for tensor in (*layer.parameters(), *layer.buffers()))
+        if has_fused_kernels(device):
+            layer.halves = _halves_of(layer.whole_matrix())
+            if isinstance(layer, QkvProjection):
+                layer.whole_bias = layer.join_biases()
+
+
+def _halves_of(matrix: Tensor) -> Tensor | None:
+    if any(width % 32 for width in matrix.shape) or float(matrix.abs().max()) > LARGEST_FACTOR:
+        return None
+    return split_matrix(matrix)
+
+
+def split_matrix(matrix: Tensor) -> Tensor:
+    """The halves of a matrix: (2, D, C) float16. matrix: (D, C) float32, within ``LARGEST_FACTOR``."""
+    high = matrix.half()
+    return torch.stack([high, ((matrix - high.float()) * 2048).half()])

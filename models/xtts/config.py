@@ -10,7 +10,7 @@ config.json of the release coqui/XTTS-v2.
 from dataclasses import dataclass
 from math import prod
 
-from ..checkpoint.config_checks import require, require_layers, require_multiple
+from ..checkpoint.settings_file import require, require_layers, require_multiple
 
 XTTS_INPUT_RATE = 22_050  # Hz, of recordings and of the codec
 XTTS_SAMPLE_RATE = 24_000  # Hz, of the speech made

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checkpoint.config_checks import require
+from ..checkpoint.settings_file import require
 from ..devices.torch_devices import to_device
 from .config import FRAMES_PER_LATENT, XTTS_INPUT_RATE, XTTS_SAMPLE_RATE
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..checkpoint.config_checks import require
+from ..checkpoint.settings_file import require
 from ..decoding.uniforms import Float, UniformSource, draw_columns, softmax
 
 PREFIX_ID = 1  # what upstream writes in the places of voice and text

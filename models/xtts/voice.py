@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checkpoint.config_checks import require
+from ..checkpoint.settings_file import require
 from ..checkpoint.tensor_digest import add_tensor
 from ..signal.recording_resampler import resample
 from .conditioning import ConditioningEncoder

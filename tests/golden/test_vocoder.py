@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not instal
 from golden.reference.check_folder import CHECKS  # noqa: E402
 from golden.reference.comparison import read_rows  # noqa: E402
 from golden.reference.golden_config import read_config  # noqa: E402
-from vivavoce.models.cosyvoice.lm.silence_filter import SilenceFilter  # noqa: E402
+from vivavoce.models.cosyvoice.lm.sampling import SilenceFilter  # noqa: E402
 
 DATA = Path(__file__).parent / "data"
 CASES = ("d_hift", "j_tts", "v3_hift", "v3_j_tts")

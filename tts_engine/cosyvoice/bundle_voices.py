@@ -18,8 +18,8 @@ from ..reading.languages.registry import is_supported_language
 from ..reading.unicode_scripts import estimate_seconds
 from ..segmenter import SpokenWord
 from ..voices.enrollable import EnrollableVoices
+from ..voices.packed_prompt import StorablePrompt
 from ..voices.recording import Recording
-from ..voices.storable_prompt import StorablePrompt
 from ..voices.store import VoiceStore
 
 Samples = NDArray[np.float32]

@@ -20,7 +20,7 @@ from ...models.cosyvoice.lm.generation import (
     OneShotGeneration,
     SpecialIds,
 )
-from ...models.cosyvoice.lm.silence_filter import SilenceFilter
+from ...models.cosyvoice.lm.sampling import SilenceFilter
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ..backends.base import SlotTurn
@@ -30,8 +30,7 @@ from ..voice_kit.word_timing import VoicePaces
 from .front_end import PreparedRequest
 from .lm_runner import MAX_BATCHED_INPUTS, LmRunner
 from .policy import CosyVoicePolicy, Interleave
-from .rendering.render_input import RenderInput
-from .rendering.render_stage import RenderStage
+from .rendering.render_stage import RenderInput, RenderStage
 from .sentence import SentenceConfig
 from .session import CosyVoiceSession
 from .text_encoder import CosyVoiceTextEncoder

@@ -18,7 +18,7 @@ from ...models.cosyvoice.lm.generation import (
     SamplingRequest,
     SpecialIds,
 )
-from ...models.cosyvoice.lm.silence_filter import SilenceFilter
+from ...models.cosyvoice.lm.sampling import SilenceFilter
 from ..segmenter import BoundaryKind, Segment
 from ..voice_kit.word_timing import VoicePaces, WordTimeEstimator
 from .conditioning import VoiceConditioning

@@ -23,7 +23,7 @@ from ..chunk import SAMPLE_RATE, Word
 from ..segmenter import BoundaryKind, Segment
 from ..voice_kit.word_timing import words_in_stream
 from .conditioning import VoiceConditioning
-from .rendering.render_input import RenderInput, Samples
+from .rendering.render_stage import RenderInput, Samples
 from .sentence import SentenceConfig, SpokenSentence, TextPiece
 from .text_encoder import Words
 

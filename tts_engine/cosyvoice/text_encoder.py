@@ -15,8 +15,7 @@ from dataclasses import replace
 
 from ...models.phonemes.arpabet import to_arpabet
 from ...models.phonemes.english_ipa import from_ipa
-from ..reading.pronunciation.pinyin import with_tone_mark
-from ..reading.pronunciation.pinyin_words import with_pinyin
+from ..reading.pronunciation.pinyin import with_pinyin, with_tone_mark
 from ..reading.unicode_scripts import join_words
 from ..segmenter import SpokenWord
 

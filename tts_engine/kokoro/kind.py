@@ -6,8 +6,13 @@ from pathlib import Path
 
 from ...models.phonemes.english_ipa import EnglishPhonemizer
 from ..backends.base import Backend
-from ..backends.devices import load_on_device, require_onnx_device
-from ..backends.voice_kind import LoadSettings, VoiceKind, require_default_networks
+from ..backends.voice_kind import (
+    LoadSettings,
+    VoiceKind,
+    load_on_device,
+    require_default_networks,
+    require_onnx_device,
+)
 from ..voices.voices import Voice
 
 

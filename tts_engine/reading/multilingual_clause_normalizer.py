@@ -34,7 +34,7 @@ from .kit.tokenizer import (
 from .languages.default import DEFAULT_LANGUAGE
 from .languages.registry import languages_by_code, primary_code
 from .phrase_cuts import PhraseWords, phrase_cuts
-from .pronunciation.finder import PronunciationFinder
+from .pronunciation.lexicon import PronunciationFinder
 from .unicode_scripts import (
     CYRILLIC,
     GREEK,

@@ -21,8 +21,7 @@ from .clause_boundaries import (
 )
 from .kit.tokenizer import DraftWord, punctuate
 from .phrase_cuts import FIRST_WORDS, MAX_WORDS, MORE_WORDS, count_words, limit_of
-from .pronunciation.finder import PronunciationFinder
-from .pronunciation.lexicon import Lexicon, PronouncedRange, Pronunciation
+from .pronunciation.lexicon import Lexicon, PronouncedRange, Pronunciation, PronunciationFinder
 
 _APOSTROPHE_LIKE = re.compile(r"(?<![\w`])([^\W\d_]+)`(?=[^\W\d_])")  # not the "`" that ends `code`
 _WITHIN_SENTENCES = (BoundaryKind.CLAUSE, BoundaryKind.ELLIPSIS)

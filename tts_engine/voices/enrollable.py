@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadRequest, UnknownVoice
+from .packed_prompt import StorablePrompt
 from .recording import Recording
-from .storable_prompt import StorablePrompt
 from .store import StoredVoice, VoiceStore
 from .voices import MULTIPLE_LANGUAGES, Voice, Voices
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from ..errors import VivavoceError
-from .storable_prompt import StorablePrompt
+from .packed_prompt import StorablePrompt
 
 
 class PromptCache:

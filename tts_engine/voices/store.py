@@ -50,9 +50,8 @@ from .index import (
     require_row,
     voice_from_row,
 )
-from .packed_prompt import PackedPrompt
+from .packed_prompt import PackedPrompt, StorablePrompt, model_name
 from .prompt_cache import PromptCache
-from .storable_prompt import StorablePrompt, model_name
 
 __all__ = ["StoredVoice", "VoiceMetadata", "VoiceStore", "VoiceStoreLimits", "checked_id"]
 

@@ -13,8 +13,8 @@ from ...models.xtts.config import XTTS_INPUT_RATE
 from ...models.xtts.voice import VoiceConditioningConfig, XttsVoice, XttsVoiceEncoder
 from ..errors import BadRequest
 from ..voices.enrollable import EnrollableVoices
+from ..voices.packed_prompt import StorablePrompt, model_name
 from ..voices.recording import Recording
-from ..voices.storable_prompt import StorablePrompt, model_name
 from ..voices.store import VoiceStore
 from ..voices.voices import Voice
 

@@ -8,12 +8,19 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-from ...web.client_json import load_json, parse_json, parse_json_object, replace_lone_surrogates
-from ...web.request_body import read_body, with_bounded_body
+from ....adapters.audio.encoders import Codec
+from ...web.client_json import (
+    load_json,
+    parse_json,
+    parse_json_object,
+    read_body,
+    replace_lone_surrogates,
+    with_bounded_body,
+)
 from .error_table import InvalidField, InvalidRequest, RequestBodyTooLong
 
 M = TypeVar("M", bound=BaseModel)
@@ -141,3 +148,25 @@ def reported_context_id(named: object) -> str | None:
         return None
     context_id = named[:MAX_CONTEXT_ID_CHARACTERS]
     return context_id if replace_lone_surrogates(context_id) == context_id else None
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+LOWER_CASE: Final = BeforeValidator(_lower)
+UPPER_CASE: Final = BeforeValidator(_upper)
+# Names that other servers have for a format; files of Opus are Ogg here.
+_OTHER_NAMES: Final = {"ogg": "opus", "oga": "opus", "mpeg": "mp3"}
+
+
+def _codec_name(value: object) -> object:
+    name = _lower(value)
+    return _OTHER_NAMES.get(name, name) if isinstance(name, str) else name
+
+
+CodecName = Annotated[Codec, BeforeValidator(_codec_name)]

@@ -8,8 +8,8 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ....tts_engine.errors import BadRequest
-from ...web.request_body import with_bounded_body
-from ..caller import Caller
+from ...web.client_json import with_bounded_body
+from ..call_options import Caller
 from ..transfers import RefusedTransferAction
 from .messages import (
     IfRefused,

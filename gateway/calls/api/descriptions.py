@@ -6,7 +6,7 @@ from ....adapters.answer_detector import AnswerDetected
 from ....tts_engine.errors import Overloaded, VivavoceError
 from ...access.errors import RateLimited
 from ...voice_registry import KeyVoices
-from ..caller import Caller
+from ..call_options import Caller
 from ..events import (
     CallerSilent,
     CallerSpeaking,

@@ -17,7 +17,7 @@ from ...access.dependencies import grant_of
 from ...access.errors import ScopeMissing
 from ...access.keys import Scope
 from ..call_end import CallResult
-from ..caller import CallOwner
+from ..call_options import CallOwner
 from ..outgoing.outgoing_calls import OutgoingCall
 from ..registry import ActiveCall, CallRegistry, CallUnknown
 from ..transfers import CALL_PREFIX

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field, RootModel
 
+from ...web.errors import native_errors
 from ...web.openapi.operations import (
     Responses,
     WebSocketOperation,
@@ -12,7 +13,6 @@ from ...web.openapi.operations import (
     links,
     operation,
 )
-from ...web.responses import native_errors
 from ..utterance_tracker import UtteranceOutcome
 from .announcement import FORM, CallAnnouncement, TransferOrder
 from .messages import (

@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field, RootModel, ValidationError
 from ....tts_engine.errors import BadRequest
 from ...access.access_control import Grant
 from ...access.dependencies import grant_of
+from ...web.client_json import with_bounded_body
+from ...web.errors import native_errors
 from ...web.openapi.operations import Responses, json_body, operation
-from ...web.request_body import with_bounded_body
-from ...web.responses import native_errors
 from .messages import describe_validation_error
 
 _MAX_BODY_BYTES: Final = 64 * 1024

@@ -24,19 +24,21 @@ of the program that sends it. After a barge-in that the program did not send, te
 utterance is refused up to the next ``end`` or ``discard``.
 """
 
+import asyncio
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, WebSocket
+from fastapi import APIRouter, HTTPException, Query, Request, WebSocket
 from fastapi.responses import JSONResponse
 
 from ...access.dependencies import grant_of
 from ...voice_registry import VoiceRegistry
-from ...web.responses import ErrorBody
+from ...web.errors import ErrorBody
 from ...web.unmatched import ErrorFormat
 from ..call import Call
 from ..call_options import CallSpeechOptions
 from ..expected_calls import ExpectedCalls
+from ..recordings import RecordingFailed
 from ..registry import CallRegistry, CallUnknown
 from . import operations
 from .descriptions import describe_call, describe_discarded, describe_outgoing
@@ -45,8 +47,33 @@ from .key_calls import KeyCalls
 from .messages import MAX_RESULT_CHARACTERS, BadCallMessage
 from .program_session import ProgramSessions
 from .program_socket import HANG_UP_REASON, MAX_KEEP_S, ProgramOptions, ProgramSocket
-from .recording_routes import add_recording_routes
 from .speech_routes import add_speech_routes
+
+
+def add_recording_routes(router: APIRouter, registry: CallRegistry) -> None:
+    """Add the routes to the router of the calls API."""
+
+    @router.post("/{call_id}/recording", **operations.BEGIN_RECORDING)
+    async def begin_recording(call_id: str, request: Request) -> JSONResponse:
+        calls = KeyCalls.of(registry, request)
+        file = await _name_of_file(calls.record(calls.get(call_id)))
+        return JSONResponse({"call": call_id, "file": file})
+
+    @router.delete("/{call_id}/recording", **operations.END_RECORDING)
+    async def end_recording(call_id: str, request: Request) -> JSONResponse:
+        calls = KeyCalls.of(registry, request)
+        file = await _name_of_file(calls.stop_recording(calls.get(call_id)))
+        if not file:
+            raise BadCallMessage("the call is not recorded")
+        return JSONResponse({"call": call_id, "file": file})
+
+
+async def _name_of_file(opened: "asyncio.Future[str]") -> str:
+    try:
+        return await asyncio.shield(opened)  # others may wait for it too
+    except RecordingFailed as error:
+        raise HTTPException(503, str(error)) from error
+
 
 # Other paths below /v1 are OpenAI's.
 ERROR_FORMAT = ErrorFormat("/v1/calls", lambda status, message: ErrorBody(error=message))

@@ -25,7 +25,7 @@ from ....tts_engine.errors import Overloaded
 from ...access.access_control import Grant
 from ..agents import Agent
 from ..call import Call
-from ..caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
+from ..call_options import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from ..legs.leg import CallServices, CallSettings, LegGroup
 from ..legs.phone_leg import PhoneLeg, end_phone_legs
 from ..transfers import CallTransfers

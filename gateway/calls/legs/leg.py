@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ....adapters.media.call_media import CallMedia
 from ....adapters.playback.background import BackgroundLoops, BackgroundMixer
 from ..call import Call
-from ..call_options import CallerSpeechAction, CallSpeechOptions
-from ..caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
+from ..call_options import NO_OWNER, UNKNOWN_CALLER, Caller, CallerSpeechAction, CallOwner, CallSpeechOptions
 from ..recordings import CallRecordings
 from ..registry import ActiveCall, CallLeg, CallRegistry
 from ..sounds.sound_files import SoundLibrary

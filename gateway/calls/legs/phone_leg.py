@@ -9,7 +9,7 @@ from ....adapters.media.messages import WireOpening
 from ....adapters.media.remote_media import RemoteMedia
 from ..agents import Agent, run_agent
 from ..call import Call
-from ..caller import NO_OWNER, Caller, CallOwner
+from ..call_options import NO_OWNER, Caller, CallOwner
 from ..transfers import CallTransfers, DialPlanTransfers
 from .leg import CallServices, CallSettings, LegCall, LegGroup
 

@@ -37,8 +37,7 @@ from ...background_tasks import cancel_and_wait
 from ...listening_sockets import limit_unidentified
 from ..agents import Agent, run_agent
 from ..call import Call
-from ..call_options import SILENT_S
-from ..caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
+from ..call_options import NO_OWNER, SILENT_S, UNKNOWN_CALLER, Caller, CallOwner
 from ..transfers import CallTransfers
 from .leg import CallServices, CallSettings, LegCall, LegGroup
 from .message_socket import MessageSocket, StreamOutbox

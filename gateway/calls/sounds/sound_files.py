@@ -9,17 +9,19 @@ import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Final
 
 import numpy as np
 import soxr
 
+from ....adapters.playback.background import MIN_LOOP_S, BackgroundSounds
 from ....tts_engine.chunk import SAMPLE_RATE, AudioChunk, Mark, Provenance
 from ....tts_engine.errors import BadRequest
 from ....tts_engine.voices.recording import RecordingLimits, read_recording
 from ...web.errors import ResourceNotFound
+from ..settings import SoundsTable
 
 # 5 minutes at 48 kHz in stereo take 400 MB to decode, of the 512 that the decoder may use.
 SOUND_LIMITS: Final = RecordingLimits(
@@ -209,3 +211,25 @@ def _chunks(pcm: bytes, marks: tuple[Mark, ...]) -> Iterator[AudioChunk]:
             final=is_last,
             marks=heard,
         )
+
+
+def read_background(table: SoundsTable) -> BackgroundSounds:
+    """Return the sounds under speech, as the files are now. Blocks. Raises BadRequest for a wrong file."""
+    ambience, thinking, hold = table.ambience, table.thinking, table.hold
+    sounds = BackgroundSounds(
+        ambience=b"" if ambience is None else _read("ambience", ambience.file, ambience.level_db),
+        thinking=b"" if thinking is None else _read("thinking", thinking.file, thinking.level_db),
+        hold=b"" if hold is None else _read("hold", hold.file, hold.level_db),
+    )
+    return sounds if thinking is None else replace(sounds, thinking_after_s=thinking.after_ms / 1000)
+
+
+def _read(key: str, path: Path, level_db: float) -> bytes:
+    try:
+        samples = np.frombuffer(read_sound(path), "<i2")
+    except SoundRefused as error:
+        raise BadRequest(f"sounds.{key}: {error}") from None
+    if len(samples) < MIN_LOOP_S * SAMPLE_RATE:
+        seconds = len(samples) / SAMPLE_RATE
+        raise BadRequest(f"sounds.{key}: {path.name}: {seconds:.2f} s; at least {MIN_LOOP_S:g} s are needed")
+    return np.rint(samples * 10 ** (level_db / 20)).astype("<i2").tobytes()

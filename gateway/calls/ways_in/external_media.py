@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeVar
 from ....tts_engine.errors import VivavoceError
 from ..agents import Agent
 from ..call import Call
-from ..caller import Caller, CallOwner
+from ..call_options import Caller, CallOwner
 from ..transfers import CallTransfers
 
 _CONNECT_TIMEOUT_S: Final = 5.0  # for Asterisk to connect to the gateway

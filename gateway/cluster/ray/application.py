@@ -36,8 +36,7 @@ from .enrolment_replica import RayEncoders, bind_enrolment_replicas
 from .finding.messages import FoundReplica, link_security
 from .render_connection import open_decode_engine
 from .render_replica import bind_render_replicas
-from .replica_logging import log_with_serve
-from .replica_settings import ReplicaSettings
+from .replica_settings import ReplicaSettings, log_with_serve
 
 logger = logging.getLogger(__name__)
 

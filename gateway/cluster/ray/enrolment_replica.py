@@ -20,8 +20,7 @@ from ....tts_engine.process_limits import raise_descriptor_limit
 from ....tts_engine.voices.recording import Recording
 from ..replicas.cluster_metrics import replica_families
 from ..replicas.messages import ReplicaMetrics, portable_error
-from .replica_logging import log_with_serve
-from .replica_settings import ReplicaSettings
+from .replica_settings import ReplicaSettings, log_with_serve
 
 logger = logging.getLogger(__name__)
 

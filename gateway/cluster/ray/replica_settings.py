@@ -1,7 +1,8 @@
-"""Settings of a replica: the ``args`` of the application in Ray Serve's configuration file."""
+"""Settings of a replica: the ``args`` of the application in Ray Serve's configuration file; and its log."""
 
 import asyncio
 import hashlib
+import logging
 import os
 from collections.abc import Iterator
 from importlib import metadata
@@ -12,11 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .... import __version__
 from ....tts_engine.backends.base import ProcessPolicy
-from ....tts_engine.backends.devices import DEVICE_PATTERN
 from ....tts_engine.backends.divided_stages import StageHost
 from ....tts_engine.backends.kinds import checkpoints_of
 from ....tts_engine.backends.loading import divided_stages
-from ....tts_engine.backends.voice_kind import LoadSettings
+from ....tts_engine.backends.voice_kind import DEVICE_PATTERN, LoadSettings
 from ....tts_engine.engine import Engine, EngineConfig
 from ....tts_engine.errors import BundleError
 from ....tts_engine.reading.pronunciation.lexicon_files import LexiconFile
@@ -131,3 +131,17 @@ def _sample(file: Path) -> bytes:
             opened.seek(-_SAMPLED_BYTES, os.SEEK_END)
         parts.append(opened.read(_SAMPLED_BYTES))
     return str(size).encode() + hashlib.sha256(b"".join(parts)).digest()
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def log_with_serve() -> None:
+    """Write this process's lines to the replica's file, from the level on that ``logging_config`` names.
+
+    Without it only warnings would be written.
+    """
+    ours, serves = logging.getLogger(_PACKAGE), logging.getLogger("ray.serve")
+    ours.setLevel(serves.level)
+    ours.handlers[:] = serves.handlers
+    ours.propagate = False

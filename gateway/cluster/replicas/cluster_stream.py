@@ -17,7 +17,7 @@ from ....tts_engine.reading.pronunciation.lexicon import Pronunciation
 from ....tts_engine.reading.prosody import NEUTRAL_PROSODY, Prosody
 from ....tts_engine.speech_engine import SpeechStream
 from ....tts_engine.stream_buffers import ChunkQueue, PushedText
-from ....tts_engine.voices.storable_prompt import StorablePrompt
+from ....tts_engine.voices.packed_prompt import StorablePrompt
 from .input_log import InputLog
 from .messages import (
     CancelStream,

@@ -14,9 +14,8 @@ from typing import Protocol
 
 from ....tts_engine.errors import BadRequest, Overloaded, SynthesisFailed
 from ....tts_engine.voices.enrollable import EnrollableVoices
-from ....tts_engine.voices.packed_prompt import PackedPrompt
+from ....tts_engine.voices.packed_prompt import PackedPrompt, StorablePrompt
 from ....tts_engine.voices.recording import Recording
-from ....tts_engine.voices.storable_prompt import StorablePrompt
 from ....tts_engine.voices.store import VoiceStore
 from ....tts_engine.voices.voices import Voice, Voices
 from .messages import CloningOffer, ReplicaDescription, ReplicaLost

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from ....tts_engine.errors import BadRequest
 from ....tts_engine.voices.enrollable import EnrollableVoices
+from ....tts_engine.voices.packed_prompt import StorablePrompt
 from ....tts_engine.voices.prompt_cache import PromptCache
 from ....tts_engine.voices.recording import Recording
-from ....tts_engine.voices.storable_prompt import StorablePrompt
 from ....tts_engine.voices.voices import Voices
 from .messages import CloningOffer, PromptForgotten, SentPrompt
 

@@ -29,8 +29,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ....tts_engine.voices.packed_prompt import StorablePrompt
 from ....tts_engine.voices.prompt_cache import PromptCache
-from ....tts_engine.voices.storable_prompt import StorablePrompt
 from ...background_tasks import cancel_and_wait
 from ...enrolment import Encode, ReadPrompt
 from .redis_link import PREFIX, RedisAway, RedisLink, send

@@ -19,7 +19,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...networks.half_matrices import split_matrices
 from ...networks.kernel_support import has_fused_kernels
 from ...networks.layers import (
     Linear,
@@ -28,6 +27,7 @@ from ...networks.layers import (
     sinusoidal_time_features,
     split_keys_values,
 )
+from ...networks.precision import split_matrices
 from ..config import MEL_BANDS, DitConfig
 from .attention import attend, read_history, write_chunk
 from .attention_memory import AttentionMemory, PagedBuffers, layer_memories

@@ -20,7 +20,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...networks.half_matrices import split_matrices
 from ...networks.kernel_support import has_fused_kernels
 from ...networks.layers import (
     CausalConv,
@@ -31,6 +30,7 @@ from ...networks.layers import (
     sinusoidal_time_features,
     split_keys_values,
 )
+from ...networks.precision import split_matrices
 from ..config import UnetConfig
 from .attention import attend, read_history, write_chunk
 from .attention_memory import AttentionMemory, PagedBuffers, layer_memories

@@ -11,7 +11,7 @@ float32 is three of float16, summed in float32:
     x y = high high' + (high low' + low high') / 2048
 
 What is left out is 2^-22 of the product. Factors must be within 65,504; of those under 2^-14, what is left
-out is 2^-36 of the other factor. Matrices are split once, when they are loaded (``half_matrices``).
+out is 2^-36 of the other factor. Matrices are split once, when they are loaded (``precision.split_matrix``).
 
 On cards from compute capability 9.0 on, the programs of a kernel are launched before the kernel before them
 has ended (``EARLY``): they read what no kernel writes, such as matrices, and then wait (``await_inputs``).

@@ -9,15 +9,18 @@ Which ids are forbidden is decided by ``generation``.
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/utils/common.py:138-167 (ras_sampling, from VALL-E 2,
 arXiv:2406.05370). Upstream draws by argmax(p / Exp(1)) from one global generator; here a draw is one uniform
 number through the cumulative probabilities, which has the same distribution.
+
+``SilenceFilter`` shortens long silences of CosyVoice 3. Source: FunAudioLLM/CosyVoice@ace7c47 cli/model.py
+(CosyVoice3Model.silent_tokens, llm_job).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checkpoint.config_checks import require
+from ...checkpoint.settings_file import require
 from ...decoding.uniforms import Float, Integer, UniformSource, draw_columns, softmax
 
 
@@ -144,3 +147,23 @@ def _redraw_without(scores: Float, ids: Integer, contexts: Sequence[SamplingCont
 
 def _selected(contexts: Sequence[SamplingContext], chosen: NDArray[np.bool_]) -> list[SamplingContext]:
     return [context for context, wanted in zip(contexts, chosen, strict=True) if wanted]
+
+
+SILENT_IDS = frozenset((1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323))
+MAX_SILENT_RUN = 5  # ids, 0.2 s
+
+
+class SilenceFilter:
+    """Filters the speech ids of one session; keeps its position in a run between calls."""
+
+    def __init__(self, silent: frozenset[int] = SILENT_IDS, max_run: int = MAX_SILENT_RUN) -> None:
+        self._silent = silent
+        self._max_run = max_run
+        self._run = 0
+
+    def push(self, ids: Iterable[int]) -> Iterator[int]:
+        """Yield the ids to be spoken, in order."""
+        for speech_id in ids:
+            self._run = self._run + 1 if speech_id in self._silent else 0
+            if self._run <= self._max_run:
+                yield speech_id

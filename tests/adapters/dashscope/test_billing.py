@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivavoce.adapters.dashscope.billing import billed_characters
+from vivavoce.adapters.dashscope.sentence_events import billed_characters
 
 
 @pytest.mark.parametrize(

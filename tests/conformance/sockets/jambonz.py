@@ -4,7 +4,7 @@ from typing import Any
 
 from conformance.sockets.driver import Heard, SocketDriver
 
-from vivavoce.gateway.apis.dialects.jambonz.http_api import PATH
+from vivavoce.gateway.apis.dialects.jambonz.dialect import PATH
 from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from conformance.sockets.driver import OPENAI_CODES, Heard, SocketDriver
 
-from vivavoce.gateway.apis.dialects.realtime.socket_api import PATH
+from vivavoce.gateway.apis.dialects.realtime.dialect import PATH
 from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 
 

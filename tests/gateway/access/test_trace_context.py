@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from vivavoce.gateway.access.access_control import AccessControl
-from vivavoce.gateway.access.trace_context import trace_id_of
+from vivavoce.gateway.access.access_control import AccessControl, trace_id_of
 
 # Source: the examples and rules of W3C Trace Context, section 3.2.
 TRACE_ID, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

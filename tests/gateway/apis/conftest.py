@@ -24,8 +24,7 @@ from vivavoce.gateway.apis.dialects.elevenlabs.listings import ElevenLabsListing
 from vivavoce.gateway.apis.dialects.elevenlabs.socket_api import ElevenLabsSocketApi
 from vivavoce.gateway.apis.dialects.inworld.http_api import InworldHttpApi
 from vivavoce.gateway.apis.dialects.inworld.socket_api import InworldSocketApi
-from vivavoce.gateway.apis.dialects.jambonz.http_api import JambonzHttpApi
-from vivavoce.gateway.apis.dialects.jambonz.socket_api import JambonzSocketApi
+from vivavoce.gateway.apis.dialects.jambonz.dialect import JambonzHttpApi, JambonzSocketApi
 from vivavoce.gateway.apis.dialects.native_stream.socket_api import NativeStreamApi
 from vivavoce.gateway.apis.dialects.openai.speech_api import OpenAISpeechApi
 from vivavoce.gateway.apis.dialects.openai.transcriptions_api import OpenAITranscriptionsApi

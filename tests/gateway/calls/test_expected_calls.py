@@ -3,7 +3,7 @@
 import pytest
 
 from vivavoce.gateway.calls import expected_calls
-from vivavoce.gateway.calls.caller import UNKNOWN_CALLER
+from vivavoce.gateway.calls.call_options import UNKNOWN_CALLER
 from vivavoce.gateway.calls.expected_calls import ExpectedCalls
 from vivavoce.tts_engine.errors import Overloaded
 

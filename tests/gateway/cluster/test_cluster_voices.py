@@ -26,9 +26,9 @@ from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import BadRequest, Overloaded
+from vivavoce.tts_engine.voices.packed_prompt import StorablePrompt
 from vivavoce.tts_engine.voices.prompt_cache import PromptCache
 from vivavoce.tts_engine.voices.recording import Recording
-from vivavoce.tts_engine.voices.storable_prompt import StorablePrompt
 
 RECORDING = [Recording(recording(), 16_000)]
 TEXT = ["A short sentence."]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from golden.reference.comparison import Comparison, compare_rows, read_rows
-from vivavoce.models.cosyvoice.lm.silence_filter import SilenceFilter
+from vivavoce.models.cosyvoice.lm.sampling import SilenceFilter
 
 
 def check_silence_filter(folder: Path) -> Iterator[Comparison]:

@@ -26,9 +26,8 @@ from vivavoce.models.cosyvoice.kernels import flow_kernels, fused_kernels, lm_ke
 from vivavoce.models.cosyvoice.lm import speech_lm
 from vivavoce.models.decoding.kv_memory import plan_kv_step
 from vivavoce.models.devices.execution import Precision
-from vivavoce.models.networks import half_matrices, layers
-from vivavoce.models.networks.half_matrices import LARGEST_FACTOR, split_matrix
-from vivavoce.models.networks.precision import MatrixRole, linear_class
+from vivavoce.models.networks import layers
+from vivavoce.models.networks.precision import LARGEST_FACTOR, MatrixRole, linear_class, split_matrix
 from vivavoce.models.networks.state import map_state, tensors
 
 _HEADS, _BLOCK = 2, 10
@@ -126,7 +125,7 @@ def _convolutions() -> Iterator[tuple[str, float]]:
 def _estimator_step(network: unet.FlowUnet | dit.FlowDit) -> Iterator[tuple[str, float]]:
     """A whole step on pages, of chunks of which one ends early."""
     _draw_and_prepare(network)
-    with patch.object(half_matrices, "has_fused_kernels", return_value=True):
+    with patch("vivavoce.models.networks.precision.has_fused_kernels", return_value=True):
         network.prepare()
     places = PagePlacement(
         torch.tensor([100, 50]),

@@ -6,9 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch (EXTRAS=cosyvoice)")
 
-from vivavoce.models.networks import half_matrices, layers  # noqa: E402
-from vivavoce.models.networks.half_matrices import split_matrices  # noqa: E402
+from vivavoce.models.networks import layers  # noqa: E402
 from vivavoce.models.networks.layers import CausalConv, Linear, QkvProjection  # noqa: E402
+from vivavoce.models.networks.precision import split_matrices  # noqa: E402
 
 
 def prepared(layer: layers.PreparedModule) -> layers.PreparedModule:
@@ -21,7 +21,7 @@ def prepared(layer: layers.PreparedModule) -> layers.PreparedModule:
 
 
 def split(*split_layers: Linear | CausalConv | QkvProjection) -> None:
-    with patch.object(half_matrices, "has_fused_kernels", return_value=True):
+    with patch("vivavoce.models.networks.precision.has_fused_kernels", return_value=True):
         split_matrices(split_layers)
 
 

@@ -20,9 +20,13 @@ from vivavoce.tts_engine.backends.base import ALL_STAGES, Stages
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.conditioning import FlowPrompt
 from vivavoce.tts_engine.cosyvoice.rendering.render_host import RenderHost
-from vivavoce.tts_engine.cosyvoice.rendering.render_input import RenderInput, Samples
 from vivavoce.tts_engine.cosyvoice.rendering.render_messages import ChunkRequest, RenderReply
-from vivavoce.tts_engine.cosyvoice.rendering.render_stage import LocalRenderStage, RenderStage
+from vivavoce.tts_engine.cosyvoice.rendering.render_stage import (
+    LocalRenderStage,
+    RenderInput,
+    RenderStage,
+    Samples,
+)
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.scheduler import ComputeCost
 

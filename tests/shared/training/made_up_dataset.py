@@ -20,9 +20,9 @@ from vivavoce.models.cosyvoice.training.dataset import (
     TrainingDataset,
 )
 from vivavoce.models.cosyvoice.training.dropout import DROPOUT, add_dropout
+from vivavoce.models.cosyvoice.training.loop.optimization import TrainingSettings
 from vivavoce.models.cosyvoice.training.loop.processes import join_processes, leave_processes
 from vivavoce.models.cosyvoice.training.loop.run_folder import TrainingRunFolder
-from vivavoce.models.cosyvoice.training.loop.settings import TrainingSettings
 from vivavoce.models.cosyvoice.training.loop.trainer import Trainer, TrainingStep
 from vivavoce.models.cosyvoice.training.networks import trainable_flow, trainable_lm, trainable_vocoder
 from vivavoce.models.cosyvoice.training.parts import FlowPart, LmPart, TrainedPart

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from vivavoce.models.cosyvoice.training.dataset import TrainingDataset
+from vivavoce.models.cosyvoice.training.loop.optimization import TrainingSettings
 from vivavoce.models.cosyvoice.training.loop.run_folder import TrainingRunFolder
-from vivavoce.models.cosyvoice.training.loop.settings import TrainingSettings
 from vivavoce.models.cosyvoice.training.loop.trainer import Trainer, TrainingStep
 
 from .made_up_dataset import random_part

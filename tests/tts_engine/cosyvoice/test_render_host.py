@@ -12,7 +12,6 @@ from vivavoce.models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from vivavoce.tts_engine.cosyvoice.conditioning import FlowPrompt
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy
 from vivavoce.tts_engine.cosyvoice.rendering.render_host import RenderHost
-from vivavoce.tts_engine.cosyvoice.rendering.render_input import RenderInput
 from vivavoce.tts_engine.cosyvoice.rendering.render_messages import (
     ChunkRequest,
     RenderedChunk,
@@ -21,7 +20,7 @@ from vivavoce.tts_engine.cosyvoice.rendering.render_messages import (
     SentenceMissing,
     VoiceMissing,
 )
-from vivavoce.tts_engine.cosyvoice.rendering.render_stage import LocalRenderStage
+from vivavoce.tts_engine.cosyvoice.rendering.render_stage import LocalRenderStage, RenderInput
 from vivavoce.tts_engine.errors import SynthesisFailed
 
 VOICE = FlowPrompt("voice", np.zeros(192, np.float32), np.zeros(0, np.int32), np.zeros((80, 0), np.float32))

@@ -7,8 +7,7 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: make tes
 
 from vivavoce.models.cosyvoice.config import SPEECH_IDS_PER_S, CosyVoiceVersion
 from vivavoce.models.cosyvoice.lm.generation import BistreamGeneration, LmPrompt, SpecialIds, SpeechLengthRule
-from vivavoce.models.cosyvoice.lm.sampling import SamplingParameters
-from vivavoce.models.cosyvoice.lm.silence_filter import SilenceFilter
+from vivavoce.models.cosyvoice.lm.sampling import SamplingParameters, SilenceFilter
 from vivavoce.tts_engine.cosyvoice.conditioning import FlowPrompt, VoiceConditioning
 from vivavoce.tts_engine.cosyvoice.sentence import SentenceConfig
 from vivavoce.tts_engine.cosyvoice.session import CosyVoiceSession

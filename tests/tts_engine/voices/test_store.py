@@ -14,7 +14,7 @@ from shared.voices.voice_prompts import contents, prompt
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.errors import BadRequest, Overloaded, UnknownVoice
-from vivavoce.tts_engine.voices.storable_prompt import StorablePrompt
+from vivavoce.tts_engine.voices.packed_prompt import StorablePrompt
 from vivavoce.tts_engine.voices.store import VoiceMetadata, VoiceStore, VoiceStoreLimits
 
 

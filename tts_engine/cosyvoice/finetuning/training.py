@@ -11,8 +11,8 @@ from .preparation import digest_of_bundle
 
 if TYPE_CHECKING:
     from ....models.cosyvoice.training.bundle_parts import PartOptions
+    from ....models.cosyvoice.training.loop.optimization import TrainingSettings
     from ....models.cosyvoice.training.loop.run_folder import TrainingPlace
-    from ....models.cosyvoice.training.loop.settings import TrainingSettings
     from ....models.cosyvoice.training.loop.trainer import TrainingStep as TrainingStep
 
 
@@ -41,7 +41,7 @@ class TrainingChoices:
 
     def settings(self) -> "TrainingSettings":
         """How it is trained. Raises BadRequest for a learning rate that destroys a network, or bf16."""
-        from ....models.cosyvoice.training.loop.settings import (
+        from ....models.cosyvoice.training.loop.optimization import (
             LEARNING_RATES,
             MAX_LEARNING_RATE,
             TrainingSettings,

@@ -29,7 +29,7 @@ from ....models.devices.host_memory import free_host_bytes, release_free_heap
 from ...backends.recently_used import RecentlyUsed
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
-from .render_input import RenderInput, Samples
+from .render_stage import RenderInput, Samples
 from .voice_memory import OwnSequence, PreparedVoice
 
 

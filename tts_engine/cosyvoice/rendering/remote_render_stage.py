@@ -24,7 +24,6 @@ from ...backends.divided_stages import RenderReplicaDescription, RenderReplicaLo
 from ...errors import SynthesisFailed
 from ...voice_kit.fault_isolation import FaultIsolation
 from ..conditioning import FlowPrompt
-from .render_input import RenderInput, Samples
 from .render_messages import (
     ChunkRequest,
     RenderedChunk,
@@ -33,7 +32,7 @@ from .render_messages import (
     SentenceMissing,
     VoiceMissing,
 )
-from .render_stage import SessionSpeech
+from .render_stage import RenderInput, Samples, SessionSpeech
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,6 @@ from ...metrics import Metrics
 from ...scheduler import ComputeCost, SchedulerPolicy, admit, step_cost_s
 from ...voice_kit.fault_isolation import FaultIsolation, is_device_lost, is_out_of_memory
 from ..conditioning import FlowPrompt
-from .render_input import RenderInput, Samples
 from .render_messages import (
     ChunkRequest,
     RenderedChunk,
@@ -36,7 +35,7 @@ from .render_messages import (
     SentenceMissing,
     VoiceMissing,
 )
-from .render_stage import LocalRenderStage
+from .render_stage import LocalRenderStage, RenderInput, Samples
 from .render_stats import RenderStats
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...errors import VivavoceError
-from .render_input import Samples
+from .render_stage import Samples
 
 
 @dataclass(frozen=True, slots=True)

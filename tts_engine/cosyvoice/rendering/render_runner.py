@@ -45,7 +45,7 @@ from ...backends.recently_used import RecentlyUsed
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
 from .flow_runner import EagerFlowRunner, FlowRunner, GraphFlowRunner, supports_graphs
-from .render_input import RenderInput, Samples
+from .render_stage import RenderInput, Samples
 
 
 class VocoderStream:

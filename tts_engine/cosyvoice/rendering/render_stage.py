@@ -1,17 +1,58 @@
-"""The render stage of a bundle: speech ids of sentences to samples, in this process or in another one."""
+"""The render stage of a bundle: speech ids of sentences to samples, in this process or in another one.
+
+How many sessions fit into device memory is counted in speech ids: the flow keeps state of a whole sentence.
+
+    memory     |kept voices|voice + sentence|voice + sentence|voice + sentence|......|
+    sessions                 open             open             one more         too little for another
+
+A sentence counts with an expected length until it is longer. Its memory is free when it ends.
+"""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....models.cosyvoice.config import FRAMES_PER_SPEECH_ID
+from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...voice_kit.fault_isolation import FaultIsolation
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
-from .render_input import RenderInput, Samples
-from .session_capacity import max_sessions_in_memory
+
+
+def max_sessions_in_memory(
+    memory_ids: int, prepared_voice_ids: int, ids_by_session: Collection[int], new_session_ids: int
+) -> int:
+    """Sessions that may be open at once, open ones included; at least one.
+
+    All sizes are speech ids. memory_ids: total room. prepared_voice_ids: taken by prepared voices.
+    ids_by_session: taken by each open session. new_session_ids: expected for one more.
+    """
+    additional = (memory_ids - prepared_voice_ids - sum(ids_by_session)) // new_session_ids
+    return max(1, len(ids_by_session) + additional)
+
+
+Samples = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class RenderInput:
+    """A chunk to render. ids: all speech ids of the sentence so far, after the recording's tail."""
+
+    render_state: Any  # of the sentence, made by the stage
+    chunk: SpeechIdChunk
+    ids: list[int]
+    runs_dry_at: float | None = None  # as of ``SlotTurn``
+    trace_id: str = "-"  # of the stream, for logs
+
+    @property
+    def length(self) -> int:
+        """Number of speech ids in the chunk."""
+        return self.chunk.stop - self.chunk.start
+
 
 SessionSpeech = tuple[FlowPrompt, int]  # the voice of a session, and the speech ids of its sentence so far
 

@@ -11,8 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..pronunciation.finder import PronunciationFinder
-from ..pronunciation.lexicon import PronouncedRange
+from ..pronunciation.lexicon import PronouncedRange, PronunciationFinder
 from ..reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .lazy_pattern import LazyPattern
 from .needed_signs import signs_in

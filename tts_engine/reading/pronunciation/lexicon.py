@@ -7,7 +7,7 @@ a word does not depend on the number of entries.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -153,3 +153,24 @@ def _ends_word(view: str, stop: int) -> bool:
     if following.isalnum() or following == "_":
         return False
     return bool(_POSSESSIVE.match(view, stop)) or following not in "'.@" or not after.isalnum()
+
+
+@dataclass(slots=True)
+class PronunciationFinder:
+    """Pronunciations of one stream."""
+
+    lexicons: Sequence[Lexicon] = ()  # the first that has a word decides
+    # Ranges that the caller pronounced, by where they begin in the clause that is read next.
+    ranges: Mapping[int, PronouncedRange] = field(default_factory=dict)
+
+    def find(self, view: str, at: int) -> PronouncedRange | None:
+        """Return the pronounced range at a position of a clause, if there is one."""
+        if at in self.ranges:
+            return with_possessive(view, self.ranges[at])
+        if view[at] == "[":
+            return find_inline(view, at)
+        for lexicon in self.lexicons:
+            found = lexicon.find(view, at)
+            if found is not None:
+                return found
+        return None

@@ -7,7 +7,7 @@ from ...shell.speech import SynthesisOptions
 from ...shell.speech_socket import SpeechContext
 from .errors import CartesiaContextClosed
 from .models import GenerationRequest
-from .output_format import CartesiaEncoding
+from .request_mapping import CartesiaEncoding
 
 
 class CartesiaContext(SpeechContext):

@@ -45,8 +45,7 @@ from .models import (
     VoiceListQuery,
     WordTimestamps,
 )
-from .output_format import make_encoding
-from .request_mapping import CARTESIA_NAMES, make_synthesis_options
+from .request_mapping import CARTESIA_NAMES, make_encoding, make_synthesis_options
 
 _ERRORS: Final = speech_errors(CartesiaErrorBody, {400: "A field is invalid.", 404: "No such voice."})
 _BYTES: Final = operation(

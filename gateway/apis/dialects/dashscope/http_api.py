@@ -23,10 +23,9 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from .....adapters.audio.codecs import WAV_HEADER_BYTES, wav_header
-from .....adapters.dashscope.billing import billed_characters
 from .....adapters.dashscope.connection import MAX_FRAME_CHARACTERS
 from .....adapters.dashscope.events import SentenceBegin, SentenceEnd, SentenceSynthesis
-from .....adapters.dashscope.sentence_events import SentenceEventBuilder
+from .....adapters.dashscope.sentence_events import SentenceEventBuilder, billed_characters
 from .....adapters.ssml.document import SsmlDocument, parse_ssml_in_slices, plain_document
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.errors import UnknownVoice
@@ -34,7 +33,7 @@ from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....access.url_guard import UrlGuard
 from ....sliced_inputs import run_in_slices
-from ....web.client_json import load_json
+from ....web.client_json import load_json, with_bounded_body
 from ....web.openapi.operations import (
     ACCESS_ERRORS,
     ENROLLMENT_NOTE,
@@ -49,7 +48,6 @@ from ....web.openapi.operations import (
     json_response,
     operation,
 )
-from ....web.request_body import with_bounded_body
 from ....web.request_log import RequestRecord
 from ....web.streamed_body import StreamedBody, cancel_on_disconnect
 from ...kits.dashscope.errors import (

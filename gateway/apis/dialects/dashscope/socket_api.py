@@ -11,10 +11,9 @@ from uuid import uuid4
 from fastapi import WebSocket
 from fastapi.responses import JSONResponse
 
-from .....adapters.dashscope.billing import billed_characters
 from .....adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTimeouts
 from .....adapters.dashscope.events import RunTask, SentenceSynthesis
-from .....adapters.dashscope.sentence_events import SentenceEventBuilder
+from .....adapters.dashscope.sentence_events import SentenceEventBuilder, billed_characters
 from .....adapters.ssml.document import parse_ssml_in_slices, plain_document
 from .....tts_engine.chunk import SAMPLE_RATE
 from ....access.access_control import Grant

@@ -13,9 +13,15 @@ from ...shell.speech import AUDIO_CONTENT_TYPES
 from ...shell.speech_job import SpeechJob
 from ...shell.speech_response import audio_response
 from .errors import DEEPGRAM_ERRORS
-from .models import MESSAGE, DeepgramErrorBody, DeepgramQuery, DeepgramSpeechRequest
+from .models import (
+    MESSAGE,
+    DeepgramErrorBody,
+    DeepgramQuery,
+    DeepgramSpeechRequest,
+    make_deepgram_options,
+    resolve_deepgram_voice,
+)
 from .output_format import make_response_encoding
-from .request_mapping import make_deepgram_options, resolve_deepgram_voice
 
 PATHS: Final = ("/v1/speak", "/v2/speak")
 _PARAMETERS: Final = [

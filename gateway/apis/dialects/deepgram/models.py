@@ -4,15 +4,23 @@ Parameters that have no meaning here are accepted and ignored, as are unknown on
 
 Source: developers.deepgram.com/reference/text-to-speech, November 2026; deepgram-sdk 7.17.0 (speak/v1,
 speak/v2); livekit-plugins-deepgram 1.8.9 (tts.py, tts_v2.py); pipecat-ai 1.14.0 (services/deepgram).
+
+Deepgram's models are voices.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from ...shell.format_names import LOWER_CASE
-from ...shell.request_fields import parse_message, validated
+from .....adapters.audio.encoders import AudioFormat
+from .....tts_engine.errors import UnknownVoice
+from ....access.access_control import Grant
+from ....voice_registry import VoiceRegistry
+from ...shell.model_names import ModelNames
+from ...shell.request_fields import LOWER_CASE, parse_message, validated
+from ...shell.speech import SynthesisOptions
 
 MESSAGE: Final = "the message"  # at fault where no field is
 MAX_TEXT_CHARACTERS: Final = 40_000
@@ -165,3 +173,28 @@ DeepgramServerMessage = Annotated[
 def parse_deepgram_message(adapter: TypeAdapter[T], data: str | bytes) -> T:
     """Parse a message; raises InvalidRequest."""
     return validated(adapter.validate_python, parse_message(data), MESSAGE)
+
+
+_CATALOGUE_VOICE: Final = re.compile(r"(aura(-2)?|flux)-[a-z]+-[a-z]{2}", re.ASCII)
+
+
+def resolve_deepgram_voice(voices: VoiceRegistry, models: ModelNames, model: str, grant: Grant) -> str:
+    """Return the engine's voice id, the default for ""; raises UnknownVoice.
+
+    A model may also be a bundle, an alias of a model or the server's own, each of which is its default
+    voice. The server's default voice speaks for Deepgram's own models, unless the settings name another in
+    ``voices.aliases``: existing programs then run unchanged.
+    """
+    try:
+        return voices.resolve(model, grant)
+    except UnknownVoice:
+        if models.is_own(model):
+            return voices.resolve(None, grant, models.voices.get(model))
+        if not _CATALOGUE_VOICE.fullmatch(model):
+            raise
+        return voices.resolve(None, grant)
+
+
+def make_deepgram_options(query: DeepgramQuery, voice: str, audio: AudioFormat) -> SynthesisOptions:
+    """Return the options of an utterance; raises BadRequest."""
+    return SynthesisOptions(voice=voice, audio=audio, speed=query.speed)

@@ -34,10 +34,11 @@ from .models import (
     DeepgramServerMessage,
     DeepgramSpeakMessage,
     DeepgramWarningMessage,
+    make_deepgram_options,
     parse_deepgram_message,
+    resolve_deepgram_voice,
 )
 from .output_format import make_socket_format
-from .request_mapping import make_deepgram_options, resolve_deepgram_voice
 
 DEEPGRAM_SOCKET_OPERATIONS: Final = (
     WebSocketOperation(

@@ -29,8 +29,7 @@ from ...shell.speech_response import audio_response
 from .alignment import CharacterAligner, TimedCharacter
 from .errors import ELEVENLABS_ERRORS
 from .models import ElevenLabsErrorBody, ElevenLabsSpeechRequest, TimedCharacters, TimedSpeech
-from .output_format import parse_output_format
-from .request_mapping import ELEVENLABS_NAMES, make_elevenlabs_options
+from .request_mapping import ELEVENLABS_NAMES, make_elevenlabs_options, parse_output_format
 
 PATH: Final = "/v1/text-to-speech/{voice_id}"
 _JSON_LINES: Final = "application/x-ndjson"

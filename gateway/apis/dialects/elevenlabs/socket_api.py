@@ -40,8 +40,7 @@ from .models import (
     context_of,
     parse_body,
 )
-from .output_format import parse_output_format
-from .request_mapping import ELEVENLABS_NAMES, make_elevenlabs_options
+from .request_mapping import ELEVENLABS_NAMES, make_elevenlabs_options, parse_output_format
 
 SINGLE_PATH: Final = f"{PATH}/stream-input"
 MULTI_PATH: Final = f"{PATH}/multi-stream-input"

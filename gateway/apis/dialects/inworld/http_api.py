@@ -37,6 +37,7 @@ from .alignment import EntryAligner, TextEntry
 from .audio_config import file_format, streamed_encoding
 from .errors import INWORLD_ERRORS
 from .models import (
+    INWORLD_NAMES,
     MESSAGE,
     InworldAudioConfig,
     InworldErrorBody,
@@ -49,8 +50,8 @@ from .models import (
     InworldUsage,
     InworldVoiceList,
     InworldWordAlignment,
+    make_inworld_options,
 )
-from .request_mapping import INWORLD_NAMES, make_inworld_options
 
 _JSON_LINES: Final = "application/x-ndjson"
 _ENCODED_BYTES: Final = 3 * 2**16  # of audio, encoded at once; 3 bytes become 4 characters

@@ -7,6 +7,7 @@ Source: docs.inworld.ai/api-reference/ttsAPI, November 2026; pipecat-ai 1.14.0 (
 livekit-plugins-inworld 1.8.9 (tts.py).
 """
 
+import re
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Annotated, Final, Literal, Self, TypeVar
@@ -14,8 +15,11 @@ from typing import Annotated, Final, Literal, Self, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from ...shell.format_names import UPPER_CASE
-from ...shell.request_fields import context_id_in, parse_object, validated
+from .....adapters.audio.encoders import AudioFormat
+from .....tts_engine.stream_request import Delivery
+from ...shell.model_names import ServiceNames
+from ...shell.request_fields import UPPER_CASE, context_id_in, parse_object, validated
+from ...shell.speech import SynthesisOptions
 from .alignment import TextEntry
 
 MESSAGE: Final = "message"  # at fault where no field is
@@ -258,3 +262,18 @@ def parse_inworld_message(model: type[M], data: str | bytes) -> M:
 def context_of(data: str | bytes) -> str | None:
     """Return the context that an invalid message names, None if it names none."""
     return context_id_in(data, "contextId", "context_id")
+
+
+INWORLD_NAMES: Final = ServiceNames(
+    voices=re.compile(r"[A-Z][A-Za-z]*", re.ASCII),  # capitalised first names
+)
+
+
+def make_inworld_options(request: InworldVoiceOptions, voice: str, audio: AudioFormat) -> SynthesisOptions:
+    """Return the options of an utterance; raises BadRequest."""
+    return SynthesisOptions(
+        voice=voice,
+        audio=audio,
+        speed=request.audio_config.speaking_rate,
+        delivery=Delivery(language=request.language),
+    )

@@ -36,6 +36,7 @@ from .errors import (
 )
 from .http_api import inworld_status
 from .models import (
+    INWORLD_NAMES,
     InworldClientMessage,
     InworldContextConfig,
     InworldContextCreated,
@@ -44,9 +45,9 @@ from .models import (
     InworldServerMessage,
     InworldSpeech,
     context_of,
+    make_inworld_options,
     parse_inworld_message,
 )
-from .request_mapping import INWORLD_NAMES, make_inworld_options
 
 PATH: Final = "/tts/v1/voice:streamBidirectional"
 INWORLD_SOCKET_OPERATION: Final = WebSocketOperation(

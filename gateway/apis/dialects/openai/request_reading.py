@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-from ....web.request_body import with_bounded_body
+from ....web.client_json import with_bounded_body
 from ...kits.openai.errors import InvalidRequestError
 from ...kits.openai.request_parsing import parse_json_object, validate, validate_texts
 from ...shell.error_table import RequestBodyTooLong

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from .....adapters.audio.encoders import SAMPLE_RATES
-from ...shell.format_names import LOWER_CASE
-from ...shell.request_fields import SpokenText, UploadedRecording
+from ...shell.request_fields import LOWER_CASE, SpokenText, UploadedRecording
 from ...shell.sampling_fields import SamplingFields
 
 MAX_LIST: Final = 1_000

@@ -18,8 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 from .....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, AudioLayout
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.stream_request import Delivery, DeliveryMode
-from ...shell.format_names import CodecName
-from ...shell.request_fields import SpokenText, UploadedRecording
+from ...shell.request_fields import CodecName, SpokenText, UploadedRecording
 from ...shell.sampling_fields import SamplingFields
 
 MAX_BATCH_ITEMS: Final = 32

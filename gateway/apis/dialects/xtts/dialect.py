@@ -4,7 +4,7 @@ from typing import Final
 
 from ...dialect import Dialect, DialectHost, OpenDialect
 from .http_api import XttsSpeechApi
-from .settings_store import XttsSettingsStore
+from .request_mapping import XttsSettingsStore
 from .voices_api import XttsVoicesApi
 
 

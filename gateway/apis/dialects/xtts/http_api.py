@@ -34,8 +34,7 @@ from .models import (
     XttsErrorBody,
     XttsFileWritten,
 )
-from .request_mapping import L16, coqui_job, named_job, speaker_job
-from .settings_store import XttsSettingsStore
+from .request_mapping import L16, XttsSettingsStore, coqui_job, named_job, speaker_job
 
 _ERRORS: Final = speech_errors(
     XttsErrorBody, {400: "A field is invalid, or the server exchanges no files.", 404: "No such voice."}

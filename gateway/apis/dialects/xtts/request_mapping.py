@@ -98,3 +98,18 @@ def _delivery_of(settings: XttsSettings, language: str) -> Delivery:
 
 def _first_hop(chunk_size: int | None) -> int | None:
     return None if chunk_size is None else max(1, round(chunk_size / _XTTS_IDS_PER_S * _IDS_PER_S))
+
+
+class XttsSettingsStore:
+    """Settings by key; belongs to an event loop. There are as many as keys at most."""
+
+    def __init__(self) -> None:
+        self._settings: dict[str, XttsSettings] = {}
+
+    def of(self, grant: Grant) -> XttsSettings:
+        """Return the settings of a key, the defaults if it has set none."""
+        return self._settings.get(grant.key_id, XttsSettings())
+
+    def set(self, settings: XttsSettings, grant: Grant) -> None:
+        """Replace the settings of a key."""
+        self._settings[grant.key_id] = settings

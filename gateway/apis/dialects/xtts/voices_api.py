@@ -40,7 +40,7 @@ from .models import (
     XttsSettings,
     XttsSpeaker,
 )
-from .settings_store import XttsSettingsStore
+from .request_mapping import XttsSettingsStore
 
 _NUMBERS: Final = "List the voices with their numbers."
 _PREVIEW_TEXT: Final = "Hello, this is a preview of my voice."

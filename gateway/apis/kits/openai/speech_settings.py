@@ -26,10 +26,35 @@ from pydantic_core import PydanticCustomError
 from .....adapters.audio.encoders import SAMPLE_RATES, AudioFormat
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.errors import BadRequest
+from .....tts_engine.reading.pronunciation.lexicon_files import BadLexicon, lexicon_of
 from .....tts_engine.stream_request import MAX_LIVELINESS, MIN_LIVELINESS
-from ...shell.format_names import CodecName
+from ...shell.request_fields import CodecName
 from ...shell.sampling_fields import SamplingFields
-from .pronunciations import Pronunciations
+
+MAX_PRONUNCIATIONS: Final = 100  # of one request
+
+
+def _check(entries: dict[str, str]) -> dict[str, str]:
+    try:
+        if len(entries) > MAX_PRONUNCIATIONS:
+            raise BadLexicon(f"{len(entries)} pronunciations; at most {MAX_PRONUNCIATIONS} are allowed")
+        lexicon_of(entries)
+    except BadLexicon as error:
+        raise PydanticCustomError("pronunciation", "{fault}", {"fault": str(error)}) from None
+    return entries
+
+
+_Text = Annotated[str, Field(min_length=1)]  # without any limit, pydantic does not look for lone surrogates
+Pronunciations = Annotated[
+    dict[_Text, _Text],
+    AfterValidator(_check),
+    Field(
+        description=f"How words and phrases of the text are said, ahead of the server's lexicons, at most "
+        f"{MAX_PRONUNCIATIONS}: a text that is read instead, or phonemes (IPA) between slashes.",
+        examples=[{"nginx": "engine x", "Siobhan": "/ʃɪˈvɔːn/"}],
+    ),
+]
+
 
 MAX_NAME_CHARACTERS: Final = 256  # names are repeated in error messages and logs
 MAX_INSTRUCTION_CHARACTERS: Final = 4_096  # OpenAI's limit

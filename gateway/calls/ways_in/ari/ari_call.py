@@ -8,7 +8,7 @@ from typing import Final
 from ....background_tasks import wait_at_most
 from ...agents import Agent
 from ...call import Call
-from ...caller import NO_OWNER, Caller, CallOwner
+from ...call_options import NO_OWNER, Caller, CallOwner
 from ...transfers import CallTransfers
 from ..external_media import SystemChannel
 from .client import KEY_S, AriClient, AriFailed, AriNotFound

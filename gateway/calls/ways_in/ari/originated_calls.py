@@ -7,7 +7,7 @@ from typing import Final
 from uuid import uuid4
 
 from ....access.access_control import Grant
-from ...caller import Caller, CallOwner
+from ...call_options import Caller, CallOwner
 from ...outgoing.outgoing_calls import OutgoingCall, OutgoingCalls
 from ...outgoing.states import OutgoingState, sip_of_cause
 from .client import AriClient, AriFailed

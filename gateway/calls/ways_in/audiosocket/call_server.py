@@ -25,8 +25,16 @@ from .....tts_engine.errors import Overloaded
 from ....listening_sockets import limit_unidentified
 from ...agents import Agent
 from ...call import Call
-from ...call_options import LEAD_S, SILENT_S, CallerSpeechAction, CallSpeechOptions
-from ...caller import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
+from ...call_options import (
+    LEAD_S,
+    NO_OWNER,
+    SILENT_S,
+    UNKNOWN_CALLER,
+    Caller,
+    CallerSpeechAction,
+    CallOwner,
+    CallSpeechOptions,
+)
 from ...expected_calls import ExpectedCall, ExpectedCalls
 from ...legs.leg import CallServices, CallSettings, LegGroup
 from ...legs.phone_leg import PhoneLeg, end_phone_legs

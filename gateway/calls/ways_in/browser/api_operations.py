@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from ....page.routes import OTHER_TAB
+from ....web.errors import Status, native_errors
 from ....web.openapi.operations import content_response, json_body, json_response, links, operation
-from ....web.responses import Status, native_errors
 from ...api.messages import VoiceDescription
 from .offers import BrowserHangUp, Candidates, Offer
 

@@ -19,7 +19,7 @@ from ...api.attachment import AttachmentOptions, CallAttachment
 from ...api.descriptions import describe_error
 from ...api.key_calls import KeyCalls
 from ...api.messages import BadCallMessage, HungUpMessage
-from ...caller import CallOwner
+from ...call_options import CallOwner
 from ...legs.leg import CallServices, CallSettings, LegCall, LegGroup
 from .chat import Conversation
 from .data_channel import DataChannel

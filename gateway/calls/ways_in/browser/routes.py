@@ -26,8 +26,7 @@ from starlette.staticfiles import StaticFiles
 from ....access.access_control import AccessControl
 from ....access.dependencies import grant_of
 from ....access.keys import Scope
-from ....page.page_files import PageFiles
-from ....page.routes import CALL_PATH
+from ....page.routes import CALL_PATH, PageFiles
 from ...api.descriptions import describe_voices
 from ...api.messages import describe_validation_error
 from . import api_operations

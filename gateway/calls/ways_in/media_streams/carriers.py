@@ -16,7 +16,7 @@ from .....adapters.media_streams.carriers.twilio import TwilioStreamConnection, 
 from .....adapters.media_streams.carriers.vonage import VonageStreamConnection, ncco
 from .....adapters.media_streams.carriers.webhooks import AnswerWebhook
 from .....adapters.media_streams.connection import MediaStreamConnection
-from ...caller import Caller
+from ...call_options import Caller
 from ...legs.websocket_leg import KnownCaller
 
 

@@ -14,7 +14,7 @@ from .....adapters.rtp.source_lock import Address
 from .....adapters.rtp.srtp import SRTP_KEY_BYTES, SrtpKeys, SrtpSuite
 from ....access.access_control import Grant
 from ...api.placed_calls import BadCallRequest
-from ...caller import CallOwner
+from ...call_options import CallOwner
 from ...kits.rtp_calls import RtpCallServer
 
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .....tts_engine.errors import BadRequest
 from ....access.access_control import Grant
-from ....web.responses import ErrorBody
-from ...caller import Caller, CallOwner
+from ....web.errors import ErrorBody
+from ...call_options import Caller, CallOwner
 from ...outgoing.outgoing_calls import OutgoingCall
 from ...outgoing.states import OutgoingState
 from .outgoing.dialer import TargetUnreachable

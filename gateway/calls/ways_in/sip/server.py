@@ -24,7 +24,7 @@ from .....adapters.sip.transactions import ServerTransaction, SipFlow
 from .....tts_engine.errors import Overloaded
 from ...agents import Agent
 from ...call import Call
-from ...caller import Caller
+from ...call_options import Caller
 from ...kits.rtp_calls import RtpCallServer
 from ...registry import CallRegistry
 from .admission import SipAdmission, SipOrigin

@@ -20,10 +20,9 @@ from ..dataset import TrainingDataset, split_held_out
 from ..draws import DrawSeed
 from ..parts import TrainedPart, TrainingTurn
 from .batches import cut_batches, plan_epoch
-from .optimization import TrainingOptimizer
+from .optimization import TrainingOptimizer, TrainingSettings
 from .processes import TrainingProcesses
 from .run_folder import TrainingPlace, TrainingRunError, TrainingRunFolder, free_cached_memory
-from .settings import TrainingSettings
 
 _DROPOUT = 6  # purpose of the draws
 _MAX_SKIPPED = 10  # steps in a row with an infinite gradient

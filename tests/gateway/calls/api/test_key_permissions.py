@@ -20,7 +20,7 @@ from vivavoce.gateway import serve
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.api.messages import CLIENT_MESSAGE
-from vivavoce.gateway.calls.caller import CallOwner
+from vivavoce.gateway.calls.call_options import CallOwner
 from vivavoce.gateway.web.app import Mount
 
 SCOPES: Final = tuple(scope for scope in Scope if scope is not Scope.CALLS)

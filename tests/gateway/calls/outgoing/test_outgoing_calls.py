@@ -2,7 +2,7 @@
 
 import pytest
 
-from vivavoce.gateway.calls.caller import Caller
+from vivavoce.gateway.calls.call_options import Caller
 from vivavoce.gateway.calls.outgoing.outgoing_calls import KEPT_S, MAX_KEPT, OutgoingCall, OutgoingCalls
 from vivavoce.gateway.calls.outgoing.states import OutgoingState as State
 from vivavoce.gateway.calls.outgoing.states import sip_of_cause

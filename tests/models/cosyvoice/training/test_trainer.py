@@ -20,11 +20,11 @@ from shared.training.short_run import SETTINGS, train  # noqa: E402
 from vivavoce.models.cosyvoice.training.dataset import DatasetError, TrainingDataset  # noqa: E402
 from vivavoce.models.cosyvoice.training.draws import DrawSeed  # noqa: E402
 from vivavoce.models.cosyvoice.training.loop import run_folder  # noqa: E402
+from vivavoce.models.cosyvoice.training.loop.optimization import TrainingSettings  # noqa: E402
 from vivavoce.models.cosyvoice.training.loop.run_folder import (  # noqa: E402
     TrainingRunError,
     TrainingRunFolder,
 )
-from vivavoce.models.cosyvoice.training.loop.settings import TrainingSettings  # noqa: E402
 from vivavoce.models.cosyvoice.training.loop.trainer import Trainer, TrainingStep  # noqa: E402
 from vivavoce.models.cosyvoice.training.loss import TrainingLoss  # noqa: E402
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vivavoce.tts_engine.cosyvoice.rendering.session_capacity import max_sessions_in_memory
+from vivavoce.tts_engine.cosyvoice.rendering.render_stage import max_sessions_in_memory
 
 
 @pytest.mark.parametrize(

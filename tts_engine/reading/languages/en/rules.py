@@ -19,7 +19,7 @@ from ...kit.tokenizer import (
 )
 from ...normalizer import SpokenWord, TextNormalizer
 from ...phrase_cuts import phrase_cuts, phrase_words
-from ...pronunciation.finder import PronunciationFinder
+from ...pronunciation.lexicon import PronunciationFinder
 from ...reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from ...unicode_scripts import CYRILLIC, GREEK, LATIN
 from . import vocabulary

@@ -11,7 +11,7 @@ from ......adapters.sip.transactions import SipFlow
 from ......tts_engine.errors import BadRequest, VivavoceError
 from .....access.access_control import Grant
 from ....agents import Agent
-from ....caller import Caller, CallOwner
+from ....call_options import Caller, CallOwner
 from ....kits.rtp_calls import RtpCallServer
 from ....transfers import CallTransfers
 from ..media import MediaNegotiation, MediaPolicy

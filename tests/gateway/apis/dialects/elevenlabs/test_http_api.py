@@ -12,7 +12,7 @@ import pytest
 from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dialects.elevenlabs.output_format import OUTPUT_FORMATS
+from vivavoce.gateway.apis.dialects.elevenlabs.request_mapping import OUTPUT_FORMATS
 from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 
 TEXT = "One two, three."

@@ -30,7 +30,7 @@ from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeysFile
 from vivavoce.gateway.access.origins import Origins
-from vivavoce.gateway.apis.dialects.wyoming.server import WyomingServer
+from vivavoce.gateway.apis.dialects.wyoming.dialect import WyomingServer
 
 TEXT = "One two three."
 

@@ -13,7 +13,7 @@ from shared.calls.ari_server import WAYS, AriServer, ari_server
 from shared.calls.call_server import call_server, run, send_utterance, until, words
 from shared.calls.simulated_ari import APP, PASSWORD, AriTestChannel, simulated_ari
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.calls.caller import Caller
+from vivavoce.gateway.calls.call_options import Caller
 from vivavoce.gateway.calls.transfers import AttendedTransfer, TransferFailed
 from vivavoce.gateway.calls.ways_in.ari.client import AriClient, AriFailed
 from vivavoce.gateway.calls.ways_in.ari.consultation import caller_id_of

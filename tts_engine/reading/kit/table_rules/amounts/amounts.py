@@ -12,9 +12,8 @@ from ..ordinals import TableOrdinals
 from ..roman import TableRomanNumerals
 from ..speller import TableSpeller
 from .fractions import TableFractions
-from .magnitudes import TableMagnitudes
+from .magnitudes import NumberPatterns, TableMagnitudes
 from .money import TableMoney
-from .number_patterns import NumberPatterns
 from .rates import TableRates
 
 _MIN_CODE_DIGITS = 5  # of a code before a noun, which a shorter number counts

@@ -7,7 +7,7 @@ from ...tokenizer import RuleRow, ScanState, any_of
 from ..language_table import LanguageTable
 from ..numbers import TableNumberWords, with_noun
 from ..speller import TableSpeller
-from .number_patterns import NumberPatterns
+from .magnitudes import NumberPatterns
 
 _MIN_UNIT_LETTERS = 3  # of a unit after "64/"; a shorter one may be part of a code
 _COUNTED_NOUN_BEHIND = re.compile(r"\d(?: [^\W\d_]{2,20}| ?%)?\Z")
