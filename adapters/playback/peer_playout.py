@@ -1,7 +1,7 @@
 """Playout of a peer that paces itself: the commands to send, and the listener's position.
 
 The peer queues the audio that it receives and plays it in real time. It holds at most ``max_ahead_s`` of our
-audio, so that little is left to drop at a barge-in. After every ``mark_every_ms`` of speech it is asked to
+audio, so that little is left to drop at a barge-in. After every ``MARK_EVERY_MS`` of speech it is asked to
 report (a mark) when it has played the audio before the mark. Between two reports the position is assumed to
 advance in real time, never past the audio sent. At a barge-in the peer is asked to drop its queue; some peers
 then echo the dropped marks (Twilio) and others forget them (Asterisk's chan_websocket). Reports of dropped
@@ -72,7 +72,6 @@ class PeerPlayout:
     Args:
         sample_rate: rate of the audio sent, Hz.
         packet_ms: unit of ``PeerMedia``; some peers drop the part of a message that is not a whole packet.
-        mark_every_ms: speech between two reports, and in one message; at most ``max_ahead_s``.
         max_ahead_s: speech that the peer may hold.
         reports_marks: whether the peer reports what it has played; else it is not asked to.
         fills_pauses: whether silence is sent while there is no speech.
@@ -86,7 +85,6 @@ class PeerPlayout:
         *,
         sample_rate: int = 8_000,
         packet_ms: int = 20,
-        mark_every_ms: int = MARK_EVERY_MS,
         max_ahead_s: float = MAX_AHEAD_S,
         reports_marks: bool = True,
         fills_pauses: bool = False,
@@ -97,7 +95,7 @@ class PeerPlayout:
         self._sample_rate = sample_rate
         self._packet_bytes = 2 * sample_rate * packet_ms // 1000
         self._max_ahead = round(max_ahead_s * sample_rate)
-        self._mark_every = min(sample_rate * mark_every_ms // 1000, self._max_ahead)
+        self._mark_every = min(sample_rate * MARK_EVERY_MS // 1000, self._max_ahead)
         self._reports_marks = reports_marks
         self._fills_pauses = fills_pauses or background is not None
         self._silence = bytes(round(2 * _SILENCE_S * sample_rate))

@@ -81,6 +81,9 @@ class TelephoneEventEncoder:
         return TelephoneEventPart(payload, step == 0)
 
 
-def encode_key(digit: str, *, duration: int, is_end: bool, volume: int = 10) -> bytes:
-    """Return the payload of a key: ``duration`` in samples so far, ``volume`` in -dBm0 from 0 to 63."""
-    return bytes((_KEYS.index(digit), is_end << 7 | volume)) + duration.to_bytes(2)
+_KEY_VOLUME = 10  # in -dBm0, 0 to 63
+
+
+def encode_key(digit: str, *, duration: int, is_end: bool) -> bytes:
+    """Return the payload of a key: ``duration`` in samples so far."""
+    return bytes((_KEYS.index(digit), is_end << 7 | _KEY_VOLUME)) + duration.to_bytes(2)

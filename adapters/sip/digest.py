@@ -82,13 +82,11 @@ def answer_challenge(
     method: str,
     uri: str,
     *,
-    count: int = 1,
     body: bytes = b"",
-    cnonce: str = "",
 ) -> str | None:
     """Return the answer to the best of some challenges; None: there is none that can be answered.
 
-    count: how often the nonce has been used, this time included.
+    A nonce is answered once.
     """
     known = [parameters for each in challenges if (parameters := parse_digest(each)) is not None]
     ranks = list(_HASHES)
@@ -107,7 +105,7 @@ def answer_challenge(
         if not {"auth", "auth-int"} & set(offered):
             return None
         qop = "auth" if "auth" in offered else "auth-int"
-        given |= {"qop": qop, "nc": f"{count:08x}", "cnonce": cnonce or secrets.token_hex(8)}
+        given |= {"qop": qop, "nc": "00000001", "cnonce": secrets.token_hex(8)}
     proof = _response_of(given, credentials, method, body)
     return None if proof is None else _format_digest(given | {"response": proof})
 

@@ -228,9 +228,9 @@ class SipSession:
         body = f"SIP/2.0 {status} {reason or 'Trying'}\r\n".encode()
         self._request("NOTIFY", headers, body, _SIPFRAG, lambda request, response: None)
 
-    def send_key(self, digit: str, duration_ms: int = 160) -> None:
-        """Send a key in an INFO, for peers without RFC 4733."""
-        body = f"Signal={digit}\r\nDuration={duration_ms}\r\n".encode()
+    def send_key(self, digit: str) -> None:
+        """Send a key of 160 ms in an INFO, for peers without RFC 4733."""
+        body = f"Signal={digit}\r\nDuration=160\r\n".encode()
         self.send("INFO", body=body, content_type="application/dtmf-relay")
 
     def send(self, method: str, *headers: tuple[str, str], body: bytes = b"", content_type: str = "") -> None:

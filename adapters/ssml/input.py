@@ -161,15 +161,12 @@ class SsmlInput:
         return held
 
 
-def push_document(
-    stream: DocumentSink, document: SsmlDocument, *, whole: Prosody = NEUTRAL_PROSODY, tempo: float = 1.0
-) -> None:
+def push_document(stream: DocumentSink, document: SsmlDocument, *, whole: Prosody = NEUTRAL_PROSODY) -> None:
     """Give a document to a stream, piece by piece.
 
-    whole: of all of it, besides the prosody of its parts. tempo: factor by which the audio is played faster;
-    pauses are longer by it. Raises as the methods of ``DocumentSink``.
+    whole: of all of it, besides the prosody of its parts. Raises as the methods of ``DocumentSink``.
     """
-    run_whole(push_document_in_slices(stream, document, whole=whole, tempo=tempo))
+    run_whole(push_document_in_slices(stream, document, whole=whole))
 
 
 def push_document_in_slices(
@@ -180,7 +177,11 @@ def push_document_in_slices(
     tempo: float = 1.0,
     set_voice: Callable[[str | None], None] = lambda voice: None,
 ) -> SlicedWork[None]:
-    """As ``push_document``. set_voice: speaks the text from here on in the voice with that name."""
+    """As ``push_document``.
+
+    tempo: factor by which the audio is played faster; pauses are longer by it. set_voice: speaks the text
+    from here on in the voice with that name.
+    """
     for number, piece in enumerate(document.pieces):
         if number and number % _SLICE_PIECES == 0:
             yield

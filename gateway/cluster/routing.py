@@ -53,13 +53,12 @@ class StreamWork:
 def estimate_work(
     text: str,
     *,
-    rate: SpeechRate | None = None,
     text_ended: bool = True,
     reference_s: float = 0.0,
     voice: str = "",
 ) -> StreamWork:
     """The work of a stream that begins with ``text``, as ``StreamWork``."""
-    rate = rate or SpeechRate()
+    rate = SpeechRate()
     characters = sum(
         _WIDE_CHARACTER_LENGTH if unicodedata.east_asian_width(character) in "WF" else 1.0
         for character in text

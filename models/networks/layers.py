@@ -217,13 +217,16 @@ def split_keys_values(keys_values: Tensor) -> Tensor:
     return keys_values.view(N, T, 2, width // 2).transpose(1, 2)
 
 
-def sinusoidal_time_features(t: Tensor, width: int, scale: float = 1000.0) -> Tensor:
+_TIME_SCALE = 1000.0  # of solver times, 0 to 1
+
+
+def sinusoidal_time_features(t: Tensor, width: int) -> Tensor:
     """Sines, then cosines of solver times at geometrically spaced rates: (N,) -> (N, width)."""
     half = width // 2
     rates = torch.exp(
         torch.arange(half, device=t.device, dtype=torch.float32) * -(math.log(10000) / (half - 1))
     )
-    angles = scale * t[:, None] * rates[None]
+    angles = _TIME_SCALE * t[:, None] * rates[None]
     return torch.cat([angles.sin(), angles.cos()], -1)
 
 

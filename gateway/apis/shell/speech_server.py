@@ -93,9 +93,9 @@ class SpeechServer:
         grant.require(scope)
         return grant
 
-    def authorize_request(self, headers: Mapping[str, str], scope: Scope = Scope.SPEAK) -> Grant:
+    def authorize_request(self, headers: Mapping[str, str]) -> Grant:
         """Return the grant and charge one request to its key; raises like ``authorize``, and RateLimited."""
-        grant = self.authorize(headers, scope)
+        grant = self.authorize(headers)
         grant.charge_request()
         return grant
 

@@ -42,11 +42,10 @@ class HostedVoices:
         self,
         voices: Voices,
         encoders: RecordingEncoders | None = None,
-        max_prompt_bytes: int = _MAX_PROMPT_BYTES,
     ) -> None:
         self._voices = voices
         self._encoders = encoders
-        self._prompts = PromptCache(max_prompt_bytes)
+        self._prompts = PromptCache(_MAX_PROMPT_BYTES)
         self.warm: frozenset[str] = frozenset()
 
     async def offer(self) -> CloningOffer | None:

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ....tts_engine.errors import BadRequest, MissingExtra, VivavoceError
 
@@ -34,6 +34,9 @@ class RedisFull(RedisAway):
     """Redis has no memory for what is sent; it can be read."""
 
 
+EXCHANGED_EVERY_S: Final = 0.25  # what gateways share
+
+
 class RedisLink:
     """Runs commands in Redis. Belongs to one event loop."""
 
@@ -42,7 +45,6 @@ class RedisLink:
         url: str,
         *,
         retry_after_s: float = 1.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Connect at the first command. Raises MissingExtra, and BadRequest for the URL."""
         try:
@@ -59,7 +61,6 @@ class RedisLink:
         self._full: type[RedisError] = OutOfMemoryError
         self._errors = (RedisError, OSError)
         self._retry_after_s = retry_after_s
-        self._clock = clock
         self._away_until: float | None = None
         self._full_logged_at = -math.inf
 
@@ -73,7 +74,7 @@ class RedisLink:
 
         RedisFull if it has no memory for them; then others may succeed.
         """
-        if self._away_until is not None and self._clock() < self._away_until:
+        if self._away_until is not None and time.monotonic() < self._away_until:
             raise RedisAway("Redis is away")
         try:
             result = await command(self._redis)
@@ -93,7 +94,7 @@ class RedisLink:
         await self._redis.aclose()
 
     def _log_full(self) -> None:
-        now = self._clock()
+        now = time.monotonic()
         if now - self._full_logged_at >= _FULL_LOGGED_EVERY_S:
             self._full_logged_at = now
             logger.error(
@@ -104,7 +105,7 @@ class RedisLink:
     def _mark_away(self, error: Exception) -> None:
         if self._away_until is None:
             logger.warning("Redis is away, so limits and voices are this server's own: %s", error)
-        self._away_until = self._clock() + self._retry_after_s
+        self._away_until = time.monotonic() + self._retry_after_s
 
 
 async def send(redis: "Redis", *command: str | int) -> Any:

@@ -29,7 +29,7 @@ from ....tts_engine.errors import BadRequest
 from ...access.access_control import AccessControl
 from ...access.keys import ApiKey, KeyLimits, KeysFile, parse_key
 from ...access.rate_limits import Charged, KeyRateLimiter
-from .redis_link import PREFIX, RedisAway, RedisLink, send
+from .redis_link import EXCHANGED_EVERY_S, PREFIX, RedisAway, RedisLink, send
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -47,11 +47,10 @@ _OPEN_COUNTS: Final = re.compile(rb"(\d{1,9}) (\d{1,12})(?: (\d{1,9}) (\d{1,9}) 
 class SharedAccess:
     """Exchanges the keys and limits of one gateway with the others. Belongs to the event loop of its link."""
 
-    def __init__(self, link: RedisLink, access: AccessControl, keys: KeysFile, every_s: float = 0.25) -> None:
+    def __init__(self, link: RedisLink, access: AccessControl, keys: KeysFile) -> None:
         self._link = link
         self._access = access
         self._keys = keys
-        self._every_s = every_s
         self._gateway_id = secrets.token_hex(8)
         self._totals: dict[str, int] = {}  # of all gateways, by the field of the usage
         self._known_version: bytes | None = None
@@ -62,7 +61,7 @@ class SharedAccess:
         while True:
             with suppress(RedisAway):
                 await self.exchange()
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(EXCHANGED_EVERY_S)
 
     async def exchange(self) -> None:
         """Exchange once. Raises RedisAway; what was charged is then reported the next time."""

@@ -27,7 +27,7 @@ from ....tts_engine.voices.enrollable import EnrollableVoices
 from ....tts_engine.voices.store import StoredVoice, VoiceMetadata, VoiceStore
 from ....tts_engine.voices.voices import Voices
 from .conditioning import pack_value, unpack_value
-from .redis_link import PREFIX, RedisAway, RedisFull, RedisLink, send
+from .redis_link import EXCHANGED_EVERY_S, PREFIX, RedisAway, RedisFull, RedisLink, send
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -53,8 +53,8 @@ class VoiceSharing:
     Belongs to the event loop of its link.
     """
 
-    def __init__(self, link: RedisLink, voices: Voices, every_s: float = 0.25) -> None:
-        self._link, self._voices, self._every_s = link, voices, every_s
+    def __init__(self, link: RedisLink, voices: Voices) -> None:
+        self._link, self._voices = link, voices
         self._shared: SharedVoices | None = None
 
     async def run(self) -> None:
@@ -68,7 +68,7 @@ class VoiceSharing:
                 self._shared = None  # it may have lost its data
             except VivavoceError as error:
                 logger.warning("voices are not exchanged: %s", error)
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(EXCHANGED_EVERY_S)
 
     async def exchange(self) -> None:
         """Exchange once, if voices are stored. Raises as ``SharedVoices.exchange``."""

@@ -33,11 +33,6 @@ def read_voices(path: Path, config: XttsConfig, device: str = "cpu") -> dict[str
     return {str(name): _voice(path, str(name), entry, config) for name, entry in held.items()}
 
 
-def read_voice(path: Path, config: XttsConfig) -> XttsVoice:
-    """The voice of a file that upstream's API cached. Raises WeightFileError."""
-    return _voice(path, path.stem, read_pickled_data(path), config)
-
-
 def _voice(path: Path, name: str, entry: object, config: XttsConfig) -> XttsVoice:
     held = entry if isinstance(entry, Mapping) else {}
     latents = next((held[key] for key in _LATENT_KEYS if key in held), None)

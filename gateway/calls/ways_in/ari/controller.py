@@ -15,7 +15,7 @@ bridged once it has entered the application.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import ExitStack, aclosing
 from typing import Any, Final, assert_never
 
@@ -67,7 +67,6 @@ class AriController:
         ways: of the external media, the best one first; the first that Asterisk has is used.
         registry: of the calls.
         formats: of channels of ``Local`` that are called.
-        sleep: waits between two connections.
     """
 
     def __init__(
@@ -77,16 +76,14 @@ class AriController:
         registry: CallRegistry,
         *,
         formats: str = "",
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
         self._ways = ways
         self._media = ways[-1]  # chosen at each connection
         self._registry = registry
-        self._sleep = sleep
         self._calls: dict[str, AriCall] = {}  # by the ids of both channels
         self._consultations: dict[str, Consultation] = {}  # by the ids of their channels
-        self._identity = GatewayIdentity(client, sleep)
+        self._identity = GatewayIdentity(client)
         self._joined = JoinedCallers(client, self._identity.new_joined_id)
         self._originated = OriginatedCalls(
             client, registry.outgoing, formats, self._hang_up, self._end_originated
@@ -163,7 +160,7 @@ class AriController:
             log = logger.warning if failures < len(_RETRY_S) or failures % _LOG_EVERY == 0 else logger.debug
             log("%s; it is tried again in %g s", problem, retry_s)
             failures += 1
-            await self._sleep(retry_s)
+            await asyncio.sleep(retry_s)
 
     def _end_calls(self, reason: str) -> None:
         for ari_call in set(self._calls.values()):
@@ -173,7 +170,7 @@ class AriController:
     async def _stand_by(self) -> None:
         """Look after the calls that are up, without events, until the other gateway is gone."""
         while await self._is_registered():
-            await self._sleep(_STAND_BY_S)
+            await asyncio.sleep(_STAND_BY_S)
             await self._end_lost_calls()
 
     async def _is_registered(self) -> bool:

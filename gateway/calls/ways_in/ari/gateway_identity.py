@@ -6,7 +6,7 @@ Asterisk; another gateway, or the next one after a crash, sees from the count wh
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from secrets import token_hex
 from typing import Final
 from uuid import uuid4
@@ -25,10 +25,9 @@ WATCH_S: Final = 1.5  # in which a gateway that lives counts at least once, also
 class GatewayIdentity:
     """The token of this gateway, and its count. ``run`` counts until it is cancelled."""
 
-    def __init__(self, client: AriClient, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(self, client: AriClient) -> None:
         self.token = token_hex(4)
         self._client = client
-        self._sleep = sleep
 
     def new_media_id(self) -> str:
         """Return an id for the channel of a caller's media, and for the bridge of both."""
@@ -42,7 +41,7 @@ class GatewayIdentity:
         """Count up the variable while ``is_needed``."""
         count = 0
         while True:
-            await self._sleep(_COUNT_EVERY_S)
+            await asyncio.sleep(_COUNT_EVERY_S)
             if is_needed():
                 count += 1
                 try:
@@ -53,7 +52,7 @@ class GatewayIdentity:
     async def living(self, tokens: Iterable[str]) -> set[str]:
         """Return those of the tokens of other gateways that count, after ``WATCH_S``; raises AriFailed."""
         before = {token: await self._client.get_variable(_VARIABLE + token) for token in set(tokens)}
-        await self._sleep(WATCH_S)
+        await asyncio.sleep(WATCH_S)
         after = {token: await self._client.get_variable(_VARIABLE + token) for token in before}
         return {token for token, count in after.items() if count != before[token]}
 
