@@ -77,7 +77,16 @@ KINDS: Final = (
 KITS: Final = {
     "dialect": ("gateway/apis/kits/*",),
     "way in": ("gateway/calls/kits/*",),
-    "language": ("tts_engine/reading/kit/table_rules/*", "tts_engine/reading/kit/han/*"),
+    "language": (
+        "tts_engine/reading/kit/address_patterns.py",
+        "tts_engine/reading/kit/han/*",
+        # Clauses of any language need open_formula and its signs.
+        "tts_engine/reading/kit/mathematics/[!os]*",
+        "tts_engine/reading/kit/mathematics/operands.py",
+        "tts_engine/reading/kit/mathematics/speaker.py",
+        "tts_engine/reading/kit/spelling.py",
+        "tts_engine/reading/kit/table_rules/*",
+    ),
     "voice family": (
         "models/checkpoint/*",
         "models/decoding/*",
