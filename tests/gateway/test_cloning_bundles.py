@@ -33,7 +33,7 @@ def test_bundles_that_clone_beside_others(tmp_path: Path, monkeypatch: pytest.Mo
     xtts = FurtherBundleTable(folder=str(write_tiny_xtts(tmp_path / "xtts")), device="cpu")
     store = {"voices_store": tmp_path / "voices"}
     settings = settings_with(tmp_path, bundles={"cosy": cosy, "xtts": xtts}, **store)
-    newer = cosy.model_copy(update={"version": "2"})
+    newer = cosy.model_copy(update={"folder": f"{cosy.folder}/."})  # the folder by another name
 
     async def test() -> None:
         async with asyncio.timeout(60), aclosing(await Gateway.open(settings)) as gateway:

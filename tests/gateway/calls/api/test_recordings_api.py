@@ -137,5 +137,5 @@ def test_without_a_folder_no_call_can_be_recorded(tmp_path: Path) -> None:
             assert answer.status_code == 400 and "recordings names no folder" in answer.json()["error"]
 
     run(test())
-    with pytest.raises(SettingsError, match=r"recordings.*allowed is a table, {folder"):
+    with pytest.raises(SettingsError, match=r"^recordings .*allowed is a table, \{folder = "):
         load_settings(flags={"recordings_all_calls": True})
