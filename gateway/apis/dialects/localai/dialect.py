@@ -16,9 +16,8 @@ from ....access.access_control import Grant
 from ....web.openapi.operations import json_body, operation, speech_errors
 from ...dialect import Dialect, DialectHost, OpenDialect
 from ...shell.error_table import SENTENCES, ErrorSentence
-from ...shell.format_names import CodecName
 from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...shell.request_fields import read_object, validated
+from ...shell.request_fields import CodecName, read_object, validated
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import SpeechJob
 from ...shell.speech_response import audio_response
