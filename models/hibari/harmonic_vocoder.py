@@ -3,7 +3,10 @@
 The spectrum of a frame is the sum of a harmonic part (a filtered pulse train at the fundamental), a noise
 part and a part of free phase:
 
-    S = exp(h) e^{i pi tanh(theta)} STFT(pulses(f0)) + exp(n) Z + exp(r) e^{i phi},   Z complex normal
+    S = exp(h) e^{i alpha} STFT(pulses(f0)) + exp(n) Z + exp(r) e^{i phi},   Z complex normal
+
+Decoders differ in how they say the angles alpha and phi, and one gives no noise part: ``AngleSpectrum`` and
+``DirectionSpectrum`` read what they give.
 
 The samples are its inverse short-time Fourier transform with a periodic Hann window of 1,200 samples and a
 hop of 300 (12.5 ms at 24 kHz), so a block of 300 samples is complete two frames later:
@@ -13,7 +16,7 @@ hop of 300 (12.5 ms at 24 kHz), so a block of 300 samples is complete two frames
     unfinished                         | k-1 |  k  | k+1 |   in the state
 
 The state holds the phase of the pulse train, the pulses that later frames cover, and the three unfinished
-blocks of the overlap-add. Every split into steps gives the same samples.
+blocks of the overlap-add. Every split into steps gives the same samples, bit by bit.
 
 For a listener at a lower sample rate only the bins below half of that rate are computed. At 8 and 12 kHz the
 samples come at that rate: the pulse train and both transforms are shorter by the same factor.
@@ -23,6 +26,7 @@ Source: the signal model of hibari-tts 0.2.1 (Apache-2.0), after StyleTTS 2 and 
 
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -32,7 +36,7 @@ SAMPLE_RATE = 24_000
 WINDOW = 1_200
 HOP = 300
 BINS = WINDOW // 2 + 1
-PARTS = 5  # harmonic magnitude, harmonic phase, noise, free-phase magnitude, free phase
+PARTS = 5  # of an AngleSpectrum
 FRAME_S = HOP / SAMPLE_RATE
 DELAY_FRAMES = 2
 SAMPLE_RATES = (24_000, 12_000, 8_000)  # Hz, of the samples
@@ -42,6 +46,7 @@ _REPEATED_NOISE_ROWS = 80  # at the end of the table, so that a step across its 
 _UNVOICED_BELOW_HZ = 40.0
 _MAX_HARMONIC_HZ = 11_000.0
 _MAX_EXPONENT = 7.0  # bounds magnitudes
+_MIN_SQUARE = np.float32(1e-6)  # of a direction's length
 _BLOCKS = WINDOW // HOP  # that a frame covers
 
 Float = NDArray[np.float32]
@@ -96,6 +101,9 @@ class Band:
         return min(_MAX_HARMONIC_HZ, (self.bins - 3) * SAMPLE_RATE / WINDOW)
 
 
+TELEPHONE_BAND = Band.heard_at(8_000)
+
+
 @dataclass(frozen=True, slots=True)
 class HarmonicVocoderState:
     """Memory of the vocoder between steps. D: ``band.decimation``."""
@@ -103,9 +111,88 @@ class HarmonicVocoderState:
     band: Band
     frame: int  # the next frame
     noise_row: int  # row of the noise table under frame 0
-    phase: float  # of the pulse train at the next pulse block, in turns
+    phase: float  # of the pulse train at the next pulse block, in turns since the first one
     pulses: Float  # (n, 300 / D) float32, pulse blocks from ``frame - 2`` on that are computed already
     unfinished: Float  # (3, 300 / D) float32, overlap-add of blocks ``frame - 2`` to ``frame``
+
+
+class SpectrumReader(Protocol):
+    """The spectra of T frames as a decoder gives them."""
+
+    def __len__(self) -> int:
+        """T."""
+
+    def filters(self, voiced: NDArray[np.bool_], bins: int) -> NDArray[np.complex64]:
+        """Of the pulse train of the V frames of a mask (T,): (V, bins)."""
+
+    def write_rest(self, out: NDArray[np.complex64], noise: Float) -> None:
+        """Write the part of free phase and the noise part, (T, bins). noise: (T, 2, bins)."""
+
+
+class AngleSpectrum:
+    """The five parts of the packaged voice's own decoder: h, theta, n, r, phi, with alpha = pi tanh(theta).
+
+    Args:
+        spectrum: (T, 3005).
+    """
+
+    def __init__(self, spectrum: Float) -> None:
+        # 5 x (T, 601)
+        self._harmonic, self._theta, self._breath, self._free, self._phi = spectrum.reshape(
+            len(spectrum), PARTS, BINS
+        ).transpose(1, 0, 2)
+
+    def __len__(self) -> int:
+        return len(self._free)
+
+    def filters(self, voiced: NDArray[np.bool_], bins: int) -> NDArray[np.complex64]:
+        """As of ``SpectrumReader``."""
+        magnitude, theta = _exp(self._harmonic[voiced, :bins]), self._theta[voiced, :bins]
+        return _polar(magnitude, np.float32(np.pi) * np.tanh(theta))
+
+    def write_rest(self, out: NDArray[np.complex64], noise: Float) -> None:
+        """As of ``SpectrumReader``."""
+        bins = out.shape[1]
+        phi = self._phi[:, :bins]
+        level, breath_level = _exp(self._free[:, :bins]), _exp(self._breath[:, :bins])
+        out.real = level * np.cos(phi) + breath_level * noise[:, 0]
+        out.imag = level * np.sin(phi) + breath_level * noise[:, 1]
+
+
+class DirectionSpectrum:
+    """The six parts of the decoder for telephones: h, x, y, r, x', y'. There is no noise part.
+
+    alpha is the angle of (x, y), phi that of (x', y').
+
+    Args:
+        spectrum: (T, 6, bins).
+    """
+
+    def __init__(self, spectrum: Float) -> None:
+        self._spectrum = spectrum
+
+    def __len__(self) -> int:
+        return len(self._spectrum)
+
+    def filters(self, voiced: NDArray[np.bool_], bins: int) -> NDArray[np.complex64]:
+        """As of ``SpectrumReader``."""
+        harmonic = self._spectrum[voiced, :3, :bins]
+        out = np.empty((len(harmonic), bins), np.complex64)
+        _write_directed(out, harmonic)
+        return out
+
+    def write_rest(self, out: NDArray[np.complex64], noise: Float) -> None:
+        """As of ``SpectrumReader``."""
+        _write_directed(out, self._spectrum[:, 3:, : out.shape[1]])
+
+
+def _write_directed(out: NDArray[np.complex64], part: Float) -> None:
+    """Write numbers of a magnitude and a direction. part: (T, 3, bins), log magnitude, x, y."""
+    log_magnitude, x, y = part.transpose(1, 0, 2)
+    scale = _exp(log_magnitude)
+    scale /= np.sqrt(x * x + y * y + _MIN_SQUARE)
+    np.multiply(x, scale, out=out.real)
+    np.multiply(y, scale, out=out.imag)
 
 
 @cache
@@ -134,25 +221,21 @@ def init_state(frame: int = 0, noise_row: int = 0, band: Band | None = None) -> 
 
 
 def step(
-    spectrum: Float, f0: Float, state: HarmonicVocoderState, noise: Float
+    spectrum: SpectrumReader, f0: Float, state: HarmonicVocoderState, noise: Float
 ) -> tuple[Float, HarmonicVocoderState]:
     """Render T frames: (T * hop,) float32 samples of blocks ``state.frame - 2`` to ``state.frame + T - 3``.
 
-    spectrum: (T, 3005) float32, the five parts of the frames from ``state.frame`` on. f0: (F,) float32 Hz, of
-    the whole utterance, below 40 where unvoiced. noise: ``noise_table()``.
+    spectrum: of the frames from ``state.frame`` on. f0: (F,) float32 Hz, of the whole utterance, below 40
+    where unvoiced. noise: ``noise_table()``.
     """
     frames = len(spectrum)
     bins = state.band.bins
-    # 5 x (T, bins)
-    harmonic, theta, breath, free, phi = spectrum.reshape(frames, PARTS, BINS)[:, :, :bins].transpose(1, 0, 2)
     breath_noise = _noise_for(state, frames, noise)[:, :, :bins]
     voiced, source, state = _source(f0, state, frames)
     padded = np.zeros((frames, state.band.window // 2 + 1), np.complex64)  # irfft takes longer to pad it
     mixed = padded[:, :bins]
-    level, breath_level = _exp(free), _exp(breath)
-    mixed.real = level * np.cos(phi) + breath_level * breath_noise[:, 0]
-    mixed.imag = level * np.sin(phi) + breath_level * breath_noise[:, 1]
-    mixed[voiced] += source * _polar(_exp(harmonic[voiced]), np.float32(np.pi) * np.tanh(theta[voiced]))
+    spectrum.write_rest(mixed, breath_noise)
+    mixed[voiced] += source * spectrum.filters(voiced, bins)
     return _overlap_add(padded, state)
 
 
@@ -211,15 +294,15 @@ def _pulses(f0: Float, first: int, stop: int, phase: float, band: Band) -> tuple
     frequency = _interpolate(f0[blocks], band.decimation)
     voiced = frequency > _UNVOICED_BELOW_HZ
     np.maximum(frequency, _UNVOICED_BELOW_HZ, out=frequency)
-    turns = np.cumsum(frequency, dtype=np.float64)
-    turns *= band.decimation / SAMPLE_RATE
-    turns += phase
-    turns -= np.floor(turns)
+    steps = np.concatenate([[phase], frequency * np.float64(band.decimation / SAMPLE_RATE)])
+    turns = np.cumsum(steps, dtype=np.float64)[1:]  # one after another, so any split gives the same sums
+    phase = float(turns[-1])
     if not voiced.any():
-        return np.zeros((stop - first, band.hop), np.float32), float(turns[-1])
+        return np.zeros((stop - first, band.hop), np.float32), phase
+    turns -= np.floor(turns)
     train = _harmonic_sum(turns.astype(np.float32), np.floor(np.float32(band.max_harmonic_hz) / frequency))
     train *= voiced
-    return train.reshape(stop - first, -1), float(turns[-1])
+    return train.reshape(stop - first, -1), phase
 
 
 def _harmonic_sum(turns: Float, harmonics: Float) -> Float:
@@ -268,7 +351,7 @@ def _overlap_add(
     pieces = pieces.reshape(frames, _BLOCKS, band.hop)
     blocks = np.zeros((frames + _BLOCKS - 1, band.hop), np.float32)
     blocks[: _BLOCKS - 1] = state.unfinished
-    for block in range(_BLOCKS):
+    for block in reversed(range(_BLOCKS)):  # of the earliest frame first, so any split gives the same sums
         blocks[block : block + frames] += pieces[:, block]
     samples = blocks[:frames].reshape(-1)
     return samples, replace(state, frame=state.frame + frames, unfinished=blocks[frames:])

@@ -33,7 +33,8 @@ from ..phonemes.english_ipa import SpelledWord
 from ..signal.limiter import limit
 from ..signal.room_tone import RoomTone
 from . import harmonic_vocoder
-from .decoder_layout import CHANNELS, EDGE_FRAMES, HIDDEN_CHANNELS, LAYERS, LOOKAHEAD_FRAMES
+from .decoder import Contexts, Decoder, FullBandDecoder
+from .decoder_layout import LOOKAHEAD_FRAMES
 from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, Band, HarmonicVocoderState
 from .phonemizer import ASSETS, MAX_PHONEMES, PhonemeLine, Phonemizer
 from .prepared_files import PreparedFiles, unoptimized_graphs
@@ -53,6 +54,7 @@ _WINDOWS_PER_FRAME = 10
 _LEAD_WINDOWS = 3  # 3.75 ms kept before the first audible window
 _FADE_WINDOWS = 8  # 10 ms
 _DECAY_WINDOWS = 40  # 50 ms
+_LAST_FRAMES = 2 * LOOKAHEAD_FRAMES  # the silence after a line is cut in one step
 _AROUND_PAUSE = ("on the other hand", "the larger model lasts for years")
 
 Float = NDArray[np.float32]
@@ -70,19 +72,16 @@ class EncodedLine:
     onset: int  # the first frame in which speech may be audible
     frames: int  # that are rendered, at most F; those after it are seen by the decoder only
 
-    @property
-    def decoded_frames(self) -> int:
-        """Number of frames that the decoder sees."""
-        return min(self.frames + LOOKAHEAD_FRAMES, int(self.hidden.shape[2]))
-
 
 @dataclass(frozen=True, slots=True)
 class HibariRenderState:
     """Memory of a line's rendering between steps."""
 
+    decoder: Decoder
     decoded_frames: int
-    contexts: tuple[Float, ...]  # of the decoder's layers: (1, 130, K), then (1, 1, K, 256); K is 0, 3 or 6
+    contexts: Contexts  # of the decoder's layers
     vocoder: HarmonicVocoderState
+    early_frames: int  # of the next spectra, those before the onset
     withheld: Float  # the last 3.75 ms of samples, while none has been audible
     trimmed_lead_samples: int | None  # leading silence that was cut; None while no sample was audible
     samples: int  # rendered so far
@@ -100,19 +99,24 @@ class HibariRenderState:
 
 
 class HibariVoice:
-    """The packaged voice: weights and pure steps. Each worker thread has an instance of its own."""
+    """The packaged voice: weights and pure steps. Each worker thread has an instance of its own.
+
+    Args:
+        encoder: its session.
+        decoder: of hidden frames.
+        phonemizer: of its words.
+    """
 
     def __init__(
         self,
         encoder: onnxruntime.InferenceSession,
-        decoder: onnxruntime.InferenceSession,
+        decoder: Decoder,
         phonemizer: Phonemizer,
     ) -> None:
         self.phonemizer = phonemizer
         self._encoder, self._decoder = encoder, decoder
         self._encoder_run = options_that_free_memory(encoder)
         self._noise = harmonic_vocoder.noise_table()
-        self._decoder_outputs = [output.name for output in self._decoder.get_outputs()]
 
     @classmethod
     def load(cls, count: int = 1, device: OnnxDevice = CPU) -> "list[HibariVoice]":
@@ -132,7 +136,7 @@ class HibariVoice:
             # Its session optimizes it: how it lays out its convolutions depends on the processor.
             decoders = [threads.submit(sessions.open, graphs[1]) for _ in range(count)]
             phonemizer = Phonemizer(files)
-        return [cls(encoder.result(), decoder.result(), phonemizer) for decoder in decoders]
+        return [cls(encoder.result(), FullBandDecoder(decoder.result()), phonemizer) for decoder in decoders]
 
     def encode(self, line: PhonemeLine, speed: float = 1.0) -> EncodedLine:
         """Run the encoder on a line. speed: 0.5 (slow) to 2.0 (fast)."""
@@ -168,7 +172,7 @@ class HibariVoice:
             onset = _cut_frame(words, first)
         if stop < len(words):
             frames = _cut_frame(words, stop)
-        skipped = max(0, onset - LOOKAHEAD_FRAMES) if first else 0
+        skipped = max(0, onset - LOOKAHEAD_FRAMES) // _FRAMES_PER_UNIT * _FRAMES_PER_UNIT if first else 0
         return EncodedLine(
             encoded.hidden[:, :, skipped:],
             encoded.f0[skipped:],
@@ -183,11 +187,32 @@ class HibariVoice:
         before[-1] = replace(before[-1], punctuation=",")
         (words,) = self.phonemizer.phonemize([*before, *after])
         line = self.encode(words)
-        contexts = tuple(_padding(layer, EDGE_FRAMES) for layer in range(LAYERS))
-        spectrum, _ = self._decode(line.hidden, contexts, at_edge=True)
+        decoder = self._decoder
+        spectrum, _ = decoder.decode(line.hidden, decoder.start(0).contexts, at_edge=True)
         state = harmonic_vocoder.init_state()
-        samples, _ = harmonic_vocoder.step(spectrum, line.f0, state, self._noise)
+        samples, _ = harmonic_vocoder.step(decoder.reader(spectrum), line.f0, state, self._noise)
         return RoomTone.like(_longest_pause(samples * _GAIN, HOP // _WINDOWS_PER_FRAME))
+
+    def init_state(self, line: EncodedLine, noise_row: int, band: Band | None = None) -> HibariRenderState:
+        """The state before the first step.
+
+        noise_row: of the noise table, to begin with; 0 to NOISE_ROWS - 1. band: None for all frequencies,
+        24 kHz.
+        """
+        vocoder = harmonic_vocoder.init_state(line.onset, noise_row, band)
+        decoder = self._decoder
+        start = decoder.start(line.onset)
+        return HibariRenderState(
+            decoder=decoder,
+            decoded_frames=start.frame,
+            contexts=start.contexts,
+            vocoder=vocoder,
+            early_frames=line.onset - start.spectrum_frame,
+            withheld=np.zeros(0, np.float32),
+            trimmed_lead_samples=None,
+            samples=0,
+            trailing_quiet_samples=0,
+        )
 
     def step(
         self, line: EncodedLine, state: HibariRenderState, frames: int
@@ -196,57 +221,25 @@ class HibariVoice:
 
         The samples are at ``state.sample_rate``.
 
-        The first step also decodes the lookahead of 27 frames, and as much of the leading silence as the
-        first frame depends on. The last step is the one that reaches the end (``is_finished``). N is 0 as
+        The first step also decodes the lookahead of 27 or 14 frames, and as much of the leading silence as
+        the first frame depends on. The last step is the one that reaches the end (``is_finished``). N is 0 as
         long as no sample is audible.
 
             decoded frames    |leading silence|  frames  |2|   27    |
             samples out                       |  frames  |    vocoder's delay, decoder's lookahead
         """
-        first, stop = state.decoded_frames, _next_stop(line, state, frames)
-        last = stop == line.decoded_frames
+        decoder, first, stop = state.decoder, state.decoded_frames, _next_stop(line, state, frames)
+        last = stop == decoded_frames(line, decoder)
         at_edge = stop == line.hidden.shape[2]
-        spectrum, contexts = self._decode(line.hidden[:, :, first:stop], state.contexts, at_edge)
-        if first == 0:
-            spectrum = spectrum[line.onset - EDGE_FRAMES * _unpadded_layers(line) :]
-        spectrum = spectrum[: line.frames - state.vocoder.frame]
-        samples, vocoder_state = harmonic_vocoder.step(spectrum, line.f0, state.vocoder, self._noise)
+        spectrum, contexts = decoder.decode(line.hidden[:, :, first:stop], state.contexts, at_edge=at_edge)
+        spectrum = spectrum[state.early_frames :][: line.frames - state.vocoder.frame]
+        samples, vocoder_state = harmonic_vocoder.step(
+            decoder.reader(spectrum), line.f0, state.vocoder, self._noise
+        )
         if last:
             samples = np.concatenate([samples, harmonic_vocoder.finish(vocoder_state)])
-        state = replace(state, decoded_frames=stop, contexts=contexts, vocoder=vocoder_state)
+        state = replace(state, decoded_frames=stop, contexts=contexts, vocoder=vocoder_state, early_frames=0)
         return _trim(limit(samples * _GAIN), state, last)
-
-    def _decode(
-        self, hidden: Float, contexts: tuple[Float, ...], at_edge: bool
-    ) -> tuple[Float, tuple[Float, ...]]:
-        """The spectrum of the decoded frames, (T', 3005), and the next contexts. at_edge: nothing follows."""
-        edge = EDGE_FRAMES if at_edge else 0
-        feed = {
-            "hidden": hidden,
-            "edge_in": _padding(0, edge),
-            "edge": _padding(1, edge),
-        }
-        feed |= {f"context_{layer}": context for layer, context in enumerate(contexts)}
-        spectrum, *following = self._decoder.run(self._decoder_outputs, feed)
-        return spectrum[0, 0], tuple(following)
-
-
-def init_state(line: EncodedLine, noise_row: int, band: Band | None = None) -> HibariRenderState:
-    """The state before the first step.
-
-    noise_row: of the noise table, to begin with; 0 to NOISE_ROWS - 1. band: None for all frequencies, 24 kHz.
-    """
-    padded_layers = LAYERS - _unpadded_layers(line)
-    contexts = tuple(_padding(layer, EDGE_FRAMES if layer < padded_layers else 0) for layer in range(LAYERS))
-    return HibariRenderState(
-        decoded_frames=0,
-        contexts=contexts,
-        vocoder=harmonic_vocoder.init_state(line.onset, noise_row, band),
-        withheld=np.zeros(0, np.float32),
-        trimmed_lead_samples=None,
-        samples=0,
-        trailing_quiet_samples=0,
-    )
 
 
 def _correction(speed: float) -> float:
@@ -254,9 +247,15 @@ def _correction(speed: float) -> float:
     return 1 + 0.05 * min(0.3, max(0.0, 1 - speed))
 
 
+def decoded_frames(line: EncodedLine, decoder: Decoder) -> int:
+    """Number of frames of the line that the decoder sees, whole rows."""
+    seen = line.frames + decoder.lookahead_frames
+    return min(seen + -seen % decoder.row_frames, int(line.hidden.shape[2]))
+
+
 def is_finished(line: EncodedLine, state: HibariRenderState) -> bool:
     """Whether every frame has been rendered."""
-    return state.decoded_frames == line.decoded_frames
+    return state.decoded_frames == decoded_frames(line, state.decoder)
 
 
 def word_times(line: EncodedLine, state: HibariRenderState) -> list[tuple[float, float]]:
@@ -266,13 +265,14 @@ def word_times(line: EncodedLine, state: HibariRenderState) -> list[tuple[float,
 
 
 def _next_stop(line: EncodedLine, state: HibariRenderState, frames: int) -> int:
-    """The frame at which the next step stops decoding; a rest shorter than the lookahead is included."""
+    """The frame at which the next step stops decoding. The last one renders at least ``_LAST_FRAMES``."""
+    decoder = state.decoder
     stop = state.decoded_frames + frames
-    if state.decoded_frames == 0:
-        stop = line.onset + frames + LOOKAHEAD_FRAMES + DELAY_FRAMES
-    if line.decoded_frames - stop < LOOKAHEAD_FRAMES:
-        stop = line.decoded_frames
-    return stop
+    if state.vocoder.frame == line.onset:
+        stop = line.onset + frames + decoder.lookahead_frames + DELAY_FRAMES
+    stop += -stop % decoder.row_frames
+    end = decoded_frames(line, decoder)
+    return end if end - stop < _LAST_FRAMES - decoder.lookahead_frames else stop
 
 
 def _last_words(line: PhonemeLine) -> PhonemeLine:
@@ -300,23 +300,6 @@ def _cut_frame(words: Sequence[tuple[int, int]], index: int) -> int:
     """The frame between two words at which the earlier ends and the later begins."""
     end, start = words[index - 1][1], words[index][0]
     return start - min(_ONSET_MARGIN_FRAMES, max(0, start - end) // 2)
-
-
-def _padding(layer: int, frames: int) -> Float:
-    """Frames of zeros before or after the input of a decoder's layer."""
-    return np.zeros((1, 1, frames, CHANNELS) if layer else (1, HIDDEN_CHANNELS, frames), np.float32)
-
-
-def _unpadded_layers(line: EncodedLine) -> int:
-    """The last layers of the decoder that need no padding before the first step: nothing before the onset is
-    rendered, and each layer without padding begins 3 frames later.
-
-    layers 1, 2     |000|frame 0 ......
-    layer 3            |frame 0 .......
-    layer 4               |frame 3 ....
-    spectrum                 |frame 6 .     two layers without padding, of an onset in frames 6 to 8
-    """
-    return min(LAYERS, line.onset // EDGE_FRAMES)
 
 
 def _trim(samples: Float, state: HibariRenderState, last: bool) -> tuple[Float, HibariRenderState]:

@@ -64,7 +64,7 @@ class Teacher:
         # Each phoneme as a word of its own, so that the encoder tells its time.
         by_phoneme = PhonemeLine(line.ids, tuple((at, at + 1) for at in range(len(line.ids))))
         encoded = self._voice.encode(by_phoneme)
-        state = hibari.init_state(encoded, zlib.crc32(sentence.encode()) % NOISE_ROWS)
+        state = self._voice.init_state(encoded, zlib.crc32(sentence.encode()) % NOISE_ROWS)
         pieces = []
         while not hibari.is_finished(encoded, state):
             piece, state = self._voice.step(encoded, state, 512)

@@ -61,7 +61,7 @@ def render_line(voice: hibari_voice.HibariVoice, request: LineRequest) -> Iterat
     encoded = voice.encode_between(request.line, request.before, request.after, request.speed)
     encoded = shape(encoded, request.melody)
     described = replace(encoded, hidden=_NO_FRAMES)
-    state = hibari_voice.init_state(encoded, request.noise_row, request.band)
+    state = voice.init_state(encoded, request.noise_row, request.band)
     steps, last = request.steps, False
     while not last:
         first = state.decoded_frames

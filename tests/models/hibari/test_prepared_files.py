@@ -16,7 +16,7 @@ from vivavoce.models.devices.onnx_sessions import CPU_SESSIONS, OnnxSessions
 from vivavoce.models.hibari import prepared_files
 from vivavoce.models.hibari.cmudict import read_names
 from vivavoce.models.hibari.prepared_files import HibariGraphMismatchError, PreparedFiles
-from vivavoce.models.hibari.voice import HibariVoice, init_state
+from vivavoce.models.hibari.voice import HibariVoice
 from vivavoce.models.onnx_graphs.exact_products import (
     saturating_product,
     signed_products_are_exact,
@@ -149,6 +149,6 @@ def test_signed_and_unsigned_weights_speak_the_same_samples(monkeypatch: pytest.
         (voice,) = HibariVoice.load()
         (words,) = voice.phonemizer.phonemize([SpelledWord(word) for word in "seven green apples".split()])
         line = voice.encode(words)
-        samples, _ = voice.step(line, init_state(line, 1), line.frames)
+        samples, _ = voice.step(line, voice.init_state(line, 1), line.frames)
         spoken.append(samples)
     np.testing.assert_array_equal(*spoken)

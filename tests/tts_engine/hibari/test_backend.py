@@ -137,10 +137,11 @@ def test_a_listener_at_a_low_rate_gets_the_same_speech_at_that_rate(
             assert band_power(low, 0, end) == pytest.approx(band_power(every, 0, end), rel=0.02)
             for chunk in low:
                 assert chunk.seconds == len(chunk.pcm) // 2 / rate
-            assert low[-1].samples[1] == pytest.approx(every[-1].samples[1], abs=0.01 * SAMPLE_RATE)
+            # A sound that dies away is cut below -50 dBFS, of the frequencies that are rendered.
+            assert low[-1].samples[1] == pytest.approx(every[-1].samples[1], abs=0.03 * SAMPLE_RATE)
             for word, same in zip(words_of(low), words_of(every), strict=True):
                 assert word.text == same.text
-                assert word.start_s == pytest.approx(same.start_s, abs=0.01)
+                assert word.start_s == pytest.approx(same.start_s, abs=0.03)
 
     run(test())
 

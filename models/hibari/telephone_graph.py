@@ -1,0 +1,144 @@
+"""Builds the ONNX graph of the decoder for telephones from its weights. No inference here.
+
+    telephone(hidden, context_*) -> spectrum (2 U', 6, 200), next_context_*
+
+The decoder was trained to make of hidden frames what the packaged voice's own decoder makes of them, for the
+200 bins below 4 kHz, with less than a quarter of the products (``tests/telephone_decoder``). Two frames are a
+row, at 40 Hz. A convolution over rows is followed by blocks of a convolution of each channel, a norm, and two
+products with a GELU between. The last norm and product give the six parts of two spectra.
+
+No convolution is padded. Each runs over  context | new rows  and keeps its last inputs as the next context;
+before the first step a context has no rows. Beyond the ends of a line the *input* is zero, for as many rows
+as the decoder reaches. So every split into steps gives the same spectrum, bit by bit: a row of a product does
+not depend on the rows beside it.
+
+Source: Liu et al. 2022, A ConvNet for the 2020s, arXiv:2201.03545.
+"""
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import NodeProto, TensorProto, helper
+
+from ..onnx_graphs.graph_builder import CONTRIB_DOMAIN
+from ..onnx_graphs.onnx_parts import constant
+from .decoder_layout import HIDDEN_CHANNELS, TelephoneLayout
+
+_OPSET, _IR_VERSION = 17, 8
+_EPSILON = 1e-5  # of the norms
+
+Weights = Mapping[str, NDArray[Any]]
+
+
+def read_weights(content: bytes) -> Weights:
+    """The weights of a file's content (npz), float16.
+
+    first_weight (6 * 260, 192), first_bias; of block b: taps_b (4, 192), taps_bias_b, widen_b_weight
+    (192, 576), widen_b_bias, narrow_b_weight (576, 192), narrow_b_bias; head_weight (192, 2400), head_bias.
+    """
+    with np.load(io.BytesIO(content)) as file:
+        return dict(file)
+
+
+def make_telephone_decoder(weights: Weights) -> bytes:
+    """The decoder of the weights, serialized, for an inference session."""
+    layout = TelephoneLayout
+    builder = _TelephoneGraph(weights)
+    spectrum = builder.decoder()
+    inputs = [_value("hidden", 1, HIDDEN_CHANNELS, "T"), _value("context_0", "K0", layout.ROW_CHANNELS)]
+    inputs += [_value(f"context_{b + 1}", f"K{b + 1}", layout.CHANNELS) for b in range(layout.BLOCKS)]
+    outputs = [_value(name, None) for name in (spectrum, *builder.next_contexts)]
+    graph = helper.make_graph(builder.nodes, "vivavoce", inputs, outputs, list(builder.constants.values()))
+    opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(CONTRIB_DOMAIN, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+    return bytes(model.SerializeToString())
+
+
+def _value(name: str, *shape: int | str | None) -> Any:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, None if shape == (None,) else shape)
+
+
+class _TelephoneGraph:
+    """Collects the nodes.
+
+    Attributes:
+        nodes, next_contexts: of the graph; the contexts' names.
+        constants: by name.
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        self.nodes: list[NodeProto] = []
+        self.constants: dict[str, TensorProto] = {}
+        self.next_contexts: list[str] = []
+        self._weights = weights
+
+    def decoder(self) -> str:
+        """All nodes; the name of the spectrum."""
+        layout = TelephoneLayout
+        by_frame = self._add("Transpose", "hidden", perm=[0, 2, 1])
+        rows = self._add("Reshape", by_frame, self._integers(-1, layout.ROW_CHANNELS))
+        taps = self._taps(self._with_context(rows, layout.INPUT_REACH), layout.INPUT_REACH)
+        x = self._product(self._add("Concat", *taps, axis=1), "first")
+        for block in range(layout.BLOCKS):
+            x = self._block(x, block)
+        parts = self._product(self._norm(x), "head")
+        return self._add("Reshape", parts, self._integers(-1, layout.PARTS, layout.BINS))
+
+    def _block(self, x: str, block: int) -> str:
+        reach = TelephoneLayout.BLOCK_REACH
+        taps = self._taps(self._with_context(x, reach), reach)
+        kernel = self._weights[f"taps_{block}"]
+        y = self._float(f"taps_bias_{block}")
+        for at, tap in enumerate(taps):
+            scaled = self._add("Mul", tap, self._float(f"taps_{block}_{at}", kernel[at]))
+            y = self._add("Add", scaled, y)
+        widened = self._product(self._norm(y), f"widen_{block}")
+        active = self._add("Gelu", widened, domain=CONTRIB_DOMAIN)
+        return self._add("Add", taps[reach[0]], self._product(active, f"narrow_{block}"))
+
+    def _with_context(self, rows: str, reach: tuple[int, int]) -> str:
+        """The rows behind those that are kept; the last of them are the next context."""
+        index = len(self.next_contexts)
+        joined = self._add("Concat", f"context_{index}", rows, axis=0)
+        self.next_contexts.append(self._add("Slice", joined, *self._part(-sum(reach), None)))
+        return joined
+
+    def _taps(self, joined: str, reach: tuple[int, int]) -> list[str]:
+        """The rows that each tap of a convolution takes, from the earliest on."""
+        last = sum(reach)
+        return [self._add("Slice", joined, *self._part(at, at - last or None)) for at in range(last + 1)]
+
+    def _part(self, start: int, stop: int | None) -> tuple[str, str, str]:
+        """Inputs of a Slice of rows."""
+        end = np.iinfo(np.int64).max if stop is None else stop
+        return self._integers(start), self._integers(end), self._integers(0)
+
+    def _norm(self, x: str) -> str:
+        """Without scale and bias, which the next product has."""
+        ones = np.ones(TelephoneLayout.CHANNELS, np.float16)
+        inputs = [x, self._float("ones", ones), self._float("zeros", 0 * ones)]
+        return self._add("LayerNormalization", *inputs, axis=-1, epsilon=_EPSILON)
+
+    def _product(self, x: str, name: str) -> str:
+        return self._add("Gemm", x, self._float(f"{name}_weight"), self._float(f"{name}_bias"))
+
+    def _add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        output = f"{operator}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [output], **attributes))
+        return output
+
+    def _integers(self, *values: int) -> str:
+        name = "integers_" + "_".join(map(str, values))
+        self.constants[name] = constant(name, np.array(values, np.int64))
+        return name
+
+    def _float(self, name: str, value: NDArray[Any] | None = None) -> str:
+        """A weight as float32; the graph keeps it as float16, and a session converts it once."""
+        if name not in self.constants:
+            self.constants[name] = constant(name, self._weights[name] if value is None else value)
+            cast = helper.make_node("Cast", [name], [f"{name}_float"], to=TensorProto.FLOAT)
+            self.nodes.append(cast)
+        return f"{name}_float"
