@@ -16,7 +16,7 @@ STAMP      := $(call stamp_of,$(EXTRAS))
 TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all test-nightly test-pipecat-oldest test-pipecat-client lint audit bench check-golden gpu-check image-lock train-small dist clean
+.PHONY: help setup run test test-all test-nightly test-pipecat-oldest test-pipecat-client lint audit bench check-golden gpu-check image-lock train-small train-telephone dist clean
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 28
 	@echo
@@ -124,6 +124,10 @@ image-lock: $(TEST_STAMP) ## renew the lock files of the image
 train-small: OUT := $(if $(filter file,$(origin OUT)),out/small-voice,$(OUT))
 train-small: $(TEST_STAMP) ## train a small CosyVoice 2 bundle that speaks, hours, OUT=FOLDER; EXTRAS needs cosyvoice
 	PYTHONPATH=tests OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m small_voice $(OUT)
+
+train-telephone: OUT := $(if $(filter file,$(origin OUT)),out/telephone-decoder,$(OUT))
+train-telephone: $(TEST_STAMP) ## train the decoder for telephone calls, an hour or two, OUT=FOLDER; EXTRAS needs cosyvoice
+	PYTHONPATH=tests OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m telephone_decoder $(OUT)
 
 # The wheel is made of the source archive, as it is for those who build it themselves.
 dist: $(BIN)/python ## build the source archive and the wheel into dist, with their checksums
