@@ -72,7 +72,8 @@ class Workplace:
     def train(self, part: str, task: Task) -> dict[str, torch.Tensor]:
         """Train a part on its schedule; its averaged weights."""
         schedule = _SCHEDULES[part]
-        schedule = replace(schedule, steps=self._steps or schedule.steps)
+        rate = schedule.rate / 2 if self.start.exists() else schedule.rate
+        schedule = replace(schedule, steps=self._steps or schedule.steps, rate=rate)
         return optimise(task, schedule, self.checkpoint(part), SEED)
 
     def started_network(self, part: str) -> nn.Module | None:
