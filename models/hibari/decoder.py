@@ -4,8 +4,8 @@
     decode(hidden, contexts, at_edge)     -> spectrum of T' frames, next contexts
     reader(spectrum)                      -> what the vocoder reads of it
 
-A decoder is a value: its session and what it reaches. Beside the packaged voice's own there is a smaller one
-that was made for telephones (``telephone_graph``).
+A decoder is a value: its session and what it reaches. All listeners hear the packaged voice's own, but those
+at 8 kHz, who hear the smaller one that was made for telephones (``telephone_graph``).
 """
 
 from collections.abc import Callable

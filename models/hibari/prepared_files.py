@@ -1,13 +1,14 @@
 """The packaged voice's files in the form that loads fastest, kept in the user's cache folder.
 
 Cutting and optimizing the graphs, and decoding lexicons and tagger from JSON, takes longer than all else
-before the first word. The results are kept in one file of 28 MB, ``hibari-KEY.zip``, whose key names what
+before the first word. The results are kept in one file of 32 MB, ``hibari-KEY.zip``, whose key names what
 they depend on. Its members are
 
     signed/encoder.onnx,           the graphs of ``graph.split_graph``, optimized by ONNX Runtime for its
     signed/decoder.onnx            own provider for processors
     unsigned/encoder.onnx,         the same with uint8 weights, for processors on which sums of products with
     unsigned/decoder.onnx          int8 weights saturate
+    telephone.onnx                 the graph of ``telephone_graph``, unless its weights are missing or damaged
     product.onnx                   the product by which that is tried
     gold.txt, silver.txt           tables of the lexicons: the phonemes of a word; silver.txt also has
                                    the words of CMUdict that the lexicons lack, and names by hand
@@ -53,19 +54,23 @@ _MAKERS = (
     "cmudict.txt.xz",
     "names.txt",
     "graph.py",
+    "telephone_graph.py",
     "encoder_graph.py",
     "decoder_layout.py",
     "../phonemes/arpabet.py",
     "../onnx_graphs/onnx_parts.py",
     "../onnx_graphs/exact_products.py",
 )
+TELEPHONE_WEIGHTS = "telephone_decoder.npz"
+_TELEPHONE_SHA256 = "97a548843a7aaa8a0dc4d26f5fa9e77235f8c0d83d571614aa584c9743998fa4"
 _WEIGHTS_KEY = '"weights":{"'
 # "feature":{"tag":weight,...}; a quoted feature may hold escapes and braces, a table holds neither.
 _ENTRY = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)":(\{[^{}]*\})')
 
 
-def unoptimized_graphs(assets: Path) -> tuple[bytes, bytes]:
-    """Encoder and decoder for any execution provider: the optimized ones have operators of the CPU's only.
+def unoptimized_graphs(assets: Path) -> tuple[bytes, bytes, bytes | None]:
+    """The graphs as of ``PreparedFiles`` for any execution provider: the optimized ones have operators of the
+    CPU's only.
 
     Products that the provider leaves to the processor are exact there.
     """
@@ -74,8 +79,12 @@ def unoptimized_graphs(assets: Path) -> tuple[bytes, bytes]:
 
     graphs = split_graph((assets / "hibari.onnx").read_bytes())
     if signed_products_are_exact():
-        return graphs.encoder, graphs.decoder
-    return with_unsigned_weights(graphs.encoder), with_unsigned_weights(graphs.decoder)
+        return graphs.encoder, graphs.decoder, _telephone_graph()
+    return (
+        with_unsigned_weights(graphs.encoder),
+        with_unsigned_weights(graphs.decoder),
+        _telephone_graph(),
+    )
 
 
 class HibariGraphMismatchError(ValueError):
@@ -118,10 +127,14 @@ class PreparedFiles:
             logger.debug("The prepared voice cannot be kept: %s", error)
         return cls(members)
 
-    def graphs(self) -> tuple[bytes, bytes]:
-        """The optimized graphs of encoder and decoder whose products are exact on this processor."""
+    def graphs(self) -> tuple[bytes, bytes, bytes | None]:
+        """The graphs of encoder, decoder, and of the decoder for telephones, if its weights are whole.
+
+        The first two are optimized; their products are exact on this processor.
+        """
         weights = "signed" if sums_are_exact(self._members["product.onnx"]) else "unsigned"
-        return self._members[f"{weights}/encoder.onnx"], self._members[f"{weights}/decoder.onnx"]
+        encoder, decoder = (self._members[f"{weights}/{part}.onnx"] for part in ("encoder", "decoder"))
+        return encoder, decoder, self._members.get("telephone.onnx")
 
     def lexicon(self) -> Lexicon:
         """Return hibari's American English lexicon."""
@@ -144,7 +157,26 @@ class PreparedFiles:
 def _key() -> str:
     """A name for what the members depend on beside hibari, whose version is fixed."""
     sources = [(Path(__file__).parent / name).read_bytes() for name in _MAKERS]
-    return hashlib.sha256(b"".join([onnxruntime.__version__.encode(), *sources])).hexdigest()[:16]
+    parts = [onnxruntime.__version__.encode(), *sources, _telephone_weights()]
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
+def _telephone_weights() -> bytes:
+    """The content of the file; empty, if there is none."""
+    try:
+        return (Path(__file__).parent / TELEPHONE_WEIGHTS).read_bytes()
+    except OSError:
+        return b""
+
+
+def _telephone_graph() -> bytes | None:
+    """The decoder for telephones; None, if its weights are missing or damaged."""
+    from .telephone_graph import make_telephone_decoder, read_weights
+
+    content = _telephone_weights()
+    if hashlib.sha256(content).hexdigest() != _TELEPHONE_SHA256:
+        return None
+    return make_telephone_decoder(read_weights(content))
 
 
 def _prepare(assets: Path, model: bytes) -> dict[str, bytes]:
@@ -154,12 +186,14 @@ def _prepare(assets: Path, model: bytes) -> dict[str, bytes]:
 
     graphs = split_graph(model)
     signed = {"encoder.onnx": _optimize(graphs.encoder), "decoder.onnx": _optimize(graphs.decoder)}
+    telephone = _telephone_graph()
     gold: dict[str, Any] = _read_json(assets / "lexicon_us_gold.json.gz")
     silver: dict[str, Any] = _read_json(assets / "lexicon_us_silver.json.gz")
     tagger, weights = _split_tagger(gzip.decompress((assets / "tagger.json.gz").read_bytes()).decode())
     return {
         **{f"signed/{name}": graph for name, graph in signed.items()},
         **{f"unsigned/{name}": with_unsigned_weights(graph) for name, graph in signed.items()},
+        **({"telephone.onnx": telephone} if telephone else {}),
         "product.onnx": saturating_product(),
         "gold.txt": encode_table((word, _as_text(entry)) for word, entry in gold.items()),
         "silver.txt": encode_table(_with_names(silver).items()),

@@ -7,6 +7,8 @@ Words in, samples out, one line (a clause or a sentence) at a time:
     encode_between(line, before, after)            the same, of a line in the middle of a sentence
     init_state, step -> samples                    decoder and vocoder, any number of frames in a step
 
+A listener at 8 kHz hears a smaller decoder, which was made for telephones; all others, the voice's own.
+
 The model as shipped begins with 250-350 ms of silence, ends with 340-580 ms, and speaks near -26 dBFS. Here
 speech starts within 5 ms, ends without silence (the caller adds the pause) and has an active speech level of
 -20 dBFS. Text normalization is not included: words are spelled as they are spoken.
@@ -14,6 +16,7 @@ speech starts within 5 ms, ends without silence (the caller adds the pause) and 
 Source: hibari-tts 0.2.1 (Apache-2.0).
 """
 
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -33,11 +36,13 @@ from ..phonemes.english_ipa import SpelledWord
 from ..signal.limiter import limit
 from ..signal.room_tone import RoomTone
 from . import harmonic_vocoder
-from .decoder import Contexts, Decoder, FullBandDecoder
+from .decoder import Contexts, Decoder, FullBandDecoder, TelephoneDecoder
 from .decoder_layout import LOOKAHEAD_FRAMES
 from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, Band, HarmonicVocoderState
 from .phonemizer import ASSETS, MAX_PHONEMES, PhonemeLine, Phonemizer
-from .prepared_files import PreparedFiles, unoptimized_graphs
+from .prepared_files import TELEPHONE_WEIGHTS, PreparedFiles, unoptimized_graphs
+
+logger = logging.getLogger(__name__)
 
 _MAX_PHONEMES_BEFORE = 80  # of a sentence, before the line that is rendered
 
@@ -103,7 +108,8 @@ class HibariVoice:
 
     Args:
         encoder: its session.
-        decoder: of hidden frames.
+        decoder: for all frequencies.
+        telephone_decoder: of listeners at 8 kHz.
         phonemizer: of its words.
     """
 
@@ -111,10 +117,11 @@ class HibariVoice:
         self,
         encoder: onnxruntime.InferenceSession,
         decoder: Decoder,
+        telephone_decoder: Decoder,
         phonemizer: Phonemizer,
     ) -> None:
         self.phonemizer = phonemizer
-        self._encoder, self._decoder = encoder, decoder
+        self._encoder, self._decoder, self._telephone_decoder = encoder, decoder, telephone_decoder
         self._encoder_run = options_that_free_memory(encoder)
         self._noise = harmonic_vocoder.noise_table()
 
@@ -134,9 +141,12 @@ class HibariVoice:
         with ThreadPoolExecutor(2) as threads:
             encoder = threads.submit(sessions.open, graphs[0], encoder_options)
             # Its session optimizes it: how it lays out its convolutions depends on the processor.
-            decoders = [threads.submit(sessions.open, graphs[1]) for _ in range(count)]
+            decoders = [threads.submit(_open_decoders, sessions, *graphs[1:]) for _ in range(count)]
             phonemizer = Phonemizer(files)
-        return [cls(encoder.result(), FullBandDecoder(decoder.result()), phonemizer) for decoder in decoders]
+        if graphs[2] is None:
+            message = "%s is missing or damaged; the decoder for all frequencies speaks to telephones"
+            logger.warning(message, TELEPHONE_WEIGHTS)
+        return [cls(encoder.result(), *pair.result(), phonemizer) for pair in decoders]
 
     def encode(self, line: PhonemeLine, speed: float = 1.0) -> EncodedLine:
         """Run the encoder on a line. speed: 0.5 (slow) to 2.0 (fast)."""
@@ -200,7 +210,8 @@ class HibariVoice:
         24 kHz.
         """
         vocoder = harmonic_vocoder.init_state(line.onset, noise_row, band)
-        decoder = self._decoder
+        is_telephone = vocoder.band == harmonic_vocoder.TELEPHONE_BAND
+        decoder = self._telephone_decoder if is_telephone else self._decoder
         start = decoder.start(line.onset)
         return HibariRenderState(
             decoder=decoder,
@@ -240,6 +251,16 @@ class HibariVoice:
             samples = np.concatenate([samples, harmonic_vocoder.finish(vocoder_state)])
         state = replace(state, decoded_frames=stop, contexts=contexts, vocoder=vocoder_state, early_frames=0)
         return _trim(limit(samples * _GAIN), state, last)
+
+
+def _open_decoders(
+    sessions: OnnxSessions, graph: bytes, telephone_graph: bytes | None
+) -> tuple[Decoder, Decoder]:
+    """The decoder for all frequencies, and the one for telephones: the same, if there is none."""
+    decoder = FullBandDecoder(sessions.open(graph))
+    if telephone_graph is None:
+        return decoder, decoder
+    return decoder, TelephoneDecoder(sessions.open(telephone_graph))
 
 
 def _correction(speed: float) -> float:
