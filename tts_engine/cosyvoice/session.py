@@ -194,7 +194,8 @@ class CosyVoiceSession:
         speed = self.conditioning.speed
         until_speech_id = sentence.samples * speed / SAMPLES_PER_ID
         total = sentence.spoken_ids if sentence.generation.finished else None
+        generated = sentence.spoken_ids
         timed = sentence.word_times.take_words_until(
-            sentence.spoken_ids if sentence.done else until_speech_id, total
+            generated if sentence.done else until_speech_id, total, generated
         )
         return words_in_stream(timed, start_sample, SPEECH_IDS_PER_S * speed)

@@ -22,7 +22,7 @@ def with_plug_ins(
     Raises PlugInError if one cannot be imported, is no record of this type, or has the name of another.
     """
     records = list(built_in)
-    for entry in _entry_points(group, tuple(sys.path)):
+    for entry in installed_entry_points(group, tuple(sys.path)):
         record, names = _load(entry), [name_of(each) for each in records]
         expected = type(built_in[0])
         if not isinstance(record, expected):
@@ -34,7 +34,7 @@ def with_plug_ins(
 
 
 @cache
-def _entry_points(group: str, path: tuple[str, ...]) -> EntryPoints:
+def installed_entry_points(group: str, path: tuple[str, ...]) -> EntryPoints:
     """The entry points of all packages on the path; reading them takes 15 ms."""
     return entry_points(group=group)
 

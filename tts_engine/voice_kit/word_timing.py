@@ -135,8 +135,14 @@ class WordTimeEstimator:
         self._text_ids_given.append(self._text_ids_given[-1] + text_ids)
         self._given_at_speech_id.append(position)
 
-    def take_words_until(self, until: float, total: float | None) -> Iterator[TimedWord]:
-        """Words that begin before ``until``, once each. total: the sentence's length, None until known."""
+    def take_words_until(
+        self, until: float, total: float | None, generated: float = math.inf
+    ) -> Iterator[TimedWord]:
+        """Words that begin before ``until``, once each.
+
+        total: the sentence's length, None until known. generated: speech ids so far, at least ``until``. No
+        word ends after them, so that its sentence is at least as long as its words.
+        """
         if total is None:
             time_scale = self._pace.ratio
         else:
@@ -154,7 +160,7 @@ class WordTimeEstimator:
             if total is not None:
                 begin, self._position = min(begin, total), min(self._position, total)
             if waiting.word is not None:
-                yield TimedWord(waiting.word, begin, self._position)
+                yield TimedWord(waiting.word, begin, max(begin, min(self._position, generated)))
 
     def _measure_pace(self, total: float) -> None:
         if not self._is_measured:

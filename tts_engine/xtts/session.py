@@ -73,7 +73,9 @@ class XttsSentence:
         until = self.samples * self.speed / SAMPLES_PER_XTTS_ID
         total = len(self.ids) if self.finished else None
         is_rendered = self.finished and not self.latents
-        timed = self._word_times.take_words_until(len(self.ids) if is_rendered else until, total)
+        timed = self._word_times.take_words_until(
+            len(self.ids) if is_rendered else until, total, len(self.ids)
+        )
         # Ids are slightly longer than their samples, which end with a whole frame of the vocoder.
         latest_s = (start_sample + self.samples) / SAMPLE_RATE
         return words_in_stream(timed, start_sample, XTTS_IDS_PER_S * self.speed, latest_s)

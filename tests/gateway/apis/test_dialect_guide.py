@@ -102,7 +102,7 @@ def test_the_guides_dialect_refuses_while_the_server_drains(mounted: Any, run: A
 def test_another_package_adds_the_guides_dialect_with_an_entry_point(
     dialect: ModuleType, run_every_api: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def entry_points(*, group: str) -> list[Any]:
+    def entry_points(group: str, path: tuple[str, ...]) -> list[Any]:
         return [SimpleNamespace(load=lambda: dialect.PARROT)] if group == "vivavoce.dialects" else []
 
     async def test(served: Any) -> None:
@@ -113,7 +113,7 @@ def test_another_package_adds_the_guides_dialect_with_an_entry_point(
         await served.apis.finish(1.0)
         assert (await post(served)).status_code == 503
 
-    monkeypatch.setattr(plug_ins, "entry_points", entry_points)
+    monkeypatch.setattr(plug_ins, "installed_entry_points", entry_points)
     run_every_api(test)
 
 

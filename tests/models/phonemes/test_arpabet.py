@@ -5,7 +5,7 @@ import lzma
 import pytest
 
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.models.hibari.prepared_files import DATA
+from vivavoce.models.hibari.cmudict import DATA
 from vivavoce.models.phonemes.arpabet import from_arpabet, to_arpabet
 from vivavoce.models.phonemes.english_ipa import from_ipa
 

@@ -33,10 +33,10 @@ TONES = VoiceKind(
 
 @pytest.fixture(autouse=True)
 def installed_tones(monkeypatch: pytest.MonkeyPatch) -> None:
-    def entry_points(*, group: str) -> list[Any]:
+    def entry_points(group: str, path: tuple[str, ...]) -> list[Any]:
         return [SimpleNamespace(load=lambda: TONES)] if group == "vivavoce.voice_kinds" else []
 
-    monkeypatch.setattr(plug_ins, "entry_points", entry_points)
+    monkeypatch.setattr(plug_ins, "installed_entry_points", entry_points)
 
 
 def test_it_is_found_listed_and_speaks(tmp_path: Path) -> None:

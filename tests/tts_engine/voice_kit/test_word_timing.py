@@ -70,6 +70,15 @@ def test_words_take_their_length_at_the_pace_of_the_sentence_before() -> None:
     assert paces.pace_of("otto", expected=0.8).ratio == pytest.approx(0.8)
 
 
+def test_no_word_ends_after_the_ids_that_are_generated() -> None:
+    """Else the engine lengthened the audio with silence, by a pace that others have measured."""
+    estimator = WordTimeEstimator(25, SpeakingPace(2.5))
+    estimator.add(words("unforgettable", "days"), 8)
+    estimator.note_text_given(8, 0)
+    (first,) = estimator.take_words_until(1.0, None, 10.0)
+    assert (first.start, first.stop) == (0.0, 10.0)
+
+
 def test_a_pace_follows_a_change_and_no_single_odd_sentence() -> None:
     pace = SpeakingPace()
     for _ in range(20):

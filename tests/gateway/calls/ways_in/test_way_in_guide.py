@@ -44,10 +44,10 @@ def intercom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Module
     module = sys.modules[MODULE_NAME] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 
-    def entry_points(*, group: str) -> list[Any]:
+    def entry_points(group: str, path: tuple[str, ...]) -> list[Any]:
         return [SimpleNamespace(load=lambda: module.INTERCOM)] if group == "vivavoce.ways_in" else []
 
-    monkeypatch.setattr(plug_ins, "entry_points", entry_points)
+    monkeypatch.setattr(plug_ins, "installed_entry_points", entry_points)
     yield module
     del sys.modules[MODULE_NAME]
 

@@ -44,10 +44,10 @@ def forget() -> None:
 
 @pytest.fixture(autouse=True)
 def installed_toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def entry_points(*, group: str) -> list[Any]:
+    def entry_points(group: str, path: tuple[str, ...]) -> list[Any]:
         return [SimpleNamespace(load=lambda: TOY)] if group == "vivavoce.languages" else []
 
-    monkeypatch.setattr(plug_ins, "entry_points", entry_points)
+    monkeypatch.setattr(plug_ins, "installed_entry_points", entry_points)
     forget()
     yield
     forget()
