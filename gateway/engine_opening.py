@@ -211,7 +211,7 @@ async def _open_cluster(
         raise BadRequest("lexicons.default: with the executor ray, name it in args of the cluster's file")
     if metrics is not None:
         raise BadRequest("the replicas of a cluster get another bundle when they are deployed again")
-    from .cluster.ray.ray_connection import open_ray_engine
+    from .cluster.ray.ray_engine import open_ray_engine
     from .cluster.ray.replica_settings import ReplicaSettings
 
     replica = ReplicaSettings(

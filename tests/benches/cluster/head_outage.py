@@ -24,7 +24,7 @@ from shared.cluster.redis_server import RedisServer
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cluster.ray.finding.head_address import check_head
 from vivavoce.gateway.cluster.ray.operations import NODE_ENVIRONMENT, head_environment
-from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine
+from vivavoce.gateway.cluster.ray.ray_engine import open_ray_engine
 from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.tts_engine.engine import EngineConfig

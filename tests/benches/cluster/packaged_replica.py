@@ -56,7 +56,8 @@ async def _packaged_replica(load: ClusterLoad) -> AsyncIterator["ClusterEngine"]
     try:
         import ray
 
-        from vivavoce.gateway.cluster.ray.ray_connection import LOCAL, open_ray_engine
+        from vivavoce.gateway.cluster.ray.ray_connection import LOCAL
+        from vivavoce.gateway.cluster.ray.ray_engine import open_ray_engine
         from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
     except ModuleNotFoundError as error:
         raise MissingExtra("benches packaged-replica", "ray") from error

@@ -14,7 +14,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 from benches.cluster.listener import StreamListener, text_of  # noqa: E402
 from shared.cluster.ray_replicas import CostlySettings, build  # noqa: E402
 from vivavoce.gateway.cluster.ray.application import APPLICATION  # noqa: E402
-from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine  # noqa: E402
+from vivavoce.gateway.cluster.ray.ray_engine import open_ray_engine  # noqa: E402
 from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings  # noqa: E402
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine  # noqa: E402
 from vivavoce.tts_engine.engine import EngineConfig  # noqa: E402

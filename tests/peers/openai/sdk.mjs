@@ -60,7 +60,6 @@ const cases = {
   async errors_are_the_sdks_own() {
     await refused(OpenAI.BadRequestError, "voice_not_found", { voice: "unknown" });
     await refused(OpenAI.BadRequestError, "string_above_max_length", { input: "a".repeat(4097) });
-    await refused(OpenAI.NotFoundError, "model_not_found", { model: "whisper-1" });
   },
   async a_wrong_key() {
     await assert.rejects(client.withOptions({ apiKey: "wrong" }).models.list(), OpenAI.AuthenticationError);

@@ -119,7 +119,7 @@ def errors_are_the_sdks_own() -> None:
     assert refused(openai.BadRequestError, "voice_not_found", voice="unknown").param == "voice"
     assert refused(openai.BadRequestError, "string_above_max_length", input="a" * 4_097).param == "input"
     assert refused(openai.BadRequestError, "string_below_min_length", input="").param == "input"
-    assert refused(openai.BadRequestError, "invalid_value", response_format="webm")
+    assert refused(openai.BadRequestError, "invalid_value", response_format="amr")
     assert refused(openai.BadRequestError, "decimal_above_max_value", speed=4.1).param == "speed"
 
 

@@ -14,7 +14,7 @@ from ray.serve import Application
 
 from vivavoce.gateway.cluster.ray.application import bind_replicas
 from vivavoce.gateway.cluster.ray.finding import messages
-from vivavoce.gateway.cluster.ray.ray_connection import open_ray_engine
+from vivavoce.gateway.cluster.ray.ray_engine import open_ray_engine
 from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine, StreamRouter
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult

@@ -18,7 +18,7 @@ from ...dialect import Dialect, DialectHost, OpenDialect
 from ...shell.error_table import SENTENCES, ErrorSentence
 from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...shell.request_fields import CodecName, read_object, validated
-from ...shell.speech import SynthesisOptions
+from ...shell.speech import AUDIO_CONTENT_TYPES, SynthesisOptions
 from ...shell.speech_job import SpeechJob
 from ...shell.speech_response import audio_response
 
@@ -42,7 +42,7 @@ class LocalAIRequest(BaseModel):
 _SPEAK: Final = operation(
     "localaiSpeech",
     "Speak a text: LocalAI.",
-    audio_response("A sound file.", "audio/wav"),
+    audio_response("A sound file.", *AUDIO_CONTENT_TYPES),
     speech_errors(ErrorSentence, {400: "A field is invalid.", 404: "No such voice."}),
     body=json_body(LocalAIRequest),
 )
