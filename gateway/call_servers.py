@@ -127,13 +127,7 @@ class CallServers:
         clock = Clock()
         clock_task = start_background_task(clock.run(), "clock", resources)
         registry = CallRegistry(engine, max_calls=max_calls, process_ids=lambda: media.pids)
-        recordings = None
-        if (table := settings.recordings) is not None:
-            recordings = CallRecordings(table.folder, records_all=table.all_calls)
-            resources.push_async_callback(asyncio.to_thread, recordings.close)
-        guard = UrlGuard.allowing(settings.apis.reference_hosts)
-        sounds = SoundLibrary(settings.sounds.folder, fetch=guard.fetch)
-        resources.callback(sounds.close)
+        recordings, sounds = _open_recordings(settings, resources), _open_sounds(settings, resources)
         services = CallServices(engine, registry, recordings, sounds, BackgroundLoops(background))
         speech = CallSpeechOptions(settings.bundle.voice)
         call_settings = CallSettings(LEAD_S, speech, CallerSpeechAction(settings.calls.caller_speech))
@@ -184,6 +178,22 @@ class CallServers:
             Mount(call_routes, Scope.CALLS_OWN, [calls_api.ERROR_FORMAT], CALLS_TAG),
             *(mount for way in self.opened.values() for mount in way.mounts),
         ]
+
+
+def _open_recordings(settings: Settings, resources: AsyncExitStack) -> CallRecordings | None:
+    table = settings.recordings
+    if table is None:
+        return None
+    recordings = CallRecordings(table.folder, records_all=table.all_calls)
+    resources.push_async_callback(asyncio.to_thread, recordings.close)
+    return recordings
+
+
+def _open_sounds(settings: Settings, resources: AsyncExitStack) -> SoundLibrary:
+    guard = UrlGuard.allowing(settings.apis.reference_hosts)
+    sounds = SoundLibrary(settings.sounds.folder, fetch=guard.fetch)
+    resources.callback(sounds.close)
+    return sounds
 
 
 def _make_speech_detector() -> SpeechDetector:

@@ -24,7 +24,6 @@ class ProgramSession:
 
     Args:
         attached: ends the attachment to the call.
-        on_over: called at the end.
 
     Attributes:
         taken_messages: of the program, over all its sockets.
@@ -36,17 +35,16 @@ class ProgramSession:
         outbox: Outbox,
         calls: KeyCalls,
         attached: ExitStack,
-        on_over: Callable[[], None],
     ) -> None:
         self.attachment = attachment
         self.outbox = outbox
         self.taken_messages = 0
         self._calls = calls
         self._attached = attached
-        self._on_over = on_over
         self._disconnect: Callable[[], None] | None = None  # from the socket that serves it now
         self._waiting = ExitStack()  # what ends it while it has no socket
         self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(self._log_failure)
 
     @property
     def is_over(self) -> bool:
@@ -79,7 +77,6 @@ class ProgramSession:
         timer = asyncio.get_running_loop().call_later(seconds, self._task.cancel)
         self._waiting.callback(timer.cancel)
         self._waiting.callback(self._calls.grant.on_end(self._task.cancel))
-        self._task.add_done_callback(_log_failure)
 
     async def wait_over(self) -> None:
         """Wait until the call is over; raises what a task of the attachment raised before."""
@@ -97,7 +94,11 @@ class ProgramSession:
                     await self.attachment.wait_over()
         finally:
             self._waiting.close()
-            self._on_over()
+
+    def _log_failure(self, task: "asyncio.Task[None]") -> None:
+        """Log what nobody else does: a socket closes with the failure of its session."""
+        if self.is_kept and not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("Serving a program on a call failed", exc_info=error)
 
 
 class ProgramSessions:
@@ -112,14 +113,9 @@ class ProgramSessions:
         """Attach a program to a call; raises CallAlreadyAttached and GrantEnded."""
         with ExitStack() as attached:
             attached.enter_context(calls.attach(active_call))
+            attached.callback(self._sessions.pop, active_call, None)
             attachment.open()
-            session = ProgramSession(
-                attachment,
-                outbox,
-                calls,
-                attached.pop_all(),
-                on_over=lambda: self._remove(active_call, session),
-            )
+            session = ProgramSession(attachment, outbox, calls, attached.pop_all())
         self._sessions[active_call] = session
         return session
 
@@ -127,12 +123,3 @@ class ProgramSessions:
         """Return the session of the same key on a call; None if there is none."""
         session = self._sessions.get(active_call)
         return session if session is not None and session.belongs_to(calls) else None
-
-    def _remove(self, active_call: ActiveCall, session: ProgramSession) -> None:
-        if self._sessions.get(active_call) is session:
-            del self._sessions[active_call]
-
-
-def _log_failure(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("Serving a program on a call failed", exc_info=error)

@@ -21,7 +21,7 @@ from shared.calls.call_server import (
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 
 TEXT = "One two three four five six seven eight nine ten."
-KEPT = "?keep_s=30"
+KEPT = "?keep_s=120"  # longer than a test may take
 
 
 def words_of(messages: list[dict[str, Any]]) -> list[str]:
@@ -48,6 +48,15 @@ async def close_code(socket: ClientConnection) -> int:
             await socket.recv()
     assert closed.value.rcvd is not None
     return closed.value.rcvd.code
+
+
+async def call_with_a_lost_program(server: CallServer, query: str = KEPT) -> Phone:
+    """Call, and lose the socket of a program that has received ``started``."""
+    phone = await server.phone()
+    async with server.socket(phone.call_id, query) as socket:
+        await until(socket, "started")
+        await lose(socket)
+    return phone
 
 
 def test_a_program_that_comes_back_is_told_every_word_once() -> None:
@@ -103,10 +112,7 @@ def test_a_socket_that_still_seems_open_is_replaced() -> None:
 def test_without_the_parameter_a_lost_program_leaves_the_call() -> None:
     async def test() -> None:
         async with call_server() as server:
-            phone = await server.phone()
-            async with server.socket(phone.call_id) as socket:
-                await until(socket, "started")
-                await lose(socket)
+            phone = await call_with_a_lost_program(server, "")
             await until_unattached(server, phone)
 
     run(test())
@@ -126,10 +132,7 @@ def test_a_program_that_closes_its_socket_leaves_the_call() -> None:
 def test_a_program_that_does_not_come_back_in_time_leaves_the_call() -> None:
     async def test() -> None:
         async with call_server() as server:
-            phone = await server.phone()
-            async with server.socket(phone.call_id, "?keep_s=0.1") as socket:
-                await until(socket, "started")
-                await lose(socket)
+            phone = await call_with_a_lost_program(server, "?keep_s=0.1")
             await until_unattached(server, phone)
             async with server.socket(phone.call_id, "?received=1") as socket:
                 await until(socket, "started")
@@ -140,10 +143,7 @@ def test_a_program_that_does_not_come_back_in_time_leaves_the_call() -> None:
 def test_a_program_that_begins_anew_takes_the_place_of_its_lost_one() -> None:
     async def test() -> None:
         async with call_server() as server:
-            phone = await server.phone()
-            async with server.socket(phone.call_id, KEPT) as socket:
-                await until(socket, "started")
-                await lose(socket)
+            phone = await call_with_a_lost_program(server)
             while True:
                 async with server.socket(phone.call_id) as socket:
                     first = json.loads(await socket.recv())["type"]
@@ -172,10 +172,7 @@ def test_the_end_of_the_call_ends_a_lost_program() -> None:
 def test_more_messages_than_were_sent_are_refused() -> None:
     async def test() -> None:
         async with call_server() as server:
-            phone = await server.phone()
-            async with server.socket(phone.call_id, KEPT) as socket:
-                await until(socket, "started")
-                await lose(socket)
+            phone = await call_with_a_lost_program(server)
             async with server.socket(phone.call_id, "?received=9") as socket:
                 assert "1 messages were sent, not 9" in (await until(socket, "error"))[-1]["message"]
                 assert await close_code(socket) == 4400
@@ -191,10 +188,7 @@ def test_another_key_cannot_claim_a_lost_program(tmp_path: Path, scope: Scope, c
 
     async def test() -> None:
         async with call_server(file, key) as server:
-            phone = await server.phone()
-            async with server.socket(phone.call_id, KEPT) as socket:
-                await until(socket, "started")
-                await lose(socket)
+            phone = await call_with_a_lost_program(server)
             server.headers = {"authorization": f"Bearer {other}"}
             async with server.socket(phone.call_id, "?received=0") as socket:
                 assert json.loads(await socket.recv())["type"] == "error"
@@ -210,10 +204,7 @@ def test_a_revoked_key_ends_a_lost_program(tmp_path: Path) -> None:
 
     async def test() -> None:
         async with call_server(tmp_path / "keys.json", key) as server:
-            phone = await server.phone()
-            async with server.socket(phone.call_id, KEPT) as socket:
-                await until(socket, "started")
-                await lose(socket)
+            phone = await call_with_a_lost_program(server)
             keys.revoke(key[3:11])
             await until_unattached(server, phone)
 
