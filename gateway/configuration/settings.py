@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from ..access.settings import AccessTable, HttpTable
+from ..apis.settings import ApisTable
 from ..calls.settings import AgentChoice, CallsTable, RecordingsTable, SoundsTable
 from ..calls.ways_in.ari.settings import AriTable
 from ..calls.ways_in.audiosocket.settings import AudioSocketTable
@@ -23,37 +24,7 @@ from ..engine_settings import (
     ReadingTable,
     VoicesTable,
 )
-from .settings_table import JSON, FiniteFloat, Integer, NamedText, Port, SettingsTable
-
-
-class ApisTable(SettingsTable):
-    """The speech APIs."""
-
-    max_input_characters: Annotated[Integer, Field(ge=1, le=200_000, title="characters from 1 to 200000")] = (
-        Field(default=4096, description="characters of one request of the OpenAI API")
-    )  # as at OpenAI
-    reference_hosts: Annotated[
-        tuple[NamedText, ...],
-        JSON,
-        Field(title='a list of hosts that recordings may come from, "host" or "host:port"'),
-    ] = Field(  # hosts on the public internet need no entry
-        default=(),
-        description='private hosts that clients\' recordings may be fetched from, `"host"` or `"host:port"`',
-    )
-    exchange_folder: Path | None = Field(
-        default=None,  # a client could fill the disk
-        title="a folder of recordings that clients name, and of speech written for them",
-        description="folder of `recordings/`, which clients of the Ray Serve API may name, and of `speech/`, "
-        "which is written for clients of XTTS's APIs and only the user of the server may read",
-    )
-    ports: Annotated[
-        dict[NamedText, Port], JSON, Field(title="ports from 0 (any free one) to 65535, by protocol")
-    ] = Field(
-        default={},
-        description="ports of protocols besides HTTP, on its host: `wyoming`, for Home Assistant, usually "
-        "10200; `grpc`, upstream CosyVoice's service, which needs the extra `grpc`",
-    )
-
+from .settings_table import JSON, FiniteFloat, SettingsTable
 
 DEFAULT_NAME = "default"  # of the agent and the lexicon that nobody chose
 
