@@ -13,7 +13,7 @@ import json
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -106,6 +106,10 @@ class Speakers:
             "teacher": voice.init_state(line, 0).decoder,
             "student": TelephoneDecoder(CPU_SESSIONS.open(graph)),
         }
+        self._voices = {
+            name: hibari.HibariVoice(voice._encoder, decoder, decoder, voice.phonemizer)
+            for name, decoder in self.decoders.items()
+        }
 
     def lines(self, text: str) -> list[hibari.EncodedLine]:
         """The lines of a text, as the product cuts them."""
@@ -119,19 +123,11 @@ class Speakers:
 
     def render(self, name: str, line: hibari.EncodedLine, steps: Sequence[int] = _STEPS) -> list[Float]:
         """Samples of a line, step by step; the last of ``steps`` is repeated."""
-        decoder = self.decoders[name]
-        start, samples = decoder.start(line.onset), list[Float]()
-        voice = self._teacher.voice
-        state = replace(
-            voice.init_state(line, 0, TELEPHONE_BAND),
-            decoder=decoder,
-            decoded_frames=start.frame,
-            contexts=start.contexts,
-            early_frames=line.onset - start.spectrum_frame,
-        )
+        voice, samples = self._voices[name], list[Float]()
+        state = voice.init_state(line, 0, TELEPHONE_BAND)
         while not hibari.is_finished(line, state):
             frames = steps[min(len(samples), len(steps) - 1)]
-            rendered, state = hibari.HibariVoice.step(voice, line, state, frames)
+            rendered, state = voice.step(line, state, frames)
             samples.append(rendered)
         return samples
 
