@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Tries the README in empty Debian systems: make run, phone, say and, with --test, make test. Prints a table.
+# Tries the README in empty Debian systems: make run, the page, phone, say and, with --test, make test. Prints a table.
 #
 #     sudo tests/fresh_roots.sh [--test] [SUITE...]      suites of Debian or Ubuntu; default: bookworm trixie sid
 #
 # Needs root and debootstrap. MIRROR is another mirror, WORK another folder for the systems (1.5 GB each, kept
-# for the next run). What is committed in this checkout is tried.
+# for the next run). What is committed in this checkout is tried. "first sound": from git clone to the first sound of the
+# page's tab Speak, in Chromium outside of the root, where this checkout has .venv and Chromium.
 set -euo pipefail
 checkout=$(cd "$(dirname "$0")/.." && pwd)
 work=${WORK:-/var/tmp/vivavoce-roots}
@@ -38,6 +39,7 @@ prepare() {
     mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
     ln -sf pts/ptmx "$root/dev/ptmx"
     rm -rf "$root/srv/vivavoce"
+    cloned=$SECONDS
     git clone -q "$checkout" "$root/srv/vivavoce"
 }
 
@@ -54,6 +56,12 @@ run_server() {
     echo failed
 }
 
+first_sound() {
+    if [ ! -x "$checkout/.venv/bin/python" ] || ! command -v chromium >/dev/null; then echo "not run"; return; fi
+    if (cd "$checkout" && PYTHONPATH=tests .venv/bin/python -m benches page-play --plays 1 --url http://127.0.0.1:8080) \
+        >"$work/$suite.page.log" 2>&1; then echo "$((SECONDS - cloned)) s"; else echo failed; fi
+}
+
 step() {  # name, command, pattern of the line to print
     if in_root "cd /srv/vivavoce && $2" >"$work/$suite.$1.log" 2>&1; then
         grep -oE "$3" "$work/$suite.$1.log" | tail -1 || echo passed
@@ -62,8 +70,8 @@ step() {  # name, command, pattern of the line to print
     fi
 }
 
-table="| system | Python | make run ready | phone: gaps over 40 / 60 / 100 ms | say | make test |
-|---|---|---|---|---|---|"
+table="| system | Python | make run ready | first sound | phone: gaps over 40 / 60 / 100 ms | say | make test |
+|---|---|---|---|---|---|---|"
 status=0
 for suite in "${suites[@]}"; do
     root=$work/$suite
@@ -72,6 +80,7 @@ for suite in "${suites[@]}"; do
     python=$(in_root "python3 -V" | cut -d" " -f2)
     run_server >"$work/$suite.ready"
     ready=$(cat "$work/$suite.ready")
+    sound=$(first_sound)
     phone=$(step phone ".venv/bin/vivavoce phone 127.0.0.1 9092 --seconds 8 --out /tmp/heard.wav" "[0-9]+ / [0-9]+ / [0-9]+")
     kill -TERM -- "-$(cat "$root/tmp/server.pid")" 2>/dev/null || true
     wait $server || true
@@ -79,7 +88,7 @@ for suite in "${suites[@]}"; do
     tests="not run"
     if [ $with_tests = 1 ]; then tests=$(step tests "make test" "[0-9]+ (passed|failed).*"); fi
     unmount
-    row="| $suite | $python | $ready | $phone | $say | $tests |"
+    row="| $suite | $python | $ready | $sound | $phone | $say | $tests |"
     case $row in *failed*) status=1 ;; esac
     table+=$'\n'$row
 done

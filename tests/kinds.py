@@ -93,7 +93,7 @@ KITS: Final = {
         "models/networks/*",
         "models/onnx_graphs/*",
         "models/phonemes/*",
-        "models/signal/recording_resampler.py",  # the limiter is the core's
+        "models/signal/recording_resampler.py",  # the level is the core's
         "models/signal/room_tone.py",
         "models/signal/speech_edges.py",
         "tts_engine/voice_kit/*",

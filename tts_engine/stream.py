@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..models.signal.limiter import limit
+from ..models.signal.level import limit
 from .backends.base import StepResult
 from .chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 from .errors import StreamClosed, SynthesisFailed, UnreadableText

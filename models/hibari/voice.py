@@ -33,7 +33,7 @@ from ..devices.onnx_sessions import (
     session_options,
 )
 from ..phonemes.english_ipa import SpelledWord
-from ..signal.limiter import limit
+from ..signal.level import limit
 from ..signal.room_tone import RoomTone
 from . import harmonic_vocoder
 from .decoder import Contexts, Decoder, FullBandDecoder, TelephoneDecoder

@@ -69,12 +69,13 @@ def bench_call_sounds(calls: int, seconds: float, as_json: bool) -> None:
 
 @bench_group.command("page-play")
 @click.option("--plays", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--url", help="Of a server that runs; default: one of this checkout.")
 @AS_JSON
-def bench_page_play(plays: int, as_json: bool) -> None:
+def bench_page_play(plays: int, url: str | None, as_json: bool) -> None:
     """First sound of the page after Play, in headless Chromium with the packaged voice."""
     from benches.page_play import measure
 
-    print_report(measure(plays), as_json)
+    print_report(measure(plays, url), as_json)
 
 
 @bench_group.command("echo")

@@ -22,9 +22,9 @@ _TEXTS: Final = (
 )
 
 
-def measure(plays: int) -> BenchReport:
-    """Play texts one after another, each up to its first sound."""
-    times_ms = asyncio.run(_play(plays))
+def measure(plays: int, url: str | None = None) -> BenchReport:
+    """Play texts one after another, each up to its first sound, on the page of a server, or of one made here."""
+    times_ms = asyncio.run(_play_on_server(plays) if url is None else _play(url, plays))
     figures = (
         BenchFigure("first sound after Play, p50", float(np.percentile(times_ms, 50)), "ms"),
         BenchFigure("p95", float(np.percentile(times_ms, 95)), "ms"),
@@ -33,9 +33,13 @@ def measure(plays: int) -> BenchReport:
     return BenchReport("page-play", figures, {"plays": plays})
 
 
-async def _play(plays: int) -> list[float]:
+async def _play_on_server(plays: int) -> list[float]:
+    async with server_process() as (_, url):
+        return await _play(url, plays)
+
+
+async def _play(url: str, plays: int) -> list[float]:
     async with (
-        server_process() as (_, url),
         open_chromium() as browser,
         opened_page(browser, url) as page,
     ):

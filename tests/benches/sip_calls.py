@@ -9,7 +9,6 @@ of the gateway and its media processes.
 import argparse
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -31,7 +30,10 @@ TEXT: Final = "The quick brown fox jumps over the lazy dog, and the dog does not
 CallEnd = Callable[[], Awaitable[object] | None]
 _GAP_S: Final = 0.060
 _AUDIBLE: Final = 104  # of 32,768: -50 dBFS
-_CODE: Final = "from vivavoce.gateway.cli import run; run()"
+# Every call says the same, and renders it anew.
+_CODE: Final = (
+    "from vivavoce.gateway import cli, engine_opening; engine_opening.KEPT_SPEECH_BYTES = 0; cli.run()"
+)
 
 
 class RtpEar(asyncio.DatagramProtocol):
@@ -84,7 +86,6 @@ class Gateway:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _CODE, "serve", *flags.split()],
             stdout=subprocess.PIPE, stderr=(folder / "log").open("w"), text=True,
-            env={**os.environ, "VIVAVOCE_ENGINE_KEPT_SPEECH_MB": "0"},
         )  # fmt: skip
         assert self._process.stdout is not None
         ready = self._process.stdout.readline()

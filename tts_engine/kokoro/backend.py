@@ -30,7 +30,7 @@ from ...models.kokoro.voice import (
     read_styles,
 )
 from ...models.phonemes.english_ipa import EnglishPhonemizer, SpelledWord
-from ...models.signal.limiter import limit
+from ...models.signal.level import limit
 from ...models.signal.room_tone import RoomTone
 from ...models.signal.speech_edges import SilenceTrimmer
 from ..backends.base import SlotRequest

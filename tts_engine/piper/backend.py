@@ -18,7 +18,7 @@ from ...models.devices.onnx_sessions import OnnxSessions
 from ...models.piper.config import PiperConfig, PiperVoiceError, read_config
 from ...models.piper.stream_resampler import StreamResampler
 from ...models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, PiperVoice
-from ...models.signal.limiter import limit
+from ...models.signal.level import limit
 from ...models.signal.room_tone import RoomTone
 from ...models.signal.speech_edges import SilenceTrimmer
 from ..backends.base import SlotRequest

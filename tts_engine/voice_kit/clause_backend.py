@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.signal.level import gain_to_level
 from ...models.signal.room_tone import RoomTone
-from ...models.signal.speech_edges import gain_to_level
 from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
 from ..chunk import SAMPLE_RATE, Word
 from ..process_limits import available_cores

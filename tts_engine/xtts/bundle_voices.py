@@ -2,14 +2,17 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...models.signal.recording_resampler import resample
+from ...models.xtts.checkpoint.bundle import open_bundle
 from ...models.xtts.checkpoint.voice_prompt import XttsVoicePrompt
 from ...models.xtts.config import XTTS_INPUT_RATE
+from ...models.xtts.networks import load_voice_encoder
 from ...models.xtts.voice import VoiceConditioningConfig, XttsVoice, XttsVoiceEncoder
 from ..errors import BadRequest
 from ..voices.enrollable import EnrollableVoices
@@ -110,3 +113,11 @@ def _check(recordings: Sequence[Recording]) -> None:
         )
         if not level >= _MIN_LEVEL:
             raise BadRequest("a recording is silent (below -50 dBFS) or not numbers; give one of a voice")
+
+
+def open_encoders(folder: Path) -> XttsVoices:
+    """As ``Checkpoints.open_encoders``: the encoders of a bundle without its language model and vocoder."""
+    bundle = open_bundle(folder)
+    settings = bundle.settings
+    load_encoder = partial(load_voice_encoder, bundle)
+    return XttsVoices({}, load_encoder, settings.conditioning, settings.languages)

@@ -90,6 +90,6 @@ class XttsCheckpoints:
     def open_encoders(self, folder: Path) -> "EnrollableVoices":
         """As ``Checkpoints.open_encoders``."""
         with bundle_errors():
-            from .enrolment import open_encoders
+            from .bundle_voices import open_encoders
 
             return open_encoders(folder)

@@ -22,6 +22,7 @@ from ....adapters.playback.background import Awaited
 from ...background_tasks import cancel_and_wait
 from ...calls.agents import at_pace, llm_tokens
 from ...calls.call import Call
+from ...calls.call_options import CallSpeechOptions
 from ...calls.utterance_tracker import UtteranceOutcome
 from ...configuration.settings_loader import load_settings
 from ...process_tuning import tune_process
@@ -34,6 +35,8 @@ PAUSE_S = (0.3, 0.8)  # between utterances; random, so that onsets are not in ph
 BARGE_IN_S = (0.7, 3.0)  # from the start of an utterance to its discard
 SILENCE_AFTER_BARGE_IN_S = 0.7  # any sound in this time is a fault
 RETRY_S = 1.0  # after the engine refused an utterance
+# The texts are few and come again; what a call says is new.
+_RENDERED_ANEW = CallSpeechOptions(keeps_speech=False)
 _CLAUSE_ENDS = frozenset(",.;:!?—")
 
 
@@ -174,7 +177,7 @@ class LoadAgent:
 
     async def speak(self, call: Call, utterance: UtteranceRecord) -> UtteranceOutcome:
         """Speak one utterance and wait until its last audio is in the playout; count a failure."""
-        outcome = await call.speech.speak(timed_tokens(utterance))
+        outcome = await call.speech.speak(timed_tokens(utterance), speech=_RENDERED_ANEW)
         self.record.failed += outcome in (UtteranceOutcome.FAILED, UtteranceOutcome.UNREADABLE)
         return outcome
 

@@ -20,7 +20,8 @@ READY_TIMEOUT_S = 120.0  # to load and cut the voice for the first time on a slo
 _END_TIMEOUT_S = 30.0
 _READY_LINE = re.compile(r"HTTP on (http://\S+?),")
 _SERVE = (
-    "from vivavoce.gateway.cli.main import main; import sys; "
+    "from vivavoce.gateway import engine_opening; from vivavoce.gateway.cli.main import main; import sys; "
+    "engine_opening.KEPT_SPEECH_BYTES = 0; "  # the texts are few and come again; what a client says is new
     "sys.argv[1:1] = 'serve --http-port 0 --audiosocket-port 0 --agent none --log-level WARNING'.split(); "
     "main()"
 )

@@ -23,6 +23,7 @@ from ...devices.host_memory import release_file_pages
 from ...devices.onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions
 from ...onnx_graphs.exact_products import exact_integer_options
 from ..checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
+from ..config import TIED_HEAD_KEY
 
 GRAPH_FOLDER = "onnx"
 DIGEST_KEY = "bundle_digest"
@@ -42,10 +43,11 @@ def bundle_digest(bundle: CosyVoiceBundle) -> str:
     Without torch they are those of the export, with which the graphs are compared. Raises InvalidBundleError.
     """
     if is_torch_installed():
-        from ..checkpoint.weight_digest import weight_digest
+        from ...checkpoint.tensor_digest import weight_digest
+        from ..checkpoint.tensor_shapes import WEIGHT_FILES
 
         try:
-            return weight_digest(bundle.folder)
+            return weight_digest(bundle.folder, WEIGHT_FILES, {TIED_HEAD_KEY})
         except WeightFileError as error:
             raise InvalidBundleError(str(error)) from error
     path = bundle.folder / GRAPH_FOLDER / DIGEST_FILE

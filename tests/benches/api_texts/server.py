@@ -5,7 +5,6 @@ Each line on standard input is answered with a JSON line: the longest callback s
 
 import gc
 import json
-import os
 import sys
 import threading
 import time
@@ -15,9 +14,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Final
+from unittest.mock import patch
 
 import vivavoce
 from benches.mix.server import callback_name
+from vivavoce.gateway import engine_opening
 from vivavoce.gateway.cli.main import main
 
 _PACKAGE: Final = str(Path(vivavoce.__file__).parent)
@@ -123,5 +124,5 @@ if __name__ == "__main__":
     installed.install()
     threading.Thread(target=_answer_lines, args=(installed,), daemon=True).start()
     sys.argv[1:1] = ["serve"]
-    os.environ["VIVAVOCE_ENGINE_KEPT_SPEECH_MB"] = "0"
-    main()
+    with patch.object(engine_opening, "KEPT_SPEECH_BYTES", 0):  # every request is rendered anew
+        main()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vivavoce.models.signal.limiter import limit
+from vivavoce.models.signal.level import limit
 
 
 def test_the_limiter_does_not_change_samples_below_its_knee() -> None:
