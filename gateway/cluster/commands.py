@@ -76,10 +76,13 @@ def down(config: Path, address: str) -> None:
     show_default=True,
     help="Seconds for streams to end.",
 )
-def drain(within: float) -> None:
-    """Have other nodes take the streams of this one, before it is stopped."""
-    ended = _operations().drain_node(within)
-    click.echo("The replicas of this node have ended." if ended else "Some streams have not ended.")
+@click.option(
+    "--node", metavar="ID", help="Of the node, as 'ray list nodes' prints it.  [default: this machine's]"
+)
+def drain(within: float, node: str | None) -> None:
+    """Have other nodes take the streams of one, before it is stopped."""
+    ended = _operations().drain_node(within, node)
+    click.echo("The replicas of the node have ended." if ended else "Some streams have not ended.")
 
 
 def _operations() -> ModuleType:

@@ -23,7 +23,7 @@ _TEXTS: Final = (
 
 
 def measure(plays: int, url: str | None = None) -> BenchReport:
-    """Play texts one after another, each up to its first sound, on the page of a server, or of one made here."""
+    """Play texts one after another, each up to its first sound; url: of a server that runs, or None."""
     times_ms = asyncio.run(_play_on_server(plays) if url is None else _play(url, plays))
     figures = (
         BenchFigure("first sound after Play, p50", float(np.percentile(times_ms, 50)), "ms"),

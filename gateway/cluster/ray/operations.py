@@ -132,13 +132,13 @@ def deployment_states(address: str) -> Iterator[DeploymentState]:
             yield DeploymentState(name, deployment, str(state.status.value), replicas, state.message)
 
 
-def drain_node(within_s: float) -> bool:
-    """Have other nodes start replicas in the place of this one's, which end after their streams.
+def drain_node(within_s: float, node: str | None = None) -> bool:
+    """Have other nodes start replicas in the place of a node's, which end after their streams.
 
-    Returns whether they have ended ``within_s``. Raises BundleError.
+    node: its id; None: this machine's. Returns whether they have ended ``within_s``. Raises BundleError.
     """
     join_cluster("auto")
-    node = ray.get_runtime_context().get_node_id()
+    node = node or ray.get_runtime_context().get_node_id()
     command = [str(_RAY), "drain-node", "--address", ray.get_runtime_context().gcs_address, "--node-id", node]
     reason = ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "the node is stopped"]
     deadline = ["--deadline-remaining-seconds", str(math.ceil(within_s))]

@@ -25,7 +25,7 @@ from vivavoce.gateway.cluster.ray.operations import drain_node
 from vivavoce.gateway.cluster.ray.ray_connection import join_cluster
 join_cluster("auto")
 node = next(each["NodeID"] for each in ray.nodes() if each["Resources"].get(sys.argv[1]))
-sys.exit(not drain_node(120.0, node))
+print(drain_node(120.0, node))
 """
 
 
@@ -72,4 +72,5 @@ async def _measure(cluster: RayCluster) -> tuple[BenchFigure, ...]:
 def _drain(cluster: RayCluster) -> bool:
     command = [sys.executable, "-c", _DRAIN, "place-0"]
     environment = cluster.environment | {"RAY_ADDRESS": cluster.address}
-    return subprocess.run(command, env=environment, capture_output=True).returncode == 0
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.split()[-1] == "True"
