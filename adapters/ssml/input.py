@@ -32,6 +32,7 @@ _END: Final = re.compile(r"</speak\s{0,8}>")
 _MAX_END_CHARACTERS: Final = 16
 _MAX_DOCUMENTS: Final = 1_000  # in an utterance
 _SLICE_PIECES: Final = 8  # given to a stream in a slice
+_SLICE_CHARACTERS: Final = 1_024  # of plain text that are searched for tags in a slice
 _EMPTY: Final = re.compile(r"\s*(?:<\?xml\s[^<>]*>\s*)?<speak[^<>]*/>")
 
 
@@ -59,6 +60,16 @@ class DocumentSink(Protocol):
         """End the text; no more will come."""
 
 
+class TextTags(Protocol):
+    """A dialect's tags in plain text, of which pieces are made."""
+
+    def push(self, text: str) -> list[SsmlPiece]:
+        """Add text, split anywhere; the pieces that are decided now."""
+
+    def flush(self) -> list[SsmlPiece]:
+        """Return what is held of the text so far."""
+
+
 class _Kind(Enum):
     UNDECIDED = auto()  # blanks, or a part of "<speak"
     PLAIN = auto()
@@ -66,15 +77,20 @@ class _Kind(Enum):
 
 
 class SsmlInput:
-    """Turns the text of one utterance, in pieces, into documents; plain text is passed on at once."""
+    """Turns the text of one utterance, in pieces, into documents; plain text is passed on at once.
 
-    def __init__(self) -> None:
+    Args:
+        tags: of plain text, besides those of voices.
+    """
+
+    def __init__(self, tags: TextTags | None = None) -> None:
         self._held: list[str] = []
         self._characters = 0
         self._kind = _Kind.UNDECIDED
         self._documents = 0
         self._follows_document = False
         self._voice_tags = VoiceTags()
+        self._tags = tags
 
     def push(self, text: str) -> list[SsmlDocument]:
         """Take text; what can be spoken now. Raises BadSsml."""
@@ -89,7 +105,7 @@ class SsmlInput:
         if not text:
             return []
         if self._kind is _Kind.PLAIN:
-            return [self._plain(text)]
+            return [(yield from self._plain(text))]
         self._held.append(text)
         self._characters += len(text)
         if self._kind is _Kind.DOCUMENT and ">" not in text:
@@ -103,9 +119,10 @@ class SsmlInput:
         held = self._take()
         if kind is _Kind.DOCUMENT:
             return [(yield from parse_ssml_in_slices(held.strip()))]  # which names the place
-        documents = [self._apart(self._plain(held))] if held else []
-        rest = self._voice_tags.flush()
-        return [*documents, _voiced_document(rest)] if rest else documents
+        documents = [self._apart((yield from self._plain(held)))] if held else []
+        rest = self._pieces_of(self._voice_tags.flush())
+        rest += self._tags.flush() if self._tags is not None else []
+        return [*documents, SsmlDocument(SsmlPieces(rest))] if rest else documents
 
     def _take_documents(self, new_characters: int) -> SlicedWork[list[SsmlDocument]]:
         """The documents that have their end in the text held, and plain text after them."""
@@ -125,7 +142,7 @@ class SsmlInput:
             self._kind = _kind_of(held, begin)
         rest = held[begin:]
         if self._kind is _Kind.PLAIN:
-            return [*documents, self._apart(self._plain(rest))]
+            return [*documents, self._apart((yield from self._plain(rest)))]
         if rest and not (documents and rest.isspace()):
             self._held, self._characters = [rest], len(rest)
             self._require_room()
@@ -139,8 +156,21 @@ class SsmlInput:
         self._follows_document = True
         return parsed
 
-    def _plain(self, text: str) -> SsmlDocument:
-        return _voiced_document(self._voice_tags.push(text), len(text))
+    def _plain(self, text: str) -> SlicedWork[SsmlDocument]:
+        pieces = SsmlPieces()
+        slice_characters = len(text) if self._tags is None else _SLICE_CHARACTERS
+        for begin in range(0, len(text), slice_characters or 1):
+            if begin:
+                yield
+            part = text[begin : begin + slice_characters]
+            for piece in self._pieces_of(self._voice_tags.push(part)):
+                pieces.append(piece)
+        return SsmlDocument(pieces, source_characters=len(text))
+
+    def _pieces_of(self, stretches: Sequence[VoicedText]) -> list[SsmlPiece]:
+        if self._tags is None:
+            return [SsmlPiece(one.text, voice=one.voice) for one in stretches]
+        return [replace(piece, voice=one.voice) for one in stretches for piece in self._tags.push(one.text)]
 
     def _apart(self, document: SsmlDocument) -> SsmlDocument:
         """Begin with a blank what follows a document, so that their words stay apart."""
@@ -194,11 +224,6 @@ def push_document_in_slices(
             stream.set_language(piece.language)
         pause_s = None if piece.pause_s is None else piece.pause_s * tempo
         stream.push_text(piece.text, piece.pronunciation, pause_s)
-
-
-def _voiced_document(stretches: Sequence[VoicedText], source_characters: int = 0) -> SsmlDocument:
-    pieces = SsmlPieces(SsmlPiece(one.text, voice=one.voice) for one in stretches)
-    return SsmlDocument(pieces, source_characters=source_characters)
 
 
 def _kind_of(text: str, begin: int) -> _Kind:

@@ -29,7 +29,7 @@ from ....adapters.ssml.document import (
     SsmlDocument,
     plain_document,
 )
-from ....adapters.ssml.input import SsmlInput, push_document_in_slices
+from ....adapters.ssml.input import SsmlInput, TextTags, push_document_in_slices
 from ....adapters.written_words import WrittenWords
 from ....tts_engine.chunk import SAMPLE_RATE, Mark, Word
 from ....tts_engine.errors import BadRequest, LanguageNotSpoken, StreamClosed, UnknownVoice, VivavoceError
@@ -68,6 +68,7 @@ class SynthesisOptions:
         default_factory=Delivery
     )  # instruction and language, if the voice supports them
     finds_ssml: bool = True  # whether a text that begins with <speak is an SSML document
+    text_tags: TextTags | None = field(default=None, compare=False)  # of plain text; they keep their state
     lexicon: Lexicon | None = None  # ahead of all others
     lexicon_names: tuple[str, ...] = ()  # of the server's, ahead of the key's
     keeps_speech: bool = True  # as of ``StreamRequest``
@@ -163,7 +164,7 @@ class EncodedStream:
         self._make_stretcher()
         self._encoder = open_encoder(options.audio)
         self._encoding = threading.Lock()  # held while a thread uses the encoder, or while it is closed
-        self._ssml_input = SsmlInput() if options.finds_ssml else None
+        self._ssml_input = SsmlInput(options.text_tags) if options.finds_ssml else None
         self._inputs = SlicedInputs(self._fail, MAX_DOCUMENT_CHARACTERS)
         self._input_ended = False
         self._fault: VivavoceError | None = None

@@ -21,6 +21,7 @@ from ...shell.error_table import InvalidField
 from ...shell.model_names import ServiceNames
 from ...shell.speech import SynthesisOptions
 from .models import CartesiaGenerationConfig, CartesiaOutputFormat, CartesiaSpeechRequest
+from .transcript_tags import TranscriptTags
 
 _SAMPLE_RATES: Final = (8_000, 16_000, 22_050, 24_000, 44_100, 48_000)  # Hz
 _ENCODINGS: Final[dict[str, tuple[Codec, WavEncoding]]] = {
@@ -82,11 +83,13 @@ def make_synthesis_options(
     config = request.generation_config or CartesiaGenerationConfig()
     # A number is of the API's older form, -1 to 1, whose meaning was never defined.
     named_speed = _NAMED_SPEEDS.get(request.speed, 1.0) if isinstance(request.speed, str) else 1.0
+    speed = config.speed * named_speed
     return SynthesisOptions(
         voice=voice,
         audio=encoding.audio,
-        speed=config.speed * named_speed,
+        speed=speed,
         volume=config.volume,
         delivery=Delivery(language=request.locale or request.language),
+        text_tags=TranscriptTags(speed, config.volume),
         lexicon_names=(request.pronunciation_dict_id,) if request.pronunciation_dict_id else (),
     )

@@ -14,6 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
 from shared.audio.tones import pitch_of
+from shared.counted_work import counted_callbacks
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
@@ -351,3 +352,37 @@ def test_keys_in_headers_and_in_the_query(run: Any, tmp_path: Path) -> None:
             assert (await client.until("error", "a"))["status_code"] == 429
 
     run(test, access=AccessControl(keys))
+
+
+def test_breaks_in_a_transcript_are_exact_and_no_word_has_a_tag(run: Any) -> None:
+    text = 'One two.<break time="1.23s"/>Three <spell>A1</spell> <speed ratio="1.2"/>four.'
+
+    async def test(served: Any) -> None:
+        async with open_socket(served) as client:
+            for name, parts in (("whole", [text]), ("split", list(text))):
+                for part in parts:
+                    await client.say(name, part, **{"continue": True}, add_timestamps=True)
+                await client.say(name, "", **{"continue": False})
+                await client.until("done", name)
+                words = client.words[name]
+                assert [word for word, _, _ in words] == ["One", "two.", "Three", "A1", "four."]
+                assert words[2][1] == pytest.approx(2 * WORD_S + 1.23, abs=0.01)
+                assert words[4][1] == pytest.approx(5 * WORD_S + 1.23, abs=0.01)  # "A one" is two words
+                seconds = len(client.audio[name]) / 48_000
+                assert seconds == pytest.approx(6 * WORD_S + 1.23 + 0.02, abs=0.01)
+
+    run(test)
+
+
+@pytest.mark.parametrize("unit", ["<break/>", "<", "<spell>a</spell>", '<speed ratio="1"/>a'])
+def test_a_long_transcript_of_tags_is_taken_in_slices(run: Any, unit: str) -> None:
+    async def test(served: Any) -> None:
+        async with open_socket(served) as client:
+            with counted_callbacks() as calls:
+                await client.say("a", (unit * 40_000)[:39_996], **{"continue": True})
+                await client.say("b", "One.", **{"continue": False})
+                await client.until("done", "b")
+            await client.cancel("a")
+            assert max(calls) < 20_000
+
+    run(test)
