@@ -22,7 +22,15 @@ from .words import load_words
 
 _TRIGGER = re.compile(
     r"[=<>≤≥⩽⩾≠≈≃≅≡∝∈∉⊂⊆⇒⇔∪∩^√∛∜∑∏∫∞∂∇∀∃∅±∓⁻⁺ⁿ\\→⟶⇌]|\w\*\*\w|\d[eE][-+]\d|[A-Za-z]_[\w{]|C\d{0,2}H\d"
+    r"|\d[abnxyz] [-+] [\dabnxyz]|\d\((?:\d{0,3}[abnxyz] [-+]|\d{1,4} [-+] \d{0,3}[abnxyz]\))"
 )
+# Without a relation: "4x - 3", "2a + 3b", "2(x + 1)"; not the "3x - 5x" of "3x - 5x growth".
+_TERM = r"(?:\d{1,4}(?:\.\d{1,3})?[nxyz]|[1-9][ab])"  # "12a - 14b" are houses
+_EXPRESSION = re.compile(
+    rf"{_TERM} [-+] (?:\d{{1,4}}|(?:\d{{1,4}})?[abnxyz])(?: [-+] [\dabnxyz]{{1,5}}){{0,6}}\Z"
+    rf"|\d{{1,4}}\((?:\d{{0,4}}[abnxyz] [-+] \d{{0,4}}[abnxyz]?|\d{{1,4}} [-+] \d{{0,4}}[abnxyz])\)\Z"
+)
+_SPAN_OF_FACTORS = re.compile(r"\d+(?:\.\d+)?x - \d+(?:\.\d+)?x\Z")
 _TEX = re.compile(
     r"\$\$(?P<display>[^$]{1,300})\$\$|\\\[(?P<block>.{1,300}?)\\\]|\\\((?P<inline>.{1,300}?)\\\)"
     r"|(?<![\w$\\])\$(?![\s$])(?P<dollars>[^$\n]{1,200}?)(?<![\s\\])\$(?![\d$])",
@@ -155,6 +163,8 @@ def _row(steps: list[FormulaStep]) -> FormulaRow:
 
 def _is_mathematics(view: str, first: FormulaToken, steps: list[FormulaStep]) -> bool:
     features = _features(steps)
+    if "letter" in features and _is_expression(view[first.start : steps[-1].stop]):
+        return True
     shows_more = bool(features & {"operator", "strong", "power"})
     if first.kind == "relation":
         return shows_more
@@ -167,6 +177,11 @@ def _is_mathematics(view: str, first: FormulaToken, steps: list[FormulaStep]) ->
         return bool(_SET_SIGNS & features) and "letter" in features
     is_shown = bool(_SHOWN_BY_ONE_SIDE & features) and "number" in features
     return is_shown or bool(features & {"letter", "absolute", "index"})
+
+
+def _is_expression(text: str) -> bool:
+    """Whether a text is terms that nothing else is written like, as in "simplify 4x - 3"."""
+    return bool(_EXPRESSION.match(text)) and not _SPAN_OF_FACTORS.match(text)
 
 
 def _lone_relation(view: str, token: FormulaToken, names_lone: Callable[[str], bool]) -> Formula | None:

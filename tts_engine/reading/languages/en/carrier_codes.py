@@ -5,6 +5,7 @@ Source: IATA airline designators; ISO 6346 (four letters, the last one U, J or Z
 
 import re
 
+from ...kit.lazy_pattern import PatternBehind
 from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from . import vocabulary
 from .codes import read_code, read_groups
@@ -13,6 +14,11 @@ from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 
 _DIALED_PART = re.compile(r"\d+|[*#]")
+_DIALED_BEHIND = PatternBehind(
+    r"\b(?:dial|press|enter|key in|type|punch in|hit)(?:ing|s|ed)?(?: in)? "
+    r"(?:[\d*#]{1,20},? (?:or|and|then) )?\Z",
+    re.IGNORECASE,
+)
 _TRIP = re.compile(rf"\b(?:{any_of(vocabulary.BEGINNINGS_OF_WORDS_OF_TRIPS)})")
 
 
@@ -54,6 +60,13 @@ def _read_dialed(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_star_at_end(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "00*" of "dial 00*", which ends no emphasis."""
+    if not _DIALED_BEHIND.search(scan.view, match.start()):
+        return None
+    return _read_dialed(scan, match)
+
+
 LETTER_RULES = compile_capital_rules(
     (rf"({any_of(vocabulary.AIRLINE_CODES)}) \d{{3,4}}(?![\w%/:-]|[.,]\d)", _read_airline),
     (
@@ -65,6 +78,8 @@ LETTER_RULES = compile_capital_rules(
 SYMBOL_RULES = compile_rules((r"[*#]{1,2}\d{1,20}(?:\*\d{1,20}){0,5}#(?!\w)", _read_dialed))
 DIGIT_RULES = compile_rules(
     (r"\d{3,20}#(?![\w-]| ?\d)", _read_dialed),
+    (r"\d{1,20}(?:[*#]\d{1,20}){1,5}#(?!\w)|\d{1,20}(?:#\d{1,20}\*|\*\d{1,20}#)\d{1,20}(?!\w)", _read_dialed),
+    (r"\d{1,20}\*(?![\w*])", _read_star_at_end),
     (r"(\d{1,3})([A-Z])[-–]([A-Z])(?!\w)", _read_seat_range),
     # Check digit; the employer "47-3321806"; the recall "23V-412"
     (r"(?:\d{5,12}-\d|\d{2}-\d{7}|\d{2}[A-Z]-\d{3,6})(?![\w-]|[.,]\d)", read_code),

@@ -45,7 +45,7 @@ _PART_OF_PASSWORD = re.compile(r"[^\W\d_]+|.")
 _ONSET = (
     "(?:[bcdfghjklmnpqrstvwyz]|b[lr]|c[hlr]|dr|f[lr]|g[lr]|kn|p[hlr]|qu|s[chklmnptw]|str|spr|t[hrw]|w[hr])"
 )
-_CODA = "(?:[bcdfgklmnprstwxz]|n[gkdt]|r[dnmkt]|s[tkhs]|c[hk]|l[lkdt]|g?ht?)"
+_CODA = "(?:[bcdfgklmnprstwxz]|n[gkdtc]|r[dnmktlpbs]|s[tkhsp]|t?ch|ck|l[lkdtpfm]|m[pb]|ff|ft|pt|zz|g?ht?)"
 _SYLLABLES = re.compile(
     rf"(?=.{{4,16}}\Z){_ONSET}?[aeiouy]{{1,2}}(?:{_CODA}?{_ONSET}[aeiouy]{{1,2}})*{_CODA}?s?"
 )
@@ -122,7 +122,10 @@ def has_vowel(word: str) -> bool:
 
 def reads_as_word(letters: str) -> bool:
     """Whether letters of a code are said as a word: the "blue" and "river" of "blue7river3"."""
-    return (letters.islower() or letters.isupper()) and bool(_SYLLABLES.fullmatch(letters.lower()))
+    lower = letters.lower()
+    if letters not in (lower, letters.upper()):  # the capital of "Tide" would not be heard
+        return False
+    return lower in vocabulary.SHORT_WORDS_OF_PASSWORDS or bool(_SYLLABLES.fullmatch(lower))
 
 
 def is_formula(word: str) -> bool:

@@ -167,9 +167,7 @@ def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the number of "Chapter IV" or "King Charles III's"; II and III may follow any name."""
     previous, numeral = scan.context.previous_word, match.group(1)
     value = roman_value(numeral)
-    if value is None:
-        return None
-    if numeral in ("C", "L") and previous in vocabulary.NOUNS_BEFORE_LETTERS:  # "Schedule C"
+    if value is None or numeral in ("C", "L"):  # "Schedule C", "Version C": letters
         return None
     if previous in vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS or _is_sequel(scan, match):
         words = numbers.cardinal(value)

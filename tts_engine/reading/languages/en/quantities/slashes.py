@@ -71,11 +71,27 @@ _MAX_WORD_CHARACTERS = 40  # of the word before a slash
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
 _ARTICLE_AHEAD = re.compile(r" an? [a-z]")
 _PATH_MARKS = {"/": "slash", ".": "dot", "_": "underscore"}
+# Points, rebounds and assists; kills, deaths and assists. "We had 31/8/11" alone is a date.
 _SCORE_LINE_BEHIND = PatternBehind(
-    r"\b(?:(?:score|stat) ?line|[Hh](?:is|er) line|stats|averag(?:ed|ing|es)|KDA|K/D/A)\b[^.;!?]{0,20}\Z"
+    r"\b(?:(?:score|stat|box)[ -]?(?:line|score)s?|h(?:is|er) line|stats|k/?d/?a|averag(?:ed|ing|es?)"
+    r"|scor(?:ed|ing|es?)|tall(?:ied|ies)"
+    r"|post(?:ed|ing|s)|notch(?:ed|es)|put(?:s|ting)? up|dropp(?:ed|ing))\b[^.;!?]{0,20}\Z",
+    re.IGNORECASE,
 )
 _SCORE_LINE_AHEAD = re.compile(
-    r" (?:in |of |for )?(?:an? )?(?:KDA|K/D/A|score ?line|stat ?line|triple-double)\b"
+    r" (?:in |of |for |as )?(?:an? )?(?:(?:score |stat |box )?line|score|game|night|performance|KDA|K/D/A"
+    r"|split|triple-double|double-double)\b",
+    re.IGNORECASE,
+)
+_PERFORMED = PatternBehind(
+    r"\b(?:had|ha[sd] had|went|going|finish(?:ed|es|ing)|end(?:ed|s|ing)|with|record(?:ed|s)|at|is|was|goes)"
+    r"(?: up)?(?: with)?(?: an?)? \Z",
+    re.IGNORECASE,
+)
+_SCORE_LINE_NOUNS = frozenset(("line", "score", "stats", "kda"))  # of "Stat line: 28/10/7"
+_GAME = re.compile(
+    r"\b(?:games?|match(?:es)?|quarter|half-time|halftime|playoffs?|NBA|rebounds?|assists?|steals?|kills?|deaths?|minutes"
+    r"|triple-double|ranked|carry|mid lane|top lane|jungler?|overtime)\b"
 )
 
 
@@ -263,15 +279,25 @@ def _date_words(scan: ScanState, first: int, second: int) -> str:
 
 def _read_score_line(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "31/8/11" of "his line was 31/8/11" and "31/8/11 KDA"."""
-    if not (
-        _SCORE_LINE_BEHIND.search(scan.view, match.start()) or _SCORE_LINE_AHEAD.match(scan.view, match.end())
-    ):
+    if not _is_score_line(scan, match):
         return None
     for group in (1, 2, 3):
         scan.emit(numbers.cardinal(int(match.group(group))), *match.span(group))
         scan.punctuate("," if group < 3 else "")
     scan.context.note_number()
     return match.end()
+
+
+def _is_score_line(scan: ScanState, match: re.Match[str]) -> bool:
+    if _SCORE_LINE_BEHIND.search(scan.view, match.start()) or _SCORE_LINE_AHEAD.match(scan.view, match.end()):
+        return True
+    first, second, third = (int(match.group(group)) for group in (1, 2, 3))
+    if max(first, second, third) < 60 and (max(first, second) > 31 or min(first, second) > 12):  # no date
+        return True
+    if scan.context.previous_word in _SCORE_LINE_NOUNS:
+        return True
+    performed = _PERFORMED.search(scan.view, match.start())
+    return performed is not None and _GAME.search(scan.view) is not None
 
 
 def _read_rating(scan: ScanState, match: re.Match[str]) -> int:
