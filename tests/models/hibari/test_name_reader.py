@@ -8,7 +8,7 @@ import pytest
 from vivavoce.models.hibari.phonemizer import Phonemizer
 from vivavoce.models.phonemes.english_ipa import SpelledWord, from_ipa
 
-NAMES = Path(__file__).with_name("names_by_origin.txt")
+LISTS = ("names_by_origin.txt", "more_names_by_origin.txt")
 # Stress, and sounds that one American has two of and another one has one of.
 _SAME = str.maketrans({"ʌ": "ə", "ᵊ": "ə", "ᵻ": "ɪ", "T": "t", "ɔ": "ɑ"} | dict.fromkeys("ˈˌ "))
 
@@ -35,16 +35,20 @@ def sounds_wrong(said: str, expected: str) -> int:
     return row[-1]
 
 
-def test_of_100_names_of_ten_origins_at_most_one_in_ten_has_two_sounds_wrong(phonemizer: Phonemizer) -> None:
-    lines = [line.split(" ", 1) for line in NAMES.read_text("utf-8").splitlines() if line[0] != "#"]
+@pytest.mark.parametrize("file", LISTS)
+def test_of_names_of_ten_origins_at_most_one_in_ten_has_two_sounds_wrong(
+    phonemizer: Phonemizer, file: str
+) -> None:
+    rows = Path(__file__).with_name(file).read_text("utf-8").splitlines()
+    lines = [line.split(" ", 1) for line in rows if line[0] != "#"]
     wrong = []
     for name, ways in lines:
         sounds = "".join(said(phonemizer, name)).translate(_SAME)
         expected = [from_ipa(way)[0].translate(_SAME) for way in ways.split("|")]
         if min(sounds_wrong(sounds, way) for way in expected) >= 2:
             wrong.append((name, sounds, expected))
-    assert len(lines) == 100
-    assert len(wrong) <= 10, wrong
+    assert len(lines) >= 100
+    assert len(wrong) <= len(lines) / 10, wrong
 
 
 @pytest.mark.parametrize(
