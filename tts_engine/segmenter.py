@@ -57,6 +57,7 @@ class Segment:
     prosody: Prosody = NEUTRAL_PROSODY  # besides the stream's
     language: str | None = None  # BCP 47, of its words; None: the stream's
     pause_share: float = 1.0  # of the usual pause, after it
+    following: tuple[str, ...] = ()  # the next words, as written, where a sentence is cut between phrases
 
     @property
     def spoken(self) -> str:
@@ -146,7 +147,7 @@ class Segmenter:
         if self._pending_words and (
             piece.ending is not BoundaryKind.CLAUSE or len(self._pending_words) >= needed_words
         ):
-            yield from self._emit(piece.stop, piece.ending)
+            yield from self._emit(piece.stop, piece.ending, piece.following)
 
     def _add_readable(self, words: Iterable[SpokenWord]) -> None:
         """Queue the words that the voice can read. The punctuation of another follows the word before it."""
@@ -162,18 +163,22 @@ class Segmenter:
             elif self._pending_words and not self._pending_words[-1].punctuation:
                 self._pending_words[-1] = replace(self._pending_words[-1], punctuation=word.punctuation)
 
-    def _emit(self, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
+    def _emit(self, stop: int, ending: BoundaryKind, following: tuple[str, ...] = ()) -> Iterator[Segment]:
         while len(self._pending_words) > self._policy.max_words:
             count = best_cut(self._pending_words, self._policy.max_words)
             yield self._segment(count, self._pending_words[count - 1].stop, BoundaryKind.FORCED)
-        yield self._segment(len(self._pending_words), stop, ending)
+        yield self._segment(len(self._pending_words), stop, ending, following)
 
-    def _segment(self, count: int, stop: int, ending: BoundaryKind) -> Segment:
+    def _segment(
+        self, count: int, stop: int, ending: BoundaryKind, following: tuple[str, ...] = ()
+    ) -> Segment:
         words, self._pending_words = self._pending_words[:count], self._pending_words[count:]
         if ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH):
             _end_sentence(words)
         share = 1.0 if self._pause_seed is None else pause_share(words, ending, self._pause_seed)
-        segment = Segment(tuple(words), self._start, stop, ending, self.prosody, self.language, share)
+        segment = Segment(
+            tuple(words), self._start, stop, ending, self.prosody, self.language, share, following
+        )
         self._start = stop
         self._has_spoken = True
         return segment

@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 VOICE = Voice("heart", "en-US", "American English, female, 24 kHz")
 _MAX_SENTENCE_WORDS = 60  # that are kept to tell what a question asks
 _MAX_WORKERS = 2  # a step is 2-6 ms; more threads than this only contend for the interpreter
+# Said after the words that follow a cut between phrases: of ten, those that change the pitch before it least
+_AFTER_PHRASE = ("other", "one", "too")
 _SLOTS = 1024  # a slot holds under 100 kB between steps
 
 
@@ -80,12 +82,17 @@ class _Continuations:
 
     @classmethod
     def make(cls, phonemizer: Phonemizer) -> "_Continuations":
-        def line(text: str, mark: str) -> PhonemeLine:
-            *words, last = map(SpelledWord, text.split())
-            (phonemes,) = phonemizer.phonemize([*words, SpelledWord(last.text, mark)])
-            return phonemes
+        return cls(
+            clause=_phonemized(phonemizer, "which is what we want".split(), "."),
+            question=_phonemized(phonemizer, ("and", "then"), "?"),
+        )
 
-        return cls(clause=line("which is what we want", "."), question=line("and then", "?"))
+
+def _phonemized(phonemizer: Phonemizer, words: Sequence[str], mark: str) -> PhonemeLine:
+    """A short line of words, with a mark at its end."""
+    *others, last = map(SpelledWord, words)
+    line, *_ = phonemizer.phonemize([*others, SpelledWord(last.text, mark)])
+    return line
 
 
 class HibariBackend:
@@ -146,7 +153,7 @@ class HibariBackend:
         voice, slot = self._voices[worker], self._slots[turn.slot]
         if turn.segment is not None:
             _begin_segment(voice, slot, turn.segment, turn.pause_s)
-            slot.after = self._continuation(slot)
+            slot.after = self._continuation(voice, slot, turn.segment.following)
         if not slot.lines:
             return [StepResult(np.zeros(0, np.float32), (), segment_done=True)]
         if slot.rendering is None:
@@ -155,8 +162,12 @@ class HibariBackend:
         self._report_missing(voice.phonemizer.missing)
         return [result]
 
-    def _continuation(self, slot: _HibariSlot) -> PhonemeLine | None:
+    def _continuation(
+        self, voice: hibari_voice.HibariVoice, slot: _HibariSlot, following: Sequence[str]
+    ) -> PhonemeLine | None:
         if slot.goes_on:
+            if following:
+                return _phonemized(voice.phonemizer, (*following, *_AFTER_PHRASE), ".")
             return self._continuations.clause
         return self._continuations.question if slot.rises else None
 

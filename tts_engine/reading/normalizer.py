@@ -20,7 +20,7 @@ from .clause_boundaries import (
     next_boundary,
 )
 from .kit.tokenizer import DraftWord, punctuate
-from .phrase_cuts import FIRST_WORDS, MAX_WORDS, MORE_WORDS, count_words, limit_of
+from .phrase_cuts import FIRST_WORDS, MAX_WORDS, MORE_WORDS, count_words, limit_of, words_after
 from .pronunciation.lexicon import Lexicon, PronouncedRange, Pronunciation, PronunciationFinder
 
 _APOSTROPHE_LIKE = re.compile(r"(?<![\w`])([^\W\d_]+)`(?=[^\W\d_])")  # not the "`" that ends `code`
@@ -51,11 +51,15 @@ class SpokenWord:
 
 @dataclass(frozen=True, slots=True)
 class NormalizedClause:
-    """Spoken words of one clause. ``stop``: characters of the pushed text that are read so far."""
+    """Spoken words of one clause. ``stop``: characters of the pushed text that are read so far.
+
+    ``following``: the next words, as written, of a clause that was cut between phrases.
+    """
 
     words: tuple[SpokenWord, ...]
     stop: int
     ending: BoundaryKind
+    following: tuple[str, ...] = ()
 
 
 class ClauseNormalizer(Protocol):
@@ -249,12 +253,14 @@ class TextNormalizer:
     def _read_phrase(self, begin: int, limit: int) -> tuple[NormalizedClause, int] | None:
         """Read a clause that many words wait in up to a place between two phrases."""
         self._select_pronounced(begin)
-        found = self._clause_normalizer.read_phrase(self._view(begin, begin + limit))
+        view = self._view(begin, begin + limit)
+        found = self._clause_normalizer.read_phrase(view)
         if found is None:
             return None
         words, length = found
         stop = begin + length
-        return self._clause(words, begin, stop, BoundaryKind.FORCED), stop
+        clause = self._clause(words, begin, stop, BoundaryKind.FORCED)
+        return replace(clause, following=words_after(view, length)), stop
 
     def _read_to(self, begin: int, boundary: ClauseBoundary) -> NormalizedClause:
         stop = begin + boundary.stop

@@ -120,6 +120,13 @@ def _first_words(words: int) -> re.Pattern[str]:
     return re.compile(rf"(?:\s*+(?:{_UNIT})){{{words}}}+\s*+\S")
 
 
+def words_after(view: str, at: int) -> tuple[str, ...]:
+    """The ordinary words that follow a cut; the last one of ``view``, which may go on, is none."""
+    tokens = view[at:].split()[:-1]
+    plain = (count for count, token in enumerate(tokens) if not _PLAIN_WORD.fullmatch(token))
+    return tuple(tokens[: next(plain, len(tokens))])
+
+
 def phrase_cuts(view: str, words: PhraseWords) -> list[int]:
     """Places at which an unfinished clause may be cut, best first: of equal ones the latest."""
     places = [*_places(view, words), *(_unspaced_places(view, words) if words.is_unspaced else ())]

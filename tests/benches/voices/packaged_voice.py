@@ -32,6 +32,7 @@ from vivavoce.tts_engine.reading.pauses import usual_pause_s
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
 
 MAX_END_SEMITONES, MAX_START_SEMITONES = 0.7, 0.2
+MAX_CUT_SEMITONES = 1.5
 MIN_QUESTION_SEMITONES, MAX_FALLING_SEMITONES = 2.0, 0.0
 MIN_DEVIATION_SEMITONES = 3.4
 MAX_SPEED_ERROR_PERCENT = 1.0
@@ -149,7 +150,15 @@ def _joint_figures(backend: HibariBackend, joints: Sequence[str]) -> Iterator[Be
     )
 
 
-def _phrase_figures(backend: HibariBackend, phrases: Sequence[str]) -> Iterator[BenchFigure]:
+def read_phrases() -> list[str]:
+    """Sentences without a comma that the voice's rules were not chosen with."""
+    sentences = tomllib.loads(Path(__file__).with_name("melody.toml").read_text("utf-8"))
+    phrases: list[str] = sentences["other_phrases"]
+    return phrases
+
+
+def pitch_at_cuts(backend: HibariBackend, phrases: Sequence[str]) -> tuple[list[float], list[float]]:
+    """Pitch before and after the first cut of each sentence above that of the uncut one, in semitones."""
     ends, starts = [], []
     for phrase in phrases:
         segments = segments_of(phrase)
@@ -158,6 +167,12 @@ def _phrase_figures(backend: HibariBackend, phrases: Sequence[str]) -> Iterator[
         words = len(segments[0].words)
         ends.append(end_semitones(before) - end_semitones(whole, words - 1))
         starts.append(start_semitones(after) - start_semitones(whole, words))
+    return ends, starts
+
+
+def _phrase_figures(backend: HibariBackend, phrases: Sequence[str]) -> Iterator[BenchFigure]:
+    ends, starts = pitch_at_cuts(backend, phrases)
+    others, _ = pitch_at_cuts(backend, read_phrases())
     against = "between phrases against the sentence uncut"
     yield BenchFigure("phrases cut", len(ends), "")
     for place, found, most in (
@@ -165,8 +180,14 @@ def _phrase_figures(backend: HibariBackend, phrases: Sequence[str]) -> Iterator[
         ("after", starts, MAX_START_SEMITONES),
     ):
         median, worst = abs(statistics.median(found)), max(map(abs, found))
+        size = statistics.median(map(abs, found))
+        yield BenchFigure(
+            f"size of the difference {place} a cut, median", size, "semitones", MAX_CUT_SEMITONES
+        )
         yield BenchFigure(f"pitch {place} a cut {against}, median", median, "semitones", most)
         yield BenchFigure(f"pitch {place} a cut {against}, worst", worst, "semitones")
+    size = statistics.median(map(abs, others))
+    yield BenchFigure("the same before a cut of other sentences", size, "semitones", MAX_CUT_SEMITONES)
 
 
 def read_questions() -> dict[str, dict[str, list[str]]]:

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benches.voices.packaged_voice import question_end, read_questions
+from benches.voices.packaged_voice import (
+    MAX_CUT_SEMITONES,
+    pitch_at_cuts,
+    question_end,
+    read_phrases,
+    read_questions,
+)
 from shared.audio.speech_level import active_speech_level
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.models.phonemes.english_ipa import SpelledWord
@@ -401,6 +407,13 @@ def test_a_clause_does_not_end_like_a_sentence(backend: HibariBackend) -> None:
     clause, *_ = segments_of("Your balance is low today, which means the transfer fails.")
     assert clause[0].ending is BoundaryKind.CLAUSE
     assert end_pitch(backend, [clause]) > end_pitch(backend, [(clause[0], 0.0)]) + 2
+
+
+def test_a_cut_between_phrases_changes_the_pitch_before_it_no_more_than_a_cut_at_a_comma(
+    backend: HibariBackend,
+) -> None:
+    ends, _ = pitch_at_cuts(backend, read_phrases())
+    assert np.median(np.abs(ends)) <= MAX_CUT_SEMITONES
 
 
 def test_the_liveliness_of_a_stream_goes_ahead_of_the_engines(backend: HibariBackend) -> None:

@@ -11,7 +11,7 @@ from vivavoce.tts_engine.reading.languages.en.rules import EnglishClauseNormaliz
 from vivavoce.tts_engine.reading.languages.registry import LANGUAGES
 from vivavoce.tts_engine.reading.multilingual_clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import ClauseNormalizer, TextNormalizer
-from vivavoce.tts_engine.reading.phrase_cuts import MAX_WORDS, limit_of
+from vivavoce.tts_engine.reading.phrase_cuts import MAX_WORDS, limit_of, words_after
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segmenter
 
@@ -89,6 +89,24 @@ def test_text_without_punctuation_is_cut_after_a_dozen_words_in_every_language(
     assert first.ending is BoundaryKind.FORCED
     assert reader.flush()
     assert TextNormalizer(normalizer_of(language)).push(text[: limit_of(text, 14)]) == [first]
+
+
+def test_a_cut_tells_the_words_that_follow_it_for_the_melody_before_it() -> None:
+    first, *_ = TextNormalizer(EnglishClauseNormalizer()).push(LONG)
+    assert first.following == ("that", "your", "appointment", "with", "doctor")
+    segments = [*(segmenter := Segmenter()).push(LONG), *segmenter.flush()]
+    assert segments[0].following == first.following
+    assert segments[-1].following == ()
+    assert [each.following for each in Segmenter().push("One two three, four five six, seven. ")] == [(), ()]
+    parts = Segmenter()
+    split = [segment for letter in LONG for segment in parts.push(letter)] + parts.flush()
+    assert split == segments
+
+
+def test_the_word_that_may_go_on_and_numbers_follow_no_cut() -> None:
+    assert words_after("because the door", 7) == ("the",)
+    assert words_after("because on 3 May at", 7) == ("on",)
+    assert words_after("because", 7) == ()
 
 
 def test_cuts_are_between_phrases_and_grow_with_what_was_said() -> None:
