@@ -82,6 +82,11 @@ def as_json(cues: Sequence[Cue]) -> str:
     return json.dumps(entries, ensure_ascii=False, indent=1) + "\n"
 
 
+def from_json(text: str | bytes) -> list[Cue]:
+    """The cues that ``as_json`` wrote."""
+    return [Cue(entry["start"], entry["end"], entry["text"]) for entry in json.loads(text)]
+
+
 FORMATS: Final[Mapping[str, Callable[[Sequence[Cue]], str]]] = {"srt": as_srt, "vtt": as_vtt, "json": as_json}
 
 

@@ -127,4 +127,6 @@ def _is_opening(character: str) -> bool:
 def _with_times_of(word: Word, written: Word) -> Word:
     """Return a written word that lasts to the end of another word of the engine in it."""
     is_unspoken = written.start_s == written.stop_s
-    return replace(written, start_s=word.start_s if is_unspoken else written.start_s, stop_s=word.stop_s)
+    start_s = word.start_s if is_unspoken else written.start_s
+    phonemes = (*written.phonemes, *word.phonemes)
+    return replace(written, start_s=start_s, stop_s=word.stop_s, phonemes=phonemes)

@@ -1,8 +1,19 @@
 """The chunks of audio that a stream yields, with their place in the stream and in the text."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
 
 SAMPLE_RATE = 24_000  # Hz, at which positions in a stream are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Phoneme:
+    """A sound of a word, and when it is heard."""
+
+    ipa: str  # without stress, such as "eɪ"
+    start_s: float  # seconds from the first sample of the stream
+    stop_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +25,15 @@ class Word:
     stop_s: float
     text_start: int  # characters of the text pushed
     text_stop: int
+    phonemes: tuple[Phoneme, ...] = ()  # of a voice whose model has their durations
+
+    def timed(self, heard_at: Callable[[float], float]) -> Self:
+        """The word with each of its times replaced by ``heard_at`` of it."""
+        phonemes = tuple(
+            Phoneme(each.ipa, heard_at(each.start_s), heard_at(each.stop_s)) for each in self.phonemes
+        )
+        start_s, stop_s = heard_at(self.start_s), heard_at(self.stop_s)
+        return replace(self, start_s=start_s, stop_s=stop_s, phonemes=phonemes)
 
 
 @dataclass(frozen=True, slots=True)

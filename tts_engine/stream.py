@@ -204,10 +204,7 @@ class Stream(SpeechStream):
         inserted_s = self._session.inserted_samples / SAMPLE_RATE
         if not inserted_s:
             return words
-        return tuple(
-            replace(word, start_s=word.start_s + inserted_s, stop_s=word.stop_s + inserted_s)
-            for word in words
-        )
+        return tuple(word.timed(lambda seconds: seconds + inserted_s) for word in words)
 
     def deliver_end(self) -> None:
         """Send the silence that ends every stream, or an error if the text has words and none was spoken."""

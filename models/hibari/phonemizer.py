@@ -15,7 +15,7 @@ import hibari
 import numpy as np
 from numpy.typing import NDArray
 
-from ..phonemes.english_ipa import SpelledWord, from_ipa
+from ..phonemes.english_ipa import IPA_OF_SIGNS, STRESS_MARKS, SpelledWord, from_ipa
 from .name_reader import NameReader, composed
 from .prepared_files import PreparedFiles
 
@@ -43,6 +43,7 @@ class Phonemizer:
         files: of the packaged voice.
     Attributes:
         phoneme_ids: the alphabet, which is Kokoro's.
+        ipa: of each id that is a sound; marks of stress have none.
         space_id: of the space between words.
         missing: signs of IPA so far that the alphabet has nothing for; they are left out.
     """
@@ -52,6 +53,11 @@ class Phonemizer:
         self._names = NameReader(self._g2p.lexicon)
         self.missing: set[str] = set()
         self.phoneme_ids: dict[str, int] = json.loads((ASSETS / "vocab.json").read_text("utf-8"))
+        self.ipa = {
+            id: IPA_OF_SIGNS.get(sign, sign)
+            for sign, id in self.phoneme_ids.items()
+            if sign not in STRESS_MARKS
+        }
         self.space_id = self.phoneme_ids[" "]
         # Punctuation has the first ids of the alphabet. Its time is a pause, not part of the word.
         self._last_pause_id = self.phoneme_ids["…"]

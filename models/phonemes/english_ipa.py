@@ -39,9 +39,15 @@ class EnglishPhonemizer(Protocol):
         """The phonemes of each word, with the punctuation after it."""
 
 
+STRESS_MARKS: Final = "ˈˌ"
+# Signs of the alphabet that are not IPA or that stand for two sounds.
+IPA_OF_SIGNS: Final[Mapping[str, str]] = {
+    **{"A": "eɪ", "I": "aɪ", "O": "oʊ", "W": "aʊ", "Y": "ɔɪ", "ʤ": "dʒ", "ʧ": "tʃ"},
+    **{"T": "ɾ", "ᵊ": "ə", "ᵻ": "ɪ"},
+}
 _VOWELS: Final = "AIOWYæɑɔəɛɜiɪuʊʌᵊᵻ"
 _CONSONANTS: Final = "bdfhjklmnpstvwzðŋɡɹɾʃʒʤʧθTʔ"
-_STRESS: Final = "ˈˌ"
+_STRESS: Final = STRESS_MARKS
 # Sounds of English, the longer first; then those of other languages, by the nearest of English.
 _ENGLISH: Final = {
     **{"tʃ": "ʧ", "dʒ": "ʤ", "eɪ": "A", "aɪ": "I", "oʊ": "O", "əʊ": "O", "aʊ": "W", "ɔɪ": "Y"},

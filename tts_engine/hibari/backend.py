@@ -7,7 +7,7 @@ far as it lacks. Pauses have the room tone of the voice, whose own pauses inside
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,12 +15,12 @@ import numpy as np
 
 from ...models.devices.onnx_providers import CPU, OnnxDevice
 from ...models.hibari import voice as hibari_voice
-from ...models.hibari.harmonic_vocoder import NOISE_ROWS, SAMPLE_RATES, Band
+from ...models.hibari.harmonic_vocoder import FRAME_S, NOISE_ROWS, SAMPLE_RATES, Band
 from ...models.hibari.phonemizer import PhonemeLine, Phonemizer
 from ...models.phonemes.english_ipa import SpelledWord
 from ...models.signal.room_tone import RoomTone
 from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
-from ..chunk import SAMPLE_RATE, Word
+from ..chunk import SAMPLE_RATE, Phoneme, Word
 from ..process_limits import available_cores
 from ..reading.clause_boundaries import BoundaryKind
 from ..reading.normalizer import SpokenWord
@@ -264,5 +264,19 @@ def _words_begun(rendering: _LineRendering, piece: LinePiece) -> tuple[Word, ...
         word = rendering.unreported_words.pop(0)
         start_s = rendering.starts_at_s + times[word.spoken_range[0]][0]
         stop_s = rendering.starts_at_s + times[word.spoken_range[-1]][1]
-        begun.append(Word("", start_s, stop_s, word.start, word.stop))
+        phonemes = _phonemes(piece, word.spoken_range, rendering.starts_at_s)
+        begun.append(Word("", start_s, stop_s, word.start, word.stop, phonemes))
     return tuple(begun)
+
+
+def _phonemes(piece: LinePiece, spoken: Iterable[int], line_starts_at_s: float) -> tuple[Phoneme, ...]:
+    """The sounds of some words of a line."""
+
+    def heard_at(frame: int) -> float:
+        return line_starts_at_s + max(0.0, frame * FRAME_S - piece.lead_s)
+
+    return tuple(
+        Phoneme(ipa, heard_at(first), heard_at(stop))
+        for index in spoken
+        for ipa, first, stop in piece.line.phonemes[index]
+    )

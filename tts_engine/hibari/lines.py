@@ -15,6 +15,7 @@ from ...models.hibari.phonemizer import PhonemeLine
 # Frames of 12.5 ms in each step of a stream: 0.2 s for an early first sound, then larger, because a step
 # has a fixed cost of about 0.5 ms.
 STEP_FRAMES: Final = (16, 32, 64)
+_WORD_BYTES: Final = 192  # its times, and its share of the line's phonemes
 _NO_FRAMES: Final = np.zeros((1, 0, 0), np.float32)
 
 
@@ -48,12 +49,13 @@ class LinePiece:
     line: hibari_voice.EncodedLine  # without its hidden frames
     word_times: tuple[tuple[float, float], ...]  # (start, stop) in seconds from the line's first sample
     rendered_s: float  # of the line, with these samples
+    lead_s: float  # what the time of a frame has more than the time at which its sound is heard
     last: bool
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory, with a share of the line's."""
-        return self.samples.nbytes + 64 * len(self.word_times) + 512
+        return self.samples.nbytes + _WORD_BYTES * len(self.word_times) + 512
 
 
 def render_line(voice: hibari_voice.HibariVoice, request: LineRequest) -> Iterator[LinePiece]:
@@ -74,5 +76,6 @@ def render_line(voice: hibari_voice.HibariVoice, request: LineRequest) -> Iterat
             described,
             tuple(hibari_voice.word_times(described, state)),
             state.samples / state.sample_rate,
+            hibari_voice.lead_s(state),
             last,
         )

@@ -31,7 +31,7 @@ _USUAL_S: Final[Mapping[BoundaryKind, float]] = {
     BoundaryKind.FORCED: 0.0,
 }
 # Of the packaged voice, audible after the last sound of a clause; that of a sentence is soon too faint
-_DYING_AWAY_S: Final = 0.125
+_DYING_AWAY_S: Final = 0.105
 _INSIDE_SENTENCES: Final = frozenset({BoundaryKind.CLAUSE, BoundaryKind.ELLIPSIS})
 
 _MARK_SHARES: Final = {",": 0.95, ";": 1.2, ":": 1.15, "?": 1.15}  # a question waits a little

@@ -205,10 +205,6 @@ def _shifted(span: tuple[int, int], by: int) -> tuple[int, int]:
 
 
 def _moved_word(word: Word, offset_s: float, text_start: int) -> Word:
-    return replace(
-        word,
-        start_s=word.start_s + offset_s,
-        stop_s=word.stop_s + offset_s,
-        text_start=word.text_start + text_start,
-        text_stop=word.text_stop + text_start,
-    )
+    moved = word.timed(lambda seconds: seconds + offset_s)
+    text_range = word.text_start + text_start, word.text_stop + text_start
+    return replace(moved, text_start=text_range[0], text_stop=text_range[1])

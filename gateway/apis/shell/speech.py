@@ -341,10 +341,7 @@ class EncodedStream:
     def _stretch_word_times(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
         if self._tempo == 1.0 and not self._options.leading_silence_s:
             return words
-        return tuple(
-            replace(word, start_s=self._heard_at(word.start_s), stop_s=self._heard_at(word.stop_s))
-            for word in words
-        )
+        return tuple(word.timed(self._heard_at) for word in words)
 
     def _heard_at(self, seconds: float) -> float:
         """The time at which a place of the engine's stream is heard."""

@@ -249,7 +249,8 @@ class ClusterStream(SpeechStream):
 
     def _placed(self, word: Word, first_s: float, text: str) -> Word:
         start, stop = word.text_start + self._first_character, word.text_stop + self._first_character
-        return Word(text[start:stop], word.start_s + first_s, word.stop_s + first_s, start, stop)
+        moved = word.timed(lambda seconds: seconds + first_s)
+        return replace(moved, text=text[start:stop], text_start=start, text_stop=stop)
 
     def _add(self, chunk: AudioChunk) -> None:
         self._samples, self._count = chunk.samples[1], chunk.index + 1

@@ -2,6 +2,8 @@
 
 import base64
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,15 @@ import pytest
 
 from shared.audio.recordings import recording
 from shared.audio.tones import pitch_of
+from shared.engine import standin_backend
 from shared.engine.standin_backend import WORD_S
 from shared.gateways.running_gateway import PITCHES_HZ, ask_gateway
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialect import SpeechApiPolicy
 from vivavoce.gateway.apis.shell import speech_job
+from vivavoce.tts_engine.backends.base import StepResult
+from vivavoce.tts_engine.chunk import Phoneme
 from vivavoce.tts_engine.voices.store import VoiceStore
 
 TEN_LETTERS = "Good day. "  # as many characters as the tests' key may speak in a minute
@@ -219,6 +224,41 @@ def test_captions_have_subtitles_of_the_whole_speech_in_the_last_line(stream: bo
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "subtitles_format")
 
     ask_gateway(questions)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_captions_have_phonemes_with_visemes_if_they_are_asked_for(
+    stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standin_backend, "_render_tone", with_phonemes(standin_backend._render_tone))
+
+    async def questions(client: httpx.AsyncClient) -> None:
+        fields = {"input": "One two. Three.", "stream": stream, "leading_silence_ms": 100}
+        lines = await captioned(client, **fields, return_phonemes=True)
+        phonemes = [phoneme for line in lines for phoneme in line["phonemes"]]
+        shapes = [(phoneme["phoneme"], phoneme["viseme"]) for phoneme in phonemes]
+        word = [("m", 21), ("aɪ", 11)]
+        assert shapes == [("", 0), *word, *word, ("", 0), *word, ("", 0)]
+        times = [phoneme["start_time"] for phoneme in phonemes]
+        assert times[:6] == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4, 0.5], abs=1e-6)
+        starts = [word["start_time"] for line in lines for word in line["timestamps"]]
+        assert times[6] == pytest.approx(starts[2])
+        assert all("phonemes" not in line for line in await captioned(client, **fields))
+
+    ask_gateway(questions)
+
+
+def with_phonemes(render: Callable[..., StepResult]) -> Callable[..., StepResult]:
+    """A stand-in that says "my", of two sounds of 0.1 s, for each word."""
+
+    def render_phonemes(*turn: Any) -> StepResult:
+        result = render(*turn)
+        (word,) = result.words
+        middle_s = (word.start_s + word.stop_s) / 2
+        sounds = (Phoneme("m", word.start_s, middle_s), Phoneme("aɪ", middle_s, word.stop_s))
+        return replace(result, words=(replace(word, phonemes=sounds),))
+
+    return render_phonemes
 
 
 def test_captioned_speech_in_one_line_has_the_limit_of_a_file(

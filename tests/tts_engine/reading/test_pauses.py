@@ -27,7 +27,7 @@ def test_a_fast_pause_after_a_sentence_is_shorter_as_speech_is(ending: BoundaryK
 @pytest.mark.parametrize("ending", [BoundaryKind.CLAUSE, BoundaryKind.ELLIPSIS])
 def test_a_fast_pause_inside_a_sentence_is_shorter_by_the_sound_that_dies_away(ending: BoundaryKind) -> None:
     shorter_s = usual_pause_s(ending, 1.0) / 2 - usual_pause_s(ending, 2.0)
-    assert shorter_s == pytest.approx(0.0625)
+    assert shorter_s == pytest.approx(0.0525)
 
 
 def test_the_pauses_are_longer_the_more_they_part() -> None:

@@ -2,7 +2,8 @@
 
 Files lie in a temporary folder of the server and are lost with it. The name of a file is its id and too long
 to guess, as in the signed URLs of cloud storage, so a link needs no key. Files are deleted when they expire
-and, the oldest first, when those of one key are too many: no key can delete what is another's.
+and, the oldest first, when those of one key are too many: no key can delete what is another's. The subtitles
+of a file lie beside it and go with it.
 """
 
 import asyncio
@@ -35,8 +36,13 @@ class StoredAudio:
     key_id: str  # for which it was rendered
     path: Path
     content_type: str
-    size: int  # bytes
+    size: int  # bytes, with its subtitles
     expires_at: float  # Unix seconds
+
+    @property
+    def subtitles_path(self) -> Path:
+        """Where its subtitles are, as JSON."""
+        return _subtitles_path(self.path)
 
 
 class AudioStore:
@@ -137,6 +143,7 @@ class AudioStore:
         if not self._readers[audio.id]:
             del self._readers[audio.id]
             audio.path.unlink(missing_ok=True)
+            audio.subtitles_path.unlink(missing_ok=True)
 
 
 class AudioWriter:
@@ -150,7 +157,7 @@ class AudioWriter:
         self._key_id = key_id
         self._path = path
         self._content_type = content_type
-        self._size = 0
+        self._size = self._subtitles_size = 0
         self._committed = False
         self._file: BinaryIO
 
@@ -163,7 +170,8 @@ class AudioWriter:
         if not self._committed:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
-            self._store.release_bytes(self._key_id, self._size)
+                _subtitles_path(self._path).unlink(missing_ok=True)
+            self._store.release_bytes(self._key_id, self._size + self._subtitles_size)
 
     async def write(self, data: bytes) -> None:
         """Append bytes; raise Overloaded if the key has too many."""
@@ -180,19 +188,34 @@ class AudioWriter:
         """Overwrite the first bytes of what has been written, such as a header without its length."""
         await _on_disk(lambda: self._overwrite_start(data))
 
+    async def write_subtitles(self, data: bytes) -> None:
+        """Write the subtitles of it, JSON, once; raise Overloaded as ``write``."""
+        self._store.reserve_bytes(self._key_id, len(data))
+        self._subtitles_size = len(data)
+        await _on_disk(lambda: self._write_beside(data))
+
     def commit(self) -> StoredAudio:
         """Complete the file, which can be fetched from now on."""
         self._file.close()
         self._committed = True
-        return self._store.add_complete(self._key_id, self._path, self._content_type, self._size)
+        size = self._size + self._subtitles_size
+        return self._store.add_complete(self._key_id, self._path, self._content_type, size)
 
     def _open(self) -> None:
         self._file = create_private_file(self._path)
+
+    def _write_beside(self, data: bytes) -> None:
+        with create_private_file(_subtitles_path(self._path)) as file:
+            write_all(file, data)
 
     def _overwrite_start(self, data: bytes) -> None:
         self._file.seek(0)
         write_all(self._file, data)
         self._file.seek(0, os.SEEK_END)
+
+
+def _subtitles_path(audio: Path) -> Path:
+    return audio.with_name(f"{audio.name}.json")
 
 
 async def _on_disk(work: Callable[[], None]) -> None:

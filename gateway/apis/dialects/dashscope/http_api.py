@@ -3,6 +3,7 @@
     POST /api/v1/services/audio/tts/customization      {"model": "voice-enrollment", "input": {"action", ...}}
     POST /api/v1/services/audio/tts/SpeechSynthesizer  {"model", "input": {"text", "voice", ...}}
     GET  /api/v1/services/audio/tts/results/{id}       the audio behind an answer's audio.url
+    GET  /api/v1/services/audio/tts/results/{id}.srt   its subtitles; so .vtt and .json, an extension
 
 A recording comes as a URL, fetched through the URL guard, or inside the request as a data URL.
 
@@ -27,7 +28,8 @@ from .....adapters.dashscope.connection import MAX_FRAME_CHARACTERS
 from .....adapters.dashscope.events import SentenceBegin, SentenceEnd, SentenceSynthesis
 from .....adapters.dashscope.sentence_events import SentenceEventBuilder, billed_characters
 from .....adapters.ssml.document import SsmlDocument, parse_ssml_in_slices, plain_document
-from .....tts_engine.chunk import SAMPLE_RATE
+from .....adapters.subtitles import FORMATS, as_json, cues_of_written, from_json
+from .....tts_engine.chunk import SAMPLE_RATE, Word
 from .....tts_engine.errors import UnknownVoice
 from ....access.access_control import Grant
 from ....access.keys import Scope
@@ -83,6 +85,7 @@ from .request_mapping import DASHSCOPE_NAMES, make_synthesis_options, voice_of_d
 PATH: Final = "/api/v1/services/audio/tts"
 # A request with a recording inside: the 20 MB that the URL guard allows, in base64.
 MAX_ENROLLMENT_BYTES: Final = 28 << 20
+_SUBTITLE_TYPES: Final = {"srt": "application/x-subrip", "vtt": "text/vtt", "json": "application/json"}
 _THREAD_PARSING_BYTES: Final = 1 << 18  # a larger body would block the event loop, so a thread parses it
 
 
@@ -131,11 +134,12 @@ _CUSTOMIZE: Final = operation(
 )
 _GET_AUDIO: Final = operation(
     "getAudio",
-    "Fetch the audio behind a link of SpeechSynthesizer.",
-    content_response("The audio.", *AUDIO_CONTENT_TYPES),
+    "Fetch the audio behind a link of SpeechSynthesizer, or its subtitles.",
+    content_response("The audio, or subtitles.", *AUDIO_CONTENT_TYPES, *_SUBTITLE_TYPES.values()),
     content_response("The part that a Range header names.", *AUDIO_CONTENT_TYPES, status=206),
     json_response(MissingAudioBody, 404, _NO_AUDIO),
     {status: {"description": text, "content": {"text/plain": {}}} for status, text in _BAD_RANGE.items()},
+    description="Subtitles, an extension, are at the link with '.srt', '.vtt' or '.json' after it.",
     public=True,
 )
 _HEAD_AUDIO: Final = operation(
@@ -184,17 +188,21 @@ class DashScopeHttpApi(SpeechHttpApi):
 
 
 class _StoredAudioResponse(Response):
-    """A file of the store, which stays there while it is sent."""
+    """A file of the store, or its subtitles; it stays there while it is sent."""
 
-    def __init__(self, store: AudioStore, id: str) -> None:
+    def __init__(self, store: AudioStore, name: str) -> None:
         super().__init__()
         self._store = store
-        self._id = id
+        self._id, _, self._subtitles_format = name.partition(".")
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Send the file, or that there is none."""
         with self._store.keep(self._id) as audio:
-            await _audio_response(audio)(scope, receive, send)
+            if audio is not None and self._subtitles_format:
+                response = await _subtitles_response(audio, self._subtitles_format)
+            else:
+                response = _audio_response(audio)
+            await response(scope, receive, send)
 
 
 class _DashScopeSpeechResponse(SpeechResponse):
@@ -273,6 +281,7 @@ class _StoredSpeech:
         self._text, self._document = spoken.text, spoken
         self._record = record
         self._events = events
+        self._words: list[Word] = []
         self._sentences = SentenceEventBuilder(request_id, include_words=parameters.word_timestamp_enabled)
 
     async def render(self, server: SpeechServer, grant: Grant, store: AudioStore) -> StoredAudio:
@@ -299,10 +308,12 @@ class _StoredSpeech:
                 await writer.replace_start(
                     wav_header(options.audio.sample_rate, writer.size - WAV_HEADER_BYTES)
                 )
+            await writer.write_subtitles(as_json(cues_of_written(self._words)).encode())
             return writer.commit()
 
     async def _send_chunk_events(self, chunk: EncodedChunk) -> None:
         start, stop = chunk.samples
+        self._words += chunk.written_words
         for event in self._sentences.events_before_audio(
             self._text, chunk.text, chunk.written_words, has_audio=bool(chunk.audio)
         ):
@@ -330,6 +341,13 @@ def _audio_response(audio: StoredAudio | None) -> Response:
         missing = MissingAudioBody(message="this audio does not exist, or its time is over")
         return JSONResponse(missing.model_dump(), 404)
     return FileResponse(audio.path, media_type=audio.content_type)
+
+
+async def _subtitles_response(audio: StoredAudio, format: str) -> Response:
+    if format not in _SUBTITLE_TYPES:
+        return _audio_response(None)
+    cues = from_json(await asyncio.to_thread(audio.subtitles_path.read_bytes))
+    return Response(FORMATS[format](cues), media_type=_SUBTITLE_TYPES[format])
 
 
 def _server_sent_event(kind: str, message: BaseModel, status: int = 200) -> bytes:

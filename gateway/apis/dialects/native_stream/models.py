@@ -3,8 +3,9 @@
     client   session.config  input.text*  input.done     input.text* ...      session.close
     server       audio.start  audio.words? audio.marks?  (binary)* ... audio.done  session.done
 
-``input.flush``, ``input.cancel``, ``audio.words``, ``audio.marks`` and ``code`` in errors are not
-vLLM-Omni's. Binary messages are audio. ``connection`` has the order of the messages.
+``audio.phonemes`` comes with ``audio.words``. Both, ``input.flush``, ``input.cancel``, ``audio.marks`` and
+``code`` in errors are not vLLM-Omni's. Binary messages are audio. ``connection`` has the order of the
+messages.
 
 Source: vLLM-Omni at 0131cb55, entrypoints/openai/serving_speech_stream.py.
 """
@@ -15,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from pydantic_core import PydanticCustomError
 
 from .....adapters.audio.encoders import Codec
+from .....adapters.visemes import MouthMovement
 from .....tts_engine.chunk import Word
 from ...kits.openai.errors import InvalidRequestError
 from ...kits.openai.request_parsing import invalid_request_error, parse_json_object
@@ -37,6 +39,7 @@ class SessionConfig(OpenAISpeechSettings):
     type: Literal["session.config"]
     response_format: Annotated[CodecName, Field(description="Encoding of the audio.")] = "wav"
     word_times: Annotated[bool, Field(description="Whether audio.words messages are sent.")] = False
+    phoneme_times: Annotated[bool, Field(description="Whether audio.phonemes messages are sent.")] = False
     word_timestamps: Annotated[
         bool,
         AfterValidator(_refuse_word_timestamps),
@@ -161,6 +164,33 @@ class AudioWords(NativeStreamAnswer):
     words: list[WordTime]
 
 
+class PhonemeTime(BaseModel):
+    """A sound with the shape of the mouth, or the silence before or after words."""
+
+    phoneme: Annotated[str, Field(description="IPA without stress; '' is silence.")]
+    viseme: Annotated[int, Field(description="Microsoft's, 0 (silence) to 21.")]
+    start_ms: int
+    end_ms: int
+
+    @classmethod
+    def from_movement(cls, movement: MouthMovement) -> "PhonemeTime":
+        """Return a movement with times in ms."""
+        return cls(
+            phoneme=movement.phoneme,
+            viseme=movement.viseme,
+            start_ms=round(1_000 * movement.start_s),
+            end_ms=round(1_000 * movement.stop_s),
+        )
+
+
+class AudioPhonemes(NativeStreamAnswer):
+    """Sounds of the words that begin in the audio that follows, from voices that know their times."""
+
+    type: Literal["audio.phonemes"] = "audio.phonemes"
+    utterance_index: int
+    phonemes: list[PhonemeTime]
+
+
 class MarkTime(BaseModel):
     """A mark of an SSML document."""
 
@@ -212,6 +242,6 @@ class StreamErrorReport(NativeStreamAnswer):
 
 
 NativeStreamServerMessage = Annotated[
-    AudioStart | AudioWords | AudioMarks | AudioDone | UtteranceDone | StreamErrorReport,
+    AudioStart | AudioWords | AudioPhonemes | AudioMarks | AudioDone | UtteranceDone | StreamErrorReport,
     Field(discriminator="type"),
 ]

@@ -3,10 +3,11 @@
 import asyncio
 
 from .....adapters.transcript_queue import Transcript
+from .....adapters.visemes import MouthMovement, MouthTimeline
 from .....tts_engine.errors import VivavoceError
 from ....access.access_control import Grant
 from ....web.request_log import RequestRecord
-from ...shell.speech import EncodedStream
+from ...shell.speech import EncodedChunk, EncodedStream
 from .connection import InputFlush
 from .models import SessionConfig
 
@@ -28,6 +29,7 @@ class QueuedUtterance(Transcript[SessionConfig | None]):
         self.grant: Grant  # set, like record, when the utterance's turn has come
         self.record: RequestRecord
         self._stream: EncodedStream | None = None
+        self._mouth = MouthTimeline()
 
     @property
     def unread_characters(self) -> int:
@@ -55,6 +57,12 @@ class QueuedUtterance(Transcript[SessionConfig | None]):
         if not self.abandoned.done():
             self.abandoned.set_result(None)
         self.drop()
+
+    def mouth_movements(self, chunk: EncodedChunk) -> list[MouthMovement]:
+        """The movements of a chunk, if the configuration asks for them; call it once for each."""
+        if self.options is None or not self.options.phoneme_times:
+            return []
+        return [*self._mouth.push(chunk.words), *(self._mouth.finish() if chunk.final else ())]
 
     def speak_on(self, stream: EncodedStream) -> None:
         """Push the text into a stream, charged piece by piece; raises RateLimited, BadText."""

@@ -41,12 +41,14 @@ from .connection import (
 from .models import (
     AudioDone,
     AudioMarks,
+    AudioPhonemes,
     AudioStart,
     AudioWords,
     MarkTime,
     NativeStreamAnswer,
     NativeStreamMessage,
     NativeStreamServerMessage,
+    PhonemeTime,
     SessionConfig,
     StreamErrorReport,
     UtteranceDone,
@@ -340,6 +342,9 @@ class _NativeStreamSocketConnection(WebSocketConnection):
         if chunk.written_words and configuration.word_times:
             words = [WordTime.from_word(word) for word in chunk.written_words]
             await self._send(AudioWords(utterance_index=queued.index, words=words))
+        if movements := queued.mouth_movements(chunk):
+            phonemes = list(map(PhonemeTime.from_movement, movements))
+            await self._send(AudioPhonemes(utterance_index=queued.index, phonemes=phonemes))
         if chunk.marks:
             marks = [MarkTime(name=mark.name, at_s=mark.at_s) for mark in chunk.marks]
             await self._send(AudioMarks(utterance_index=queued.index, marks=marks))

@@ -3,25 +3,27 @@
     {"audio": BASE64, "audio_format": "audio/mpeg", "timestamps": [{"word", "start_time", "end_time"}, ...]}
 
 One such line of JSON for each piece of audio, or a single one with ``"stream": false``. Times count from the
-beginning of the speech. With ``"subtitles_format": "srt"``, "vtt" or "json", an extension, the last line has
-``subtitles`` of all of it. Everything else is as in ``speech_api``, errors included.
+beginning of the speech. Two extensions: with ``"subtitles_format": "srt"``, "vtt" or "json" the last line has
+``subtitles`` of all of it; with ``"return_phonemes": true`` each line has ``phonemes`` with their visemes.
+Everything else is as in ``speech_api``, errors included.
 
 Source: Kokoro-FastAPI at 0fac1bf5 (api/src/routers/development.py, api/src/structures/schemas.py).
 """
 
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
 from .....adapters.subtitles import FORMATS, cues_of_written
+from .....adapters.visemes import MouthMovement, MouthTimeline
 from .....tts_engine.chunk import Word
 from ....access.access_control import Grant
 from ....web.openapi.operations import BODY_TOO_LONG, JSON, SPEECH_ERRORS, json_body, operation
 from ...shell.http_api import Endpoint
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import SpeechJob, check_file_length
-from .extension_models import CaptionedSpeech, CaptionedSpeechRequest, WordTimestamp
+from .extension_models import CaptionedSpeech, CaptionedSpeechRequest, PhonemeTimestamp, WordTimestamp
 from .http_api import REQUEST_ID_HEADER, openai_errors
 from .request_reading import read_captioned_speech_request
 from .speech_api import OpenAISpeechApi, OpenAISpeechResponse
@@ -69,6 +71,8 @@ class _CaptionedSpeechResponse(OpenAISpeechResponse):
         self._audio_format = job.options.audio.content_type
         self._audio, self._words = bytearray(), list[Word]()  # not sent
         self._all_words: list[Word] = []
+        self._mouth = MouthTimeline() if self.speech.return_phonemes else None
+        self._movements: list[MouthMovement] = []  # not sent
 
     async def write(self, chunk: EncodedChunk) -> None:
         self._audio += chunk.audio
@@ -77,12 +81,28 @@ class _CaptionedSpeechResponse(OpenAISpeechResponse):
         self._words += chunk.written_words if self.speech.return_timestamps else ()
         if self.speech.subtitles_format is not None:
             self._all_words += chunk.written_words
+        if self._mouth is not None:
+            self._movements += self._mouth.push(chunk.words)
+            self._movements += self._mouth.finish() if chunk.final else ()
         is_due = self.speech.stream and self._audio  # an encoder may withhold audio, but no words get lost
         subtitles = self._subtitles() if chunk.final else None
-        if is_due or (chunk.final and (self._audio or self._words or subtitles)):
-            line = _encode_line(bytes(self._audio), self._audio_format, self._words, subtitles)
-            await self.body_stream.write(line)
-            self._audio, self._words = bytearray(), []
+        if is_due or (chunk.final and (self._audio or self._words or self._movements or subtitles)):
+            await self.body_stream.write(self._encode_line(subtitles))
+            self._audio, self._words, self._movements = bytearray(), [], []
+
+    def _encode_line(self, subtitles: str | None) -> bytes:
+        timestamps = [
+            WordTimestamp(word=word.text, start_time=word.start_s, end_time=word.stop_s)
+            for word in self._words
+        ]
+        line = CaptionedSpeech(
+            audio=b64encode(self._audio).decode("ascii"),
+            audio_format=self._audio_format,
+            timestamps=timestamps,
+            phonemes=None if self._mouth is None else list(map(_phoneme_timestamp, self._movements)),
+            subtitles=subtitles,
+        )
+        return line.model_dump_json(exclude_none=True).encode() + b"\n"
 
     def _subtitles(self) -> str | None:
         if (wanted := self.speech.subtitles_format) is None:
@@ -90,14 +110,10 @@ class _CaptionedSpeechResponse(OpenAISpeechResponse):
         return FORMATS[wanted](cues_of_written(self._all_words))
 
 
-def _encode_line(audio: bytes, audio_format: str, words: Sequence[Word], subtitles: str | None) -> bytes:
-    timestamps = [
-        WordTimestamp(word=word.text, start_time=word.start_s, end_time=word.stop_s) for word in words
-    ]
-    line = CaptionedSpeech(
-        audio=b64encode(audio).decode("ascii"),
-        audio_format=audio_format,
-        timestamps=timestamps,
-        subtitles=subtitles,
+def _phoneme_timestamp(movement: MouthMovement) -> PhonemeTimestamp:
+    return PhonemeTimestamp(
+        phoneme=movement.phoneme,
+        viseme=movement.viseme,
+        start_time=movement.start_s,
+        end_time=movement.stop_s,
     )
-    return line.model_dump_json(exclude={"subtitles"} if subtitles is None else None).encode() + b"\n"

@@ -30,6 +30,10 @@ class CaptionedSpeechRequest(CreateSpeechRequest):
 
     stream: Annotated[bool, Field(description="Whether the audio comes in pieces, while it is made.")] = True
     return_timestamps: Annotated[bool, Field(description="Whether the word times are wanted.")] = True
+    return_phonemes: Annotated[
+        bool,
+        Field(description="Whether lines have 'phonemes', of voices that know their times. An extension."),
+    ] = False
     subtitles_format: Annotated[
         Literal["srt", "vtt", "json"] | None,
         Field(description="Of 'subtitles', which the last line of the answer has then. An extension."),
@@ -44,12 +48,25 @@ class WordTimestamp(OpenAIAnswer):
     end_time: Annotated[float, Field(description="Seconds from the beginning of the speech.")]
 
 
+class PhonemeTimestamp(OpenAIAnswer):
+    """A sound and the shape of the mouth, or the silence before or after words."""
+
+    phoneme: Annotated[str, Field(description="IPA without stress; '' is silence.")]
+    viseme: Annotated[int, Field(description="Microsoft's, 0 (silence) to 21.")]
+    start_time: Annotated[float, Field(description="Seconds from the beginning of the speech.")]
+    end_time: Annotated[float, Field(description="Seconds from the beginning of the speech.")]
+
+
 class CaptionedSpeech(OpenAIAnswer):
     """A piece of speech, or all of it, with the words that begin in it."""
 
     audio: Annotated[str, Field(description="Base64.")]
     audio_format: Annotated[str, Field(description="Media type.")]
     timestamps: list[WordTimestamp]
+    phonemes: Annotated[
+        list[PhonemeTimestamp] | None,
+        Field(description="Of the words that begin in the audio, if they were asked for."),
+    ] = None
     subtitles: Annotated[
         str | None, Field(description="Of the whole speech, in the last line, if a format was asked for.")
     ] = None

@@ -100,6 +100,28 @@ def test_a_file_that_is_not_committed_is_deleted(store: AudioStore) -> None:
     assert files_beside(store_audio(store, bytes(100)))[0].stat().st_size == 100
 
 
+def test_subtitles_count_and_go_with_their_file(store: AudioStore, clock: Clock) -> None:
+    async def write(subtitles: bytes, *, commits: bool = True) -> StoredAudio | None:
+        async with store.open_writer("a", "audio/wav") as writer:
+            await writer.write(bytes(60))
+            await writer.write_subtitles(subtitles)
+            return writer.commit() if commits else None
+
+    audio = asyncio.run(write(b"[1]"))
+    assert audio is not None
+    assert (audio.subtitles_path.read_bytes(), audio.size) == (b"[1]", 63)
+    assert stat.S_IMODE(audio.subtitles_path.stat().st_mode) == 0o600
+    with pytest.raises(Overloaded, match="at most 100 bytes"):
+        asyncio.run(write(bytes(41)))
+    assert files_beside(audio) == []  # the old ones made room, the new one is refused
+    asyncio.run(write(bytes(40), commits=False))
+    assert files_beside(audio) == []
+    assert store_audio(store, bytes(100)).size == 100  # what was reserved is free again
+    clock.now += 60.0
+    last = asyncio.run(write(bytes(40)))
+    assert last is not None and sorted(files_beside(last)) == [last.path, last.subtitles_path]
+
+
 def test_closing_deletes_everything() -> None:
     store = AudioStore()
     audio = store_audio(store, b"x")

@@ -228,9 +228,31 @@ def test_events_carry_the_same_audio_and_end_with_its_link() -> None:
     with_api(test)
 
 
+def test_a_link_has_subtitles_beside_the_audio() -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        answer = await api_client.synthesize(text="One & two. Three.", format="mp3")
+        url = answer.json()["output"]["audio"]["url"]
+        heard = {suffix: await api_client.http.get(f"{url}.{suffix}") for suffix in ("srt", "vtt", "json")}
+        assert {suffix: one.headers["content-type"].partition(";")[0] for suffix, one in heard.items()} == {
+            **{"srt": "application/x-subrip", "vtt": "text/vtt", "json": "application/json"}
+        }
+        first, second = heard["json"].json()
+        assert (first["text"], second["text"]) == ("One & two.", "Three.")
+        assert 0 == first["start"] < first["end"] <= second["start"] < second["end"]
+        assert heard["srt"].text.startswith("1\n00:00:00,000 --> 00:00:00,")
+        assert heard["srt"].text.endswith("\nThree.\n")
+        assert heard["vtt"].text.startswith("WEBVTT") and "One &amp; two." in heard["vtt"].text
+        head = await api_client.http.head(f"{url}.srt")
+        assert (head.status_code, head.content) == (200, b"")
+        for wrong in (f"{url}.ass", f"{url}.srt.srt", f"{url}."):
+            assert (await api_client.http.get(wrong)).status_code == (200 if wrong.endswith(".") else 404)
+
+    with_api(test)
+
+
 def test_a_link_to_unknown_audio_is_404() -> None:
     async def test(api_client: HttpApiClient) -> None:
-        for id in ("nothing", "..%2f..%2fetc%2fpasswd", "x" * 3_000):
+        for id in ("nothing", "nothing.srt", ".json", "..%2f..%2fetc%2fpasswd", "x" * 3_000):
             assert (await api_client.http.get(f"{PATH}/results/{id}")).status_code == 404
 
     with_api(test)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from shared.audio.tones import pitch_of
+from shared.engine import standin_backend
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
 from shared.unreadable_texts import UNREADABLE_TEXTS
@@ -21,6 +23,8 @@ from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.native_stream.socket_api import MAX_QUEUED_UTTERANCES, PATH
 from vivavoce.gateway.web.backpressure import BackpressureSender
+from vivavoce.tts_engine.backends.base import StepResult
+from vivavoce.tts_engine.chunk import Phoneme
 
 
 class StreamClient:
@@ -126,6 +130,33 @@ def test_word_times_are_sent_on_request(run: Any) -> None:
             assert [word["word"] for word in words] == ["One", "two", "three."]
             assert [word["start_ms"] for word in words] == [0, 200, 400]
             assert [(word["text_start"], word["text_end"]) for word in words] == [(0, 3), (4, 7), (8, 14)]
+
+    run(test)
+
+
+def test_phonemes_are_sent_on_request(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    render = standin_backend._render_tone
+
+    def render_phonemes(*turn: Any) -> StepResult:
+        result = render(*turn)
+        (word,) = result.words
+        return replace(result, words=(replace(word, phonemes=(Phoneme("u", word.start_s, word.stop_s),)),))
+
+    monkeypatch.setattr(standin_backend, "_render_tone", render_phonemes)
+
+    async def test(served: Any) -> None:
+        async with open_stream(served, phoneme_times=True) as client:
+            await client.speak("One two.")
+            messages = [event for event in client.events if event["type"] == "audio.phonemes"]
+            phonemes = [phoneme for message in messages for phoneme in message["phonemes"]]
+            assert phonemes[:2] == [
+                {"phoneme": "u", "viseme": 7, "start_ms": start, "end_ms": start + 200} for start in (0, 200)
+            ]
+            assert phonemes[2:] == [{"phoneme": "", "viseme": 0, "start_ms": 400, "end_ms": 400}]
+            assert not any(event["type"] == "audio.words" for event in client.events)
+        async with open_stream(served, word_times=True) as client:
+            await client.speak("One two.")
+            assert not any(event["type"] == "audio.phonemes" for event in client.events)
 
     run(test)
 

@@ -1,0 +1,82 @@
+"""Phoneme times of the packaged voice: what the sounds are, and that they are where they are heard."""
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
+from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.hibari.backend import HibariBackend
+
+TEXT = "She sells sea shells, and the shells she sells are sea shells. So she says on Sunday, July 16th."
+HISSES = ("s", "ʃ", "z", "tʃ", "ʒ", "dʒ")
+VOWELS = ("i", "ɛ", "ɑ", "ʌ", "oʊ", "aɪ", "ɪ", "æ", "eɪ", "u", "ʊ", "ə", "ɔ", "aʊ")
+WINDOW = 240  # samples, 10 ms
+
+
+async def speak(engine: Engine, text: str, split: int = 1_000, **how: Any) -> list[AudioChunk]:
+    async with engine.stream(**how) as stream:
+        for start in range(0, len(text), split):
+            stream.push_text(text[start : start + split])
+        stream.end_input()
+        return [chunk async for chunk in stream]
+
+
+def spoken(*texts: tuple[str, dict[str, Any]]) -> list[list[AudioChunk]]:
+    async def run() -> list[list[AudioChunk]]:
+        async with await Engine.open(backend=HibariBackend.load()) as engine:
+            return [await speak(engine, text, **how) for text, how in texts]
+
+    return asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def words_of(chunks: list[AudioChunk]) -> list[Word]:
+    return [word for chunk in chunks for word in chunk.words]
+
+
+def share_heard_in_place(chunks: list[AudioChunk], later_s: float = 0.0) -> float:
+    """Of the loud windows of 10 ms in hisses and vowels, the share that sounds as its phoneme should.
+
+    later_s: by which the sound is taken to be later than it is.
+    """
+    samples = np.frombuffer(b"".join(chunk.pcm for chunk in chunks), "<i2").astype(np.float64)
+    windows = samples[: len(samples) // WINDOW * WINDOW].reshape(-1, WINDOW) * np.hanning(WINDOW)
+    power = np.abs(np.fft.rfft(windows, axis=1)) ** 2
+    high = power[:, np.fft.rfftfreq(WINDOW, 1 / SAMPLE_RATE) > 3_000].sum(axis=1)
+    is_loud, is_hiss = power.sum(axis=1) > 1e7, high > 0.5 * power.sum(axis=1)
+    hits = []
+    for phoneme in (phoneme for word in words_of(chunks) for phoneme in word.phonemes):
+        if phoneme.ipa not in (*HISSES, *VOWELS):
+            continue
+        first, stop = (
+            int((time - later_s) * SAMPLE_RATE / WINDOW) for time in (phoneme.start_s, phoneme.stop_s)
+        )
+        place = slice(max(0, first), max(0, stop))
+        hits += list(is_hiss[place][is_loud[place]] == (phoneme.ipa in HISSES))
+    assert len(hits) > 100
+    return float(np.mean(hits))
+
+
+def test_hisses_are_heard_in_the_times_of_their_phonemes_and_vowels_in_theirs() -> None:
+    for chunks in spoken(*((TEXT, {"speed": speed}) for speed in (0.7, 1.0, 1.6))):
+        in_place = share_heard_in_place(chunks)
+        assert in_place > 0.8
+        assert in_place > max(share_heard_in_place(chunks, later_s) for later_s in (-0.04, 0.04))
+
+
+def test_phonemes_are_those_of_the_words_and_lie_in_them_in_order() -> None:
+    whole, split = spoken((TEXT, {}), (TEXT, {"split": 3}))
+    assert words_of(whole) == words_of(split)
+    sounds = {word.text: [phoneme.ipa for phoneme in word.phonemes] for word in words_of(whole)}
+    assert sounds["sea"] == ["s", "i"]
+    assert sounds["shells"] == ["ʃ", "ɛ", "l", "z"]
+    assert sounds["July"][-2:] == ["l", "aɪ"]
+    assert len(sounds["16th"]) >= 7  # one word as written, of which several sounds are spoken
+    for word in words_of(whole):
+        times = [time for phoneme in word.phonemes for time in (phoneme.start_s, phoneme.stop_s)]
+        assert times == sorted(times) and (times[0], times[-1]) == (word.start_s, word.stop_s)
+        assert all(earlier.stop_s == later.start_s for earlier, later in pairwise(word.phonemes)) or (
+            word.text == "16th"
+        )
