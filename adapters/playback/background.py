@@ -26,8 +26,8 @@ _DUCKED_S: Final = 0.4  # after the last speech; else it would rise between word
 _DUCK_S: Final = 0.02  # from full level to silence
 _RISE_S: Final = 0.5  # and back
 _FADE_S: Final = 0.02  # of the other sounds, to silence and back
-_JOINT_S: Final = 0.05  # over which the end of a loop fades into its beginning
-MIN_LOOP_S: Final = 2 * _JOINT_S
+JOINT_S: Final = 0.05  # over which the end of a loop fades into its beginning
+MIN_LOOP_S: Final = 2 * JOINT_S
 
 
 class Awaited(Enum):
@@ -80,7 +80,7 @@ def make_loop(pcm: bytes, sample_rate: int) -> Samples:
         return np.zeros(0, np.int16)
     resampler = call_resampler(sample_rate)
     samples = np.frombuffer(resampler.push(pcm) + resampler.drain(), "<i2").astype(np.float64)
-    joint = round(_JOINT_S * sample_rate)
+    joint = round(JOINT_S * sample_rate)
     rising = np.linspace(0, 1, joint)
     body, tail = samples[:-joint], samples[-joint:]
     body[:joint] = body[:joint] * rising + tail * rising[::-1]

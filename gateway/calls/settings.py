@@ -1,9 +1,10 @@
 """The tables ``[calls]``, ``[recordings]`` and ``[sounds]`` of the configuration."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from ..configuration.settings_table import JSON, FiniteFloat, Integer, SettingsTable
 
@@ -36,10 +37,18 @@ _Level = Annotated[FiniteFloat, Field(ge=-60, le=0)]  # dB; 0: as the file is
 
 
 class AmbienceTable(SettingsTable):
-    """A room or an office, under speech."""
+    """A room or an office, under speech: a file, or a noise that is made."""
 
-    file: Path
-    level_db: _Level = -20.0  # 10 dB less under speech
+    file: Path | None = None
+    level_db: _Level = -20.0  # of a file; 10 dB less under speech
+    # Of comfort noise. Above -40 it hides quiet speech; below -75 A-law has no step for it.
+    noise_dbm0: Annotated[FiniteFloat, Field(ge=-75, le=-40)] | None = None
+
+    @model_validator(mode="after")
+    def _check_one_sound(self) -> Self:
+        if (self.file is None) == (self.noise_dbm0 is None):
+            raise PydanticCustomError("one_ambience", "needs either 'file' or 'noise_dbm0'")
+        return self
 
 
 class ThinkingTable(SettingsTable):
@@ -70,7 +79,8 @@ class SoundsTable(SettingsTable):
     ] = Field(
         default=None,
         description="sound of a room on every call, over and over: `file`, and `level_db` from -60 to 0 (the "
-        "file as it is); 10 dB less under speech",
+        "file as it is); or comfort noise without a file, `noise_dbm0`, -75 to -40, as `{noise_dbm0 = -60}`; "
+        "10 dB less under speech",
     )
     thinking: Annotated[
         ThinkingTable | None,

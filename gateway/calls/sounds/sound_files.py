@@ -16,12 +16,13 @@ from typing import ClassVar, Final
 import numpy as np
 import soxr
 
-from ....adapters.playback.background import MIN_LOOP_S, BackgroundSounds
+from ....adapters.audio.comfort_noise import comfort_noise
+from ....adapters.playback.background import JOINT_S, MIN_LOOP_S, BackgroundSounds
 from ....tts_engine.chunk import SAMPLE_RATE, AudioChunk, Mark, Provenance
 from ....tts_engine.errors import BadRequest
 from ....tts_engine.voices.recording import RecordingLimits, read_recording
 from ...web.errors import ResourceNotFound
-from ..settings import SoundsTable
+from ..settings import AmbienceTable, SoundsTable
 
 # 5 minutes at 48 kHz in stereo take 400 MB to decode, of the 512 that the decoder may use.
 SOUND_LIMITS: Final = RecordingLimits(
@@ -215,13 +216,20 @@ def _chunks(pcm: bytes, marks: tuple[Mark, ...]) -> Iterator[AudioChunk]:
 
 def read_background(table: SoundsTable) -> BackgroundSounds:
     """Return the sounds under speech, as the files are now. Blocks. Raises BadRequest for a wrong file."""
-    ambience, thinking, hold = table.ambience, table.thinking, table.hold
+    thinking, hold = table.thinking, table.hold
     sounds = BackgroundSounds(
-        ambience=b"" if ambience is None else _read("ambience", ambience.file, ambience.level_db),
+        ambience=b"" if table.ambience is None else _ambience(table.ambience),
         thinking=b"" if thinking is None else _read("thinking", thinking.file, thinking.level_db),
         hold=b"" if hold is None else _read("hold", hold.file, hold.level_db),
     )
     return sounds if thinking is None else replace(sounds, thinking_after_s=thinking.after_ms / 1000)
+
+
+def _ambience(table: AmbienceTable) -> bytes:
+    if table.noise_dbm0 is not None:
+        return comfort_noise(table.noise_dbm0, SAMPLE_RATE, repeated_s=JOINT_S)
+    assert table.file is not None  # the table has checked it
+    return _read("ambience", table.file, table.level_db)
 
 
 def _read(key: str, path: Path, level_db: float) -> bytes:

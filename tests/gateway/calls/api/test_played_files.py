@@ -114,6 +114,27 @@ def test_a_file_that_cannot_be_played_is_an_error_and_the_call_goes_on(sounds: P
     run(test())
 
 
+def test_a_file_that_is_deleted_while_it_waits_is_silence_and_one_error(sounds: Path) -> None:
+    async def test() -> None:
+        async with call_server(sounds_folder=sounds) as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
+                await send(socket, type="text", text="One two three four five six seven eight nine ten. " * 2)
+                await send(socket, type="play", file="menu.wav", marks={"middle": 0.5})
+                received = await until(socket, "word")  # 0.6 s of the speech is ready; the file is not
+                (sounds / "menu.wav").unlink()
+                await send_utterance(socket, "Well.")
+                while not any(message.get("text") == "Well" for message in received):
+                    received += await until(socket, "word")
+                received += await until(socket, "speech_finished")
+        errors = [message["message"] for message in received if message["type"] == "error"]
+        assert errors == ["menu.wav: No such file or directory"]
+        assert "middle" not in described(received)
+        assert seconds_of_file(phone) == 0.0
+
+    run(test())
+
+
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """Serve the files of a folder over HTTP; yields host and port."""

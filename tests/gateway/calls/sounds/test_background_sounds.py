@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from shared.audio.sound_files import encoded
 from shared.audio.tones import pitch_of
@@ -62,6 +63,45 @@ def test_the_files_are_read_at_their_levels(tmp_path: Path, decoded_in_this_proc
     assert amplitude(sounds.thinking, AMBIENCE_HZ, 24_000) == pytest.approx(16_384, rel=0.02)
     assert (sounds.thinking_after_s, sounds.hold) == (0.3, b"")
     assert read_background(SoundsTable()) == BackgroundSounds()
+
+
+def test_ambience_is_a_file_or_a_noise_that_is_made() -> None:
+    sounds = read_background(SoundsTable.model_validate({"ambience": {"noise_dbm0": -50}}))
+    noise = np.frombuffer(sounds.ambience, "<i2").astype(np.float64)
+    assert 20 * np.log10(np.sqrt(np.mean(noise**2)) / 32_768) == pytest.approx(-56.15, abs=0.3)
+    for wrong in ({}, {"level_db": -3}, {"file": "a.wav", "noise_dbm0": -60}):
+        with pytest.raises(ValidationError, match="needs either 'file' or 'noise_dbm0'"):
+            SoundsTable.model_validate({"ambience": wrong})
+    for loud in (-39, -76):
+        with pytest.raises(ValidationError, match="noise_dbm0"):
+            SoundsTable.model_validate({"ambience": {"noise_dbm0": loud}})
+
+
+def test_a_caller_hears_comfort_noise_of_that_level() -> None:
+    async def test() -> None:
+        async with call_server(sounds_ambience={"noise_dbm0": -45}) as server:
+            phone = await server.phone()
+            while len(phone.heard) < 8 * WINDOW:
+                await asyncio.sleep(0.01)
+            heard = np.frombuffer(bytes(phone.heard[-4 * WINDOW :]), "<i2").astype(np.float64)
+            assert 20 * np.log10(np.sqrt(np.mean(heard**2)) / 32_768) == pytest.approx(-51.15, abs=2)
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+@pytest.mark.parametrize("media_processes", [1], indirect=True)
+def test_ambience_whose_file_is_deleted_is_heard_on_from_memory(
+    sounds: dict[str, Any], media_processes: int
+) -> None:
+    async def test() -> None:
+        async with call_server(**sounds) as server:
+            sounds["sounds_ambience"]["file"].unlink()
+            for _ in range(2):
+                phone = await server.phone()
+                while amplitude(await hears(phone, AMBIENCE_HZ), AMBIENCE_HZ) < 1_500:  # it rises
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 @pytest.mark.parametrize("key", ["ambience", "thinking", "hold"])
