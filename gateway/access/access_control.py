@@ -94,6 +94,11 @@ class Grant:
         """Whether speech of its requests may be kept for others that say the same."""
         return self.record is None or self.record.keeps_speech
 
+    @property
+    def completes_wav(self) -> bool:
+        """Whether its WAVs are complete files where requests leave it open."""
+        return self.record is not None and self.record.complete_wav
+
     def allows(self, scope: Scope) -> bool:
         """Return whether the key has the scope."""
         return scope in self.scopes

@@ -89,6 +89,7 @@ class ApiKey:
     agents: tuple[str, ...] = ()  # names of agents whose calls belong to the key
     destinations: tuple[str, ...] = ()  # patterns of what may be called; (): everything
     keeps_speech: bool = True  # whether what it says may be kept in memory, for streams that say the same
+    complete_wav: bool = False  # whether a WAV is one complete file, if a request does not say 'stream'
     changed_at: int = 0  # Unix seconds of the last change of the record; 0: none
 
     def is_valid_at(self, unix_s: float) -> bool:
@@ -296,8 +297,9 @@ def parse_key(entry: dict[str, object]) -> ApiKey:
         raise TypeError(f"lexicon is {record['lexicon']!r}; allowed is a path or null")
     if not isinstance(record.get("expires_at"), int | None):
         raise TypeError(f"expires_at is {record['expires_at']!r}; allowed is a number of seconds or null")
-    if not isinstance(record.get("keeps_speech", True), bool):
-        raise TypeError(f"keeps_speech is {record['keeps_speech']!r}; allowed is true or false")
+    for name in ("keeps_speech", "complete_wav"):
+        if not isinstance(record.get(name, True), bool):
+            raise TypeError(f"{name} is {record[name]!r}; allowed is true or false")
     for name in ("agents", "destinations"):
         record[name] = _texts(name, record.get(name, ()))
     return ApiKey(scopes=scopes, limits=limits, **record)  # type: ignore[arg-type]

@@ -83,6 +83,13 @@ _PERMISSION_OPTIONS = (
         help="Whether speech of the key's texts may be kept in memory, for others that say the same.  "
         "[default: --keep-speech]",
     ),
+    click.option(
+        "--complete-wav/--streamed-wav",
+        "complete_wav",
+        default=None,
+        help="Whether a request like OpenAI's for a WAV that does not say 'stream' is answered with one "
+        "complete file, with its length.  [default: --streamed-wav]",
+    ),
 )
 
 
@@ -101,6 +108,7 @@ class KeyOptions:
     expires: datetime | None
     lexicon: Path | None
     keeps_speech: bool | None
+    complete_wav: bool | None
 
     def apply_to(self, key: ApiKey) -> ApiKey:
         """Return the record with what was given, and the rest as it is."""
@@ -119,8 +127,9 @@ class KeyOptions:
         if self.lexicon is not None:
             read_lexicon(self.lexicon)  # raises BadLexicon with the line of a fault
             given["lexicon"] = str(self.lexicon.absolute())
-        if self.keeps_speech is not None:
-            given["keeps_speech"] = self.keeps_speech
+        for name, choice in (("keeps_speech", self.keeps_speech), ("complete_wav", self.complete_wav)):
+            if choice is not None:
+                given[name] = choice
         return {name: value for name, value in given.items() if value != ()}
 
 
@@ -207,6 +216,7 @@ def _format_key(key: ApiKey) -> str:
     parts += [f"destination {pattern}" for pattern in key.destinations]
     parts += [f"lexicon {key.lexicon}"] if key.lexicon else []
     parts += [] if key.keeps_speech else ["speech not kept"]
+    parts += ["complete WAV"] if key.complete_wav else []
     parts += [f"{event} {_format_date(at)}" for event, at in dates if at is not None]
     return "  ".join(parts)
 

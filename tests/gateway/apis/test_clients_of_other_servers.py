@@ -149,6 +149,37 @@ def test_a_player_that_can_only_get_hears_what_a_post_says(tmp_path: Path) -> No
     ask_gateway(questions, access_keys_file=tmp_path / "keys.json")
 
 
+def test_a_key_may_get_complete_wavs_where_a_client_cannot_ask_for_them(tmp_path: Path) -> None:
+    keys = KeysFile(tmp_path / "keys.json")
+    radio = keys.add("radio", (Scope.SPEAK,), KeyLimits(), complete_wav=True)
+    usual = keys.add("usual", (Scope.SPEAK,), KeyLimits())
+
+    async def questions(client: httpx.AsyncClient) -> None:
+        async def wav_size(key: str, **fields: Any) -> tuple[int, int, bool]:
+            """The size that the header states, the size there is, and whether Content-Length was stated."""
+            client.headers["authorization"] = f"Bearer {key}"
+            answer = await speak(client, response_format="wav", voice="alloy", **fields)
+            stated = int.from_bytes(answer.content[40:44], "little")
+            return stated, len(answer.content) - 44, "content-length" in answer.headers
+
+        stated, real, has_length = await wav_size(radio)
+        assert (stated, has_length) == (real, True)
+        assert (await wav_size(radio, stream=None))[0] == real
+        assert (await wav_size(radio, stream=True))[0] > 2**31
+        assert (await wav_size(usual))[0] > 2**31
+        assert (await wav_size(usual, stream=False))[0] == real
+        client.headers["authorization"] = f"Bearer {radio}"
+        for codec in ("mp3", "pcm"):
+            assert "content-length" not in (await speak(client, response_format=codec)).headers
+        by_url = {"input": "One two three.", "voice": "alloy", "response_format": "wav"}
+        assert "content-length" in (await client.get("/v1/audio/speech", params=by_url)).headers
+        events = await speak(client, response_format="wav", stream_format="sse")
+        assert events.headers["content-type"].startswith("text/event-stream")
+        assert len(await captioned(client, response_format="wav")) > 1  # its lines stay lines
+
+    ask_gateway(questions, access_keys_file=tmp_path / "keys.json")
+
+
 def test_another_sites_page_cannot_have_a_text_spoken_by_a_server_without_keys() -> None:
     async def questions(client: httpx.AsyncClient) -> None:
         for site, status in (("cross-site", 403), ("same-origin", 200)):

@@ -4,7 +4,7 @@ Source: Open WebUI at 6adde203 (backend/open_webui/routers/audio.py); Kokoro-Fas
 (api/src/structures/schemas.py).
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -34,6 +34,11 @@ class CaptionedSpeechRequest(CreateSpeechRequest):
         bool,
         Field(description="Whether lines have 'phonemes', of voices that know their times. An extension."),
     ] = False
+
+    def with_complete_wav(self) -> Self:
+        """The request itself: its clients read lines, of which 'stream' says how many there are."""
+        return self
+
     subtitles_format: Annotated[
         Literal["srt", "vtt", "json"] | None,
         Field(description="Of 'subtitles', which the last line of the answer has then. An extension."),

@@ -9,7 +9,7 @@ types/audio/voice.py); openai-node 7.57; livekit-plugins-openai 1.8.9 (tts.py re
 """
 
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -68,6 +68,12 @@ class _SpeechInput(OpenAIRequest):
 # The last base class has the first fields: `input` is validated, and documented, before the settings.
 class CreateSpeechRequest(OpenAISpeechSettings, _SpeechInput):
     """A text to speak. Unknown fields are ignored; null equals an absent field."""
+
+    def with_complete_wav(self) -> Self:
+        """The request of a client that cannot send ``"stream": false``: a WAV is one complete file."""
+        if self.response_format != "wav" or "stream" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"stream": False})
 
     @property
     def is_whole_file(self) -> bool:

@@ -146,7 +146,8 @@ class OpenAISpeechResponse(SpeechJobResponse):
         return await read_speech_request(self.request, self.host.max_text_characters)
 
     async def read_job(self, grant: Grant) -> SpeechJob:
-        self.speech = speech = await self.read_request()
+        request = await self.read_request()
+        self.speech = speech = request.with_complete_wav() if grant.completes_wav else request
         options = make_synthesis_options(speech, self.api.voices.resolve(speech, grant))
         return SpeechJob(
             speech.input,
