@@ -109,7 +109,7 @@ class ServerTransaction:
             return
         self.is_answered = True
         timers = self._layer.timers
-        timers.set(TIMEOUT_S, lambda: self._layer.forget_server(self))
+        timers.set(TIMEOUT_S, self._end)
         if self._is_invite and response.status >= 300 and not self.flow.is_reliable:
             self._timer = timers.set(self._interval_s, self._repeat)
 
@@ -131,6 +131,11 @@ class ServerTransaction:
         """Take the ACK of a response that is no 2xx."""
         if self._timer is not None:
             self._timer.cancel()
+
+    def _end(self) -> None:
+        # Timer H of RFC 3261, 17.2.1: no ACK came, which a spoofed address never sends.
+        self.on_ack()
+        self._layer.forget_server(self)
 
     def _repeat(self) -> None:
         self.send(self._last)

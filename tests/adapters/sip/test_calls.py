@@ -69,6 +69,17 @@ def test_a_call_without_an_acknowledgement_ends() -> None:
     assert "BYE" in network.names(bob.host)
 
 
+def test_a_refusal_without_an_acknowledgement_is_repeated_for_32_seconds() -> None:
+    network, alice, bob = two_peers()
+    network.loses = lambda sent: sent.name == "ACK"
+    bob.on_call = lambda session: session.reject(486)  # type: ignore[method-assign]
+    alice.call(bob)
+    network.run(300)
+    # 0, 0.5, 1.5, 3.5, 7.5 s, then every 4 s to 31.5 s
+    assert network.names(bob.host) == ["100", *["486"] * 11]
+    assert network.timers.next_at is None
+
+
 def test_a_call_to_nobody_ends_after_32_seconds() -> None:
     network, alice, bob = two_peers()
     network.loses = lambda sent: True
