@@ -34,15 +34,14 @@ class CaptionedSpeechRequest(CreateSpeechRequest):
         bool,
         Field(description="Whether lines have 'phonemes', of voices that know their times. An extension."),
     ] = False
-
-    def with_complete_wav(self) -> Self:
-        """The request itself: its clients read lines, of which 'stream' says how many there are."""
-        return self
-
     subtitles_format: Annotated[
         Literal["srt", "vtt", "json"] | None,
         Field(description="Of 'subtitles', which the last line of the answer has then. An extension."),
     ] = None
+
+    def with_complete_wav(self) -> Self:
+        """The request itself: its clients read lines, of which 'stream' says how many there are."""
+        return self
 
 
 class WordTimestamp(OpenAIAnswer):
