@@ -57,7 +57,7 @@ ALLOWED_PACKAGES = {
     "adapters/media/remote_media.py": {"os", "socket", "time"},  # keeps the socket of a call
     "adapters/rtp/wire.py": {"socket", "time"},  # the sockets of a call; reports have the wall clock
     "adapters/rtp/srtp.py": {"pylibsrtp"},  # encryption, in memory
-    "adapters/rtp/stateful_codecs.py": {"av"},  # G.722 and Opus, in memory
+    "adapters/audio/stateful_codecs.py": {"av"},  # G.722 and Opus, in memory
     "adapters/media/messages.py": {"socket"},  # the socket of a call
     "adapters/media/server.py": {"asyncio", "socket", "time"},  # a media server's event loop
 }

@@ -127,7 +127,7 @@ class MediaStreamConnection(ABC):
             raise ValueError("the stream has not started; its format is not known")
         match command:
             case PeerMedia(pcm):
-                return self._media_messages(self._format.encode(pcm))
+                return self._speech_messages(pcm)
             case PeerMark(name):
                 return [self._mark_message(name)]
             case PeerClear():
@@ -166,6 +166,11 @@ class MediaStreamConnection(ABC):
         """Return the messages that drop the peer's queue."""
 
     # For wires
+
+    def _speech_messages(self, pcm: bytes) -> list[Message]:
+        """Return the messages of speech, s16le at the stream's rate, whole packets."""
+        assert self._format is not None
+        return self._media_messages(self._format.encode(pcm))
 
     def _audio_of(self, data: bytes) -> StreamAudio:
         """Decode the caller's audio; an incomplete sample at its end is dropped."""

@@ -6,6 +6,8 @@
 
 They are loops, mixed into the packets of a playout. A packet of speech is sent when it is due, and the sounds
 fade within it. No clock and no file: samples in, samples out.
+
+Source: ITU-T P.800, annex B (Hoth noise, of comfort noise); G.100.1 (dBm0).
 """
 
 from dataclasses import dataclass
@@ -28,6 +30,12 @@ _RISE_S: Final = 0.5  # and back
 _FADE_S: Final = 0.02  # of the other sounds, to silence and back
 JOINT_S: Final = 0.05  # over which the end of a loop fades into its beginning
 MIN_LOOP_S: Final = 2 * JOINT_S
+# Comfort noise
+_NOISE_S: Final = 10  # then it repeats
+_NOISE_HZ: Final = (100.0, 3_400.0)  # the same level on a telephone as in a browser
+_NOISE_SLOPE: Final = -5 / 20 / np.log10(2)  # exponent of the amplitude: -5 dB an octave, as a room (Hoth)
+_NOISE_SEED: Final = 3389  # the same noise in every process
+_FULL_SCALE_DBM0: Final = 3.14  # of a sine whose peak is 32,768, ITU-T G.711 (A-law)
 
 
 class Awaited(Enum):
@@ -49,6 +57,24 @@ class BackgroundSounds:
     thinking: bytes = b""
     thinking_after_s: float = 1.0  # of silence
     hold: bytes = b""
+
+
+def comfort_noise(level_dbm0: float) -> bytes:
+    """Return a quiet noise as a sound of ``BackgroundSounds``, so that a silent line does not seem dead.
+
+    level_dbm0: of its mean power. For the root of the mean square relative to 32,768, dBFS, subtract 6.15.
+    """
+    count = _NOISE_S * SAMPLE_RATE
+    frequencies = np.fft.rfftfreq(count, 1 / SAMPLE_RATE)
+    inside = (frequencies >= _NOISE_HZ[0]) & (frequencies <= _NOISE_HZ[1])
+    amplitudes = np.zeros(len(frequencies))
+    amplitudes[inside] = frequencies[inside] ** _NOISE_SLOPE
+    phases = np.random.default_rng(_NOISE_SEED).uniform(0, 2 * np.pi, len(frequencies))
+    noise = np.fft.irfft(amplitudes * np.exp(1j * phases), count)
+    rms = 32_768 / np.sqrt(2) * 10 ** ((level_dbm0 - _FULL_SCALE_DBM0) / 20)
+    samples = np.rint(noise * (rms / np.sqrt(np.mean(noise**2)))).astype("<i2")
+    # Its beginning once more at its end, so that the joint of its loop joins what is equal.
+    return np.concatenate([samples, samples[: round(JOINT_S * SAMPLE_RATE)]]).tobytes()
 
 
 class BackgroundLoops:

@@ -18,7 +18,7 @@ from ..audio.codecs import (
     ulaw_decode,
     ulaw_encode,
 )
-from .stateful_codecs import make_g722, make_opus
+from ..audio.stateful_codecs import make_g722, make_opus
 
 COMFORT_NOISE: Final = 13  # payload type of RFC 3389: the caller is silent
 TELEPHONE_EVENT: Final = 101  # the usual dynamic type of keys, also in Asterisk

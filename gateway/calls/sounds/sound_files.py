@@ -16,8 +16,7 @@ from typing import ClassVar, Final
 import numpy as np
 import soxr
 
-from ....adapters.audio.comfort_noise import comfort_noise
-from ....adapters.playback.background import JOINT_S, MIN_LOOP_S, BackgroundSounds
+from ....adapters.playback.background import MIN_LOOP_S, BackgroundSounds, comfort_noise
 from ....tts_engine.chunk import SAMPLE_RATE, AudioChunk, Mark, Provenance
 from ....tts_engine.errors import BadRequest
 from ....tts_engine.voices.recording import RecordingLimits, read_recording
@@ -227,7 +226,7 @@ def read_background(table: SoundsTable) -> BackgroundSounds:
 
 def _ambience(table: AmbienceTable) -> bytes:
     if table.noise_dbm0 is not None:
-        return comfort_noise(table.noise_dbm0, SAMPLE_RATE, repeated_s=JOINT_S)
+        return comfort_noise(table.noise_dbm0)
     assert table.file is not None  # the table has checked it
     return _read("ambience", table.file, table.level_db)
 

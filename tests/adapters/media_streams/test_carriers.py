@@ -7,7 +7,10 @@ import base64
 import json
 from typing import Any
 
+import av
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from shared.calls.carrier_messages import (
     EXOTEL_START,
@@ -120,6 +123,76 @@ def test_telnyx() -> None:
     assert media == {"event": "media", "media": {"payload": base64.b64encode(b"\xd5" * 160).decode()}}
     assert sent(connection, PeerMark("m1")) == [{"event": "mark", "mark": {"name": "m1"}}]
     assert sent(connection, PeerClear()) == [{"event": "clear"}]
+
+
+@pytest.mark.parametrize("order", ["<i2", ">i2"])
+def test_telnyx_l16_has_the_order_of_bytes_of_the_callers_audio(order: str) -> None:
+    media_format = {"encoding": "L16", "sample_rate": 16_000, "channels": 1}
+    connection, start = started(TelnyxStreamConnection, telnyx_start(media_format))
+    assert (start.format.sample_rate, start.format.name) == (16_000, "L16 at 16000 Hz")
+    said = np.arange(-160, 160)
+
+    def heard(samples: NDArray[np.int64]) -> NDArray[np.int16]:
+        payload = base64.b64encode(samples.astype(order).tobytes()).decode()
+        (audio,) = received(connection, {"event": "media", "media": {"track": "inbound", "payload": payload}})
+        assert isinstance(audio, StreamAudio) and audio.sample_rate == 16_000
+        return np.frombuffer(audio.pcm, "<i2")
+
+    def spoken() -> NDArray[np.int16]:
+        (media,) = sent(connection, PeerMedia(said.astype("<i2").tobytes()))
+        return np.frombuffer(base64.b64decode(media["media"]["payload"]), order)
+
+    assert not heard(np.zeros(320, np.int64)).any()
+    assert np.array_equal(spoken(), said) == (order == "<i2")  # silence has no order
+    faint = np.resize(np.array([0, 1, 2, 1, 0, -1, -2, -1]), 320)
+    assert np.array_equal(heard(faint), faint)
+    assert np.array_equal(spoken(), said)
+    loud = (30_000 * np.sin(np.arange(320))).astype(np.int64)  # 2.5 kHz at its loudest decides no more
+    assert np.array_equal(heard(loud), loud)
+
+
+def test_telnyx_opus_is_one_packet_of_20_ms_in_each_message() -> None:
+    media_format = {"encoding": "OPUS", "sample_rate": "16000", "channels": 1}
+    connection, start = started(TelnyxStreamConnection, telnyx_start(media_format))
+    assert start.format.sample_rate == 16_000
+    tone = (8_000 * np.sin(2 * np.pi * 500 * np.arange(16_000) / 16_000)).astype("<i2").tobytes()
+    messages = sent(connection, PeerMedia(tone[: 2 * (16_000 - 100)]))  # the last packet is filled up
+    assert len(messages) == 50
+    decoder = av.CodecContext.create("opus", "r")
+    packets = [base64.b64decode(message["media"]["payload"]) for message in messages]
+    durations = [frame.samples / 48_000 for packet in packets for frame in decoder.decode(av.Packet(packet))]
+    assert durations == pytest.approx([0.02] * 50)
+    echoed = received(
+        connection, *({"event": "media", "media": message["media"]} for message in messages[:10])
+    )
+    pcm = b"".join(event.pcm for event in echoed if isinstance(event, StreamAudio))
+    heard = np.frombuffer(pcm, "<i2").astype(float)
+    assert len(heard) == pytest.approx(3_200, abs=320)
+    assert np.abs(heard[-1_600:]).max() == pytest.approx(8_000, rel=0.2)
+    wrong = base64.b64encode(b"\xff\x00").decode()
+    (event,) = received(connection, {"event": "media", "media": {"payload": wrong}})
+    assert isinstance(event, StreamAudio)
+
+
+@pytest.mark.parametrize(
+    ("media_format", "problem"),
+    [
+        (
+            {"encoding": "G722", "sample_rate": 8_000},
+            "got encoding 'G722'; allowed are PCMU, PCMA, L16, OPUS",
+        ),
+        ({"encoding": "L16", "sample_rate": 22_050}, "got L16 at 22050 Hz; allowed are 8000, 16000, 24000"),
+        ({"encoding": "OPUS", "sample_rate": 48_000}, "got OPUS at 48000 Hz; allowed are 8000, 16000, 24000"),
+        ({"encoding": "L16"}, "sample_rate: got None; allowed is a whole number"),
+    ],
+)
+def test_telnyx_streams_of_other_formats_are_refused(media_format: dict[str, Any], problem: str) -> None:
+    with pytest.raises(MediaStreamProtocolError, match=problem):
+        started(TelnyxStreamConnection, telnyx_start(media_format))
+
+
+def telnyx_start(media_format: dict[str, Any]) -> dict[str, Any]:
+    return {**TELNYX_START, "start": {**TELNYX_START["start"], "media_format": media_format}}
 
 
 def test_plivo() -> None:

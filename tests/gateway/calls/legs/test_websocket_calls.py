@@ -55,6 +55,8 @@ WIRES: dict[str, MakePeer] = {
     "twilio": SimulatedTwilio,
     "telnyx PCMU": SimulatedTelnyx,
     "telnyx PCMA": lambda call_id: SimulatedTelnyx(call_id, "PCMA"),
+    "telnyx L16": lambda call_id: SimulatedTelnyx(call_id, "L16", 16_000),
+    "telnyx OPUS": lambda call_id: SimulatedTelnyx(call_id, "OPUS", 16_000),
     "plivo": SimulatedPlivo,
     "plivo l16": lambda call_id: SimulatedPlivo(call_id, "audio/x-l16", 16_000),
     "vonage 8": lambda call_id: SimulatedVonage(call_id, 8_000),

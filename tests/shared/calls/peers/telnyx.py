@@ -10,26 +10,32 @@ Source: developers.telnyx.com, Stream call media over WebSocket (AsyncAPI).
 import base64
 import json
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, cast
+
+import av
 
 from shared.calls.peers.carrier import RefusedMessage, require_fields
 from shared.calls.peers.event_carrier import SimulatedEventCarrier
 from shared.calls.peers.peer import Message
-from vivavoce.adapters.media_streams.stream_format import ALAW, ULAW
+from vivavoce.adapters.media_streams.stream_format import ALAW, ULAW, linear
 
-_CODECS: Final = {"PCMU": ULAW, "PCMA": ALAW}
-_MIN_MEDIA_BYTES: Final = 160  # 20 ms
-_MAX_MEDIA_BYTES: Final = 240_000  # 30 s
+_MIN_MEDIA_MS: Final = 20
+_MAX_MEDIA_MS: Final = 30_000
+_OPUS_PACKET_SAMPLES: Final = 960  # 20 ms at 48 kHz, which Opus is decoded to
 
 
 class SimulatedTelnyx(SimulatedEventCarrier):
-    """One stream; ``codec`` is PCMU or PCMA."""
+    """One stream; ``codec`` is PCMU, PCMA, L16 or OPUS."""
 
     carrier, sequence_field, stream_field = "telnyx", "sequence_number", "stream_id"
 
-    def __init__(self, call_id: str, codec: str = "PCMU", *, token: str = "") -> None:
-        super().__init__(call_id, _CODECS[codec], "32DE0DEA-53CB-4B21-89A4-9E1819C043BC", token)
+    def __init__(
+        self, call_id: str, codec: str = "PCMU", sample_rate: int = 8_000, *, token: str = ""
+    ) -> None:
+        formats = {"PCMU": ULAW, "PCMA": ALAW, "L16": linear(sample_rate), "OPUS": linear(sample_rate)}
         self._codec = codec
+        self._opus = _Opus(sample_rate) if codec == "OPUS" else None
+        super().__init__(call_id, formats[codec], "32DE0DEA-53CB-4B21-89A4-9E1819C043BC", token)
 
     def start(self) -> list[Message]:
         """Return ``connected`` and ``start``."""
@@ -42,7 +48,7 @@ class SimulatedTelnyx(SimulatedEventCarrier):
             "tags": [],
             "client_state": None,
             "custom_parameters": {},
-            "media_format": {"encoding": self._codec, "sample_rate": 8000, "channels": 1},
+            "media_format": {"encoding": self._codec, "sample_rate": self.sample_rate, "channels": 1},
         }
         return [json.dumps({"event": "connected", "version": "1.0.0"}), self._event("start", start=start)]
 
@@ -71,12 +77,46 @@ class SimulatedTelnyx(SimulatedEventCarrier):
         return []
 
     def _queue_media(self, audio: bytes) -> None:
-        if not _MIN_MEDIA_BYTES <= len(audio) <= _MAX_MEDIA_BYTES:
-            raise RefusedMessage(f"got {len(audio)} bytes of audio")
+        if self._opus is not None:
+            self._queue_audio(self._opus.decode(audio))
+            return
+        ms = len(audio) / self._audio.bytes_per_ms
+        if not _MIN_MEDIA_MS <= ms <= _MAX_MEDIA_MS:
+            raise RefusedMessage(f"got {ms:.1f} ms of audio")
         self._queue_audio(audio)
+
+    def _caller_messages(self, packet: bytes) -> Iterable[Message]:
+        return super()._caller_messages(self._opus.encode(packet) if self._opus else packet)
 
     def _add_mark(self, name: str) -> list[Message]:
         if not self.queue.packets:
             return [self._played(name)]
         self.queue.add_mark(name)
         return []
+
+
+class _Opus:
+    """Opus of one packet a message: libopus to encode, FFmpeg's own decoder."""
+
+    def __init__(self, sample_rate: int) -> None:
+        self._rate = sample_rate
+        self._encoder = cast(Any, av.CodecContext.create("libopus", "w"))
+        self._encoder.sample_rate, self._encoder.format, self._encoder.layout = sample_rate, "s16", "mono"
+        self._decoder = cast(Any, av.CodecContext.create("opus", "r"))
+        self._decoder.layout = "mono"
+        self._resampler = av.AudioResampler(format="s16", layout="mono", rate=sample_rate)
+
+    def encode(self, pcm: bytes) -> bytes:
+        frame = av.AudioFrame(format="s16", layout="mono", samples=len(pcm) // 2)
+        frame.planes[0].update(pcm)
+        frame.sample_rate = self._rate
+        return b"".join(bytes(packet) for packet in self._encoder.encode(frame))
+
+    def decode(self, payload: bytes) -> bytes:
+        frames, parts = self._decoder.decode(av.Packet(payload)), []
+        if sum(frame.samples for frame in frames) != _OPUS_PACKET_SAMPLES:
+            raise RefusedMessage("got a packet that is not of 20 ms")
+        for frame in frames:
+            frame.pts = None
+            parts += [bytes(one.planes[0])[: 2 * one.samples] for one in self._resampler.resample(frame)]
+        return b"".join(parts)

@@ -1,6 +1,6 @@
 """G.722 and Opus, whose packets depend on those before: encoders and decoders of PyAV, one pair for a call.
 
-Source: ITU-T G.722, at 64 kbit/s; RFC 7587 (Opus: mono at 24 kHz here, whatever the peer sends).
+Source: ITU-T G.722, at 64 kbit/s; RFC 7587 (Opus: mono at one rate here, whatever the peer sends).
 """
 
 from typing import Any, Literal
@@ -63,7 +63,7 @@ def make_g722() -> AvCodecState:
     return AvCodecState("g722", "g722", 16_000, {})
 
 
-def make_opus() -> AvCodecState:
-    """Return Opus for speech, in packets of 20 ms."""
+def make_opus(rate: int = 24_000) -> AvCodecState:
+    """Return Opus for speech, in packets of 20 ms. rate: Hz of the audio, one that Opus has."""
     options = {"application": "voip", "frame_duration": "20", "b": "24000", "fec": "1", "packet_loss": "5"}
-    return AvCodecState("libopus", "libopus", 24_000, options)
+    return AvCodecState("libopus", "libopus", rate, options)

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vivavoce.adapters.audio.comfort_noise import comfort_noise
-from vivavoce.adapters.playback.background import CALL_RATES, JOINT_S, make_loop
+from vivavoce.adapters.playback.background import CALL_RATES, JOINT_S, comfort_noise, make_loop
 
 RATE = 24_000
 
 
 def samples_of(level_dbm0: float) -> NDArray[np.float64]:
-    return np.frombuffer(comfort_noise(level_dbm0, RATE), "<i2").astype(np.float64)
+    return np.frombuffer(comfort_noise(level_dbm0), "<i2").astype(np.float64)
 
 
 def dbfs(samples: NDArray[np.float64]) -> float:
@@ -40,7 +39,7 @@ def test_the_noise_is_in_the_band_of_a_telephone_and_falls_by_5_db_an_octave() -
 
 @pytest.mark.parametrize("rate", CALL_RATES)
 def test_its_loop_repeats_without_a_joint_at_the_same_level(rate: int) -> None:
-    loop = make_loop(comfort_noise(-45.0, RATE, repeated_s=JOINT_S), rate).astype(np.float64)
+    loop = make_loop(comfort_noise(-45.0), rate).astype(np.float64)
     assert len(loop) == pytest.approx(10 * rate, abs=2)
     assert dbfs(loop) == pytest.approx(-51.15, abs=0.5)
     twice = np.concatenate([loop, loop])
