@@ -23,8 +23,8 @@ _BLOCK: Final = 160  # samples, 20 ms
 _MAX_DELAY: Final = 3_200  # samples, 0.4 s
 _WINDOW: Final = 1_600  # samples whose delay is looked for
 _TRANSFORM: Final = 8_192  # at least the window and all delays
-_TAPS: Final = 64  # 8 ms
-_BEFORE: Final = 16  # taps before the delay that was found
+_TAPS: Final = 128  # 16 ms: of a room's tail, more than the filter has would be left
+_BEFORE: Final = 32  # taps before the delay that was found, which may be of a reflection
 _FORGET: Final = 0.96  # a block: half a second
 _REGULAR: Final = 1e-3  # of the energy of the voice; more trust in a small filter
 _MIN_PEAK: Final = 0.12  # of the cross-correlation, at which a delay is believed
@@ -32,7 +32,8 @@ _BETTER: Final = 1.5  # a peak must be, to replace the delay that is used
 _FADING: Final = 0.99  # of the memory of that delay's peak, a search
 _EXPLAINED: Final = 0.35  # energy left, of what came, below which all is taken for echo
 _ATTENUATION: Final = 0.05
-_QUIET_POWER: Final = 1e-5  # -50 dBFS: speech is not detected below
+_QUIET_POWER: Final = 1e-5  # -50 dBFS: a delay is not looked for below
+_SILENT_POWER: Final = 4e-6  # -54 dBFS: below, no 8 ms of a block have the -50 dBFS that wake the detector
 _PLAYED_POWER: Final = 1e-7  # -70 dBFS: below, nothing is played
 _SEARCH_EVERY: Final = 2  # blocks
 
@@ -76,13 +77,14 @@ class EchoFilter:
         self._blocks += 1
 
     def _clean(self, block: Samples) -> Samples:
-        is_quiet = float(np.mean(block**2)) < _QUIET_POWER
+        power = float(np.mean(block**2))
+        is_quiet = power < _QUIET_POWER
         if np.mean(self._reference**2) < _PLAYED_POWER or (is_quiet and self._delay is None):
             return block
-        if is_quiet:
+        if power < _SILENT_POWER:
             self._learn(block)
             return block
-        if self._blocks % _SEARCH_EVERY == 0 or self._delay is None:
+        if not is_quiet and (self._blocks % _SEARCH_EVERY == 0 or self._delay is None):
             self._search()
         if self._delay is None:
             return block

@@ -55,6 +55,7 @@ ALLOWED_PACKAGES = {
     },
     "adapters/media/phone_call.py": {"time"},  # a call of a media server
     "adapters/media/remote_media.py": {"os", "socket", "time"},  # keeps the socket of a call
+    "adapters/speech_network.py": {"pathlib"},  # reads the installed weights, once a process
     "adapters/rtp/wire.py": {"socket", "time"},  # the sockets of a call; reports have the wall clock
     "adapters/rtp/srtp.py": {"pylibsrtp"},  # encryption, in memory
     "adapters/audio/stateful_codecs.py": {"av"},  # G.722 and Opus, in memory

@@ -47,6 +47,27 @@ def test_our_own_voice_is_removed_from_its_beginning_on(db: float, ms: float) ->
     assert max(pieces) < -45  # and none of them is speech for the detector for 32 ms
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_our_own_voice_is_removed_from_a_room(seed: int) -> None:
+    # A tail of 15 ms that is louder than the way straight.
+    path = np.zeros(1_000)
+    path[700] = 1.0
+    path[700:820] += 0.35 * np.random.default_rng(seed).normal(size=120) * np.exp(-np.arange(120) / 40)
+    voice = np.concatenate([np.zeros(4_000), babble(2.0, 1)])
+    echo = np.convolve(voice, path / np.sqrt(np.sum(path**2)) / 4)[: len(voice)]
+    left = filtered(voice, echo)
+    pieces = [dbfs(left[start : start + 512]) for start in range(8_000, len(left) - 512, 512)]
+    assert max(pieces) < -45
+
+
+def test_an_echo_that_is_nearly_too_quiet_is_removed() -> None:
+    voice = np.concatenate([np.zeros(4_000), babble(1.5, 1), babble(1.5, 2, 0.01)])
+    echo = echoed(voice, -12, 60)
+    loudest = [max(map(dbfs, pcm[17_120:28_000].reshape(-1, 160))) for pcm in (echo, filtered(voice, echo))]
+    assert loudest[0] > -50
+    assert loudest[1] < -54
+
+
 def test_a_caller_over_our_voice_stays() -> None:
     voice, caller = babble(2.0, 1), np.concatenate([np.zeros(8_000), babble(1.0, 2, 0.08)])
     left = filtered(voice, echoed(voice, -12, 120) + caller)

@@ -1,4 +1,7 @@
-"""Voice activity detection of speech of the packaged voice, of noise and of tones."""
+"""Voice activity detection of speech of the packaged voice, of noise and of tones.
+
+``benches echo`` and ``benches speech-detection`` have other voices, levels and sounds.
+"""
 
 import asyncio
 
@@ -6,9 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
 from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.adapters.audiosocket.protocol import SAMPLE_RATE_OF_KIND
-from vivavoce.adapters.voice_activity import VoiceActivityChange, VoiceActivityDetector
+from vivavoce.adapters.speech_network import SpeechNetworkState, load_speech_network
+from vivavoce.adapters.voice_activity import VoiceActivityChange, VoiceActivityDetector, _Windows
 from vivavoce.tts_engine.engine import Engine
 
 RATE = 24_000
@@ -75,14 +80,82 @@ def test_noise_is_not_speech(level_dbfs: float) -> None:
     assert changes(noise(level_dbfs).tobytes(), RATE) == []
 
 
-def test_a_dtmf_tone_is_not_speech() -> None:
-    time_s = np.arange(5 * RATE) / RATE
-    tone = 0.2 * (np.sin(2 * np.pi * 697 * time_s) + np.sin(2 * np.pi * 1209 * time_s))
-    tone[RATE // 10 :] = 0
-    assert changes((tone * 32767).astype("<i2").tobytes(), RATE) == []
+@pytest.mark.parametrize("start_ms", range(0, 32, 4))
+def test_a_caller_is_noticed_at_once_after_any_silence(speech: bytes, start_ms: int) -> None:
+    telephone = ulaw_decode(ulaw_encode(at_rate(speech, 8_000)))
+    loud = np.flatnonzero(np.abs(np.frombuffer(telephone, "<i2")) > 1_000)  # -30 dBFS
+    begun = changes(bytes(16 * start_ms) + telephone, 8_000)[0]
+    assert loud[0] / 8_000 < begun.at_s - start_ms / 1_000 < loud[0] / 8_000 + 0.1
 
 
-def test_silence_does_not_load_the_network() -> None:
+def test_a_pause_of_the_caller_does_not_change_what_is_heard_after_it(speech: bytes) -> None:
+    first, second = [change.at_s for change in changes(at_rate(speech, 8_000) * 2, 8_000) if change.speaking]
+    assert second - first == pytest.approx(len(speech) / 2 / RATE, abs=0.02)
+
+
+def tones(*frequencies: int, seconds: float, pause_s: float) -> bytes:
+    """Ten of them at -12 dBFS, s16le at 8 kHz."""
+    time_s = np.arange(round(8_000 * seconds)) / 8_000
+    tone = sum(np.sin(2 * np.pi * frequency * time_s) for frequency in frequencies) / len(frequencies)
+    samples = np.concatenate([0.25 * tone, np.zeros(round(8_000 * pause_s))] * 10)
+    return ulaw_decode(ulaw_encode((samples * 32767).astype("<i2").tobytes()))
+
+
+@pytest.mark.parametrize(
+    ("frequencies", "seconds", "pause_s"),
+    [
+        ((697, 1209), 0.1, 0.1),  # the key 1
+        ((941, 1477), 0.1, 0.2),  # the key #
+        ((425,), 0.24, 0.24),  # congested, in Europe
+        ((480, 620), 0.5, 0.5),  # busy, in North America
+        ((440, 480), 2.0, 1.0),  # ringing, in North America
+        ((1_000,), 0.2, 1.0),  # the beep of a machine
+    ],
+)
+def test_the_tones_of_a_telephone_are_not_speech(
+    frequencies: tuple[int, ...], seconds: float, pause_s: float
+) -> None:
+    assert changes(tones(*frequencies, seconds=seconds, pause_s=pause_s), 8_000) == []
+
+
+def test_clicks_are_not_speech() -> None:
+    numbers = np.random.default_rng(1)
+    samples = np.zeros(20 * 8_000)
+    for at in range(4_000, len(samples) - 800, 4_000):
+        length = int(numbers.uniform(8, 400))
+        samples[at : at + length] = (
+            0.3 * numbers.normal(size=length) * np.exp(-4 * np.arange(length) / length)
+        )
+    assert changes((samples.clip(-1, 1) * 32767).astype("<i2").tobytes(), 8_000) == []
+
+
+def test_each_memory_hears_every_second_window(speech: bytes) -> None:
+    samples = (np.frombuffer(at_rate(speech, 16_000)[64_000:96_000], "<i2") / 32_768).astype(np.float32)
+    probabilities = list(_Windows(np.zeros(512, np.float32))._probabilities(samples))
+    network, line = load_speech_network(), np.concatenate([np.zeros(832, np.float32), samples])
+    for first in (0, 1):
+        state = SpeechNetworkState.empty()
+        alone = [
+            network.step(line[start : start + 576], state)
+            for start in range(256 * first, len(line) - 575, 512)
+        ]
+        assert max(alone) > 0.9
+        assert probabilities[first::2] == alone[1:]  # the first ones are of the history
+
+
+def test_silence_is_not_given_to_the_network() -> None:
     detector = VoiceActivityDetector()
     assert detector.push(bytes(2 * 16_000), 16_000) == []
-    assert detector._network is None
+    assert detector._windows is None
+    detector.push(noise(-30)[: RATE // 2].tobytes(), RATE)
+    assert detector._windows is not None
+    detector.push(bytes(2 * RATE // 10), RATE)
+    assert detector._windows is None
+
+
+def test_a_change_of_the_rate_begins_anew(speech: bytes) -> None:
+    detector = VoiceActivityDetector()
+    detector.push(at_rate(speech[: 2 * 2 * RATE], 8_000), 8_000)
+    begun, ended = detector.push(speech[2 * 2 * RATE :], RATE)
+    assert (begun.speaking, ended.speaking) == (True, False)
+    assert 2.0 < begun.at_s < 2.4
