@@ -78,6 +78,16 @@ def bench_page_play(plays: int, url: str | None, as_json: bool) -> None:
     print_report(measure(plays, url), as_json)
 
 
+@bench_group.command("packet-phase")
+@click.option("--utterances", type=click.IntRange(5), default=40, show_default=True)
+@AS_JSON
+def bench_packet_phase(utterances: int, as_json: bool) -> None:
+    """An utterance's first packet on the call's clock, or at once: when Chromium plays it."""
+    from benches.packet_phase import measure
+
+    print_report(measure(utterances), as_json)
+
+
 @bench_group.command("echo")
 @click.option("--sentences", type=click.IntRange(1), default=100, show_default=True, help="Played.")
 @AS_JSON
