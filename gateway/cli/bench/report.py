@@ -6,9 +6,10 @@ Every bench module has ``measure(...) -> BenchReport``. Load generators run in a
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import asdict, dataclass, field
-from typing import TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +17,16 @@ from rich.table import Table
 from ....tts_engine.errors import VivavoceError
 
 Result = TypeVar("Result")
+
+# The first one that a processor has. Flags of Linux' /proc/cpuinfo, of x86-64 and of aarch64
+_PROCESSOR_KINDS: Final[Mapping[str, Set[str]]] = {
+    "AMX": {"amx_int8"},
+    "VNNI": {"avx512_vnni", "avx_vnni"},
+    "AVX-512 without VNNI": {"avx512bw"},
+    "AVX2": {"avx2"},
+    "I8MM": {"i8mm"},
+    "dot product": {"asimddp"},
+}
 
 
 class BenchFailed(VivavoceError):
@@ -61,7 +72,11 @@ class BenchReport:
         return json.dumps(
             {
                 "bench": self.bench,
-                "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
+                "machine": {
+                    "processor": processor_kind(),
+                    "cores": os.cpu_count(),
+                    "python": platform.python_version(),
+                },
                 "settings": dict(self.settings),
                 "figures": [
                     asdict(figure) | {"value": float(figure.value), "reached": figure.reached}
@@ -75,7 +90,8 @@ class BenchReport:
     def print_table(self, console: Console) -> None:
         """Print a table with a verdict for each figure that has a target, and for each failure."""
         settings = ", ".join(f"{key} {value}" for key, value in self.settings.items())
-        table = Table(title=f"bench {self.bench} ({os.cpu_count()} cores; {settings})", title_justify="left")
+        machine = f"{os.cpu_count()} cores of {processor_kind()}"
+        table = Table(title=f"bench {self.bench} ({machine}; {settings})", title_justify="left")
         for heading in ("figure", "measured", "must reach", ""):
             table.add_column(heading, justify="right" if heading == "measured" else "left")
         for figure in self.figures:
@@ -85,6 +101,21 @@ class BenchReport:
         for failure in self.failures:
             table.add_row(failure, "", "", "FAILED")
         console.print(table)
+
+
+def processor_kind(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the processor's name and what decides its speed here: how it multiplies numbers of 8 bits.
+
+    Where there is no cpuinfo: the architecture alone.
+    """
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.machine()
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    flags = set(fields.get("flags", fields.get("Features", "")).split())
+    kind = next((kind for kind, names in _PROCESSOR_KINDS.items() if flags & names), "")
+    return ", ".join(filter(None, [fields.get("model name", platform.machine()), kind]))
 
 
 def run_parts(
