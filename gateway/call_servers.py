@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from socket import socket
 from typing import Final
@@ -136,7 +136,7 @@ class CallServers:
                 calls=services,
                 clock=clock,
                 agent=agents.phone,
-                settings=call_settings,
+                settings=replace(call_settings, linger_s=0.0),
                 timeouts=WebSocketTimeouts(),
                 make_speech_detector=_make_speech_detector,
             )

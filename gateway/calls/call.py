@@ -46,6 +46,7 @@ class Call:
         recordings: makes the call's recorder; None: the call cannot be recorded.
         sounds: files that programs may play; None: there are none.
         lead_s: seconds of speech kept ready in the playout.
+        linger_s: as of ``CallEnd``.
         pressure: takes the faults that the caller hears.
 
     Attributes:
@@ -69,6 +70,7 @@ class Call:
         sounds: SoundLibrary | None = None,
         speech: CallSpeechOptions = _DEFAULT_SPEECH,
         lead_s: float = LEAD_S,
+        linger_s: float = 0.0,
         pressure: CallPressure | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -86,7 +88,7 @@ class Call:
         self.speech = CallSpeech(
             call_id, engine, media, events, closed, options=speech, lead_s=lead_s, now=now
         )
-        self.end = CallEnd(self.speech, closed, close, transfers)
+        self.end = CallEnd(self.speech, closed, close, transfers, linger_s)
         # It does not refer to the call, which is freed at its end without the garbage collector.
         report_failed = partial(_report_failed_recording, engine.metrics, events, closed)
         self.recording = CallRecording(call_id, media, recordings, report_failed, closed)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...adapters.playback.background import Awaited
+from ..background_tasks import wait_at_most
 from .call_options import CallOwner
 from .call_speech import CallSpeech
 from .transfers import (
@@ -39,6 +40,8 @@ class CallEnd:
         closed: set at the end of the call.
         close: takes a reason and ends the connection; must not block.
         transfers: of the caller; None: a call of this kind cannot be transferred.
+        linger_s: from the last sound sent to the end of the connection, which drops what a telephone's or a
+            browser's buffer still holds.
     """
 
     def __init__(
@@ -47,16 +50,19 @@ class CallEnd:
         closed: asyncio.Event,
         close: Callable[[str], None],
         transfers: CallTransfers | None,
+        linger_s: float = 0.0,
     ) -> None:
         self.result = CallResult()  # of the programs on the call
         self._speech = speech
         self._closed = closed
         self._close = close
         self._transfers = transfers
+        self._linger_s = linger_s
 
     async def finish(self, reason: str = "finished") -> None:
         """End the call after the sentence being spoken; later utterances are not begun."""
         await self._speech.finish()
+        await self._linger()
         self.hang_up(reason)
 
     def hang_up(self, reason: str = "hung up here") -> None:
@@ -74,7 +80,12 @@ class CallEnd:
                     await writing
                 async with self._speech.silence():
                     pass
+                await self._linger()
         self.hang_up(reason)
+
+    async def _linger(self) -> None:
+        if self._linger_s and not self._closed.is_set():
+            await wait_at_most(self._closed, self._linger_s)
 
     def transfer(
         self, target: str, if_refused: RefusedTransferAction = RefusedTransferAction.KEEP

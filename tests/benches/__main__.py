@@ -67,6 +67,29 @@ def bench_call_sounds(calls: int, seconds: float, as_json: bool) -> None:
     print_report(measure(calls, seconds), as_json)
 
 
+@bench_group.command("goodbye")
+@click.option("--over", "overs", multiple=True, help="A way in.  [default: all]")
+@click.option("--goodbyes", type=click.IntRange(1), default=100, show_default=True, help="On each way in.")
+@AS_JSON
+def bench_goodbye(overs: tuple[str, ...], goodbyes: int, as_json: bool) -> None:
+    """Ten words, then hang_up after speech: heard whole, and closed how long after the last sound."""
+    from benches.goodbye import WAYS, measure
+
+    if unknown := [over for over in overs if over not in WAYS]:
+        raise click.BadParameter(f"{unknown[0]!r}; there are {', '.join(WAYS)}")
+    print_report(measure(overs or WAYS, goodbyes), as_json)
+
+
+@bench_group.command("network-change")
+@click.option("--changes", type=click.IntRange(1), default=20, show_default=True)
+@AS_JSON
+def bench_network_change(changes: int, as_json: bool) -> None:
+    """A browser call whose network changes while it speaks: silence, and words lost or repeated."""
+    from benches.network_change import measure
+
+    print_report(measure(changes), as_json)
+
+
 @bench_group.command("page-play")
 @click.option("--plays", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--url", help="Of a server that runs; default: one of this checkout.")

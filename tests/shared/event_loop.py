@@ -15,8 +15,8 @@ def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]
     return run
 
 
-async def until(condition: Callable[[], object], within_s: float = 30.0) -> None:
+async def until(condition: Callable[[], object], within_s: float = 30.0, every_s: float = 0.005) -> None:
     """Wait until a condition is true. Raises TimeoutError after ``within_s`` seconds."""
     async with asyncio.timeout(within_s):
         while not condition():
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(every_s)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ....adapters.media.call_media import CallMedia
 from ....adapters.playback.background import BackgroundLoops, BackgroundMixer
@@ -44,6 +44,10 @@ class CallServices:
         return None if self.background is None else self.background.mixer(sample_rate)
 
 
+# A telephone holds about 60 ms of what it has received, and drops it when the call ends.
+LINGER_S: Final = 0.06
+
+
 @dataclass(frozen=True, slots=True)
 class CallSettings:
     """How calls are spoken on."""
@@ -51,6 +55,7 @@ class CallSettings:
     lead_s: float  # speech kept ready in the playout
     speech: CallSpeechOptions
     caller_speech_action: CallerSpeechAction
+    linger_s: float = LINGER_S  # from the last sound sent to a hang-up; 0 where the peer paces the playout
 
 
 class LegGroup(Generic[AnyLeg]):
@@ -153,6 +158,7 @@ class LegCall:
             sounds=services.sounds,
             speech=settings.speech,
             lead_s=settings.lead_s,
+            linger_s=settings.linger_s,
             pressure=services.registry.pressure,
         )
         self.call.listening.caller_speech_action = settings.caller_speech_action

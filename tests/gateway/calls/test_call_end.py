@@ -11,6 +11,7 @@ from shared.calls.ticked_call import (
     open_call,
 )
 from vivavoce.adapters.voice_activity import VoiceActivityChange
+from vivavoce.gateway.calls.call_end import CallEnd
 from vivavoce.gateway.calls.events import CallEvent
 from vivavoce.gateway.calls.pressure import playout_pressure
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
@@ -216,3 +217,39 @@ def test_the_log_contains_no_spoken_text(
 
     run_virtually(scenario())
     assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("linger_s", [0.0, 0.1])
+def test_a_call_ends_when_what_the_listener_still_holds_is_played(
+    run_virtually: RunVirtually, linger_s: float
+) -> None:
+    async def scenario() -> None:
+        async with open_call() as ticked:
+            closed: list[float] = []
+            speech = ticked.call.speech
+            end = CallEnd(speech, asyncio.Event(), lambda _: closed.append(ticked.now()), None, linger_s)
+            for ending in (end.hang_up_when_heard("done"), end.finish()):
+                speaking = asyncio.create_task(speech.speak("One."))
+                await asyncio.sleep(0.1)
+                ended = asyncio.create_task(ending)
+                await speaking
+                await speech.wait_played()
+                heard_at = ticked.now()
+                await ended
+                assert closed.pop() - heard_at == pytest.approx(linger_s, abs=0.021)
+
+    run_virtually(scenario())
+
+
+def test_a_connection_that_is_gone_is_not_waited_for(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        async with open_call() as ticked:
+            closed, gone = list[float](), asyncio.Event()
+            end = CallEnd(ticked.call.speech, gone, lambda _: closed.append(ticked.now()), None, 5.0)
+            ending = asyncio.create_task(end.hang_up_when_heard("done"))
+            await asyncio.sleep(0.1)
+            gone.set()
+            await ending
+            assert closed == [pytest.approx(ticked.now())]
+
+    run_virtually(scenario())

@@ -1,7 +1,7 @@
 """The browser's side of WebRTC calls for tests, by aiortc."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -47,28 +47,33 @@ class RecordingListener:
 
 
 class ToneTrack(AudioStreamTrack):
-    """A microphone that delivers a 1 kHz tone, 8 kHz mono."""
+    """A microphone that delivers a 1 kHz tone, 8 kHz mono. level: its amplitude; 0 is silence."""
 
     _at = 0
+
+    def __init__(self, level: int = 10_000) -> None:
+        super().__init__()
+        self._level = level
 
     async def recv(self) -> AudioFrame:
         frame = await super().recv()
         assert isinstance(frame, AudioFrame)
         time_s = (self._at + np.arange(frame.samples)) / frame.sample_rate
         self._at += frame.samples
-        frame.planes[0].update((10_000 * np.sin(2 * np.pi * 1_000 * time_s)).astype("<i2").tobytes())
+        frame.planes[0].update((self._level * np.sin(2 * np.pi * 1_000 * time_s)).astype("<i2").tobytes())
         return frame
 
 
 class Browser:
-    """The browser's side of a call, by aiortc."""
+    """The browser's side of a call, by aiortc. receive: takes its track, in place of ``levels``."""
 
-    def __init__(self) -> None:
+    def __init__(self, receive: Callable[[Any], Coroutine[Any, Any, None]] | None = None) -> None:
         self.connection = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         self.channel = self.connection.createDataChannel("page")
         self.opened = asyncio.Event()
         self.messages: list[str] = []
         self.levels: list[int] = []  # peak of each received frame
+        self._receive = receive or self._keep_levels
         self._receiving: asyncio.Task[None] | None = None
         self.channel.on("open", self.opened.set)
         self.channel.on("message", self.messages.append)
@@ -77,7 +82,7 @@ class Browser:
     def _on_track(self, track: Any) -> None:
         self._receiving = asyncio.ensure_future(self._receive(track))
 
-    async def _receive(self, track: Any) -> None:
+    async def _keep_levels(self, track: Any) -> None:
         try:
             while True:
                 frame = await track.recv()

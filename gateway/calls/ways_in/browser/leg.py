@@ -27,6 +27,7 @@ from .settings import BrowserCallSettings
 
 # Hz, of the caller's audio: RECEIVED_SAMPLE_RATE of adapters.webrtc.peer, which is imported late.
 _CALLER_SAMPLE_RATE = 16_000
+_LINGER_S = 0.14  # a browser's buffer holds 80 ms and more, and is dropped when the call ends
 
 
 class BrowserPeer(Protocol):
@@ -133,7 +134,9 @@ class BrowserLeg:
         self._calls = calls
         self._agent = agent
         self.owner = CallOwner(calls.grant.key_id)
-        call_settings = CallSettings(settings.lead_s, settings.speech, settings.caller_speech_action)
+        call_settings = CallSettings(
+            settings.lead_s, settings.speech, settings.caller_speech_action, _LINGER_S
+        )
         self._leg_call = LegCall(
             self, group, services, call_settings, kind="webrtc", peer=peer_name, owner=self.owner
         )
@@ -166,6 +169,8 @@ class BrowserLeg:
             raise Overloaded("the call was ended here", reason="shutting_down", retry_after_s=5.0)
         self._drop_peer()
         self.peer, self._peer_events = peer, events
+        if self._media is not None:
+            self._media.set_held(True)  # no word is spoken into a connection that is not up yet
         return peer
 
     def _drop_peer(self) -> None:
@@ -177,8 +182,9 @@ class BrowserLeg:
     # Called by the peer
 
     def on_connected(self) -> None:
-        """Open the call: audio can flow. A call whose connection has been replaced goes on."""
+        """Open the call: audio can flow. A call whose connection has been replaced goes on, at a word."""
         if self._media is not None:
+            self._media.set_held(False)
             return
         with self._leg_call.guard():
             self._open_call()

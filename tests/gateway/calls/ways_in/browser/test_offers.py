@@ -64,6 +64,28 @@ def test_a_restarted_connection_keeps_its_call() -> None:
     with_server(scenario)
 
 
+def test_no_word_is_spoken_into_a_connection_that_is_not_up_yet() -> None:
+    async def scenario(server: BrowserServer) -> None:
+        old = await server.call()
+        text = "One two three four five six seven eight nine ten."
+        old.send(type="text", text=text)
+        old.send(type="end")
+        await old.until_received("word")
+        restart = {**OFFER, "pc_id": old.leg.call_id, "restart_pc": True}
+        await server.client.post("/api/offer", json=restart)
+        anew = server.peers[1]
+        heard_by_old = len(old.of_type("word"))
+        fed = len(anew.packets)
+        await until(lambda: len(anew.packets) >= fed + 25)  # half a second, more than two words
+        assert not any(any(packet) for packet in anew.packets[fed:])
+        anew.events.on_connected()
+        await anew.until_received("speech_finished")
+        words = [word["text"] for word in (*old.of_type("word")[:heard_by_old], *anew.of_type("word"))]
+        assert words == text.strip(".").split()
+
+    with_server(scenario)
+
+
 def test_a_restart_during_another_one_is_refused_and_a_wrong_one_ends_nothing() -> None:
     async def scenario(server: BrowserServer) -> None:
         peer = await server.call()
