@@ -1,6 +1,7 @@
 """The command line: flags, exit codes, one sentence for each failure. Commands run in this process."""
 
 import json
+import os
 import shlex
 import socket
 import subprocess
@@ -482,3 +483,20 @@ def test_the_settings_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
         "| `audiosocket.port` | `9092` | port of AudioSocket; 0 chooses a free one |"
         in capsys.readouterr().out
     )
+
+
+@pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_small_matrix_products_are_not_shared_by_threads(given: dict[str, str], threads: str) -> None:
+    code = (
+        "import os, sys\n"
+        "from vivavoce.gateway.cli import run\n"
+        "assert 'numpy' not in sys.modules\n"
+        "sys.argv = ['vivavoce', '--version']\n"
+        "try: run()\n"
+        "except SystemExit: print(os.environ['OPENBLAS_NUM_THREADS'])\n"
+    )
+    inherited = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=inherited | given, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.splitlines()[-1] == threads
