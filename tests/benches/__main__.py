@@ -121,6 +121,16 @@ def bench_echo(sentences: int, as_json: bool) -> None:
     print_report(measure(sentences), as_json)
 
 
+@bench_group.command("speech-detection")
+@click.option("--seconds", type=click.FloatRange(3), default=120.0, show_default=True, help="Of each sound.")
+@AS_JSON
+def bench_speech_detection(seconds: float, as_json: bool) -> None:
+    """Callers noticed in time, false starts and processor time of speech detection."""
+    from benches.caller_speech.detection import measure
+
+    print_report(measure(seconds), as_json)
+
+
 @bench_group.command("answer")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Of 78 calls.")
 @AS_JSON

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from benches.echo import from_onset, to_pcm, to_samples
+from benches.caller_speech.callers import to_pcm, to_samples
 from vivavoce.adapters.answer_detector import AnswerDetector, Answerer
 from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
@@ -20,6 +20,7 @@ from vivavoce.tts_engine.engine import Engine
 
 _RATE: Final = 8_000
 _BLOCK: Final = 320
+_ONSET_DBFS: Final = -35.0
 _PITCHES: Final = (0.875, 1.0, 1.225)
 _BEEPS_HZ: Final = (440, 800, 1_000, 1_100, 1_400, 2_100)
 _PERSONS: Final = (
@@ -114,4 +115,10 @@ def _tone(hertz: float, seconds: float) -> Samples:
 def at_pitch(voice: Samples, factor: float) -> Samples:
     """The voice from its onset on, faster and higher by a factor."""
     pcm = audioop.ratecv(to_pcm(voice), 2, 1, round(_RATE * factor), _RATE, None)[0]
-    return from_onset(to_samples(pcm))
+    return _from_onset(to_samples(pcm))
+
+
+def _from_onset(voice: Samples) -> Samples:
+    """The voice from its first 10 ms above -35 dBFS on."""
+    level = np.sqrt(np.convolve(voice**2, np.full(80, 1 / 80), "valid"))
+    return voice[int(np.argmax(level > 10 ** (_ONSET_DBFS / 20))) :]

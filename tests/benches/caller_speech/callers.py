@@ -1,0 +1,139 @@
+"""Callers for benches of speech detection: voices, their levels, and the line that they speak over.
+
+A caller begins to speak, whatever the detector says, with the first 20 ms whose power is within 20 dB of the
+active speech level (ITU-T P.56). What comes before is breath and noise beside the speech that follows.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.audio.speech_level import active_speech_level
+from shared.voices.installed_voices import write_joe_folder, write_kokoro_folder
+from vivavoce.adapters.audio.codecs import alaw_decode, alaw_encode, ulaw_decode, ulaw_encode
+from vivavoce.adapters.audio.resample import Downsampler
+from vivavoce.tts_engine.engine import Engine
+
+RATE: Final = 8_000
+PACKET: Final = 160  # samples
+LINE_NOISE_DBFS: Final = -62.0
+NOTICED_S: Final = 0.15
+_ONSET_DB: Final = 20.0  # below the active level
+_ONSET_SAMPLES: Final = 160
+KOKORO_VOICES: Final = ("jm_kumo", "jf_alpha", "jf_gongitsune", "jf_nezumi", "jf_tebukuro")
+OWN_SENTENCES: Final = (
+    "Good morning, this is the office of the city, how can I help you today?",
+    "Your appointment is on Tuesday at half past three.",
+    "Please tell me the number of your contract.",
+    "I am sorry, I did not understand that.",
+    "We have three rooms left for that night, the cheapest is eighty euros.",
+    "The parcel was delivered yesterday to your neighbour.",
+    "Would you like to speak with a colleague of mine?",
+    "Please wait a moment, I am looking that up for you.",
+    "Thank you for calling, and have a nice day.",
+    "The next train to Hamburg leaves at ten past nine from platform four.",
+)
+# Beginnings with all kinds of sounds: stops, fricatives, nasals, glides, vowels.
+CALLER_SENTENCES: Final = (
+    "Wait a moment, please.",
+    "Stop, that is not what I asked for.",
+    "No, the other one.",
+    "Yes, that is right.",
+    "Excuse me, could I talk to somebody about my bill?",
+    "Hello, can you hear me?",
+    "Sorry, I did not get that.",
+    "I want to speak to a person.",
+    "Actually, it was on Friday.",
+    "Four seven one two nine.",
+    "She said it would be here by Monday.",
+    "Thank you, that is all I need.",
+    "Let me think about that.",
+    "Zero three zero, then double five.",
+    "Maybe next week is better.",
+    "Uh, I do not know.",
+)
+
+Samples = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class CallerClip:
+    """A sentence of a caller."""
+
+    voice: str
+    samples: Samples  # 8 kHz, -1 to 1
+    onset: int  # the sample at which it becomes audible
+
+    def at_level(self, dbfs: float) -> Samples:
+        """The samples with that active speech level."""
+        level = active_speech_level(self.samples.astype(np.float32), RATE)
+        return self.samples * 10 ** ((dbfs - level) / 20)
+
+
+def callers() -> list[CallerClip]:
+    """Piper's joe and the voices of Kokoro, sentence by sentence. Raises VoiceNotInstalled."""
+    clips = []
+    with tempfile.TemporaryDirectory() as piper, tempfile.TemporaryDirectory() as kokoro:
+        joe, five = write_joe_folder(Path(piper)), write_kokoro_folder(Path(kokoro))
+        for voice in ("joe", *KOKORO_VOICES):
+            bundle, name = (joe, None) if voice == "joe" else (five, voice)
+            for samples in asyncio.run(speak(str(bundle), CALLER_SENTENCES, name)):
+                clips.append(CallerClip(voice, samples, onset(samples)))
+    return sorted(clips, key=lambda clip: hash_of(clip.onset, len(clip.samples)))
+
+
+def hash_of(*numbers: int) -> int:
+    """A number that mixes voices and sentences, the same in each run."""
+    return sum(number * 2_654_435_761 for number in numbers) % 1_000_003
+
+
+async def speak(bundle: str, texts: Sequence[str], voice: str | None = None) -> list[Samples]:
+    """Speak each text; 8 kHz, with all that a telephone lets through."""
+    spoken = []
+    async with await Engine.open(bundle) as engine:
+        for seed, text in enumerate(texts):
+            async with engine.stream(seed=seed, voice=voice) as stream:
+                stream.push_text(text)
+                stream.end_input()
+                pcm = b"".join([chunk.pcm async for chunk in stream])
+            down = Downsampler()
+            spoken.append(to_samples(down.push(pcm) + down.drain()))
+    return spoken
+
+
+def onset(samples: Samples) -> int:
+    """The first sample of the first 20 ms within 20 dB of the active speech level."""
+    level = active_speech_level(samples.astype(np.float32), RATE)
+    power = np.convolve(samples**2, np.full(_ONSET_SAMPLES, 1 / _ONSET_SAMPLES), "valid")
+    return int(np.argmax(power >= 10 ** ((level - _ONSET_DB) / 10)))
+
+
+def noise(samples: int, dbfs: float, numbers: np.random.Generator) -> Samples:
+    """White noise."""
+    return numbers.normal(size=samples) * 10 ** (dbfs / 20)
+
+
+def ulaw_line(samples: Samples) -> bytes:
+    """What arrives over a line with u-law, s16le."""
+    return ulaw_decode(ulaw_encode(to_pcm(samples)))
+
+
+def alaw_line(samples: Samples) -> bytes:
+    """What arrives over a line with A-law, s16le."""
+    return alaw_decode(alaw_encode(to_pcm(samples)))
+
+
+def to_samples(pcm: bytes) -> Samples:
+    """Return s16le as samples from -1 to 1."""
+    return np.frombuffer(pcm, "<i2") / 32_768
+
+
+def to_pcm(samples: Samples) -> bytes:
+    """Return samples from -1 to 1 as s16le."""
+    return np.clip(np.rint(32_768 * samples), -32_768, 32_767).astype("<i2").tobytes()
