@@ -147,7 +147,9 @@ class Segmenter:
         if self._pending_words and (
             piece.ending is not BoundaryKind.CLAUSE or len(self._pending_words) >= needed_words
         ):
-            yield from self._emit(piece.stop, piece.ending, piece.following)
+            for segment in self._emit(piece.stop, piece.ending):
+                is_cut = piece.following and segment.stop == piece.stop
+                yield replace(segment, following=piece.following) if is_cut else segment
 
     def _add_readable(self, words: Iterable[SpokenWord]) -> None:
         """Queue the words that the voice can read. The punctuation of another follows the word before it."""
@@ -163,22 +165,18 @@ class Segmenter:
             elif self._pending_words and not self._pending_words[-1].punctuation:
                 self._pending_words[-1] = replace(self._pending_words[-1], punctuation=word.punctuation)
 
-    def _emit(self, stop: int, ending: BoundaryKind, following: tuple[str, ...] = ()) -> Iterator[Segment]:
+    def _emit(self, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
         while len(self._pending_words) > self._policy.max_words:
             count = best_cut(self._pending_words, self._policy.max_words)
             yield self._segment(count, self._pending_words[count - 1].stop, BoundaryKind.FORCED)
-        yield self._segment(len(self._pending_words), stop, ending, following)
+        yield self._segment(len(self._pending_words), stop, ending)
 
-    def _segment(
-        self, count: int, stop: int, ending: BoundaryKind, following: tuple[str, ...] = ()
-    ) -> Segment:
+    def _segment(self, count: int, stop: int, ending: BoundaryKind) -> Segment:
         words, self._pending_words = self._pending_words[:count], self._pending_words[count:]
         if ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH):
             _end_sentence(words)
         share = 1.0 if self._pause_seed is None else pause_share(words, ending, self._pause_seed)
-        segment = Segment(
-            tuple(words), self._start, stop, ending, self.prosody, self.language, share, following
-        )
+        segment = Segment(tuple(words), self._start, stop, ending, self.prosody, self.language, share)
         self._start = stop
         self._has_spoken = True
         return segment
