@@ -8,7 +8,7 @@ import pytest
 from vivavoce.models.hibari.phonemizer import Phonemizer
 from vivavoce.models.phonemes.english_ipa import SpelledWord, from_ipa
 
-LISTS = ("names_by_origin.txt", "more_names_by_origin.txt")
+LISTS = ("names_by_origin.txt", "more_names_by_origin.txt", "kept_names_by_origin.txt")
 # Stress, and sounds that one American has two of and another one has one of.
 _SAME = str.maketrans({"ʌ": "ə", "ᵊ": "ə", "ᵻ": "ɪ", "T": "t", "ɔ": "ɑ"} | dict.fromkeys("ˈˌ "))
 
