@@ -87,6 +87,7 @@ class TableCodes:
         rows: list[RuleRow] = [
             (r"\d{3,4}(?:[ .-]\d{2,5}){1,6}(?![-\d])" + end, self._read_announced_groups),
             (r"\d{4}(?: \d{4}){2,4}" + end, read),
+            (r"0 ?\d{2,4} ?/ ?\d{1,3}(?: \d{2,3}){1,4}(?![-\d])" + end, read),  # "0 30/12 34 56"
             (rf"(?:{'|'.join(_PHONE_NUMBER)})(?![-\d]){end}", read),
             (r"\d{1,3}(?:\.\d{3}){2}(?:/\d{4})?-\d{1,2}(?!-|[.,]?\d)" + end, read),
             (r"\d{3,8}-\d(?!-|[.,]?\d)" + end, self._read_announced_groups),

@@ -67,6 +67,9 @@ class LanguageTable:
     spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
     number_sign: str = ""  # the "#" of "#12", if it is said
     section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
+    # Units that are verbs too, "il treno 12 ha lasciato", unless one of these follows: "12 ha di bosco"
+    verb_units: frozenset[str] = frozenset()
+    words_after_units: frozenset[str] = frozenset()
     numbered_words: frozenset[str] = frozenset()  # abbreviations that are no units before a number: "5 m. 3"
     mid_sentence_words: frozenset[str] = frozenset()  # more words whose full stop does not end a sentence
     # After a number, their stop ends a sentence if a capital follows: "5 szt. Zamów"
@@ -318,6 +321,8 @@ _WORD_SETS = (
     "slash_cues",
     "closing_abbreviations",
     "numbered_words",
+    "verb_units",
+    "words_after_units",
     "case_joints",
     "size_units",
     "day_joints",

@@ -23,6 +23,10 @@ _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
 _NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[IVXLC]{2,6}(?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)")
 _CAPITALS_OR_VERB_AHEAD = re.compile(r" (?:[A-Z]{2,6}(?!\w)|[a-z])")  # "part no. WRX", "serial no. reads"
 _PRICE_BEHIND = PatternBehind(r"[$£€][\d,.]{1,20}[kK]? ?\Z")
+# Of which there is a least: "a $50 min.", "a 2-hr min."
+_LIMITED_BEHIND = PatternBehind(
+    r"(?:[$£€][\d,.]{1,20}[kK]?|\b\d{1,4}[- ](?:hr|hour|night|day|week|wk|month|yr|year|person|item)s?) \Z"
+)
 _BEFORE_EXPERIENCE = frozenset(("yr", "yrs", "year", "years", "work", "job", "prior", "relevant", "of"))
 _TRAIN_NUMBER_AHEAD = re.compile(r"\.? #?\d{3,6}(?![\d/-])")
 _WORK_BEHIND = PatternBehind(rf"\b(?:{any_of(vocabulary.NOUNS_BEFORE_HOURS_OF_WORK)})\.? \Z")
@@ -208,6 +212,8 @@ def _form_of_unit(scan: ScanState, match: re.Match[str]) -> str:
     word, end, previous = match.group(1), match.end(), scan.context.previous_word
     if word not in vocabulary.UNITS:
         return ""
+    if word == "min" and _LIMITED_BEHIND.search(scan.view, match.start()):
+        return "minimum"
     if scan.context.after_number:
         is_one = _ORDINAL_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
         return vocabulary.UNITS[word][0] if is_one else ""

@@ -13,6 +13,8 @@ from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 
+_CRON_PART = re.compile(r"\d{1,9}|[*/,-]")
+_CRON_SIGNS = {"*": "star", "/": "slash", ",": "comma", "-": "to"}
 _DIALED_PART = re.compile(r"\d+|[*#]")
 _DIALED_BEHIND = PatternBehind(
     r"\b(?:dial|press|enter|key in|type|punch in|hit)(?:ing|s|ed)?(?: in)? "
@@ -60,6 +62,22 @@ def _read_dialed(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_cron(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "0 3 * * *", the times of a job."""
+    for part in _CRON_PART.finditer(scan.view, *match.span()):
+        text = part.group()
+        scan.emit(numbers.cardinal(int(text)) if text.isdigit() else _CRON_SIGNS[text], *part.span())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_any_host(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "*." of "*.example.com"."""
+    scan.emit("star dot", *match.span())
+    note_english_word(scan.context, "dot")
+    return match.end()
+
+
 def _read_star_at_end(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "00*" of "dial 00*", which ends no emphasis."""
     if not _DIALED_BEHIND.search(scan.view, match.start()):
@@ -75,8 +93,14 @@ LETTER_RULES = compile_capital_rules(
     ),
     (r"[A-Z]{3}[UJZ] ?\d{6}[- ]?\d(?!\w)", read_groups),
 )
-SYMBOL_RULES = compile_rules((r"[*#]{1,2}\d{1,20}(?:\*\d{1,20}){0,5}#(?!\w)", _read_dialed))
+_CRON = r"(?=[^\n]{1,40}\* \*)(?:[\d*][\d*/,-]{0,9} ){4}[\d*][\d*/,-]{0,9}(?![\w*])"
+SYMBOL_RULES = compile_rules(
+    (_CRON, _read_cron),
+    (r"\*\.(?=[a-z\d-]{1,40}\.[a-z])", _read_any_host),
+    (r"[*#]{1,2}\d{1,20}(?:\*\d{1,20}){0,5}#(?!\w)", _read_dialed),
+)
 DIGIT_RULES = compile_rules(
+    (_CRON, _read_cron),
     (r"\d{3,20}#(?![\w-]| ?\d)", _read_dialed),
     (r"\d{1,20}(?:[*#]\d{1,20}){1,5}#(?!\w)|\d{1,20}(?:#\d{1,20}\*|\*\d{1,20}#)\d{1,20}(?!\w)", _read_dialed),
     (r"\d{1,20}\*(?![\w*])", _read_star_at_end),

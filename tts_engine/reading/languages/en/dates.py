@@ -58,6 +58,20 @@ def _read_time(scan: ScanState, match: re.Match[str]) -> int | None:
     return _finish_time(scan, match, 4)
 
 
+def _read_time_of_log(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "14:05:09.123", with parts of a second."""
+    hour, minute, second = (int(match.group(place)) for place in (1, 2, 3))
+    if hour > 24 or minute > 59:
+        return None
+    scan.emit(_hour_words(hour, minute, True), match.start(), match.end(2))
+    scan.emit(f"and {numbers.cardinal(second)}", match.start(3), match.end(3))
+    if match.group(4).strip("0"):
+        scan.emit(f"point {' '.join(numbers.DIGITS[int(digit)] for digit in match.group(4))}", *match.span(4))
+    scan.emit("second" if second == 1 and not match.group(4).strip("0") else "seconds", *match.span(4))
+    scan.context.note_number()
+    return match.end()
+
+
 def _is_on_24_hour_clock(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether a time is the morning's end of a range such as "22:00-06:00"."""
     behind = _AFTERNOON_BEHIND.search(scan.view, max(0, match.start() - 14), match.start())
@@ -380,6 +394,7 @@ DIGIT_RULES = compile_rules(
     (r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/])", _read_month_of_year),
     (r"(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?![\w/]|-(?!\d{1,2}/\d{1,2}/\d{2}))", _read_slash_date),
     (r"(\d{1,2})(?::([0-5]\d))?([ap])(?!\w| (?:per|an?|each)\b)", _read_hour_with_letter),
+    (r"(\d{1,2}):(\d{2}):(\d{2})[.,](\d{1,9})(?!\w|[.,:]\d)", _read_time_of_log),
     (rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?!\d)(?: ?({_AM_PM}))?", _read_time),
     (rf"(\d{{1,2}})\.([0-5]\d)() ?({_AM_PM})", _read_time),
     (r"(\d{1,2})h([0-5]\d)(?!\w)", _read_hours_and_minutes),

@@ -187,6 +187,14 @@ def _read_call_words(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_key(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the Alt of "Alt-F4", a key that is held."""
+    word = vocabulary.KEYS_OF_KEYBOARDS[match.group()]
+    scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
 def _read_email_word(scan: ScanState, match: re.Match[str]) -> int:
     """Read "e-mail" as "email"."""
     scan.emit(match.group().lower().replace("-", ""), match.start(), match.end())
@@ -261,10 +269,12 @@ CALL_WORDS_ROW: RuleRow = (
     rf"(?=\w+-\w+-)(?=[\d-]*[A-Za-z]){_CALL_PART}(?:-{_CALL_PART}){{2,40}}(?![\w-])",
     _read_call_words,
 )
-# E-mail, and names with marks that are said.
+_KEY = any_of(vocabulary.KEYS_OF_KEYBOARDS)
+# E-mail, keys, and names with marks that are said.
 NAME_ROWS: tuple[RuleRow, ...] = (
     (r"(?:(?<=[sde:] )|(?<=[\"'`*]))[A-Za-z]{1,30}(?=[!@#$%^&*+=~?][A-Za-z\d])", _read_password_with_marks),
     (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
+    (rf"(?:{_KEY})(?=[-+](?:[A-Z][a-z]{{0,8}}|F?\d{{1,2}}|{_KEY})(?!\w))", _read_key),
     (r"([A-Z]) (as in|like in) ([A-Za-z][a-z]{1,20})(?=,? [A-Z\d](?!\w)|[.,;!?]| *$)", _read_spelling_word),
     (r"[A-Za-z0-9]{1,30}(?:[._-][A-Za-z0-9]{1,30}){1,4}(?![\w'])", _read_user_name),
     (r"([A-Za-z][A-Za-z0-9-]{1,30})(?:\.[a-z][a-z0-9-]{1,30}){1,4}(?![\w'])", _read_dotted_name),

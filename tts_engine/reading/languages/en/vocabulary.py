@@ -148,6 +148,7 @@ LARGE_COUNTS = _readings("large_counts")
 # Letters, words and signs
 LETTER_NAMES = _readings("letter_names")
 NOUNS_BEFORE_LETTERS = _words("nouns_before_letters")
+KEYS_OF_KEYBOARDS = _readings("keys_of_keyboards")
 SHORT_WORDS_OF_PASSWORDS = _words("short_words_of_passwords")
 WORDS_AFTER_LETTERS = _words("words_after_letters")
 PRONOUNCED_ACRONYMS = {word: word.lower() for word in _TABLES["lower_case_acronyms"].split()} | _readings(

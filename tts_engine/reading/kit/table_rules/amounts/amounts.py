@@ -249,6 +249,10 @@ class TableAmounts:
         is_word = match["unit"].removesuffix(".") in self._table.numbered_words
         if is_word and self._number_ahead.match(scan.view, match.end()):
             return None
+        if match["unit"] in self._table.verb_units and scan.view[match.end() : match.end() + 1] == " ":
+            following = scan.next_word(match.end())
+            if following[:1].islower() and following not in self._table.words_after_units:
+                return None
         # "№ 104В" has a letter.
         is_joined = match.group()[-2].isdigit() and match["unit"].isupper()
         is_lettered = scan.context.previous_word in self.lettered_words

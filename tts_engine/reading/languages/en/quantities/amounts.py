@@ -5,6 +5,7 @@ American English: no "and" inside numbers, and the month first where a fraction 
 
 import re
 
+from ....kit.lazy_pattern import PatternBehind
 from ....kit.tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
 from .. import vocabulary
 from ..codes import is_counted
@@ -28,6 +29,18 @@ _IDIOMATIC_NUMBER = any_of(vocabulary.IDIOMATIC_NUMBERS)
 _TO_YEAR = r"(?: ?[-–] ?| to | until | through )"
 _YEAR_AHEAD = re.compile(rf"{_TO_YEAR}((?:1[1-9]|20)\d\d)(?![\w%°/:-]|[.,]\d)")
 _YEAR_BEHIND = re.compile(rf"(?<![\d.,$£€])((?:1[1-9]|20)\d\d){_TO_YEAR}\Z")
+_HTTP_STATUSES = frozenset(
+    "201 202 204 206 301 302 303 304 307 308 401 402 403 404 405 406 408 409 410 412 413 415 422 423 425 429 "
+    "451 501 502 503 504 507".split()
+)
+_REPLIES = frozenset(
+    ("again", "bad", "gateway", "not", "page", "response", "status", "unauthorized", "forbidden")
+)
+_STATUS_BEHIND = PatternBehind(
+    r"\b(?:(?:return(?:ed|s|ing)?|(?:respond|answer|fail)(?:ed|s)? with|answer(?:ed|s)?|status|threw|throws?"
+    r"|HTTP(?:/[123](?:\.\d)?)?)(?: an?)?|(?:got|gets?|gives?|gave|saw|sees?|hits?|receiv(?:ed|es?)) an?)"
+    r"(?: HTTP)? \Z"
+)
 _CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
 
 
@@ -52,7 +65,9 @@ def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
         ENGLISH_SPELLER.spell_in_groups(scan, start, stop, phone_group_sizes(text))
     elif text in vocabulary.SERVICE_NUMBERS and following.lower() not in vocabulary.COUNTED_NOUNS:
         ENGLISH_SPELLER.spell(scan, start, stop)
-    elif (len(text) in (3, 4) and street_follows) or (len(text) == 3 and _is_said_in_pairs(scan, following)):
+    elif (len(text) in (3, 4) and street_follows) or (
+        len(text) == 3 and _is_said_in_pairs(scan, match, following)
+    ):
         scan.emit(numbers.house_number(int(text)), start, stop)
     elif len(text) == 4 and (
         _is_year(int(text), scan.context.previous_word, following) or _is_in_span_of_years(scan, match)
@@ -70,9 +85,14 @@ def _is_train(scan: ScanState, text: str) -> bool:
     return len(text) == 4 and scan.context.previous_word in vocabulary.TRAIN_NAMES
 
 
-def _is_said_in_pairs(scan: ScanState, following: str) -> bool:
-    """Whether the number of three digits is one of "route 101", "a 404 error" or "a Boeing 747"."""
+def _is_said_in_pairs(scan: ScanState, match: re.Match[str], following: str) -> bool:
+    """Whether three digits are those of "route 101", "a 404 error", "returned 404" or "a Boeing 747"."""
     paired = scan.context.previous_word in vocabulary.WORDS_BEFORE_PAIRED_DIGITS or following == "error"
+    follows_status = (
+        not following or following in vocabulary.WORDS_AFTER_PRICES or following.lower() in _REPLIES
+    )
+    if match.group() in _HTTP_STATUSES and follows_status:
+        paired = paired or _STATUS_BEHIND.search(scan.view, match.start()) is not None
     return paired or (scan.context.previous_capitalized and not is_counted(following))
 
 

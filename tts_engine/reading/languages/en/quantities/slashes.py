@@ -469,6 +469,9 @@ SCORE_LINE_RULES = compile_rules((r"(\d{1,2})/(\d{1,2})/(\d{1,2})(?![\w/]|\.\d)"
 SYMBOL_RULES = compile_rules(
     (r"/(?=[$£€]?\d)", _read_slash_before_number),
     (rf"/(?:{any_of(vocabulary.FOLDERS)})(?:/(?:[\w-]|\.(?=\w)){{1,60}}){{1,12}}(?![\w/])", _read_path),
-    (r"/[a-z][a-z-]*(?:/[a-z][a-z-]*)*(?![\w/])", _read_path),
+    (
+        r"/(?:[a-z][a-z-]*|v\d{1,2}(?=/))(?:/(?:[a-z][a-z-]*|v\d{1,2}(?=/)|\d{1,12}))*(?![\w/]|\.\w)",
+        _read_path,
+    ),
     (r" ?/ ?(?=[^\W\d])", _read_slash_between_words),
 )

@@ -14,6 +14,7 @@ from . import number_words as numbers
 from .number_words import DECIMAL, amount_words, is_one
 
 UNIT = any_of(vocabulary.UNITS)
+_BINARY_SIZES = {"Ki": "kibibyte", "Mi": "mebibyte", "Gi": "gibibyte", "Ti": "tebibyte"}
 _RATE = any_of(vocabulary.RATE_UNITS)
 LENGTH_WORDS = rf"(?:in diameter|{any_of(vocabulary.LENGTH_WORDS)})"
 _SCREENS = any_of(vocabulary.SCREEN_NOUNS)
@@ -43,7 +44,7 @@ _HOMES = vocabulary.HOME_NOUNS
 _CURRENT_AHEAD = re.compile(r" (?:DC|AC)\b")  # "24 V DC"
 _OIL_GRADE_AHEAD = re.compile(r"-\d\d(?!\w)")  # "5W-30"
 _SPACED_LETTERS = frozenset("dghlmstLVW")  # units of one letter that are no words
-_AMP_NOUN_AHEAD = re.compile(rf" (?:{any_of(vocabulary.AMP_NOUNS)})\b")
+_AMP_NOUN_AHEAD = re.compile(rf" (?:{any_of(vocabulary.AMP_NOUNS)})s?\b")
 # Parts of a duration, by what they are called; a duration names them in this order.
 _DURATION_UNITS = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 _DAYS, _HOURS, _MINUTES, _SECONDS = (
@@ -99,6 +100,15 @@ def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
     scan.emit("million" if _is_millions(scan, match) else name, match.start(3), match.end(3))
     scan.context.note_number()
     return end_of_unit(scan, match.end())
+
+
+def _read_binary_size(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "512Mi", as the limits of containers are written."""
+    name = _BINARY_SIZES[match.group(2)]
+    scan.emit(amount_words(match.group(1)), *match.span(1))
+    scan.emit(name if is_one(match.group(1)) else f"{name}s", *match.span(2))
+    scan.context.note_number()
+    return match.end()
 
 
 def _is_other_letter(scan: ScanState, match: re.Match[str]) -> bool:
@@ -213,14 +223,13 @@ def _emit_duration(scan: ScanState, parts: list[tuple[str, str, int, int]]) -> N
     for index, (number, letter, start, stop) in enumerate(parts):
         joined = "and " if index == len(parts) - 1 > 1 else ""
         unit = _DURATION_UNITS[letter]
-        scan.emit(
-            f"{joined}{numbers.cardinal(int(number))} {unit}{'' if int(number) == 1 else 's'}", start, stop
-        )
+        words = amount_words(number) if "." in number else numbers.cardinal(int(number))
+        scan.emit(f"{joined}{words} {unit}{'' if float(number) == 1 else 's'}", start, stop)
     scan.context.note_number()
 
 
 def _read_clock_duration(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "lasted 1:02:45" or "0:45 remaining" in hours, minutes and seconds, and decline times of day."""
+    """Read "lasted 1:02:45.5" or "0:45 remaining" in hours, minutes and seconds, and decline times of day."""
     if not _is_clock_duration(scan, match):
         return None
     groups = [group for group in (1, 2, 3) if match.group(group)]
@@ -229,7 +238,10 @@ def _read_clock_duration(scan: ScanState, match: re.Match[str]) -> int | None:
         (match.group(group), letter, match.start(group), match.end(group))
         for group, letter in zip(groups, letters, strict=False)
     ]
-    _emit_duration(scan, [part for part in parts if int(part[0])] or parts[-1:])
+    if match.group(4) and match.group(4)[1:].strip("0"):  # parts of a second
+        number, letter, start, _ = parts[-1]
+        parts[-1] = f"{int(number)}.{match.group(4)[1:]}", letter, start, match.end(4)
+    _emit_duration(scan, [part for part in parts if float(part[0])] or parts[-1:])
     named = re.compile(r" (?:hours|minutes|seconds|hrs|mins?|secs?)\b").match(scan.view, match.end())
     return named.end() if named else match.end()
 
@@ -361,7 +373,10 @@ def _read_military_time(scan: ScanState, match: re.Match[str]) -> int:
 
 
 CLOCK_DURATION_RULES = compile_rules(
-    (r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?(?![\d:]| ?[AaPp]\.?[Mm])", _read_clock_duration)
+    (
+        r"(\d{1,3}):([0-5]\d)(?::([0-5]\d)([.,]\d{1,6}(?!\w|[.,:]\d))?)?(?![\d:]| ?[AaPp]\.?[Mm])",
+        _read_clock_duration,
+    )
 )
 DIGIT_RULES = compile_rules(
     # 5'10", "6 ft 2 in"
@@ -374,6 +389,7 @@ DIGIT_RULES = compile_rules(
     (rf"({DECIMAL}) ?%", _read_percent),
     (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
     (r"([1-4]\d\d)([CF])(?!\w)", _read_oven_heat),
+    (rf"({DECIMAL})({any_of(_BINARY_SIZES)})(?!\w)", _read_binary_size),
     # "2m 30s"; then "5m ago"
     (
         rf"\d{{1,4}} ?(?:{_DAYS}|{_HOURS}|{_MINUTES}),?"
@@ -390,6 +406,7 @@ DIGIT_RULES = compile_rules(
     (rf"({DECIMAL})( ?|-)({UNIT})(?![\w']|/(?!(?:{_RATE})\b| ?\d))", _read_unit),
 )
 SYMBOL_RULES = compile_rules(
+    (rf"(\.\d{{1,6}})( ?|-)({UNIT})(?![\w']|/(?!(?:{_RATE})\b| ?\d))", _read_unit),  # ".5 oz"
     (rf"/ ?({_RATE})(?!\w)", _read_rate),
     (r"\^(\d{1,3})(?!\d)", _read_power),
 )
