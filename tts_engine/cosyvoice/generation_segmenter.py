@@ -58,8 +58,7 @@ class GenerationSegmenter(Segmenter):
         elif not _leaves_generation_open(piece.ending):
             yield from self._end_generation(piece.stop, piece.ending)
 
-    def _emit(self, stop: int, ending: BoundaryKind, following: tuple[str, ...] = ()) -> Iterator[Segment]:
-        # A generation goes on over a cut, and needs no words that follow it.
+    def _emit(self, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
         while (
             len(self._pending_words) > 1
             and estimate_seconds(self._pending_words) > self._generation_policy.max_s
